@@ -8,8 +8,8 @@ use crate::auth::tls::{Files, Policy};
 /// The port where nothing else is said.
 const PORT_DEFAULT: u16 = 5432;
 
-/// `postgresql://user:password@host:port/database?sslmode=…&sslrootcert=FILE&sslcrl=FILE&sslcert=FILE&sslkey=FILE`;
-/// host and port may stand behind the question mark, too.
+/// `postgresql://user:password@host:port/database?NAME=VALUE&…`; host and port may stand behind the
+/// question mark, too, beside `sslmode`, `sslrootcert`, `sslcrl`, `sslcert` and `sslkey`.
 #[derive(Clone)]
 pub struct Address {
     /// A name, an address, or the folder of a Unix socket: then it begins with a slash.

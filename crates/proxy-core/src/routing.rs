@@ -251,6 +251,7 @@ mod tests {
         writes
     }
 
+    // tidy: long — a table of cases
     #[test]
     fn table_of_cases() {
         use Decision::{BeginsAgain, FailedElsewhere, Fresh, Primary, Snapshot, Stays};

@@ -11,7 +11,7 @@ use replication::pages::{Page, Pages};
 
 /// A commit, or that there is none up to here.
 #[derive(Clone, Debug)]
-pub struct Given(pub Tsid, pub Option<Rc<Commit>>);
+pub(crate) struct Given(pub Tsid, pub Option<Rc<Commit>>);
 
 impl Placed for Given {
     fn tsid(&self) -> Tsid {
@@ -25,7 +25,7 @@ impl Placed for Given {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Buffer {
+pub(crate) struct Buffer {
     /// Whether its store answers.
     pub is_up: bool,
     /// Whether it has lost something that was on its disks, or let it go for want of room.

@@ -14,20 +14,20 @@ pub const COLUMNS: usize = 2;
 
 /// A row's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
+pub(crate) struct Key {
     pub table: u32,
     pub row: u64,
 }
 
 /// A row's values.
-pub type Image = [u64; COLUMNS];
+pub(crate) type Image = [u64; COLUMNS];
 
 /// All rows.
-pub type Data = BTreeMap<Key, Image>;
+pub(crate) type Data = BTreeMap<Key, Image>;
 
 /// What became of a row.
 #[derive(Clone, Copy, Debug)]
-pub struct Change {
+pub(crate) struct Change {
     pub key: Key,
     pub old: Option<Image>,
     pub new: Option<Image>,
@@ -35,7 +35,7 @@ pub struct Change {
 
 /// A statement that writes.
 #[derive(Clone, Debug)]
-pub enum Statement {
+pub(crate) enum Statement {
     /// `INSERT … ON CONFLICT DO UPDATE` of all columns.
     Put(Key, Image),
     /// `UPDATE … SET column = value WHERE key = …`.
@@ -112,7 +112,7 @@ impl Statement {
 
 /// A commit in the log.
 #[derive(Debug)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// Where its record ends.
     pub tsid: Tsid,
     pub changes: Vec<Change>,
@@ -139,7 +139,7 @@ struct Transaction {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Primary {
+pub(crate) struct Primary {
     pub log: Vec<Entry>,
     /// What it shows.
     pub shown: Data,
@@ -336,7 +336,7 @@ pub fn put(data: &mut Data, key: Key, image: Option<Image>) {
 
 /// What a query reads.
 #[derive(Clone, Debug)]
-pub enum Reads {
+pub(crate) enum Reads {
     Row(Key),
     Column(u32, usize),
     Table(u32),

@@ -2,7 +2,7 @@
 
 /// A stream of random numbers.
 #[derive(Debug)]
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     /// The stream that belongs to `seed`.

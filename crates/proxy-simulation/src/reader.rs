@@ -15,7 +15,7 @@ use replication::handover::{self, Recent, Source};
 
 /// See the module.
 #[derive(Debug)]
-pub struct Reader {
+pub(crate) struct Reader {
     /// The next commit of the log.
     next: usize,
     /// Every commit up to here has been read.

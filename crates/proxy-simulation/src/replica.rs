@@ -15,7 +15,7 @@ const LENGTH: usize = 1000;
 
 /// A commit, as the slot's reader gives it.
 #[derive(Debug)]
-pub struct Commit {
+pub(crate) struct Commit {
     pub tsid: Tsid,
     pub changes: Vec<Change>,
     pub sets: Sets,
@@ -23,7 +23,7 @@ pub struct Commit {
 
 /// The database.
 #[derive(Debug)]
-pub struct Database {
+pub(crate) struct Database {
     /// How often it has started.
     pub life: u64,
     pub is_up: bool,
@@ -174,7 +174,7 @@ enum Problem {
 
 /// Whether the database does what it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mood {
+pub(crate) enum Mood {
     Willing,
     /// It refuses to execute, this time.
     Refusing,
@@ -191,7 +191,7 @@ enum Said {
 
 /// The Extractor of one replica, from its start to its end.
 #[derive(Debug)]
-pub struct Extractor {
+pub(crate) struct Extractor {
     /// The lock that it holds there.
     pub lock: Life,
     /// The life of the database that it speaks to.
@@ -211,7 +211,7 @@ pub struct Extractor {
 
 /// How Extractors execute.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub(crate) struct Pace {
     /// Connections that execute.
     pub workers: usize,
     /// Commits of one group, at most.

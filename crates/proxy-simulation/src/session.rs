@@ -9,7 +9,7 @@ use proxy_core::writes::Writes;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Session {
+pub(crate) struct Session {
     /// Its connection to the primary.
     pub backend: Option<i32>,
     pub writes: Writes,
@@ -18,7 +18,7 @@ pub struct Session {
 
 /// What a session does.
 #[derive(Debug, Default)]
-pub enum Doing {
+pub(crate) enum Doing {
     /// Its client asks for nothing.
     #[default]
     Nothing,
@@ -48,7 +48,7 @@ pub enum Doing {
 
 /// A read.
 #[derive(Debug)]
-pub struct Read {
+pub(crate) struct Read {
     pub reads: Reads,
     pub level: Level,
     pub started: u64,
@@ -60,7 +60,7 @@ pub struct Read {
 /// A replica that was chosen for a read, the life of its server that it was chosen for, and the one
 /// that the read runs in.
 #[derive(Clone, Copy, Debug)]
-pub struct Chosen {
+pub(crate) struct Chosen {
     pub id: ReplicaId,
     pub need: Tsid,
     pub life: Life,

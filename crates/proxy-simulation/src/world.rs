@@ -87,7 +87,7 @@ enum Action {
 }
 
 /// See the module.
-pub struct World {
+pub(crate) struct World {
     random: Random,
     now: u64,
     primary: Primary,

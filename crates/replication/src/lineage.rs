@@ -1,5 +1,5 @@
-//! Which primary a database is, or follows: its *line*. A promoted replica begins a new one, and marks
-//! the line whose place it takes.
+//! Which primary a database is, or follows: its *line*. A promoted replica begins a new one, and
+//! marks the line whose place it takes.
 
 use std::time::Duration;
 

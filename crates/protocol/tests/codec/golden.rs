@@ -71,7 +71,10 @@ fn golden_frames_are_what_is_written_and_read() {
 /// The document's table of messages names every kind, with the bytes that it begins with.
 #[test]
 fn document_names_every_kind_with_its_bytes() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/protocol.md");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/protocol.md"
+    );
     let text = fs::read_to_string(path).expect("the document is part of the repository");
     let mut documented = BTreeMap::new();
     for line in text.lines() {

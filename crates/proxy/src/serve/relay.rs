@@ -8,6 +8,7 @@ mod changes;
 mod elsewhere;
 mod ending;
 mod place;
+mod plan;
 mod snapshot;
 mod told;
 mod waiting;
@@ -29,12 +30,13 @@ use tokio::task::unconstrained;
 use self::answers::Held;
 use self::cancels::Cancels;
 use self::place::Place;
+use self::plan::Plan;
 use super::Proxy;
 use super::cancel::{Entry, Goal};
 use super::clients::{self, Client};
 use super::login::Welcome;
 use super::outset::{Isolation, Outset};
-use super::routing::{Before, Chosen, Goes, Routed, Routing, Why};
+use super::routing::{Before, Chosen, Goes, Routing, Why};
 use super::spinning;
 use super::standing::{self, Servers};
 use pg_analysis::effect::GRAMMAR;
@@ -45,11 +47,8 @@ use pg_wire::message;
 use pg_wire::report::{Report, Severity};
 use pg_wire::startup::CancelKey;
 use proxy_core::freshness::{Level, Manager, ReplicaId, Watch};
-use proxy_core::grammar::Effect;
-use proxy_core::routing::{Question, Situation};
 use proxy_core::server::Parameters;
-use proxy_core::session::{AsPrepared, At, Changes, Out, Session, Snapshots, Wants};
-use proxy_core::touched::{NamedTables, Touched};
+use proxy_core::session::{At, Changes, Out, Session, Snapshots, Wants};
 use proxy_core::writes::Writes;
 use proxy_pool::{Connection, Known, Login};
 use replication::leadership::lease::Moment;
@@ -124,40 +123,6 @@ struct Relay<'a> {
     /// A part of what waits for the client was sent.
     is_cut: bool,
     out: Out,
-}
-
-/// Where a batch goes, why, and what runs in front of it.
-struct Plan {
-    /// None for the primary.
-    replica: Option<Chosen>,
-    why: Why,
-    prelude: Vec<String>,
-    /// What the client is told that it touches, see `proxy::trace`; empty if nothing is told.
-    touches: String,
-    /// What it touches, if a replica may soon have all that it must see.
-    waits: Option<Box<Touched>>,
-    /// The tables of which the client may be told.
-    named: NamedTables,
-    /// What it runs as at a replica, if not as it is.
-    as_prepared: Option<AsPrepared>,
-    /// What it may write, which is Pending before it is sent; and whether it runs inside of a
-    /// transaction.
-    writes: Option<Box<(Touched, bool)>>,
-}
-
-impl Plan {
-    fn on_primary(why: Why) -> Plan {
-        Plan {
-            replica: None,
-            why,
-            prelude: Vec::new(),
-            touches: String::new(),
-            waits: None,
-            named: NamedTables::default(),
-            as_prepared: None,
-            writes: None,
-        }
-    }
 }
 
 /// Why a session ends.
@@ -431,89 +396,6 @@ impl Relay<'_> {
             .map_err(violation)?;
         self.hold_cancels().await;
         Ok(())
-    }
-
-    /// Where what the session holds goes.
-    fn plan(&mut self) -> Result<Plan, Report> {
-        let demand = self.session.demand();
-        if let Some(report) = demand.refusal() {
-            return Err(report);
-        }
-        let Some(routing) = self.routing else {
-            return Ok(Plan::on_primary(Why::primary("there is no replica")));
-        };
-        let mut reading = (!self.session.is_pinned()).then_some(&self.outset.reading);
-        let mut touched = Touched::default();
-        let mut leaves_nothing = true;
-        let mut is_schema_only = true;
-        for text in &demand.texts {
-            let by_text = routing.touched(text, reading);
-            let bytes = text.text().unwrap_or_default();
-            is_schema_only &= by_text.is_schema_only(bytes);
-            // What follows may run with other settings.
-            reading = reading.filter(|_| !by_text.changes_settings);
-            touched.merge(by_text);
-            leaves_nothing &= text.effect() == Effect::Nothing;
-        }
-        let (is_whole, executes) = (demand.is_whole, demand.executes);
-        let (is_open, shares_portals) = (demand.is_open, demand.shares_portals);
-        if is_schema_only {
-            self.session.knows_schema_only();
-        }
-        if !executes {
-            touched.schema.clear();
-        }
-        let prelude = routing.prelude(&touched, reading, &self.outset.key.user)?;
-        let is_inside = self.session.is_deferred();
-        let settings = self.session.settings();
-        if touched.needs_primary.is_none() {
-            touched.coarsen(settings.classes);
-        }
-        let question = Question {
-            is_whole,
-            leaves_nothing,
-            shares_portals,
-            ..self.question(Situation::Free { is_inside }, &touched)
-        };
-        let fault = self.session.failure_elsewhere();
-        let routed = routing.route(question, fault, settings.level);
-        let touches = self.described(&touched.sets, routing);
-        let route = match routed {
-            Routed::Fresh(route) => route,
-            Routed::Primary(why) => {
-                let is_inside = is_inside || touched.begins || is_open;
-                return Ok(Plan {
-                    prelude,
-                    touches,
-                    writes: executes.then(|| Box::new((touched, is_inside))),
-                    ..Plan::on_primary(why)
-                });
-            }
-            Routed::Snapshot => unreachable!("it takes no snapshot for its transaction"),
-        };
-        // At other levels a replica may have to prepare it before it knows its tables as they
-        // are now.
-        let knows_all = matches!(settings.level, Level::Gssi | Level::OneCopy);
-        let as_prepared = touched.as_prepared.take();
-        Ok(Plan {
-            as_prepared: as_prepared.filter(|_| knows_all),
-            replica: route.replica,
-            why: route.why,
-            named: touched.named(),
-            prelude,
-            touches,
-            waits: route.may_wait.then(|| Box::new(touched)),
-            writes: None,
-        })
-    }
-
-    /// What is asked of statements that touch this, by what the session is.
-    fn question<'t>(&self, situation: Situation<'t>, touched: &'t Touched) -> Question<'t> {
-        Question {
-            is_pinned: self.session.is_pinned(),
-            is_serializable: self.outset.isolation == Isolation::Serializable,
-            ..Question::of(situation, touched)
-        }
     }
 
     /// A connection for a plan; if a replica has none, the primary's.

@@ -8,68 +8,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::modules::{ModulePath, ModuleTree};
 use super::{File, Problem, Tree};
 
-/// Where a list of exceptions is kept.
-const LIST: &str = "crates/xtask/src/tidy/circles.rs";
-
-/// Groups of siblings that import each other in circles. The list only shrinks.
-const EXCEPTIONS: &[Exception] = &[
-    Exception {
-        parent: "foreign",
-        members: &["servers", "suites"],
-        reason: PROXY,
-    },
-    Exception {
-        parent: "proxy",
-        members: &["console", "proxy"],
-        reason: PROXY,
-    },
-    Exception {
-        parent: "proxy::serve",
-        members: &["login", "numbers", "proof", "routing", "standing", "writes"],
-        reason: PROXY,
-    },
-    Exception {
-        parent: "proxy::replication",
-        members: &["catalogue", "schema_changes", "setup"],
-        reason: PROXY,
-    },
-    Exception {
-        parent: "proxy::replication",
-        members: &["apply", "spill", "tstate"],
-        reason: PROXY,
-    },
-    Exception {
-        parent: "proxy::replication",
-        members: &[
-            "buffer",
-            "divergence",
-            "extractor",
-            "handover",
-            "promotion",
-            "quarantine",
-            "reader",
-            "seed",
-            "standby",
-        ],
-        reason: PROXY,
-    },
-    Exception {
-        parent: "proxy::wire::session",
-        members: &["block", "failed_block"],
-        reason: PROXY,
-    },
-];
-const PROXY: &str = "the proxy is to become several crates";
-
-/// A group that may have circles for now.
-struct Exception {
-    /// The crate and the path of the modules' parent.
-    parent: &'static str,
-    /// Every member of the group, in order.
-    members: &'static [&'static str],
-    reason: &'static str,
-}
-
 /// The line that makes an edge: the first one of those that do.
 struct Edge<'a> {
     file: &'a File,
@@ -79,14 +17,9 @@ struct Edge<'a> {
 
 type Edges<'a> = BTreeMap<String, BTreeMap<String, Edge<'a>>>;
 
-/// Circles among sibling modules, and exceptions that are none any more.
+/// Circles among sibling modules.
 pub fn check(tree: &Tree) -> Vec<Problem> {
-    check_with(tree, EXCEPTIONS)
-}
-
-fn check_with(tree: &Tree, exceptions: &[Exception]) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let mut excepted = BTreeSet::new();
     for name in tree.crates() {
         for root in ["lib.rs", "main.rs"] {
             let root = format!("crates/{name}/src/{root}");
@@ -95,36 +28,10 @@ fn check_with(tree: &Tree, exceptions: &[Exception]) -> Vec<Problem> {
             };
             for (parent, edges) in sibling_edges(&modules) {
                 let parent = [&[name.to_owned()][..], &parent[..]].concat().join("::");
-                for group in groups(&edges) {
-                    let exception = exceptions
-                        .iter()
-                        .position(|it| it.parent == parent && it.members == group);
-                    match exception {
-                        Some(index) => {
-                            excepted.insert(index);
-                        }
-                        None => problems.push(problem(&parent, &group, &edges)),
-                    }
-                }
+                let groups = groups(&edges);
+                problems.extend(groups.iter().map(|group| problem(&parent, group, &edges)));
             }
         }
-    }
-    let list = tree.files.iter().find(|file| file.path == LIST);
-    for (index, exception) in exceptions.iter().enumerate() {
-        let file = list.filter(|_| !excepted.contains(&index));
-        problems.extend(file.map(|file| {
-            let Exception {
-                parent,
-                members,
-                reason,
-            } = exception;
-            let members = members.join(", ");
-            let message = format!(
-                "{members} of `{parent}` are no group of circles any more: shrink EXCEPTIONS, \
-                 which has them because {reason}"
-            );
-            file.problem(1, message)
-        }));
     }
     problems
 }
@@ -233,31 +140,28 @@ mod tests {
 
     const ROOT: (&str, &str) = ("crates/a/src/lib.rs", "mod one;\nmod two;\nmod three;\n");
 
-    fn messages(modules: &[(&str, &str)], exceptions: &[Exception]) -> Vec<String> {
+    fn messages(modules: &[(&str, &str)]) -> Vec<String> {
         let paths: Vec<String> = modules
             .iter()
             .map(|(name, _)| format!("crates/a/src/{name}.rs"))
             .collect();
         let texts = modules.iter().map(|(_, text)| *text);
         let mut files: Vec<(&str, &str)> = paths.iter().map(String::as_str).zip(texts).collect();
-        files.extend([("crates/a/Cargo.toml", ""), (LIST, "")]);
+        files.push(("crates/a/Cargo.toml", ""));
         if !files.iter().any(|(path, _)| *path == ROOT.0) {
             files.push(ROOT);
         }
-        let problems = check_with(&Tree::of(&files), exceptions).into_iter();
+        let problems = check(&Tree::of(&files)).into_iter();
         problems.map(|problem| problem.message).collect()
     }
 
     #[test]
     fn circle_is_shown_with_its_lines() {
-        let found = messages(
-            &[
-                ("one", "use crate::two::Two;\npub struct One;\n"),
-                ("two", "pub struct Two;\nfn f() -> super::three::Three {}\n"),
-                ("three", "use crate::one::One;\npub struct Three;\n"),
-            ],
-            &[],
-        );
+        let found = messages(&[
+            ("one", "use crate::two::Two;\npub struct One;\n"),
+            ("two", "pub struct Two;\nfn f() -> super::three::Three {}\n"),
+            ("three", "use crate::one::One;\npub struct Three;\n"),
+        ]);
         assert_eq!(
             found,
             ["circle in `a`: one -> two -> three -> one\n    \
@@ -270,80 +174,50 @@ mod tests {
 
     #[test]
     fn one_direction_is_fine() {
-        let found = messages(
-            &[
-                ("one", "use crate::two::Two;\nuse crate::three::Three;\n"),
-                ("two", "use super::three::Three;\npub struct Two;\n"),
-                ("three", "pub struct Three;\n"),
-            ],
-            &[],
-        );
+        let found = messages(&[
+            ("one", "use crate::two::Two;\nuse crate::three::Three;\n"),
+            ("two", "use super::three::Three;\npub struct Two;\n"),
+            ("three", "pub struct Three;\n"),
+        ]);
         assert_eq!(found, [""; 0]);
     }
 
     #[test]
     fn name_through_the_parent_counts_for_its_module() {
-        let found = messages(
-            &[
-                ("lib", "mod one;\nmod two;\nuse two::Two;\n"),
-                ("one", "use crate::Two;\npub struct One;\n"),
-                ("two", "use super::one;\npub struct Two(one::One);\n"),
-            ],
-            &[],
-        );
+        let found = messages(&[
+            ("lib", "mod one;\nmod two;\nuse two::Two;\n"),
+            ("one", "use crate::Two;\npub struct One;\n"),
+            ("two", "use super::one;\npub struct Two(one::One);\n"),
+        ]);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].starts_with("circle in `a`: one -> two -> one"));
     }
 
     #[test]
     fn cousins_count_for_the_siblings_above_them() {
-        let found = messages(
-            &[
-                ("one", "mod inner;\npub struct One;\n"),
-                ("one/inner", "use crate::two::Two;\n"),
-                ("two", "use crate::one::One;\npub struct Two;\n"),
-            ],
-            &[],
-        );
+        let found = messages(&[
+            ("one", "mod inner;\npub struct One;\n"),
+            ("one/inner", "use crate::two::Two;\n"),
+            ("two", "use crate::one::One;\npub struct Two;\n"),
+        ]);
         assert_eq!(found.len(), 1, "{found:?}");
     }
 
     #[test]
     fn parents_and_tests_make_no_circle() {
-        let found = messages(
-            &[
-                (
-                    "lib",
-                    "mod one;\nmod two;\npub struct Here;\nuse one::One;\n",
-                ),
-                ("one", "use crate::Here;\npub struct One;\n"),
-                ("two", "use super::one::One;\npub struct Two;\n"),
-                ("one/tests", "use crate::two::Two;\n"),
-            ],
-            &[],
-        );
+        let found = messages(&[
+            (
+                "lib",
+                "mod one;\nmod two;\npub struct Here;\nuse one::One;\n",
+            ),
+            ("one", "use crate::Here;\npub struct One;\n"),
+            ("two", "use super::one::One;\npub struct Two;\n"),
+            ("one/tests", "use crate::two::Two;\n"),
+        ]);
         assert_eq!(found, [""; 0]);
         let with_tests =
             "pub struct One;\n#[cfg(test)]\nmod tests {\n    use crate::two::Two;\n}\n";
         let two = ("two", "use super::one::One;\npub struct Two;\n");
-        assert_eq!(messages(&[("one", with_tests), two], &[]), [""; 0]);
-    }
-
-    #[test]
-    fn exception_holds_for_just_its_group() {
-        let modules = [
-            ("one", "use crate::two::Two;\npub struct One;\n"),
-            ("two", "use crate::one::One;\npub struct Two;\n"),
-        ];
-        let exception = |members: &'static [&'static str]| Exception {
-            parent: "a",
-            members,
-            reason: "in work",
-        };
-        assert_eq!(messages(&modules, &[exception(&["one", "two"])]), [""; 0]);
-        let larger = [exception(&["one", "three", "two"])];
-        assert_eq!(messages(&modules, &larger).len(), 2);
-        let found = messages(&modules[..1], &[exception(&["one", "two"])]);
-        assert!(found[0].contains("shrink EXCEPTIONS"), "{found:?}");
+        assert_eq!(messages(&[("one", with_tests), two]), [""; 0]);
     }
 }

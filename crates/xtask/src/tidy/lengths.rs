@@ -10,13 +10,9 @@ const FUNCTION_LINES_MAX: usize = 70;
 
 /// Columns of a comment. Code is rustfmt's to break, which leaves comments alone.
 const COMMENT_COLUMNS_MAX: usize = 100;
-/// Crates whose comments may be wider, and why. The list only shrinks.
-const WIDE: &[(&str, &str)] = &[("foreign", IN_WORK), ("proxy", IN_WORK)];
-const IN_WORK: &str = "its comments are rewritten while its modules are sorted";
-
 /// Headers, lengths of files and functions, and widths of comments.
 pub fn check(tree: &Tree) -> Vec<Problem> {
-    let mut problems = check_comments(tree, WIDE);
+    let mut problems = check_comments(tree);
     for (file, rust) in tree.rust_files() {
         if !file.text.starts_with("//!") {
             problems.push(file.problem(1, "the file must open with `//!` and its idea"));
@@ -32,39 +28,20 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// A crate that may have wide comments needs one.
-fn check_comments(tree: &Tree, wide: &[(&str, &str)]) -> Vec<Problem> {
+/// Comments that are too wide.
+fn check_comments(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let mut narrow: Vec<(&str, &str)> = wide.to_vec();
     for (file, rust) in tree.rust_files() {
-        let may_be_wide = wide
-            .iter()
-            .find(|(name, _)| file.path.starts_with(&format!("crates/{name}/")));
         for ((number, code, _), line) in rust.lines().zip(file.text.lines()) {
             let columns = line.chars().count();
             let comment = line[code.trim_end().len()..].trim_start();
-            if columns <= COMMENT_COLUMNS_MAX || !comment.starts_with("//") {
-                continue;
-            }
-            match may_be_wide {
-                Some((name, _)) => narrow.retain(|(other, _)| other != name),
-                None => {
-                    let message = format!(
-                        "a comment of {columns} columns, more than {COMMENT_COLUMNS_MAX}: break it"
-                    );
-                    problems.push(file.problem(number, message));
-                }
+            if columns > COMMENT_COLUMNS_MAX && comment.starts_with("//") {
+                let message = format!(
+                    "a comment of {columns} columns, more than {COMMENT_COLUMNS_MAX}: break it"
+                );
+                problems.push(file.problem(number, message));
             }
         }
-    }
-    for (name, reason) in narrow {
-        let path = format!("crates/{name}/Cargo.toml");
-        let manifest = tree.files.iter().find(|file| file.path == path);
-        let message = format!(
-            "no comment of `{name}` is wide: remove it from WIDE in tidy/lengths.rs, which has it \
-             because {reason}"
-        );
-        problems.extend(manifest.map(|manifest| manifest.problem(1, message)));
     }
     problems
 }
@@ -159,17 +136,6 @@ mod tests {
         );
         let behind = format!("//! Idea.\nlet a = 1; // {}\n", "x".repeat(100));
         assert_eq!(messages(&behind).len(), 1);
-    }
-
-    #[test]
-    fn crate_that_may_have_wide_comments_needs_one() {
-        let wide = format!("//! Idea.\n// {}\n", "x".repeat(100));
-        let check = |text: &str| {
-            let files = [("crates/a/Cargo.toml", ""), ("crates/a/src/lib.rs", text)];
-            check_comments(&Tree::of(&files), &[("a", "in work")]).len()
-        };
-        assert_eq!(check(&wide), 0);
-        assert_eq!(check("//! Idea.\n"), 1);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use super::{CONNECTION_FAILURE, Plan, Relay};
+use super::plan::Plan;
+use super::{CONNECTION_FAILURE, Relay};
 use crate::serve::routing::{Chosen, Route, Routed, Routing, Why};
 use pg_wire::report::{Report, Severity};
 use proxy_core::freshness::Sets;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Plan, Relay};
+use super::Relay;
+use super::plan::Plan;
 use crate::serve::cancel::Goal;
 use crate::serve::routing::{Route, Routing};
 use pg_wire::report::{Report, Severity};

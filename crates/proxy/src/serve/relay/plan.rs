@@ -1,0 +1,142 @@
+//! Where the batch goes that a session holds which has no server.
+
+use super::Relay;
+use crate::serve::outset::{Isolation, Reading};
+use crate::serve::routing::{Chosen, Routed, Routing};
+use crate::serve::why::Why;
+use pg_wire::report::Report;
+use proxy_core::freshness::Level;
+use proxy_core::grammar::Effect;
+use proxy_core::routing::{Question, Situation};
+use proxy_core::session::{AsPrepared, Demand, Text};
+use proxy_core::touched::{NamedTables, Touched};
+
+/// Where a batch goes, why, and what runs in front of it.
+pub(super) struct Plan {
+    /// None for the primary.
+    pub replica: Option<Chosen>,
+    pub why: Why,
+    pub prelude: Vec<String>,
+    /// What the client is told that it touches, see `proxy::trace`; empty if nothing is told.
+    pub touches: String,
+    /// What it touches, if a replica may soon have all that it must see.
+    pub waits: Option<Box<Touched>>,
+    /// The tables of which the client may be told.
+    pub named: NamedTables,
+    /// What it runs as at a replica, if not as it is.
+    pub as_prepared: Option<AsPrepared>,
+    /// What it may write, which is Pending before it is sent; and whether it runs inside of a
+    /// transaction.
+    pub writes: Option<Box<(Touched, bool)>>,
+}
+
+impl Plan {
+    pub fn on_primary(why: Why) -> Plan {
+        Plan {
+            replica: None,
+            why,
+            prelude: Vec::new(),
+            touches: String::new(),
+            waits: None,
+            named: NamedTables::default(),
+            as_prepared: None,
+            writes: None,
+        }
+    }
+}
+
+impl Relay<'_> {
+    /// Where what the session holds goes.
+    pub(super) fn plan(&mut self) -> Result<Plan, Report> {
+        let demand = self.session.demand();
+        if let Some(report) = demand.refusal() {
+            return Err(report);
+        }
+        let Some(routing) = self.routing else {
+            return Ok(Plan::on_primary(Why::primary("there is no replica")));
+        };
+        let mut reading = (!self.session.is_pinned()).then_some(&self.outset.reading);
+        let (mut touched, is_schema_only) = touched_in_order(&demand, routing, &mut reading);
+        let mut effects = demand.texts.iter().map(Text::effect);
+        let leaves_nothing = effects.all(|effect| effect == Effect::Nothing);
+        let (is_whole, executes) = (demand.is_whole, demand.executes);
+        let (is_open, shares_portals) = (demand.is_open, demand.shares_portals);
+        if is_schema_only {
+            self.session.knows_schema_only();
+        }
+        if !executes {
+            touched.schema.clear();
+        }
+        let prelude = routing.prelude(&touched, reading, &self.outset.key.user)?;
+        let is_inside = self.session.is_deferred();
+        let settings = self.session.settings();
+        if touched.needs_primary.is_none() {
+            touched.coarsen(settings.classes);
+        }
+        let question = Question {
+            is_whole,
+            leaves_nothing,
+            shares_portals,
+            ..self.question(Situation::Free { is_inside }, &touched)
+        };
+        let fault = self.session.failure_elsewhere();
+        let routed = routing.route(question, fault, settings.level);
+        let touches = self.described(&touched.sets, routing);
+        let route = match routed {
+            Routed::Fresh(route) => route,
+            Routed::Primary(why) => {
+                let is_inside = is_inside || touched.begins || is_open;
+                return Ok(Plan {
+                    prelude,
+                    touches,
+                    writes: executes.then(|| Box::new((touched, is_inside))),
+                    ..Plan::on_primary(why)
+                });
+            }
+            Routed::Snapshot => unreachable!("it takes no snapshot for its transaction"),
+        };
+        // At other levels a replica may have to prepare it before it knows its tables as they
+        // are now.
+        let knows_all = matches!(settings.level, Level::Gssi | Level::OneCopy);
+        let as_prepared = touched.as_prepared.take();
+        Ok(Plan {
+            as_prepared: as_prepared.filter(|_| knows_all),
+            replica: route.replica,
+            why: route.why,
+            named: touched.named(),
+            prelude,
+            touches,
+            waits: route.may_wait.then(|| Box::new(touched)),
+            writes: None,
+        })
+    }
+
+    /// What is asked of statements that touch this, by what the session is.
+    fn question<'t>(&self, situation: Situation<'t>, touched: &'t Touched) -> Question<'t> {
+        Question {
+            is_pinned: self.session.is_pinned(),
+            is_serializable: self.outset.isolation == Isolation::Serializable,
+            ..Question::of(situation, touched)
+        }
+    }
+}
+
+/// What the statements of a session touch that is read like this, and whether they change the
+/// schema and do nothing else. Afterwards `reading` is how what follows them is read.
+fn touched_in_order(
+    demand: &Demand<'_>,
+    routing: &Routing,
+    reading: &mut Option<&Reading>,
+) -> (Touched, bool) {
+    let mut touched = Touched::default();
+    let mut is_schema_only = true;
+    for text in &demand.texts {
+        let by_text = routing.touched(text, *reading);
+        let bytes = text.text().unwrap_or_default();
+        is_schema_only &= by_text.is_schema_only(bytes);
+        // What follows may run with other settings.
+        *reading = reading.filter(|_| !by_text.changes_settings);
+        touched.merge(by_text);
+    }
+    (touched, is_schema_only)
+}
