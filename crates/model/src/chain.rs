@@ -95,7 +95,7 @@ impl<'a> CaseRules<'a> {
         match receiver.epoch.cmp(&epoch) {
             std::cmp::Ordering::Less => Reach::Later,
             std::cmp::Ordering::Equal => Reach::Now,
-            std::cmp::Ordering::Greater if self.is(ModelBug::OldEpochsHeard) => Reach::Now,
+            std::cmp::Ordering::Greater if self.is(ModelBug::OldEpochsAccepted) => Reach::Now,
             std::cmp::Ordering::Greater => Reach::Never,
         }
     }

@@ -61,7 +61,7 @@ bugs! {
     SeenAtDecider = "seen-at-decider", "R3", "memory-at-head";
     /// With `replicated`, a restarted member is told a decision past members that have not heard
     /// it.
-    ToldPastMembers = "told-past-members", "R3", "memory-far";
+    ReportedPastMembers = "reported-past-members", "R3", "memory-far";
     /// With `replicated`, a decision that skipped members is settled at x once x has it on disk.
     SettlesFromDisk = "settles-from-disk", "R3", "memory-lost-far";
     /// With `replicated`, a member that has forgotten a yes which was sure knows nothing of it.
@@ -71,7 +71,7 @@ bugs! {
     /// A decision is durable at x, and at no other member that could need to know it.
     DurableAtOneOnly = "durable-at-one-only", "R26", "one-far";
     /// A restarted member says "none" where it should say "unknown".
-    RestartedSaysNone = "restarted-says-none", "R4", "one";
+    RestartedReportsNone = "restarted-reports-none", "R4", "one";
     /// A vote of no is overlooked by the resolution.
     RefusalsIgnored = "refusals-ignored", "R4", "pair";
     /// The resolution aborts where more than f are lost.
@@ -85,7 +85,7 @@ bugs! {
     /// A refusal is said against a row whose operation is undecided.
     DuplicateOfPending = "duplicate-of-pending", "R8", "pair";
     /// A message of an older epoch is taken.
-    OldEpochsHeard = "old-epochs-heard", "R15", "restarts-of-one";
+    OldEpochsAccepted = "old-epochs-accepted", "R15", "restarts-of-one";
     /// A member goes on in its epoch after it has sealed it.
     SealedMemberGoesOn = "sealed-member-goes-on", "R16", "one";
     /// A replacement votes without the rows that others hold.

@@ -85,7 +85,7 @@ impl CaseRules<'_> {
 
     /// Whether what a member does not know is so: it has never crashed, or has caught up since.
     fn survives(&self, state: &ModelState, member: usize) -> bool {
-        !state.members[member].recovering || self.is(ModelBug::RestartedSaysNone)
+        !state.members[member].recovering || self.is(ModelBug::RestartedReportsNone)
     }
 
     /// Whether an outcome that was seen would be known to somebody who remains: it is in the log of

@@ -179,7 +179,7 @@ impl CaseRules<'_> {
             let told = AnnouncedOutcome {
                 decision,
                 settled: teller.settled || heard.is_some_and(|told| told.settled),
-                in_order: in_order || self.is(ModelBug::ToldPastMembers),
+                in_order: in_order || self.is(ModelBug::ReportedPastMembers),
             };
             self.on_decision(state, operation, own, told);
         }

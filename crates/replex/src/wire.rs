@@ -71,7 +71,7 @@ impl FrameConnection {
     /// # Errors
     /// As [`FrameConnection::ask`].
     pub async fn who_leads(&mut self) -> io::Result<Leadership> {
-        match self.call(&Message::WhoLeads).await? {
+        match self.call(&Message::FindLeader).await? {
             Message::Leadership(leadership) => Ok(leadership),
             other => Err(unexpected(&other)),
         }

@@ -385,7 +385,7 @@ impl Handler for Role {
                 io.close(id, "as you said");
                 Ok(())
             }
-            Message::WhoLeads => {
+            Message::FindLeader => {
                 let leadership = Message::Leadership(self.leadership());
                 io.send(id, frame.correlation, &leadership);
                 Ok(())

@@ -556,7 +556,7 @@ fn kind(message: &Message) -> &'static str {
         Message::Answer(_) => "an answer of the coordinator",
         Message::Goodbye { .. } => "a Goodbye",
         Message::Echo(_) => "an Echo",
-        Message::WhoLeads => "a question who leads",
+        Message::FindLeader => "a question who leads",
         Message::Leadership(_) => "word of who leads",
     }
 }
