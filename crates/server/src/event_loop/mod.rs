@@ -2,7 +2,7 @@
 //!
 //! A turn takes whatever is there: it polls once, reads from every connection that has bytes, hands
 //! all whole frames to the [`Handler`], lets it finish the batch ([`Handler::turn`]: one append to
-//! for example), and writes once per connection. Nothing is delayed to make batches larger. The same
+//! a log, for example), and writes once per connection. Nothing is delayed to make batches larger. The same
 //! loop serves a core, the coordinator and the baselines.
 //!
 //! Memory is bounded by [`LoopLimits`], whatever the other sides do; an idle loop sleeps. The
