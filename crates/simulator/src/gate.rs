@@ -88,7 +88,7 @@ pub fn run(name: Option<&str>, from: u64, seeds_max: u64) -> ExitCode {
                 needed.push(seeds);
             }
             None => {
-                println!("{name:<28} {rule:<4} {seeds_max:>6} {:>7}  NOBODY", "");
+                println!("{name:<28} {rule:<4} {seeds_max:>6} {:>7}  NOT FOUND", "");
                 missed += 1;
             }
         }
