@@ -17,6 +17,7 @@ mod purity;
 mod rules;
 mod rust_text;
 mod tree;
+mod words;
 
 use std::path::Path;
 
@@ -33,7 +34,8 @@ pub const HELP: &str = "Usage: cargo xtask tidy\n\n\
     order. No unfinished code, no unwrap outside tests, no allow without a reason. Every\n\
     dependency has its reason above it. Links in documents resolve, and the commands, crates and\n\
     files that they name exist. No path or host of one machine. Comments cite rules of\n\
-    docs/rules.md, and each rule there names its guard.";
+    docs/rules.md, and each rule there names its guard. Code and documents avoid the words in\n\
+    crates/xtask/src/tidy/words.rs.";
 
 type Check = fn(&Tree) -> Vec<Problem>;
 
@@ -48,6 +50,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("document", documents::check),
     ("place", places::check),
     ("rule", rules::check),
+    ("word", words::check),
 ];
 
 /// Checks the tree under `root` and prints every problem.
