@@ -42,7 +42,7 @@ impl Chain {
         Ok(Chain { processes })
     }
 
-    /// Numbers of the processes.
+    /// Returns numbers of the processes.
     pub fn ids(&self) -> Vec<u32> {
         self.processes.iter().map(BenchProcess::id).collect()
     }
@@ -95,7 +95,7 @@ impl Chain {
     }
 }
 
-/// A frame of `bytes` altogether.
+/// Returns a frame of `bytes` altogether.
 fn echo_frame(bytes: usize) -> Vec<u8> {
     // Besides the header: the message's kind and the length of its bytes.
     let content = vec![b'e'; bytes.saturating_sub(HEADER_BYTES + 5)];

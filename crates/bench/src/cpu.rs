@@ -37,7 +37,7 @@ pub fn with_ended_us(id: u32) -> io::Result<f64> {
     Ok(sum.map_err(|_| unknown())? as f64 * TICK_US)
 }
 
-/// The sum over processes.
+/// Returns the sum over processes.
 ///
 /// # Errors
 /// One of them is gone.
@@ -45,7 +45,7 @@ pub fn processes_us(ids: &[u32]) -> io::Result<f64> {
     ids.iter().map(|id| process_us(*id)).sum()
 }
 
-/// The processes that a process has started and that still run.
+/// Returns the processes that a process has started and that still run.
 ///
 /// # Errors
 /// The process is gone.

@@ -8,24 +8,24 @@
 pub struct BenchRandom(u64);
 
 impl BenchRandom {
-    /// A generator; equal seeds give equal numbers.
+    /// Returns a generator; equal seeds give equal numbers.
     pub fn new(seed: u64) -> BenchRandom {
         BenchRandom(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         scramble(self.0)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "there is no number below 0");
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number from 0 up to 1.
+    /// Returns a number from 0 up to 1.
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -45,7 +45,7 @@ impl BenchRandom {
     }
 }
 
-/// A bijection of 64-bit numbers that leaves no neighbours.
+/// Returns a bijection of 64-bit numbers that leaves no neighbours.
 fn scramble(mut number: u64) -> u64 {
     number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -78,7 +78,7 @@ impl Zipfian {
         }
     }
 
-    /// A rank; 0 is the most popular.
+    /// Returns a rank; 0 is the most popular.
     pub fn rank(&self, random: &mut BenchRandom) -> u64 {
         let unit = random.unit();
         let scaled = unit * self.zeta;
@@ -92,7 +92,7 @@ impl Zipfian {
         (rank as u64).min(self.count - 1)
     }
 
-    /// A key with the popularity of a rank, spread over all keys.
+    /// Returns a key with the popularity of a rank, spread over all keys.
     pub fn key(&self, random: &mut BenchRandom) -> u64 {
         scramble(self.rank(random).wrapping_add(1)) % self.count
     }

@@ -120,7 +120,7 @@ impl Series {
         self.figures(|sample| sample.latencies.percentile(0.5))
     }
 
-    /// The same of latencies that are known in whole microseconds only.
+    /// Returns the same of latencies that are known in whole microseconds only.
     #[cfg(feature = "proxy")]
     pub fn p50_of_whole_us(&self) -> Figures {
         self.figures(|sample| sample.latencies.median_of_whole())
@@ -132,7 +132,7 @@ impl Series {
         self.figures(|sample| sample.latencies.mean())
     }
 
-    /// Operations per second of each run.
+    /// Returns operations per second of each run.
     pub fn rate(&self) -> Figures {
         self.figures(|sample| sample.operations as f64 / sample.seconds)
     }

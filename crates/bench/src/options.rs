@@ -45,7 +45,7 @@ pub struct MeasureOptions {
 }
 
 impl MeasureOptions {
-    /// How long one run lasts.
+    /// Returns how long one run lasts.
     pub fn span(&self) -> Duration {
         Duration::from_secs_f64(self.seconds)
     }
@@ -55,7 +55,7 @@ impl MeasureOptions {
         note!("round {round} of {}: {what}", self.pairs);
     }
 
-    /// Where processes keep their data.
+    /// Returns where processes keep their data.
     pub fn base(&self) -> PathBuf {
         self.folder.clone().unwrap_or_else(std::env::temp_dir)
     }

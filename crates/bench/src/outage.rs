@@ -58,7 +58,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The paper's Replex-2: two keys, no hybrid.
+    /// Returns the paper's Replex-2: two keys, no hybrid.
     pub fn replex_2() -> Grid {
         Grid {
             name: "Replex-2".to_owned(),
@@ -67,7 +67,7 @@ impl Grid {
         }
     }
 
-    /// Copies of each row.
+    /// Returns copies of each row.
     pub fn copies(&self) -> usize {
         self.keys + usize::from(self.hybrid.is_some())
     }
@@ -329,7 +329,7 @@ impl OutageSite {
         })
     }
 
-    /// Partitions that lookups by a key visit whose partition is lost: predicted, measured.
+    /// Returns partitions that lookups by a key visit whose partition is lost: predicted, measured.
     async fn amplification(
         &self,
         replex: usize,
@@ -438,7 +438,7 @@ impl OutageSite {
         Ok(gap.get())
     }
 
-    /// The sum of a counter over all servers that are up.
+    /// Returns the sum of a counter over all servers that are up.
     async fn counter(&self, name: &str) -> io::Result<u64> {
         let mut sum = 0;
         for (server, _, _) in &self.servers {

@@ -14,12 +14,12 @@ impl Figures {
         self.values.push(value);
     }
 
-    /// The median; NaN if there is none.
+    /// Returns the median; NaN if there is none.
     pub fn median(&self) -> f64 {
         median(&self.values)
     }
 
-    /// The median over pairs of this divided by the other: common noise cancels out.
+    /// Returns the median over pairs of this divided by the other: common noise cancels out.
     pub fn ratio(&self, baseline: &Figures) -> f64 {
         assert_eq!(
             self.values.len(),
@@ -67,13 +67,13 @@ impl Latencies {
         self.values.extend(other.values);
     }
 
-    /// The value below which `share` of them lie.
+    /// Returns the value below which `share` of them lie.
     pub fn percentile(&self, share: f64) -> f64 {
         percentile(&self.values, share)
     }
 
-    /// The median of values that are known in whole units only. Equal ones are taken to lie evenly
-    /// around their unit, so where among them the middle is gives the fraction.
+    /// Returns the median of values that are known in whole units only. Equal ones are taken to lie
+    /// evenly around their unit, so where among them the middle is gives the fraction.
     #[cfg(feature = "proxy")]
     pub fn median_of_whole(&self) -> f64 {
         let mut values = self.values.clone();
@@ -87,13 +87,13 @@ impl Latencies {
         unit - 0.5 + (middle - below as f64) / equal as f64
     }
 
-    /// Their mean.
+    /// Returns their mean.
     #[cfg(feature = "proxy")]
     pub fn mean(&self) -> f64 {
         self.values.iter().sum::<f64>() / self.values.len() as f64
     }
 
-    /// Points of the cumulative distribution: (latency, share), denser towards the tail.
+    /// Returns points of the cumulative distribution: (latency, share), denser towards the tail.
     pub fn distribution(&self) -> Vec<(f64, f64)> {
         let shares = (0..=99).map(|percent| f64::from(percent) / 100.0);
         let tail = [0.995, 0.999, 0.9999];

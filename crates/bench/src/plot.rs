@@ -84,7 +84,7 @@ impl Axis {
 }
 
 impl Lines {
-    /// The picture; empty series leave no line.
+    /// Returns the picture; empty series leave no line.
     pub fn svg(&self) -> String {
         let points = || {
             self.series
@@ -139,7 +139,7 @@ impl Lines {
 }
 
 impl Bars {
-    /// The picture, each bar with its value above it.
+    /// Returns the picture, each bar with its value above it.
     pub fn svg(&self) -> String {
         let values = self
             .groups
@@ -245,7 +245,7 @@ fn escaped(words: &str) -> String {
     words.replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// A number as short as its size allows.
+/// Returns a number as short as its size allows.
 fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

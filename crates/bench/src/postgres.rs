@@ -30,7 +30,7 @@ pub struct DebianPostgres {
     folder: tempfile::TempDir,
 }
 
-/// Where PostgreSQL's programs are, if it is installed: the newest of Debian's folders.
+/// Returns where PostgreSQL's programs are, if it is installed: the newest of Debian's folders.
 fn programs() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
     let folders = versions.map(|version| version.path().join("bin"));
@@ -151,7 +151,7 @@ impl Drop for DebianPostgres {
     }
 }
 
-/// One of PostgreSQL's programs, run as a user that is not root.
+/// Returns one of PostgreSQL's programs, run as a user that is not root.
 fn command(programs: &Path, program: &str, folder: &Path) -> io::Result<Command> {
     let mut command = Command::new(programs.join(program));
     command.current_dir(folder).stdin(Stdio::null());

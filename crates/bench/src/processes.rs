@@ -47,7 +47,7 @@ impl BenchProcess {
         Ok(process)
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -154,7 +154,7 @@ impl BenchCluster {
         BenchProcess::start(&self.program, &arguments, &log)
     }
 
-    /// Where the coordinator listens.
+    /// Returns where the coordinator listens.
     ///
     /// # Errors
     /// It did not print it.
@@ -173,12 +173,12 @@ impl BenchCluster {
         Ok(())
     }
 
-    /// The folder of all processes, removed with this.
+    /// Returns the folder of all processes, removed with this.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Numbers of the server processes.
+    /// Returns numbers of the server processes.
     pub fn server_ids(&self) -> Vec<u32> {
         self.servers.iter().map(BenchProcess::id).collect()
     }

@@ -26,7 +26,7 @@ pub struct CoreShare {
 }
 
 impl CoreShare {
-    /// One of so many equal parts of a core.
+    /// Returns one of so many equal parts of a core.
     ///
     /// # Panics
     /// If that is less than the kernel can hold a process to.
@@ -74,7 +74,7 @@ impl Quota {
         Ok(quota)
     }
 
-    /// A group without processes.
+    /// Returns a group without processes.
     fn empty(name: &str, quota_us: u32) -> io::Result<Quota> {
         let folder = Path::new(CONTROLLER).join(format!("{PREFIX}{name}"));
         fs::create_dir(&folder)?;

@@ -73,7 +73,7 @@ impl FigureReport {
         line.target = target.to_owned();
     }
 
-    /// The figure that was added last.
+    /// Returns the figure that was added last.
     ///
     /// # Panics
     /// If there is none.
@@ -98,7 +98,7 @@ impl FigureReport {
         );
     }
 
-    /// The table for people.
+    /// Returns the table for people.
     pub fn table(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);

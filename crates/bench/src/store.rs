@@ -40,7 +40,7 @@ pub struct RowShape {
     pub field_bytes: usize,
 }
 
-/// The key of row `number`.
+/// Returns the key of row `number`.
 pub fn key(number: u64) -> String {
     format!("user{number:010}")
 }
@@ -53,7 +53,7 @@ pub fn row(number: u64, field_bytes: usize) -> Vec<Value> {
     values
 }
 
-/// Any failure of the client, for the user that runs the measurement.
+/// Returns any failure of the client, for the user that runs the measurement.
 pub fn failed(error: client::Error) -> io::Error {
     io::Error::other(error.to_string())
 }
@@ -71,7 +71,7 @@ pub async fn clients(cluster: &BenchCluster, count: usize) -> io::Result<Vec<Cli
     Ok(clients)
 }
 
-/// Each client's handle of the table.
+/// Returns each client's handle of the table.
 ///
 /// # Errors
 /// There is no such table.
@@ -144,7 +144,7 @@ pub async fn load(table: &Table, shape: RowShape) -> io::Result<()> {
     Ok(())
 }
 
-/// The replex whose entries are sorted by this column first.
+/// Returns the replex whose entries are sorted by this column first.
 pub fn replex_of(table: &Table, column: usize) -> u8 {
     let mut replexes = table.definition().layout.replexes.iter();
     let found = replexes.position(|replex| replex.sort_columns.first() == Some(&column));
@@ -172,7 +172,7 @@ impl LookupWorker {
     }
 }
 
-/// The keys of all rows in the replex that is sorted by a column.
+/// Returns the keys of all rows in the replex that is sorted by a column.
 pub fn encoded_keys(shape: RowShape, column: usize) -> Vec<Vec<u8>> {
     let keys = (0..shape.rows).map(|number| {
         let row = row(number, shape.field_bytes);
@@ -181,7 +181,8 @@ pub fn encoded_keys(shape: RowShape, column: usize) -> Vec<Vec<u8>> {
     keys.collect()
 }
 
-/// Those keys whose partition of the replex is where the first key's is: all on one connection.
+/// Returns those keys whose partition of the replex is where the first key's is: all on one
+/// connection.
 pub fn on_one_core(table: &Table, replex: u8, keys: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let definition = table.definition();
     let axes = &definition.layout.replexes[usize::from(replex)].axes;
@@ -258,7 +259,7 @@ impl MeasuredWorker for HotWrite {
     }
 }
 
-/// The assignment of a text to a field.
+/// Returns the assignment of a text to a field.
 pub fn set(field: usize, text: String) -> Assignment {
     Assignment {
         column: 1 + u16::try_from(field).expect("fields are few"),

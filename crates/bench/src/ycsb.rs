@@ -134,7 +134,7 @@ pub struct YcsbClient {
 }
 
 impl YcsbClient {
-    /// One of several that share what they know of the rows.
+    /// Returns one of several that share what they know of the rows.
     pub fn new(
         table: Table,
         workload: YcsbWorkload,

@@ -24,7 +24,7 @@ pub(crate) enum Answer {
 }
 
 impl Ask {
-    /// A question of the session machine.
+    /// Returns a question of the session machine.
     pub fn of_machine(request: CoordinatorRequest) -> Ask {
         Ask {
             request,
@@ -32,7 +32,7 @@ impl Ask {
         }
     }
 
-    /// A question of a caller, with where the answer goes.
+    /// Returns a question of a caller, with where the answer goes.
     pub fn of_caller(
         request: CoordinatorRequest,
         deadline: Instant,

@@ -130,7 +130,7 @@ impl Client {
         })
     }
 
-    /// The newest configuration that the client has.
+    /// Returns the newest configuration that the client has.
     pub fn configuration(&self) -> Arc<Configuration> {
         self.hub().configuration()
     }
@@ -221,7 +221,7 @@ impl Client {
         }
     }
 
-    /// A core's counters by name.
+    /// Returns a core's counters by name.
     ///
     /// # Errors
     /// [`Error::Deadline`] if the core does not answer, [`Error::Invalid`] if there is none.
@@ -253,7 +253,7 @@ impl Client {
         self.judge(outcome, what)
     }
 
-    /// Ranges of one table as of one moment; none if that cannot be had.
+    /// Returns ranges of one table as of one moment; none if that cannot be had.
     pub(crate) async fn read_moment(
         &self,
         reads: Vec<Read>,

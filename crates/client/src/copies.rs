@@ -114,7 +114,7 @@ impl Client {
         Ok(())
     }
 
-    /// What the cluster is filling, and what became of copies that were asked for.
+    /// Returns what the cluster is filling, and what became of copies that were asked for.
     ///
     /// # Errors
     /// [`Error::NoCoordinator`] and [`Error::Deadline`].

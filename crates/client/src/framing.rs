@@ -25,7 +25,8 @@ impl FrameReader {
         }
     }
 
-    /// Where the next bytes go; never empty. The frame at the front, if its size is known, fits.
+    /// Returns where the next bytes go; never empty. The frame at the front, if its size is known,
+    /// fits.
     pub fn space(&mut self) -> Result<&mut [u8], FrameError> {
         if self.start == self.end {
             self.start = 0;
@@ -55,7 +56,7 @@ impl FrameReader {
         assert!(self.end <= self.bytes.len(), "it was that much space");
     }
 
-    /// The next whole frame, if there is one.
+    /// Returns the next whole frame, if there is one.
     pub fn next(&mut self) -> Result<Option<Frame>, FrameError> {
         let decoded = frame::decode(&self.bytes[self.start..self.end])?;
         Ok(decoded.map(|(frame, size)| {

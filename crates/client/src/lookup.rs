@@ -87,7 +87,7 @@ macro_rules! common_options {
                 self
             }
 
-            /// The rows as they come.
+            /// Returns the rows as they come.
             ///
             /// # Errors
             /// [`Error::UnknownColumn`].
@@ -100,7 +100,7 @@ macro_rules! common_options {
                 Rows::begin(table.client().clone(), table, plan, patience)
             }
 
-            /// How many rows there are, counted where they are.
+            /// Returns how many rows there are, counted where they are.
             ///
             /// # Errors
             /// As [`Rows::next`].
@@ -201,7 +201,7 @@ impl<'a> Lookup<'a> {
         Ok(self)
     }
 
-    /// All rows, page after page of the one partition.
+    /// Returns all rows, page after page of the one partition.
     async fn fetch(self) -> Result<Vec<Row>, Error> {
         let Wanted {
             table,
@@ -290,7 +290,7 @@ impl<'a> Scan<'a> {
 }
 
 impl Table {
-    /// The row with this pk.
+    /// Returns the row with this pk.
     ///
     /// # Errors
     /// As awaiting a [`Lookup`].
@@ -299,7 +299,7 @@ impl Table {
         Ok(rows.into_iter().next())
     }
 
-    /// Rows whose first columns of an index have these values.
+    /// Returns rows whose first columns of an index have these values.
     ///
     /// # Errors
     /// [`Error::UnknownIndex`]; [`Error::IncompleteKey`] if the values do not fix one partition of
@@ -312,14 +312,14 @@ impl Table {
         Lookup::new(self, by.into(), key)
     }
 
-    /// All rows, or those that pass a filter.
+    /// Returns all rows, or those that pass a filter.
     pub fn scan(&self) -> Scan<'_> {
         Scan::new(self)
     }
 
-    /// Rows with this encoded key, which has all columns that the replex is partitioned by and no
-    /// others: the shortest way, for callers that encode keys and read rows themselves. An index
-    /// with the primary key is replex 0.
+    /// Returns rows with this encoded key, which has all columns that the replex is partitioned by
+    /// and no others: the shortest way, for callers that encode keys and read rows themselves. An
+    /// index with the primary key is replex 0.
     ///
     /// # Errors
     /// As [`Table::read_page`].
@@ -352,9 +352,9 @@ impl Table {
         self.read_page(read, None).await
     }
 
-    /// Ranges of this table's partitions as of one moment, as they come: rows are not decoded. None
-    /// if they are too large for that, or are changed too often. The limit of a read is that of all
-    /// pages of its range.
+    /// Returns ranges of this table's partitions as of one moment, as they come: rows are not
+    /// decoded. None if they are too large for that, or are changed too often. The limit of a read
+    /// is that of all pages of its range.
     ///
     /// # Errors
     /// [`Error::Deadline`], [`Error::TableGone`], [`Error::Invalid`].
@@ -368,7 +368,7 @@ impl Table {
         self.client().read_moment(reads, patience, &what).await
     }
 
-    /// One page of a partition, as it comes: rows are not decoded. The epoch is filled in.
+    /// Returns one page of a partition, as it comes: rows are not decoded. The epoch is filled in.
     ///
     /// # Errors
     /// [`Error::Deadline`], [`Error::TableGone`], [`Error::Invalid`].

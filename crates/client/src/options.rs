@@ -22,7 +22,7 @@ pub struct ConnectOptions {
 }
 
 impl ConnectOptions {
-    /// The coordinators' addresses, and defaults for the rest: 10 s for requests, 2 s for
+    /// Returns the coordinators' addresses, and defaults for the rest: 10 s for requests, 2 s for
     /// connections.
     pub fn new<A: Into<String>>(coordinators: impl IntoIterator<Item = A>) -> ConnectOptions {
         let limits = SessionLimits::default();
@@ -43,7 +43,7 @@ impl ConnectOptions {
         self
     }
 
-    /// What the session machine has to keep to.
+    /// Returns what the session machine has to keep to.
     pub(crate) fn limits(&self) -> SessionLimits {
         SessionLimits {
             requests_max: self.requests_max,

@@ -81,7 +81,7 @@ impl Rows {
         self.is_of_one_moment
     }
 
-    /// The next row; none at the end, and after an error.
+    /// Returns the next row; none at the end, and after an error.
     ///
     /// # Errors
     /// [`Error::Deadline`] if a partition does not answer in time, [`Error::TableGone`],
@@ -117,7 +117,8 @@ impl Rows {
         }
     }
 
-    /// The rows that are there, waiting for the first of them: at least one, none at the end.
+    /// Returns the rows that are there, waiting for the first of them: at least one, none at the
+    /// end.
     ///
     /// # Errors
     /// As [`Rows::next`].
@@ -138,7 +139,7 @@ impl Rows {
         Ok(Some(page))
     }
 
-    /// All rows that are left.
+    /// Returns all rows that are left.
     ///
     /// # Errors
     /// As [`Rows::next`].
@@ -208,7 +209,7 @@ impl Rows {
     }
 }
 
-/// The first `visible` values of a row.
+/// Returns the first `visible` values of a row.
 pub(crate) fn decode(columns: &[Column], visible: usize, row: &[u8]) -> Result<Vec<Value>, Error> {
     let view = RowView::parse(columns, row)?;
     Ok((0..visible)

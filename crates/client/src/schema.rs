@@ -30,8 +30,8 @@ pub struct SchemaBuilder {
 }
 
 impl SchemaBuilder {
-    /// A table of this name without columns: 12 partitions per replex, no failure tolerated,
-    /// `sync`.
+    /// Returns a table of this name without columns: 12 partitions per replex, no failure
+    /// tolerated, `sync`.
     pub fn new(name: impl Into<String>) -> SchemaBuilder {
         SchemaBuilder {
             schema: Schema {
@@ -127,7 +127,7 @@ impl SchemaBuilder {
         self
     }
 
-    /// The schema.
+    /// Returns the schema.
     ///
     /// # Errors
     /// [`Error::Schema`](crate::Error::Schema) names what is wrong with it, and the remedy.

@@ -81,7 +81,7 @@ impl Client {
         self.table(&name).await
     }
 
-    /// A table by name; asks the coordinator if it is not known here.
+    /// Returns a table by name; asks the coordinator if it is not known here.
     ///
     /// # Errors
     /// [`Error::NoTable`] names the tables that there are.
@@ -113,17 +113,17 @@ impl Table {
         })
     }
 
-    /// The client that it belongs to.
+    /// Returns the client that it belongs to.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Columns, indexes and settings.
+    /// Returns columns, indexes and settings.
     pub fn schema(&self) -> &Schema {
         &self.definition().schema
     }
 
-    /// The table as the configuration of then had it: layout and placement too.
+    /// Returns the table as the configuration of then had it: layout and placement too.
     pub fn definition(&self) -> &configuration::Table {
         &self.configuration.tables[self.position]
     }
@@ -133,12 +133,12 @@ impl Table {
         self.configuration.epoch
     }
 
-    /// Its number, never reused.
+    /// Returns its number, never reused.
     pub fn id(&self) -> TableId {
         self.definition().id
     }
 
-    /// The position of a column.
+    /// Returns the position of a column.
     ///
     /// # Errors
     /// [`Error::UnknownColumn`] names the columns that there are.
@@ -148,7 +148,7 @@ impl Table {
         Ok(u16::try_from(position).expect("a table has at most 1,600 columns"))
     }
 
-    /// One value per column from those named; the others get their default.
+    /// Returns one value per column from those named; the others get their default.
     ///
     /// # Errors
     /// [`Error::UnknownColumn`].
@@ -173,7 +173,7 @@ impl Table {
         self.execute(self.insertion(values)?).await
     }
 
-    /// The mutation of [`Table::insert`].
+    /// Returns the mutation of [`Table::insert`].
     ///
     /// # Errors
     /// [`Error::Row`] and [`Error::Key`] for invalid values.
@@ -324,7 +324,7 @@ impl Table {
         }
     }
 
-    /// A pk's encoding.
+    /// Returns a pk's encoding.
     ///
     /// # Errors
     /// [`Error::IncompleteKey`] for too many or too few values, [`Error::WrongType`],
@@ -419,7 +419,7 @@ impl Table {
         Ok(Bytes(key))
     }
 
-    /// The replex of an index, and the index's columns.
+    /// Returns the replex of an index, and the index's columns.
     pub(crate) fn index(&self, by: By<'_>) -> Result<(u8, &[usize]), Error> {
         let schema = self.schema();
         let index = match by {
@@ -505,7 +505,7 @@ impl Table {
         }
     }
 
-    /// The columns by which a replex is partitioned.
+    /// Returns the columns by which a replex is partitioned.
     pub(crate) fn key_space_columns(&self, replex: u8) -> Vec<usize> {
         let layout = &self.definition().layout;
         let axes = layout.replexes[usize::from(replex)].axes.iter();

@@ -87,7 +87,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// What it is, in a line.
+    /// Returns what it is, in a line.
     pub fn describe(&self) -> String {
         let FaultLimits {
             crashes,
@@ -121,7 +121,7 @@ impl Case {
         self.settle_position() == self.replexes
     }
 
-    /// The place of `member` in an operation's chain.
+    /// Returns the place of `member` in an operation's chain.
     pub fn place_of(&self, operation: usize, member: usize) -> Option<usize> {
         let places = &self.operations[operation].places;
         places.iter().position(|place| place.member == member)
@@ -169,7 +169,7 @@ fn swapped_heads() -> Vec<Symmetry> {
     }]
 }
 
-/// All permutations of three heads, but the one that changes nothing.
+/// Returns all permutations of three heads, but the one that changes nothing.
 fn permuted_heads() -> Vec<Symmetry> {
     let permutations = [[1, 0, 2], [0, 2, 1], [2, 1, 0], [1, 2, 0], [2, 0, 1]];
     let symmetry = |heads: [usize; 3]| Symmetry {
@@ -179,7 +179,7 @@ fn permuted_heads() -> Vec<Symmetry> {
     permutations.map(symmetry).into()
 }
 
-/// Two inserts of one unique key through two heads, three replexes.
+/// Returns two inserts of one unique key through two heads, three replexes.
 fn pair(name: &'static str, about: &'static str, tolerated: usize, faults: FaultLimits) -> Case {
     Case {
         name,
@@ -198,7 +198,7 @@ fn pair(name: &'static str, about: &'static str, tolerated: usize, faults: Fault
     }
 }
 
-/// The same with a second unique index: four replexes.
+/// Returns the same with a second unique index: four replexes.
 fn long_pair(
     name: &'static str,
     about: &'static str,
@@ -259,7 +259,7 @@ fn triple(name: &'static str, faults: FaultLimits) -> Case {
     }
 }
 
-/// One operation alone, where faults are what there is to explore.
+/// Returns one operation alone, where faults are what there is to explore.
 fn single(name: &'static str, about: &'static str, replexes: usize, tolerated: usize) -> Case {
     let mut members = vec!["Head", "Unique", "Third"];
     members.truncate(replexes - 1);
@@ -281,7 +281,7 @@ fn single(name: &'static str, about: &'static str, replexes: usize, tolerated: u
     }
 }
 
-/// The same without waiting for disks.
+/// Returns the same without waiting for disks.
 fn in_memory(name: &'static str, case: Case, crashes: u8) -> Case {
     Case {
         name,
@@ -299,7 +299,7 @@ fn faults(crashes: u8, losses: u8, conflicts: u8) -> FaultLimits {
     }
 }
 
-/// Every case, from small to large.
+/// Returns every case, from small to large.
 pub fn cases() -> Vec<Case> {
     let mut cases = single_operations();
     cases.extend(replicated());
@@ -307,7 +307,7 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// One operation that every replex can refuse; two failures are tolerated.
+/// Returns one operation that every replex can refuse; two failures are tolerated.
 fn far(replexes: usize) -> Case {
     let constraints: Vec<usize> = (2..=replexes).collect();
     Case {
@@ -400,7 +400,7 @@ fn collisions() -> Vec<Case> {
     ]
 }
 
-/// The case of this name.
+/// Returns the case of this name.
 pub fn named(name: &str) -> Option<Case> {
     cases().into_iter().find(|case| case.name == name)
 }

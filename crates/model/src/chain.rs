@@ -33,7 +33,7 @@ enum Reach {
 }
 
 impl<'a> CaseRules<'a> {
-    /// The rules of `case`, with `bug` planted.
+    /// Returns the rules of `case`, with `bug` planted.
     pub fn new(case: &'a Case, bug: Option<ModelBug>) -> CaseRules<'a> {
         let parts = |member| {
             let parts = (0..case.operations.len()).filter_map(|operation| {
@@ -51,17 +51,17 @@ impl<'a> CaseRules<'a> {
         self.bug == Some(bug)
     }
 
-    /// The member at a place.
+    /// Returns the member at a place.
     pub fn member(&self, operation: usize, place: usize) -> usize {
         self.case.operations[operation].places[place].member
     }
 
-    /// The chain's last place.
+    /// Returns the chain's last place.
     pub fn last(&self, operation: usize) -> usize {
         self.case.operations[operation].places.len() - 1
     }
 
-    /// Parts of a member: by operation, its place there.
+    /// Returns parts of a member: by operation, its place there.
     pub fn parts_of(&self, member: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.parts[member].iter().copied()
     }
@@ -377,8 +377,8 @@ impl<'a> CaseRules<'a> {
         }
     }
 
-    /// Which of a member's records of one operation something waits for: its prepare, and its
-    /// decision, which comes behind it in the log.
+    /// Returns which of a member's records of one operation something waits for: its prepare, and
+    /// its decision, which comes behind it in the log.
     fn waits_for_disk(&self, state: &ModelState, operation: usize, place: usize) -> (bool, bool) {
         let part = state.parts[operation][place];
         if part.decision.is_none() {
@@ -475,7 +475,7 @@ impl<'a> CaseRules<'a> {
         }
     }
 
-    /// The nearest place in one direction whose member has not been removed for good.
+    /// Returns the nearest place in one direction whose member has not been removed for good.
     fn beside(
         &self,
         state: &ModelState,

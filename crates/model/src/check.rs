@@ -7,7 +7,7 @@ use crate::resolution::SealedOutcome;
 use crate::state::{ModelDecision, ModelState, Stage};
 
 impl CaseRules<'_> {
-    /// What is wrong with a state, if anything is.
+    /// Returns what is wrong with a state, if anything is.
     pub fn violation(&self, state: &ModelState) -> Option<String> {
         if state.contradiction {
             return Some("I3: a member received two outcomes of one operation".into());
@@ -123,7 +123,7 @@ impl CaseRules<'_> {
         shared.then(|| "I4: two committed rows have one unique key".into())
     }
 
-    /// What is wrong with a state in which nothing more happens unless a fault does.
+    /// Returns what is wrong with a state in which nothing more happens unless a fault does.
     pub fn violation_at_rest(&self, state: &ModelState) -> Option<String> {
         if state.resolving {
             return self.wrongly_stuck(state);

@@ -19,17 +19,17 @@ macro_rules! bugs {
                 match self { $(ModelBug::$bug => $name),+ }
             }
 
-            /// The rule that it breaks.
+            /// Returns the rule that it breaks.
             pub fn rule(self) -> &'static str {
                 match self { $(ModelBug::$bug => $rule),+ }
             }
 
-            /// What it does, in words.
+            /// Returns what it does, in words.
             pub fn description(self) -> &'static str {
                 match self { $(ModelBug::$bug => concat!($($text),+)),+ }
             }
 
-            /// The case in which it shows.
+            /// Returns the case in which it shows.
             pub fn case(self) -> Case {
                 let name = match self { $(ModelBug::$bug => $case),+ };
                 case::named(name).expect("the table names cases that there are")
@@ -93,7 +93,7 @@ bugs! {
 }
 
 impl ModelBug {
-    /// The bug that the command line calls so.
+    /// Returns the bug that the command line calls so.
     pub fn named(name: &str) -> Option<ModelBug> {
         ModelBug::ALL.iter().copied().find(|bug| bug.name() == name)
     }

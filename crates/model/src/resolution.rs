@@ -33,7 +33,7 @@ impl CaseRules<'_> {
         true
     }
 
-    /// Members that the newest epoch has.
+    /// Returns members that the newest epoch has.
     pub fn remaining<'a>(&'a self, state: &'a ModelState) -> impl Iterator<Item = usize> + 'a {
         let gone = state.removed | state.fenced;
         (0..self.case.members.len()).filter(move |member| gone >> member & 1 == 0)
@@ -47,7 +47,7 @@ impl CaseRules<'_> {
         })
     }
 
-    /// The rule of resolution, for one operation (R4, `docs/reference/protocol-chain.md`).
+    /// Returns the rule of resolution, for one operation (R4, `docs/reference/protocol-chain.md`).
     pub fn outcome(&self, state: &ModelState, operation: usize) -> SealedOutcome {
         let places = &self.case.operations[operation].places;
         let gone = state.removed | state.fenced;

@@ -80,7 +80,7 @@ impl Met {
         true
     }
 
-    /// Where a hash is, or goes.
+    /// Returns where a hash is, or goes.
     fn slot(&self, hash: u64) -> usize {
         let mask = self.slots.len() - 1;
         let mut slot = hash as usize & mask;
@@ -231,7 +231,7 @@ impl Search<'_> {
         }
     }
 
-    /// The steps from the beginning to a state.
+    /// Returns the steps from the beginning to a state.
     fn steps_to(&self, number: usize) -> (Vec<ModelStep>, ModelState) {
         let mut path = vec![number];
         while let Some(&last) = path.last().filter(|last| **last != 0) {

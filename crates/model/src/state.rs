@@ -198,7 +198,7 @@ impl Messages {
         }
     }
 
-    /// All of them, in a fixed order.
+    /// Returns all of them, in a fixed order.
     pub fn iter(&self) -> impl Iterator<Item = ModelMessage> + '_ {
         let packed = &self.packed[..usize::from(self.count)];
         packed.iter().map(|packed| unpack_message(*packed))
@@ -206,7 +206,7 @@ impl Messages {
 }
 
 impl AnnouncedOutcome {
-    /// What has come up the chain.
+    /// Returns what has come up the chain.
     pub fn in_order(decision: ModelDecision, settled: bool) -> AnnouncedOutcome {
         AnnouncedOutcome {
             decision,
@@ -226,7 +226,7 @@ impl Default for Messages {
 }
 
 impl ModelState {
-    /// The beginning: everybody runs and nothing has happened.
+    /// Returns the beginning: everybody runs and nothing has happened.
     pub fn start(case: &Case) -> ModelState {
         let mut state = ModelState {
             epoch: 0,
@@ -276,7 +276,7 @@ impl ModelState {
         }
     }
 
-    /// The state with members and operations renamed.
+    /// Returns the state with members and operations renamed.
     fn renamed(&self, case: &Case, symmetry: &Symmetry) -> ModelState {
         let members = |set: u8| renamed_set(set, &symmetry.members);
         let operations = |set: u8| renamed_set(set, &symmetry.operations);
@@ -308,8 +308,8 @@ impl ModelState {
         renamed
     }
 
-    /// The same state as bytes: of all that symmetry makes equal, the one whose bytes are least.
-    /// Returns how many bytes there are.
+    /// Returns the same state as bytes: of all that symmetry makes equal, the one whose bytes are
+    /// least. Returns how many bytes there are.
     pub fn pack(&self, case: &Case, bytes: &mut [u8; PACKED_MAX]) -> usize {
         let mut count = self.pack_as_is(case, bytes);
         for symmetry in &case.symmetries {
@@ -358,7 +358,7 @@ impl ModelState {
         count
     }
 
-    /// What [`ModelState::pack`] has packed.
+    /// Returns what [`ModelState::pack`] has packed.
     pub fn unpack(case: &Case, bytes: &[u8]) -> ModelState {
         let mut words = bytes
             .chunks_exact(2)

@@ -4,7 +4,7 @@ use crate::action::ModelStep;
 use crate::chain::CaseRules;
 use crate::state::{MessageContent, ModelDecision, ModelMessage, ModelState, Stage};
 
-/// The steps from the beginning, in words.
+/// Returns the steps from the beginning, in words.
 pub fn story(world: &CaseRules<'_>, steps: &[ModelStep]) -> String {
     let mut state = ModelState::start(world.case);
     let mut text = String::new();

@@ -40,7 +40,7 @@ pub struct Spread {
 }
 
 impl fmt::Display for Spread {
-    /// The worst case; the mean and what is lost where they differ from it.
+    /// Returns the worst case; the mean and what is lost where they differ from it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Spread {
             max,
@@ -79,9 +79,9 @@ impl Spread {
     }
 }
 
-/// The divisions (n1, n2), n1 · n2 = `partitions`, of a hybrid shared by A and B that make the
-/// expected amplification λA · n2 + λB · n1 least, for reads per second (or in any other unit) by
-/// A and by B. That is n1 = √(p · λA / λB), rounded to the better divisor: a failure in A costs
+/// Returns the divisions (n1, n2), n1 · n2 = `partitions`, of a hybrid shared by A and B that make
+/// the expected amplification λA · n2 + λB · n1 least, for reads per second (or in any other unit)
+/// by A and by B. That is n1 = √(p · λA / λB), rounded to the better divisor: a failure in A costs
 /// n2, a failure in B costs n1. Among equals the squarest.
 pub fn best_divisions(partitions: u32, reads_a: u64, reads_b: u64) -> (u32, u32) {
     assert!(partitions > 0, "a replex has partitions");
@@ -96,7 +96,7 @@ pub fn best_divisions(partitions: u32, reads_a: u64, reads_b: u64) -> (u32, u32)
     best.expect("1 divides every number")
 }
 
-/// So many factors of `partitions`, as even as its divisors allow, the largest first: for
+/// Returns so many factors of `partitions`, as even as its divisors allow, the largest first: for
 /// [`Layout::hybrids_between`], which takes one more than there are hybrids.
 pub fn even_factors(partitions: u32, count: usize) -> Vec<u32> {
     assert!(partitions > 0, "a replex has partitions");
@@ -118,8 +118,8 @@ pub fn even_factors(partitions: u32, count: usize) -> Vec<u32> {
     factors
 }
 
-/// The amplification of reads by each replex, after one failure and after two, at the costs of a
-/// lookup.
+/// Returns the amplification of reads by each replex, after one failure and after two, at the costs
+/// of a lookup.
 pub fn amplification(layout: &Layout) -> Vec<Amplification> {
     layout
         .numbers()
@@ -127,7 +127,7 @@ pub fn amplification(layout: &Layout) -> Vec<Amplification> {
         .collect()
 }
 
-/// The amplification of reads by one replex, as [`amplification`] has it.
+/// Returns the amplification of reads by one replex, as [`amplification`] has it.
 pub fn amplification_of(layout: &Layout, replex: usize) -> Amplification {
     let mut after_one = Vec::new();
     let mut after_two = Vec::new();

@@ -25,8 +25,8 @@ impl Schema {
         *self == shorter && *self != *wanted
     }
 
-    /// The name of the index or further copy that a replex of this name belongs to: several hybrids
-    /// go by one name.
+    /// Returns the name of the index or further copy that a replex of this name belongs to: several
+    /// hybrids go by one name.
     pub fn copy_of<'a>(&'a self, replex: &'a str) -> &'a str {
         let mut copies = self.further.iter();
         let whole = copies.find(|copy| copy.replex_names().iter().any(|name| name == replex));
@@ -49,7 +49,7 @@ impl Schema {
 }
 
 impl FurtherCopy {
-    /// The indexes that it refers to, without the primary key.
+    /// Returns the indexes that it refers to, without the primary key.
     fn indexes_mut(&mut self) -> Vec<&mut usize> {
         match &mut self.cut {
             Cut::Hybrid { shares } => {
@@ -114,7 +114,7 @@ impl Layout {
         Ok(())
     }
 
-    /// The numbers of the copies that [`Layout::remove`] takes out by this name, rising.
+    /// Returns the numbers of the copies that [`Layout::remove`] takes out by this name, rising.
     ///
     /// # Errors
     /// As there.

@@ -81,8 +81,8 @@ impl fmt::Display for AssignmentError {
 impl core::error::Error for AssignmentError {}
 
 impl Layout {
-    /// Replexes that are cut alike, by rising index: copies of one partition, whose rows are the
-    /// same. Every copy is in one family.
+    /// Returns replexes that are cut alike, by rising index: copies of one partition, whose rows
+    /// are the same. Every copy is in one family.
     pub fn families(&self) -> Vec<Vec<usize>> {
         let mut families: Vec<Vec<usize>> = Vec::new();
         for index in self.numbers() {
@@ -205,8 +205,8 @@ impl Pool<'_> {
     }
 }
 
-/// The division into pools that gives `needed` domains per row with the least load per core;
-/// among equals the one with the most pools, which tolerates more than was asked for.
+/// Returns the division into pools that gives `needed` domains per row with the least load per
+/// core; among equals the one with the most pools, which tolerates more than was asked for.
 fn best_pools<'a>(layout: &Layout, needed: usize, mut domains: Vec<Domain<'a>>) -> Vec<Pool<'a>> {
     let mut families = layout.families();
     // Stable, so that chain order breaks ties.
@@ -229,8 +229,8 @@ fn best_pools<'a>(layout: &Layout, needed: usize, mut domains: Vec<Domain<'a>>) 
         .1
 }
 
-/// So many pools: the largest families one each, the others where there is least; then every
-/// domain to the pool that needs it most.
+/// Returns so many pools: the largest families one each, the others where there is least; then
+/// every domain to the pool that needs it most.
 fn divide<'a>(
     families: &[Vec<usize>],
     needed: usize,
@@ -378,8 +378,8 @@ fn instead_of_each(layout: &Layout) -> Vec<Instead> {
     instead.collect()
 }
 
-/// The most partitions that one server is asked for instead of those of another one, added up over
-/// what is asked for each of that one's partitions, and how often that is so.
+/// Returns the most partitions that one server is asked for instead of those of another one, added
+/// up over what is asked for each of that one's partitions, and how often that is so.
 fn concentration(instead: &[Instead], placement: &Placement) -> (u64, u64) {
     let server = |replex: usize, partition: u32| {
         let places = &placement.replexes[replex];

@@ -10,8 +10,8 @@ use crate::hybrid::GridError;
 use crate::schema::Schema;
 
 impl Layout {
-    /// Every copy that a schema asks for: one replex per index, its further copies and, if these
-    /// are fewer than f + 1, exact replicas of the primary.
+    /// Returns every copy that a schema asks for: one replex per index, its further copies and, if
+    /// these are fewer than f + 1, exact replicas of the primary.
     ///
     /// # Panics
     /// If [`Schema::validate`] refuses the schema.
@@ -31,7 +31,7 @@ impl Layout {
         layout
     }
 
-    /// The primary replex and one per index, those that can vote no first.
+    /// Returns the primary replex and one per index, those that can vote no first.
     pub(crate) fn of_indexes(schema: &Schema) -> Layout {
         let mut layout = Layout {
             key_spaces: Vec::new(),

@@ -52,7 +52,7 @@ impl CoverCosts {
         scan: 1,
     };
 
-    /// The cost of one access.
+    /// Returns the cost of one access.
     pub fn of(&self, access: RowAccess) -> u64 {
         match access {
             RowAccess::Sorted => self.sorted,
@@ -86,7 +86,7 @@ pub struct Cover {
 }
 
 impl Cover {
-    /// The failure amplification: how many partitions are visited.
+    /// Returns the failure amplification: how many partitions are visited.
     pub fn amplification(&self) -> u32 {
         let distinct: BTreeSet<(usize, u32)> = self
             .members
@@ -97,8 +97,8 @@ impl Cover {
     }
 }
 
-/// The cheapest available cover of a lost partition, given as (replex, partition); `None` if
-/// there is none. The lost partition itself is never asked about.
+/// Returns the cheapest available cover of a lost partition, given as (replex, partition); `None`
+/// if there is none. The lost partition itself is never asked about.
 pub fn cover(
     layout: &Layout,
     lost: (usize, u32),
@@ -117,8 +117,8 @@ pub fn cover(
     search.cheapest(&constraints, 1 << replex, u64::MAX)
 }
 
-/// The cheapest available cover of all rows that satisfy the constraints, for a lookup in the
-/// sort order of replex `lookup`. While nothing is lost this is the lookup's own partitions, so
+/// Returns the cheapest available cover of all rows that satisfy the constraints, for a lookup in
+/// the sort order of replex `lookup`. While nothing is lost this is the lookup's own partitions, so
 /// that one function serves reads before and after a failure.
 pub fn cover_constraints(
     layout: &Layout,
@@ -137,8 +137,8 @@ pub fn cover_constraints(
     search.cheapest(constraints, 0, u64::MAX)
 }
 
-/// How a partition of replex `member` serves a lookup in the sort order of replex `lookup`. It may
-/// have to scan although it is to have local entries: those of a copy that came later.
+/// Returns how a partition of replex `member` serves a lookup in the sort order of replex `lookup`.
+/// It may have to scan although it is to have local entries: those of a copy that came later.
 pub fn access(layout: &Layout, lookup: usize, member: usize) -> RowAccess {
     let order = layout.order_columns(lookup);
     if layout.order_columns(member).starts_with(&order) {
@@ -169,7 +169,7 @@ struct Candidate {
 }
 
 impl Search<'_> {
-    /// The cheapest cover that costs less than `limit`, without the replexes in the bit set
+    /// Returns the cheapest cover that costs less than `limit`, without the replexes in the bit set
     /// `excluded`. Each replex excluded is one whose lost partition the constraints name, so its
     /// other partitions hold none of the rows; this also bounds the depth by the replexes.
     fn cheapest(
@@ -191,8 +191,8 @@ impl Search<'_> {
         best
     }
 
-    /// The candidates: first those that need no replacement, because they win against equals and
-    /// bound the search for the rest; then by the least possible cost.
+    /// Returns the candidates: first those that need no replacement, because they win against
+    /// equals and bound the search for the rest; then by the least possible cost.
     fn candidates(&mut self, constraints: &SlotConstraints, excluded: u64) -> Vec<Candidate> {
         let costs = self.costs;
         let cheapest = costs.sorted.min(costs.local_index).min(costs.scan);

@@ -68,7 +68,7 @@ pub struct Dimension {
 }
 
 impl FurtherCopy {
-    /// How many replexes it stands for.
+    /// Returns how many replexes it stands for.
     pub fn replex_count(&self) -> usize {
         match &self.cut {
             Cut::HybridsBetween { factors, .. } => factors.len().saturating_sub(1),
@@ -76,7 +76,7 @@ impl FurtherCopy {
         }
     }
 
-    /// The names of the replexes that it stands for.
+    /// Returns the names of the replexes that it stands for.
     pub(crate) fn replex_names(&self) -> Vec<String> {
         let count = self.replex_count();
         let numbers = 1..=count;
@@ -85,7 +85,7 @@ impl FurtherCopy {
             .collect()
     }
 
-    /// The indexes that it refers to; none is the primary key.
+    /// Returns the indexes that it refers to; none is the primary key.
     pub fn indexes(&self) -> Vec<Option<usize>> {
         match &self.cut {
             Cut::Hybrid { shares } => shares.iter().map(|share| share.index).collect(),
@@ -96,7 +96,7 @@ impl FurtherCopy {
     }
 }
 
-/// The name of one of several copies that were asked for by one name.
+/// Returns the name of one of several copies that were asked for by one name.
 pub(crate) fn numbered(name: &str, number: usize, count: usize) -> String {
     match count {
         1 => name.into(),

@@ -86,7 +86,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The numbers of all copies, rising.
+    /// Returns the numbers of all copies, rising.
     pub fn numbers(&self) -> impl Iterator<Item = usize> {
         let replexes = self.replexes.iter().enumerate();
         let copies = replexes.filter(|(_, replex)| replex.kind != ReplexKind::Vacant);
@@ -98,16 +98,16 @@ impl Layout {
         self.numbers().count()
     }
 
-    /// The numbers of all copies in the order in which an operation visits them: the primary
-    /// replex, then those that can vote no (unique, dense), then the rest (R3). It is the same for
-    /// all operations (R7).
+    /// Returns the numbers of all copies in the order in which an operation visits them: the
+    /// primary replex, then those that can vote no (unique, dense), then the rest (R3). It is the
+    /// same for all operations (R7).
     pub fn chain(&self, schema: &Schema) -> Vec<usize> {
         let mut chain: Vec<usize> = self.numbers().collect();
         chain.sort_by_key(|number| !self.votes(schema, *number));
         chain
     }
 
-    /// How many partitions a replex has.
+    /// Returns how many partitions a replex has.
     pub fn partition_count(&self, replex: usize) -> u32 {
         let replex = &self.replexes[replex];
         if replex.kind == ReplexKind::Vacant {
@@ -116,8 +116,8 @@ impl Layout {
         replex.axes.iter().map(|axis| axis.divisions).product()
     }
 
-    /// The columns by which the entries of a replex are ordered: its sorting key, then the primary
-    /// key, unless the sorting key is the primary key.
+    /// Returns the columns by which the entries of a replex are ordered: its sorting key, then the
+    /// primary key, unless the sorting key is the primary key.
     pub fn order_columns(&self, replex: usize) -> Vec<usize> {
         let primary_key = &self.replexes[0].sort_columns;
         let mut columns = self.replexes[replex].sort_columns.clone();
@@ -127,7 +127,7 @@ impl Layout {
         columns
     }
 
-    /// The first replex whose entries are ordered as those of this one: it names the order.
+    /// Returns the first replex whose entries are ordered as those of this one: it names the order.
     pub fn order_of(&self, replex: usize) -> usize {
         let same = |other: &usize| {
             self.replexes[*other].sort_columns == self.replexes[replex].sort_columns
@@ -135,8 +135,8 @@ impl Layout {
         self.numbers().find(same).unwrap_or(replex)
     }
 
-    /// The orders, by [`Layout::order_of`], in which partitions of a replex keep thin local entries
-    ///: all that their own order does not serve, if the table has them at all.
+    /// Returns the orders, by [`Layout::order_of`], in which partitions of a replex keep thin local
+    /// entries : all that their own order does not serve, if the table has them at all.
     pub fn entry_orders(&self, member: usize) -> Vec<usize> {
         if !self.local_entries {
             return Vec::new();
@@ -148,7 +148,7 @@ impl Layout {
             .collect()
     }
 
-    /// The index of the key space with these columns and slots, added if there is none.
+    /// Returns the index of the key space with these columns and slots, added if there is none.
     pub fn key_space(&mut self, columns: &[usize], slots: u32) -> usize {
         let key_space = KeySpace {
             columns: columns.to_vec(),
@@ -161,8 +161,8 @@ impl Layout {
         })
     }
 
-    /// How many replexes, from the head of the chain, hold a constraint that can vote no: k of
-    /// R3. The primary always can, against a duplicate key.
+    /// Returns how many replexes, from the head of the chain, hold a constraint that can vote no: k
+    /// of R3. The primary always can, against a duplicate key.
     pub fn voters(&self, schema: &Schema) -> usize {
         self.numbers()
             .filter(|number| self.votes(schema, *number))
@@ -180,14 +180,14 @@ impl Layout {
         }
     }
 
-    /// The slot of a row in each key space. `values` gives a column's value by its index.
+    /// Returns the slot of a row in each key space. `values` gives a column's value by its index.
     pub fn slots<'a>(&self, values: &dyn Fn(usize) -> ValueRef<'a>) -> Vec<u32> {
         (0..self.key_spaces.len())
             .map(|key_space| self.slot(key_space, values))
             .collect()
     }
 
-    /// The slot of a row in one key space, without allocating unless the key is longer than
+    /// Returns the slot of a row in one key space, without allocating unless the key is longer than
     /// 256 bytes.
     pub fn slot<'a>(&self, key_space: usize, values: impl Fn(usize) -> ValueRef<'a>) -> u32 {
         let KeySpace { columns, slots } = &self.key_spaces[key_space];
@@ -216,7 +216,7 @@ impl Layout {
         (hash % u64::from(*slots)) as u32
     }
 
-    /// The partition of a replex that holds a row.
+    /// Returns the partition of a replex that holds a row.
     pub fn partition_of_row(&self, replex: usize, row: &RowView<'_>) -> u32 {
         self.partition_by(replex, |key_space| {
             self.slot(key_space, |column| row.column(column))
@@ -301,8 +301,8 @@ impl Layout {
         constraints
     }
 
-    /// The partitions of a replex that can hold a row that satisfies the constraints, rising.
-    /// One function for lookups, failover and rebuild.
+    /// Returns the partitions of a replex that can hold a row that satisfies the constraints,
+    /// rising. One function for lookups, failover and rebuild.
     pub fn partitions(&self, constraints: &SlotConstraints, replex: usize) -> Vec<u32> {
         assert_eq!(
             constraints.residues.len(),
@@ -350,7 +350,7 @@ impl Layout {
         })
     }
 
-    /// The axes of a replex, each with what a step along it adds to the partition number.
+    /// Returns the axes of a replex, each with what a step along it adds to the partition number.
     fn weighted_axes(&self, replex: usize) -> impl Iterator<Item = (Axis, u32)> {
         let axes = self.replexes[replex].axes.iter().rev();
         axes.scan(1, |weight, axis| {
@@ -360,7 +360,7 @@ impl Layout {
         })
     }
 
-    /// The replex of the primary key or of an index. Adds the key space that it needs.
+    /// Returns the replex of the primary key or of an index. Adds the key space that it needs.
     pub(crate) fn index_replex(
         &mut self,
         schema: &Schema,
@@ -396,7 +396,7 @@ impl Layout {
 }
 
 impl Axis {
-    /// The coordinate of a slot along this axis.
+    /// Returns the coordinate of a slot along this axis.
     pub fn coordinate(&self, slot: u32) -> u32 {
         slot / self.stride % self.divisions
     }

@@ -38,8 +38,8 @@ macro_rules! ensure {
 }
 
 impl Layout {
-    /// A hybrid shared by several replexes, each given with its divisions: equation (2) for two,
-    /// section 3.3 of Replex for more. A failure in one of them is then read from as many
+    /// Returns a hybrid shared by several replexes, each given with its divisions: equation (2) for
+    /// two, section 3.3 of Replex for more. A failure in one of them is then read from as many
     /// partitions as the divisions of the *others* multiply to: with (A, n1), (B, n2) a failure in
     /// A costs n2 and a failure in B costs n1.
     pub fn hybrid(&self, name: &str, parts: &[(usize, u32)]) -> Result<Replex, GridError> {
@@ -119,8 +119,8 @@ impl Layout {
         Ok(hybrids.collect())
     }
 
-    /// An exact replica: no amplification for this replex's failures, no help for the others
-    /// (Replex section 2.4).
+    /// Returns an exact replica: no amplification for this replex's failures, no help for the
+    /// others (Replex section 2.4).
     pub fn exact(&self, name: &str, of: usize) -> Result<Replex, GridError> {
         self.check_replex(name, of)?;
         let Replex {
@@ -134,7 +134,7 @@ impl Layout {
         })
     }
 
-    /// A replex with one axis per column, each column given with its divisions (HyperDex).
+    /// Returns a replex with one axis per column, each column given with its divisions (HyperDex).
     /// Adds the key spaces that it needs.
     pub fn hyperspace(&mut self, name: &str, parts: &[(usize, u32)]) -> Result<Replex, GridError> {
         ensure!(
@@ -288,7 +288,7 @@ impl Layout {
         replex.is_some_and(|replex| replex.kind != ReplexKind::Vacant)
     }
 
-    /// The key space of a replex that a hybrid can share: one that has a single whole axis.
+    /// Returns the key space of a replex that a hybrid can share: one that has a single whole axis.
     fn shared_key_space(&self, name: &str, replex: usize) -> Result<usize, GridError> {
         self.check_replex(name, replex)?;
         let shared = &self.replexes[replex];

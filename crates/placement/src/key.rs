@@ -95,7 +95,7 @@ pub fn encode_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
     encode_value_to(out, value);
 }
 
-/// The encoding of a tuple.
+/// Returns the encoding of a tuple.
 pub fn encode_key<'a>(values: impl IntoIterator<Item = ValueRef<'a>>) -> Vec<u8> {
     let mut out = Vec::with_capacity(32);
     for value in values {
@@ -164,8 +164,8 @@ fn encode_bytes_to(out: &mut impl Sink, bytes: &[u8]) {
     out.write(&[ESCAPE, ESCAPED_END]);
 }
 
-/// The values of an encoded tuple of these types. Accepts exactly what [`encode_key`] produces
-/// (for floats, one zero and one NaN) and never panics.
+/// Returns the values of an encoded tuple of these types. Accepts exactly what [`encode_key`]
+/// produces (for floats, one zero and one NaN) and never panics.
 pub fn decode_key(bytes: &[u8], types: &[ColumnType]) -> Result<Vec<Value>, KeyError> {
     let mut rest = bytes;
     let mut values = Vec::with_capacity(types.len());
@@ -235,7 +235,7 @@ fn decode_bytes(rest: &mut &[u8], column: usize) -> Result<Vec<u8>, KeyError> {
     }
 }
 
-/// The next `N` bytes, or `None` if there are fewer.
+/// Returns the next `N` bytes, or `None` if there are fewer.
 fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (head, tail) = rest.split_first_chunk::<N>()?;
     *rest = tail;

@@ -40,7 +40,7 @@ pub struct Placement {
 pub type Loads = BTreeMap<HostCore, u64>;
 
 impl Placement {
-    /// The load of this placement on each core that it uses.
+    /// Returns the load of this placement on each core that it uses.
     pub fn loads(&self, layout: &Layout) -> Loads {
         let mut loads = Loads::new();
         for (replex, places) in self.replexes.iter().enumerate() {

@@ -10,7 +10,7 @@ impl Position {
     /// Before every record.
     pub const ZERO: Position = Position(0);
 
-    /// The position after this one.
+    /// Returns the position after this one.
     #[must_use]
     pub fn next(self) -> Position {
         Position(self.0.checked_add(1).expect("2^64 records take millennia"))

@@ -29,15 +29,16 @@ pub struct PlacementProof {
 }
 
 impl PlacementProof {
-    /// How many failure domains may be lost without losing a row.
+    /// Returns how many failure domains may be lost without losing a row.
     pub fn failures_tolerated(&self) -> u32 {
         self.copies_guaranteed.saturating_sub(1)
     }
 }
 
-/// The most copies of a row that `failures` lost failure domains can take, at least as many and
-/// fewer than all: more than one each where a domain holds several replexes. By f R3 means members
-/// of a chain, which are missing at a resolution. A server that the list does not name fails alone.
+/// Returns the most copies of a row that `failures` lost failure domains can take, at least as many
+/// and fewer than all: more than one each where a domain holds several replexes. By f R3 means
+/// members of a chain, which are missing at a resolution. A server that the list does not name
+/// fails alone.
 pub fn copies_at_risk(placement: &Placement, servers: &[PartitionHost], failures: usize) -> usize {
     let domains: BTreeMap<u32, &str> = servers
         .iter()
@@ -150,8 +151,8 @@ impl Domains {
     }
 }
 
-/// A count that is surely reached: families of replexes that are cut alike are packed so that no
-/// two share a domain; each then adds the least that one of its partitions is spread over.
+/// Returns a count that is surely reached: families of replexes that are cut alike are packed so
+/// that no two share a domain; each then adds the least that one of its partitions is spread over.
 fn lower_bound(layout: &Layout, domains: &Domains) -> u32 {
     let mut families: Vec<(u32, BTreeSet<usize>)> = layout
         .families()
@@ -185,7 +186,7 @@ fn lower_bound(layout: &Layout, domains: &Domains) -> u32 {
     bound
 }
 
-/// One slot for each class of slots of a key space that no grid separates by domain.
+/// Returns one slot for each class of slots of a key space that no grid separates by domain.
 fn classes(layout: &Layout, domains: &Domains, key_space: usize) -> Vec<u32> {
     let mut classes = BTreeMap::new();
     for slot in 0..layout.key_spaces[key_space].slots {

@@ -32,7 +32,7 @@ pub struct Relocation<'a> {
 }
 
 impl Placement {
-    /// The cells whose places differ, with the places that `other` has.
+    /// Returns the cells whose places differ, with the places that `other` has.
     pub fn moves_to(&self, other: &Placement) -> Vec<(Cell, HostCore)> {
         let replexes = self.replexes.iter().zip(&other.replexes).enumerate();
         let cells = replexes.flat_map(|(replex, (from, to))| {
@@ -52,7 +52,7 @@ impl Placement {
         placement
     }
 
-    /// The cells on servers that are none of these.
+    /// Returns the cells on servers that are none of these.
     pub fn cells_outside(&self, servers: &[PartitionHost]) -> Vec<Cell> {
         self.cells(|place| servers.iter().all(|server| server.id != place.server))
     }
@@ -79,14 +79,15 @@ impl Placement {
 type Candidates<'a> = &'a dyn Fn(Cell) -> Vec<&'a PartitionHost>;
 
 impl Relocation<'_> {
-    /// The failures that a placement survives.
+    /// Returns the failures that a placement survives.
     pub fn tolerated(&self, placement: &Placement) -> u32 {
         prove(self.layout, placement, self.servers).failures_tolerated()
     }
 
-    /// The table with these cells elsewhere, and how many failures it survives then: each server's
-    /// cells on one spare, else spread over servers that hold the same replex, else wherever there
-    /// is room. None without servers. `loads` are those of all tables, and are kept up.
+    /// Returns the table with these cells elsewhere, and how many failures it survives then: each
+    /// server's cells on one spare, else spread over servers that hold the same replex, else
+    /// wherever there is room. None without servers. `loads` are those of all tables, and are kept
+    /// up.
     pub fn relocate(&self, cells: &[Cell], loads: &mut Loads) -> Option<(Placement, u32)> {
         let before = self.placement;
         let places = before.replexes.iter().flatten();
@@ -125,8 +126,8 @@ impl Relocation<'_> {
         Some((placement, tolerated))
     }
 
-    /// Each cell on the core that holds least, of the servers that may take it; none if there is
-    /// none for some cell. Servers that hold other replexes of the table come last.
+    /// Returns each cell on the core that holds least, of the servers that may take it; none if
+    /// there is none for some cell. Servers that hold other replexes of the table come last.
     fn place_all(
         &self,
         cells: &[Cell],
@@ -162,8 +163,8 @@ impl Relocation<'_> {
         *loads.entry(to).or_default() += load;
     }
 
-    /// A placement without these cells where they are that tolerates what the table states, if
-    /// there is one. Others move only where it takes that.
+    /// Returns a placement without these cells where they are that tolerates what the table states,
+    /// if there is one. Others move only where it takes that.
     pub fn clear(&self, cells: &[Cell], loads: &mut Loads) -> Option<Placement> {
         let mut tried = loads.clone();
         let (placement, tolerated) = self.relocate(cells, &mut tried)?;
@@ -174,7 +175,7 @@ impl Relocation<'_> {
         Some(placement)
     }
 
-    /// A placement that tolerates again what the table states, if there is one.
+    /// Returns a placement that tolerates again what the table states, if there is one.
     pub fn heal(&self, loads: &mut Loads) -> Option<Placement> {
         for replex in 0..self.layout.replexes.len() {
             let shares = |place: &HostCore| self.placement.holds_other(place.server, replex);
@@ -207,9 +208,9 @@ impl Relocation<'_> {
         Some(placement)
     }
 
-    /// The one move onto one of these servers that evens out the load of cores the most, of those
-    /// after which the table tolerates what it states; none if no move takes a core's load nearer
-    /// to another one's by the partition's own at least.
+    /// Returns the one move onto one of these servers that evens out the load of cores the most, of
+    /// those after which the table tolerates what it states; none if no move takes a core's load
+    /// nearer to another one's by the partition's own at least.
     pub fn even_out(&self, onto: &[PartitionHost], loads: &mut Loads) -> Option<(Cell, HostCore)> {
         let load = |place: &HostCore| loads.get(place).copied().unwrap_or(0);
         let mut tries: Vec<(u64, Cell, HostCore)> = Vec::new();
@@ -241,7 +242,7 @@ impl Relocation<'_> {
     }
 }
 
-/// The cores of a server.
+/// Returns the cores of a server.
 fn places_of(server: &PartitionHost) -> impl Iterator<Item = HostCore> {
     let id = server.id;
     (0..server.cores).map(move |core| HostCore { server: id, core })

@@ -127,7 +127,7 @@ impl TableReport {
         self.failures_survived >= Some(self.failures_tolerated)
     }
 
-    /// What every possible row survives now, and what it will, for people.
+    /// Returns what every possible row survives now, and what it will, for people.
     pub fn survival(&self) -> String {
         let proven = self.failures_proven.unwrap_or(0);
         let missing = match proven < self.failures_tolerated {

@@ -273,8 +273,8 @@ impl<'a> RowView<'a> {
         Ok(row)
     }
 
-    /// A row that [`RowView::parse`] took before, as all in tables: checks the header alone. A
-    /// column of other bytes panics when it is read.
+    /// Returns a row that [`RowView::parse`] took before, as all in tables: checks the header
+    /// alone. A column of other bytes panics when it is read.
     pub fn checked_before(columns: &'a [Column], bytes: &'a [u8]) -> Result<RowView<'a>, RowError> {
         if bytes.len() > ROW_BYTES_MAX {
             return Err(RowError::TooLong { bytes: bytes.len() });
@@ -314,7 +314,7 @@ impl<'a> RowView<'a> {
         })
     }
 
-    /// The value of a column of the schema, which the row need not hold.
+    /// Returns the value of a column of the schema, which the row need not hold.
     ///
     /// # Panics
     /// If the schema has no such column.
@@ -344,12 +344,12 @@ impl<'a> RowView<'a> {
         }
     }
 
-    /// The columns of the schema by which the row is read.
+    /// Returns the columns of the schema by which the row is read.
     pub fn columns(&self) -> &'a [Column] {
         self.columns
     }
 
-    /// One value per column of the schema.
+    /// Returns one value per column of the schema.
     pub fn to_values(&self) -> Vec<Value> {
         (0..self.columns.len())
             .map(|index| self.column(index).to_owned())

@@ -102,12 +102,12 @@ impl fmt::Display for SchemaError {
 impl core::error::Error for SchemaError {}
 
 impl Schema {
-    /// The index of the column with this name.
+    /// Returns the index of the column with this name.
     pub fn column_index(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)
     }
 
-    /// How many replexes the table has.
+    /// Returns how many replexes the table has.
     pub fn replex_count(&self) -> usize {
         let named = self.further.iter().map(FurtherCopy::replex_count);
         let named = named.fold(self.indexes.len() + 1, usize::saturating_add);

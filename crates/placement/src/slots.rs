@@ -54,7 +54,7 @@ pub struct SlotConstraints {
 }
 
 impl SlotConstraints {
-    /// No constraint on any of so many key spaces.
+    /// Returns no constraint on any of so many key spaces.
     pub fn any(key_spaces: usize) -> SlotConstraints {
         SlotConstraints {
             residues: vec![Vec::new(); key_spaces],
@@ -84,7 +84,7 @@ impl SlotConstraints {
         );
     }
 
-    /// The conjunction of both.
+    /// Returns the conjunction of both.
     pub fn and(&self, other: &SlotConstraints) -> SlotConstraints {
         let mut both = self.clone();
         for (key_space, residues) in other.residues.iter().enumerate() {
@@ -111,7 +111,7 @@ impl SlotConstraints {
             .all(|(key_space, slot)| self.admits_slot(key_space, *slot))
     }
 
-    /// The slots of a key space of `slots` slots that satisfy its residues, rising.
+    /// Returns the slots of a key space of `slots` slots that satisfy its residues, rising.
     pub fn allowed_slots(&self, key_space: usize, slots: u32) -> impl Iterator<Item = u32> {
         // A residue that fixes the highest digits leaves a single run of slots to look at; an
         // exact slot, the usual case, leaves that slot.

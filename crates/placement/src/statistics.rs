@@ -5,18 +5,18 @@
 
 use alloc::vec::Vec;
 
-/// The value in the middle, of an even number the mean of the middle two; NaN of none.
+/// Returns the value in the middle, of an even number the mean of the middle two; NaN of none.
 pub fn median(values: &[f64]) -> f64 {
     percentile(values, 0.5)
 }
 
-/// The value below which this share of the others lies, from 0, the least, to 1, the greatest; NaN
-/// of none.
+/// Returns the value below which this share of the others lies, from 0, the least, to 1, the
+/// greatest; NaN of none.
 pub fn percentile(values: &[f64], share: f64) -> f64 {
     percentiles(values, &[share])[0]
 }
 
-/// Several percentiles of the same values, each as [`percentile`] has it.
+/// Returns several percentiles of the same values, each as [`percentile`] has it.
 ///
 /// # Panics
 /// If a share is not between 0 and 1.

@@ -63,7 +63,7 @@ pub trait Tables {
         visit: &mut EntryVisitor,
     ) -> Result<(), TablesError>;
 
-    /// The lowest number from `first` on of a table that may have entries.
+    /// Returns the lowest number from `first` on of a table that may have entries.
     ///
     /// # Errors
     /// As [`Tables::read`].
@@ -121,12 +121,12 @@ pub struct MemoryTables {
 }
 
 impl MemoryTables {
-    /// Tables without an entry.
+    /// Returns tables without an entry.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Every entry of every table, by table number, then by key.
+    /// Returns every entry of every table, by table number, then by key.
     pub fn entries(&self) -> impl Iterator<Item = (u64, &[u8], &[u8])> {
         self.tables.iter().flat_map(|(&table, entries)| {
             entries

@@ -53,8 +53,8 @@ impl fmt::Display for ValueError {
 impl core::error::Error for ValueError {}
 
 impl Value {
-    /// The value of a text. Spaces around it do not count, except for texts, bytes and UUIDs.
-    /// Never NULL.
+    /// Returns the value of a text. Spaces around it do not count, except for texts, bytes and
+    /// UUIDs. Never NULL.
     pub fn parse(column_type: ColumnType, text: &str) -> Result<Value, ValueError> {
         let trimmed = text.trim_ascii();
         let value = match column_type {
@@ -205,7 +205,7 @@ fn parse_time(text: &str) -> Option<i64> {
     (time <= SECONDS_PER_DAY * MICROS_PER_SECOND).then_some(time)
 }
 
-/// The microseconds of a fraction of a second, to the nearest, halves to the even one.
+/// Returns the microseconds of a fraction of a second, to the nearest, halves to the even one.
 fn fraction_micros(fraction: &str) -> Option<i64> {
     /// More digits do not change a double.
     const DIGITS_MAX: usize = 400;
@@ -241,7 +241,7 @@ fn is_zone(zone: &str) -> bool {
     hours && minutes
 }
 
-/// A number of so many decimal digits and nothing else.
+/// Returns a number of so many decimal digits and nothing else.
 fn digits(text: &str, count: core::ops::RangeInclusive<usize>) -> Option<u32> {
     let all_digits = text.bytes().all(|byte| byte.is_ascii_digit());
     if !all_digits || !count.contains(&text.len()) {
@@ -271,7 +271,7 @@ fn days_from_civil(year: i64, month: u32, day: u32) -> Option<i64> {
     Some(146_097 * year.div_euclid(400) + day_of_cycle - 719_468)
 }
 
-/// The inverse of [`days_from_civil`]: (year, month, day).
+/// Returns the inverse of [`days_from_civil`]: (year, month, day).
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let day_of_cycle = days.rem_euclid(146_097);
@@ -321,7 +321,7 @@ impl fmt::Display for ValueRef<'_> {
     }
 }
 
-/// The shortest digits that read back as the same number, with an exponent where PostgreSQL
+/// Returns the shortest digits that read back as the same number, with an exponent where PostgreSQL
 /// shows one: below 1e-4 and from 1e15.
 fn write_float(f: &mut fmt::Formatter<'_>, value: f64) -> fmt::Result {
     if value.is_nan() {
@@ -345,9 +345,9 @@ fn write_float(f: &mut fmt::Formatter<'_>, value: f64) -> fmt::Result {
     write!(f, "{digits}e{sign}{:02}", exponent.unsigned_abs())
 }
 
-/// The digits in scientific notation: the fewest that read back as the same number, of these the
-/// nearest ones, as PostgreSQL chooses them. Digits half way to the next number do not count,
-/// though they would be read as this one where it is even.
+/// Returns the digits in scientific notation: the fewest that read back as the same number, of
+/// these the nearest ones, as PostgreSQL chooses them. Digits half way to the next number do not
+/// count, though they would be read as this one where it is even.
 fn shortest(value: f64) -> String {
     /// With fewer digits behind the first one, no others are as near.
     const CHOICE_MIN: usize = 14;

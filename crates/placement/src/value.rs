@@ -41,7 +41,7 @@ impl ColumnType {
         ColumnType::Uuid,
     ];
 
-    /// The name under which SQL shows the type; `parse` accepts it.
+    /// Returns the name under which SQL shows the type; `parse` accepts it.
     pub fn name(self) -> &'static str {
         match self {
             ColumnType::Bool => "boolean",
@@ -54,9 +54,9 @@ impl ColumnType {
         }
     }
 
-    /// The type of an SQL type name, in any case and with any spacing, or `None`. Only names whose
-    /// values PostgreSQL takes and orders alike: `integer` and `real` have smaller ranges,
-    /// `timestamptz` a zone.
+    /// Returns the type of an SQL type name, in any case and with any spacing, or `None`. Only
+    /// names whose values PostgreSQL takes and orders alike: `integer` and `real` have smaller
+    /// ranges, `timestamptz` a zone.
     pub fn parse(name: &str) -> Option<ColumnType> {
         let words: Vec<&str> = name.split_ascii_whitespace().collect();
         let name = words.join(" ").to_ascii_lowercase();
@@ -116,7 +116,7 @@ pub enum ValueRef<'a> {
 }
 
 impl Value {
-    /// The same value, borrowed.
+    /// Returns the same value, borrowed.
     pub fn as_ref(&self) -> ValueRef<'_> {
         match self {
             Value::Null => ValueRef::Null,
@@ -130,7 +130,7 @@ impl Value {
         }
     }
 
-    /// The value's type; `None` for NULL, which is of every type.
+    /// Returns the value's type; `None` for NULL, which is of every type.
     pub fn column_type(&self) -> Option<ColumnType> {
         self.as_ref().column_type()
     }
@@ -160,7 +160,7 @@ impl ValueRef<'_> {
         }
     }
 
-    /// The value's type; `None` for NULL, which is of every type.
+    /// Returns the value's type; `None` for NULL, which is of every type.
     pub fn column_type(self) -> Option<ColumnType> {
         Some(match self {
             ValueRef::Null => return None,
@@ -180,7 +180,7 @@ impl ValueRef<'_> {
     }
 }
 
-/// The bits of a float such that unsigned order of the bits is SQL order of the floats.
+/// Returns the bits of a float such that unsigned order of the bits is SQL order of the floats.
 pub(crate) fn float_order_bits(value: f64) -> u64 {
     const SIGN: u64 = 1 << 63;
     // One zero and one NaN, so that equal values have equal bytes.
@@ -194,7 +194,7 @@ pub(crate) fn float_order_bits(value: f64) -> u64 {
     if bits & SIGN != 0 { !bits } else { bits | SIGN }
 }
 
-/// The inverse of [`float_order_bits`], or `None` for bits that it never gives.
+/// Returns the inverse of [`float_order_bits`], or `None` for bits that it never gives.
 pub(crate) fn float_from_order_bits(bits: u64) -> Option<f64> {
     const SIGN: u64 = 1 << 63;
     let value = f64::from_bits(if bits & SIGN != 0 {

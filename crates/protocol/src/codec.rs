@@ -60,7 +60,7 @@ pub const DEPTH_MAX: u32 = 32;
 pub const MEMORY_BYTES_MAX: usize = 32 << 20;
 
 impl<'a> Reader<'a> {
-    /// A cursor at the start of `bytes`.
+    /// Returns a cursor at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Reader {
             bytes,
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next `count` bytes.
+    /// Returns the next `count` bytes.
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
         if count > self.bytes.len() {
             return Err(DecodeError::Truncated);
@@ -79,13 +79,13 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
-    /// The next bytes, prefixed by their length as `u32`.
+    /// Returns the next bytes, prefixed by their length as `u32`.
     pub fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
         let length = u32::decode(self)? as usize;
         self.take(length)
     }
 
-    /// How many bytes are left.
+    /// Returns how many bytes are left.
     pub fn remaining(&self) -> usize {
         self.bytes.len()
     }
@@ -130,7 +130,7 @@ pub trait Wire: Sized {
         }
     }
 
-    /// The value as a new buffer.
+    /// Returns the value as a new buffer.
     fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.encode(&mut out);

@@ -131,7 +131,7 @@ pub enum Moving {
 }
 
 impl Moving {
-    /// The other core.
+    /// Returns the other core.
     pub fn tenure(self) -> Tenure {
         match self {
             Moving::To(tenure) | Moving::From(tenure) => tenure,
@@ -140,7 +140,7 @@ impl Moving {
 }
 
 impl Place {
-    /// A place that serves, and has to do with no other core.
+    /// Returns a place that serves, and has to do with no other core.
     pub fn serving(core: CoreId, since: Epoch) -> Place {
         Place {
             core,
@@ -151,7 +151,7 @@ impl Place {
         }
     }
 
-    /// The cores that have to do with the partition.
+    /// Returns the cores that have to do with the partition.
     pub fn tenures(self) -> impl Iterator<Item = Tenure> {
         let holder = Tenure {
             core: self.core,
@@ -204,7 +204,8 @@ impl Place {
         }
     }
 
-    /// The core that gives its rows to the core that is to hold it, while the partition moves.
+    /// Returns the core that gives its rows to the core that is to hold it, while the partition
+    /// moves.
     pub fn giver(&self) -> Option<CoreId> {
         self.moving.map(|moving| match moving {
             Moving::To(_) => self.core,
@@ -220,7 +221,7 @@ impl Place {
         }
     }
 
-    /// The core that takes the rows, while the partition moves.
+    /// Returns the core that takes the rows, while the partition moves.
     pub fn taker(&self) -> Option<CoreId> {
         self.moving.map(|moving| match moving {
             Moving::To(tenure) => tenure.core,
@@ -239,7 +240,7 @@ pub enum PartitionState {
 }
 
 impl Configuration {
-    /// The table with this number.
+    /// Returns the table with this number.
     pub fn table(&self, id: TableId) -> Option<&Table> {
         let index = self
             .tables
@@ -248,12 +249,12 @@ impl Configuration {
         Some(&self.tables[index])
     }
 
-    /// The table with this name.
+    /// Returns the table with this name.
     pub fn table_named(&self, name: &str) -> Option<&Table> {
         self.tables.iter().find(|table| table.schema.name == name)
     }
 
-    /// The server with this number.
+    /// Returns the server with this number.
     pub fn server(&self, id: ServerId) -> Option<&Server> {
         let index = self
             .servers
@@ -262,7 +263,7 @@ impl Configuration {
         Some(&self.servers[index])
     }
 
-    /// Where a partition is.
+    /// Returns where a partition is.
     pub fn place(&self, partition: PartitionId) -> Option<Place> {
         let table = self.table(partition.table)?;
         let replex = table.placement.get(usize::from(partition.replex))?;
@@ -283,7 +284,7 @@ impl Configuration {
             && self.places().all(|(_, place)| rests(place))
     }
 
-    /// Every place of every partition.
+    /// Returns every place of every partition.
     pub fn places(&self) -> impl Iterator<Item = (PartitionId, Place)> {
         self.tables.iter().flat_map(|table| {
             let replexes = (0..).zip(&table.placement);
@@ -307,8 +308,8 @@ impl Configuration {
         tenures.any(|tenure| tenure.core.server == server)
     }
 
-    /// The epoch that gave a partition to a core, or is going to; none if they have nothing to do
-    /// with each other.
+    /// Returns the epoch that gave a partition to a core, or is going to; none if they have nothing
+    /// to do with each other.
     pub fn tenure(&self, partition: PartitionId, core: CoreId) -> Option<Epoch> {
         let place = self.place(partition)?;
         let own = place.tenures().find(|tenure| tenure.core == core);
@@ -399,7 +400,7 @@ impl Configuration {
         place.tenures().all(exists) && place.giver().is_none_or(|it| Some(it) != place.taker())
     }
 
-    /// What there is to know about a table of a configuration that was checked, where it is
+    /// Returns what there is to know about a table of a configuration that was checked, where it is
     /// placed.
     pub fn report(&self, table: &Table) -> TableReport {
         let servers: Vec<placement::PartitionHost> =
@@ -410,7 +411,8 @@ impl Configuration {
         report
     }
 
-    /// The proof of what a table's placement survives, for a configuration that was checked.
+    /// Returns the proof of what a table's placement survives, for a configuration that was
+    /// checked.
     pub fn proof(&self, table: &Table) -> PlacementProof {
         let servers: Vec<placement::PartitionHost> =
             self.servers.iter().map(Server::bare).collect();
@@ -429,7 +431,7 @@ impl Configuration {
         decision_position(table.layout.copies(), at_risk, voters)
     }
 
-    /// The address of a core.
+    /// Returns the address of a core.
     pub fn address(&self, core: CoreId) -> Option<&str> {
         let server = self.server(core.server)?;
         server.cores.get(usize::from(core.core)).map(String::as_str)
@@ -437,7 +439,7 @@ impl Configuration {
 }
 
 impl Server {
-    /// The server as `placement` knows it.
+    /// Returns the server as `placement` knows it.
     pub fn bare(&self) -> placement::PartitionHost {
         placement::PartitionHost {
             id: self.id.0,
@@ -454,13 +456,13 @@ impl Table {
         building.any(|number| usize::from(*number) == replex)
     }
 
-    /// The numbers of the copies that may be read by, rising.
+    /// Returns the numbers of the copies that may be read by, rising.
     pub fn readable(&self) -> impl Iterator<Item = usize> {
         let numbers = self.layout.numbers();
         numbers.filter(|number| !self.is_building(*number))
     }
 
-    /// The placement as `placement` knows it.
+    /// Returns the placement as `placement` knows it.
     pub fn bare_placement(&self) -> Placement {
         let bare = |place: &Place| placement::HostCore {
             server: place.core.server.0,

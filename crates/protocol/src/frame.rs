@@ -84,8 +84,8 @@ pub fn encode(correlation: u64, message: &Message, out: &mut Vec<u8>) {
     out[start + 4..start + 8].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// The size of the frame at the start of `bytes`, length field included; none if the length field
-/// is not whole yet.
+/// Returns the size of the frame at the start of `bytes`, length field included; none if the length
+/// field is not whole yet.
 pub fn size(bytes: &[u8]) -> Result<Option<usize>, FrameError> {
     let Some(field) = bytes.first_chunk::<4>() else {
         return Ok(None);

@@ -55,7 +55,7 @@ pub struct PartitionId {
 }
 
 impl PartitionId {
-    /// The sorted table of `placement::tables` that holds this partition's rows.
+    /// Returns the sorted table of `placement::tables` that holds this partition's rows.
     pub fn rows_table(self) -> u64 {
         assert!(
             self.number < 1 << 16,
@@ -64,20 +64,20 @@ impl PartitionId {
         u64::from(self.table.0) << 32 | u64::from(self.replex) << 24 | u64::from(self.number)
     }
 
-    /// The sorted table that holds, while this partition is being filled, the versions at which
-    /// entries left it: a table has at most 63 replexes, so that this is no other one's.
+    /// Returns the sorted table that holds, while this partition is being filled, the versions at
+    /// which entries left it: a table has at most 63 replexes, so that this is no other one's.
     pub fn departures_table(self) -> u64 {
         self.rows_table() | 1 << 31
     }
 
-    /// The sorted table that holds this partition's local entries in the order that a replex of
-    /// the table names (`placement::Layout::order_of`).
+    /// Returns the sorted table that holds this partition's local entries in the order that a
+    /// replex of the table names (`placement::Layout::order_of`).
     pub fn entries_table(self, order: u8) -> u64 {
         assert!(order < ENTRIES_MARKED, "a table has at most 63 replexes");
         self.rows_table() | u64::from(order + 1) << 16
     }
 
-    /// The sorted table of the orders in which this partition's local entries are complete.
+    /// Returns the sorted table of the orders in which this partition's local entries are complete.
     pub fn marks_table(self) -> u64 {
         self.rows_table() | u64::from(ENTRIES_MARKED + 1) << 16
     }
@@ -112,7 +112,7 @@ pub struct OperationId {
 }
 
 impl OperationId {
-    /// Its place among the operations of its head core.
+    /// Returns its place among the operations of its head core.
     pub fn order(self) -> Finished {
         Finished {
             incarnation: self.incarnation,
@@ -137,7 +137,7 @@ pub struct Finished {
 pub struct Version(pub u64);
 
 impl Version {
-    /// The next version after `self` at wall time `wall_us` (microseconds since 1970).
+    /// Returns the next version after `self` at wall time `wall_us` (microseconds since 1970).
     pub fn next(self, wall_us: u64) -> Version {
         Version((self.0 + 1).max(wall_us << 12))
     }

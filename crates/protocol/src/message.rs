@@ -730,7 +730,7 @@ impl RowPage {
         self.count += 1;
     }
 
-    /// The rows; ends early at bytes that are not well-formed.
+    /// Returns the rows; ends early at bytes that are not well-formed.
     pub fn rows(&self) -> impl Iterator<Item = (Version, &[u8])> {
         let mut reader = crate::codec::Reader::new(&self.rows);
         core::iter::from_fn(move || {

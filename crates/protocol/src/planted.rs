@@ -19,17 +19,17 @@ macro_rules! bugs {
             /// Every bug, by rule.
             pub const ALL: &[Bug] = &[$(Bug::$bug),+];
 
-            /// What the command line calls it.
+            /// Returns what the command line calls it.
             pub fn name(self) -> &'static str {
                 match self { $(Bug::$bug => $name),+ }
             }
 
-            /// The rule that it breaks.
+            /// Returns the rule that it breaks.
             pub fn rule(self) -> &'static str {
                 match self { $(Bug::$bug => $rule),+ }
             }
 
-            /// What it does, in words.
+            /// Returns what it does, in words.
             pub fn description(self) -> &'static str {
                 match self { $(Bug::$bug => concat!($($text),+)),+ }
             }
@@ -176,7 +176,7 @@ bugs! {
 }
 
 impl Bug {
-    /// The bug that the command line calls so.
+    /// Returns the bug that the command line calls so.
     pub fn named(name: &str) -> Option<Bug> {
         Bug::ALL.iter().copied().find(|bug| bug.name() == name)
     }

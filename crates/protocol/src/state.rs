@@ -119,7 +119,7 @@ impl ServerMember {
 }
 
 impl CoordinatorState {
-    /// A cluster without servers or tables. `cluster` is drawn at random by the driver.
+    /// Returns a cluster without servers or tables. `cluster` is drawn at random by the driver.
     pub fn new(cluster: u64) -> CoordinatorState {
         CoordinatorState {
             version: 0,
@@ -251,7 +251,7 @@ impl fmt::Display for StateError {
 
 impl core::error::Error for StateError {}
 
-/// The state's bytes.
+/// Returns the state's bytes.
 pub fn encode_state(state: &CoordinatorState) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
     out.extend_from_slice(MAGIC);
@@ -264,7 +264,7 @@ pub fn encode_state(state: &CoordinatorState) -> Vec<u8> {
     out
 }
 
-/// The state of these bytes, checked wholly.
+/// Returns the state of these bytes, checked wholly.
 pub fn decode_state(bytes: &[u8]) -> Result<CoordinatorState, StateError> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(StateError::NotState)?;
     let (format, rest) = rest.split_first_chunk().ok_or(StateError::NotState)?;

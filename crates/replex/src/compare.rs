@@ -148,7 +148,7 @@ impl Inspector {
         Ok((differences, next))
     }
 
-    /// Names of a table's copies.
+    /// Returns names of a table's copies.
     ///
     /// # Errors
     /// There is no such table.
@@ -200,7 +200,7 @@ impl Inspector {
         }
     }
 
-    /// Where a range ends, if not with the partition.
+    /// Returns where a range ends, if not with the partition.
     async fn end_of(
         &mut self,
         table: &Table,
@@ -218,7 +218,7 @@ impl Inspector {
         }
     }
 
-    /// What every copy has of a range, by copy.
+    /// Returns what every copy has of a range, by copy.
     async fn look(
         &mut self,
         table: &Table,
@@ -304,8 +304,8 @@ fn redirect(constraints: &SlotConstraints) -> Redirect {
     }
 }
 
-/// The copies that can be compared of a key, with what each holds: without those that would have
-/// its row, as any other copy has it, in a partition that was left out.
+/// Returns the copies that can be compared of a key, with what each holds: without those that would
+/// have its row, as any other copy has it, in a partition that was left out.
 fn compared<'a>(table: &Table, key: &[u8], copies: &'a [Copy]) -> Vec<(usize, &'a [Held])> {
     let held = |copy: &'a Copy| copy.rows.get(key).map_or(&[][..], Vec::as_slice);
     let could_be_absent = |copy: &Copy| {
@@ -320,7 +320,7 @@ fn compared<'a>(table: &Table, key: &[u8], copies: &'a [Copy]) -> Vec<(usize, &'
     known.map(|copy| (copy.replex, held(copy))).collect()
 }
 
-/// Keys that not all copies hold alike, or that one holds twice or where it should not.
+/// Returns keys that not all copies hold alike, or that one holds twice or where it should not.
 fn different(table: &Table, copies: &[Copy]) -> BTreeSet<Vec<u8>> {
     let keys: BTreeSet<&Vec<u8>> = copies.iter().flat_map(|copy| copy.rows.keys()).collect();
     let alike = |key: &Vec<u8>| {

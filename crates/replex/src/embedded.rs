@@ -80,7 +80,7 @@ impl EmbeddedStore {
         Ok(store)
     }
 
-    /// Where its coordinator is.
+    /// Returns where its coordinator is.
     pub fn coordinator(&self) -> SocketAddr {
         self.coordinator
     }

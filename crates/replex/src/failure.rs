@@ -30,7 +30,7 @@ impl CommandFailure {
         move |error| CommandFailure::Failed(format!("cannot {what}: {error}"))
     }
 
-    /// The exit code, as `replex --help` lists them.
+    /// Returns the exit code, as `replex --help` lists them.
     pub fn exit_code(&self) -> u8 {
         match self {
             CommandFailure::OutputEnded => 0,

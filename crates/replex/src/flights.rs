@@ -30,7 +30,7 @@ CREATE TABLE flights (
   INDEX by_route (origin, dest)
 ) WITH (partitions = 12, failures_tolerated = 2, durability = 'sync');";
 
-/// The parts of a statement that creates a table.
+/// Returns the parts of a statement that creates a table.
 pub fn schema(create_table: &str) -> Result<Schema, CommandFailure> {
     let parsed = sql::parse(create_table);
     let parsed = parsed.map_err(|error| CommandFailure::Failed(error.error.to_string()))?;
@@ -63,7 +63,7 @@ fn open_year(path: &Path) -> Result<File, CommandFailure> {
     })
 }
 
-/// The whole year's rows.
+/// Returns the whole year's rows.
 pub fn year(path: &Path, columns: &[Column]) -> Result<Vec<Vec<Value>>, CommandFailure> {
     let file = open_year(path)?;
     let what = format!("read {}", path.display());

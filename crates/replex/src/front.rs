@@ -200,7 +200,7 @@ fn script(name: String, mut file: File) -> Result<Source, CommandFailure> {
     Ok(Source::Pieces(name, pieces))
 }
 
-/// A bar over a table's rows for a person; hidden where a program reads.
+/// Returns a bar over a table's rows for a person; hidden where a program reads.
 pub fn bar(label: &str, quiet: bool) -> ProgressBar {
     if quiet {
         ProgressBar::hidden()

@@ -98,7 +98,7 @@ async fn run(
     Ok(sql::import::import(&client, source, &options, bar, ledger).await)
 }
 
-/// How much of a file is in its table, and how to bring in the rest.
+/// Returns how much of a file is in its table, and how to bring in the rest.
 fn state(arguments: &ImportArguments, summary: &Summary) -> String {
     let mut parts = Vec::new();
     if summary.written > 0 {

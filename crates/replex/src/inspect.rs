@@ -150,7 +150,7 @@ impl Inspector {
         }
     }
 
-    /// The configuration that it goes by.
+    /// Returns the configuration that it goes by.
     pub fn configuration(&self) -> &Configuration {
         &self.configuration
     }
@@ -207,7 +207,7 @@ impl Inspector {
         })
     }
 
-    /// Rows of a partition, counted and summed.
+    /// Returns rows of a partition, counted and summed.
     async fn sum_partition(&mut self, partition: PartitionId) -> Result<(u64, u64), InspectError> {
         let (mut rows, mut sum) = (0, 0_u64);
         let mut start = Bytes::default();
@@ -234,7 +234,7 @@ impl Inspector {
         }
     }
 
-    /// All rows of one copy.
+    /// Returns all rows of one copy.
     ///
     /// # Errors
     /// As [`Inspector::sums`].
@@ -256,7 +256,7 @@ impl Inspector {
         Ok(rows)
     }
 
-    /// A page of rows, in whatever epoch it is.
+    /// Returns a page of rows, in whatever epoch it is.
     pub(crate) async fn page(&mut self, read: &Read) -> Result<RowPage, InspectError> {
         let request = |epoch| {
             let mut read = read.clone();
@@ -325,7 +325,7 @@ impl Inspector {
         Ok(reply)
     }
 
-    /// The table of this name, as it is now.
+    /// Returns the table of this name, as it is now.
     pub(crate) fn table(&self, name: &str) -> Result<Table, InspectError> {
         let tables = &self.configuration.tables;
         let table = self.configuration.table_named(name).cloned();
@@ -362,7 +362,7 @@ impl Inspector {
         Ok(())
     }
 
-    /// Numbers and names of a table's replexes, but for those that are being made.
+    /// Returns numbers and names of a table's replexes, but for those that are being made.
     fn replexes(&self, table: &str) -> Result<Vec<(usize, String)>, InspectError> {
         let table = self.table(table)?;
         let name = |number: usize| (number, table.layout.replexes[number].name.clone());
@@ -385,7 +385,7 @@ impl Inspector {
     }
 }
 
-/// All rows of a partition from a key on.
+/// Returns all rows of a partition from a key on.
 pub(crate) fn read(partition: PartitionId, start: &Bytes) -> Read {
     Read {
         epoch: Default::default(),
@@ -403,7 +403,7 @@ pub(crate) fn read(partition: PartitionId, start: &Bytes) -> Read {
     }
 }
 
-/// The configuration as the coordinator at this address holds it.
+/// Returns the configuration as the coordinator at this address holds it.
 ///
 /// # Errors
 /// It does not answer, is no coordinator, or its answer contradicts itself.
@@ -424,7 +424,7 @@ pub async fn fetch(address: &str) -> io::Result<Configuration> {
     }
 }
 
-/// The configuration of the first of these coordinators that leads, and its address.
+/// Returns the configuration of the first of these coordinators that leads, and its address.
 ///
 /// # Errors
 /// None of them answers as a leader; a line for each has the reason.
@@ -439,7 +439,7 @@ pub async fn fetch_any(addresses: &[String]) -> io::Result<(String, Configuratio
     Err(io::Error::other(failures))
 }
 
-/// A core's counters by name.
+/// Returns a core's counters by name.
 ///
 /// # Errors
 /// It does not answer.

@@ -15,7 +15,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// What stdout is now. `NO_COLOR` turns colours off, see <https://no-color.org>.
+    /// Returns what stdout is now. `NO_COLOR` turns colours off, see <https://no-color.org>.
     pub fn of_stdout() -> Screen {
         let is_terminal = stdout().is_terminal();
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -54,8 +54,8 @@ impl Screen {
         }
     }
 
-    /// A table with a header. Names of columns that start with `#` are shown without it, and
-    /// their cells to the right.
+    /// Returns a table with a header. Names of columns that start with `#` are shown without it,
+    /// and their cells to the right.
     pub fn table(self, header: &[&str], rows: &[Vec<String>]) -> String {
         let right: Vec<bool> = header.iter().map(|name| name.starts_with('#')).collect();
         let mut table = Table::new();
@@ -87,7 +87,7 @@ impl Screen {
     }
 }
 
-/// A number with its thousands apart, as in 27,004.
+/// Returns a number with its thousands apart, as in 27,004.
 pub fn count(number: impl Into<u64>) -> String {
     let digits = number.into().to_string();
     let mut text = String::new();
@@ -100,7 +100,7 @@ pub fn count(number: impl Into<u64>) -> String {
     text
 }
 
-/// A number of things, as in `1 row` or `27,004 rows`.
+/// Returns a number of things, as in `1 row` or `27,004 rows`.
 pub fn plural(number: u64, thing: &str) -> String {
     let ending = if number == 1 { "" } else { "s" };
     format!("{} {thing}{ending}", count(number))
@@ -121,7 +121,7 @@ impl Display for Short {
     }
 }
 
-/// An order-independent checksum as people compare it.
+/// Returns an order-independent checksum as people compare it.
 pub fn checksum(sum: u64) -> String {
     format!("{sum:016x}")
 }

@@ -74,7 +74,7 @@ impl OutputFile {
         Ok(OutputFile { file, replacement })
     }
 
-    /// The open file.
+    /// Returns the open file.
     pub fn file(&self) -> &File {
         &self.file
     }
@@ -158,7 +158,7 @@ fn descriptor(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The folder that a file is in.
+/// Returns the folder that a file is in.
 fn folder(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -166,7 +166,7 @@ fn folder(path: &Path) -> &Path {
     }
 }
 
-/// A new file beside the target, under a name that no other has.
+/// Returns a new file beside the target, under a name that no other has.
 fn create_part(target: &Path) -> io::Result<(File, PathBuf)> {
     let name = target
         .file_name()

@@ -60,7 +60,7 @@ async fn go_on(coordinators: &[String], every: Duration) {
     }
 }
 
-/// How many rows a table has, and those of which the copies differ.
+/// Returns how many rows a table has, and those of which the copies differ.
 async fn check(
     inspector: &mut Inspector,
     table: &str,

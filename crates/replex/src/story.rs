@@ -17,7 +17,7 @@ pub struct Story {
 }
 
 impl Story {
-    /// A story that has not begun.
+    /// Returns a story that has not begun.
     pub fn of_stdout() -> Story {
         Story {
             screen: Screen::of_stdout(),

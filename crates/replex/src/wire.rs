@@ -115,7 +115,7 @@ impl FrameConnection {
         within(self.stream.write_all(bytes)).await
     }
 
-    /// The next frame, whatever it is.
+    /// Returns the next frame, whatever it is.
     ///
     /// # Errors
     /// The connection ended (`UnexpectedEof`), broke, or carried no frame (`InvalidData`).

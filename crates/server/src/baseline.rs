@@ -42,7 +42,7 @@ impl Baseline {
         })
     }
 
-    /// Where it listens, with the real port.
+    /// Returns where it listens, with the real port.
     pub fn address(&self) -> SocketAddr {
         self.event_loop.address()
     }

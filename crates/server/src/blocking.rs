@@ -53,7 +53,7 @@ impl Blocking {
         self.stream.write_all(&bytes)
     }
 
-    /// The next message.
+    /// Returns the next message.
     pub fn receive(&mut self) -> Result<Message> {
         let mut chunk = [0; 16 << 10];
         loop {

@@ -12,7 +12,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock whose monotonic time starts here.
+    /// Returns a clock whose monotonic time starts here.
     pub fn start() -> Self {
         Clock {
             start_us: since_boot_us(),

@@ -38,7 +38,7 @@ struct Figures {
 }
 
 impl DiskSpace {
-    /// The disk that holds `folder`, which need not exist yet.
+    /// Returns the disk that holds `folder`, which need not exist yet.
     pub fn of(folder: &Path) -> DiskSpace {
         DiskSpace {
             folder: folder.to_owned(),
@@ -55,13 +55,13 @@ impl DiskSpace {
         self
     }
 
-    /// Bytes of a segment on this disk, `wanted` at most.
+    /// Returns bytes of a segment on this disk, `wanted` at most.
     pub fn segment_bytes(&self, wanted: u64) -> u64 {
         self.look();
         segment_bytes(self.figures.get().bytes, wanted)
     }
 
-    /// Bytes of the log after which a checkpoint is due on this disk, `wanted` at most.
+    /// Returns bytes of the log after which a checkpoint is due on this disk, `wanted` at most.
     pub fn checkpoint_bytes(&self, wanted: u64) -> u64 {
         self.look();
         checkpoint_bytes(self.figures.get().bytes, wanted)

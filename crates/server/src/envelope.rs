@@ -33,7 +33,7 @@ pub(crate) enum Problem {
 }
 
 impl Envelope {
-    /// The record's bytes with what stands around them.
+    /// Returns the record's bytes with what stands around them.
     pub fn encode(self, record: &impl Wire) -> Vec<u8> {
         let mut out = self.magic.to_vec();
         self.format.encode(&mut out);
@@ -44,7 +44,7 @@ impl Envelope {
         out
     }
 
-    /// The record of these bytes.
+    /// Returns the record of these bytes.
     pub fn decode<T: Wire>(self, bytes: &[u8]) -> Result<T, Problem> {
         let rest = bytes.strip_prefix(self.magic).ok_or(Problem::Damaged)?;
         let (format, rest) = rest.split_first_chunk().ok_or(Problem::Damaged)?;

@@ -62,12 +62,12 @@ impl DataFolder {
         })
     }
 
-    /// Where it is.
+    /// Returns where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A file's bytes; none if there is no such file.
+    /// Returns a file's bytes; none if there is no such file.
     ///
     /// # Errors
     /// The system refuses.

@@ -39,7 +39,7 @@ impl Metrics {
         Ok(Metrics { listener, address })
     }
 
-    /// Where it listens, with the real port.
+    /// Returns where it listens, with the real port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -85,7 +85,7 @@ fn answer(mut stream: TcpStream, text: &impl Fn() -> String) -> std::io::Result<
     )
 }
 
-/// The counters of a server's cores.
+/// Returns the counters of a server's cores.
 pub fn text(server: ServerId, cores: &[SocketAddr]) -> String {
     let mut text = String::new();
     for (core, address) in cores.iter().enumerate() {

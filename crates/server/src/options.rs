@@ -59,7 +59,7 @@ pub enum StorageOptions {
 }
 
 impl ServerOptions {
-    /// The defaults: loopback, a free port, one core.
+    /// Returns the defaults: loopback, a free port, one core.
     pub fn new(folder: impl Into<PathBuf>, coordinators: Vec<String>) -> Self {
         ServerOptions {
             folder: folder.into(),
@@ -119,12 +119,12 @@ pub struct EtcdOptions {
 }
 
 impl CoordinatorOptions {
-    /// The defaults: loopback, a free port, and the state in a folder.
+    /// Returns the defaults: loopback, a free port, and the state in a folder.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         CoordinatorOptions::of(StateOptions::Folder(folder.into()))
     }
 
-    /// The defaults, with the state kept there.
+    /// Returns the defaults, with the state kept there.
     pub fn of(state: StateOptions) -> Self {
         CoordinatorOptions {
             state,
@@ -174,7 +174,7 @@ pub(crate) fn advertised_ip(
     Ok(ip)
 }
 
-/// The addresses that names stand for, in order.
+/// Returns the addresses that names stand for, in order.
 ///
 /// # Errors
 /// There is none, or a name stands for nothing.

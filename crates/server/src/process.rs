@@ -101,7 +101,7 @@ enum OpenStore {
 }
 
 impl OpenStore {
-    /// How far the log goes.
+    /// Returns how far the log goes.
     fn durable(&self) -> Position {
         match self {
             OpenStore::Disk(store) => store.durable(),
@@ -172,7 +172,7 @@ impl ServerProcess {
         })
     }
 
-    /// Where each core can be reached, with real ports.
+    /// Returns where each core can be reached, with real ports.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }

@@ -17,7 +17,7 @@ pub trait CoreStore {
     /// The tables.
     type Tables: Tables;
 
-    /// The tables, as of the last write.
+    /// Returns the tables, as of the last write.
     fn tables(&mut self) -> &mut Self::Tables;
 
     /// Hands what the disk holds to a machine that was just made: what a checkpoint saved, then
@@ -36,7 +36,7 @@ pub trait CoreStore {
     /// Hands over what was appended to be written; once per turn.
     fn submit(&mut self);
 
-    /// The last durable position.
+    /// Returns the last durable position.
     fn durable(&self) -> Position;
 
     /// Whether everything went well so far.

@@ -63,7 +63,7 @@ impl SessionMachine {
             .retain(|(table, _), _| now.table(*table).is_some());
     }
 
-    /// The partition of a read whose copy was chosen when its number meant another one.
+    /// Returns the partition of a read whose copy was chosen when its number meant another one.
     pub(super) fn chosen_before(&self, ticket: Ticket) -> Option<PartitionId> {
         let pending = &self.requests[&ticket];
         if pending.part_of.is_some() {

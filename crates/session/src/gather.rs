@@ -195,24 +195,24 @@ impl Gather {
         }
     }
 
-    /// The columns by which rows are read: those that the plan asks for, maybe with others after
-    /// them.
+    /// Returns the columns by which rows are read: those that the plan asks for, maybe with others
+    /// after them.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// How many of [`Gather::columns`] the plan asks for.
+    /// Returns how many of [`Gather::columns`] the plan asks for.
     pub fn visible_columns(&self) -> usize {
         self.visible
     }
 
-    /// How many rows were given out so far, or counted.
+    /// Returns how many rows were given out so far, or counted.
     pub fn count(&self) -> u64 {
         self.given
     }
 
-    /// The next page to ask for at once, with the number to hand it in under; none if there is
-    /// nothing to ask for until rows are taken or pages come.
+    /// Returns the next page to ask for at once, with the number to hand it in under; none if there
+    /// is nothing to ask for until rows are taken or pages come.
     pub fn next_read(&mut self) -> Option<(usize, Read)> {
         self.advance();
         let wanted = self.wanted();
@@ -249,7 +249,7 @@ impl Gather {
         Some((index, self.read(index, limit)))
     }
 
-    /// What is still to be read of a partition.
+    /// Returns what is still to be read of a partition.
     fn read(&self, index: usize, limit: u32) -> Read {
         let source = &self.sources[index];
         Read {
@@ -268,8 +268,8 @@ impl Gather {
         }
     }
 
-    /// All that is to be read, one range for each partition, for a `Moment`. Its pages go to
-    /// [`Gather::accept_moment`], or if there are none, the read goes on page by page.
+    /// Returns all that is to be read, one range for each partition, for a `Moment`. Its pages go
+    /// to [`Gather::accept_moment`], or if there are none, the read goes on page by page.
     ///
     /// # Panics
     /// If pages were asked for before.
@@ -332,7 +332,7 @@ impl Gather {
         Ok(())
     }
 
-    /// The next row, if it is known.
+    /// Returns the next row, if it is known.
     pub fn step(&mut self) -> GatherStep<'_> {
         self.advance();
         if self.wanted() == 0 {
@@ -366,7 +366,7 @@ impl Gather {
         GatherStep::Row(version, row)
     }
 
-    /// How many rows are still to be given out.
+    /// Returns how many rows are still to be given out.
     fn wanted(&self) -> u64 {
         self.plan
             .limit
@@ -407,7 +407,7 @@ impl Gather {
 const ROW_HEADER_BYTES: usize = 12;
 
 impl Page {
-    /// The row at the front.
+    /// Returns the row at the front.
     fn row(&self) -> (Version, &[u8]) {
         let mut reader = Reader::new(&self.bytes[self.at..]);
         let checked = "the page was checked when it came";

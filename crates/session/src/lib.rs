@@ -230,8 +230,8 @@ impl Pending {
 }
 
 impl SessionMachine {
-    /// A client that knows a configuration, or fetches one when it needs it. The seed spreads
-    /// the pauses of clients that were refused together.
+    /// Returns a client that knows a configuration, or fetches one when it needs it. The seed
+    /// spreads the pauses of clients that were refused together.
     pub fn new(
         limits: SessionLimits,
         seed: u64,
@@ -268,17 +268,17 @@ impl SessionMachine {
         }
     }
 
-    /// The newest configuration that was handed in.
+    /// Returns the newest configuration that was handed in.
     pub fn configuration(&self) -> Option<&Arc<Configuration>> {
         self.configuration.as_ref()
     }
 
-    /// How many things were submitted and have not ended.
+    /// Returns how many things were submitted and have not ended.
     pub fn open_requests(&self) -> usize {
         self.requests.len()
     }
 
-    /// How many attempts have no answer.
+    /// Returns how many attempts have no answer.
     pub fn open_attempts(&self) -> usize {
         self.attempts.len()
     }
@@ -476,8 +476,8 @@ impl SessionMachine {
         true
     }
 
-    /// The request as it is sent now: with the epoch and the acknowledgement of now, and the name
-    /// and body of always (R13).
+    /// Returns the request as it is sent now: with the epoch and the acknowledgement of now, and
+    /// the name and body of always (R13).
     fn request(&self, ticket: Ticket) -> Request {
         let configuration = self.configuration.as_ref().expect("it was routed");
         let epoch = configuration.epoch;
@@ -562,7 +562,7 @@ impl SessionMachine {
         self.move_to(ticket, Place::Pausing, Some(wake_us));
     }
 
-    /// A pause that doubles with each failure, spread over its upper half.
+    /// Returns a pause that doubles with each failure, spread over its upper half.
     fn pause_us(&mut self, failures: u32) -> u64 {
         let longest = self.limits.pause_us_max.max(1);
         let pause_us = (self.limits.pause_us << failures.min(20)).clamp(1, longest);
@@ -684,7 +684,7 @@ impl SessionMachine {
     }
 }
 
-/// The partition where an operation begins: the one of the primary replex that has its row.
+/// Returns the partition where an operation begins: the one of the primary replex that has its row.
 fn head(
     configuration: &Configuration,
     table: TableId,
@@ -701,7 +701,7 @@ fn head(
     })
 }
 
-/// The core that an operation goes to; none for one whose parts go to several.
+/// Returns the core that an operation goes to; none for one whose parts go to several.
 fn target(
     configuration: &Configuration,
     operation: &SessionOperation,
@@ -726,7 +726,7 @@ fn target(
     core_of(configuration, partition).map(Some)
 }
 
-/// The core that holds a partition.
+/// Returns the core that holds a partition.
 fn core_of(
     configuration: &Configuration,
     partition: PartitionId,

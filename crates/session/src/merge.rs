@@ -122,7 +122,7 @@ impl Merge {
         self.trim()
     }
 
-    /// The page.
+    /// Returns the page.
     ///
     /// # Errors
     /// A row is malformed.

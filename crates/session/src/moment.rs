@@ -87,7 +87,7 @@ pub(super) struct Came {
 }
 
 impl Came {
-    /// A page of a cover.
+    /// Returns a page of a cover.
     pub fn from_cover(page: RowPage) -> Came {
         Came {
             page,
@@ -359,7 +359,7 @@ impl SessionMachine {
     }
 }
 
-/// What ends these holds.
+/// Returns what ends these holds.
 fn releases(holds: Holds) -> impl Iterator<Item = Release> {
     holds.into_iter().map(|((partition, _), holds)| Release {
         epoch: Epoch(0),

@@ -62,8 +62,8 @@ impl Numbering {
         self.forget_if_idle(session);
     }
 
-    /// The next number of the current session; none without a session, or while the oldest open
-    /// number is `span_max` behind.
+    /// Returns the next number of the current session; none without a session, or while the oldest
+    /// open number is `span_max` behind.
     pub fn open(&mut self, span_max: u64) -> Option<RequestId> {
         let session = self.current?;
         let numbers = self
@@ -94,7 +94,7 @@ impl Numbering {
         }
     }
 
-    /// What goes with every attempt at an open request.
+    /// Returns what goes with every attempt at an open request.
     pub fn acknowledged_below(&self, request: RequestId) -> u64 {
         let below = self.sessions[&request.session].acknowledged_below();
         assert!(

@@ -86,8 +86,8 @@ impl SessionMachine {
         true
     }
 
-    /// The server without which a write through this head cannot end: its own, or anyone's while
-    /// the epochs before cannot be ended.
+    /// Returns the server without which a write through this head cannot end: its own, or anyone's
+    /// while the epochs before cannot be ended.
     pub(super) fn lost_to_write(&self, ticket: Ticket, head: CoreId) -> Option<ServerId> {
         let is_write = matches!(
             self.requests[&ticket].operation,
@@ -420,8 +420,8 @@ impl SessionMachine {
     }
 }
 
-/// What each member of a cover is asked. A partition that is a member twice is asked once, for all
-/// that is wanted: what others give too is left out when pages are put together.
+/// Returns what each member of a cover is asked. A partition that is a member twice is asked once,
+/// for all that is wanted: what others give too is left out when pages are put together.
 fn members(table: &Table, read: &Read, merge: &Merge, cover: &Cover) -> Vec<Read> {
     let lost = usize::from(read.partition.replex);
     let all = table
@@ -460,7 +460,7 @@ fn members(table: &Table, read: &Read, merge: &Merge, cover: &Cover) -> Vec<Read
     members.collect()
 }
 
-/// What is missing to read a partition, and what to do, for people.
+/// Returns what is missing to read a partition, and what to do, for people.
 fn missing(configuration: &Configuration, partition: PartitionId) -> String {
     let table = configuration.table(partition.table).expect("it was routed");
     let replex = &table.layout.replexes[usize::from(partition.replex)].name;

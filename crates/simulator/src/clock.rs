@@ -19,7 +19,7 @@ pub struct SimulatedClock {
 }
 
 impl SimulatedClock {
-    /// Some machine's clocks, which run fast or slow by up to so many parts per million.
+    /// Returns some machine's clocks, which run fast or slow by up to so many parts per million.
     pub fn draw(random: &mut Random, drift_ppm: u64) -> SimulatedClock {
         SimulatedClock {
             base_us: random.below(1_000_000_000),
@@ -28,7 +28,7 @@ impl SimulatedClock {
         }
     }
 
-    /// What the clocks show at a simulated time.
+    /// Returns what the clocks show at a simulated time.
     pub fn now(&self, at_us: u64) -> Now {
         let drift = at_us as i64 * self.drift_ppm / 1_000_000;
         let monotonic_us = self.base_us.saturating_add_signed(at_us as i64 + drift);
@@ -39,7 +39,7 @@ impl SimulatedClock {
         }
     }
 
-    /// The first simulated time at which the monotonic clock shows at least `monotonic_us`.
+    /// Returns the first simulated time at which the monotonic clock shows at least `monotonic_us`.
     pub fn when(&self, monotonic_us: u64) -> u64 {
         let elapsed = monotonic_us.saturating_sub(self.base_us);
         let rate = (1_000_000 + self.drift_ppm) as u128;

@@ -72,7 +72,7 @@ pub struct Start {
 }
 
 impl SimulatedCore {
-    /// A core that starts from its disk.
+    /// Returns a core that starts from its disk.
     ///
     /// # Errors
     /// A record or a checkpoint cannot be read.
@@ -226,7 +226,7 @@ impl SimulatedCore {
         }
     }
 
-    /// The tables as a checkpoint keeps them, and from where on the log is needed still.
+    /// Returns the tables as a checkpoint keeps them, and from where on the log is needed still.
     pub fn checkpoint(&self) -> (MemoryTables, Position) {
         let mut tables = self.tables.clone();
         self.machine.before_checkpoint(&mut tables);

@@ -57,7 +57,7 @@ pub enum Tail {
 }
 
 impl SimulatedDisk {
-    /// An empty disk.
+    /// Returns an empty disk.
     pub fn new(identity: u64) -> Self {
         Self {
             key: SegmentKey {
@@ -74,12 +74,12 @@ impl SimulatedDisk {
         }
     }
 
-    /// The last record that was appended.
+    /// Returns the last record that was appended.
     pub fn appended(&self) -> Position {
         Position(self.key.first.0 - 1 + self.ends.len() as u64)
     }
 
-    /// The last record that is known to be durable.
+    /// Returns the last record that is known to be durable.
     pub fn durable(&self) -> Position {
         self.durable
     }

@@ -135,7 +135,7 @@ impl Queue {
         });
     }
 
-    /// The next event and its time.
+    /// Returns the next event and its time.
     pub fn pop(&mut self) -> Option<(u64, Event)> {
         self.heap.pop().map(|entry| (entry.at_us, *entry.event))
     }

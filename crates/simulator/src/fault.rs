@@ -64,7 +64,7 @@ impl Fault {
         Fault::Deposition,
     ];
 
-    /// The mean time between two of this kind; 0 if the seed drew none.
+    /// Returns the mean time between two of this kind; 0 if the seed drew none.
     pub fn every_us(self, faults: &Faults) -> u64 {
         match self {
             Fault::Break => faults.break_every_us,

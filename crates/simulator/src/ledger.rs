@@ -102,7 +102,7 @@ struct Log {
 }
 
 impl Ledger {
-    /// An empty one for a table.
+    /// Returns an empty one for a table.
     pub fn new(durability: Durability) -> Ledger {
         Ledger {
             forgets: durability == Durability::Replicated,
@@ -263,8 +263,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// The epoch that is to serve once a core has decided what is left of those before, if it is
-    /// about that.
+    /// Returns the epoch that is to serve once a core has decided what is left of those before, if
+    /// it is about that.
     pub fn awaited(&self, core: CoreId) -> Option<Epoch> {
         self.sealing.get(&core).map(|(_, epoch)| *epoch)
     }
@@ -333,7 +333,7 @@ impl Ledger {
             .is_some_and(|log| logged.1 <= log.durable)
     }
 
-    /// The operations that committed, in order of their names.
+    /// Returns the operations that committed, in order of their names.
     pub fn committed(&self) -> impl Iterator<Item = (&OperationId, &Entry)> {
         self.operations
             .iter()
@@ -349,7 +349,7 @@ impl Ledger {
     }
 }
 
-/// The place of a partition in an operation's chain.
+/// Returns the place of a partition in an operation's chain.
 pub fn place(entry: &Entry, partition: PartitionId) -> Option<usize> {
     entry
         .prepare
@@ -367,7 +367,7 @@ pub mod testing {
     use protocol::identity::{Epoch, Finished, SessionId, TableId, Version};
     use protocol::operation::{OldRow, RowChange};
 
-    /// A core by number.
+    /// Returns a core by number.
     pub fn core(number: u16) -> CoreId {
         CoreId {
             core: number,
@@ -375,7 +375,7 @@ pub mod testing {
         }
     }
 
-    /// A partition of a replex.
+    /// Returns a partition of a replex.
     pub fn partition(replex: u8) -> PartitionId {
         PartitionId {
             replex,
@@ -383,7 +383,7 @@ pub mod testing {
         }
     }
 
-    /// An operation of three members: an insert of one row, for one request.
+    /// Returns an operation of three members: an insert of one row, for one request.
     pub fn prepare(sequence: u64, votes: &[Vote]) -> Arc<Prepare> {
         Arc::new(Prepare {
             operation: OperationId {
@@ -424,7 +424,7 @@ pub mod testing {
         ledger.append((core(u16::from(place)), Position(at)), &record, None);
     }
 
-    /// A decision's record.
+    /// Returns a decision's record.
     pub fn decided(sequence: u64, place: u8, decision: Decision) -> Record {
         let operation = OperationId {
             sequence,

@@ -19,8 +19,8 @@ pub trait Object {
     /// What an operation showed.
     type Seen;
 
-    /// The state after the operation, if it can show `seen` in `state`; `None` of `seen` is a
-    /// client that never learnt it.
+    /// Returns the state after the operation, if it can show `seen` in `state`; `None` of `seen` is
+    /// a client that never learnt it.
     fn step(
         &self,
         state: &Self::State,
@@ -203,8 +203,8 @@ impl<'a, M: Object> Search<'a, M> {
         self.object.step(&self.state, &call.operation, seen)
     }
 
-    /// What could be ordered next: operations that began before the first end of an unordered
-    /// one, those with unknown outcomes last.
+    /// Returns what could be ordered next: operations that began before the first end of an
+    /// unordered one, those with unknown outcomes last.
     fn choices(&self, taken: &mut u64) -> Vec<usize> {
         let (mut known, mut unknown) = (Vec::new(), Vec::new());
         let mut place = self.next[HEAD];

@@ -211,20 +211,20 @@ impl Object for Model {
 }
 
 impl Model {
-    /// A table that has these copies from its first moment on.
+    /// Returns a table that has these copies from its first moment on.
     pub fn new(copies: Vec<Copy>) -> Model {
         let eras = vec![(0..copies.len()).collect()];
         Model { copies, eras }
     }
 
-    /// The copies that the table has now.
+    /// Returns the copies that the table has now.
     pub fn present(&self) -> impl Iterator<Item = (usize, &Copy)> {
         let era = self.eras.last().into_iter().flatten();
         era.map(|copy| (*copy, &self.copies[*copy]))
     }
 
-    /// The rows after `operation`, if `seen` is what it shows on `rows`; `None` of `seen` stands
-    /// for a client that never learnt it.
+    /// Returns the rows after `operation`, if `seen` is what it shows on `rows`; `None` of `seen`
+    /// stands for a client that never learnt it.
     fn after(
         &self,
         (era, rows): (usize, &Rows),
@@ -273,7 +273,7 @@ impl Model {
         }
     }
 
-    /// The rows of a range, in its order.
+    /// Returns the rows of a range, in its order.
     fn read(&self, rows: &Rows, range: &Range) -> Vec<Row> {
         let copy = &self.copies[range.replex];
         let mut matching: Vec<(Vec<i64>, Row)> = Vec::with_capacity(rows.len());
@@ -294,7 +294,7 @@ impl Model {
         matching.into_iter().map(|(_, row)| row).collect()
     }
 
-    /// The old and new row that an operation is about, or what it shows instead.
+    /// Returns the old and new row that an operation is about, or what it shows instead.
     fn proposal(
         &self,
         rows: &Rows,
@@ -340,8 +340,8 @@ impl Model {
         }
     }
 
-    /// Every reason to vote no, and whether a member certainly does. The real chain reports the
-    /// first, the model allows any.
+    /// Returns every reason to vote no, and whether a member certainly does. The real chain reports
+    /// the first, the model allows any.
     fn violations(
         &self,
         (era, rows): (usize, &Rows),
@@ -386,7 +386,7 @@ impl Model {
         violations
     }
 
-    /// The sorting key of a row in a replex.
+    /// Returns the sorting key of a row in a replex.
     pub fn key(&self, replex: usize, row: &Row) -> Vec<i64> {
         self.copies[replex]
             .columns

@@ -46,7 +46,7 @@ struct Link {
 pub type Arrivals = [Option<u64>; 2];
 
 impl Network {
-    /// A network where everything works.
+    /// Returns a network where everything works.
     pub fn new(random: Random) -> Self {
         Self {
             random,

@@ -137,7 +137,7 @@ pub struct Faults {
 }
 
 impl RunPlan {
-    /// The plan of a seed.
+    /// Returns the plan of a seed.
     pub fn draw(random: &mut Random) -> RunPlan {
         let schema = draw_schema(random);
         let servers = schema.replex_count() as u32 + random.below(3) as u32;
@@ -244,7 +244,7 @@ fn draw_schema(random: &mut Random) -> Schema {
     }
 }
 
-/// One or two further copies.
+/// Returns one or two further copies.
 fn draw_further(random: &mut Random, indexes: &[Index]) -> Vec<FurtherCopy> {
     let count = 1 + usize::from(indexes.len() < 2);
     let further = (0..count).map(|number| FurtherCopy {
@@ -254,8 +254,8 @@ fn draw_further(random: &mut Random, indexes: &[Index]) -> Vec<FurtherCopy> {
     further.collect()
 }
 
-/// A further copy of any kind that the indexes and the number of partitions allow. Groups share no
-/// key of a copy, so a hyperspace is sorted by a column that distinguishes them.
+/// Returns a further copy of any kind that the indexes and the number of partitions allow. Groups
+/// share no key of a copy, so a hyperspace is sorted by a column that distinguishes them.
 pub fn draw_cut(random: &mut Random, indexes: &[Index], partitions: u32) -> Cut {
     use model::{A, GROUP, N};
     let mut divisions = vec![[1, partitions], [partitions, 1]];
@@ -379,7 +379,7 @@ fn sometimes<T: Copy + Default>(random: &mut Random, probability: f64, values: [
 }
 
 impl Faults {
-    /// What is left when faults stop: a network and disks that work.
+    /// Returns what is left when faults stop: a network and disks that work.
     pub fn calm(&self) -> Faults {
         Faults {
             latency_us: self.latency_us,

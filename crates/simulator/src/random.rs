@@ -10,7 +10,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// The stream that belongs to `seed`.
+    /// Returns the stream that belongs to `seed`.
     pub fn new(seed: u64) -> Self {
         let mut x = seed;
         let state = [(); 4].map(|()| {
@@ -23,7 +23,7 @@ impl Random {
         Self { state }
     }
 
-    /// A stream of its own, so that draws in one part do not shift those in another.
+    /// Returns a stream of its own, so that draws in one part do not shift those in another.
     pub fn fork(&mut self) -> Self {
         Self::new(self.bits())
     }
@@ -42,14 +42,14 @@ impl Random {
         result
     }
 
-    /// A number below `bound`, which is at least 1. The bias of the multiplication is below
+    /// Returns a number below `bound`, which is at least 1. The bias of the multiplication is below
     /// 2^-32 for bounds that occur here.
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "nothing is below zero");
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
@@ -60,12 +60,12 @@ impl Random {
         probability > 0.0 && ((self.bits() >> 11) as f64) < probability * (1u64 << 53) as f64
     }
 
-    /// One of them.
+    /// Returns one of them.
     pub fn pick<'a, T>(&mut self, among: &'a [T]) -> &'a T {
         &among[self.below(among.len() as u64) as usize]
     }
 
-    /// An index, with probability proportional to its weight.
+    /// Returns an index, with probability proportional to its weight.
     pub fn weighted(&mut self, weights: &[u64]) -> usize {
         let mut drawn = self.below(weights.iter().sum());
         for (index, weight) in weights.iter().enumerate() {

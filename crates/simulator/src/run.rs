@@ -273,7 +273,7 @@ fn nothing_left(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// What the sorted tables of all cores hold.
+/// Returns what the sorted tables of all cores hold.
 fn read_all(world: &World) -> Result<Rest, String> {
     let (id, translation) = world.table.as_ref().expect("it was created");
     let configuration = world
@@ -335,8 +335,8 @@ fn read_all(world: &World) -> Result<Rest, String> {
     Ok(rest)
 }
 
-/// The orders in which a partition has entries: all that it ought to, by now (I16), each marked as
-/// whole under the columns that it has, and no others.
+/// Returns the orders in which a partition has entries: all that it ought to, by now (I16), each
+/// marked as whole under the columns that it has, and no others.
 fn entry_orders(
     core: &SimulatedCore,
     table: &Table,

@@ -23,7 +23,7 @@ use crate::random::Random;
 /// Ids and indexed values of a group start at its number times this, so that groups share none.
 pub const GROUP_STRIDE: i64 = 16;
 
-/// The group of an id.
+/// Returns the group of an id.
 pub fn group_of_id(id: i64) -> i64 {
     id / GROUP_STRIDE
 }
@@ -37,7 +37,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// A generator with a stream of its own.
+    /// Returns a generator with a stream of its own.
     pub fn new(workload: Workload, random: Random) -> Self {
         Self {
             workload,
@@ -46,7 +46,7 @@ impl Generator {
         }
     }
 
-    /// The next operation, and its group. Reads go to one of these copies.
+    /// Returns the next operation, and its group. Reads go to one of these copies.
     pub fn draw(&mut self, model: &Model, readable: &[usize]) -> (i64, WorkloadOperation) {
         let hot = self.random.chance(self.workload.hot);
         let group = if hot {
@@ -78,8 +78,8 @@ impl Generator {
         (group, operation)
     }
 
-    /// What a statement reads: several keys, or the cells that a part of a key leaves open, of one
-    /// replex; seldom of several.
+    /// Returns what a statement reads: several keys, or the cells that a part of a key leaves open,
+    /// of one replex; seldom of several.
     fn statement(&mut self, model: &Model, readable: &[usize], group: i64) -> Vec<Range> {
         let one = [*self.random.pick(readable)];
         let readable = match self.random.chance(0.1) {
@@ -181,7 +181,7 @@ impl Generator {
         })
     }
 
-    /// A lookup of one key of one replex.
+    /// Returns a lookup of one key of one replex.
     fn point(&mut self, model: &Model, readable: &[usize], group: i64, id: i64) -> Range {
         let replex = *self.random.pick(readable);
         let mut row = self.row(group, id);
@@ -201,7 +201,7 @@ impl Generator {
         }
     }
 
-    /// A range within one partition that stays within the group.
+    /// Returns a range within one partition that stays within the group.
     fn range(&mut self, model: &Model, readable: &[usize], group: i64) -> Range {
         let replex = *self.random.pick(readable);
         let copy = &model.copies[replex];
@@ -313,7 +313,7 @@ impl Definition {
 }
 
 impl Translation {
-    /// The translation for a table that is new.
+    /// Returns the translation for a table that is new.
     pub fn new(schema: &Schema, layout: &Layout) -> Self {
         let mut translation = Translation {
             schema: schema.clone(),
@@ -357,7 +357,7 @@ impl Translation {
         self.since.push(epoch);
     }
 
-    /// The model's copies that the table had in an epoch.
+    /// Returns the model's copies that the table had in an epoch.
     pub fn copies_in(&self, epoch: Epoch) -> &[usize] {
         let era = self.since.partition_point(|since| *since <= epoch) - 1;
         &self.model.eras[era]
@@ -402,7 +402,7 @@ impl Translation {
         }
     }
 
-    /// The memcomparable primary key of an id.
+    /// Returns the memcomparable primary key of an id.
     pub fn pk(&self, id: i64) -> Vec<u8> {
         let values = self.schema.primary_key.iter().map(|column| match *column {
             GROUP => ValueRef::Int64(group_of_id(id)),
@@ -411,7 +411,7 @@ impl Translation {
         encode_key(values)
     }
 
-    /// The primary partition of an id.
+    /// Returns the primary partition of an id.
     pub fn primary(&self, id: i64) -> u32 {
         let mut row = [0; COLUMNS];
         row[GROUP] = group_of_id(id);
@@ -428,7 +428,7 @@ impl Translation {
         )
     }
 
-    /// A row as bytes.
+    /// Returns a row as bytes.
     pub fn row(&self, row: &Row) -> Bytes {
         let values: Vec<Value> = row
             .iter()
@@ -437,7 +437,7 @@ impl Translation {
         Bytes(encode_row(&self.schema.columns, &values).expect("rows fit the schema"))
     }
 
-    /// A row from bytes.
+    /// Returns a row from bytes.
     pub fn parse(&self, bytes: &[u8]) -> Result<Row, String> {
         let view = RowView::parse(&self.schema.columns, bytes)
             .map_err(|error| format!("a row does not parse: {error}"))?;
@@ -475,7 +475,7 @@ impl Translation {
     }
 }
 
-/// The numbers of a key, however many there are: of which copy it was may be long ago.
+/// Returns the numbers of a key, however many there are: of which copy it was may be long ago.
 fn key_of_numbers(key: &[u8]) -> Option<Vec<i64>> {
     let number = |value: &Value| match value {
         Value::Int64(value) => *value,

@@ -79,7 +79,8 @@ impl Store for Client {
     }
 }
 
-/// The client's handle of a table, by its number: a table of the same name may be another one.
+/// Returns the client's handle of a table, by its number: a table of the same name may be another
+/// one.
 async fn handle(client: &Client, id: TableId) -> Result<Table, StoreError> {
     let gone = || StoreError {
         message: format!("table number {} was dropped meanwhile", id.0),

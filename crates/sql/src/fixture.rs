@@ -40,7 +40,7 @@ pub(crate) const GRIDS: &str = "
         INDEX wide USING hyperspace (n, number) WITH (divisions = '4,4'))
         WITH (partitions = 12);";
 
-/// The schema that a `CREATE TABLE` asks for.
+/// Returns the schema that a `CREATE TABLE` asks for.
 pub(crate) fn schema(sql: &str) -> Schema {
     let mut statements = parse(sql).expect("the text is SQL");
     match statements.remove(0).statement {

@@ -130,8 +130,8 @@ pub fn write_rows(out: &mut dyn Write, rows: &ResultRows, format: OutputFormat) 
     }
 }
 
-/// The names of the columns as keys of an object: of columns that are called alike, the later ones
-/// are numbered, as `name_2`.
+/// Returns the names of the columns as keys of an object: of columns that are called alike, the
+/// later ones are numbered, as `name_2`.
 fn distinct_names(rows: &ResultRows) -> Vec<String> {
     let written: BTreeSet<&str> = rows.columns.iter().map(|it| it.name.as_str()).collect();
     let mut taken = BTreeSet::new();

@@ -67,7 +67,7 @@ impl Model {
         }
     }
 
-    /// A session over it with these statements run.
+    /// Returns a session over it with these statements run.
     pub fn session(setup: &str) -> SqlSession<Model> {
         let mut session = SqlSession::new(Model::new());
         let outcome = block_on(session.run_text(setup));
@@ -80,7 +80,7 @@ impl Model {
         std::mem::take(&mut self.state.lock().unwrap().reads)
     }
 
-    /// Operations so far.
+    /// Returns operations so far.
     pub fn executed(&self) -> usize {
         self.state.lock().unwrap().executed
     }
@@ -397,7 +397,7 @@ fn apply(
     Ok(RequestResult::Applied { version })
 }
 
-/// The row that a mutation leaves, if it leaves one.
+/// Returns the row that a mutation leaves, if it leaves one.
 fn row_after(
     schema: &Schema,
     mutation: &Mutation,

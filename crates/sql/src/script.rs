@@ -69,7 +69,7 @@ pub(crate) fn asks_for_scan(tokens: &[TokenWithSpan]) -> bool {
     })
 }
 
-/// The most operators that stand between two commas: no expression has more.
+/// Returns the most operators that stand between two commas: no expression has more.
 pub(crate) fn operators_max(tokens: &[TokenWithSpan]) -> usize {
     let mut most = 0;
     let mut count = 0;
@@ -97,7 +97,7 @@ pub(crate) fn is_space(token: &Token) -> bool {
     matches!(token, Token::Whitespace(_) | Token::EOF)
 }
 
-/// An error at a place of the text; the end of the text where the place is unknown.
+/// Returns an error at a place of the text; the end of the text where the place is unknown.
 pub(crate) fn syntax_error(text: &str, at: Location, message: impl Into<String>) -> SyntaxError {
     let (line, column) = if at.line == 0 {
         let trimmed = text.trim_end();

@@ -13,7 +13,7 @@ pub(crate) fn name(identifier: &ast::Ident) -> String {
     }
 }
 
-/// The column type that an SQL type means.
+/// Returns the column type that an SQL type means.
 pub(crate) fn column_type(data_type: &ast::DataType) -> Result<ColumnType, SqlError> {
     let written = data_type.to_string();
     ColumnType::parse(&written).ok_or_else(|| {
@@ -24,8 +24,8 @@ pub(crate) fn column_type(data_type: &ast::DataType) -> Result<ColumnType, SqlEr
     })
 }
 
-/// What to write for a type of PostgreSQL that the store does not have. A type that would take
-/// other values, or order them otherwise, does not stand in for it.
+/// Returns what to write for a type of PostgreSQL that the store does not have. A type that would
+/// take other values, or order them otherwise, does not stand in for it.
 fn type_to_write_instead(written: &str) -> String {
     let bare = written.split(['(', '[']).next().unwrap_or(written).trim();
     let remedy = match bare {

@@ -96,7 +96,7 @@ pub enum IndexKind {
 }
 
 impl IndexKind {
-    /// Its name after `USING`.
+    /// Returns its name after `USING`.
     pub fn using(&self) -> &'static str {
         match self {
             IndexKind::Sorted(_) => "btree",
@@ -334,7 +334,7 @@ impl Setting {
     /// Every setting.
     pub const ALL: [Setting; 2] = [Setting::Scan, Setting::StaleReads];
 
-    /// Its name in SQL.
+    /// Returns its name in SQL.
     pub fn name(self) -> &'static str {
         match self {
             Setting::Scan => "scan",

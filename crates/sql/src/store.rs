@@ -15,18 +15,18 @@ use protocol::operation::{Mutation, RequestResult};
 
 /// A store as statements see it.
 pub trait Store: Sync {
-    /// The configuration known now.
+    /// Returns the configuration known now.
     fn configuration(&self) -> Arc<Configuration>;
 
     /// Returns the coordinator's newest configuration.
     fn refresh(&self) -> impl Future<Output = Result<Arc<Configuration>, StoreError>> + Send;
 
-    /// One page of one partition. The read's epoch is that of the configuration by which its copy
-    /// was chosen.
+    /// Returns one page of one partition. The read's epoch is that of the configuration by which
+    /// its copy was chosen.
     fn page(&self, read: Read) -> impl Future<Output = Result<RowPage, StoreError>> + Send;
 
-    /// Ranges of one table as of one moment, each with all of its pages. None if they are too large
-    /// for that, or change too often: what is then read page by page is of no one moment.
+    /// Returns ranges of one table as of one moment, each with all of its pages. None if they are
+    /// too large for that, or change too often: what is then read page by page is of no one moment.
     fn moment(
         &self,
         reads: Vec<Read>,

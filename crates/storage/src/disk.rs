@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 /// A folder of files.
 pub trait Disk: Send + Sync + 'static {
-    /// The names of all files, in no order.
+    /// Returns the names of all files, in no order.
     fn names(&self) -> io::Result<Vec<String>>;
     /// Opens a file for reading and writing.
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
@@ -42,7 +42,7 @@ pub struct FolderDisk {
 }
 
 impl FolderDisk {
-    /// The folder `path`, created if it is missing.
+    /// Returns the folder `path`, created if it is missing.
     ///
     /// # Errors
     /// The folder can be neither found nor created.

@@ -31,7 +31,7 @@ pub(crate) enum State {
 }
 
 impl Manifest {
-    /// The folder's manifest; None if it has none.
+    /// Returns the folder's manifest; None if it has none.
     pub(crate) fn read(folder: &Path) -> Result<Option<Self>, StorageError> {
         let path = folder.join(NAME);
         let file = path.display().to_string();

@@ -35,7 +35,7 @@ pub struct SegmentKey {
 }
 
 impl SegmentKey {
-    /// The checksum that every record of this segment continues from.
+    /// Returns the checksum that every record of this segment continues from.
     fn seed(&self) -> u32 {
         let mut bytes = [0; 20];
         bytes[..8].copy_from_slice(&self.identity.to_le_bytes());
@@ -58,7 +58,7 @@ pub struct StoredRecord<'a> {
     pub payload: &'a [u8],
 }
 
-/// Bytes that a record with a payload of `payload_bytes` takes in a segment.
+/// Returns bytes that a record with a payload of `payload_bytes` takes in a segment.
 pub const fn record_bytes(payload_bytes: usize) -> usize {
     (HEADER_BYTES + payload_bytes).next_multiple_of(ALIGNMENT)
 }
@@ -70,7 +70,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An encoder for the segment `key`.
+    /// Returns an encoder for the segment `key`.
     pub fn new(key: &SegmentKey) -> Self {
         Self { seed: key.seed() }
     }
@@ -128,7 +128,7 @@ pub struct SegmentScan<'a> {
 }
 
 impl<'a> SegmentScan<'a> {
-    /// A scan of `bytes`, the records part of the segment `key`.
+    /// Returns a scan of `bytes`, the records part of the segment `key`.
     pub fn new(key: &SegmentKey, bytes: &'a [u8]) -> Self {
         Self {
             seed: key.seed(),
@@ -139,12 +139,12 @@ impl<'a> SegmentScan<'a> {
         }
     }
 
-    /// Bytes read so far: the end of the last valid record.
+    /// Returns bytes read so far: the end of the last valid record.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// The position that the next record ought to have.
+    /// Returns the position that the next record ought to have.
     pub fn expected(&self) -> Position {
         self.expected
     }
@@ -194,7 +194,7 @@ impl<'a> SegmentScan<'a> {
         missing.is_some_and(|missing| missing <= room) && durable.contains(&record.durable)
     }
 
-    /// The first valid record behind the bad one at `self.offset`, and where it is.
+    /// Returns the first valid record behind the bad one at `self.offset`, and where it is.
     fn resync(&self) -> Option<(usize, Position)> {
         let rest = self.bytes.len() - self.offset;
         let mut work = rest.saturating_mul(RESYNC_WORK_FACTOR);

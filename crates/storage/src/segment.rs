@@ -38,7 +38,7 @@ pub enum HeaderError {
 }
 
 impl SegmentHeader {
-    /// The header's bytes: the start of the first block.
+    /// Returns the header's bytes: the start of the first block.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -84,7 +84,8 @@ impl SegmentHeader {
     }
 }
 
-/// The name of a segment: first position, then generation, so that names sort like positions.
+/// Returns the name of a segment: first position, then generation, so that names sort like
+/// positions.
 pub fn segment_name(key: &SegmentKey) -> String {
     format!("{:020}-{:06}.log", key.first.0, key.generation)
 }

@@ -245,7 +245,7 @@ impl DurableStore {
         self.advance();
     }
 
-    /// Bytes of the log that the next opening would have to read.
+    /// Returns bytes of the log that the next opening would have to read.
     pub fn unsaved_bytes(&self) -> u64 {
         self.log.appended_bytes() - self.logged_before + self.replayed_bytes
     }
@@ -268,7 +268,7 @@ impl DurableStore {
         self.running.is_some()
     }
 
-    /// The last durable checkpoint.
+    /// Returns the last durable checkpoint.
     pub fn last_checkpoint(&self) -> Option<CheckpointMark> {
         self.last
     }
@@ -403,7 +403,7 @@ fn lock_folder(folder: &Path) -> Result<File, StorageError> {
     Ok(file)
 }
 
-/// The folder's manifest, made if it may be.
+/// Returns the folder's manifest, made if it may be.
 fn open_manifest(folder: &Path, identity: u64, create: bool) -> Result<Manifest, StorageError> {
     match Manifest::read(folder)? {
         Some(manifest) if manifest.identity == identity => Ok(manifest),

@@ -62,7 +62,7 @@ pub fn run(root: &Path) -> Result<(), String> {
     remove(&scratch)
 }
 
-/// The build script with the insertions.
+/// Returns the build script with the insertions.
 fn extended(text: String) -> Result<String, String> {
     INSERTIONS.iter().try_fold(text, |text, (line, insertion)| {
         if text.matches(line).count() != 1 {
@@ -75,7 +75,7 @@ fn extended(text: String) -> Result<String, String> {
     })
 }
 
-/// The folder in which cargo keeps the sources of the crate.
+/// Returns the folder in which cargo keeps the sources of the crate.
 fn source(root: &Path) -> Result<PathBuf, String> {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(program)
@@ -94,7 +94,7 @@ fn source(root: &Path) -> Result<PathBuf, String> {
     folder.ok_or_else(|| format!("{manifest} is in no folder"))
 }
 
-/// The manifest of the crate, in what `cargo metadata` prints.
+/// Returns the manifest of the crate, in what `cargo metadata` prints.
 fn manifest_path(metadata: &str) -> Option<&str> {
     let folder = format!("/{PACKAGE}-");
     metadata
@@ -103,7 +103,7 @@ fn manifest_path(metadata: &str) -> Option<&str> {
         .find(|path| path.contains(&folder))
 }
 
-/// The version at the end of the folder's name.
+/// Returns the version at the end of the folder's name.
 fn version(source: &Path) -> Result<String, String> {
     let name = source.file_name().unwrap_or_default().to_string_lossy();
     let version = name

@@ -184,7 +184,7 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     }
 }
 
-/// The steps to run, in the order of the table whatever the order of `names`.
+/// Returns the steps to run, in the order of the table whatever the order of `names`.
 fn chosen(names: &[String]) -> Result<Vec<&'static Step>, String> {
     if let Some(unknown) = names
         .iter()
@@ -200,7 +200,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Step>, String> {
     Ok(STEPS.iter().filter(wanted).collect())
 }
 
-/// The summary: times, what did not run, and alone on the last line the count.
+/// Returns the summary: times, what did not run, and alone on the last line the count.
 fn closing(steps: &[&Step], times: &[(&str, Duration)], failure: Option<&str>) -> String {
     let mut text = String::new();
     for (name, elapsed) in times {

@@ -76,7 +76,7 @@ fn parse(arguments: &[String]) -> Result<Request, String> {
     Ok(request)
 }
 
-/// Names of the files in `fuzz/fuzz_targets`.
+/// Returns names of the files in `fuzz/fuzz_targets`.
 fn targets(paths: &BTreeSet<String>) -> BTreeSet<String> {
     paths
         .iter()

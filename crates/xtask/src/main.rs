@@ -182,7 +182,7 @@ fn overview() -> String {
     text
 }
 
-/// The nearest folder, from `folder` upwards, that holds this crate.
+/// Returns the nearest folder, from `folder` upwards, that holds this crate.
 fn workspace_root(folder: &Path) -> Result<PathBuf, String> {
     folder
         .ancestors()

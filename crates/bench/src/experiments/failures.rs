@@ -9,7 +9,7 @@ use crate::report::FigureReport;
 /// The paper has ten times as many rows of 100 B as of 1 kB.
 const KILOBYTE_SHARE: u64 = 10;
 
-/// Rows of 1 kB.
+/// Returns rows of 1 kB.
 pub fn kilobyte_rows(options: &MeasureOptions) -> u64 {
     (options.failure_rows / KILOBYTE_SHARE).max(2)
 }

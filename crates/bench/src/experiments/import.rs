@@ -161,7 +161,7 @@ impl Rows {
         }
     }
 
-    /// Names and types of the columns, the primary key first, as SQL writes them.
+    /// Returns names and types of the columns, the primary key first, as SQL writes them.
     fn columns(self) -> Vec<(String, &'static str)> {
         match self {
             Rows::Orders => [
@@ -208,7 +208,7 @@ impl Rows {
         builder.build().map_err(store::failed)
     }
 
-    /// What makes the table in PostgreSQL.
+    /// Returns what makes the table in PostgreSQL.
     fn statements(self) -> Vec<String> {
         let columns = self.columns();
         let columns = columns.iter().map(|(name, it)| format!("{name} {it}"));

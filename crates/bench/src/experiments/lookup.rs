@@ -92,7 +92,7 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     Ok(report(&echoes, &one, &many, &window))
 }
 
-/// The three targets, each beside the echo of the same shape.
+/// Returns the three targets, each beside the echo of the same shape.
 fn report(
     echoes: &[Series; 3],
     one: &[Series; KEYS.len()],

@@ -119,7 +119,7 @@ impl Hub {
         u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_add(1)
     }
 
-    /// A deadline on that clock.
+    /// Returns a deadline on that clock.
     pub fn deadline_us(&self, patience: Duration) -> u64 {
         let patience = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
         self.now_us().saturating_add(patience)
@@ -131,7 +131,7 @@ impl Hub {
         Arc::clone(configuration.expect("a client is made with one"))
     }
 
-    /// What happened to a connection last.
+    /// Returns what happened to a connection last.
     pub fn trouble(&self) -> Option<String> {
         self.lock().trouble.clone()
     }

@@ -110,8 +110,8 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// The table, if its copies may be changed now: epochs can be ended at once only with every
-    /// server that holds something.
+    /// Returns the table, if its copies may be changed now: epochs can be ended at once only with
+    /// every server that holds something.
     pub(super) fn table_to_change(&self, name: &str) -> Result<&Table, Refused> {
         let configuration = &self.state.configuration;
         let table = configuration.table_named(name);
@@ -133,7 +133,7 @@ impl Coordinator {
         }
     }
 
-    /// A server with partitions that is down and is not being removed.
+    /// Returns a server with partitions that is down and is not being removed.
     fn missing(&self) -> Option<ServerId> {
         let configuration = &self.state.configuration;
         let cores = self.remaining_cores();
@@ -144,8 +144,8 @@ impl Coordinator {
         })
     }
 
-    /// The table without a copy, if nothing is lost with that by now: a server that was lost
-    /// meanwhile may have had the others.
+    /// Returns the table without a copy, if nothing is lost with that by now: a server that was
+    /// lost meanwhile may have had the others.
     fn without_copy(&self, table: &Table, name: &str) -> Result<Table, String> {
         let without = table.without_copy(name)?;
         if planted::is(Bug::LastCopyDropped) {
@@ -219,7 +219,7 @@ impl Coordinator {
         self.keep(output);
     }
 
-    /// The copies that changes which wait will drop.
+    /// Returns the copies that changes which wait will drop.
     pub(super) fn leaving(&self) -> Vec<(TableId, u8)> {
         let dropped = self.state.changes.iter().filter_map(|change| {
             let Wanted::Drop { name } = &change.wanted else {
@@ -277,7 +277,7 @@ impl Coordinator {
         }
     }
 
-    /// The core that suits a new partition best.
+    /// Returns the core that suits a new partition best.
     fn core_for(&self, table: &Table, replex: usize, partition: u32) -> Option<CoreId> {
         let configuration = &self.state.configuration;
         let axes = &table.layout.replexes[replex].axes;
@@ -376,7 +376,7 @@ impl Coordinator {
         failures.drain(..excess);
     }
 
-    /// How far fills are, which changes wait, and what could not be made.
+    /// Returns how far fills are, which changes wait, and what could not be made.
     pub(super) fn progress(&self) -> Outcome {
         let mut fills: BTreeMap<_, FillReport> = BTreeMap::new();
         for report in self.fills.values().flatten() {
@@ -425,7 +425,7 @@ fn check_indexes_serve(table: &Table, wanted: &Schema) -> Result<(), Refused> {
     Ok(())
 }
 
-/// The name of what `wanted` has more.
+/// Returns the name of what `wanted` has more.
 fn added_name(known: &Schema, wanted: &Schema) -> String {
     let copy = wanted.further.get(known.further.len());
     let index = wanted.indexes.get(known.indexes.len());

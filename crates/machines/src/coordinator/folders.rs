@@ -125,7 +125,7 @@ impl Coordinator {
         self.settings.replace_after_us.max(PATIENCE_US)
     }
 
-    /// The servers among these whose partitions become void where they are.
+    /// Returns the servers among these whose partitions become void where they are.
     pub(super) fn to_be_voided(&self, removed: &BTreeSet<ServerId>) -> BTreeSet<ServerId> {
         let members = self.state.members.iter();
         let void =

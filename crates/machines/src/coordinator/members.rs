@@ -278,7 +278,7 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// The server, if this is its incarnation.
+    /// Returns the server, if this is its incarnation.
     fn incarnation(
         &mut self,
         id: ServerId,
@@ -342,7 +342,7 @@ impl Coordinator {
         }
     }
 
-    /// The member that a join means; none is a new server.
+    /// Returns the member that a join means; none is a new server.
     fn known(&self, join: &Join) -> Result<Option<ServerMember>, Refused> {
         let mut members = self.state.members.iter();
         let Some(id) = join.server else {

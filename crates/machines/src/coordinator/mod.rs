@@ -125,7 +125,7 @@ impl Refused {
 }
 
 impl Coordinator {
-    /// A coordinator that goes on from `state`. Call [`Coordinator::start`] next.
+    /// Returns a coordinator that goes on from `state`. Call [`Coordinator::start`] next.
     pub fn new(state: CoordinatorState, settings: CoordinatorSettings) -> Coordinator {
         Coordinator {
             settings,
@@ -185,18 +185,18 @@ impl Coordinator {
         self.set_deadline(output);
     }
 
-    /// The configuration as the machine holds it. It may not be kept yet: what is sent of it
-    /// outside of replies (a `Welcome`) waits for [`Coordinator::version`].
+    /// Returns the configuration as the machine holds it. It may not be kept yet: what is sent of
+    /// it outside of replies (a `Welcome`) waits for [`Coordinator::version`].
     pub fn configuration(&self) -> &Configuration {
         &self.state.configuration
     }
 
-    /// The state as the machine holds it.
+    /// Returns the state as the machine holds it.
     pub fn state(&self) -> &CoordinatorState {
         &self.state
     }
 
-    /// The version of the state.
+    /// Returns the version of the state.
     pub fn version(&self) -> u64 {
         self.state.version
     }

@@ -78,14 +78,14 @@ impl Coordinator {
         }
     }
 
-    /// Servers that are up, without some.
+    /// Returns servers that are up, without some.
     pub(super) fn servers_up(&self, without: &BTreeSet<ServerId>) -> Vec<placement::PartitionHost> {
         let servers = self.state.configuration.servers.iter();
         let up = servers.filter(|it| it.state == ServerState::Up && !without.contains(&it.id));
         up.map(Server::bare).collect()
     }
 
-    /// Servers that may take partitions, without some.
+    /// Returns servers that may take partitions, without some.
     pub(super) fn takers(&self, without: &BTreeSet<ServerId>) -> Vec<placement::PartitionHost> {
         let configuration = &self.state.configuration;
         let drains = |server: &placement::PartitionHost| {
@@ -279,7 +279,7 @@ impl Coordinator {
         }
     }
 
-    /// What of a table moves next.
+    /// Returns what of a table moves next.
     fn batch(
         &self,
         index: usize,
@@ -324,8 +324,8 @@ impl Coordinator {
         at_a_time(moves, |moves| tolerated(&before.with(moves)) >= least)
     }
 
-    /// Partitions of a table that go back to servers which held them before they were lost: the
-    /// rows that have not changed since are there (R25).
+    /// Returns partitions of a table that go back to servers which held them before they were lost:
+    /// the rows that have not changed since are there (R25).
     fn given_back(
         &self,
         index: usize,
@@ -410,8 +410,8 @@ impl Coordinator {
     }
 }
 
-/// The moves that come first: a batch of them, or all at once where only that keeps what is to be
-/// kept.
+/// Returns the moves that come first: a batch of them, or all at once where only that keeps what is
+/// to be kept.
 fn at_a_time(
     mut moves: Vec<(Cell, HostCore)>,
     keeps: impl Fn(&[(Cell, HostCore)]) -> bool,

@@ -77,7 +77,7 @@ impl Coordinator {
         self.recall.is_some()
     }
 
-    /// The cluster; none while a coordinator without a state does not know it.
+    /// Returns the cluster; none while a coordinator without a state does not know it.
     pub fn cluster(&self) -> Option<u64> {
         let own = self.state.configuration.cluster;
         match &self.recall {
@@ -131,7 +131,7 @@ impl Coordinator {
         }
     }
 
-    /// What is answered while the state is being rebuilt.
+    /// Returns what is answered while the state is being rebuilt.
     pub(super) fn recalling(
         &mut self,
         now: Now,
@@ -299,7 +299,8 @@ impl Coordinator {
 }
 
 impl Recall {
-    /// Servers that have to report before the newest configuration is known to be the newest.
+    /// Returns servers that have to report before the newest configuration is known to be the
+    /// newest.
     fn missing(&self) -> BTreeSet<ServerId> {
         let servers = self.newest.servers.iter();
         let needed = servers.filter(|server| server.state == ServerState::Up);

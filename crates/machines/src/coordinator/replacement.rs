@@ -106,7 +106,7 @@ impl Coordinator {
         }
     }
 
-    /// What all cores hold.
+    /// Returns what all cores hold.
     pub(super) fn loads(&self) -> Loads {
         let mut held = Loads::new();
         for table in &self.state.configuration.tables {
@@ -118,8 +118,8 @@ impl Coordinator {
     }
 }
 
-/// Where lost partitions go, and what the table survives then: onto a full disk only where what is
-/// promised takes it.
+/// Returns where lost partitions go, and what the table survives then: onto a full disk only where
+/// what is promised takes it.
 fn relocate(
     relocation: &Relocation<'_>,
     with_room: &[placement::PartitionHost],

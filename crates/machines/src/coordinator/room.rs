@@ -44,18 +44,18 @@ impl Coordinator {
         output.notes.push(text);
     }
 
-    /// The least that a core of a server has room for.
+    /// Returns the least that a core of a server has room for.
     fn room_of(&self, server: ServerId) -> Room {
         let cores = self.rooms.iter().filter(|(core, _)| core.server == server);
         cores.map(|(_, room)| *room).max().unwrap_or_default()
     }
 
-    /// Servers that cannot take all writes.
+    /// Returns servers that cannot take all writes.
     pub(super) fn without_room(&self) -> BTreeSet<ServerId> {
         self.rooms.keys().map(|core| core.server).collect()
     }
 
-    /// The same with the reasons, for people.
+    /// Returns the same with the reasons, for people.
     pub(super) fn shortages(&self) -> Vec<Shortage> {
         let servers = self.without_room().into_iter();
         let shortages = servers.map(|server| Shortage {

@@ -263,7 +263,7 @@ impl Coordinator {
         }
     }
 
-    /// Cores with partitions, but for those of removed servers.
+    /// Returns cores with partitions, but for those of removed servers.
     pub(super) fn remaining_cores(&self) -> BTreeSet<CoreId> {
         let configuration = &self.state.configuration;
         let tables = configuration.tables.iter();

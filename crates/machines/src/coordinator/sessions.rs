@@ -64,7 +64,7 @@ impl Sessions {
         self.marks.push_back(self.last);
     }
 
-    /// A new session, and whether the state changed.
+    /// Returns a new session, and whether the state changed.
     pub(super) fn open(&mut self, state: &mut CoordinatorState) -> (SessionId, bool) {
         let reserve = self.next >= state.sessions_reserved;
         if reserve {

@@ -76,7 +76,7 @@ impl Coordinator {
         Ok(self.done(cores_of(&table), None))
     }
 
-    /// The table with its layout and a proven placement on the servers that are up.
+    /// Returns the table with its layout and a proven placement on the servers that are up.
     fn place(&self, id: TableId, schema: Schema) -> Result<Table, Refused> {
         let configuration = &self.state.configuration;
         if configuration.tables.len() >= TABLES_MAX {

@@ -141,7 +141,7 @@ pub struct CoreIdentity {
 }
 
 impl CoreIdentity {
-    /// The header of a message at this epoch.
+    /// Returns the header of a message at this epoch.
     pub fn header(&self, epoch: Epoch) -> PeerHeader {
         PeerHeader {
             from: self.core,

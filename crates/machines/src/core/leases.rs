@@ -241,7 +241,7 @@ impl CoreMachine {
         }
     }
 
-    /// The other cores that hold partitions of this core's tables.
+    /// Returns the other cores that hold partitions of this core's tables.
     pub(crate) fn peers(&self) -> BTreeSet<CoreId> {
         let mine: BTreeSet<_> = self.partitions.keys().map(|id| id.table).collect();
         let tables = mine.iter().filter_map(|id| self.view.table(*id));

@@ -37,7 +37,7 @@ pub(crate) struct CoreLog {
 }
 
 impl CoreLog {
-    /// A log of which nothing has been read.
+    /// Returns a log of which nothing has been read.
     pub fn new() -> CoreLog {
         CoreLog {
             next: Position(1),
@@ -75,17 +75,17 @@ impl CoreLog {
         position
     }
 
-    /// The position of the next record.
+    /// Returns the position of the next record.
     pub fn next(&self) -> Position {
         self.next
     }
 
-    /// The position of the last record.
+    /// Returns the position of the last record.
     pub fn last(&self) -> Position {
         Position(self.next.0 - 1)
     }
 
-    /// Up to where records are durable.
+    /// Returns up to where records are durable.
     pub fn durable(&self) -> Position {
         self.durable
     }
@@ -150,7 +150,7 @@ impl CoreLog {
         self.newest_epoch = self.newest_epoch.max(epoch);
     }
 
-    /// The newest epoch of a record or of a checkpoint.
+    /// Returns the newest epoch of a record or of a checkpoint.
     pub fn newest_epoch(&self) -> Epoch {
         self.newest_epoch
     }

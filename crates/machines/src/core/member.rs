@@ -64,7 +64,7 @@ pub(crate) struct IncomingDecision {
 }
 
 impl Member {
-    /// One that has just arrived at its place in the chain.
+    /// Returns one that has just arrived at its place in the chain.
     pub fn new(prepare: Arc<Prepare>, table: Arc<TableInfo>, place: usize, now: Now) -> Member {
         let partition = prepare.chain[place];
         let changes = prepare.changes.iter();
@@ -101,7 +101,7 @@ impl Member {
         }
     }
 
-    /// How many of its keys are held.
+    /// Returns how many of its keys are held.
     pub fn granted(&self) -> usize {
         self.granted
     }
@@ -139,7 +139,7 @@ impl Member {
         self.prepared_at = Some(position);
     }
 
-    /// The prepare's record; none before the vote.
+    /// Returns the prepare's record; none before the vote.
     pub fn prepared_at(&self) -> Option<Position> {
         self.prepared_at
     }
@@ -154,17 +154,17 @@ impl Member {
         self.resolved_in = resolved_in;
     }
 
-    /// The decision, if there is one.
+    /// Returns the decision, if there is one.
     pub fn decision(&self) -> Option<&Decision> {
         self.decision.as_ref()
     }
 
-    /// The decision's record; meaningful once there is a decision.
+    /// Returns the decision's record; meaningful once there is a decision.
     pub fn decided_at(&self) -> Position {
         self.decided_at
     }
 
-    /// The epoch in which a resolution made the decision; none if the decider did.
+    /// Returns the epoch in which a resolution made the decision; none if the decider did.
     pub fn resolved_in(&self) -> Option<Epoch> {
         self.resolved_in
     }
@@ -240,7 +240,7 @@ impl Member {
         self.table.settles_at_decision()
     }
 
-    /// What must be durable here before the decision may pass (R1), or, on the way to
+    /// Returns what must be durable here before the decision may pass (R1), or, on the way to
     /// position x, before it may be seen (R3).
     pub fn decision_after(&self) -> Position {
         if !self.table.sync || planted::is(Bug::DecisionOvertakesPrepare) {
@@ -272,9 +272,9 @@ impl Member {
         self.replex_position() == x && before < x
     }
 
-    /// How soon its decision's record must be on the disk. A client waits for it only where it is
-    /// news; elsewhere the decision follows from prepares that are durable already, so that its
-    /// record rides along with the next flush. A flush of its own would stand in the way of the
+    /// Returns how soon its decision's record must be on the disk. A client waits for it only where
+    /// it is news; elsewhere the decision follows from prepares that are durable already, so that
+    /// its record rides along with the next flush. A flush of its own would stand in the way of the
     /// next operation's prepare.
     pub fn decision_durability(&self) -> Durability {
         if self.replex_position() >= self.table.settle_position && self.decision_is_news() {
@@ -284,7 +284,7 @@ impl Member {
         }
     }
 
-    /// The highest version among its changes.
+    /// Returns the highest version among its changes.
     pub fn newest_version(&self) -> Version {
         let versions = self.prepare.changes.iter().map(|change| change.version);
         versions.max().unwrap_or_default()

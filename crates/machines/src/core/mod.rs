@@ -123,7 +123,7 @@ pub struct CoreMachine {
 }
 
 impl CoreMachine {
-    /// A machine that has not started: restore, replay, then [`CoreMachine::start`].
+    /// Returns a machine that has not started: restore, replay, then [`CoreMachine::start`].
     pub fn new(
         identity: CoreIdentity,
         limits: CoreLimits,
@@ -187,17 +187,17 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// The name of this core.
+    /// Returns the name of this core.
     pub fn identity(&self) -> CoreIdentity {
         self.identity
     }
 
-    /// The epoch of the configuration that it holds.
+    /// Returns the epoch of the configuration that it holds.
     pub fn epoch(&self) -> Epoch {
         self.view.epoch()
     }
 
-    /// The configuration that it holds.
+    /// Returns the configuration that it holds.
     pub fn configuration(&self) -> &Arc<Configuration> {
         self.view.configuration()
     }
@@ -208,7 +208,7 @@ impl CoreMachine {
         self.log.note_complete();
     }
 
-    /// The last position of the log.
+    /// Returns the last position of the log.
     pub fn last_position(&self) -> Position {
         self.log.last()
     }

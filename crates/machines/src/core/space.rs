@@ -14,7 +14,7 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// The room on this core's disk.
+    /// Returns the room on this core's disk.
     pub fn own(&self) -> Room {
         self.own
     }
@@ -24,7 +24,7 @@ impl Space {
         self.own = room;
     }
 
-    /// The room on a peer's disk.
+    /// Returns the room on a peer's disk.
     pub fn of_peer(&self, core: CoreId) -> Room {
         self.peers.get(&core).copied().unwrap_or_default()
     }

@@ -56,7 +56,7 @@ pub struct Backlog {
 }
 
 impl CoreMachine {
-    /// Every wait of one operation for another: must have no cycle (invariant I11).
+    /// Returns every wait of one operation for another: must have no cycle (invariant I11).
     pub fn waits(&self) -> Vec<(OperationId, OperationId)> {
         self.partitions
             .values()
@@ -64,7 +64,7 @@ impl CoreMachine {
             .collect()
     }
 
-    /// Operations that are not finished, reads and requests that wait, records kept: what
+    /// Returns operations that are not finished, reads and requests that wait, records kept: what
     /// invariant I15 bounds and I16 brings to an end.
     pub fn backlog(&self) -> Backlog {
         let queues = self

@@ -166,7 +166,8 @@ impl TableInfo {
             && open.all(|id| self.position(*id) > self.last_voter)
     }
 
-    /// The position of a partition's replex in chains, from 1; 0 if there is no such copy any more.
+    /// Returns the position of a partition's replex in chains, from 1; 0 if there is no such copy
+    /// any more.
     pub fn position(&self, partition: PartitionId) -> usize {
         let position = self.positions.get(usize::from(partition.replex));
         position.copied().unwrap_or(0)
@@ -195,7 +196,7 @@ impl TableInfo {
         }
     }
 
-    /// The row that a change leaves behind in some partition, as far as keys go.
+    /// Returns the row that a change leaves behind in some partition, as far as keys go.
     pub fn old_row<'a>(&'a self, change: &'a RowChange) -> Option<RowView<'a>> {
         match &change.old {
             OldRow::Keys { row, .. } => RowView::parse(&self.coordinate_columns, row).ok(),
@@ -208,8 +209,8 @@ impl TableInfo {
         RowView::parse(&self.schema.columns, row).ok()
     }
 
-    /// The chain of one change: in each replex the partition that the row leaves and the one that
-    /// it enters, in chain order (HyperDex's value-dependent chaining).
+    /// Returns the chain of one change: in each replex the partition that the row leaves and the
+    /// one that it enters, in chain order (HyperDex's value-dependent chaining).
     pub fn chain(&self, change: &RowChange) -> Vec<PartitionId> {
         let rows = [self.old_row(change), self.new_row(change)];
         let mut chain = Vec::with_capacity(self.chain.len() + 1);
@@ -228,7 +229,7 @@ impl TableInfo {
         chain
     }
 
-    /// The sorted table's key for a row in a replex.
+    /// Returns the sorted table's key for a row in a replex.
     pub fn entry_key(&self, replex: usize, row: &RowView<'_>) -> Vec<u8> {
         let mut key = Vec::with_capacity(48);
         for column in &self.replexes[replex].entry_columns {
@@ -237,7 +238,7 @@ impl TableInfo {
         key
     }
 
-    /// The key of a row in a partition; none if it is none of its rows.
+    /// Returns the key of a row in a partition; none if it is none of its rows.
     pub fn key_in(&self, partition: PartitionId, row: &[u8]) -> Option<Vec<u8>> {
         let replex = usize::from(partition.replex);
         let row = RowView::parse(&self.schema.columns, row).ok()?;
@@ -245,9 +246,9 @@ impl TableInfo {
         is_here.then(|| self.entry_key(replex, &row))
     }
 
-    /// What a change does to a partition, and what its operation holds there while it is pending,
-    /// sorted: the entries, and the key or group that a constraint looks at. Waiting in this order
-    /// cannot deadlock (R7).
+    /// Returns what a change does to a partition, and what its operation holds there while it is
+    /// pending, sorted: the entries, and the key or group that a constraint looks at. Waiting in
+    /// this order cannot deadlock (R7).
     pub fn part(&self, partition: PartitionId, change: &RowChange) -> (Effect, Vec<Vec<u8>>) {
         let replex = usize::from(partition.replex);
         let rows = [self.old_row(change), self.new_row(change)];
@@ -269,8 +270,8 @@ impl TableInfo {
         (Effect { remove, put }, held)
     }
 
-    /// The key of a unique index, or the group of a dense one; none where a NULL exempts the row,
-    /// as in SQL.
+    /// Returns the key of a unique index, or the group of a dense one; none where a NULL exempts
+    /// the row, as in SQL.
     pub fn constrained_key(&self, replex: usize, row: &RowView<'_>) -> Option<Vec<u8>> {
         let info = &self.replexes[replex];
         let count = match info.constraint? {
@@ -291,7 +292,7 @@ impl TableInfo {
         Some(key)
     }
 
-    /// A dense index's own value of a row: the last column of the sorting key.
+    /// Returns a dense index's own value of a row: the last column of the sorting key.
     pub fn dense_value(&self, replex: usize, row: &RowView<'_>) -> i64 {
         let info = &self.replexes[replex];
         match row.column(info.entry_columns[info.sort_count - 1]) {

@@ -11,7 +11,7 @@ pub(crate) struct VersionClock {
 }
 
 impl VersionClock {
-    /// The highest version seen or given.
+    /// Returns the highest version seen or given.
     pub fn last(&self) -> Version {
         self.last
     }

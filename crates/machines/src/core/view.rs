@@ -23,7 +23,7 @@ pub(crate) struct ClusterView {
 }
 
 impl ClusterView {
-    /// A view before there is a configuration.
+    /// Returns a view before there is a configuration.
     pub fn new() -> ClusterView {
         ClusterView {
             configuration: Arc::new(Configuration::default()),
@@ -63,27 +63,27 @@ impl ClusterView {
         self.since_us
     }
 
-    /// The configuration.
+    /// Returns the configuration.
     pub fn configuration(&self) -> &Arc<Configuration> {
         &self.configuration
     }
 
-    /// Its epoch.
+    /// Returns its epoch.
     pub fn epoch(&self) -> Epoch {
         self.configuration.epoch
     }
 
-    /// Where a partition is; none if it is in no configuration any more.
+    /// Returns where a partition is; none if it is in no configuration any more.
     pub fn place(&self, partition: PartitionId) -> Option<Place> {
         self.configuration.place(partition)
     }
 
-    /// A table, as the machine sees it.
+    /// Returns a table, as the machine sees it.
     pub fn table(&self, id: TableId) -> Option<&Arc<TableInfo>> {
         self.tables.get(&id)
     }
 
-    /// The most failures that a table tolerates.
+    /// Returns the most failures that a table tolerates.
     pub fn failures_tolerated_max(&self) -> usize {
         let tables = self.tables.values();
         let tolerated = tables.map(|table| table.schema.failures_tolerated);
@@ -95,7 +95,7 @@ impl ClusterView {
         !self.lost.is_empty()
     }
 
-    /// The first server of a chain that is down and cannot be replaced.
+    /// Returns the first server of a chain that is down and cannot be replaced.
     pub fn lost_in(&self, chain: &[PartitionId]) -> Option<ServerId> {
         if self.lost.is_empty() {
             return None;

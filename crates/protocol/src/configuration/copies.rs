@@ -9,8 +9,9 @@ use super::{PartitionState, Place, Table};
 use crate::identity::{CoreId, Epoch};
 
 impl Table {
-    /// The table with the copy that a valid schema has one more, to be filled from epoch `since`
-    /// on. `place` chooses cores, by replex and partition, for a table that has those before.
+    /// Returns the table with the copy that a valid schema has one more, to be filled from epoch
+    /// `since` on. `place` chooses cores, by replex and partition, for a table that has those
+    /// before.
     ///
     /// # Errors
     /// For people: the schema is not the table's with one copy more, or there is no place.
@@ -47,7 +48,7 @@ impl Table {
         Ok(table)
     }
 
-    /// The table without the copy of this name.
+    /// Returns the table without the copy of this name.
     ///
     /// # Errors
     /// For people: there is none that can go.

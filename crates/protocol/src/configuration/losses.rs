@@ -11,9 +11,9 @@ use super::{Configuration, PartitionState, Server, ServerState, Table};
 use crate::identity::ServerId;
 
 impl Configuration {
-    /// Servers that are down and have to do with partitions, if the cluster cannot go on without
-    /// them: they are not replaced, and rows of which they hold a copy take no writes until enough
-    /// of them are back.
+    /// Returns servers that are down and have to do with partitions, if the cluster cannot go on
+    /// without them: they are not replaced, and rows of which they hold a copy take no writes until
+    /// enough of them are back.
     pub fn lost(&self) -> BTreeSet<ServerId> {
         let down = self.servers.iter();
         let down = down.filter(|server| server.state == ServerState::Down && self.holds(server.id));
@@ -97,7 +97,7 @@ impl Configuration {
 }
 
 impl Table {
-    /// The placement, with partitions that are not filled yet nowhere.
+    /// Returns the placement, with partitions that are not filled yet nowhere.
     pub fn full_copies(&self) -> placement::Placement {
         let mut bare = self.bare_placement();
         for (replex, places) in self.placement.iter().enumerate() {
@@ -111,7 +111,7 @@ impl Table {
     }
 }
 
-/// The servers' numbers, for people.
+/// Returns the servers' numbers, for people.
 pub fn names(servers: &BTreeSet<ServerId>) -> String {
     let names: Vec<String> = servers.iter().map(|id| format!("{}", id.0)).collect();
     names.join(", ")

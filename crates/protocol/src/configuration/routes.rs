@@ -8,8 +8,8 @@ use super::{Configuration, PartitionState, Place, ServerState, Table};
 use crate::identity::{CoreId, PartitionId};
 use crate::planted::{self, Bug};
 
-/// The partition of the primary replex that owns this pk; none if the bytes are no key of the
-/// table. Allocates nothing as long as the primary replex is cut by its pk.
+/// Returns the partition of the primary replex that owns this pk; none if the bytes are no key of
+/// the table. Allocates nothing as long as the primary replex is cut by its pk.
 pub fn primary_partition(table: &Table, pk: &[u8]) -> Option<PartitionId> {
     let layout = &table.layout;
     let replex = layout.replexes.first()?;
@@ -41,7 +41,7 @@ pub fn primary_partition(table: &Table, pk: &[u8]) -> Option<PartitionId> {
     })
 }
 
-/// The position of the replex that serves an index of the schema; none is the primary key.
+/// Returns the position of the replex that serves an index of the schema; none is the primary key.
 pub fn replex_of_index(table: &Table, index: Option<usize>) -> Option<u8> {
     let kind = index.map_or(ReplexKind::Primary, |index| ReplexKind::Index { index });
     let position = |replex: &placement::Replex| replex.kind == kind;
@@ -63,8 +63,8 @@ pub fn is_same_copy(one: &Table, other: &Table, replex: u8) -> bool {
     parts(one) == parts(other)
 }
 
-/// The partitions of a replex that can hold rows whose columns have these values, rising: one if
-/// the values fix the key space of the replex.
+/// Returns the partitions of a replex that can hold rows whose columns have these values, rising:
+/// one if the values fix the key space of the replex.
 pub fn partitions<'a>(
     table: &Table,
     replex: u8,
@@ -81,8 +81,8 @@ pub fn is_down(configuration: &Configuration, place: Place) -> bool {
     !serves || server.is_none_or(|server| server.state == ServerState::Down)
 }
 
-/// What a lost partition's rows are read from: the cheapest cover of partitions that are not down
-/// and whose cores can be reached, if there is one (Replex section 3.1).
+/// Returns what a lost partition's rows are read from: the cheapest cover of partitions that are
+/// not down and whose cores can be reached, if there is one (Replex section 3.1).
 pub fn cover_of_lost(
     configuration: &Configuration,
     lost: PartitionId,

@@ -21,7 +21,7 @@ pub enum Scope {
     RowAndExcluded,
 }
 
-/// The type of the expression's values, none where it can only be NULL; or why it has none.
+/// Returns the type of the expression's values, none where it can only be NULL; or why it has none.
 pub fn check(
     expression: &Expression,
     columns: &[Column],

@@ -17,7 +17,7 @@ use crate::codec::DEPTH_MAX;
 
 /// The columns of a row, by position in the table's schema.
 pub trait Columns {
-    /// The value; none if the row's table has no such column.
+    /// Returns the value; none if the row's table has no such column.
     fn column(&self, index: usize) -> Option<ValueRef<'_>>;
 }
 
@@ -33,7 +33,7 @@ impl Columns for Vec<Value> {
     }
 }
 
-/// The value of `expression` for `row`; `excluded` is the row proposed by an upsert.
+/// Returns the value of `expression` for `row`; `excluded` is the row proposed by an upsert.
 pub fn evaluate(
     expression: &Expression,
     row: &dyn Columns,

@@ -59,7 +59,7 @@ pub(super) fn matches(
     }
 }
 
-/// The length of a UTF-8 character by its first byte.
+/// Returns the length of a UTF-8 character by its first byte.
 fn character_bytes(first: u8) -> usize {
     match first {
         0..0x80 => 1,

@@ -238,7 +238,7 @@ impl BinaryOperator {
         )
     }
 
-    /// The operator as SQL writes it.
+    /// Returns the operator as SQL writes it.
     pub fn symbol(self) -> &'static str {
         match self {
             BinaryOperator::And => "AND",
@@ -261,13 +261,13 @@ impl BinaryOperator {
 }
 
 impl Expression {
-    /// All of these conditions, as a tree of least depth; none if there are none. A chain as
-    /// deep as the list is long would soon be nested deeper than [`DEPTH_MAX`].
+    /// Returns all of these conditions, as a tree of least depth; none if there are none. A chain
+    /// as deep as the list is long would soon be nested deeper than [`DEPTH_MAX`].
     pub fn all(conditions: Vec<Expression>) -> Option<Expression> {
         Expression::joined(BinaryOperator::And, conditions)
     }
 
-    /// Any of these conditions, likewise.
+    /// Returns any of these conditions, likewise.
     pub fn any(conditions: Vec<Expression>) -> Option<Expression> {
         Expression::joined(BinaryOperator::Or, conditions)
     }

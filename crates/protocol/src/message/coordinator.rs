@@ -225,7 +225,7 @@ impl FillReport {
         self.obstacles.truncate(OBSTACLES_MAX);
     }
 
-    /// The share that is done, in percent, below 100.
+    /// Returns the share that is done, in percent, below 100.
     pub fn percent(&self) -> u64 {
         let (done, all) = match self.of_rows {
             0 => (self.sources_done, self.sources),

@@ -152,7 +152,7 @@ fn failure(table: &str, error: InspectError) -> CommandFailure {
     }
 }
 
-/// What was not compared, a line for each copy; nothing if everything was.
+/// Returns what was not compared, a line for each copy; nothing if everything was.
 fn left_out(copies: &[CopySum]) -> String {
     let mut text = String::new();
     for copy in copies.iter().filter(|copy| !copy.absent.is_empty()) {
@@ -174,7 +174,7 @@ fn left_out(copies: &[CopySum]) -> String {
     text
 }
 
-/// The first differences, a line each.
+/// Returns the first differences, a line each.
 fn named(differences: &[Difference]) -> String {
     let mut text: String = differences
         .iter()
@@ -201,7 +201,7 @@ fn wrong_copies(difference: &Difference) -> Option<Vec<[u32; 2]>> {
     Some(wrong.iter().map(cell).collect())
 }
 
-/// The copies, for people.
+/// Returns the copies, for people.
 pub fn copies_table(screen: Screen, copies: &[CopySum]) -> String {
     let header = ["copy", "servers", "#partitions", "#rows", "checksum"];
     let rows: Vec<Vec<String>> = copies

@@ -11,7 +11,7 @@ use super::AdminReport;
 use crate::arguments::{ClusterArguments, MigrateArguments, StatePlace};
 use crate::output::Screen;
 
-/// All coordinators: those that were named, and those that these know of.
+/// Returns all coordinators: those that were named, and those that these know of.
 pub async fn show(
     cluster: &ClusterArguments,
     screen: Screen,

@@ -64,7 +64,7 @@ async fn wait_until_empty(cluster: &ClusterArguments, id: ServerId) -> Result<()
     }
 }
 
-/// Partitions that a server holds, or has not handed over wholly.
+/// Returns partitions that a server holds, or has not handed over wholly.
 fn held(configuration: &Configuration, id: ServerId) -> u64 {
     let held = configuration.places().filter(|(_, place)| {
         let mut tenures = place.tenures();

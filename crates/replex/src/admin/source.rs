@@ -7,7 +7,7 @@ use replex::inspect;
 
 use crate::arguments::ClusterArguments;
 
-/// The newest configuration, of the first coordinator that answers.
+/// Returns the newest configuration, of the first coordinator that answers.
 pub async fn configuration(
     cluster: &ClusterArguments,
 ) -> Result<(String, Configuration), CommandFailure> {
@@ -20,7 +20,7 @@ pub async fn configuration(
     })
 }
 
-/// A table by its name.
+/// Returns a table by its name.
 pub fn table<'a>(
     configuration: &'a Configuration,
     name: &str,

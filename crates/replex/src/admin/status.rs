@@ -22,7 +22,7 @@ const SHOWN: &[(&str, &str)] = &[
     ("malformed", "#malformed"),
 ];
 
-/// The cluster at a glance.
+/// Returns the cluster at a glance.
 pub async fn status(
     cluster: &ClusterArguments,
     screen: Screen,
@@ -93,7 +93,8 @@ pub async fn status(
     })
 }
 
-/// What to do about servers with cores that do not serve, those that hold partitions and others.
+/// Returns what to do about servers with cores that do not serve, those that hold partitions and
+/// others.
 fn advice(mut waited_for: Vec<u32>, mut idle: Vec<u32>) -> String {
     waited_for.dedup();
     idle.dedup();
@@ -120,7 +121,7 @@ fn advice(mut waited_for: Vec<u32>, mut idle: Vec<u32>) -> String {
     text
 }
 
-/// The names of all tables, and what status begins with.
+/// Returns the names of all tables, and what status begins with.
 fn heading<'a>(configuration: &'a Configuration, address: &str) -> (Vec<&'a str>, String) {
     let tables = configuration.tables.iter();
     let tables: Vec<&str> = tables.map(|table| table.schema.name.as_str()).collect();
@@ -135,7 +136,7 @@ fn heading<'a>(configuration: &'a Configuration, address: &str) -> (Vec<&'a str>
     (tables, text)
 }
 
-/// Tables that survive less now than they ask for, a line each.
+/// Returns tables that survive less now than they ask for, a line each.
 fn short_tables(configuration: &Configuration) -> String {
     let reports = configuration.tables.iter();
     let reports = reports.map(|table| configuration.report(table));
@@ -150,7 +151,7 @@ fn short_tables(configuration: &Configuration) -> String {
     short.map(line).collect()
 }
 
-/// How far partitions are that are being filled, and copies that could not be made.
+/// Returns how far partitions are that are being filled, and copies that could not be made.
 async fn fills(
     cluster: &ClusterArguments,
     configuration: &Configuration,
@@ -212,7 +213,7 @@ async fn fills(
     Ok((text, fills))
 }
 
-/// A server without room, for people.
+/// Returns a server without room, for people.
 fn shortage_line(shortage: &Shortage) -> String {
     let server = shortage.server.0;
     let takes = match shortage.room {
@@ -282,7 +283,7 @@ pub async fn accept_folder(
     })
 }
 
-/// All servers, as the coordinator knows them.
+/// Returns all servers, as the coordinator knows them.
 pub async fn servers(
     cluster: &ClusterArguments,
     screen: Screen,
@@ -353,7 +354,7 @@ pub async fn servers(
     })
 }
 
-/// How many partitions are on cores that `counts` accepts.
+/// Returns how many partitions are on cores that `counts` accepts.
 fn partitions_of(configuration: &Configuration, counts: impl Fn(CoreId) -> bool) -> u64 {
     let places = configuration
         .tables

@@ -10,7 +10,7 @@ use super::source;
 use crate::arguments::ClusterArguments;
 use crate::output::{Screen, count};
 
-/// All tables.
+/// Returns all tables.
 pub async fn list(
     cluster: &ClusterArguments,
     screen: Screen,
@@ -56,7 +56,7 @@ pub async fn list(
     })
 }
 
-/// One table.
+/// Returns one table.
 pub async fn show(
     cluster: &ClusterArguments,
     screen: Screen,

@@ -52,7 +52,7 @@ impl Default for Host {
 }
 
 impl Host {
-    /// The program to start there, and all its arguments.
+    /// Returns the program to start there, and all its arguments.
     fn command(&self, program: &Path, arguments: &[String]) -> (PathBuf, Vec<String>) {
         let mut words = arguments.to_vec();
         if !self.address.is_loopback() {
@@ -257,24 +257,24 @@ impl Cluster {
         &self.coordinator_addresses
     }
 
-    /// The folder of all processes.
+    /// Returns the folder of all processes.
     pub fn folder(&self) -> &Path {
         &self.path
     }
 
-    /// The data folder of a server.
+    /// Returns the data folder of a server.
     pub fn server_folder(&self, position: usize) -> PathBuf {
         let host = self.options.server_hosts.get(position);
         let folder = host.and_then(|host| host.folder.clone());
         folder.unwrap_or_else(|| self.path.join(format!("server-{}", position + 1)))
     }
 
-    /// How many servers were started, those that were ended included.
+    /// Returns how many servers were started, those that were ended included.
     pub fn server_count(&self) -> usize {
         self.servers.len()
     }
 
-    /// A server's process.
+    /// Returns a server's process.
     ///
     /// # Panics
     /// If it was ended.
@@ -283,7 +283,7 @@ impl Cluster {
         process.expect("the caller knows that this server runs")
     }
 
-    /// A coordinator's process.
+    /// Returns a coordinator's process.
     ///
     /// # Panics
     /// If it was ended.
@@ -292,7 +292,7 @@ impl Cluster {
         process.expect("the caller knows that this coordinator runs")
     }
 
-    /// Which coordinator leads, once one does.
+    /// Returns which coordinator leads, once one does.
     ///
     /// # Errors
     /// None does in time, or a process has ended on its own.
@@ -317,7 +317,7 @@ impl Cluster {
         }
     }
 
-    /// Every process that runs.
+    /// Returns every process that runs.
     pub fn processes(&self) -> impl Iterator<Item = &Process> {
         let coordinators = self.coordinators.iter().flatten();
         coordinators.chain(self.servers.iter().flatten())
@@ -409,7 +409,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The configuration as the coordinator that leads holds it.
+    /// Returns the configuration as the coordinator that leads holds it.
     ///
     /// # Errors
     /// No coordinator answers.
@@ -419,7 +419,7 @@ impl Cluster {
             .map(|(_, configuration)| configuration)
     }
 
-    /// A core's counters by name.
+    /// Returns a core's counters by name.
     ///
     /// # Errors
     /// The core does not answer.

@@ -121,17 +121,17 @@ impl Process {
         }
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its id.
+    /// Returns its id.
     pub fn id(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// A word of its `ready` line.
+    /// Returns a word of its `ready` line.
     pub fn ready_value(&self, key: &str) -> Option<&str> {
         let found = self.ready.iter().find(|(known, _)| known == key);
         found.map(|(_, value)| value.as_str())
@@ -202,7 +202,7 @@ impl Process {
         Ok(kilobytes << 10)
     }
 
-    /// What it wrote to stderr so far.
+    /// Returns what it wrote to stderr so far.
     pub fn log_text(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }

@@ -267,7 +267,7 @@ pub async fn moving(
     })
 }
 
-/// How many rows are found under each tail number.
+/// Returns how many rows are found under each tail number.
 async fn counts(flights: &Flights, tails: [&Value; 2]) -> Result<[usize; 2], CommandFailure> {
     let mut counts = [0; 2];
     for (count, tail) in counts.iter_mut().zip(tails) {
@@ -279,7 +279,7 @@ async fn counts(flights: &Flights, tails: [&Value; 2]) -> Result<[usize; 2], Com
     Ok(counts)
 }
 
-/// A flight whose plane flew only once, so that its lookup is empty once it has moved.
+/// Returns a flight whose plane flew only once, so that its lookup is empty once it has moved.
 fn only_flight(rows: &[Vec<Value>], column: usize) -> Result<(&[Value], Value), CommandFailure> {
     let mut times: std::collections::HashMap<String, usize> = std::collections::HashMap::new();
     for row in rows {
@@ -292,7 +292,7 @@ fn only_flight(rows: &[Vec<Value>], column: usize) -> Result<(&[Value], Value), 
     Ok((row, row[column].clone()))
 }
 
-/// Positions of columns in the schema.
+/// Returns positions of columns in the schema.
 pub fn positions(schema: &Schema, names: &[&str]) -> Vec<usize> {
     let found = names.iter().map(|name| schema.column_index(name));
     found
@@ -300,7 +300,7 @@ pub fn positions(schema: &Schema, names: &[&str]) -> Vec<usize> {
         .collect()
 }
 
-/// A predicate, as SQL writes it.
+/// Returns a predicate, as SQL writes it.
 pub fn condition(columns: &[&str], key: &[Value]) -> String {
     let parts = columns
         .iter()

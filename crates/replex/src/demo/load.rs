@@ -40,18 +40,18 @@ impl Drop for Loading {
 pub struct LoadProgress(Arc<AtomicU64>);
 
 impl LoadProgress {
-    /// Rows acknowledged so far.
+    /// Returns rows acknowledged so far.
     pub fn acknowledged(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// A bar for rows, that is drawn on a terminal and nowhere else.
+/// Returns a bar for rows, that is drawn on a terminal and nowhere else.
 pub fn bar(rows: usize) -> ProgressBar {
     bar_of(rows as u64, "{human_pos}/{human_len} rows, {rate} a second")
 }
 
-/// The same for something else, with what stands behind it.
+/// Returns the same for something else, with what stands behind it.
 pub fn bar_of(length: u64, text: &str) -> ProgressBar {
     let bar = ProgressBar::new(length);
     let style = ProgressStyle::with_template(&format!("   {{bar:40.cyan/dim}} {text}"))

@@ -269,7 +269,7 @@ async fn rebuild(
     Ok(loaded)
 }
 
-/// Partitions that the server still holds, or that are being filled.
+/// Returns partitions that the server still holds, or that are being filled.
 fn missing(configuration: &Configuration, lost: ServerId) -> u64 {
     let places = configuration
         .tables

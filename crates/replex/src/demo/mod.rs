@@ -107,13 +107,13 @@ fn close(
     verdict
 }
 
-/// The percentile of times; zero of none.
+/// Returns the percentile of times; zero of none.
 fn percentile_of(times: &[Duration], share: f64) -> Duration {
     let seconds: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
     Duration::try_from_secs_f64(percentile(&seconds, share)).unwrap_or_default()
 }
 
-/// How this program was called, so that what is printed can be typed.
+/// Returns how this program was called, so that what is printed can be typed.
 fn typed() -> String {
     std::env::args()
         .next()

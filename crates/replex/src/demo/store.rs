@@ -37,12 +37,12 @@ impl Flights {
         Ok(Flights { table })
     }
 
-    /// Columns and keys.
+    /// Returns columns and keys.
     pub fn schema(&self) -> &Schema {
         self.table.schema()
     }
 
-    /// Copies, and the failures that they survive.
+    /// Returns copies, and the failures that they survive.
     pub fn report(&self) -> TableReport {
         let configuration = self.table.client().configuration();
         let newest = configuration.table_named(&self.schema().name);
@@ -58,7 +58,7 @@ impl Flights {
         }
     }
 
-    /// Rows with this key of an index, all columns.
+    /// Returns rows with this key of an index, all columns.
     pub async fn lookup(
         &self,
         index: &str,
@@ -90,19 +90,20 @@ impl Flights {
         }
     }
 
-    /// The partition of the copy by tail number that holds a tail number.
+    /// Returns the partition of the copy by tail number that holds a tail number.
     pub fn tail_partition(&self, tail: &Value) -> u32 {
         self.layout()
             .partition_of_values(self.by_tail(), |_| tail.as_ref())
     }
 
-    /// The server that holds it, as it was when the table was created.
+    /// Returns the server that holds it, as it was when the table was created.
     pub fn tail_server(&self, tail: &Value) -> ServerId {
         let placement = &self.table.definition().placement[self.by_tail()];
         placement[self.tail_partition(tail) as usize].core.server
     }
 
-    /// How many partitions a lookup by this tail number visits without that server, by the grid.
+    /// Returns how many partitions a lookup by this tail number visits without that server, by the
+    /// grid.
     pub fn predicted(&self, tail: &Value, lost: ServerId) -> Option<u32> {
         let placement = &self.table.definition().placement;
         let lives = |replex: usize, partition: u32| {
@@ -126,7 +127,7 @@ impl Flights {
         done.map_err(CommandFailure::at("remove a server"))
     }
 
-    /// The sum of a counter over all servers that are up.
+    /// Returns the sum of a counter over all servers that are up.
     pub async fn counter(&self, name: &str) -> Result<u64, CommandFailure> {
         let client = self.table.client();
         let configuration = client.configuration();
@@ -152,7 +153,7 @@ impl Flights {
         by_tail.expect("the demo's own tables have its own indexes")
     }
 
-    /// A tail number that no plane has and that belongs to another partition than this one.
+    /// Returns a tail number that no plane has and that belongs to another partition than this one.
     pub fn tail_elsewhere(&self, tail: &Value) -> Value {
         let here = self.tail_partition(tail);
         let candidates = (1..TAILS_TRIED).map(|number| Value::Text(format!("N{number}RPLX")));

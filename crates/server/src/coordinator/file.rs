@@ -31,12 +31,12 @@ impl StateFolder {
         Ok(StateFolder { folder })
     }
 
-    /// Where it is, for people.
+    /// Returns where it is, for people.
     pub fn place(&self) -> String {
         format!("folder {}", self.folder.path().display())
     }
 
-    /// The state and its bytes; none if there is none.
+    /// Returns the state and its bytes; none if there is none.
     ///
     /// # Errors
     /// It is damaged, or of another format. Nothing was changed.
@@ -59,7 +59,7 @@ impl StateFolder {
         self.folder.replace(STATE_FILE, bytes)
     }
 
-    /// Where the state has moved, if it has.
+    /// Returns where the state has moved, if it has.
     ///
     /// # Errors
     /// The system refuses.

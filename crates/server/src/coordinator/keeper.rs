@@ -29,7 +29,7 @@ pub(super) enum KeeperEvent {
 
 /// A place where the state is kept.
 pub(super) trait Keeper: Send {
-    /// What has happened; none if nothing has since.
+    /// Returns what has happened; none if nothing has since.
     ///
     /// # Errors
     /// What a coordinator may not survive: the state cannot be used, or its keeper failed.

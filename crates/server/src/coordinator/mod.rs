@@ -91,7 +91,7 @@ impl CoordinatorProcess {
         Ok(CoordinatorProcess { event_loop, role })
     }
 
-    /// Where it listens, with the real port.
+    /// Returns where it listens, with the real port.
     pub fn address(&self) -> SocketAddr {
         self.event_loop.address()
     }

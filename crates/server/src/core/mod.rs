@@ -107,7 +107,7 @@ pub struct Surroundings {
 pub type Configured = Box<dyn FnMut(&Arc<Configuration>) + Send>;
 
 impl<S: CoreStore> CoreDriver<S> {
-    /// A core whose machine has been restored and has replayed its log, and is not started.
+    /// Returns a core whose machine has been restored and has replayed its log, and is not started.
     ///
     /// # Errors
     /// What starting it needs to read cannot be read.

@@ -151,7 +151,7 @@ impl<S: CoreStore> CoreDriver<S> {
     }
 }
 
-/// The room that the machine has for what the store admits.
+/// Returns the room that the machine has for what the store admits.
 fn room(admission: LogAdmission) -> Room {
     match admission {
         LogAdmission::Open | LogAdmission::Busy => Room::Free,

@@ -94,7 +94,7 @@ impl Connection {
         }
     }
 
-    /// Bytes that wait to be written.
+    /// Returns bytes that wait to be written.
     pub fn queued_bytes(&self) -> usize {
         self.outgoing.len() - self.sent
     }

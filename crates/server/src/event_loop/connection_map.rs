@@ -26,7 +26,7 @@ impl<T> ConnectionMap<T> {
         self.slots[slot] = Some((id, value));
     }
 
-    /// What is known of a connection.
+    /// Returns what is known of a connection.
     pub fn get(&self, id: ConnectionId) -> Option<&T> {
         let (owner, value) = self.slots.get(slot_of(id))?.as_ref()?;
         (*owner == id).then_some(value)
@@ -39,7 +39,7 @@ impl<T> ConnectionMap<T> {
         Some(value)
     }
 
-    /// How many there are for which `holds`.
+    /// Returns how many there are for which `holds`.
     pub fn count(&self, holds: impl Fn(&T) -> bool) -> usize {
         let values = self.slots.iter().flatten();
         values.filter(|(_, value)| holds(value)).count()

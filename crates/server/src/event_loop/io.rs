@@ -76,12 +76,12 @@ impl Io {
         }
     }
 
-    /// The loop's monotonic time, sampled once per turn.
+    /// Returns the loop's monotonic time, sampled once per turn.
     pub fn now_us(&self) -> u64 {
         self.now_us
     }
 
-    /// What the loop has counted so far.
+    /// Returns what the loop has counted so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -114,8 +114,8 @@ impl Io {
         true
     }
 
-    /// Bytes that wait to be written; 0 if it is gone. Senders whose messages can be repeated
-    /// later look here before they send.
+    /// Returns bytes that wait to be written; 0 if it is gone. Senders whose messages can be
+    /// repeated later look here before they send.
     pub fn queued_bytes(&self, id: ConnectionId) -> usize {
         self.look(id).map_or(0, Connection::queued_bytes)
     }
@@ -174,7 +174,7 @@ impl Io {
         self.ended.push((id, reason.to_owned()));
     }
 
-    /// Every connection that is there.
+    /// Returns every connection that is there.
     pub(super) fn ids(&self) -> Vec<ConnectionId> {
         self.slots.iter().flatten().map(|(id, _)| *id).collect()
     }

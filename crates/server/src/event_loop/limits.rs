@@ -67,7 +67,7 @@ pub struct LoopOptions {
 }
 
 impl LoopOptions {
-    /// The defaults, on this clock.
+    /// Returns the defaults, on this clock.
     pub fn new(clock: Clock) -> Self {
         LoopOptions {
             limits: LoopLimits::default(),

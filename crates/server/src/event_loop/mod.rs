@@ -165,7 +165,7 @@ impl EventLoop {
         })
     }
 
-    /// Where it listens, with the real port.
+    /// Returns where it listens, with the real port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -44,7 +44,7 @@ fn rows(ids: &[i64]) -> Rows {
     rows
 }
 
-/// A page as a core cuts it, with so many rows at most.
+/// Returns a page as a core cuts it, with so many rows at most.
 fn page(rows: &Rows, read: &Read, most: usize) -> RowPage {
     let empty = BTreeMap::new();
     let all = rows.get(&read.partition).unwrap_or(&empty);
@@ -72,7 +72,7 @@ fn page(rows: &Rows, read: &Read, most: usize) -> RowPage {
     page
 }
 
-/// The ids that a gather gives out, with pages of so many rows, answered last come first.
+/// Returns the ids that a gather gives out, with pages of so many rows, answered last come first.
 fn gather(rows: &Rows, plan: GatherPlan, most: usize) -> Vec<i64> {
     let configuration = configuration(1);
     let mut gather = Gather::new(&configuration.tables[0], plan);

@@ -48,7 +48,7 @@ pub fn schema() -> Schema {
     }
 }
 
-/// Two servers of one core; the partitions of both replexes lie on them in turn.
+/// Returns two servers of one core; the partitions of both replexes lie on them in turn.
 pub fn configuration(epoch: u64) -> Arc<Configuration> {
     let schema = schema();
     let layout = Layout::base(&schema);

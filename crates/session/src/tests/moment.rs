@@ -13,7 +13,7 @@ use crate::{Attempt, SessionFailure, SessionInput, SessionOperation, SessionOutc
 
 const SECOND: u64 = 1_000_000;
 
-/// The read of the first page of a partition.
+/// Returns the read of the first page of a partition.
 fn first_page(number: u32) -> Read {
     match read(number) {
         SessionOperation::Read(read) => read,
@@ -30,7 +30,7 @@ impl Client {
         client
     }
 
-    /// The reads that were sent since the last call.
+    /// Returns the reads that were sent since the last call.
     fn reads(&mut self) -> Vec<(Attempt, Read)> {
         let sent = core::mem::take(&mut self.sent).into_iter();
         sent.filter_map(|attempt| match attempt.request.clone() {
@@ -99,7 +99,7 @@ impl Client {
         }
     }
 
-    /// How many rows came of each range.
+    /// Returns how many rows came of each range.
     fn rows(&self) -> Vec<u64> {
         match &self.outcome {
             Some(SessionOutcome::Moment(ranges)) => ranges
@@ -111,7 +111,7 @@ impl Client {
     }
 }
 
-/// A page of one row.
+/// Returns a page of one row.
 fn page(id: u32, quiet_us: u64) -> RowPage {
     let mut page = RowPage {
         quiet_us: Some(quiet_us),

@@ -17,7 +17,7 @@ const SECOND: u64 = 1_000_000;
 const QUIET: Option<u64> = Some(SECOND);
 const TICKET: Ticket = Ticket(1);
 
-/// The primary replex on server 1, the other on server 2; both are up, or some are down.
+/// Returns the primary replex on server 1, the other on server 2; both are up, or some are down.
 fn apart(epoch: u64, down: &[u32]) -> Arc<Configuration> {
     let mut apart = (*configuration(epoch)).clone();
     for (places, server) in apart.tables[0].placement.iter_mut().zip(1..) {
@@ -131,13 +131,13 @@ impl Client {
         }
     }
 
-    /// The versions of the rows that came.
+    /// Returns the versions of the rows that came.
     fn versions(&self) -> Vec<u64> {
         self.page().rows().map(|(version, _)| version.0).collect()
     }
 }
 
-/// Rows by id and version.
+/// Returns rows by id and version.
 fn page(quiet_us: Option<u64>, rows: &[(i64, u64)]) -> RowPage {
     let mut page = RowPage {
         quiet_us,

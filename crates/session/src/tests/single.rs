@@ -595,7 +595,8 @@ fn counters_come_from_the_core_that_was_named() {
     assert_eq!(*client.outcome(), SessionOutcome::Status(Vec::new()));
 }
 
-/// The servers of `configuration`, the first of which has lost its partitions to the second.
+/// Returns the servers of `configuration`, the first of which has lost its partitions to the
+/// second.
 fn without_the_first(epoch: u64) -> SessionInput {
     let mut configuration = (*configuration(epoch)).clone();
     for place in configuration.tables[0].placement.iter_mut().flatten() {
@@ -604,7 +605,7 @@ fn without_the_first(epoch: u64) -> SessionInput {
     SessionInput::Configuration(Arc::new(configuration))
 }
 
-/// A write that goes to the first server.
+/// Returns a write that goes to the first server.
 fn insert_at_the_first(client: &mut Client, number: u64) -> Attempt {
     let sent = client.sent.len();
     for id in 0.. {

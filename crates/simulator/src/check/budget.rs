@@ -41,8 +41,8 @@ fn operations_max(limits: &CoreLimits, read_back: usize) -> usize {
     limits.operations_max.max(read_back) + limits.operations_max + MEMBERS_MAX
 }
 
-/// Requests that wait for one key: what was folded into an operation that aborts comes back, on top
-/// of what has queued behind it.
+/// Returns requests that wait for one key: what was folded into an operation that aborts comes
+/// back, on top of what has queued behind it.
 fn requests_max(limits: &CoreLimits) -> usize {
     let folded = limits.folded_requests_max.min(limits.requests_per_key_max);
     limits.requests_per_key_max + folded

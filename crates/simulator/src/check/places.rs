@@ -35,8 +35,8 @@ pub fn right(rest: &Rest, table: &Translation) -> Result<(), String> {
     Ok(())
 }
 
-/// A row's key in the order of a replex: the sorting key, then the pk, without the pk where the
-/// sorting key is the pk.
+/// Returns a row's key in the order of a replex: the sorting key, then the pk, without the pk where
+/// the sorting key is the pk.
 pub fn entry_key(table: &Translation, replex: usize, row: &crate::model::Row) -> Vec<u8> {
     let mut columns = table.layout.replexes[replex].sort_columns.clone();
     if columns != table.schema.primary_key {

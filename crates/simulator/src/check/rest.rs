@@ -19,7 +19,7 @@ pub struct PartitionRows {
 /// All partitions of the table.
 pub type Rest = BTreeMap<PartitionId, PartitionRows>;
 
-/// The rows of one replex by version and content, sorted.
+/// Returns the rows of one replex by version and content, sorted.
 pub fn of_replex(rest: &Rest, replex: usize) -> Vec<(u64, Row)> {
     let partitions = rest
         .iter()

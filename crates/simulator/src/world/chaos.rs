@@ -187,8 +187,9 @@ impl World {
         }
     }
 
-    /// What a crash leaves of what was not flushed. `replicated` promises to survive that f servers
-    /// lose their memory at a time, so that one more waits until an earlier one has it back.
+    /// Returns what a crash leaves of what was not flushed. `replicated` promises to survive that f
+    /// servers lose their memory at a time, so that one more waits until an earlier one has it
+    /// back.
     fn tail(&mut self, place: usize) -> Tail {
         let mut forgetful = 0;
         for (other, server) in self.servers.iter_mut().enumerate() {
@@ -202,7 +203,7 @@ impl World {
         }
     }
 
-    /// A core that runs.
+    /// Returns a core that runs.
     fn any_core(&mut self) -> Option<Life> {
         let place = self.random.below(self.servers.len() as u64) as usize;
         let number = self.random.below(u64::from(self.plan.cores)) as u16;

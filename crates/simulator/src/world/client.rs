@@ -116,7 +116,7 @@ impl World {
                 .all(|client| client.submitted.is_empty())
     }
 
-    /// What clients still wait for, in words.
+    /// Returns what clients still wait for, in words.
     pub fn clients_left(&self) -> String {
         let submitted = self
             .clients
@@ -524,7 +524,7 @@ impl World {
         self.history[index].1.operation.is_read()
     }
 
-    /// The pages of a statement in the model's words.
+    /// Returns the pages of a statement in the model's words.
     fn ranges(&mut self, ranges: &[Vec<RowPage>]) -> Result<Seen, String> {
         let mut found = Vec::new();
         for pages in ranges {
@@ -540,7 +540,7 @@ impl World {
         Ok(Seen::Ranges(found))
     }
 
-    /// A page in the model's words. A version of a row has one content.
+    /// Returns a page in the model's words. A version of a row has one content.
     fn rows(&mut self, page: &RowPage) -> Result<Seen, String> {
         if page.rows.is_empty() && page.count > 0 {
             return Ok(Seen::Count(page.count));
@@ -559,7 +559,7 @@ impl World {
     }
 }
 
-/// The read of a range of a table, by its copies of an epoch.
+/// Returns the read of a range of a table, by its copies of an epoch.
 fn read(table: &Translation, (id, epoch): (TableId, Epoch), range: &Range, kept: bool) -> Read {
     let (start, end) = table.bounds(range);
     Read {

@@ -48,7 +48,7 @@ pub struct SimulatedCoordinator {
 }
 
 impl SimulatedCoordinator {
-    /// A coordinator that has not started, of a new cluster.
+    /// Returns a coordinator that has not started, of a new cluster.
     pub fn new(clock: SimulatedClock, lease_us: u64, replace_after_us: u64) -> Self {
         let drift_us = lease_us / 20;
         SimulatedCoordinator {
@@ -83,7 +83,7 @@ impl SimulatedCoordinator {
         self.machine.is_some() && self.life == life && self.unsent.is_none()
     }
 
-    /// The configuration, if it runs.
+    /// Returns the configuration, if it runs.
     pub fn configuration(&self) -> Option<&Configuration> {
         self.machine.as_ref().map(Coordinator::configuration)
     }
@@ -117,8 +117,8 @@ impl SimulatedCoordinator {
         text
     }
 
-    /// How many servers may lose their memory at a time: none while a member is being replaced, and
-    /// no more than every row survives where its copies are now.
+    /// Returns how many servers may lose their memory at a time: none while a member is being
+    /// replaced, and no more than every row survives where its copies are now.
     pub fn memories_tolerated(&self) -> usize {
         let configuration = self.configuration().filter(|_| self.is_whole());
         let proven = configuration.and_then(|configuration| {

@@ -107,7 +107,7 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// The name of a client's connection to one life of a core, after so many breaks.
+    /// Returns the name of a client's connection to one life of a core, after so many breaks.
     pub fn name(&mut self, client: u64, life: Life, breaks: u64) -> ClientId {
         let key = (client, life, breaks);
         *self.names.entry(key).or_insert_with(|| {
@@ -123,7 +123,7 @@ impl Connections {
 }
 
 impl World {
-    /// A world in which nothing has started.
+    /// Returns a world in which nothing has started.
     pub fn new(seed: u64, trace: Trace) -> World {
         let mut random = Random::new(seed);
         let plan = RunPlan::draw(&mut random);
@@ -219,14 +219,14 @@ impl World {
         }
     }
 
-    /// The place of a core's server, if that life of it is still running.
+    /// Returns the place of a core's server, if that life of it is still running.
     pub fn alive(&self, life: Life) -> Option<usize> {
         let place = *self.places.get(&life.core.server)?;
         let server = &self.servers[place];
         (server.life == life.life && server.is_running()).then_some(place)
     }
 
-    /// The present life of a core.
+    /// Returns the present life of a core.
     pub fn life(&self, core: CoreId) -> Option<Life> {
         let place = *self.places.get(&core.server)?;
         Some(Life {
@@ -240,7 +240,7 @@ impl World {
         self.plan.schema.durability == Durability::Sync
     }
 
-    /// The next moment of the history.
+    /// Returns the next moment of the history.
     pub fn next_moment(&mut self) -> u64 {
         self.moment += 1;
         self.moment

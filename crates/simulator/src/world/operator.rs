@@ -146,7 +146,7 @@ impl World {
     }
 }
 
-/// One copy more, of any kind that the table allows.
+/// Returns one copy more, of any kind that the table allows.
 fn add(table: &Table, random: &mut Random) -> CoordinatorRequest {
     let mut schema = table.schema.clone();
     let is_free = |name: &String| {
@@ -167,7 +167,7 @@ fn add(table: &Table, random: &mut Random) -> CoordinatorRequest {
     CoordinatorRequest::AddCopy { schema }
 }
 
-/// An index whose keys no two groups share; a unique one may find rows that collide.
+/// Returns an index whose keys no two groups share; a unique one may find rows that collide.
 fn late_index(name: String, random: &mut Random) -> Index {
     let choices: [(&[usize], _); 7] = [
         (&[A], None),
@@ -186,7 +186,7 @@ fn late_index(name: String, random: &mut Random) -> Index {
     }
 }
 
-/// One copy less, of those that can go at all.
+/// Returns one copy less, of those that can go at all.
 fn drop(table: &Table, random: &mut Random) -> Option<CoordinatorRequest> {
     let Schema { name, .. } = &table.schema;
     let numbers: Vec<usize> = table.layout.numbers().filter(|it| *it > 0).collect();

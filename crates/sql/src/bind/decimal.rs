@@ -62,7 +62,7 @@ impl Decimal {
         })
     }
 
-    /// Where it lies among the integers.
+    /// Returns where it lies among the integers.
     pub fn place(&self) -> Place {
         let outside = match self.negative {
             true => Place::Below,
@@ -89,7 +89,7 @@ impl Decimal {
         }
     }
 
-    /// The nearest integer, halves away from zero; none if it is beyond 64 bits.
+    /// Returns the nearest integer, halves away from zero; none if it is beyond 64 bits.
     pub fn rounded(&self) -> Option<i64> {
         if self.exponent > 19 {
             return None;
@@ -107,7 +107,8 @@ impl Decimal {
         i64::try_from(value).ok()
     }
 
-    /// All its digits without an exponent, as PostgreSQL shows a number; none if they are too many.
+    /// Returns all its digits without an exponent, as PostgreSQL shows a number; none if they are
+    /// too many.
     pub fn to_plain(&self) -> Option<String> {
         if self.exponent.max(1) + self.scale > PLAIN_DIGITS_MAX {
             return None;

@@ -67,7 +67,7 @@ impl Scope<'_> {
     }
 }
 
-/// The same pattern escaped by a backslash.
+/// Returns the same pattern escaped by a backslash.
 fn with_backslashes(pattern: &str, escape: Option<char>) -> String {
     let mut rewritten = String::with_capacity(pattern.len());
     let mut is_escaped = false;

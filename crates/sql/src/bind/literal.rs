@@ -8,13 +8,13 @@ use super::decimal::Decimal;
 use super::expression_error;
 use crate::error::SqlError;
 
-/// The value of a quoted literal.
+/// Returns the value of a quoted literal.
 pub(super) fn quoted(text: &str, column_type: ColumnType, place: &str) -> Result<Value, SqlError> {
     let place = place.to_string();
     Value::parse(column_type, text).map_err(|error| SqlError::Literal { place, error })
 }
 
-/// The type of a number that stands alone: int64 where it is one.
+/// Returns the type of a number that stands alone: int64 where it is one.
 pub(super) fn default_type(number: &str) -> ColumnType {
     match number.parse::<i64>() {
         Ok(_) => ColumnType::Int64,
@@ -22,7 +22,7 @@ pub(super) fn default_type(number: &str) -> ColumnType {
     }
 }
 
-/// A number as a float64 beside a float64, otherwise as what it looks like.
+/// Returns a number as a float64 beside a float64, otherwise as what it looks like.
 pub(super) fn typed_number(
     number: &str,
     context: Option<ColumnType>,
@@ -36,8 +36,8 @@ pub(super) fn typed_number(
     quoted(number, ColumnType::Float64, place)
 }
 
-/// A number for an int64, rounded to the nearest, halves away from zero as PostgreSQL rounds
-/// numeric literals.
+/// Returns a number for an int64, rounded to the nearest, halves away from zero as PostgreSQL
+/// rounds numeric literals.
 pub(super) fn rounded(number: &str, place: &str) -> Result<Value, SqlError> {
     let rounded = Decimal::parse(number).and_then(|it| it.rounded());
     rounded
@@ -45,7 +45,7 @@ pub(super) fn rounded(number: &str, place: &str) -> Result<Value, SqlError> {
         .ok_or_else(|| out_of_range(number, ColumnType::Int64, place))
 }
 
-/// A number as text, in PostgreSQL's spelling.
+/// Returns a number as text, in PostgreSQL's spelling.
 pub(super) fn spelt(number: &str, place: &str) -> Result<Value, SqlError> {
     let plain = Decimal::parse(number).and_then(|it| it.to_plain());
     plain
@@ -62,7 +62,7 @@ fn out_of_range(number: &str, column_type: ColumnType, place: &str) -> SqlError 
     SqlError::Literal { place, error }
 }
 
-/// A constant converted to another type.
+/// Returns a constant converted to another type.
 pub(super) fn cast(value: &Value, to: ColumnType, source: &Expr) -> Result<Value, SqlError> {
     Ok(match (value, to) {
         (value, to) if value.column_type().is_none_or(|found| found == to) => value.clone(),

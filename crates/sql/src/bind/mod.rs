@@ -47,7 +47,7 @@ enum Bound {
     Number(String),
 }
 
-/// The error for a column that a table has not.
+/// Returns the error for a column that a table has not.
 pub(crate) fn unknown_column(schema: &Schema, column: &str) -> SqlError {
     SqlError::UnknownColumn {
         table: schema.name.clone(),
@@ -56,7 +56,7 @@ pub(crate) fn unknown_column(schema: &Schema, column: &str) -> SqlError {
     }
 }
 
-/// The value of an expression without columns, for a place of this type.
+/// Returns the value of an expression without columns, for a place of this type.
 pub(crate) fn constant(
     expression: &Expr,
     column_type: ColumnType,
@@ -75,7 +75,8 @@ impl<'a> Scope<'a> {
         now_us: None,
     };
 
-    /// A condition as the list of what must all hold. Those that are always true are left out.
+    /// Returns a condition as the list of what must all hold. Those that are always true are left
+    /// out.
     pub fn condition(&self, condition: &Expr) -> Result<Vec<Expression>, SqlError> {
         let mut conjuncts = Vec::new();
         for part in operators::chain(condition, &ast::BinaryOperator::And) {
@@ -93,13 +94,14 @@ impl<'a> Scope<'a> {
         Ok(conjuncts)
     }
 
-    /// An expression to be returned, and the type of its values where it is not always NULL.
+    /// Returns an expression to be returned, and the type of its values where it is not always
+    /// NULL.
     pub fn output(&self, expression: &Expr) -> Result<(Expression, Option<ColumnType>), SqlError> {
         let bound = self.bind(expression, 0)?;
         self.resolve(bound, None, expression)
     }
 
-    /// The new value of a column.
+    /// Returns the new value of a column.
     pub fn assigned(&self, expression: &Expr, column: &Column) -> Result<Expression, SqlError> {
         let place = match self.schema {
             Some(schema) => format!("column {} of table {}", column.name, schema.name),
@@ -108,7 +110,7 @@ impl<'a> Scope<'a> {
         self.for_type(expression, column.column_type, &place)
     }
 
-    /// The value of an expression without columns, for a place of this type.
+    /// Returns the value of an expression without columns, for a place of this type.
     pub fn value(
         &self,
         expression: &Expr,
@@ -124,7 +126,7 @@ impl<'a> Scope<'a> {
             .map_err(|error| expression_error(expression, error))
     }
 
-    /// A whole number that is not negative: a limit or an offset.
+    /// Returns a whole number that is not negative: a limit or an offset.
     pub fn count(&self, expression: &Expr, what: &str) -> Result<Option<u64>, SqlError> {
         match self.value(expression, ColumnType::Int64, what)? {
             Value::Null => Ok(None),
@@ -135,7 +137,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The position of a column.
+    /// Returns the position of a column.
     pub fn column(&self, name: &str) -> Result<usize, SqlError> {
         match self.schema {
             Some(schema) => schema
@@ -401,7 +403,7 @@ impl<'a> Scope<'a> {
 }
 
 impl Bound {
-    /// The type that it gives to a literal beside it.
+    /// Returns the type that it gives to a literal beside it.
     fn context(&self) -> Option<ColumnType> {
         match self {
             Bound::Typed(_, found) => *found,

@@ -11,7 +11,7 @@ use super::like::Like;
 use super::{Bound, Scope, expression_error};
 use crate::error::SqlError;
 
-/// The operands of a chain of one operator, from left to right. Chains are as long as their
+/// Returns the operands of a chain of one operator, from left to right. Chains are as long as their
 /// writer likes, so this does not recurse.
 pub(super) fn chain<'e>(expression: &'e Expr, operator: &ast::BinaryOperator) -> Vec<&'e Expr> {
     let mut operands = Vec::new();
@@ -355,7 +355,7 @@ impl Scope<'_> {
         )
     }
 
-    /// An integer compared with a number that need not be one, as decimal numbers compare.
+    /// Returns an integer compared with a number that need not be one, as decimal numbers compare.
     fn beside_number(
         &self,
         operator: BinaryOperator,
@@ -394,7 +394,7 @@ impl Scope<'_> {
         self.compound(comparison, source)
     }
 
-    /// Two operands, each literal typed by the other one.
+    /// Returns two operands, each literal typed by the other one.
     fn operands(
         &self,
         left: Bound,
@@ -437,7 +437,7 @@ fn holds(operator: BinaryOperator, order: Ordering) -> bool {
     }
 }
 
-/// The operator that means the same with its operands exchanged.
+/// Returns the operator that means the same with its operands exchanged.
 fn mirrored(operator: BinaryOperator) -> BinaryOperator {
     match operator {
         BinaryOperator::Less => BinaryOperator::Greater,

@@ -15,7 +15,7 @@ fn parsed(text: &str) -> Expr {
     parser.parse_expr().unwrap()
 }
 
-/// The value of an expression without columns, as psql would print it.
+/// Returns the value of an expression without columns, as psql would print it.
 fn computed(text: &str) -> Result<String, String> {
     let scope = Scope {
         now_us: Some(0),

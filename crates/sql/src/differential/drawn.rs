@@ -33,7 +33,7 @@ impl Draw {
     }
 }
 
-/// All statements, each once.
+/// Returns all statements, each once.
 pub(super) fn statements() -> Vec<String> {
     let mut draw = Draw(0x5eed_0025);
     let mut all = Vec::new();

@@ -48,7 +48,7 @@ fn known() -> BTreeMap<&'static str, Known<'static>> {
     lines.collect()
 }
 
-/// What the store answers: rows as psql prints them, one after the other.
+/// Returns what the store answers: rows as psql prints them, one after the other.
 fn answer(session: &mut SqlSession<Model>, statement: &str) -> String {
     let outcomes = match block_on(session.run_text(statement)) {
         Ok(outcomes) => outcomes,
@@ -66,7 +66,7 @@ fn answer(session: &mut SqlSession<Model>, statement: &str) -> String {
     rows.collect::<Vec<_>>().join("/")
 }
 
-/// What PostgreSQL answers to each statement.
+/// Returns what PostgreSQL answers to each statement.
 fn asked(connection: &str, setup: &str, statements: &[String]) -> Vec<String> {
     let mut script = format!("SET client_min_messages = error;\nBEGIN;\n{setup}\n");
     script += "COMMIT;\n";

@@ -63,7 +63,7 @@ impl<'a> Header<'a> {
         })
     }
 
-    /// The operation that a line asks for.
+    /// Returns the operation that a line asks for.
     pub fn mutation(&self, record: &csv::ByteRecord) -> Result<Mutation, SqlError> {
         if record.len() != self.columns.len() {
             return Err(SqlError::statement(format!(

@@ -31,7 +31,7 @@ struct Lines {
 }
 
 impl ImportLedger {
-    /// The counts as of now. `resume_line` is the lowest line that is not known to be done.
+    /// Returns the counts as of now. `resume_line` is the lowest line that is not known to be done.
     pub fn summary(&self) -> Summary {
         let lines = self.lines();
         let mut summary = lines.summary.clone();
@@ -92,7 +92,7 @@ impl ImportLedger {
         self.lines().fail(line, error);
     }
 
-    /// The end of the import.
+    /// Returns the end of the import.
     pub(super) fn end(&self) -> Result<Summary, ImportError> {
         let failed = self.lines().failed.clone();
         let summary = self.summary();
@@ -132,7 +132,7 @@ impl Lines {
     }
 }
 
-/// An error of a statement with the remedy that an import has.
+/// Returns an error of a statement with the remedy that an import has.
 fn of_a_line(error: SqlError) -> SqlError {
     let remedy = match &error {
         SqlError::Duplicate { table, key, .. } if key.starts_with("primary key") => format!(

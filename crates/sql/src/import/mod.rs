@@ -245,7 +245,7 @@ impl<R: Read> Iterator for Lines<'_, R> {
     }
 }
 
-/// A configuration that has the table.
+/// Returns a configuration that has the table.
 async fn known_table<S: Store>(store: &S, table: &str) -> Result<Arc<Configuration>, SqlError> {
     let known = store.configuration();
     if known.table_named(table).is_some() {

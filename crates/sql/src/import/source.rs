@@ -23,7 +23,7 @@ pub fn open(path: &Path, progress: &ProgressBar) -> io::Result<Box<dyn Read>> {
     decompressed(Box::new(progress.wrap_read(file)))
 }
 
-/// A stream of CSV, decompressed if it begins as gzip does.
+/// Returns a stream of CSV, decompressed if it begins as gzip does.
 ///
 /// # Errors
 /// Those of the stream.
@@ -46,7 +46,7 @@ pub fn decompressed(source: Box<dyn Read>) -> io::Result<Box<dyn Read>> {
     })
 }
 
-/// The same text without a byte order mark before it, which some programs write.
+/// Returns the same text without a byte order mark before it, which some programs write.
 ///
 /// # Errors
 /// If it cannot be read, and if its mark is that of UTF-16.
@@ -68,7 +68,7 @@ pub(super) fn without_mark(mut source: impl Read) -> Result<impl Read, SqlError>
     Ok(io::Cursor::new(start).chain(source))
 }
 
-/// A bar over the bytes of a file, for a person; hidden without a terminal.
+/// Returns a bar over the bytes of a file, for a person; hidden without a terminal.
 pub fn progress_bar(label: &str) -> ProgressBar {
     let bar = ProgressBar::new(0);
     let style = ProgressStyle::with_template(

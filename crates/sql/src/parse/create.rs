@@ -153,7 +153,7 @@ fn column(
     Ok(())
 }
 
-/// The index of a UNIQUE constraint, with the name that is given or one like PostgreSQL's.
+/// Returns the index of a UNIQUE constraint, with the name that is given or one like PostgreSQL's.
 fn unique_index(schema: &Schema, given: Option<&ast::Ident>, columns: Vec<String>) -> CreateIndex {
     CreateIndex {
         name: given.map_or_else(|| made_up_name(&schema.name, &columns, "key"), name),

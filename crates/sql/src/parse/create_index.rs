@@ -122,7 +122,7 @@ fn set_option(kind: &mut IndexKind, option: &Expr) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// What a kind is called in errors, and the options that it has.
+/// Returns what a kind is called in errors, and the options that it has.
 fn options_of(kind: &IndexKind) -> (&'static str, &'static str) {
     match kind {
         IndexKind::Sorted(_) => ("an index", "the one there is is constraint"),
@@ -143,7 +143,7 @@ fn numbers(option: &str, value: &str) -> Result<Vec<u32>, SqlError> {
     })
 }
 
-/// The schema of a table that exists with an index more.
+/// Returns the schema of a table that exists with an index more.
 pub(crate) fn with_index(schema: &Schema, create: &CreateIndex) -> Result<Schema, SqlError> {
     let mut wanted = schema.clone();
     push_index(&mut wanted, create.clone())?;
@@ -182,7 +182,7 @@ pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(),
     Ok(())
 }
 
-/// How a further copy of the schema is cut.
+/// Returns how a further copy of the schema is cut.
 fn cut(schema: &Schema, create: &CreateIndex) -> Result<Cut, SqlError> {
     let index = |name: &String| index_position(schema, create, name);
     Ok(match &create.kind {
@@ -267,14 +267,14 @@ fn check_numbers(schema: &Schema, create: &CreateIndex, numbers: &[u32]) -> Resu
     )))
 }
 
-/// Numbers that multiply to the table's partitions: `4,3`.
+/// Returns numbers that multiply to the table's partitions: `4,3`.
 fn example(schema: &Schema, count: usize) -> String {
     let factors = even_factors(schema.partitions.max(1), count);
     let factors: Vec<String> = factors.iter().map(u32::to_string).collect();
     factors.join(",")
 }
 
-/// The position of an index; the table's own name is its primary key, which has none.
+/// Returns the position of an index; the table's own name is its primary key, which has none.
 fn index_position(
     schema: &Schema,
     create: &CreateIndex,
@@ -297,7 +297,7 @@ fn index_position(
     })
 }
 
-/// The columns that an index names, by name.
+/// Returns the columns that an index names, by name.
 pub(super) fn index_columns(columns: &[ast::IndexColumn]) -> Result<Vec<String>, SqlError> {
     let columns = columns.iter().map(|it| match (&it.column.expr, &it.operator_class) {
         (Expr::Identifier(column), None)
@@ -314,7 +314,7 @@ pub(super) fn index_columns(columns: &[ast::IndexColumn]) -> Result<Vec<String>,
     columns.collect()
 }
 
-/// The positions of columns in the table.
+/// Returns the positions of columns in the table.
 pub(super) fn positions(schema: &Schema, columns: &[String]) -> Result<Vec<usize>, SqlError> {
     let positions = columns.iter().map(|column| {
         schema

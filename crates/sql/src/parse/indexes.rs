@@ -64,7 +64,7 @@ fn keyword(token: &TokenWithSpan) -> Option<Keyword> {
     }
 }
 
-/// Where the list of columns opens, if this is a `CREATE TABLE`.
+/// Returns where the list of columns opens, if this is a `CREATE TABLE`.
 fn opening(tokens: &[&TokenWithSpan]) -> Option<usize> {
     let open = tokens.iter().position(|it| it.token == Token::LParen)?;
     let mut before = tokens[..open].iter().map(|it| keyword(it));
@@ -73,7 +73,7 @@ fn opening(tokens: &[&TokenWithSpan]) -> Option<usize> {
     (creates && a_table).then_some(open)
 }
 
-/// The name of the table: what follows `TABLE` and `IF NOT EXISTS`.
+/// Returns the name of the table: what follows `TABLE` and `IF NOT EXISTS`.
 fn table_name<'t, 'a>(before: &'t [&'a TokenWithSpan]) -> &'t [&'a TokenWithSpan] {
     let starts =
         |it: &&TokenWithSpan| matches!(keyword(it), Some(Keyword::TABLE | Keyword::EXISTS));

@@ -54,7 +54,7 @@ impl std::fmt::Display for ParseError {
 impl std::error::Error for ParseError {}
 
 impl ParseError {
-    /// The same error of a text that begins so many lines further down.
+    /// Returns the same error of a text that begins so many lines further down.
     pub(crate) fn moved_down(mut self, lines: usize) -> ParseError {
         self.line += lines;
         if let SqlError::Syntax(error) = &mut self.error {
@@ -64,8 +64,8 @@ impl ParseError {
     }
 }
 
-/// All statements of a text. `CREATE INDEX` right after the `CREATE TABLE` of its table becomes
-/// part of it, because an index is made together with its table for now.
+/// Returns all statements of a text. `CREATE INDEX` right after the `CREATE TABLE` of its table
+/// becomes part of it, because an index is made together with its table for now.
 pub fn parse(text: &str) -> Result<Vec<Parsed>, ParseError> {
     let pieces = script::split(text).map_err(|error| ParseError {
         line: error.line,
@@ -193,8 +193,8 @@ fn parse_tokens(text: &str, tokens: Vec<TokenWithSpan>) -> Result<ast::Statement
     Ok(statement)
 }
 
-/// Where the token stands that the message names: the parser sometimes gives the place of the one
-/// after it.
+/// Returns where the token stands that the message names: the parser sometimes gives the place of
+/// the one after it.
 fn found_at(message: &str, at: Location, places: &[(Location, String)]) -> Location {
     let Some((_, found)) = message.rsplit_once("found: ") else {
         return at;
@@ -265,7 +265,7 @@ fn convert(statement: ast::Statement, scan: bool) -> Result<Statement, SqlError>
     }
 }
 
-/// A name without a schema before it; `public` is taken for none.
+/// Returns a name without a schema before it; `public` is taken for none.
 fn object_name(object: &ast::ObjectName) -> Result<String, SqlError> {
     let parts: Option<Vec<String>> = object
         .0
@@ -282,7 +282,7 @@ fn object_name(object: &ast::ObjectName) -> Result<String, SqlError> {
     }
 }
 
-/// The text of a literal or of a bare word.
+/// Returns the text of a literal or of a bare word.
 fn text_of(value: &ast::Expr) -> String {
     match value {
         ast::Expr::Value(value) => value
@@ -293,8 +293,8 @@ fn text_of(value: &ast::Expr) -> String {
     }
 }
 
-/// A statement that is known to parse: what is left of another one, once everything that the
-/// store does has been taken out of it, must equal this.
+/// Returns a statement that is known to parse: what is left of another one, once everything that
+/// the store does has been taken out of it, must equal this.
 fn template(text: &str) -> ast::Statement {
     let parsed = Parser::parse_sql(&PostgreSqlDialect {}, text);
     parsed

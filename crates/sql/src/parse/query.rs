@@ -7,7 +7,7 @@ use crate::error::SqlError;
 use crate::spelling::name;
 use crate::statement::{OrderItem, Select, SelectItem, TableName};
 
-/// A query that one table answers, or constants alone.
+/// Returns a query that one table answers, or constants alone.
 pub(super) fn select(mut query: ast::Query, scan: bool) -> Result<Select, SqlError> {
     refuse_query_clauses(&query)?;
     let order = order_items(query.order_by.take())?;
@@ -68,7 +68,7 @@ pub(super) fn select(mut query: ast::Query, scan: bool) -> Result<Select, SqlErr
     })
 }
 
-/// The one table that a statement is about.
+/// Returns the one table that a statement is about.
 pub(super) fn table_name(table: &ast::TableWithJoins) -> Result<TableName, SqlError> {
     if !table.joins.is_empty() {
         return Err(joins());
@@ -213,7 +213,7 @@ fn item(item: ast::SelectItem) -> Result<SelectItem, SqlError> {
     }
 }
 
-/// The name that PostgreSQL gives an output without one.
+/// Returns the name that PostgreSQL gives an output without one.
 fn output_name(expression: &Expr) -> String {
     match expression {
         Expr::Identifier(column) => name(column),

@@ -89,7 +89,7 @@ pub(super) struct Choice {
     pub descending: Option<bool>,
 }
 
-/// The columns by which rows are ordered within a partition of a replex.
+/// Returns the columns by which rows are ordered within a partition of a replex.
 pub(super) fn order_columns(table: &Table, replex: usize) -> Vec<usize> {
     let replex = u8::try_from(replex).expect("a table has few replexes");
     routes::order_columns(table, replex)
@@ -98,7 +98,7 @@ pub(super) fn order_columns(table: &Table, replex: usize) -> Vec<usize> {
 /// Smaller is better: class, fixed columns, no range, not in order, ranges to read, replex.
 pub(super) type Rank = (u8, std::cmp::Reverse<usize>, bool, bool, usize, usize);
 
-/// Each tuple with each of the keys behind it, as `part` puts it.
+/// Returns each tuple with each of the keys behind it, as `part` puts it.
 pub(super) fn combined<P: Clone>(
     tuples: &[Vec<P>],
     keys: &[Value],
@@ -115,7 +115,7 @@ pub(super) fn combined<P: Clone>(
     longer.collect()
 }
 
-/// What is looked up in one partition; none if the range's ends have crossed.
+/// Returns what is looked up in one partition; none if the range's ends have crossed.
 pub(super) fn segment(keys: Vec<Value>, partition: u32, range: &ValueRange) -> Option<Segment> {
     let (start, end) = spans(&keys, range)?;
     Some(Segment {
@@ -126,8 +126,8 @@ pub(super) fn segment(keys: Vec<Value>, partition: u32, range: &ValueRange) -> O
     })
 }
 
-/// The first key, and the first beyond, of the rows whose first columns have these values and
-/// whose next one is in the range; none if its ends have crossed, which a partition must not be
+/// Returns the first key, and the first beyond, of the rows whose first columns have these values
+/// and whose next one is in the range; none if its ends have crossed, which a partition must not be
 /// asked for.
 fn spans(keys: &[Value], range: &ValueRange) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     let prefix = encode_key(keys.iter().map(Value::as_ref));
@@ -153,7 +153,7 @@ fn spans(keys: &[Value], range: &ValueRange) -> Option<(Vec<u8>, Option<Vec<u8>>
     (!has_crossed).then_some((start, end))
 }
 
-/// What the facts determine of the range of a column, and the conjuncts behind them.
+/// Returns what the facts determine of the range of a column, and the conjuncts behind them.
 pub(super) fn range_of(facts: &Facts, column: Option<&usize>) -> (ValueRange, Vec<usize>) {
     let Some(fact) = column.and_then(|it| facts.columns.get(it)) else {
         return (ValueRange::default(), Vec::new());

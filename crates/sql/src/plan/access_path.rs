@@ -21,7 +21,7 @@ use super::access::{
 use super::facts::Facts;
 use super::hyperspace;
 
-/// The best access by an index, or none.
+/// Returns the best access by an index, or none.
 pub(super) fn by_index(
     table: &Table,
     conjuncts: &[Expression],
@@ -54,7 +54,7 @@ pub(super) fn by_index(
         .map(|(_, choice)| choice)
 }
 
-/// A scan of the replex that comes in the order asked for, or else of the primary one.
+/// Returns a scan of the replex that comes in the order asked for, or else of the primary one.
 pub(super) fn by_scan(table: &Table, request: Request<'_>) -> Choice {
     let ordered = table.readable().find_map(|replex| {
         let descending = serves(table, &order_columns(table, replex), 0, request)?;
@@ -85,7 +85,7 @@ pub(super) fn by_scan(table: &Table, request: Request<'_>) -> Choice {
     }
 }
 
-/// The indexes that a `WHERE` may fix, as `by_tail (tailnum)`, for people.
+/// Returns the indexes that a `WHERE` may fix, as `by_tail (tailnum)`, for people.
 pub(super) fn describe_indexes(table: &Table) -> Vec<String> {
     let names = |columns| column_names(&table.schema, columns);
     let replexes = table.readable().map(|it| &table.layout.replexes[it]);
@@ -103,7 +103,8 @@ pub(super) fn describe_indexes(table: &Table) -> Vec<String> {
     shown.collect()
 }
 
-/// The hyperspaces of which a `WHERE` may fix any column, as `s (origin, dest)`, for people.
+/// Returns the hyperspaces of which a `WHERE` may fix any column, as `s (origin, dest)`, for
+/// people.
 pub(super) fn describe_hyperspaces(table: &Table) -> Vec<String> {
     let replexes = table.readable().map(|it| &table.layout.replexes[it]);
     let shown = replexes
@@ -120,7 +121,8 @@ fn column_names(schema: &Schema, columns: &[usize]) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// The columns of a secondary index that fix its partition: all but the count of a dense one.
+/// Returns the columns of a secondary index that fix its partition: all but the count of a dense
+/// one.
 fn key_columns(schema: &Schema, index: usize) -> &[usize] {
     let index = &schema.indexes[index];
     match (&index.constraint, &index.columns[..]) {
@@ -198,7 +200,8 @@ fn candidate(
     Some((rank, choice))
 }
 
-/// How many of the columns that order a replex the facts fix, if they fix its partition too.
+/// Returns how many of the columns that order a replex the facts fix, if they fix its partition
+/// too.
 fn fixed_columns(
     table: &Table,
     replex: usize,

@@ -158,7 +158,7 @@ fn change(change: &ChangePlan, context: &Context<'_>) -> Vec<String> {
     lines
 }
 
-/// The primary partitions of these keys.
+/// Returns the primary partitions of these keys.
 fn heads(table: &Table, keys: &[Vec<u8>]) -> BTreeSet<u32> {
     let schema = &table.schema;
     let types: Vec<ColumnType> = schema
@@ -176,7 +176,7 @@ fn heads(table: &Table, keys: &[Vec<u8>]) -> BTreeSet<u32> {
     heads.collect()
 }
 
-/// The replexes in which the assignments may move a row.
+/// Returns the replexes in which the assignments may move a row.
 fn moves(table: &Table, assignments: &[Assignment]) -> Option<String> {
     let assigned = |column: &usize| {
         assignments
@@ -284,7 +284,7 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
     lines
 }
 
-/// Where a partition's rows are read instead, if its server is down.
+/// Returns where a partition's rows are read instead, if its server is down.
 fn instead(
     configuration: &Configuration,
     table: &Table,
@@ -334,7 +334,7 @@ fn instead(
     lines
 }
 
-/// One line per core: `replex 1 (by_tail), partition 7 of 12, on server 2 core 0 at …`
+/// Returns one line per core: `replex 1 (by_tail), partition 7 of 12, on server 2 core 0 at …`
 fn places(
     configuration: &Configuration,
     table: &Table,
@@ -379,7 +379,7 @@ fn places(
     lines.collect()
 }
 
-/// What the placement promises, as it is now.
+/// Returns what the placement promises, as it is now.
 fn survived(configuration: &Configuration, table: &Table) -> String {
     format!(
         "  failures that every row survives: {} ({} asked for)",

@@ -98,7 +98,7 @@ impl Facts {
         facts
     }
 
-    /// The values that a column may have.
+    /// Returns the values that a column may have.
     pub fn keys(&self, column: usize) -> Option<&KnownKeys> {
         self.columns.get(&column)?.keys.as_ref()
     }
@@ -185,7 +185,7 @@ fn comparison(
     })
 }
 
-/// The values that a disjunction of equalities of one column allows.
+/// Returns the values that a disjunction of equalities of one column allows.
 fn alternatives(
     schema: &Schema,
     expression: &Expression,
@@ -242,7 +242,7 @@ fn mirrored(operator: BinaryOperator) -> Option<BinaryOperator> {
     })
 }
 
-/// The literal as a value of the column's type that compares alike with all of its values.
+/// Returns the literal as a value of the column's type that compares alike with all of its values.
 fn exact(column_type: ColumnType, literal: &Value) -> Option<Value> {
     match (column_type, literal) {
         (ColumnType::Float64, Value::Int64(value)) => Some(Value::Float64(*value as f64)),
@@ -281,7 +281,7 @@ fn beside_float(operator: BinaryOperator, column: usize, value: f64) -> Option<R
     }
 }
 
-/// The first integer for which `is_before`, which holds up to some integer, does not hold.
+/// Returns the first integer for which `is_before`, which holds up to some integer, does not hold.
 fn first_beyond(is_before: impl Fn(i64) -> bool) -> Option<i64> {
     if is_before(i64::MAX) {
         return None;

@@ -25,7 +25,7 @@ const CLASS_LOOKUP: u8 = 2;
 /// Partitions, each with the values of the leading columns that it is asked for.
 type Cells = BTreeSet<(Vec<Value>, u32)>;
 
-/// The access by a hyperspace, if the facts fix one of its columns.
+/// Returns the access by a hyperspace, if the facts fix one of its columns.
 pub(super) fn candidate(
     table: &Table,
     replex: usize,
@@ -86,8 +86,8 @@ pub(super) fn candidate(
     Some((rank, choice))
 }
 
-/// Every combination of the values that columns are fixed to, as far as there are not too many;
-/// one that is empty if nothing is fixed.
+/// Returns every combination of the values that columns are fixed to, as far as there are not too
+/// many; one that is empty if nothing is fixed.
 fn tuples(dimensions: &[usize], facts: &Facts) -> Vec<Vec<(usize, Value)>> {
     let mut tuples = vec![Vec::new()];
     for column in dimensions {
@@ -102,8 +102,8 @@ fn tuples(dimensions: &[usize], facts: &Facts) -> Vec<Vec<(usize, Value)>> {
     tuples
 }
 
-/// The cells that can match, each with the values of so many leading columns, in the order of
-/// these; no row is in two of them.
+/// Returns the cells that can match, each with the values of so many leading columns, in the order
+/// of these; no row is in two of them.
 fn cells(table: &Table, replex: usize, tuples: &[Vec<(usize, Value)>], fixed: usize) -> Cells {
     let mut cells = BTreeSet::new();
     for tuple in tuples {

@@ -83,7 +83,8 @@ pub(super) fn plan(insert: &Insert, context: &Context<'_>) -> Result<InsertPlan,
     })
 }
 
-/// A row as the store wants it: its memcomparable primary key and its bytes. Errors name `number`.
+/// Returns a row as the store wants it: its memcomparable primary key and its bytes. Errors name
+/// `number`.
 pub(crate) fn encode(
     table: &Table,
     values: &[Value],
@@ -116,7 +117,7 @@ pub(crate) fn encode(
     Ok((pk, row))
 }
 
-/// What a column holds that a statement does not give.
+/// Returns what a column holds that a statement does not give.
 pub(crate) fn default_value(table: &Table, column: usize) -> Value {
     let default = &table.schema.columns[column].default;
     default.clone().unwrap_or(Value::Null)
@@ -145,8 +146,8 @@ enum Conflict {
     Update(Vec<Assignment>, Option<Expression>),
 }
 
-/// The keys of a row in the table's unique indexes, with the index; those with a NULL are in the
-/// way of no other row.
+/// Returns the keys of a row in the table's unique indexes, with the index; those with a NULL are
+/// in the way of no other row.
 fn unique_keys<'a>(
     table: &'a Table,
     values: &'a [Value],
@@ -210,7 +211,7 @@ fn conflict(
     Ok((update, LeftOut::Nothing))
 }
 
-/// The replex of the unique key that has just these columns; 0 is the primary key's.
+/// Returns the replex of the unique key that has just these columns; 0 is the primary key's.
 fn target(names: &[String], table: &Table, scope: &Scope<'_>) -> Result<usize, SqlError> {
     let schema = &table.schema;
     let columns: Result<BTreeSet<usize>, _> = names.iter().map(|it| scope.column(it)).collect();

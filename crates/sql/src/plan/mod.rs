@@ -365,7 +365,7 @@ fn drop_index(
 }
 
 impl<'a> Context<'a> {
-    /// The table of this name.
+    /// Returns the table of this name.
     pub(crate) fn table(&self, name: &str) -> Result<&'a Table, SqlError> {
         let tables = &self.configuration.tables;
         self.configuration

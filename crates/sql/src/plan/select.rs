@@ -114,7 +114,7 @@ fn read_table(
     Ok(())
 }
 
-/// The best access, or the error that names the indexes there are.
+/// Returns the best access, or the error that names the indexes there are.
 pub(super) fn choose(
     table: &Table,
     conjuncts: &[Expression],
@@ -134,7 +134,7 @@ pub(super) fn choose(
     })
 }
 
-/// The conjuncts that the access does not make true alone.
+/// Returns the conjuncts that the access does not make true alone.
 pub(super) fn rest(conjuncts: Vec<Expression>, taken: &[usize]) -> Option<Expression> {
     let rest = conjuncts.into_iter().enumerate();
     let rest = rest.filter(|(position, _)| !taken.contains(position));
@@ -228,7 +228,7 @@ fn sort_keys(
     keys.collect()
 }
 
-/// The order as columns, if it is one of columns alone.
+/// Returns the order as columns, if it is one of columns alone.
 fn columns_of(order: &[SortKey]) -> Option<Vec<Wanted>> {
     let columns = order.iter().map(|key| match key.expression {
         Expression::Column(column) => Some(Wanted {
@@ -241,8 +241,8 @@ fn columns_of(order: &[SortKey]) -> Option<Vec<Wanted>> {
     columns.collect()
 }
 
-/// The columns that the expressions name, rising; none if that is all of them. At least one, so
-/// that rows can be distinguished from nothing.
+/// Returns the columns that the expressions name, rising; none if that is all of them. At least
+/// one, so that rows can be distinguished from nothing.
 fn projection<'e>(
     schema: &Schema,
     expressions: impl Iterator<Item = &'e Expression>,
@@ -287,7 +287,7 @@ fn renumber(expression: &mut Expression, projection: &[u16]) {
     }
 }
 
-/// A whole table by its primary key, for an export: every column, partition by partition.
+/// Returns a whole table by its primary key, for an export: every column, partition by partition.
 pub(crate) fn whole_table(table: &Table) -> ReadPlan {
     let request = Request {
         order: None,

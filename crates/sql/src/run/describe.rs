@@ -7,7 +7,7 @@ use super::{OutputColumn, ResultRows, StatementOutcome};
 use crate::plan::{SessionSettings, text};
 use crate::statement::{Setting, Show};
 
-/// Tables, one table, or servers.
+/// Returns tables, one table, or servers.
 pub(super) fn show(show: &Show, configuration: &Configuration) -> StatementOutcome {
     match show {
         Show::Tables => StatementOutcome::Rows(tables(configuration)),
@@ -23,7 +23,7 @@ pub(super) fn show(show: &Show, configuration: &Configuration) -> StatementOutco
     }
 }
 
-/// One setting of the session.
+/// Returns one setting of the session.
 pub(super) fn setting(setting: Setting, settings: SessionSettings) -> StatementOutcome {
     let on = match setting {
         Setting::Scan => settings.scan,
@@ -33,7 +33,7 @@ pub(super) fn setting(setting: Setting, settings: SessionSettings) -> StatementO
     StatementOutcome::Rows(rows(&[setting.name()], vec![vec![value.to_string()]]))
 }
 
-/// The lines of `EXPLAIN`.
+/// Returns the lines of `EXPLAIN`.
 pub(super) fn plan(lines: Vec<String>) -> StatementOutcome {
     let lines = lines.into_iter().map(|line| vec![line]);
     StatementOutcome::Rows(rows(&["QUERY PLAN"], lines.collect()))

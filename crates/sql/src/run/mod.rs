@@ -63,7 +63,7 @@ pub struct OutputColumn {
 }
 
 impl<S: Store> SqlSession<S> {
-    /// A session with the settings that are the default.
+    /// Returns a session with the settings that are the default.
     pub fn new(store: S) -> SqlSession<S> {
         SqlSession {
             store,
@@ -72,7 +72,7 @@ impl<S: Store> SqlSession<S> {
         }
     }
 
-    /// What the last statement's user is to know besides its outcome. Empty afterwards.
+    /// Returns what the last statement's user is to know besides its outcome. Empty afterwards.
     pub fn take_notices(&mut self) -> Vec<String> {
         std::mem::take(
             self.notices
@@ -81,12 +81,12 @@ impl<S: Store> SqlSession<S> {
         )
     }
 
-    /// What it runs over.
+    /// Returns what it runs over.
     pub fn store(&self) -> &S {
         &self.store
     }
 
-    /// Its settings.
+    /// Returns its settings.
     pub fn settings(&self) -> SessionSettings {
         self.settings
     }
@@ -199,7 +199,7 @@ impl<S: Store> SqlSession<S> {
     }
 }
 
-/// The wall clock, in microseconds since 1970.
+/// Returns the wall clock, in microseconds since 1970.
 fn now_us() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |it| i64::try_from(it.as_micros()).unwrap_or(i64::MAX))
@@ -247,7 +247,7 @@ impl From<StoreError> for SqlError {
     }
 }
 
-/// The outcome of a statement that has no rows, as psql shows it.
+/// Returns the outcome of a statement that has no rows, as psql shows it.
 fn done(what: &str) -> StatementOutcome {
     StatementOutcome::Done(what.to_owned())
 }

@@ -88,7 +88,7 @@ impl<S: Store> Reading<'_, S> {
         Ok(ResultRows { columns, rows })
     }
 
-    /// How many rows a read finds.
+    /// Returns how many rows a read finds.
     async fn count(&self, read: &ReadPlan) -> Result<u64, Attempt> {
         let table = self.table(read);
         let plans = self.gather_plans(read, table, None, true);
@@ -103,8 +103,8 @@ impl<S: Store> Reading<'_, S> {
             .await
     }
 
-    /// All that a statement reads, as of one moment (R35); none if it is too large for that, or
-    /// wanted as it comes. Where it is too large, the user gets a notice.
+    /// Returns all that a statement reads, as of one moment (R35); none if it is too large for
+    /// that, or wanted as it comes. Where it is too large, the user gets a notice.
     async fn moment(
         &self,
         table: &Table,
@@ -138,7 +138,7 @@ impl<S: Store> Reading<'_, S> {
         Ok(Some(gathers))
     }
 
-    /// The rows of a `SELECT` in its order, at least as many as its limit wants.
+    /// Returns the rows of a `SELECT` in its order, at least as many as its limit wants.
     async fn rows(&self, read: &ReadPlan, plan: &SelectPlan) -> Result<Vec<Vec<Value>>, Attempt> {
         let table = self.table(read);
         let wanted = plan.limit.map(|limit| limit.saturating_add(plan.offset));
@@ -184,7 +184,7 @@ impl<S: Store> Reading<'_, S> {
         Ok(held.rows)
     }
 
-    /// The rows of a read, all of them, to be changed: primary keys are small.
+    /// Returns the rows of a read, all of them, to be changed: primary keys are small.
     pub async fn all(&self, read: &ReadPlan, max: usize) -> Result<Vec<Vec<Value>>, Attempt> {
         let table = self.table(read);
         let mut rows = Vec::new();
@@ -225,7 +225,7 @@ impl<S: Store> Reading<'_, S> {
         Ok(rows)
     }
 
-    /// The table of a read.
+    /// Returns the table of a read.
     pub fn table(&self, read: &ReadPlan) -> &Table {
         let table = self.configuration.table(read.table);
         table.expect("the plan was made over this configuration")
@@ -400,7 +400,7 @@ impl Held<'_> {
     }
 }
 
-/// The value that a row is sorted by.
+/// Returns the value that a row is sorted by.
 fn sort_value(key: &SortKey, row: &Vec<Value>) -> Result<Value, SqlError> {
     match &key.expression {
         Expression::Column(column) => Ok(row[usize::from(*column)].clone()),

@@ -33,7 +33,7 @@ fn run(session: &mut SqlSession<Model>, text: &str) -> Result<StatementOutcome, 
         .expect("there is a statement"))
 }
 
-/// Rows as `a|b` lines.
+/// Returns rows as `a|b` lines.
 fn rows(session: &mut SqlSession<Model>, text: &str) -> Vec<String> {
     match run(session, text) {
         Ok(StatementOutcome::Rows(rows)) => rows

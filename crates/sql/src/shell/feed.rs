@@ -32,7 +32,7 @@ pub enum ScriptInput {
 }
 
 impl<S: Store> Shell<S> {
-    /// A script whose text is given to [`Shell::feed`]; `name` is reported in errors, as
+    /// Returns a script whose text is given to [`Shell::feed`]; `name` is reported in errors, as
     /// `name:line`.
     pub fn feed_named(&self, name: &str) -> Feed {
         Feed {

@@ -103,7 +103,7 @@ pub struct Shell<S> {
 }
 
 impl<S: Store> Shell<S> {
-    /// A shell over a session.
+    /// Returns a shell over a session.
     pub fn new(session: SqlSession<S>, options: ShellOptions) -> Shell<S> {
         Shell {
             session,

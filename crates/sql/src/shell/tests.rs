@@ -8,7 +8,7 @@ fn shell(options: ShellOptions) -> Shell<Model> {
     Shell::new(Model::session(""), options)
 }
 
-/// What a script writes as results and as errors, and whether it failed.
+/// Returns what a script writes as results and as errors, and whether it failed.
 fn run(shell: &mut Shell<Model>, text: &str) -> (String, String, bool) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut output = ShellOutput {
@@ -183,7 +183,7 @@ fn typed_errors_have_no_place() {
     );
 }
 
-/// What a script that comes in these pieces has written after each of them.
+/// Returns what a script that comes in these pieces has written after each of them.
 fn fed(pieces: &[&str]) -> Vec<String> {
     let mut shell = shell(ShellOptions::default());
     let (mut out, mut err) = (Vec::new(), Vec::new());

@@ -121,7 +121,7 @@ impl Committer {
         }
     }
 
-    /// How long until the interval flush, if something is unflushed.
+    /// Returns how long until the interval flush, if something is unflushed.
     fn flush_due(&self) -> Option<Duration> {
         self.unflushed_since
             .map(|since| self.flush_interval.saturating_sub(since.elapsed()))

@@ -59,8 +59,8 @@ pub struct LogOptions {
 }
 
 impl LogOptions {
-    /// A new log of 32 MiB segments, whose records are written within 5 ms and flushed within 45
-    /// more.
+    /// Returns a new log of 32 MiB segments, whose records are written within 5 ms and flushed
+    /// within 45 more.
     pub fn new(identity: u64) -> Self {
         Self {
             identity,
@@ -264,7 +264,7 @@ impl Log {
         Position(self.next.0 - 1)
     }
 
-    /// Bytes appended since the log was opened, headers included.
+    /// Returns bytes appended since the log was opened, headers included.
     pub fn appended_bytes(&self) -> u64 {
         self.appended_bytes
     }

@@ -205,7 +205,7 @@ pub(super) fn is_spare(name: &str) -> bool {
     name.starts_with("spare-")
 }
 
-/// A name that no spare has yet.
+/// Returns a name that no spare has yet.
 fn spare_name(disk: &dyn Disk) -> std::io::Result<String> {
     let names = disk.names()?;
     let free = (0..).map(|number: u32| format!("spare-{number}"));

@@ -287,7 +287,7 @@ fn finish(
     })
 }
 
-/// The same records for another use of a file: only their checksums change.
+/// Returns the same records for another use of a file: only their checksums change.
 fn recode(from: &SegmentKey, to: &SegmentKey, records: &[u8]) -> Vec<u8> {
     let encoder = Encoder::new(to);
     let mut copied = Vec::with_capacity(records.len());
@@ -397,7 +397,7 @@ impl Folder {
     }
 }
 
-/// The header of the segment `key`; rebuilt from the file's name if it is damaged.
+/// Returns the header of the segment `key`; rebuilt from the file's name if it is damaged.
 fn read_header(disk: &dyn Disk, key: &SegmentKey) -> Result<Found, StorageError> {
     let name = segment_name(key);
     let mut block = [0; BLOCK_BYTES];

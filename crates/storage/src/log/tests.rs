@@ -44,7 +44,7 @@ impl MemoryDisk {
         files.values().map(|bytes| lock(bytes).len() as u64).sum()
     }
 
-    /// A deep copy, for trying different damage on one log.
+    /// Returns a deep copy, for trying different damage on one log.
     fn fork(&self) -> Self {
         let fork = Self::new();
         for (name, bytes) in lock(&self.files).iter() {
@@ -151,7 +151,7 @@ fn reopening() -> LogOptions {
     }
 }
 
-/// An open log, and a channel on which its wake-ups arrive.
+/// Returns an open log, and a channel on which its wake-ups arrive.
 fn open(disk: &MemoryDisk, options: &LogOptions) -> (Log, Recovery, mpsc::Receiver<()>) {
     let (sender, wakes) = mpsc::channel();
     let wake = Box::new(move || sender.send(()).unwrap_or_default());
@@ -184,7 +184,7 @@ fn fill(log: &mut Log, wakes: &mpsc::Receiver<()>, last: u64) {
     }
 }
 
-/// A closed log of records 1 to `last`.
+/// Returns a closed log of records 1 to `last`.
 fn written(last: u64) -> MemoryDisk {
     let disk = MemoryDisk::new();
     let (mut log, _, wakes) = open(&disk, &options());
@@ -253,7 +253,7 @@ fn interval_records_become_durable_by_themselves() {
     }
 }
 
-/// Options with which nothing is written before a test asks for it.
+/// Returns options with which nothing is written before a test asks for it.
 fn gathering() -> LogOptions {
     LogOptions {
         write_interval: Duration::from_secs(3600),

@@ -38,7 +38,7 @@ impl Changes {
         self.runs[run].table
     }
 
-    /// The entries of a run, at least one.
+    /// Returns the entries of a run, at least one.
     pub(super) fn entries(&self, run: usize) -> impl Iterator<Item = Entry<'_>> {
         let Run { start, end, .. } = self.runs[run];
         let mut rest = &self.bytes[start..end];

@@ -100,7 +100,7 @@ impl Checkpointer {
         let _ = sender.send(message);
     }
 
-    /// What happened since the last call.
+    /// Returns what happened since the last call.
     pub(crate) fn progress(&self) -> Progress {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         Progress {

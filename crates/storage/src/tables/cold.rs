@@ -30,7 +30,7 @@ pub struct CheckpointMark {
 }
 
 impl CheckpointMark {
-    /// The first record that a restart replays.
+    /// Returns the first record that a restart replays.
     pub fn replay_from(&self) -> Position {
         self.position.next().min(self.retain_from)
     }
@@ -86,7 +86,7 @@ impl Cold {
         })
     }
 
-    /// The last checkpoint; None if there never was one.
+    /// Returns the last checkpoint; None if there never was one.
     pub(crate) fn mark(&self) -> Result<Option<CheckpointMark>, StorageError> {
         let unreadable = || StorageError::Lost {
             what: "the position of the tables' checkpoint cannot be read".into(),
@@ -108,7 +108,7 @@ impl Cold {
         self.keyspace.get(cold_key(table, key)).map_err(failed)
     }
 
-    /// Entries with `start <= key < end` in order, from either side.
+    /// Returns entries with `start <= key < end` in order, from either side.
     pub(super) fn range(&self, table: u64, start: &[u8], end: Option<&[u8]>) -> ColdEntries {
         let end = match end {
             Some(end) => Bound::Excluded(cold_key(table, end)),
@@ -122,7 +122,7 @@ impl Cold {
         ColdEntries(self.keyspace.range::<Vec<u8>, _>((start, end)))
     }
 
-    /// The lowest number from `first` on of a table that has entries.
+    /// Returns the lowest number from `first` on of a table that has entries.
     pub(super) fn table_from(&self, first: u64) -> Result<Option<u64>, TablesError> {
         let range = cold_key(first, b"")..vec![TABLE_PREFIX + 1];
         let entry = self.keyspace.range::<Vec<u8>, _>(range).next();
@@ -150,7 +150,7 @@ impl Cold {
         inner.finish().map_err(failed)
     }
 
-    /// Bytes on disk.
+    /// Returns bytes on disk.
     pub(crate) fn disk_bytes(&self) -> u64 {
         self.keyspace.disk_space()
     }
@@ -208,7 +208,7 @@ fn cold_key(table: u64, key: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The table of a key that [`cold_key`] made.
+/// Returns the table of a key that [`cold_key`] made.
 fn table_of(key: &[u8]) -> u64 {
     let number = key[1..KEY_PREFIX_BYTES].try_into();
     u64::from_be_bytes(number.expect("a key of a table has its whole prefix"))

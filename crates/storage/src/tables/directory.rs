@@ -52,7 +52,7 @@ impl Directory {
         Place { chunk, index }
     }
 
-    /// The leaf that covers the keys just below `end`; the last one for None.
+    /// Returns the leaf that covers the keys just below `end`; the last one for None.
     pub(super) fn find_before(&self, end: Option<&[u8]>) -> Place {
         let Some(end) = end else {
             let chunk = self.chunks.len() - 1;
@@ -74,7 +74,7 @@ impl Directory {
         &self.chunks[place.chunk].separators[place.index]
     }
 
-    /// Where the leaf's keys end; None for the last leaf.
+    /// Returns where the leaf's keys end; None for the last leaf.
     pub(super) fn upper(&self, place: Place) -> Option<&[u8]> {
         let chunk = &self.chunks[place.chunk];
         let within = chunk.separators.get(place.index + 1);
@@ -164,7 +164,7 @@ impl Chunk {
         self.heads = heads.collect();
     }
 
-    /// The last index whose separator is not above `key`. The first is known not to be.
+    /// Returns the last index whose separator is not above `key`. The first is known not to be.
     fn find(&self, key: &[u8]) -> usize {
         let Some(sample) = self.separators.get(1) else {
             return 0;

@@ -56,7 +56,7 @@ pub(super) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// The entry at the start of `bytes`.
+    /// Returns the entry at the start of `bytes`.
     pub(super) fn decode(bytes: &'a [u8]) -> Self {
         let (header, rest) = bytes
             .split_first_chunk::<ENTRY_HEADER_BYTES>()
@@ -72,7 +72,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Bytes that the entry takes in a buffer.
+    /// Returns bytes that the entry takes in a buffer.
     pub(super) fn bytes(&self) -> usize {
         ENTRY_HEADER_BYTES + self.key.len() + self.value.len()
     }
@@ -111,7 +111,7 @@ impl Leaf {
         self.tombstones > 0
     }
 
-    /// Bytes allocated.
+    /// Returns bytes allocated.
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes.capacity() + self.slots.capacity() * size_of::<Slot>() + size_of::<Self>()
     }
@@ -132,7 +132,7 @@ impl Leaf {
         self.entry(index).key
     }
 
-    /// The index of `key`, or the one where it would be inserted.
+    /// Returns the index of `key`, or the one where it would be inserted.
     pub(super) fn search(&self, key: &[u8]) -> Result<usize, usize> {
         if self.is_empty() {
             return Err(0);
@@ -157,8 +157,8 @@ impl Leaf {
         Err(low)
     }
 
-    /// The bytes that all keys begin with; read, if they must be, from a key near `index`, which
-    /// the caller reads anyway.
+    /// Returns the bytes that all keys begin with; read, if they must be, from a key near `index`,
+    /// which the caller reads anyway.
     fn prefix_near(&self, index: usize) -> &[u8] {
         match self.prefix.get(..self.prefix_bytes) {
             Some(prefix) => prefix,
@@ -166,7 +166,7 @@ impl Leaf {
         }
     }
 
-    /// The first index whose key is not below `key`.
+    /// Returns the first index whose key is not below `key`.
     pub(super) fn lower_bound(&self, key: &[u8]) -> usize {
         self.search(key).unwrap_or_else(|index| index)
     }
@@ -299,8 +299,8 @@ impl Leaf {
         right
     }
 
-    /// A key that halves the leaf by bytes; `written` was put last. Rising inserts leave full
-    /// leaves behind.
+    /// Returns a key that halves the leaf by bytes; `written` was put last. Rising inserts leave
+    /// full leaves behind.
     pub(super) fn separator(&self, written: &[u8]) -> Vec<u8> {
         assert!(self.len() >= 2);
         let last = self.len() - 1;
@@ -320,7 +320,7 @@ impl Leaf {
     }
 }
 
-/// A leaf of some of `from`'s entries, with little room to spare.
+/// Returns a leaf of some of `from`'s entries, with little room to spare.
 fn collect(from: &Leaf, indexes: Range<usize>, keep: impl Fn(&Entry) -> bool) -> Leaf {
     let kept = || indexes.clone().map(|index| from.entry(index)).filter(&keep);
     let mut leaf = Leaf::default();
@@ -339,7 +339,7 @@ pub(super) fn common_prefix(left: &[u8], right: &[u8]) -> usize {
     pairs.take_while(|(left, right)| left == right).count()
 }
 
-/// The four bytes of `key` after `prefix_bytes`, as a number that sorts like them.
+/// Returns the four bytes of `key` after `prefix_bytes`, as a number that sorts like them.
 fn head(key: &[u8], prefix_bytes: usize) -> u32 {
     let rest = key.get(prefix_bytes..).unwrap_or_default();
     match rest.first_chunk::<4>() {

@@ -112,12 +112,12 @@ pub(crate) struct Generations {
 }
 
 impl DurableTables {
-    /// Tables in memory only.
+    /// Returns tables in memory only.
     pub fn in_memory() -> Self {
         Self::new(None, usize::MAX, true)
     }
 
-    /// Tables over `cold`, which holds nothing yet if `empty`.
+    /// Returns tables over `cold`, which holds nothing yet if `empty`.
     pub(crate) fn over(cold: Cold, memory_bytes_max: usize, empty: bool) -> Self {
         Self::new(Some(cold), memory_bytes_max, empty)
     }
@@ -143,12 +143,13 @@ impl DurableTables {
         }
     }
 
-    /// Bytes that the tables take in memory, their index included.
+    /// Returns bytes that the tables take in memory, their index included.
     pub fn memory_bytes(&self) -> usize {
         self.inner.borrow().memory_bytes
     }
 
-    /// Bytes put since the last checkpoint began: they cannot leave memory before the next one.
+    /// Returns bytes put since the last checkpoint began: they cannot leave memory before the next
+    /// one.
     pub fn changed_bytes(&self) -> u64 {
         self.inner.borrow().changed_bytes
     }
@@ -215,7 +216,7 @@ impl DurableTables {
         inner.purge(table, place);
     }
 
-    /// The leaf that covers `start`, loaded, and where it ends.
+    /// Returns the leaf that covers `start`, loaded, and where it ends.
     fn leaf_from(
         &self,
         table: u64,
@@ -238,7 +239,7 @@ impl DurableTables {
         Ok(Some((Arc::clone(&range.leaf), upper)))
     }
 
-    /// The leaf that covers the keys below `end`, loaded, and where it starts.
+    /// Returns the leaf that covers the keys below `end`, loaded, and where it starts.
     fn leaf_before(
         &self,
         table: u64,
@@ -435,7 +436,7 @@ impl Inner {
         &self.ranges[self.tables[&table].directory.leaf(place) as usize]
     }
 
-    /// Where `key` belongs; None if the table certainly has no entry at all.
+    /// Returns where `key` belongs; None if the table certainly has no entry at all.
     fn place(&mut self, table: u64, key: &[u8], cold: bool) -> Option<Place> {
         if !self.tables.contains_key(&table) {
             if self.completed == 0 || !cold {

@@ -73,7 +73,7 @@ impl Fixture {
         }
     }
 
-    /// What a restart right now would find.
+    /// Returns what a restart right now would find.
     fn restarted(&self) -> DurableTables {
         DurableTables::over(self.cold.clone(), usize::MAX, false)
     }

@@ -60,7 +60,7 @@ fn sibling_edges<'a>(modules: &ModuleTree<'a>) -> BTreeMap<ModulePath, Edges<'a>
     edges
 }
 
-/// The sets of modules each of which reaches every other.
+/// Returns the sets of modules each of which reaches every other.
 fn groups(edges: &Edges<'_>) -> Vec<Vec<String>> {
     let reached: BTreeMap<&String, BTreeSet<&String>> = edges
         .keys()
@@ -94,7 +94,7 @@ fn reached_from<'e>(module: &str, edges: &'e Edges<'_>) -> BTreeSet<&'e String> 
     reached
 }
 
-/// The shortest way from a member of a group back to it; that member begins and ends it.
+/// Returns the shortest way from a member of a group back to it; that member begins and ends it.
 fn circle(group: &[String], edges: &Edges<'_>) -> Vec<String> {
     let shortest = group.iter().filter_map(|start| way_back(start, edges));
     shortest.min_by_key(Vec::len).unwrap_or_default()

@@ -175,7 +175,7 @@ fn resolved(from: &str, target: &str) -> String {
     parts.join("/")
 }
 
-/// The anchor that a heading gets: its letters and digits in lower case, spaces as hyphens.
+/// Returns the anchor that a heading gets: its letters and digits in lower case, spaces as hyphens.
 fn slug(heading: &str) -> String {
     heading
         .trim_start_matches('#')
@@ -187,7 +187,7 @@ fn slug(heading: &str) -> String {
         .collect()
 }
 
-/// What is wrong with the command that `text` is, if it is one of ours.
+/// Returns what is wrong with the command that `text` is, if it is one of ours.
 fn unknown_command(known: &Known<'_>, text: &str) -> Option<String> {
     let words: Vec<&str> = text
         .trim()
@@ -222,7 +222,8 @@ fn unknown_command(known: &Known<'_>, text: &str) -> Option<String> {
     (is_word(&name) && !exists).then(|| format!("there is no command `{kind} {name}`"))
 }
 
-/// What is wrong with the path that `text` is, if it starts at the root or at one of the crates.
+/// Returns what is wrong with the path that `text` is, if it starts at the root or at one of the
+/// crates.
 fn unknown_path(known: &Known<'_>, file: &File, text: &str) -> Option<String> {
     let plain = |character: char| character.is_ascii_alphanumeric() || "_./-".contains(character);
     let placeholder =
@@ -242,7 +243,7 @@ fn unknown_path(known: &Known<'_>, file: &File, text: &str) -> Option<String> {
     ((rooted || crated) && !exists).then(|| format!("there is no file `{text}`"))
 }
 
-/// What is wrong with the name in "crate `name`" or "`name` crate".
+/// Returns what is wrong with the name in "crate `name`" or "`name` crate".
 fn unknown_crate(known: &Known<'_>, span: &Span) -> Option<String> {
     let before = span
         .before
@@ -295,8 +296,8 @@ fn replex_commands(tree: &Tree) -> BTreeSet<String> {
     commands
 }
 
-/// Names of an enum's variants. `code` starts after the opening brace; `text` is the same with
-/// its literals, for `name = "…"`.
+/// Returns names of an enum's variants. `code` starts after the opening brace; `text` is the same
+/// with its literals, for `name = "…"`.
 fn variants(code: &str, text: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut depth = 0;

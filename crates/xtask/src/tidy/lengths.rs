@@ -71,7 +71,7 @@ fn check_functions(file: &File, rust: &RustText, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Lines that are a marker with a reason.
+/// Returns lines that are a marker with a reason.
 fn markers(text: &str) -> Vec<usize> {
     let is_marker = |line: &str| {
         let reason = line.trim_start().strip_prefix("// tidy: long — ");

@@ -81,13 +81,14 @@ impl<'a> ModuleTree<'a> {
         Some(ModuleTree { modules })
     }
 
-    /// Every module with its path.
+    /// Returns every module with its path.
     pub fn modules(&self) -> impl Iterator<Item = (&ModulePath, &Module<'a>)> {
         self.modules.iter()
     }
 
-    /// The module that defines what `words` name in the module `from`, as far as the text shows it;
-    /// none for what other crates define. A name that a module imports is followed to its origin.
+    /// Returns the module that defines what `words` name in the module `from`, as far as the text
+    /// shows it; none for what other crates define. A name that a module imports is followed to its
+    /// origin.
     pub fn origin(&self, from: &[String], words: &[String]) -> Option<ModulePath> {
         self.follow(from, words, 0)
     }
@@ -136,7 +137,7 @@ impl<'a> ModuleTree<'a> {
         Some(at)
     }
 
-    /// Where the module `at` has the first of these words from, if it imports it.
+    /// Returns where the module `at` has the first of these words from, if it imports it.
     fn imported(&self, at: &[String], words: &[String], followed: usize) -> Option<ModulePath> {
         let (word, behind) = words.split_first()?;
         let imports = &self.modules.get(at)?.imports;
@@ -158,7 +159,7 @@ impl<'a> ModuleTree<'a> {
     }
 }
 
-/// The file of a module that the file `parent`, of the module at `path`, declares.
+/// Returns the file of a module that the file `parent`, of the module at `path`, declares.
 fn file_of<'a>(
     files: &BTreeMap<&str, &'a File>,
     path: &[String],
@@ -237,7 +238,7 @@ impl<'a> Scan<'a> {
             .starts_with(|first: char| first.is_alphabetic() || first == '_')
     }
 
-    /// The index of the token that closes the bracket at `at`, or the end.
+    /// Returns the index of the token that closes the bracket at `at`, or the end.
     fn closing(&self, at: usize) -> usize {
         let mut depth = 0_usize;
         for index in at..self.tokens.len() {
@@ -303,7 +304,7 @@ impl<'a> Scan<'a> {
         ["", ";", "}", "]", ")"].contains(&before) || qualifiers.contains(&before)
     }
 
-    /// The code from one token up to another, everything else blank.
+    /// Returns the code from one token up to another, everything else blank.
     fn only(&self, from: usize, to: usize) -> String {
         let offset = |at: usize| {
             self.tokens

@@ -67,7 +67,7 @@ const PROXY: &str = "the types of the proxy get names of their own when it becom
 /// Words that begin the definition of a type, behind `pub`.
 const TYPE_WORDS: &[&str] = &["struct", "enum", "trait", "union", "type"];
 
-/// Names that more than one public type has, and exceptions that are none any more.
+/// Returns names that more than one public type has, and exceptions that are none any more.
 pub fn check(tree: &Tree) -> Vec<Problem> {
     check_with(tree, EXCEPTIONS)
 }
@@ -112,7 +112,7 @@ fn check_with(tree: &Tree, exceptions: &[(&str, &str)]) -> Vec<Problem> {
     problems
 }
 
-/// The name of the public type whose definition begins in this line.
+/// Returns the name of the public type whose definition begins in this line.
 fn defined_type(line: &str) -> Option<&str> {
     let words = line.trim_start().strip_prefix("pub ")?.trim_start();
     let words = words.strip_prefix("unsafe ").unwrap_or(words);

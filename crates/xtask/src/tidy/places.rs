@@ -19,7 +19,7 @@ const REGISTRY_HOSTS: &[&str] = &[
     concat!("deb.debian", ".org"),
 ];
 
-/// Lines that name such a path or host.
+/// Returns lines that name such a path or host.
 pub fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for file in &tree.files {

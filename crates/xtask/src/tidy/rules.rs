@@ -103,7 +103,7 @@ fn cites(file: &File) -> bool {
     file.rust.is_some() || is_document && file.path != "CHANGELOG.md"
 }
 
-/// What of a line is for people: a comment, or all of a document's.
+/// Returns what of a line is for people: a comment, or all of a document's.
 fn prose<'a>(file: &File, line: &'a str) -> Option<&'a str> {
     match file.rust {
         Some(_) => line.split_once("//").map(|(_, comment)| comment),
@@ -111,7 +111,7 @@ fn prose<'a>(file: &File, line: &'a str) -> Option<&'a str> {
     }
 }
 
-/// Entries such as `- **R1** …`, each up to the next one or a heading.
+/// Returns entries such as `- **R1** …`, each up to the next one or a heading.
 fn rules(text: &str) -> BTreeMap<String, Rule> {
     let mut rules: BTreeMap<String, Rule> = BTreeMap::new();
     let mut current: Option<(String, usize, String)> = None;
@@ -157,7 +157,7 @@ fn exists(tree: &Tree, guard: &str) -> bool {
     lists.any(|list| words(&list.text).any(|word| word == guard))
 }
 
-/// Names of rules: `R`, `I` or `P` and at most two digits.
+/// Returns names of rules: `R`, `I` or `P` and at most two digits.
 fn citations(text: &str) -> impl Iterator<Item = &str> {
     words(text).filter(|word| {
         let digits = word.strip_prefix(['R', 'I', 'P']);

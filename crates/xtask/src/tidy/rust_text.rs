@@ -59,7 +59,7 @@ impl RustText {
         }
     }
 
-    /// Lines of code from 1, each with whether only tests see it.
+    /// Returns lines of code from 1, each with whether only tests see it.
     pub fn lines(&self) -> impl Iterator<Item = (usize, &str, bool)> {
         let flags = self.test_lines.iter().copied();
         self.code
@@ -80,7 +80,7 @@ pub fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// Every attribute with the offset where it starts, brackets included.
+/// Returns every attribute with the offset where it starts, brackets included.
 pub fn attributes(code: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     for (start, _) in code.match_indices('#') {
@@ -96,7 +96,7 @@ pub fn attributes(code: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// The line, from 1, of a byte offset.
+/// Returns the line, from 1, of a byte offset.
 pub fn line_of(text: &str, offset: usize) -> usize {
     1 + text.as_bytes()[..offset.min(text.len())]
         .iter()
@@ -190,7 +190,7 @@ fn block_comment_length(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// The length of a string literal that starts with its quote.
+/// Returns the length of a string literal that starts with its quote.
 fn quoted_length(bytes: &[u8]) -> usize {
     let mut at = 1;
     while at < bytes.len() {
@@ -203,7 +203,8 @@ fn quoted_length(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// The length of what follows the `r` of a raw string, or 0 if it is none (a raw identifier).
+/// Returns the length of what follows the `r` of a raw string, or 0 if it is none (a raw
+/// identifier).
 fn raw_length(bytes: &[u8]) -> usize {
     let hashes = bytes.iter().take_while(|byte| **byte == b'#').count();
     if bytes.get(hashes) != Some(&b'"') {
@@ -215,7 +216,7 @@ fn raw_length(bytes: &[u8]) -> usize {
     (content + length_until(&bytes[content..], &end) + end.len()).min(bytes.len())
 }
 
-/// The length of a character literal; of a lifetime, only its quote.
+/// Returns the length of a character literal; of a lifetime, only its quote.
 fn character_length(text: &str) -> usize {
     let mut characters = text.char_indices().skip(1);
     match characters.next() {
@@ -232,7 +233,7 @@ fn character_length(text: &str) -> usize {
     }
 }
 
-/// The length up to and with the bracket that closes the one that `code` starts with.
+/// Returns the length up to and with the bracket that closes the one that `code` starts with.
 fn bracketed_length(code: &str) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, byte) in code.bytes().enumerate() {
@@ -250,7 +251,7 @@ fn bracketed_length(code: &str) -> Option<usize> {
     None
 }
 
-/// The offset just past the item at `start`: its semicolon, or its closing brace.
+/// Returns the offset just past the item at `start`: its semicolon, or its closing brace.
 fn item_end(code: &str, start: usize) -> usize {
     let mut at = start;
     while let Some(byte) = code.as_bytes().get(at) {
@@ -271,7 +272,7 @@ fn is_test_attribute(attribute: &str) -> bool {
         || content.starts_with("test]")
 }
 
-/// The name in `mod name;`, after further attributes and a visibility.
+/// Returns the name in `mod name;`, after further attributes and a visibility.
 fn declared_module(item: &str) -> Option<String> {
     let (_, name) = item.strip_suffix(';')?.rsplit_once("mod ")?;
     let name = name.trim();

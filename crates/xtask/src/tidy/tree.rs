@@ -43,7 +43,7 @@ pub struct Tree {
 }
 
 impl File {
-    /// A problem at a line, counted from 1.
+    /// Returns a problem at a line, counted from 1.
     pub fn problem(&self, line: usize, message: impl Into<String>) -> Problem {
         Problem {
             path: self.path.clone(),
@@ -68,7 +68,7 @@ impl Tree {
         Ok(Tree::build(paths, texts))
     }
 
-    /// The relative paths of all files under `root`.
+    /// Returns the relative paths of all files under `root`.
     pub fn paths_on_disk(root: &Path) -> Result<BTreeSet<String>, String> {
         let ignored = fs::read_to_string(root.join(".gitignore")).unwrap_or_default();
         let mut paths = BTreeSet::new();
@@ -128,7 +128,7 @@ impl Tree {
         Tree { files, paths }
     }
 
-    /// A tree for tests: path and text of each file.
+    /// Returns a tree for tests: path and text of each file.
     #[cfg(test)]
     pub fn of(files: &[(&str, &str)]) -> Tree {
         let texts: Vec<(String, String)> = files
@@ -138,20 +138,20 @@ impl Tree {
         Tree::build(texts.iter().map(|(path, _)| path.clone()).collect(), texts)
     }
 
-    /// The text of the file at `path`.
+    /// Returns the text of the file at `path`.
     pub fn text(&self, path: &str) -> Option<&str> {
         let file = self.files.iter().find(|file| file.path == path)?;
         Some(&file.text)
     }
 
-    /// Every Rust file.
+    /// Returns every Rust file.
     pub fn rust_files(&self) -> impl Iterator<Item = (&File, &RustText)> {
         self.files
             .iter()
             .filter_map(|file| Some((file, file.rust.as_ref()?)))
     }
 
-    /// Names of the folders under `crates/` that hold a crate.
+    /// Returns names of the folders under `crates/` that hold a crate.
     pub fn crates(&self) -> BTreeSet<&str> {
         self.paths
             .iter()

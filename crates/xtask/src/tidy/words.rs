@@ -113,7 +113,7 @@ fn is_checked(path: &str) -> bool {
     is_ours && extension.is_some_and(|it| EXTENSIONS.contains(&it))
 }
 
-/// The avoided words in a file's name, as of line 1, and in its text: line, words, remedy.
+/// Returns the avoided words in a file's name, as of line 1, and in its text: line, words, remedy.
 fn avoided_in(file: &File) -> Vec<(usize, String, &'static str)> {
     let name = file
         .path
@@ -136,8 +136,8 @@ fn avoided_in(file: &File) -> Vec<(usize, String, &'static str)> {
     found
 }
 
-/// The avoided words in a text: first byte, words, remedy. In code two words of a phrase belong
-/// together only within an identifier: `let go = 1` is fine.
+/// Returns the avoided words in a text: first byte, words, remedy. In code two words of a phrase
+/// belong together only within an identifier: `let go = 1` is fine.
 fn avoided(text: &str, is_code: impl Fn(usize) -> bool) -> Vec<(usize, String, &'static str)> {
     let words = words(text);
     let mut found = Vec::new();
@@ -207,7 +207,7 @@ mod tests {
             .collect()
     }
 
-    /// The words that are found in a file of this name, each with its line.
+    /// Returns the words that are found in a file of this name, each with its line.
     fn found(path: &str, text: &str) -> Vec<String> {
         let short = |message: &String| message.split('`').take(2).collect();
         messages(path, text, &[]).iter().map(short).collect()

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The connections on which the present epoch was announced since the last call, in order.
+/// Returns the connections on which the present epoch was announced since the last call, in order.
 fn announced(scene: &mut Scene) -> Vec<u64> {
     let epoch = Epoch(scene.epoch());
     let announced = scene.announced.drain(..);

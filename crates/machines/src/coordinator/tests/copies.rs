@@ -7,8 +7,8 @@ use protocol::configuration::{Configuration, PartitionState, Place, Table};
 use protocol::identity::CoreId;
 use protocol::message::{CopyFailure, FillReport, SealReport, SealStage};
 
-/// Two servers with a table, of its primary copy and one by its second column, and others that hold
-/// nothing: so many in all.
+/// Returns two servers with a table, of its primary copy and one by its second column, and others
+/// that hold nothing: so many in all.
 pub fn scene(servers: u32) -> Scene {
     let mut scene = Scene::new();
     scene.join(1);
@@ -26,7 +26,7 @@ pub fn flights(scene: &Scene) -> Table {
     table.expect("it was created").clone()
 }
 
-/// The table with another index, by its second column.
+/// Returns the table with another index, by its second column.
 pub fn with_index(scene: &Scene, name: &str, constraint: Option<Constraint>) -> Request {
     let mut schema = flights(scene).schema;
     schema.indexes.push(Index {

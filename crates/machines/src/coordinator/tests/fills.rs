@@ -11,7 +11,7 @@ const PLACE: PartitionId = PartitionId {
     number: 0,
 };
 
-/// Two servers and a table, of which one place is rebuilding, and the core that holds it.
+/// Returns two servers and a table, of which one place is rebuilding, and the core that holds it.
 fn scene(sealing: Option<Sealing>) -> (Scene, CoreId) {
     let mut scene = Scene::new();
     scene.join(1);

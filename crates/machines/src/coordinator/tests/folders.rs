@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A join of server `id` with a folder on which `last` joined last.
+/// Returns a join of server `id` with a folder on which `last` joined last.
 fn with_folder(id: u32, instance: u64, last: u64) -> Request {
     let mut request = joining(Some(id), instance, u64::from(id));
     if let Request::Join { folder, .. } = &mut request {

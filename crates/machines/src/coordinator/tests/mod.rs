@@ -111,8 +111,8 @@ impl Scene {
         self.take(output)
     }
 
-    /// The reply, if it did not have to wait.
-    /// A folder that names no process is the newest one.
+    /// Returns the reply, if it did not have to wait. A folder that names no process is the newest
+    /// one.
     fn ask_from(&mut self, from: u64, mut request: Request) -> Option<Reply> {
         if let Request::Join { folder, .. } = &mut request
             && folder.last == 0
@@ -202,7 +202,7 @@ impl Scene {
     }
 }
 
-/// What the process that makes folder `id` and gets number `id` sends at its first start.
+/// Returns what the process that makes folder `id` and gets number `id` sends at its first start.
 fn new_server(id: u32) -> Request {
     joining(None, u64::from(id), u64::from(id))
 }
@@ -251,7 +251,7 @@ fn stopped(id: u32, incarnation: u32) -> Request {
     }
 }
 
-/// A table of two copies that tolerates `failures`.
+/// Returns a table of two copies that tolerates `failures`.
 fn table(name: &str, failures: u8) -> Schema {
     let column = |name: &str| Column {
         name: name.into(),

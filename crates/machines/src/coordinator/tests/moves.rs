@@ -7,7 +7,7 @@ use protocol::message::{Room, SealReport, SealStage};
 use super::copies::{self, with_index, without};
 use super::*;
 
-/// So many servers of two cores, and a table that survives one failure.
+/// Returns so many servers of two cores, and a table that survives one failure.
 pub(super) fn scene(servers: u32) -> Scene {
     let mut scene = Scene::new();
     (1..=servers).for_each(|id| scene.join(id));
@@ -24,7 +24,7 @@ pub(super) fn moving(scene: &Scene) -> Vec<(PartitionId, Place)> {
     places.filter(|(_, place)| place.moving.is_some()).collect()
 }
 
-/// Partitions that a server has to do with.
+/// Returns partitions that a server has to do with.
 fn held_by(scene: &Scene, id: u32) -> Vec<PartitionId> {
     let places = configuration(scene).places();
     let held = places.filter(|(_, place)| {
@@ -34,7 +34,7 @@ fn held_by(scene: &Scene, id: u32) -> Vec<PartitionId> {
     held.map(|(id, _)| id).collect()
 }
 
-/// How many these are.
+/// Returns how many these are.
 pub(super) fn held(scene: &Scene, id: u32) -> usize {
     held_by(scene, id).len()
 }

@@ -31,7 +31,8 @@ fn remember(scene: &Scene, id: u32, core: u16, runs: bool) -> Request {
     })
 }
 
-/// The newest scene, and one whose coordinator goes on from the state before the last table.
+/// Returns the newest scene, and one whose coordinator goes on from the state before the last
+/// table.
 fn diverged() -> (Scene, Scene) {
     let mut newest = Scene::new();
     for id in 1..=3 {

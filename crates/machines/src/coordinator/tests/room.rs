@@ -6,7 +6,7 @@ use protocol::message::{Room, Shortage};
 use super::moves::{all_beat, finish, held, moving, scene, tolerated};
 use super::*;
 
-/// The notices to operators of full disks.
+/// Returns the notices to operators of full disks.
 fn shortages(scene: &mut Scene) -> Vec<Shortage> {
     match scene.ask(Request::Progress) {
         Reply::Progress { without_room, .. } => without_room,
@@ -85,7 +85,7 @@ fn nothing_moves_from_one_full_server_to_another() {
     assert_eq!(moving(&scene), []);
 }
 
-/// What the table survives: now, and once everything is filled and up.
+/// Returns what the table survives: now, and once everything is filled and up.
 fn survived(configuration: &Configuration) -> (Option<u32>, Option<u32>, String) {
     let report = configuration.report(&configuration.tables[0]);
     (

@@ -134,9 +134,9 @@ impl CoreMachine {
         self.forget((self.identity.core, below), step)
     }
 
-    /// The line below which all operations of this head are finished. Until a restarted core has
-    /// the answers of its peers it can have forgotten operations of its own: the line that its log
-    /// knows of holds until then.
+    /// Returns the line below which all operations of this head are finished. Until a restarted
+    /// core has the answers of its peers it can have forgotten operations of its own: the line that
+    /// its log knows of holds until then.
     pub(crate) fn own_finished(&self) -> Finished {
         if self.recovering.is_some() {
             return self.finished.of(self.identity.core);
@@ -322,7 +322,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// The head's member of one of this core's operations.
+    /// Returns the head's member of one of this core's operations.
     fn head_member(&self, operation: OperationId) -> Option<MemberKey> {
         let first = (operation, PartitionId::default());
         let (key, member) = self.members.range(first..).next()?;

@@ -224,7 +224,7 @@ fn columns_of<'a>(row: &'a Option<RowView<'_>>) -> Option<&'a dyn Columns> {
     row.as_ref().map(|row| row as &dyn Columns)
 }
 
-/// The coordinates that partitions need to find the old row's entries (R1, R21).
+/// Returns the coordinates that partitions need to find the old row's entries (R1, R21).
 pub(crate) fn old_row(
     table: &TableInfo,
     before: Option<(protocol::identity::Version, &[u8])>,

@@ -635,7 +635,7 @@ fn record_of(queued: &Queued, result: RequestResult) -> RequestRecord {
     }
 }
 
-/// The primary partition of a memcomparable pk; none if it does not decode.
+/// Returns the primary partition of a memcomparable pk; none if it does not decode.
 fn primary_partition(table: &TableInfo, pk: &[u8]) -> Option<u32> {
     let columns = &table.schema.primary_key;
     let types: Vec<ColumnType> = columns
@@ -650,7 +650,7 @@ fn primary_partition(table: &TableInfo, pk: &[u8]) -> Option<u32> {
     Some(table.layout.partition_of_values(0, value))
 }
 
-/// A hash of a request's body.
+/// Returns a hash of a request's body.
 fn digest(mutations: &[Mutation]) -> u64 {
     let mut bytes = Vec::with_capacity(256);
     for mutation in mutations {

@@ -13,7 +13,7 @@ use crate::core::partition::queue::Queued;
 use crate::core::step::Step;
 
 impl CoreMachine {
-    /// The server without which the operation that holds this pk cannot end.
+    /// Returns the server without which the operation that holds this pk cannot end.
     pub(crate) fn lost_before(&self, id: PartitionId, pk: &[u8]) -> Option<ServerId> {
         if !self.view.has_lost() {
             return None;
@@ -23,7 +23,7 @@ impl CoreMachine {
         members.find_map(|member| self.view.lost_in(&member.prepare.chain))
     }
 
-    /// The server without which a request that is under way cannot end.
+    /// Returns the server without which a request that is under way cannot end.
     pub(crate) fn lost_to(&self, request: RequestId) -> Option<ServerId> {
         if !self.view.has_lost() {
             return None;

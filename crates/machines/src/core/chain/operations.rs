@@ -57,7 +57,7 @@ impl OwnOperations {
         self.unfinished.remove(&operation.order());
     }
 
-    /// The line below which all operations are finished.
+    /// Returns the line below which all operations are finished.
     pub fn finished(&self) -> Finished {
         let next = Finished {
             incarnation: self.identity.incarnation,
@@ -66,7 +66,7 @@ impl OwnOperations {
         self.unfinished.first().copied().unwrap_or(next)
     }
 
-    /// Those that are not durable everywhere, in order.
+    /// Returns those that are not durable everywhere, in order.
     pub fn unfinished(&self) -> Vec<OperationId> {
         let operation = |finished: &Finished| OperationId {
             head: self.identity.core,
@@ -110,7 +110,7 @@ impl OwnOperations {
 pub(crate) struct FinishedLines(BTreeMap<CoreId, Finished>);
 
 impl FinishedLines {
-    /// A head's line.
+    /// Returns a head's line.
     pub fn of(&self, head: CoreId) -> Finished {
         self.0.get(&head).copied().unwrap_or_default()
     }
@@ -121,7 +121,7 @@ impl FinishedLines {
         *known = (*known).max(line);
     }
 
-    /// All lines, by head.
+    /// Returns all lines, by head.
     pub fn iter(&self) -> impl Iterator<Item = (CoreId, Finished)> {
         self.0.iter().map(|(head, line)| (*head, *line))
     }
@@ -192,7 +192,7 @@ impl AwaitedRecords {
         self.0.push_back((position, member));
     }
 
-    /// The first one, if its record is durable.
+    /// Returns the first one, if its record is durable.
     pub fn pop(&mut self, durable: Position) -> Option<(Position, MemberKey)> {
         self.0
             .front()

@@ -59,7 +59,7 @@ impl CoreMachine {
         self.acquire(key, step)
     }
 
-    /// A member as it arrives; none if this core does not hold the partition.
+    /// Returns a member as it arrives; none if this core does not hold the partition.
     pub(crate) fn member(&self, now: Now, prepare: Arc<Prepare>, place: usize) -> Option<Member> {
         let partition = prepare.chain[place];
         let table = Arc::clone(&self.partitions.get(&partition)?.table);
@@ -312,7 +312,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Where a head's finished operations end, as far as this core knows.
+    /// Returns where a head's finished operations end, as far as this core knows.
     pub(crate) fn finished_below(&self, head: CoreId) -> Finished {
         if head == self.identity.core {
             return self.own_finished();

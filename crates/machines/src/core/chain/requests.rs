@@ -30,17 +30,17 @@ struct Running {
 }
 
 impl Requests {
-    /// How many there are.
+    /// Returns how many there are.
     pub fn len(&self) -> usize {
         self.running.len()
     }
 
-    /// The hash of a request's body, if it is under way.
+    /// Returns the hash of a request's body, if it is under way.
     pub fn digest(&self, request: RequestId) -> Option<u64> {
         self.running.get(&request).map(|running| running.digest)
     }
 
-    /// All that are under way.
+    /// Returns all that are under way.
     pub fn names(&self) -> Vec<RequestId> {
         self.running.keys().copied().collect()
     }

@@ -148,7 +148,7 @@ impl Sessions {
         self.floor
     }
 
-    /// How many records are kept.
+    /// Returns how many records are kept.
     pub fn count(&self) -> usize {
         self.sessions
             .values()

@@ -66,8 +66,8 @@ fn duplicate<T: Tables>(
     }))
 }
 
-/// The vote of a member that does not wait for a pending row with the wanted key: a planted bug
-/// (R8).
+/// Returns the vote of a member that does not wait for a pending row with the wanted key: a planted
+/// bug (R8).
 pub(crate) fn duplicate_of(member: &Member, wanted: &[u8]) -> Option<RequestResult> {
     let replex = usize::from(member.partition().replex);
     if member.table.replexes[replex].constraint != Some(Constraint::Unique) {
@@ -123,7 +123,7 @@ fn not_dense<T: Tables>(
     Ok(None)
 }
 
-/// The greatest value of a group, or 0: values start at 1.
+/// Returns the greatest value of a group, or 0: values start at 1.
 fn last_of_group<T: Tables>(member: &Member, group: &[u8], tables: &T) -> Result<i64, TablesError> {
     let partition = member.partition();
     let mut last = 0;

@@ -14,7 +14,7 @@ use crate::core::restart::checkpoint::SAVED_TABLE;
 use crate::core::step::Step;
 
 impl CoreMachine {
-    /// The partitions of which this core has rows of an earlier tenure that may be of use.
+    /// Returns the partitions of which this core has rows of an earlier tenure that may be of use.
     ///
     /// They are as the checkpoint has them: what the log has of that tenure is not read
     /// ([`CoreMachine::is_of_tenure`]), now or at any later start. So what is compared with them,

@@ -34,8 +34,8 @@ pub(crate) enum Outcome {
     Stuck,
 }
 
-/// The outcome of an operation that some member has prepared; `parts` are in the order of its
-/// chain.
+/// Returns the outcome of an operation that some member has prepared; `parts` are in the order of
+/// its chain.
 pub(crate) fn outcome(table: &TableInfo, chain: &[PartitionId], parts: &[Part<'_>]) -> Outcome {
     let abort = |reason| Outcome::Decided(Decision::Abort(reason));
     if let Some(decision) = known(parts) {
@@ -66,9 +66,9 @@ pub(crate) fn outcome(table: &TableInfo, chain: &[PartitionId], parts: &[Part<'_
     }
 }
 
-/// A decision that some member has. What was resolved before stands, whatever a member reports that
-/// was not there: no client can have seen the contrary. Of two resolutions by different members,
-/// neither of which an epoch has served, the later one counts.
+/// Returns a decision that some member has. What was resolved before stands, whatever a member
+/// reports that was not there: no client can have seen the contrary. Of two resolutions by
+/// different members, neither of which an epoch has served, the later one counts.
 fn known(parts: &[Part<'_>]) -> Option<Decision> {
     let decisions = parts.iter().filter_map(|part| match part {
         Part::Present { decision, .. } => decision.as_ref(),
@@ -83,7 +83,7 @@ fn is_certainly_nothing(part: &Part<'_>) -> bool {
     matches!(part, Part::Present { certain, votes: None, .. } if *certain || restarted)
 }
 
-/// The first vote of the chain that is no.
+/// Returns the first vote of the chain that is no.
 fn refusal(parts: &[Part<'_>]) -> Option<RequestResult> {
     let votes = parts.iter().filter_map(|part| match part {
         Part::Present { votes, .. } => *votes,

@@ -93,13 +93,13 @@ impl Sealing {
         self.arrived.insert(core)
     }
 
-    /// The log's first seal after the last epoch that served.
+    /// Returns the log's first seal after the last epoch that served.
     pub fn first_at(&self) -> Option<Position> {
         self.on_disk.map(|sealed| sealed.first_at)
     }
 
-    /// The epoch of the log's last seal after the last epoch that served: what the log decides
-    /// after it comes from the resolution of that epoch's end.
+    /// Returns the epoch of the log's last seal after the last epoch that served: what the log
+    /// decides after it comes from the resolution of that epoch's end.
     pub fn sealed_epoch(&self) -> Option<Epoch> {
         self.on_disk.map(|sealed| sealed.epoch)
     }
@@ -121,7 +121,7 @@ impl CoreMachine {
         self.sealing.current.is_some()
     }
 
-    /// How far this core is with the end of the epochs before, if they are being ended.
+    /// Returns how far this core is with the end of the epochs before, if they are being ended.
     pub(crate) fn seal_report(&self, now: Now) -> Option<SealReport> {
         let stage = match self.sealing.current.as_ref()?.progress {
             Progress::Hearing | Progress::Resolving(_) => SealStage::Sealing,
@@ -253,7 +253,8 @@ impl CoreMachine {
         });
     }
 
-    /// A decision that this core has or received, and the epoch of the resolution it comes from.
+    /// Returns a decision that this core has or received, and the epoch of the resolution it comes
+    /// from.
     fn known_decision(&self, key: &MemberKey) -> Option<(Decision, Option<Epoch>)> {
         let member = self.members.get(key)?;
         if let Some(decision) = member.decision() {
@@ -372,8 +373,8 @@ impl CoreMachine {
         self.seal_goes_on(now, output);
     }
 
-    /// An operation's outcome by what all logs hold, with its prepare of the most votes; none if
-    /// its table is gone.
+    /// Returns an operation's outcome by what all logs hold, with its prepare of the most votes;
+    /// none if its table is gone.
     fn resolution(&self, operation: OperationId) -> Option<(Arc<Prepare>, Outcome)> {
         let seal = self.sealing.current.as_ref()?;
         let witnesses = seal.witnesses.get(&operation);

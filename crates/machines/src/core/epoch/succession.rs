@@ -75,7 +75,7 @@ impl CoreMachine {
         self.refuse_lost(step)
     }
 
-    /// The partitions that this core holds, gives or takes.
+    /// Returns the partitions that this core holds, gives or takes.
     pub(crate) fn concerned(&self) -> BTreeSet<PartitionId> {
         let own = self.identity.core;
         let places = self.view.configuration().places();

@@ -44,12 +44,12 @@ struct Making {
 }
 
 impl EntryOrders {
-    /// All orders in which rows have entries, or are given them.
+    /// Returns all orders in which rows have entries, or are given them.
     pub fn all(&self) -> &[u8] {
         &self.all
     }
 
-    /// Those in which some rows have none yet.
+    /// Returns those in which some rows have none yet.
     pub fn unmade(&self) -> &[u8] {
         self.making.as_ref().map_or(&[], |making| &making.orders)
     }
@@ -168,7 +168,7 @@ impl Partition {
         Ok(made)
     }
 
-    /// The orders in which it ought to have entries.
+    /// Returns the orders in which it ought to have entries.
     fn wanted_orders(&self) -> Vec<u8> {
         let replex = usize::from(self.id.replex);
         self.table.replexes[replex].entry_orders.clone()
@@ -193,7 +193,7 @@ pub(crate) fn drop_rows<T: Tables>(id: PartitionId, tables: &mut T) -> Result<()
     Ok(())
 }
 
-/// The orders in which a partition has entries, and their marks.
+/// Returns the orders in which a partition has entries, and their marks.
 pub(crate) fn marked<T: Tables>(
     id: PartitionId,
     tables: &T,
@@ -209,7 +209,7 @@ pub(crate) fn marked<T: Tables>(
     Ok(marks)
 }
 
-/// An order's mark: how far it is, and its columns (`u32`, little-endian).
+/// Returns an order's mark: how far it is, and its columns (`u32`, little-endian).
 fn mark(table: &TableInfo, order: u8, stage: Stage) -> Vec<u8> {
     let columns = &table.replexes[usize::from(order)].entry_columns;
     let columns = columns.iter().flat_map(|it| (*it as u32).to_le_bytes());

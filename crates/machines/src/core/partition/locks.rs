@@ -69,7 +69,7 @@ impl Locks {
         }
     }
 
-    /// Others that hold the key.
+    /// Returns others that hold the key.
     pub fn other_holders(
         &self,
         key: &[u8],
@@ -94,7 +94,7 @@ impl Locks {
         self.keys.get(key).map_or(&[], |lock| &lock.holders)
     }
 
-    /// How many wait for the key.
+    /// Returns how many wait for the key.
     pub fn waiters(&self, key: &[u8]) -> usize {
         self.keys.get(key).map_or(0, |lock| lock.waiters.len())
     }

@@ -50,7 +50,7 @@ pub(crate) struct Partition {
 }
 
 impl Partition {
-    /// One that nothing has happened to yet.
+    /// Returns one that nothing has happened to yet.
     pub fn new(id: PartitionId, table: &Arc<TableInfo>) -> Partition {
         Partition {
             id,
@@ -117,18 +117,18 @@ impl Partitions {
         ids
     }
 
-    /// A partition that is held.
+    /// Returns a partition that is held.
     pub fn get(&self, id: &PartitionId) -> Option<&Partition> {
         self.held.get(id)
     }
 
-    /// A partition that is held.
+    /// Returns a partition that is held.
     pub fn get_mut(&mut self, id: &PartitionId) -> Option<&mut Partition> {
         self.held.get_mut(id)
     }
 
-    /// A partition of which this core has rows, whether it holds it, takes it or has given it to
-    /// another.
+    /// Returns a partition of which this core has rows, whether it holds it, takes it or has given
+    /// it to another.
     pub fn with_rows(&self, id: PartitionId) -> Option<&Partition> {
         self.held.get(&id).or_else(|| self.others.get(&id))
     }
@@ -139,7 +139,7 @@ impl Partitions {
         held.or_else(|| self.others.get_mut(&id))
     }
 
-    /// All of which this core has rows: first those that are held.
+    /// Returns all of which this core has rows: first those that are held.
     pub fn all_with_rows(&self) -> impl Iterator<Item = &Partition> {
         self.held.values().chain(self.others.values())
     }
@@ -149,7 +149,7 @@ impl Partitions {
         self.held.values_mut().chain(self.others.values_mut())
     }
 
-    /// The pks for which requests wait, by partition.
+    /// Returns the pks for which requests wait, by partition.
     pub fn queued_pks(&self) -> Vec<(PartitionId, Vec<u8>)> {
         let partitions = self.held.values();
         let queued = partitions.flat_map(|partition| {
@@ -177,22 +177,22 @@ impl Partitions {
         self.held.contains_key(id)
     }
 
-    /// How many are held.
+    /// Returns how many are held.
     pub fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// Those that are held, in order.
+    /// Returns those that are held, in order.
     pub fn keys(&self) -> impl Iterator<Item = &PartitionId> {
         self.held.keys()
     }
 
-    /// Those that are held, in order.
+    /// Returns those that are held, in order.
     pub fn values(&self) -> impl Iterator<Item = &Partition> {
         self.held.values()
     }
 
-    /// Those that are held, in order.
+    /// Returns those that are held, in order.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Partition> {
         self.held.values_mut()
     }

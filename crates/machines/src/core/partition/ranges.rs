@@ -50,7 +50,7 @@ impl WaitingRead {
 /// First key and first key beyond.
 pub(crate) type KeyBounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
-/// The keys that a read covers, in its partition's order.
+/// Returns the keys that a read covers, in its partition's order.
 pub(crate) fn bounds(read: &Read) -> KeyBounds<'_> {
     let end = read.end.as_deref();
     (

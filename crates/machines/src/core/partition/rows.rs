@@ -85,7 +85,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The row that is there under a key.
+    /// Returns the row that is there under a key.
     pub fn stored<T: Tables>(&self, key: &[u8], tables: &T) -> Result<Option<Stored>, TablesError> {
         let mut stored = None;
         tables.read(self.id.rows_table(), key, &mut |value| {
@@ -183,7 +183,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// A row's entries, by order.
+    /// Returns a row's entries, by order.
     pub fn entries_of(&self, key: &[u8], row: &[u8]) -> Vec<Option<Entry>> {
         if self.orders.is_empty() {
             return Vec::new();
@@ -232,7 +232,7 @@ impl<'a> Way<'a> {
 }
 
 impl Rows<'_> {
-    /// How the partition finds rows by their order in another replex.
+    /// Returns how the partition finds rows by their order in another replex.
     pub fn way(&self, replex: u8) -> Way<'static> {
         let [own, other] = [self.id.replex, replex].map(|it| &self.table.replexes[usize::from(it)]);
         if own.entry_columns.starts_with(&other.entry_columns) {
@@ -246,7 +246,7 @@ impl Rows<'_> {
     }
 }
 
-/// A row as a sorted table holds it.
+/// Returns a row as a sorted table holds it.
 pub(crate) fn stored_value(version: Version, row: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(8 + row.len());
     value.extend_from_slice(&version.0.to_le_bytes());
@@ -254,7 +254,7 @@ pub(crate) fn stored_value(version: Version, row: &[u8]) -> Vec<u8> {
     value
 }
 
-/// A stored value's version and row.
+/// Returns a stored value's version and row.
 pub(crate) fn stored_row(value: &[u8]) -> (Version, &[u8]) {
     let (version, row) = value
         .split_first_chunk::<8>()
@@ -277,7 +277,7 @@ pub(crate) fn depart<T: Tables>(
     Ok(())
 }
 
-/// The version at which an entry left a partition that is being filled.
+/// Returns the version at which an entry left a partition that is being filled.
 pub(crate) fn departed<T: Tables>(
     partition: PartitionId,
     key: &[u8],
@@ -303,7 +303,7 @@ mod tests {
     use protocol::configuration::{Configuration, Place, Table};
     use protocol::identity::{CoreId, Epoch, ServerId, TableId};
 
-    /// A table with an index by a text, the order of which is 1.
+    /// Returns a table with an index by a text, the order of which is 1.
     fn table() -> TableInfo {
         let column = |name: &str, column_type| Column {
             name: name.into(),
@@ -348,7 +348,8 @@ mod tests {
         TableInfo::new(&table, &Configuration::default())
     }
 
-    /// Entries after a row with a text of `bytes[0]` bytes was changed to each next one in turn.
+    /// Returns entries after a row with a text of `bytes[0]` bytes was changed to each next one in
+    /// turn.
     fn entries_after(bytes: &[usize]) -> Vec<usize> {
         let table = table();
         let rows = Rows {

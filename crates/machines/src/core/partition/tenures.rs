@@ -26,7 +26,7 @@ pub(crate) struct Tenures {
 }
 
 impl Tenures {
-    /// What the log has of a partition; the default if nothing.
+    /// Returns what the log has of a partition; the default if nothing.
     pub fn of(&self, id: PartitionId) -> LoggedTenure {
         self.logged.get(&id).copied().unwrap_or_default()
     }
@@ -36,7 +36,7 @@ impl Tenures {
         self.logged.get(&id).is_none_or(|tenure| tenure.is_whole)
     }
 
-    /// All that the log has, by partition.
+    /// Returns all that the log has, by partition.
     pub fn iter(&self) -> impl Iterator<Item = (PartitionId, LoggedTenure)> {
         self.logged.iter().map(|(id, tenure)| (*id, *tenure))
     }
@@ -58,7 +58,7 @@ impl Tenures {
         self.logged.retain(|id, _| concerned.contains(id));
     }
 
-    /// The partitions of which rows of an earlier tenure are kept.
+    /// Returns the partitions of which rows of an earlier tenure are kept.
     pub fn left_behind(&self) -> &BTreeSet<PartitionId> {
         &self.left_behind
     }

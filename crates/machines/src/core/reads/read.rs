@@ -70,7 +70,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Operations under way on what is read, unless it may be stale.
+    /// Returns operations under way on what is read, unless it may be stale.
     fn waits_of(&self, read: &Read) -> BTreeSet<OperationId> {
         if read.consistency == Consistency::Stale || planted::is(Bug::ReadDoesNotWait) {
             return BTreeSet::new();

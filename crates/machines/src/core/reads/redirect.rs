@@ -41,7 +41,7 @@ pub(crate) fn check(table: &TableInfo, read: &Read) -> Result<(), String> {
 }
 
 impl CoreMachine {
-    /// Operations under way on what a redirected read asks for (R10).
+    /// Returns operations under way on what a redirected read asks for (R10).
     pub(crate) fn pending_on(
         &self,
         partition: &Partition,

@@ -21,7 +21,7 @@ use crate::core::member::Member;
 use crate::core::table::TableInfo;
 
 impl Member {
-    /// Rows put by the operation that collide with others, where the copy is being made.
+    /// Returns rows put by the operation that collide with others, where the copy is being made.
     pub(crate) fn collisions<T: Tables>(&self, tables: &T) -> Result<Vec<String>, TablesError> {
         let mut found = Vec::new();
         for (change, effect) in self.prepare.changes.iter().zip(&self.effects) {

@@ -61,12 +61,12 @@ pub(crate) struct Fills {
 }
 
 impl Fills {
-    /// The fill of a partition, if it is rebuilding.
+    /// Returns the fill of a partition, if it is rebuilding.
     pub fn get(&self, id: &PartitionId) -> Option<&Fill> {
         self.partitions.get(id)
     }
 
-    /// The fill of a partition, if it is rebuilding.
+    /// Returns the fill of a partition, if it is rebuilding.
     pub fn get_mut(&mut self, id: &PartitionId) -> Option<&mut Fill> {
         self.partitions.get_mut(id)
     }
@@ -81,7 +81,7 @@ impl Fills {
         self.due_us
     }
 
-    /// The next page is asked for no sooner.
+    /// Returns the time before which the next page is not asked for.
     pub fn next_page_us(&self) -> u64 {
         self.next_page_us
     }
@@ -220,7 +220,7 @@ impl CoreMachine {
         }
     }
 
-    /// The cheapest cover of partitions that serve.
+    /// Returns the cheapest cover of partitions that serve.
     fn cover_of(&self, id: PartitionId) -> Option<Vec<PartitionId>> {
         let table = &self.partitions[&id].table;
         let available = |replex: usize, number: u32| {
@@ -246,7 +246,7 @@ impl CoreMachine {
         server.is_some_and(|server| server.state == ServerState::Up)
     }
 
-    /// The other cores that hold partitions of the same table and are up.
+    /// Returns the other cores that hold partitions of the same table and are up.
     fn table_peers(&self, id: PartitionId) -> Vec<CoreId> {
         let places = self.partitions[&id].table.placement.iter().flatten();
         let cores = places.map(|place| place.core);
@@ -519,7 +519,7 @@ impl CoreMachine {
         }
     }
 
-    /// The partitions that can serve, or can be taken over: for the coordinator.
+    /// Returns the partitions that can serve, or can be taken over: for the coordinator.
     pub(crate) fn filled(&self) -> Vec<PartitionId> {
         let fills = self.fills.partitions.iter();
         let filled = fills.filter(|(_, fill)| {
@@ -529,7 +529,7 @@ impl CoreMachine {
         filled.chain(self.level()).collect()
     }
 
-    /// How far the fills are, by replex: for the coordinator.
+    /// Returns how far the fills are, by replex: for the coordinator.
     pub(crate) fn fill_reports(&self) -> Vec<FillReport> {
         let mut reports: BTreeMap<_, FillReport> = BTreeMap::new();
         for (id, fill) in &self.fills.partitions {
@@ -549,8 +549,8 @@ impl CoreMachine {
         reports.into_values().collect()
     }
 
-    /// How many sources there are, and how many have given everything: the share of the covers that
-    /// is done.
+    /// Returns how many sources there are, and how many have given everything: the share of the
+    /// covers that is done.
     pub(crate) fn fill_sources(&self) -> (u64, u64) {
         let fills = self.fills.partitions.values();
         let sources = fills.flat_map(|fill| fill.sources.iter().flat_map(BTreeMap::values));

@@ -75,7 +75,7 @@ impl Fetches {
         }
     }
 
-    /// What has been asked of members.
+    /// Returns what has been asked of members.
     pub fn sources(&mut self) -> impl Iterator<Item = (&PartitionId, &mut Source)> {
         self.passes
             .iter_mut()
@@ -173,7 +173,7 @@ impl Pass {
     }
 }
 
-/// Members of a cover that have not given all of their rows.
+/// Returns members of a cover that have not given all of their rows.
 fn open(cover: &BTreeMap<PartitionId, Source>) -> BTreeSet<PartitionId> {
     let open = cover.iter().filter(|(_, source)| source.next.is_some());
     open.map(|(id, _)| *id).collect()
@@ -359,8 +359,8 @@ fn has_row<T: Tables>(
     Ok(has_row)
 }
 
-/// The keys that the partition's constraint looks at to judge an operation. A row that keeps its
-/// keys needs none: it has had them since it was judged.
+/// Returns the keys that the partition's constraint looks at to judge an operation. A row that
+/// keeps its keys needs none: it has had them since it was judged.
 fn judged_keys(member: &Member) -> Vec<Vec<u8>> {
     let table = &member.table;
     let replex = usize::from(member.partition().replex);

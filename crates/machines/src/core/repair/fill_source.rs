@@ -25,8 +25,8 @@ use crate::core::step::Step;
 use crate::core::table::TableInfo;
 
 impl CoreMachine {
-    /// The table of a cover's member on this core, if it can give rows for `of`: not before it
-    /// knows again what it may have forgotten, nor while it lacks rows itself.
+    /// Returns the table of a cover's member on this core, if it can give rows for `of`: not before
+    /// it knows again what it may have forgotten, nor while it lacks rows itself.
     fn gives_rows(&self, of: PartitionId, from: PartitionId) -> Option<Arc<TableInfo>> {
         let table = &self.partitions.get(&from)?.table;
         let serves = table.place(from)?.state == PartitionState::Serving;
@@ -166,7 +166,7 @@ impl CoreMachine {
 /// over to this, and a key of one order is never mistaken for one of the other.
 const IN_OWN_ORDER: u8 = 1;
 
-/// How a member finds rows of a fetch, and from which key on.
+/// Returns how a member finds rows of a fetch, and from which key on.
 fn way_on(rows: Rows<'_>, of: PartitionId, start: &Bytes) -> (Way<'static>, Bytes) {
     let way = rows.way(of.replex);
     match (start.split_first(), way) {
@@ -219,7 +219,7 @@ impl Search {
         }
     }
 
-    /// The ranges as such, without what lies before `start`.
+    /// Returns the ranges as such, without what lies before `start`.
     fn ranges_from(&self, start: &Bytes) -> Vec<(Bytes, Option<Bytes>)> {
         let ranges = self.wanted.iter().map(|(prefix, end)| {
             let prefix_end = prefix_end(prefix).map(Bytes::from);
@@ -256,7 +256,7 @@ impl Search {
         }
     }
 
-    /// What was found, and from where on it is all of its range.
+    /// Returns what was found, and from where on it is all of its range.
     fn page(self, next: Option<Bytes>) -> (RowPage, Vec<(Bytes, Bytes)>) {
         let mut page = RowPage {
             next,

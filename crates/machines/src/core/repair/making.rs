@@ -69,7 +69,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// How many orders there are, over all partitions, in which entries are being made.
+    /// Returns how many orders there are, over all partitions, in which entries are being made.
     pub(crate) fn orders_unmade(&self) -> usize {
         let partitions = self.partitions.values();
         partitions.map(|it| it.orders.unmade().len()).sum()

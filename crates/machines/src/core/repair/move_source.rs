@@ -46,7 +46,7 @@ impl ChangeList {
         }
     }
 
-    /// How many changes there were.
+    /// Returns how many changes there were.
     fn count(&self) -> u64 {
         self.taken + self.keys.len() as u64
     }
@@ -104,7 +104,7 @@ impl CoreMachine {
         }
     }
 
-    /// The list of a partition that this core gives to `asker`.
+    /// Returns the list of a partition that this core gives to `asker`.
     fn given_to(&mut self, asker: CoreId, of: PartitionId) -> Option<&mut ChangeList> {
         let place = self.view.place(of)?;
         let list = self.lists.0.get_mut(&of)?;

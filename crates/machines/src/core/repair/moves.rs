@@ -151,7 +151,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// What this core has from `start` on, as a question.
+    /// Returns what this core has from `start` on, as a question.
     fn comparison<T: Tables>(
         &mut self,
         of: PartitionId,
@@ -395,7 +395,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// A page's rows by their keys.
+    /// Returns a page's rows by their keys.
     fn entries(&self, of: PartitionId, page: &RowPage) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let Some(partition) = self.partitions.with_rows(of) else {
             return BTreeMap::new();
@@ -490,7 +490,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Partitions that can be taken over now: what is missing are the last changes.
+    /// Returns partitions that can be taken over now: what is missing are the last changes.
     pub(crate) fn level(&self) -> impl Iterator<Item = PartitionId> {
         let taking = self.takings.0.iter();
         let level = taking.filter(|(_, taking)| {

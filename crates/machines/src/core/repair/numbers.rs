@@ -9,14 +9,14 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// Those of one process of a core.
+    /// Returns those of one process of a core.
     pub fn of(incarnation: Incarnation) -> Numbers {
         Numbers {
             last: u64::from(incarnation.0) << 32,
         }
     }
 
-    /// The next one.
+    /// Returns the next one.
     pub fn next(&mut self) -> u64 {
         self.last += 1;
         self.last

@@ -16,7 +16,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// One that is to be asked from the beginning.
+    /// Returns one that is to be asked from the beginning.
     pub fn new() -> Source {
         Source {
             next: Some(Bytes::default()),

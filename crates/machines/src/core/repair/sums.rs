@@ -19,7 +19,7 @@ impl RangeSum {
     }
 }
 
-/// A hash of a page's rows and versions.
+/// Returns a hash of a page's rows and versions.
 pub(crate) fn page_sum(page: &RowPage) -> u64 {
     xxhash_rust::xxh3::xxh3_64(&page.rows)
 }

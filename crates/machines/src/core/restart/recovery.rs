@@ -53,7 +53,7 @@ impl Recovering {
         }
     }
 
-    /// A decision that was received meanwhile.
+    /// Returns a decision that was received meanwhile.
     pub fn remembered(&self, key: &MemberKey) -> Option<&IncomingDecision> {
         self.decisions.get(key)
     }

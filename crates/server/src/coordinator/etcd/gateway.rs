@@ -118,12 +118,12 @@ impl Gateway {
         })
     }
 
-    /// The members' URLs.
+    /// Returns the members' URLs.
     pub fn urls(&self) -> &[String] {
         &self.urls
     }
 
-    /// Keys from `key` to before `end`, or `key` alone.
+    /// Returns keys from `key` to before `end`, or `key` alone.
     pub fn range(&mut self, key: &str, end: Option<&str>) -> Result<Vec<KeyValue>, GatewayError> {
         key_values(&self.call("/v3/kv/range", &range(key, end))?)
     }
@@ -148,7 +148,7 @@ impl Gateway {
         })
     }
 
-    /// A lease of so many seconds; etcd may give a longer one. Its number and its seconds.
+    /// Returns a lease of so many seconds; etcd may give a longer one. Its number and its seconds.
     pub fn grant(&mut self, ttl_s: u64) -> Result<(i64, u64), GatewayError> {
         let answer = self.call("/v3/lease/grant", &json!({ "TTL": ttl_s.to_string() }))?;
         Ok((number(&answer["ID"])?, seconds(&answer["TTL"])?))
@@ -209,7 +209,7 @@ impl Gateway {
     }
 }
 
-/// What etcd means by an error.
+/// Returns what etcd means by an error.
 fn refusal(answer: &Value) -> GatewayError {
     // Streams put their errors one level deeper.
     let error = if answer["error"].is_object() {
@@ -291,7 +291,7 @@ fn bytes(value: &Value) -> Result<Vec<u8>, GatewayError> {
         .map_err(|error| strange(&error.to_string()))
 }
 
-/// A number, which is a string; what is left out is zero.
+/// Returns a number, which is a string; what is left out is zero.
 fn number(value: &Value) -> Result<i64, GatewayError> {
     match value {
         Value::Null => Ok(0),

@@ -48,7 +48,7 @@ impl Manifest {
         self.bytes == bytes.len() as u64 && self.checksum == crc32c::crc32c(bytes)
     }
 
-    /// How many parts there are.
+    /// Returns how many parts there are.
     pub fn parts(&self) -> u64 {
         self.bytes.div_ceil(PART_BYTES as u64)
     }
@@ -57,7 +57,7 @@ impl Manifest {
         ENVELOPE.encode(self)
     }
 
-    /// The manifest of these bytes, or what is wrong with them.
+    /// Returns the manifest of these bytes, or what is wrong with them.
     pub fn decode(bytes: &[u8]) -> Result<Manifest, String> {
         ENVELOPE.decode(bytes).map_err(|problem| match problem {
             Problem::Damaged => "it is no coordinator's state, or damaged".to_owned(),

@@ -117,7 +117,7 @@ impl EtcdKeeper {
     }
 }
 
-/// The keys in etcd, for a coordinator that can be reached at `address`.
+/// Returns the keys in etcd, for a coordinator that can be reached at `address`.
 ///
 /// # Errors
 /// The options make no sense.

@@ -104,12 +104,12 @@ impl Record {
         }
     }
 
-    /// The address that others connect to.
+    /// Returns the address that others connect to.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Where it is, for people.
+    /// Returns where it is, for people.
     pub fn place(&self) -> String {
         let urls = self.gateway.urls().join(",");
         format!("etcd {urls}, prefix {}", self.prefix)
@@ -292,7 +292,7 @@ fn address(value: &KeyValue) -> String {
     String::from_utf8_lossy(&value.value).into_owned()
 }
 
-/// The first key below a key, and the first one after all of them: `0` follows `/`.
+/// Returns the first key below a key, and the first one after all of them: `0` follows `/`.
 fn children(key: &str) -> (String, String) {
     (format!("{key}/"), format!("{key}0"))
 }

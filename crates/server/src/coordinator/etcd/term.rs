@@ -356,7 +356,7 @@ impl Candidate {
         }
     }
 
-    /// How long nothing is due, unless the role asks for something.
+    /// Returns how long nothing is due, unless the role asks for something.
     fn pause(&self) -> Duration {
         let now_us = self.clock.monotonic_us();
         let renew_us = self.seated.map_or(0, |seated| seated.renew_us);

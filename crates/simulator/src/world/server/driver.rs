@@ -191,8 +191,8 @@ impl World {
         }
     }
 
-    /// The replex, from 0, at which a decision on what is prepared becomes visible, where that is
-    /// not the first to log it.
+    /// Returns the replex, from 0, at which a decision on what is prepared becomes visible, where
+    /// that is not the first to log it.
     fn visible_at(&self, core: CoreId, record: &Record) -> Option<u8> {
         let Record::Prepared { prepare, .. } = record else {
             return None;

@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// A core as a partition's head, in the tenure that it has now.
+    /// Returns a core as a partition's head, in the tenure that it has now.
     fn head(&self, core: CoreId, partition: PartitionId) -> Head {
         let cores = self.servers[self.places[&core.server]].cores();
         let configuration = cores[usize::from(core.core)].machine.configuration();

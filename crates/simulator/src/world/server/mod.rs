@@ -76,7 +76,7 @@ pub enum State {
 }
 
 impl Server {
-    /// A server that has never started.
+    /// Returns a server that has never started.
     pub fn new(clock: SimulatedClock, plan: &RunPlan, random: &mut Random) -> Server {
         Server {
             id: None,
@@ -109,7 +109,7 @@ impl Server {
         matches!(self.state, State::Running(_))
     }
 
-    /// Its cores; none unless it runs.
+    /// Returns its cores; none unless it runs.
     pub fn cores(&self) -> &[SimulatedCore] {
         match &self.state {
             State::Running(cores) => cores,
