@@ -103,7 +103,7 @@ pub fn analyse(names: &Names<'_>, node: Node<'_>, text: &str) -> Statement {
                 _ => Statement::reads_anything(Action::Primary("it explains")),
             }
         }
-        _ => of_session(names, node).unwrap_or_else(|| of_schema(names, node, text)),
+        _ => of_session(names, node, text).unwrap_or_else(|| of_schema(names, node, text)),
     }
 }
 
@@ -122,8 +122,14 @@ fn command(kind: TransactionStmtKind::Type) -> TransactionCommand {
 }
 
 /// Statements that bind the session, or concern only the server that they run on.
-fn of_session(names: &Names<'_>, node: Node<'_>) -> Option<Statement> {
+fn of_session(names: &Names<'_>, node: Node<'_>, text: &str) -> Option<Statement> {
     let primary = |why| Some(Statement::reads_anything(Action::Primary(why)));
+    let alone = |why| {
+        Some(Statement::reads_anything(Action::Alone(
+            text.to_owned(),
+            why,
+        )))
+    };
     match node {
         // What EXECUTE runs is not seen.
         Node::PrepareStmt(_) | Node::ExecuteStmt(_) => Some(Statement::writes_anything(
@@ -164,8 +170,8 @@ fn of_session(names: &Names<'_>, node: Node<'_>) -> Option<Statement> {
         | Node::CreateSubscriptionStmt(_)
         | Node::AlterSubscriptionStmt(_)
         | Node::DropSubscriptionStmt(_) => primary("it concerns one server"),
-        Node::IndexStmt(index) if index.concurrent => primary("it builds an index concurrently"),
-        Node::DropStmt(drop) if drop.concurrent => primary("it drops an index concurrently"),
+        Node::IndexStmt(index) if index.concurrent => alone("it builds an index concurrently"),
+        Node::DropStmt(drop) if drop.concurrent => alone("it drops an index concurrently"),
         Node::DropStmt(drop) if drop.remove_type == ObjectType::OBJECT_PUBLICATION => {
             primary("it concerns one server")
         }
