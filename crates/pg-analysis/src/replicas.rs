@@ -6,10 +6,11 @@
 //! applies.
 
 use pg_raw_parse::Node;
+use pg_raw_parse::nodes::AlterTableStmt;
 use pg_raw_parse::raw::{AlterTableType, ObjectType};
 
-use super::utility::concerns;
-use pg_wire::quoting::{identifier_length, literal};
+use super::utility::{concerns, detached_concurrently};
+use pg_wire::quoting::{identifier_length, literal, quoted};
 
 /// The tablespace that every database has.
 const DEFAULT: &str = "pg_default";
@@ -38,7 +39,7 @@ fn unless(text: &str, failure: &str) -> String {
     format!("DO {}", literal(&body))
 }
 
-/// A statement about an index, which fails neither where that is there already nor where it is
+/// A statement that waits for no others, or about an index, which fails neither where that is there already nor where it is
 /// not; none if it is about something else, or cannot fail so.
 fn of_index(text: &str) -> Option<String> {
     let tree = pg_raw_parse::parse(text).ok()?;
@@ -77,11 +78,38 @@ fn of_index(text: &str) -> Option<String> {
             let is_so = |node: Node<'_>| matches!(node, Node::AlterTableStmt(it) if it.missing_ok);
             changed(text, INDEX, &["INDEX IF EXISTS"], is_so)
         }
+        Node::AlterTableStmt(alter) => detaching(alter, text),
         Node::CommentStmt(comment) if comment.objtype == ObjectType::OBJECT_INDEX => {
             Some(unless(text, "undefined_table"))
         }
         _ => None,
     }
+}
+
+/// The same as a statement that detaches a partition concurrently, which leaves the partition a
+/// constraint for its bounds; none for another one.
+fn detaching(alter: &AlterTableStmt, text: &str) -> Option<String> {
+    let partition = alter.cmds().iter().find_map(detached_concurrently)?;
+    let is_plain = |node: Node<'_>| {
+        let Node::AlterTableStmt(it) = node else {
+            return false;
+        };
+        !it.cmds()
+            .iter()
+            .any(|command| detached_concurrently(command).is_some())
+    };
+    let detach = changed(text, CONCURRENTLY, &[""], is_plain)?;
+    let schema = partition.schemaname().map(|name| quoted(name) + ".");
+    let name = schema.unwrap_or_default() + &quoted(partition.relname()?);
+    let body = format!(
+        "DECLARE bounds text := pg_catalog.pg_get_partition_constraintdef({}::pg_catalog.regclass); \
+         BEGIN EXECUTE {}; \
+         EXECUTE pg_catalog.concat({}, bounds, ')'); END",
+        literal(&name),
+        literal(&detach),
+        literal(&format!("ALTER TABLE {name} ADD CHECK ("))
+    );
+    Some(format!("DO {}", literal(&body)))
 }
 
 /// A text with one of these in the place of a word, so that it is one statement that is so. Which
@@ -306,6 +334,13 @@ mod tests {
                 "COMMENT ON INDEX i IS 'x'",
                 "DO 'BEGIN EXECUTE ''COMMENT ON INDEX i IS ''''x''''''; EXCEPTION WHEN \
                  undefined_table THEN NULL; END'",
+            ),
+            (
+                "ALTER TABLE \"concurrently\" DETACH PARTITION s.p CONCURRENTLY",
+                "DO 'DECLARE bounds text := pg_catalog.pg_get_partition_constraintdef(\
+                 ''\"s\".\"p\"''::pg_catalog.regclass); BEGIN EXECUTE ''ALTER TABLE \
+                 \"concurrently\" DETACH PARTITION s.p ''; EXECUTE pg_catalog.concat(''ALTER TABLE \
+                 \"s\".\"p\" ADD CHECK ('', bounds, '')''); END'",
             ),
             ("DROP TABLE index", "DROP TABLE index"),
             (

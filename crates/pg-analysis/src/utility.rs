@@ -172,6 +172,14 @@ fn of_session(names: &Names<'_>, node: Node<'_>, text: &str) -> Option<Statement
         | Node::DropSubscriptionStmt(_) => primary("it concerns one server"),
         Node::IndexStmt(index) if index.concurrent => alone("it builds an index concurrently"),
         Node::DropStmt(drop) if drop.concurrent => alone("it drops an index concurrently"),
+        Node::AlterTableStmt(alter)
+            if alter
+                .cmds()
+                .iter()
+                .any(|command| detached_concurrently(command).is_some()) =>
+        {
+            alone("it detaches a partition concurrently")
+        }
         Node::DropStmt(drop) if drop.remove_type == ObjectType::OBJECT_PUBLICATION => {
             primary("it concerns one server")
         }
@@ -190,6 +198,17 @@ fn of_session(names: &Names<'_>, node: Node<'_>, text: &str) -> Option<Statement
         _ if concerns(node, ObjectType::OBJECT_LARGEOBJECT) => {
             primary("large objects are on the primary only")
         }
+        _ => None,
+    }
+}
+
+/// The partition that a part of ALTER TABLE detaches without stopping those that use its table.
+pub fn detached_concurrently(command: Node<'_>) -> Option<&RangeVar> {
+    match command {
+        Node::AlterTableCmd(command) => match command.def() {
+            Node::PartitionCmd(partition) if partition.concurrent => partition.name(),
+            _ => None,
+        },
         _ => None,
     }
 }

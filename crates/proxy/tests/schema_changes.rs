@@ -85,6 +85,9 @@ const CHANGES: &[&str] = &[
     "SET intervalstyle = sql_standard;; ALTER TABLE times ADD b interval DEFAULT '-1 2:03:04';
      INSERT INTO times VALUES (2, now(), '-1 2:03:04')",
     "SET standard_conforming_strings = off;; ALTER TABLE times ADD c text DEFAULT 'plain'",
+    "CREATE TABLE days (id int PRIMARY KEY) PARTITION BY RANGE (id);
+     CREATE TABLE day PARTITION OF days FOR VALUES FROM (0) TO (10); INSERT INTO days VALUES (1);;
+     ALTER TABLE days DETACH PARTITION day CONCURRENTLY;; DELETE FROM day",
     "CREATE INDEX CONCURRENTLY by_b ON b (id);; ALTER INDEX by_b RENAME TO of_b;; DROP INDEX of_b",
     // What is not tables.
     "CREATE TYPE mood AS ENUM ('sad', 'glad'); ALTER TABLE b ADD mood mood DEFAULT 'glad'; INSERT INTO b VALUES (2)",
@@ -227,6 +230,10 @@ const THROUGH: &[&str] = &[
      DROP INDEX CONCURRENTLY by_weight",
     "CREATE UNIQUE INDEX CONCURRENTLY once ON fruit (id, name);;
      ALTER TABLE fruit ADD CONSTRAINT once UNIQUE USING INDEX once",
+    "CREATE TABLE years (id int PRIMARY KEY) PARTITION BY RANGE (id);;
+     CREATE TABLE year PARTITION OF years FOR VALUES FROM (0) TO (10);; INSERT INTO years VALUES (1);;
+     ALTER TABLE years DETACH PARTITION year CONCURRENTLY;; UPDATE year SET id = 2;; ALTER TABLE year DROP CONSTRAINT year_id_check;;
+     INSERT INTO year VALUES (20)",
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
