@@ -39,8 +39,8 @@ fn unless(text: &str, failure: &str) -> String {
     format!("DO {}", literal(&body))
 }
 
-/// A statement that waits for no others, or about an index, which fails neither where that is there already nor where it is
-/// not; none if it is about something else, or cannot fail so.
+/// Returns a statement about an index that fails neither where that exists already nor where it
+/// does not, or one that ran concurrently as one that does not; none for any other.
 fn of_index(text: &str) -> Option<String> {
     let tree = pg_raw_parse::parse(text).ok()?;
     let mut statements = tree.iter();

@@ -122,6 +122,7 @@ fn command(kind: TransactionStmtKind::Type) -> TransactionCommand {
 }
 
 /// Statements that bind the session, or concern only the server that they run on.
+// tidy: long — a dispatching match
 fn of_session(names: &Names<'_>, node: Node<'_>, text: &str) -> Option<Statement> {
     let primary = |why| Some(Statement::reads_anything(Action::Primary(why)));
     let alone = |why| {
