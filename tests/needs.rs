@@ -1,5 +1,5 @@
-//! What tests need beyond a Rust toolchain. A test without it fails, unless the run says that tests
-//! may be left out.
+//! What tests need beyond a Rust toolchain. A test without it fails, unless the run allows that
+//! tests are left out.
 //!
 //! Tests of several crates include this file.
 

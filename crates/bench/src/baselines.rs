@@ -34,7 +34,7 @@ impl Chain {
             let log = folder.join(format!("baseline-{length}-{number}.log"));
             let mut arguments = vec!["baseline"];
             if let Some(next) = processes.last() {
-                arguments.extend(["--next", next.said("baseline")?]);
+                arguments.extend(["--next", next.ready_value("baseline")?]);
             }
             let process = BenchProcess::start(&program, &arguments, &log)?;
             processes.push(process);
@@ -49,7 +49,7 @@ impl Chain {
 
     fn address(&self) -> io::Result<&str> {
         let first = self.processes.last().expect("a chain has a process");
-        first.said("baseline")
+        first.ready_value("baseline")
     }
 
     /// One connection, one frame at a time, blocking: no runtime stands between.

@@ -98,7 +98,7 @@ pub fn run(arguments: &MeasureArguments) -> io::Result<()> {
     for command in commands {
         let (name, report) = measure(command, options)?;
         if report.lines.is_empty() {
-            // It has said what it lacks.
+            // It has printed what it lacks.
             continue;
         }
         let path = options.out.join(format!("{name}.csv"));

@@ -60,8 +60,8 @@ pub fn children(id: u32) -> io::Result<Vec<u32>> {
     Ok(children)
 }
 
-/// What the kernel says of each of a process's threads in the file of this name. A thread that ends
-/// while they are being read is left out.
+/// Returns the kernel's file of this name of each of a process's threads. A thread that ends while
+/// they are being read is left out.
 fn of_threads(id: u32, file: &str) -> io::Result<Vec<String>> {
     let mut texts = Vec::new();
     for thread in fs::read_dir(format!("/proc/{id}/task"))? {

@@ -16,7 +16,7 @@ use crate::plot::{AxisScale, Lines};
 
 /// Does one operation after the other.
 pub trait MeasuredWorker {
-    /// Does the next; says how many operations that was, 0 when there is nothing left to do.
+    /// Does the next; returns how many operations that was, 0 when there is nothing left to do.
     ///
     /// # Errors
     /// The operation failed, or had a result that it must not have.

@@ -14,7 +14,7 @@ pub struct MeasureOptions {
     /// How long one run lasts; a measurement has several runs per pair.
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, global = true)]
     pub seconds: f64,
-    /// Pairs of baseline and store; below five, medians say little.
+    /// Pairs of baseline and store; below five, medians mean little.
     #[arg(long, default_value_t = 5, global = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub pairs: u32,
     /// Rows loaded before anything is measured.
@@ -39,7 +39,7 @@ pub struct MeasureOptions {
     )]
     pub out: PathBuf,
     /// Where servers keep their data: the disk under measurement. The system's temporary folder
-    /// unless told.
+    /// unless given.
     #[arg(long, value_name = "FOLDER", global = true)]
     pub folder: Option<PathBuf>,
 }
@@ -50,7 +50,7 @@ impl MeasureOptions {
         Duration::from_secs_f64(self.seconds)
     }
 
-    /// Tells who waits how far a long measurement is.
+    /// Prints how far a long measurement is.
     pub fn say_round(&self, round: u32, what: &str) {
         note!("round {round} of {}: {what}", self.pairs);
     }

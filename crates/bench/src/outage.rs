@@ -93,7 +93,7 @@ pub struct OutageOutcome {
     pub recovery_seconds: f64,
 }
 
-/// What the loss of servers did to a cluster that nobody else used.
+/// What the loss of servers did to a cluster without other clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Quiet {
     /// Partitions that a lookup of what is lost visits: by the grid, and in fact.
@@ -151,7 +151,7 @@ impl OutageSite {
         Ok(site)
     }
 
-    /// Holds each server to its share of a core from now on; says so if that cannot be.
+    /// Holds each server to its share of a core from now on; prints a note if that cannot be.
     pub fn hold_back(&mut self) {
         let ids = self.servers.iter().map(|(_, _, process)| process.id());
         let quotas: io::Result<_> =
@@ -177,7 +177,7 @@ impl OutageSite {
     }
 
     /// Reads for some while, loses servers, and goes on until `after` all is whole again. `shares`
-    /// says how lookups are split over the keys.
+    /// is how lookups are split over the keys.
     ///
     /// # Errors
     /// A lookup fails, or does not find its row; the cluster does not become whole.
@@ -224,7 +224,7 @@ impl OutageSite {
         Ok(outcome(&counts.borrow(), first, whole))
     }
 
-    /// Loses servers when their time has come, gives them up, and tells when all was whole again,
+    /// Loses servers when their time has come, gives them up, and returns when all was whole again,
     /// seen from `started`.
     async fn lose(&mut self, losses: &[Loss], started: Instant) -> io::Result<Duration> {
         let mut waiting = losses.iter();
@@ -503,7 +503,7 @@ async fn create(client: &Client, grid: &Grid) -> io::Result<Table> {
 }
 
 fn id(process: &BenchProcess) -> io::Result<ServerId> {
-    let number = process.said("server")?.parse();
+    let number = process.ready_value("server")?.parse();
     number.map(ServerId).map_err(io::Error::other)
 }
 
@@ -532,7 +532,7 @@ fn partition(layout: &Layout, replex: usize, key: &[u8]) -> u32 {
     })
 }
 
-/// Looks up one row after the other, by each key as often as its share says.
+/// Looks up one row after the other, by each key as often as its share.
 struct Reader {
     table: Table,
     keys: Vec<Rc<Vec<Vec<u8>>>>,

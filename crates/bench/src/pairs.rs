@@ -19,7 +19,7 @@ impl Figures {
         median(&self.values)
     }
 
-    /// The median over pairs of this divided by the other: what noise has in common goes away.
+    /// The median over pairs of this divided by the other: common noise cancels out.
     pub fn ratio(&self, baseline: &Figures) -> f64 {
         assert_eq!(
             self.values.len(),

@@ -1,7 +1,8 @@
 //! A PostgreSQL as a user would install it, to measure beside: Debian's programs, default settings,
 //! a folder of its own below the one under measurement, a Unix socket in it, and no port.
 //!
-//! PostgreSQL does not run as root: there it runs as `nobody`. Stopped when dropped.
+//! PostgreSQL does not run as root: there it runs as a user without privileges. Stopped when
+//! dropped.
 
 use std::fs;
 use std::io::{self, Write};
@@ -17,8 +18,8 @@ use crate::cpu;
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// Between two looks at whether it does.
 const READY_PAUSE: Duration = Duration::from_millis(20);
-/// `nobody` and `nogroup`.
-const NOBODY: u32 = 65_534;
+/// The user and the group without privileges.
+const UNPRIVILEGED: u32 = 65_534;
 const USER: &str = "postgres";
 
 /// A running PostgreSQL.
@@ -49,7 +50,7 @@ impl DebianPostgres {
         };
         let folder = tempfile::TempDir::with_prefix_in("replex-pg-", base)?;
         if is_root()? {
-            chown(folder.path(), Some(NOBODY), Some(NOBODY))?;
+            chown(folder.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED))?;
         }
         let data = folder.path().join("data");
         let mut initdb = command(&programs, "initdb", folder.path())?;
@@ -142,7 +143,7 @@ impl Drop for DebianPostgres {
             run(&mut it, "pg_ctl").map(drop)
         });
         if let Err(error) = stopped {
-            // There is nobody to return it to.
+            // There is no caller to return it to.
             let _ = writeln!(io::stderr(), "{error}");
             let _ = self.postmaster.kill();
         }
@@ -150,12 +151,12 @@ impl Drop for DebianPostgres {
     }
 }
 
-/// One of PostgreSQL's programs, run as somebody who is not root.
+/// One of PostgreSQL's programs, run as a user that is not root.
 fn command(programs: &Path, program: &str, folder: &Path) -> io::Result<Command> {
     let mut command = Command::new(programs.join(program));
     command.current_dir(folder).stdin(Stdio::null());
     if is_root()? {
-        command.uid(NOBODY).gid(NOBODY);
+        command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
     }
     Ok(command)
 }

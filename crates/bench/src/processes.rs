@@ -4,12 +4,12 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A running process that has said that it is ready.
+/// A running process that has reported that it is ready.
 #[derive(Debug)]
 pub struct BenchProcess {
     child: Child,
-    /// What it said: `key=value` pairs of its `ready` line.
-    said: Vec<(String, String)>,
+    /// The `key=value` pairs of its `ready` line.
+    values: Vec<(String, String)>,
 }
 
 impl BenchProcess {
@@ -28,7 +28,7 @@ impl BenchProcess {
         let output = child.stdout.take().expect("its output is piped");
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line)?;
-        let said = line.trim().strip_prefix("ready").map(|rest| {
+        let values = line.trim().strip_prefix("ready").map(|rest| {
             let pairs = rest
                 .split_whitespace()
                 .filter_map(|word| word.split_once('='));
@@ -38,9 +38,9 @@ impl BenchProcess {
         });
         let mut process = BenchProcess {
             child,
-            said: Vec::new(),
+            values: Vec::new(),
         };
-        process.said = said.ok_or_else(|| {
+        process.values = values.ok_or_else(|| {
             let words = std::fs::read_to_string(log).unwrap_or_default();
             io::Error::other(format!("`{}` did not start: {words}", arguments.join(" ")))
         })?;
@@ -52,13 +52,13 @@ impl BenchProcess {
         self.child.id()
     }
 
-    /// What it said about `key`.
+    /// Returns the value of `key` in its `ready` line.
     ///
     /// # Errors
-    /// It said nothing about it.
-    pub fn said(&self, key: &str) -> io::Result<&str> {
-        let found = self.said.iter().find(|(said, _)| said == key);
-        let missing = || io::Error::other(format!("the process did not say {key}"));
+    /// Its `ready` line does not have it.
+    pub fn ready_value(&self, key: &str) -> io::Result<&str> {
+        let found = self.values.iter().find(|(name, _)| name == key);
+        let missing = || io::Error::other(format!("the process did not print {key}"));
         found.map(|(_, value)| value.as_str()).ok_or_else(missing)
     }
 
@@ -67,7 +67,7 @@ impl BenchProcess {
     /// # Errors
     /// It cannot be waited for.
     pub fn stop(mut self) -> io::Result<()> {
-        // Its stdin ends, which it was told to take as the signal to stop.
+        // Its stdin ends, which it was started to take as the signal to stop.
         drop(self.child.stdin.take());
         self.child.wait().map(|_| ())
     }
@@ -157,9 +157,9 @@ impl BenchCluster {
     /// Where the coordinator listens.
     ///
     /// # Errors
-    /// It did not say.
+    /// It did not print it.
     pub fn address(&self) -> io::Result<&str> {
-        self.coordinator.said("coordinator")
+        self.coordinator.ready_value("coordinator")
     }
 
     /// Stops one server in good order and starts it again over its folder.

@@ -13,7 +13,7 @@ use crate::cpu;
 const CONTROLLER: &str = "/sys/fs/cgroup/cpu";
 /// A group is named by its process behind this.
 const PREFIX: &str = "replex-bench-";
-/// Quotas are of this: short, so that nobody stands still for long.
+/// Quotas are of this: short, so that no process stands still for long.
 const PERIOD_US: u32 = 20_000;
 /// The kernel takes no smaller quota.
 const QUOTA_US_MIN: u32 = 1_000;
@@ -74,7 +74,7 @@ impl Quota {
         Ok(quota)
     }
 
-    /// A group that nobody is in.
+    /// A group without processes.
     fn empty(name: &str, quota_us: u32) -> io::Result<Quota> {
         let folder = Path::new(CONTROLLER).join(format!("{PREFIX}{name}"));
         fs::create_dir(&folder)?;

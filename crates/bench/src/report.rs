@@ -1,4 +1,4 @@
-//! What a measurement says: a table for people, CSV for programs.
+//! The report of a measurement: a table for people, CSV for programs.
 
 use std::io;
 use std::path::Path;
@@ -81,7 +81,7 @@ impl FigureReport {
         self.lines.last_mut().expect("one was added")
     }
 
-    /// Adds what a series says besides its latency: rate and CPU time.
+    /// Adds what a series has besides its latency: rate and CPU time.
     pub fn work(&mut self, what: &str, series: &Series) {
         self.plain("", &format!("{what}: rate"), &series.rate(), "1/s");
         self.plain(

@@ -24,8 +24,8 @@ use crate::processes::BenchCluster;
 pub const FIELDS: usize = 10;
 /// Writes in flight while a table is filled.
 const LOAD_WINDOW: usize = 64;
-/// A load says how far it is after every so many rows.
-const LOAD_TOLD: u64 = 500_000;
+/// A load prints how far it is after every so many rows.
+const ROWS_PER_NOTE: u64 = 500_000;
 /// What an operation may take on a busy machine before the run is given up.
 const DEADLINE: Duration = Duration::from_secs(30);
 /// How often, and after which pause, is asked whether all servers are up.
@@ -53,7 +53,7 @@ pub fn row(number: u64, field_bytes: usize) -> Vec<Value> {
     values
 }
 
-/// Any failure of the client, for whoever runs the measurement.
+/// Any failure of the client, for the user that runs the measurement.
 pub fn failed(error: client::Error) -> io::Error {
     io::Error::other(error.to_string())
 }
@@ -108,8 +108,8 @@ pub async fn create(client: &Client, name: &str, durability: Durability) -> io::
         .map_err(failed)
 }
 
-/// Waits until every server of the cluster holds its lease: on a busy machine one may have lost
-/// it since it said that it was ready.
+/// Waits until every server of the cluster holds its lease: on a busy machine one may have lost it
+/// since it reported that it was ready.
 ///
 /// # Errors
 /// The coordinator does not answer, or one stays down.
@@ -229,7 +229,7 @@ impl MeasuredWorker for InsertWorker {
             return Ok(0);
         }
         self.next.set(number + 1);
-        if number > 0 && number.is_multiple_of(LOAD_TOLD) {
+        if number > 0 && number.is_multiple_of(ROWS_PER_NOTE) {
             note!("{number} rows loaded");
         }
         let row = row(number, self.field_bytes);

@@ -109,7 +109,7 @@ pub async fn tour(coordinator: &str) -> Result<Vec<String>, Error> {
         other => seen.push(flights.explain(&other)),
     }
 
-    // A scan says its name, and comes page by page.
+    // A scan is called by its name, and comes page by page.
     let mut rows = flights.scan().ascending().limit(150).rows()?;
     let mut last = None;
     let mut count = 0;

@@ -50,7 +50,7 @@ impl Ask {
     }
 
     /// Answers the caller, if there is one.
-    pub fn tell(self, answer: Answer) {
+    pub fn answer(self, answer: Answer) {
         if let Some((sender, _)) = self.waiter {
             // A caller that has gone needs no answer.
             let _ = sender.send(answer);

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::hub::Hub;
 use crate::options::ConnectOptions;
 
-/// A pause before a refused question that may succeed by itself is asked again.
+/// The pause before a refused question that may succeed later is asked again.
 const ASK_PAUSE: Duration = Duration::from_millis(100);
 
 /// What to do when a table that is to be made is there already.
@@ -94,7 +94,7 @@ impl Client {
                 }
                 Answer::Reply(reply, cluster) => match *reply {
                     CoordinatorReply::Configuration(configuration) => break configuration,
-                    // A cluster that nobody has joined yet.
+                    // A cluster that no server has joined yet.
                     CoordinatorReply::Unchanged { epoch } => {
                         break Configuration {
                             cluster,
@@ -121,7 +121,7 @@ impl Client {
         let hub = Hub::new(options, sender, machine);
         // The coordinator's task is there as long as the client.
         let _ = made.send(Arc::downgrade(&hub));
-        // The timer ends with the client or with the runtime: then nobody may wait any more.
+        // The timer ends with the client or with the runtime: then no caller may wait any more.
         let keeper = CloseOnDrop(Arc::clone(&hub));
         let timer = tokio::spawn(async move { keeper.0.keep_time().await });
         let tasks = [coordinator.keep(), timer.abort_handle()];
@@ -135,7 +135,7 @@ impl Client {
         self.hub().configuration()
     }
 
-    /// Asks the coordinator for its configuration now, and tells it.
+    /// Fetches the configuration from the coordinator now, and returns it.
     ///
     /// # Errors
     /// [`Error::NoCoordinator`] and [`Error::Deadline`].
@@ -203,7 +203,7 @@ impl Client {
         self.change(request, &what).await
     }
 
-    /// Lets a server hold partitions again; what has not moved away stays.
+    /// Lets a server hold partitions again; what has not moved off it stays.
     ///
     /// # Errors
     /// [`Error::Refused`] in the coordinator's words.
@@ -272,7 +272,7 @@ impl Client {
         }
     }
 
-    /// Tells outcomes from errors.
+    /// Separates outcomes from errors.
     pub(crate) fn judge(
         &self,
         outcome: SessionOutcome,
@@ -295,7 +295,7 @@ impl Client {
         }
     }
 
-    /// Asks the coordinator, again while it says that it may succeed later.
+    /// Asks the coordinator, again while its refusal may pass.
     pub(crate) async fn ask(
         &self,
         request: CoordinatorRequest,

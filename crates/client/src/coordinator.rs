@@ -25,7 +25,7 @@ use crate::options::ConnectOptions;
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// Serves questions until nobody can ask any more.
+/// Serves questions until no caller can ask any more.
 pub(crate) struct Coordinator {
     options: ConnectOptions,
     asks: mpsc::UnboundedReceiver<Ask>,
@@ -77,12 +77,12 @@ impl Coordinator {
                 Err(reason) => reason,
             };
             for (_, ask) in std::mem::take(&mut connection.open) {
-                ask.tell(Answer::Lost(format!("{}: {lost}", connection.address)));
+                ask.answer(Answer::Lost(format!("{}: {lost}", connection.address)));
             }
         }
     }
 
-    /// The next question that somebody still waits for; none once the client is closed.
+    /// Returns the next question that a caller still waits for; none once the client is closed.
     async fn next(&mut self) -> Option<Ask> {
         loop {
             let ask = match self.backlog.pop_front() {
@@ -92,7 +92,7 @@ impl Coordinator {
             if ask.is_wanted() {
                 return Some(ask);
             }
-            ask.tell(Answer::NotSent(Vec::new()));
+            ask.answer(Answer::NotSent(Vec::new()));
         }
     }
 
@@ -128,7 +128,7 @@ impl Coordinator {
             });
             self.drop_machine_asks();
             if !time_left {
-                first.tell(Answer::NotSent(tried));
+                first.answer(Answer::NotSent(tried));
                 return None;
             }
             sleep(pause).await;
@@ -172,7 +172,7 @@ impl Coordinator {
         }
     }
 
-    /// Sends questions and takes answers until the connection breaks; says why it did.
+    /// Sends questions and takes answers until the connection breaks. Returns why it did.
     async fn serve(
         &mut self,
         connection: &mut Connection,
@@ -231,7 +231,7 @@ impl Coordinator {
     fn answer(&self, ask: Ask, reply: CoordinatorReply) {
         if ask.waiter.is_some() {
             let cluster = self.cluster.expect("a connection has been greeted");
-            ask.tell(Answer::Reply(Box::new(reply), cluster));
+            ask.answer(Answer::Reply(Box::new(reply), cluster));
             return;
         }
         let input = match reply {
@@ -282,7 +282,7 @@ impl Connection {
             .is_some_and(|at| at + self.patience <= Instant::now())
     }
 
-    /// Tells callers whose patience has ended.
+    /// Answers callers whose patience has ended.
     fn expire(&mut self) {
         let now = Instant::now();
         let late = |ask: &Ask| {
@@ -298,7 +298,7 @@ impl Connection {
         for correlation in late {
             if let Some(ask) = self.open.remove(&correlation) {
                 let reason = format!("{} did not answer in time", self.address);
-                ask.tell(Answer::Lost(reason));
+                ask.answer(Answer::Lost(reason));
             }
         }
     }

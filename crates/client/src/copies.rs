@@ -1,7 +1,7 @@
 //! Copies that are added to tables and dropped from them while these are in use.
 //!
-//! The coordinator is asked once, and then how it goes: the work is the servers', and goes on
-//! whoever asks.
+//! The coordinator is asked once, and then for its progress: the servers do the work, and it goes
+//! on without the client.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use crate::error::Error;
 /// after each pause was twice as long as the one before.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
-/// So long a coordinator may be away meanwhile.
-const AWAY_MAX: Duration = Duration::from_secs(60);
+/// So long a coordinator may be unavailable meanwhile.
+const UNAVAILABLE_MAX: Duration = Duration::from_secs(60);
 
 /// What a cluster is filling, and what became of copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,10 +34,10 @@ pub struct FillProgress {
 }
 
 impl Client {
-    /// Adds an index or a further copy to a table that exists, and tells once it can be read by.
-    /// `wanted` is the table's schema with one of them more, its last. `progress` hears from time
-    /// to time how far its partitions are. The copy is made also if nobody waits for this;
-    /// [`Client::drop_copy`] gives it up.
+    /// Adds an index or a further copy to a table that exists, and returns once statements can read
+    /// it. `wanted` is the table's schema with one of them more, its last. `progress` is called
+    /// from time to time with how far its partitions are. The copy is made also if no caller waits
+    /// for this; [`Client::drop_copy`] gives it up.
     ///
     /// # Errors
     /// [`Error::Schema`] for one that cannot be; [`Error::Refused`] in the coordinator's words,
@@ -143,22 +143,22 @@ impl Client {
         name: &str,
         progress: &(dyn Fn(&FillReport) + Send + Sync),
     ) -> Result<(), Error> {
-        let mut heard = Instant::now();
+        let mut answered = Instant::now();
         let mut pause = PAUSE_MIN;
         loop {
             let fills = match self.fills().await {
                 Ok(fills) => fills,
-                Err(error) if heard.elapsed() > AWAY_MAX => return Err(error),
+                Err(error) if answered.elapsed() > UNAVAILABLE_MAX => return Err(error),
                 Err(_) => {
                     sleep(PAUSE_MAX).await;
                     continue;
                 }
             };
-            heard = Instant::now();
+            answered = Instant::now();
             let is_waiting = fills.waiting.iter().any(|it| it.0 == id && it.1 == name);
             let mut failures = fills.failures.into_iter();
             let failure = failures.find(|it| it.table == id && it.name == name);
-            // Told once nothing of it is left.
+            // Returns once nothing of it is left.
             if let Some(failure) = failure.filter(|_| !is_waiting) {
                 self.refresh().await?;
                 return Err(Error::Refused {

@@ -1,4 +1,4 @@
-//! What can go wrong, and who may try again.
+//! What can go wrong, and which requests may be tried again.
 //!
 //! What a request *decided* (a duplicate key, a condition that did not hold) is no error: it is a
 //! [`RequestResult`](crate::RequestResult), which must be looked at.
@@ -45,11 +45,11 @@ pub enum Error {
         /// The server.
         server: ServerId,
     },
-    /// The coordinator refused; its message says what to do.
+    /// The coordinator refused; its message contains what to do.
     Refused {
         /// Its words.
         message: String,
-        /// Whether the same request may succeed later by itself.
+        /// Whether the same request may succeed later without a change.
         retry: bool,
     },
     /// There is no such table. Not to be tried again as it is.
@@ -120,7 +120,7 @@ pub enum Error {
     },
     /// The other side speaks another version of the protocol. Use the same release on both.
     Protocol {
-        /// What it said.
+        /// Its message.
         message: String,
     },
     /// The client was closed meanwhile, or the runtime that it was opened in has ended.
@@ -166,7 +166,8 @@ impl Error {
         }
     }
 
-    /// From what the session machine says. `trouble` is what happened to connections last.
+    /// Returns the error of the session machine's outcome. `trouble` is what happened to
+    /// connections last.
     pub(crate) fn from_failure(
         failure: SessionFailure,
         what: &str,

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use crate::framing::FrameReader;
 
-/// Connects, says hello and takes the first frame.
+/// Connects, sends hello and takes the first frame.
 pub(crate) async fn greet(
     address: &str,
     hello: Hello,

@@ -35,8 +35,8 @@
 //! thread or several, for as long as it lives.
 //!
 //! A write returns a [`RequestResult`], which must be looked at: a duplicate key or a condition
-//! that did not hold is a result, not an [`Error`]. [`Error::retry`] tells whether a request may be
-//! repeated.
+//! that did not hold is a result, not an [`Error`]. [`Error::retry`] returns whether a request may
+//! be repeated.
 //!
 //! Crate `session` decides where requests go and when they are repeated; the simulator runs the
 //! same code. This crate adds sockets and time, and must not know how servers store rows.

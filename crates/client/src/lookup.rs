@@ -318,8 +318,8 @@ impl Table {
     }
 
     /// Rows with this encoded key, which has all columns that the replex is partitioned by and no
-    /// others: the shortest way, for whoever encodes keys and reads rows himself. An index with
-    /// the primary key is replex 0.
+    /// others: the shortest way, for callers that encode keys and read rows themselves. An index
+    /// with the primary key is replex 0.
     ///
     /// # Errors
     /// As [`Table::read_page`].

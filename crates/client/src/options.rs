@@ -9,7 +9,7 @@ use session::SessionLimits;
 pub struct ConnectOptions {
     /// `address:port` of each coordinator; all are tried, one after the other.
     pub coordinators: Vec<String>,
-    /// How long a request may take unless it says otherwise, and connecting too.
+    /// How long a request may take unless it has its own limit, and connecting too.
     pub deadline: Duration,
     /// How long one attempt to open a connection may take.
     pub connect_timeout: Duration,

@@ -186,7 +186,7 @@ impl Rows {
     }
 
     async fn take_page(&mut self) -> Result<(), Error> {
-        assert!(!self.submitted.is_empty(), "who waits has asked");
+        assert!(!self.submitted.is_empty(), "a waiting scan has asked");
         let came = self.receiver.recv().await;
         let (index, outcome) = came.expect("this holds a sender itself");
         if let Some(mut submitted) = self.submitted.remove(&index) {

@@ -2,7 +2,7 @@
 
 use placement::{Column, ColumnType, Constraint, Durability, Index, Schema, SchemaError, Value};
 
-/// Partitions per replex unless the schema says otherwise.
+/// Partitions per replex unless the schema gives them.
 pub const PARTITIONS_DEFAULT: u32 = 12;
 
 /// Builds a [`Schema`]. [`SchemaBuilder::build`] checks it.

@@ -1,5 +1,5 @@
 //! The client over real sockets against a server that misbehaves: what is repeated, what is
-//! unknown, and what errors say.
+//! unknown, and what errors contain.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -29,14 +29,14 @@ fn quick(options: &mut ConnectOptions) {
     options.deadline = Duration::from_millis(300);
 }
 
-/// An address that nobody listens at.
+/// An address that no process listens at.
 async fn nowhere() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     listener.local_addr().unwrap().to_string()
 }
 
 #[tokio::test]
-async fn a_reply_lost_with_its_connection_is_told_by_the_next_one() {
+async fn a_reply_lost_with_its_connection_arrives_by_the_next_one() {
     let effects: Arc<Mutex<HashMap<RequestId, u32>>> = Arc::default();
     let seen = effects.clone();
     let fake = fake::start(move |_, request| {
@@ -76,7 +76,7 @@ async fn silence_until_the_deadline_is_unknown_for_writes_and_a_failure_for_read
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_is_a_failure_that_says_where_and_why() {
+async fn an_unavailable_server_is_a_failure_with_its_address_and_reason() {
     let address = nowhere().await;
     let fake = fake::start_at(address.clone(), None, |_, _| Reaction::Silence).await;
     let client = fake.client(quick).await;
@@ -107,7 +107,7 @@ async fn a_server_at_a_new_address_is_found() {
 }
 
 #[tokio::test]
-async fn a_goodbye_is_told() {
+async fn a_goodbye_is_reported() {
     let fake = fake::start(|_, _| Reaction::Goodbye("the cellar is flooded".into())).await;
     let client = fake.client(quick).await;
     let table = client.table("t").await.unwrap();
@@ -208,7 +208,7 @@ async fn reorder() {
 }
 
 #[tokio::test]
-async fn a_request_that_nobody_waits_for_is_acknowledged() {
+async fn a_request_without_a_waiter_is_acknowledged() {
     let below: Arc<Mutex<Vec<u64>>> = Arc::default();
     let seen = below.clone();
     let mut first = true;
@@ -295,7 +295,7 @@ async fn every_coordinator_is_tried_and_named() {
 }
 
 #[tokio::test]
-async fn the_coordinators_refusal_is_told_in_its_words() {
+async fn the_coordinators_refusal_is_returned_in_its_words() {
     let fake = fake::start(|_, _| Reaction::Silence).await;
     let client = fake.client(|_| {}).await;
     let error = client.drop_table("t", IfMissing::Fail).await.unwrap_err();
@@ -324,7 +324,7 @@ async fn too_much_at_once_is_refused_here() {
 }
 
 #[test]
-fn a_client_ends_with_its_runtime_and_says_so() {
+fn a_client_ends_with_its_runtime_and_reports_it() {
     let runtime = || {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_all().build().unwrap()

@@ -1,8 +1,8 @@
 //! Random histories of a coordinator that is killed and started again, with its state kept late:
-//! what it told the world never contradicts itself.
+//! its replies never contradict each other.
 //!
-//! The driver here is the contract's worst: it keeps a state only when the history says so, loses
-//! what was not kept, and releases a reply only once its state is kept.
+//! The driver here is the contract's worst: it keeps a state only when the history asks for it,
+//! loses what was not kept, and releases a reply only once its state is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,8 +52,8 @@ enum Event {
         core: u16,
         newest: bool,
     },
-    /// The process of this folder that joined last, or the one before it, serves no more and says
-    /// so. Its heartbeats may still be on their way.
+    /// The process of this folder that joined last, or the one before it, serves no more and
+    /// reports it. Its heartbeats may still be on their way.
     Stop {
         disk: u64,
         late: bool,
@@ -160,7 +160,7 @@ fn table(name: u8, failures: u8) -> Schema {
     }
 }
 
-/// The process of a folder that joined last, as far as it was told.
+/// The process of a folder that joined last, as far as it was answered.
 #[derive(Clone, Copy)]
 struct Process {
     server: ServerId,
@@ -168,12 +168,12 @@ struct Process {
     joined_in: Epoch,
 }
 
-/// Everything that was ever told, over all coordinators of the history.
+/// Everything that was ever answered, over all coordinators of the history.
 #[derive(Default)]
-struct Told {
+struct Observed {
     configurations: BTreeMap<Epoch, Vec<u8>>,
     epoch: Epoch,
-    /// Who was told to be what.
+    /// The number that each folder received.
     incarnations: BTreeMap<(ServerId, Incarnation), u64>,
     disks: BTreeMap<ServerId, u64>,
     sessions: BTreeMap<SessionId, u64>,
@@ -198,11 +198,11 @@ struct World {
     renewals: BTreeMap<u64, ((ServerId, Incarnation), u64)>,
     /// For each server and incarnation, when the last lease that it was given began.
     leases: BTreeMap<(ServerId, Incarnation), u64>,
-    /// Who serves nothing any more, whatever lease it is still given.
+    /// Processes that serve nothing any more, whatever lease they are still given.
     stopped: BTreeSet<(ServerId, Incarnation)>,
     /// Joins for which a lease was given back.
     handovers: u32,
-    told: Told,
+    observed: Observed,
 }
 
 impl World {
@@ -224,7 +224,7 @@ impl World {
             leases: BTreeMap::new(),
             stopped: BTreeSet::new(),
             handovers: 0,
-            told: Told::default(),
+            observed: Observed::default(),
         };
         world.start();
         world
@@ -263,7 +263,7 @@ impl World {
         self.take(output);
     }
 
-    /// Nobody else may hold a lease of a server that begins a new incarnation.
+    /// No other process may hold a lease of a server that begins a new incarnation.
     fn assert_alone(&mut self, server: ServerId, incarnation: Incarnation) {
         let others = self
             .leases
@@ -314,7 +314,7 @@ impl World {
 
     fn ask(&mut self, request: CoordinatorRequest) {
         self.requests += 1;
-        let correlation = self.requests << 8 | self.told_disk(&request);
+        let correlation = self.requests << 8 | self.hidden_number(&request);
         let from = AskerId(self.requests);
         self.open.insert(correlation, (from, request.clone()));
         self.step(CoordinatorInput::Request {
@@ -325,7 +325,7 @@ impl World {
     }
 
     /// What the world needs to judge the reply, hidden in the correlation.
-    fn told_disk(&self, request: &CoordinatorRequest) -> u64 {
+    fn hidden_number(&self, request: &CoordinatorRequest) -> u64 {
         match request {
             CoordinatorRequest::Join { folder, .. } => folder.disk,
             CoordinatorRequest::CreateTable { schema, .. } => {
@@ -359,7 +359,7 @@ impl World {
         for (given_us, answer) in released {
             self.leases
                 .extend(self.renewals.remove(&answer.correlation));
-            self.told.hear(&answer, given_us);
+            self.observed.observe(&answer, given_us);
         }
     }
 
@@ -394,7 +394,7 @@ impl World {
                 domain,
                 cores,
             } => {
-                let process = self.told.processes.get(&disk);
+                let process = self.observed.processes.get(&disk);
                 self.ask(CoordinatorRequest::Join {
                     server: process.filter(|_| names).map(|process| process.server),
                     instance: 1 + self.requests,
@@ -413,7 +413,7 @@ impl World {
                 cores: vec![format!("h{disk}:1")],
             }),
             Event::Beat { disk, core, newest } => {
-                if let Some(process) = self.told.processes.get(&disk).copied() {
+                if let Some(process) = self.observed.processes.get(&disk).copied() {
                     self.ask(CoordinatorRequest::Heartbeat {
                         core: CoreId {
                             server: process.server,
@@ -421,7 +421,7 @@ impl World {
                         },
                         incarnation: process.incarnation,
                         epoch: if newest {
-                            self.told.epoch
+                            self.observed.epoch
                         } else {
                             process.joined_in
                         },
@@ -435,7 +435,7 @@ impl World {
                 }
             }
             Event::Stop { disk, late } => {
-                if let Some(process) = self.told.processes.get(&disk).copied() {
+                if let Some(process) = self.observed.processes.get(&disk).copied() {
                     let incarnation = Incarnation(process.incarnation.0 - u32::from(late));
                     self.stopped.insert((process.server, incarnation));
                     self.ask(CoordinatorRequest::Stopped {
@@ -446,7 +446,7 @@ impl World {
                 }
             }
             Event::Fetch { behind } => {
-                let known = Epoch(self.told.epoch.0.saturating_sub(behind));
+                let known = Epoch(self.observed.epoch.0.saturating_sub(behind));
                 self.ask(CoordinatorRequest::Fetch { known });
             }
             Event::OpenSession => self.ask(CoordinatorRequest::OpenSession),
@@ -510,8 +510,8 @@ fn assert_tolerant(table: &Table, configuration: &Configuration) {
     assert!(proof.failures_tolerated() >= u32::from(table.schema.failures_tolerated));
 }
 
-impl Told {
-    fn hear(&mut self, answer: &CoordinatorAnswer, given_us: u64) {
+impl Observed {
+    fn observe(&mut self, answer: &CoordinatorAnswer, given_us: u64) {
         let hidden = answer.correlation & 0xff;
         match &answer.reply {
             CoordinatorReply::Joined {
@@ -520,7 +520,7 @@ impl Told {
                 configuration,
                 ..
             } => {
-                self.hear_configuration(configuration);
+                self.observe_configuration(configuration);
                 let holder = self
                     .incarnations
                     .insert((*server, *incarnation), answer.to.0);
@@ -539,7 +539,7 @@ impl Told {
                 session_floor,
                 ..
             } => {
-                self.hear_epoch(*epoch);
+                self.observe_epoch(*epoch);
                 assert!(self.floor <= *session_floor, "the floor never goes back");
                 self.floor = *session_floor;
                 for (session, opened_us) in &self.sessions {
@@ -551,10 +551,10 @@ impl Told {
                 }
             }
             CoordinatorReply::Configuration(configuration) => {
-                self.hear_configuration(configuration);
+                self.observe_configuration(configuration);
             }
             CoordinatorReply::Unchanged { epoch } | CoordinatorReply::NewEpoch { epoch } => {
-                self.hear_epoch(*epoch);
+                self.observe_epoch(*epoch);
             }
             CoordinatorReply::Session { session, .. } => {
                 assert!(*session >= self.floor, "a new session is open");
@@ -562,7 +562,7 @@ impl Told {
                 assert_eq!(twice, None, "a session is opened once");
             }
             CoordinatorReply::Done { epoch, table } => {
-                self.hear_epoch_that_was(*epoch);
+                self.observe_past_epoch(*epoch);
                 if let Some(table) = table {
                     let name = *self.tables.entry(*table).or_insert(hidden as u8);
                     assert_eq!(u64::from(name), hidden, "a number stays with its table");
@@ -576,25 +576,28 @@ impl Told {
         }
     }
 
-    /// Replies are released in order, so what they tell of the epoch rises.
-    fn hear_epoch(&mut self, epoch: Epoch) {
-        assert!(self.epoch <= epoch, "an epoch that was told is taken back");
+    /// Replies are released in order, so their epochs rise.
+    fn observe_epoch(&mut self, epoch: Epoch) {
+        assert!(
+            self.epoch <= epoch,
+            "an epoch that was answered is taken back"
+        );
         self.epoch = epoch;
     }
 
-    /// A reply that waited tells the epoch it waited for.
-    fn hear_epoch_that_was(&mut self, epoch: Epoch) {
+    /// A reply that waited has the epoch it waited for.
+    fn observe_past_epoch(&mut self, epoch: Epoch) {
         self.epoch = self.epoch.max(epoch);
     }
 
-    fn hear_configuration(&mut self, configuration: &Configuration) {
-        self.hear_epoch(configuration.epoch);
+    fn observe_configuration(&mut self, configuration: &Configuration) {
+        self.observe_epoch(configuration.epoch);
         let bytes = configuration.to_bytes();
-        let told = self
+        let first = self
             .configurations
             .entry(configuration.epoch)
             .or_insert_with(|| bytes.clone());
-        assert_eq!(*told, bytes, "one epoch is one configuration");
+        assert_eq!(*first, bytes, "one epoch is one configuration");
     }
 }
 
@@ -602,7 +605,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn what_was_told_never_contradicts_itself(
+    fn replies_never_contradict_each_other(
         events in proptest::collection::vec(event(), 1..120),
     ) {
         let mut world = World::new();
@@ -628,7 +631,7 @@ proptest! {
         world.keep();
         let state = world.coordinator.state().clone();
         let decoded = decode_state(&encode_state(&state)).expect("a state decodes");
-        let tell = |state: CoordinatorState| {
+        let history_from = |state: CoordinatorState| {
             let mut world = World::new();
             world.now.monotonic_us = 77;
             world.kept = encode_state(&state);
@@ -639,7 +642,7 @@ proptest! {
             }
             format!("{:?} {:?}", world.held_back, world.coordinator)
         };
-        prop_assert_eq!(tell(state), tell(decoded));
+        prop_assert_eq!(history_from(state), history_from(decoded));
     }
 }
 
@@ -663,11 +666,11 @@ fn histories_reach_what_they_are_about() {
                     .map(|it| format!("{it:?}")),
             );
         }
-        let told = &world.told;
-        returns += u32::from(told.incarnations.keys().any(|(_, it)| it.0 > 1));
+        let observed = &world.observed;
+        returns += u32::from(observed.incarnations.keys().any(|(_, it)| it.0 > 1));
         handovers += u32::from(world.handovers > 0);
-        tables += u32::from(told.tables.len() > 1);
-        ends += u32::from(told.floor.0 > 1);
+        tables += u32::from(observed.tables.len() > 1);
+        ends += u32::from(observed.floor.0 > 1);
     }
     let counts = [
         ("returns", returns, 20),

@@ -56,7 +56,7 @@ fn answers_to_other_questions_renew_nothing() {
             .expect("tables in memory do not fail");
         machine.lease_until_us()
     };
-    // Its process before had run for longer, or for less long; or somebody makes things up.
+    // Its process before had run for longer, or for less long; or its report is made up.
     for other in [asked + 3_600_000_000, asked - 1, u64::MAX] {
         assert_eq!(grant(other), 0);
     }
@@ -88,7 +88,7 @@ fn a_core_whose_disk_hangs_renews_no_lease_until_it_works_again() {
         output
     };
     step(&mut machine, now_us, None);
-    // It logs which partitions it was given: nothing says that this is durable.
+    // It logs which partitions it was given: nothing reports that this is durable.
     let mut next = configuration();
     next.epoch.0 += 1;
     for place in next.tables[0].placement.iter_mut().flatten() {

@@ -1,4 +1,4 @@
-//! Rows of a table that was dropped while its server was away go when the server is back.
+//! Rows of a table that was dropped while its server was offline go when the server is back.
 
 mod pair;
 
@@ -34,7 +34,7 @@ fn rows(table: u32) -> u64 {
     first(table).rows_table()
 }
 
-/// The table that says how far its local entries are: those of table 1's row are to be made.
+/// The table with the state of its local entries: those of table 1's row are to be made.
 fn marks(table: u32) -> u64 {
     first(table).marks_table()
 }

@@ -96,8 +96,12 @@ fn insert(sequence: u64, version: u64, vote: Vote) -> Prepare {
     }
 }
 
-/// Says this to the machine as another server, and that all it has logged is durable.
-fn say(machine: &mut CoreMachine, tables: &mut MemoryTables, messages: Vec<(CoreId, PeerMessage)>) {
+/// Sends this to the machine as another server, and reports that all it has logged is durable.
+fn receive(
+    machine: &mut CoreMachine,
+    tables: &mut MemoryTables,
+    messages: Vec<(CoreId, PeerMessage)>,
+) {
     let header = |from| PeerHeader {
         from,
         incarnation: Incarnation(1),
@@ -164,7 +168,7 @@ fn expect_forgotten(finished: &Prepare, decision: Decision) {
         PeerMessage::Recover { attempt } => Some((send.to, attempt)),
         _ => None,
     });
-    let heard = asked.map(|(from, attempt)| {
+    let ends = asked.map(|(from, attempt)| {
         let end = PeerMessage::RecoverEnd {
             attempt,
             count: 0,
@@ -175,8 +179,8 @@ fn expect_forgotten(finished: &Prepare, decision: Decision) {
         };
         (from, end)
     });
-    let heard = heard.collect();
-    say(&mut machine, &mut tables, heard);
+    let ends = ends.collect();
+    receive(&mut machine, &mut tables, ends);
     assert!(!machine.is_recovering());
     let decision = PeerMessage::Decision {
         operation: open.operation,
@@ -189,7 +193,7 @@ fn expect_forgotten(finished: &Prepare, decision: Decision) {
         to: partition(1),
     };
     let outcome = vec![(core(3), decision), (core(1), settled)];
-    say(&mut machine, &mut tables, outcome);
+    receive(&mut machine, &mut tables, outcome);
     let backlog = machine.backlog();
     assert_eq!(backlog.oldest, Some((open.operation, partition(1))));
     assert_eq!(backlog.operations, 1);

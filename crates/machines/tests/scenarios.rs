@@ -1,4 +1,4 @@
-//! Scenario files: one behaviour each, told as commands and what is seen after them.
+//! Scenario files: one behaviour each, written as commands and the output after them.
 //!
 //! `UPDATE_GOLDENFILES=1 cargo test -p machines --test scenarios` writes what is seen into the
 //! files; read the difference before committing it. The table is always
@@ -439,7 +439,7 @@ fn condition(text: &str) -> Result<Expression, Box<dyn Error>> {
 // A build with planted bugs plants them one after the other, for the whole process.
 #[cfg(not(feature = "planted"))]
 #[test]
-fn scenarios_unfold_as_told() {
+fn scenarios_have_the_expected_output() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
     let mut paths: Vec<_> = std::fs::read_dir(folder)
         .unwrap()

@@ -24,8 +24,8 @@ pub enum ModelStep {
     Restart(usize),
     /// A member takes up the newest epoch.
     Learn(usize),
-    /// The first member tells the second, which has restarted, what it knows.
-    Tell(usize, usize),
+    /// The first member reports what it knows to the second, which has restarted.
+    Report(usize, usize),
     /// A member is removed.
     Lose(usize),
     /// A member takes the resolution.
@@ -57,7 +57,7 @@ impl CaseRules<'_> {
             ModelStep::Crash(member, kept) => self.crash(state, member, kept),
             ModelStep::Restart(member) => self.restart(state, member),
             ModelStep::Learn(member) => self.learn(state, member),
-            ModelStep::Tell(from, to) => self.tell(state, from, to),
+            ModelStep::Report(from, to) => self.report(state, from, to),
             ModelStep::Lose(member) => self.lose(state, member),
             ModelStep::Resolve(member) => self.resolve(state, member),
             ModelStep::Serve => self.serve(state),
@@ -113,7 +113,7 @@ impl CaseRules<'_> {
         }
         if state.members[member].recovering {
             for from in 0..self.case.members.len() {
-                attempt(ModelStep::Tell(from, member));
+                attempt(ModelStep::Report(from, member));
             }
         }
     }

@@ -2,9 +2,9 @@
 //! R8), as `machines/src/core/` does it.
 //!
 //! What is merged into one step: a message that would only make its receiver repeat another one is
-//! not sent, but what it would repeat is; all keys of an operation at one member are taken
-//! together, and whoever waits may be next. A record gets to the disk where something waits for
-//! that; all others matter to a crash alone, which keeps any of them.
+//! not sent, but what it would repeat is; all keys of an operation at one member are acquired
+//! together, and any waiter may be next. A record gets to the disk where something waits for that;
+//! all others matter to a crash alone, which keeps any of them.
 
 use crate::case::Case;
 use crate::planted::ModelBug;
@@ -95,12 +95,12 @@ impl<'a> CaseRules<'a> {
         match receiver.epoch.cmp(&epoch) {
             std::cmp::Ordering::Less => Reach::Later,
             std::cmp::Ordering::Equal => Reach::Now,
-            std::cmp::Ordering::Greater if self.is(ModelBug::OldEpochsHeard) => Reach::Now,
+            std::cmp::Ordering::Greater if self.is(ModelBug::OldEpochsAccepted) => Reach::Now,
             std::cmp::Ordering::Greater => Reach::Never,
         }
     }
 
-    /// Drops messages that nobody will ever take.
+    /// Drops messages that no member will ever take.
     pub fn drop_dead_messages(&self, state: &mut ModelState) {
         let before = *state;
         state.messages.retain(|message| {
@@ -249,7 +249,7 @@ impl<'a> CaseRules<'a> {
         let member = self.member(operation, place);
         let waits = part.stage == Stage::Waiting && self.acts(state, member);
         let replex = self.case.operations[operation].places[place].replex;
-        // Nobody beyond k says no, not even to end a wait (R3).
+        // No member beyond k votes no, not even to end a wait (R3).
         let may_refuse = replex <= self.case.last_voter || self.is(ModelBug::RefusesBeyondVoters);
         if !waits || state.conflicts_left == 0 || !may_refuse {
             return false;
@@ -263,14 +263,14 @@ impl<'a> CaseRules<'a> {
     fn cast(&self, state: &mut ModelState, operation: usize, place: usize, refusals: u8) {
         let (refuses, rows_of) = self.is_occupied(state, operation, place);
         if refuses {
-            // A refusal tells the client that the row is there.
+            // A refusal shows the client that the row is there.
             state.seen_commit |= rows_of;
         }
         let own = &self.case.operations[operation].places[place];
         for (other, at) in self.parts_of(own.member).filter(|part| part.0 != operation) {
             let keys = self.case.operations[other].places[at].holds;
             let part = state.parts[other][at];
-            // A vote that took an abort for granted is one who has seen it (R3).
+            // A vote that relies on an abort has seen it (R3).
             if keys & own.takes != 0 && part.settled && part.decision == Some(ModelDecision::Abort)
             {
                 state.seen_abort |= 1 << other;
@@ -319,31 +319,34 @@ impl<'a> CaseRules<'a> {
         state: &mut ModelState,
         operation: usize,
         place: usize,
-        heard: AnnouncedOutcome,
+        announced: AnnouncedOutcome,
     ) {
         let recovering = state.members[self.member(operation, place)].recovering;
         let part = &mut state.parts[operation][place];
         if part.stage != Stage::Prepared {
             return;
         }
-        let known = part.decision.or(part.told.map(|told| told.decision));
-        state.contradiction |= known.is_some_and(|known| known != heard.decision);
+        let known = part
+            .decision
+            .or(part.received.map(|received| received.decision));
+        state.contradiction |= known.is_some_and(|known| known != announced.decision);
         if recovering {
-            let before = part.told.unwrap_or(heard);
-            part.told = Some(AnnouncedOutcome {
+            let before = part.received.unwrap_or(announced);
+            part.received = Some(AnnouncedOutcome {
                 decision: before.decision,
-                settled: before.settled || heard.settled,
-                in_order: before.in_order || heard.in_order,
+                settled: before.settled || announced.settled,
+                in_order: before.in_order || announced.in_order,
             });
             return;
         }
-        part.decision = part.decision.or(Some(heard.decision));
+        part.decision = part.decision.or(Some(announced.decision));
         let at_once = self.case.settles_at_decision()
             || self.is(ModelBug::SeenBeforeDurable)
             || self.is(ModelBug::SeenAtDecider);
         // Without disks to wait for, it is enough that all further down know it.
-        let first = self.case.replicated && heard.in_order && self.settles_here(operation, place);
-        if !part.settled && (heard.settled || at_once) {
+        let first =
+            self.case.replicated && announced.in_order && self.settles_here(operation, place);
+        if !part.settled && (announced.settled || at_once) {
             self.settle(state, operation, place);
         } else if !part.settled && first {
             self.settle(state, operation, place);
@@ -389,8 +392,8 @@ impl<'a> CaseRules<'a> {
             ..part
         };
         let passes = self.may_pass(&with_prepare, operation, place);
-        let tells = place == 0 && part.settled;
-        let waits = tells || !self.may_pass(&part, operation, place);
+        let answers = place == 0 && part.settled;
+        let waits = answers || !self.may_pass(&part, operation, place);
         (waits, sealed || settles || !passes)
     }
 
@@ -454,9 +457,9 @@ impl<'a> CaseRules<'a> {
         next.is_none_or(|next| next.replex > self.case.last_voter)
     }
 
-    /// Whether a decision may pass this member on its way up (R1, R3). Where the decision
-    /// needs a durable record at all, every member up to x has one before it passes, and every
-    /// further one whose votes do not imply it: of f + 1 logs, one tells the outcome (R26).
+    /// Whether a decision may pass this member on its way up (R1, R3). Where the decision needs a
+    /// durable record at all, every member up to x has one before it passes, and every further one
+    /// whose votes do not imply it: of f + 1 logs, one has the outcome (R26).
     pub fn may_pass(&self, part: &MemberPart, operation: usize, place: usize) -> bool {
         if part.decision.is_none() {
             return false;
@@ -525,8 +528,8 @@ impl<'a> CaseRules<'a> {
         }
     }
 
-    /// A prepare came again: says again what was said then. A decider that had lost its decision
-    /// with its memory takes it now, for the prepare has passed all members again.
+    /// A prepare came again: sends the same answer again. A decider that had lost its decision with
+    /// its memory takes it now, for the prepare has passed all members again.
     fn repeat(&self, state: &mut ModelState, operation: usize, place: usize) {
         if state.parts[operation][place].decision.is_some() {
             self.pass_up(state, operation, place);
@@ -592,7 +595,7 @@ impl<'a> CaseRules<'a> {
     }
 
     /// Sends a prepare or a confirmation to a member that takes it now; if that would only ask
-    /// somebody else in turn, does that instead.
+    /// another member in turn, does that instead.
     fn ask(&self, state: &mut ModelState, settled: bool, message: ModelMessage) {
         let ModelMessage { operation, to, .. } = message;
         let asked = state.parts[operation][to];

@@ -10,7 +10,7 @@ impl CaseRules<'_> {
     /// What is wrong with a state, if anything is.
     pub fn violation(&self, state: &ModelState) -> Option<String> {
         if state.contradiction {
-            return Some("I3: a member was told two outcomes of one operation".into());
+            return Some("I3: a member received two outcomes of one operation".into());
         }
         let mut wrong = (0..self.case.operations.len()).filter_map(|operation| {
             self.contradicted(state, operation)
@@ -72,17 +72,18 @@ impl CaseRules<'_> {
         ))
     }
 
-    /// I12: what the client has been told is on the disks of f + 1 members at least, or follows
-    /// from the votes that are (R26), and every other one has it prepared durably.
+    /// I12: what was acknowledged to the client is on the disks of f + 1 members at least, or
+    /// follows from the votes that are (R26), and every other one has it prepared durably.
     fn acknowledged_too_early(&self, state: &ModelState, operation: usize) -> Option<String> {
         let chain = &self.case.operations[operation];
         let parts = &state.parts[operation][..chain.places.len()];
         let head = parts[0];
-        let told =
+        let acknowledged =
             head.settled && head.prepare_durable && head.decision == Some(ModelDecision::Commit);
         let changed = state.resolving || state.removed | state.fenced != 0;
-        // A resolution is durable on as many members as R5 says.
-        if !told || self.case.replicated || changed || state.resolved >> operation & 1 != 0 {
+        // A resolution is durable on as many members as R5 demands.
+        if !acknowledged || self.case.replicated || changed || state.resolved >> operation & 1 != 0
+        {
             return None;
         }
         let name = chain.name;
@@ -92,10 +93,10 @@ impl CaseRules<'_> {
                 "I12: {name} is acknowledged, and not on the disk of {member}"
             ));
         }
-        let tells = |place: usize| parts[place].decision_durable || self.covers(operation, place);
-        let logs = (0..parts.len()).filter(|place| tells(*place));
+        let knows = |place: usize| parts[place].decision_durable || self.covers(operation, place);
+        let logs = (0..parts.len()).filter(|place| knows(*place));
         (logs.count() <= self.case.tolerated)
-            .then(|| format!("I12: f disks more, and nobody knows that {name} was acknowledged"))
+            .then(|| format!("I12: f disks more, and no member knows that {name} was acknowledged"))
     }
 
     /// I4: no two committed rows share a unique key.

@@ -8,9 +8,9 @@
 //! its own and not a library's, because states of some 60 bytes with 20 bytes kept for each are
 //! what makes many of them affordable.
 //!
-//! Left out: time (leases end when the model says), forgetting what is finished (R14), reads as
-//! such (who could see an outcome is noted where it is settled), the order of operations on one
-//! pk (R6), torn records (R23, R24).
+//! Left out: time (leases end at a step of the model), forgetting what is finished (R14), reads as
+//! such (where an outcome is settled it is noted that a client could see it), the order of
+//! operations on one pk (R6), torn records (R23, R24).
 
 mod action;
 mod case;
@@ -35,7 +35,7 @@ const HELP: &str = "\
 Usage: model [CASE…] [--states N] [--memory GB] [--crashes N] [--losses N]
        model --planted [BUG]
 
-Visits every state of each case (all of them, or those named), breadth first, and tells the
+Visits every state of each case (all of them, or those named), breadth first, and prints the
 shortest story of a violation if there is one.
 
   --states N    of each case, stop after N states (5000000)

@@ -41,13 +41,13 @@ macro_rules! bugs {
 bugs! {
     /// A decision moves up past a member whose own prepare is not durable yet.
     DecisionOvertakesPrepare = "decision-overtakes-prepare", "R1", "restarts-of-one";
-    /// A redelivered prepare is voted on anew instead of getting the vote it has.
+    /// A redelivered prepare is voted on again instead of getting the vote it has.
     VoteChanges = "vote-changes", "R1", "restarts-of-one";
     /// A restarted member votes without asking its peers what it may have forgotten.
     RecoverySkipped = "recovery-skipped", "R1", "restarts-of-one";
-    /// What peers told a restarted member in an earlier epoch counts as an answer still.
+    /// What peers reported to a restarted member in an earlier epoch counts as an answer still.
     AnswersOfAnyEpoch = "answers-of-any-epoch", "R1", "restarts-of-one";
-    /// A member that tells a restarted one everything goes on to vote on what it had from it.
+    /// A member that reports everything to a restarted one goes on to vote on what it had from it.
     WaitingIsKept = "waiting-is-kept", "R1", "restarts-of-one";
     /// The decider decides before its own prepare is durable.
     DecisionBeforeDurable = "decision-before-durable", "R2", "one";
@@ -59,9 +59,9 @@ bugs! {
     SeenBeforeDurable = "seen-before-durable", "R3", "one-at-head";
     /// With `replicated`, an outcome is seen at the decider before position x has it.
     SeenAtDecider = "seen-at-decider", "R3", "memory-at-head";
-    /// With `replicated`, a restarted member is told a decision past members that have not heard
-    /// it.
-    ToldPastMembers = "told-past-members", "R3", "memory-far";
+    /// With `replicated`, a restarted member receives a decision past members that have not
+    /// received it.
+    ReportedPastMembers = "reported-past-members", "R3", "memory-far";
     /// With `replicated`, a decision that skipped members is settled at x once x has it on disk.
     SettlesFromDisk = "settles-from-disk", "R3", "memory-lost-far";
     /// With `replicated`, a member that has forgotten a yes which was sure knows nothing of it.
@@ -70,8 +70,8 @@ bugs! {
     RefusesBeyondVoters = "refuses-beyond-voters", "R3", "one-free";
     /// A decision is durable at x, and at no other member that could need to know it.
     DurableAtOneOnly = "durable-at-one-only", "R26", "one-far";
-    /// A restarted member says "none" where it should say "unknown".
-    RestartedSaysNone = "restarted-says-none", "R4", "one";
+    /// A restarted member reports "none" where it should report "unknown".
+    RestartedReportsNone = "restarted-reports-none", "R4", "one";
     /// A vote of no is overlooked by the resolution.
     RefusalsIgnored = "refusals-ignored", "R4", "pair";
     /// The resolution aborts where more than f are lost.
@@ -82,10 +82,10 @@ bugs! {
     ServesBeforeDurable = "serves-before-durable", "R5", "one-at-head";
     /// A member votes although another operation holds the key.
     ConflictDoesNotWait = "conflict-does-not-wait", "R7", "pair";
-    /// A refusal is said against a row whose operation is undecided.
+    /// A refusal is voted against a row whose operation is undecided.
     DuplicateOfPending = "duplicate-of-pending", "R8", "pair";
     /// A message of an older epoch is taken.
-    OldEpochsHeard = "old-epochs-heard", "R15", "restarts-of-one";
+    OldEpochsAccepted = "old-epochs-accepted", "R15", "restarts-of-one";
     /// A member goes on in its epoch after it has sealed it.
     SealedMemberGoesOn = "sealed-member-goes-on", "R16", "one";
     /// A replacement votes without the rows that others hold.

@@ -1,18 +1,18 @@
 //! The end of an epoch: members are removed, the others seal it and resolve what it left
 //! undecided (R4, R5, R15, R16).
 //!
-//! The resolution is what the sealed logs say, so that whoever computes it again comes to the same
-//! and it is not kept here. A removed member may go on in its epoch until its lease has ended,
-//! which is before the new epoch serves.
+//! The resolution is a function of the sealed logs, so that any member that computes it again comes
+//! to the same and it is not kept here. A removed member may go on in its epoch until its lease has
+//! ended, which is before the new epoch serves.
 
 use crate::chain::CaseRules;
 use crate::planted::ModelBug;
 use crate::state::{MemberPart, ModelDecision, ModelMember, ModelState, Stage};
 
-/// What the sealed logs say of one operation.
+/// Returns the outcome of one operation by the sealed logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealedOutcome {
-    /// Nobody knows of it, nor can anybody have seen it.
+    /// No member knows of it, nor can any client have seen it.
     Unknown,
     /// This.
     Decided(ModelDecision),
@@ -77,7 +77,7 @@ impl CaseRules<'_> {
         if votes.any(|(place, _)| self.covers(operation, *place) && counts(*place)) {
             return SealedOutcome::Decided(ModelDecision::Commit);
         }
-        match self.somebody_would_know(state, operation) {
+        match self.survivor_would_know(state, operation) {
             true => decided_unless_known,
             false => SealedOutcome::Stuck,
         }
@@ -85,12 +85,12 @@ impl CaseRules<'_> {
 
     /// Whether what a member does not know is so: it has never crashed, or has caught up since.
     fn survives(&self, state: &ModelState, member: usize) -> bool {
-        !state.members[member].recovering || self.is(ModelBug::RestartedSaysNone)
+        !state.members[member].recovering || self.is(ModelBug::RestartedReportsNone)
     }
 
-    /// Whether an outcome that was seen would be known to somebody who remains: it is in the log of
-    /// the member that made it visible, and was heard by all at position x and beyond.
-    fn somebody_would_know(&self, state: &ModelState, operation: usize) -> bool {
+    /// Whether a remaining member would know an outcome that was seen: it is in the log of the
+    /// member that made it visible, and all at position x and beyond have received it.
+    fn survivor_would_know(&self, state: &ModelState, operation: usize) -> bool {
         let places = &self.case.operations[operation].places;
         let gone = state.removed | state.fenced;
         let present = |place: &usize| gone >> places[*place].member & 1 == 0;
@@ -113,7 +113,7 @@ impl CaseRules<'_> {
         };
         present.any(|place| {
             let survives = self.survives(state, places[place].member);
-            // Without disks to wait for, its log does not say what it has forgotten.
+            // Without disks to wait for, its log does not show what it has forgotten.
             let has_log = place == first_at_x && !self.case.replicated;
             has_log || places[place].replex >= x && survives
         })
@@ -171,7 +171,7 @@ impl CaseRules<'_> {
             state.members[member].sealed = false;
             state.members[member].resolved = false;
             state.members[member].recovering = false;
-            state.members[member].heard = 0;
+            state.members[member].answered = 0;
             if state.removed >> member & 1 != 0 {
                 self.replace(state, member);
             }
@@ -201,8 +201,8 @@ impl CaseRules<'_> {
         durable >= known.min(self.case.tolerated + 1)
     }
 
-    /// A removed member is heard no more; where it is replaced, the new one fetches what the
-    /// others have, after the resolution and before it votes (R18).
+    /// A removed member sends no more; where it is replaced, the new one fetches what the others
+    /// have, after the resolution and before it votes (R18).
     fn replace(&self, state: &mut ModelState, member: usize) {
         state.removed &= !(1 << member);
         state.members[member] = ModelMember::default();

@@ -2,8 +2,8 @@
 //! (`docs/design/2026-11-21-restart-adopts-votes.md`).
 //!
 //! A restart is a new epoch, as the coordinator has it: nothing that was sent in an earlier one is
-//! taken any more. A question and its answer are one step; members that share no operation with
-//! the restarted one have nothing to tell and are not asked.
+//! taken any more. A question and its answer are one step; members that share no operation with the
+//! restarted one have nothing to report and are not asked.
 
 use crate::case::OPERATIONS_MAX;
 use crate::chain::CaseRules;
@@ -50,7 +50,7 @@ impl CaseRules<'_> {
             if !part.decision_durable {
                 part.decision = None;
             }
-            part.told = None;
+            part.received = None;
             let resolved = state.resolved >> operation & 1 != 0;
             part.settled = part.decision.is_some() && (self.case.settles_at_decision() || resolved);
         }
@@ -83,7 +83,7 @@ impl CaseRules<'_> {
         true
     }
 
-    /// A member takes up the newest epoch. If that excludes somebody, this is its seal, which is
+    /// A member takes up the newest epoch. If that excludes a member, this is its seal, which is
     /// durable before it is reported (R16), and with it all that was logged before.
     pub fn learn(&self, state: &mut ModelState, member: usize) -> bool {
         let removed = state.removed >> member & 1 != 0;
@@ -93,19 +93,21 @@ impl CaseRules<'_> {
         state.members[member].epoch = state.epoch;
         state.members[member].sealed = state.resolving;
         state.members[member].resolved = false;
-        // All that a recovering member is told must come from one epoch, and so from one life of
-        // each peer.
+        // All reports to a recovering member must come from one epoch, and so from one life of each
+        // peer.
         if !self.is(ModelBug::AnswersOfAnyEpoch) {
-            state.members[member].heard = 0;
+            state.members[member].answered = 0;
         }
         for (operation, place) in self.parts_of(member).filter(|_| state.resolving) {
             let part = &mut state.parts[operation][place];
             if part.stage == Stage::Waiting {
                 *part = MemberPart::default();
             }
-            // What it was told while it recovered is as true as what it knew.
-            part.decision = part.decision.or(part.told.map(|told| told.decision));
-            part.told = None;
+            // What it received while it recovered is as true as what it knew.
+            part.decision = part
+                .decision
+                .or(part.received.map(|received| received.decision));
+            part.received = None;
             part.prepare_durable = part.stage == Stage::Prepared;
             part.decision_durable = part.decision.is_some();
         }
@@ -113,13 +115,13 @@ impl CaseRules<'_> {
         true
     }
 
-    /// A peer tells a restarted member of every operation that both take part in.
-    pub fn tell(&self, state: &mut ModelState, from: usize, to: usize) -> bool {
-        let (teller, asker) = (state.members[from], state.members[to]);
-        let heard = asker.heard >> from & 1 != 0;
-        let same_epoch = teller.up && asker.up && teller.epoch == asker.epoch;
+    /// Reports every operation that both take part in from a peer to a restarted member.
+    pub fn report(&self, state: &mut ModelState, from: usize, to: usize) -> bool {
+        let (reporter, asker) = (state.members[from], state.members[to]);
+        let has_answered = asker.answered >> from & 1 != 0;
+        let same_epoch = reporter.up && asker.up && reporter.epoch == asker.epoch;
         let acts = self.acts(state, from) && self.acts(state, to);
-        if from == to || !asker.recovering || heard || !same_epoch || !acts {
+        if from == to || !asker.recovering || has_answered || !same_epoch || !acts {
             return false;
         }
         for (operation, place) in self.parts_of(from) {
@@ -129,7 +131,7 @@ impl CaseRules<'_> {
             let part = &mut state.parts[operation][place];
             match part.stage {
                 Stage::None => {}
-                // The asker may have forgotten it, and nobody else may remember it.
+                // The asker may have forgotten it, and perhaps no other member remembers it.
                 Stage::Waiting => {
                     if own < place && !self.is(ModelBug::WaitingIsKept) {
                         *part = MemberPart::default();
@@ -138,7 +140,7 @@ impl CaseRules<'_> {
                 Stage::Prepared => self.adopt(state, operation, place, own),
             }
         }
-        state.members[to].heard |= 1 << from;
+        state.members[to].answered |= 1 << from;
         self.end_recovery(state, to);
         true
     }
@@ -146,22 +148,22 @@ impl CaseRules<'_> {
     /// The member at place `own` takes back its vote as the one at `place` knows it, and the
     /// outcome, as far as that may have come to it.
     fn adopt(&self, state: &mut ModelState, operation: usize, place: usize, own: usize) {
-        let teller = state.parts[operation][place];
-        let decided = teller
+        let reporter = state.parts[operation][place];
+        let decided = reporter
             .decision
-            .filter(|_| self.may_pass(&teller, operation, place));
-        // Without disks to wait for, what a member has been told while it recovers goes on.
-        let heard = teller.told.filter(|_| self.case.replicated);
-        let decision = decided.or(heard.map(|told| told.decision));
-        // Where all who can refuse have said yes, the others can only say the same.
+            .filter(|_| self.may_pass(&reporter, operation, place));
+        // Without disks to wait for, what a member has received while it recovers goes on.
+        let received = reporter.received.filter(|_| self.case.replicated);
+        let decision = decided.or(received.map(|received| received.decision));
+        // Where all that can refuse have voted yes, the others can only vote the same.
         let sure = self.case.replicated
-            && teller.refusals == 0
+            && reporter.refusals == 0
             && self.covers(operation, place)
             && !self.is(ModelBug::SureYesForgotten);
         let knows_vote = own <= place || decision.is_some() || sure;
         let part = &mut state.parts[operation][own];
         if part.stage != Stage::Prepared && knows_vote {
-            let mut refusals = teller.refusals;
+            let mut refusals = reporter.refusals;
             if decision == Some(ModelDecision::Abort) {
                 refusals |= u8::MAX << (place + 1);
             }
@@ -176,16 +178,16 @@ impl CaseRules<'_> {
         // With disks, only what comes up the chain is taken: a prepare on the way may not be
         // durable.
         if let Some(decision) = decision.filter(|_| in_order || self.case.replicated) {
-            let told = AnnouncedOutcome {
+            let announced = AnnouncedOutcome {
                 decision,
-                settled: teller.settled || heard.is_some_and(|told| told.settled),
-                in_order: in_order || self.is(ModelBug::ToldPastMembers),
+                settled: reporter.settled || received.is_some_and(|received| received.settled),
+                in_order: in_order || self.is(ModelBug::ReportedPastMembers),
             };
-            self.on_decision(state, operation, own, told);
+            self.on_decision(state, operation, own, announced);
         }
     }
 
-    /// Once everybody has told what it knows, the member is whole again.
+    /// Once all peers have reported what they know, the member is whole again.
     pub fn end_recovery(&self, state: &mut ModelState, member: usize) {
         let peers = (0..self.case.members.len()).filter(|peer| {
             let shares = self
@@ -194,15 +196,15 @@ impl CaseRules<'_> {
             *peer != member && shares && state.fenced >> *peer & 1 == 0
         });
         let peers = peers.fold(0, |set, peer| set | 1 << peer);
-        if state.members[member].recovering && peers & !state.members[member].heard != 0 {
+        if state.members[member].recovering && peers & !state.members[member].answered != 0 {
             return;
         }
         state.members[member].recovering = false;
-        state.members[member].heard = 0;
+        state.members[member].answered = 0;
         for (operation, place) in self.parts_of(member) {
             let part = &mut state.parts[operation][place];
-            if let Some(told) = part.told.take() {
-                self.on_decision(state, operation, place, told);
+            if let Some(received) = part.received.take() {
+                self.on_decision(state, operation, place, received);
             }
             self.show(state, operation, place);
         }

@@ -13,7 +13,7 @@ use crate::action::ModelStep;
 use crate::chain::CaseRules;
 use crate::state::{ModelState, PACKED_MAX};
 
-/// How far to search, and whether to tell of it.
+/// How far to search, and whether to print the progress.
 #[derive(Clone, Copy, Debug)]
 pub struct SearchLimits {
     /// Stop after so many states.
@@ -43,7 +43,7 @@ pub struct SearchResult {
 struct Met {
     /// By number, in the order of discovery.
     hashes: Vec<u64>,
-    /// By number: who led there first.
+    /// By number: the state that led there first.
     predecessors: Vec<u32>,
     /// Numbers of states plus one, by hash; 0 is a free slot. A power of two of them.
     slots: Vec<u32>,
@@ -140,14 +140,14 @@ pub fn search(world: &CaseRules<'_>, limits: SearchLimits) -> SearchResult {
     search.meet(&start, 0);
     let (mut depth, mut first) = (0, 0);
     let started = Instant::now();
-    let mut told = started;
+    let mut printed = started;
     while search.next.count > 0 && search.violation.is_none() && !search.is_full() {
         let level = std::mem::take(&mut search.next);
         search.level(&level, first);
         first += level.count;
         depth += 1;
-        if limits.progress && told.elapsed().as_secs() >= 2 {
-            told = Instant::now();
+        if limits.progress && printed.elapsed().as_secs() >= 2 {
+            printed = Instant::now();
             let states = search.met.hashes.len();
             let rate = states as f64 / started.elapsed().as_secs_f64() / 1e3;
             eprint!(
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_ends_at_its_limit_and_says_so() {
+    fn a_search_ends_at_its_limit_and_reports_it() {
         let case = crate::case::named("pair").expect("it is listed");
         let limits = SearchLimits {
             states_max: 1_000,

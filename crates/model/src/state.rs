@@ -1,8 +1,8 @@
 //! One state of a case: what the members, their disks, the network and the coordinator have, and
-//! what anybody outside has seen. It is small and is packed into few bytes.
+//! what any client has seen. It is small and is packed into few bytes.
 //!
-//! Invariants: epochs are renumbered from 0 without gaps, since only their order matters; a
-//! message that nobody will take any more is not kept; of a member that is down only its disk is.
+//! Invariants: epochs are renumbered from 0 without gaps, since only their order matters; a message
+//! that no member will take any more is not kept; of a member that is down only its disk is.
 
 use crate::case::{Case, MEMBERS_MAX, OPERATIONS_MAX, PLACES_MAX, Symmetry};
 
@@ -12,16 +12,16 @@ const MESSAGES_MAX: usize = 30;
 /// Bytes of a packed state, at most.
 pub const PACKED_MAX: usize = 2 * (3 + MEMBERS_MAX + OPERATIONS_MAX * PLACES_MAX + MESSAGES_MAX);
 
-/// The logical AND of all votes, or what a resolution says.
+/// The logical AND of all votes, or the outcome of a resolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ModelDecision {
     /// All voted yes.
     Commit,
-    /// Somebody voted no.
+    /// A member voted no.
     Abort,
 }
 
-/// An outcome, as one member tells another.
+/// An outcome, as one member sends it to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnnouncedOutcome {
     /// The outcome.
@@ -60,8 +60,9 @@ pub struct MemberPart {
     pub decision_durable: bool,
     /// The outcome may be seen here (R3).
     pub settled: bool,
-    /// What a recovering member has heard of the outcome, and applies when it has heard everybody.
-    pub told: Option<AnnouncedOutcome>,
+    /// What a recovering member has received of the outcome, and applies when all peers have
+    /// answered.
+    pub received: Option<AnnouncedOutcome>,
 }
 
 /// One member, beside its parts.
@@ -69,7 +70,7 @@ pub struct MemberPart {
 pub struct ModelMember {
     /// It runs.
     pub up: bool,
-    /// It has restarted, and neither its peers nor a resolution have told it yet what it may have
+    /// It has restarted, and has not received yet from its peers or a resolution what it may have
     /// forgotten.
     pub recovering: bool,
     /// It has sealed the epochs before, and the newest one does not serve yet.
@@ -78,11 +79,11 @@ pub struct ModelMember {
     pub resolved: bool,
     /// The epoch that it has taken up.
     pub epoch: u8,
-    /// While it is recovering: the peers that have told it everything, as a set.
-    pub heard: u8,
+    /// While it is recovering: the peers that have reported everything to it, as a set.
+    pub answered: u8,
 }
 
-/// What a message says.
+/// The contents of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageContent {
     /// Phase 1, with the votes that are no.
@@ -113,7 +114,7 @@ pub struct ModelMessage {
     pub to: usize,
     /// The epoch in which it was sent.
     pub epoch: u8,
-    /// What it says.
+    /// Its contents.
     pub content: MessageContent,
 }
 
@@ -129,11 +130,11 @@ pub struct Messages {
 pub struct ModelState {
     /// The newest epoch.
     pub epoch: u8,
-    /// The newest epoch's resolution is not durable yet: nobody serves in it (R5).
+    /// The newest epoch's resolution is not durable yet: no member serves in it (R5).
     pub resolving: bool,
     /// Members that the newest epoch excludes, as a set.
     pub removed: u8,
-    /// Those among them that cannot be heard by anybody any more: their leases have ended.
+    /// Those among them whose messages no member takes any more: their leases have ended.
     pub fenced: u8,
     /// Crashes that may still happen.
     pub crashes_left: u8,
@@ -143,14 +144,14 @@ pub struct ModelState {
     pub conflicts_left: u8,
     /// Operations that have begun, as a set.
     pub begun: u8,
-    /// Operations whose commit somebody may have seen, as a set.
+    /// Operations whose commit a client may have seen, as a set.
     pub seen_commit: u8,
     /// Operations whose abort the client or a later vote may have seen, as a set.
     pub seen_abort: u8,
-    /// Operations with a resolution that has been served, as a set: its record says that the
+    /// Operations with a resolution that has been served, as a set: its record shows that the
     /// outcome may be seen.
     pub resolved: u8,
-    /// A member was told another outcome than the one that it had.
+    /// A member received another outcome than the one that it had.
     pub contradiction: bool,
     /// By member.
     pub members: [ModelMember; MEMBERS_MAX],
@@ -180,12 +181,12 @@ impl Messages {
         }
     }
 
-    /// Takes a message away.
+    /// Removes a message.
     pub fn remove(&mut self, message: ModelMessage) {
         self.retain(|other| other != message);
     }
 
-    /// Keeps those that `keep` says.
+    /// Keeps those that `keep` selects.
     pub fn retain(&mut self, keep: impl Fn(ModelMessage) -> bool) {
         let before = *self;
         *self = Messages::default();
@@ -291,7 +292,7 @@ impl ModelState {
         };
         for member in 0..case.members.len() {
             let mut image = self.members[member];
-            image.heard = members(image.heard);
+            image.answered = members(image.answered);
             renamed.members[symmetry.members[member]] = image;
         }
         for operation in 0..case.operations.len() {
@@ -406,7 +407,7 @@ fn pack_member(member: ModelMember) -> u16 {
         | u16::from(member.resolved) << 2
         | u16::from(member.sealed) << 3
         | u16::from(member.epoch) << 4
-        | u16::from(member.heard) << 7
+        | u16::from(member.answered) << 7
 }
 
 fn unpack_member(word: u16) -> ModelMember {
@@ -416,7 +417,7 @@ fn unpack_member(word: u16) -> ModelMember {
         resolved: word & 4 != 0,
         sealed: word & 8 != 0,
         epoch: (word >> 4) as u8 & 7,
-        heard: (word >> 7) as u8 & 63,
+        answered: (word >> 7) as u8 & 63,
     }
 }
 
@@ -436,14 +437,14 @@ fn unpack_decision(word: u16) -> Option<ModelDecision> {
     }
 }
 
-fn pack_told(told: Option<AnnouncedOutcome>) -> u16 {
-    let flags = told.map_or(0, |told| {
-        u16::from(told.settled) | u16::from(told.in_order) << 1
+fn pack_received(received: Option<AnnouncedOutcome>) -> u16 {
+    let flags = received.map_or(0, |received| {
+        u16::from(received.settled) | u16::from(received.in_order) << 1
     });
-    pack_decision(told.map(|told| told.decision)) | flags << 2
+    pack_decision(received.map(|received| received.decision)) | flags << 2
 }
 
-fn unpack_told(word: u16) -> Option<AnnouncedOutcome> {
+fn unpack_received(word: u16) -> Option<AnnouncedOutcome> {
     Some(AnnouncedOutcome {
         decision: unpack_decision(word)?,
         settled: word & 4 != 0,
@@ -463,7 +464,7 @@ fn pack_part(part: MemberPart) -> u16 {
         | u16::from(part.settled) << 4
         | pack_decision(part.decision) << 5
         | u16::from(part.refusals) << 7
-        | pack_told(part.told) << 12
+        | pack_received(part.received) << 12
 }
 
 fn unpack_part(word: u16) -> MemberPart {
@@ -479,7 +480,7 @@ fn unpack_part(word: u16) -> MemberPart {
         settled: word & 16 != 0,
         decision: unpack_decision(word >> 5),
         refusals: (word >> 7) as u8 & 31,
-        told: unpack_told(word >> 12),
+        received: unpack_received(word >> 12),
     }
 }
 
@@ -570,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_that_nobody_has_leave_no_gap() {
+    fn unused_epochs_leave_no_gap() {
         let case = case::named("one").expect("it is listed");
         let mut state = ModelState::start(&case);
         state.epoch = 5;

@@ -64,8 +64,12 @@ impl CaseRules<'_> {
                 format!("{} seals its epoch and takes up the newest.", name(member))
             }
             ModelStep::Learn(member) => format!("{} takes up the newest epoch.", name(member)),
-            ModelStep::Tell(from, to) => {
-                format!("{} tells {} what both take part in.", name(from), name(to))
+            ModelStep::Report(from, to) => {
+                format!(
+                    "{} reports to {} what both take part in.",
+                    name(from),
+                    name(to)
+                )
             }
             ModelStep::Lose(member) => {
                 let runs = if state.members[member].up {
@@ -121,7 +125,7 @@ impl CaseRules<'_> {
             }
             let seen = |what: &str, was: u8, is: u8| {
                 let new = is & !was & 1 << operation != 0;
-                new.then(|| format!("somebody may have seen {} {what}", chain.name))
+                new.then(|| format!("a client may have seen {} {what}", chain.name))
             };
             changes.extend(seen("committed", before.seen_commit, after.seen_commit));
             changes.extend(seen("aborted", before.seen_abort, after.seen_abort));
@@ -129,7 +133,7 @@ impl CaseRules<'_> {
         for (member, name) in self.case.members.iter().enumerate() {
             let (was, is) = (before.members[member], after.members[member]);
             if was.recovering && !is.recovering && is.up {
-                changes.push(format!("{name} has been told everything and serves again"));
+                changes.push(format!("{name} has received everything and serves again"));
             }
         }
         changes

@@ -33,7 +33,7 @@ impl Schema {
         whole.map_or(replex, |copy| &copy.name)
     }
 
-    /// Takes an index or a further copy away. Nothing refers to it any more.
+    /// Removes an index or a further copy. Nothing refers to it any more.
     fn remove(&mut self, name: &str) {
         self.further.retain(|copy| copy.name != name);
         let Some(removed) = self.indexes.iter().position(|index| index.name == name) else {

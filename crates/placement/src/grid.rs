@@ -15,7 +15,7 @@ use crate::schema::{Constraint, Schema};
 use crate::slots::{Residue, SlotConstraints};
 use crate::value::ValueRef;
 
-/// Columns whose hash says where a row goes, and into how many slots.
+/// Columns whose hash determines where a row goes, and into how many slots.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeySpace {
     /// As indexes into the table's columns; without any, every row has slot 0.
@@ -205,8 +205,8 @@ impl Layout {
         self.slot_of_key(key_space, key.bytes())
     }
 
-    /// The slot that belongs to the memcomparable key of a key space's columns, for whoever holds
-    /// the encoded key already. Bytes that are no key get a slot too, which no row has.
+    /// Returns the slot that belongs to the memcomparable key of a key space's columns, for callers
+    /// that hold the encoded key already. Bytes that are no key get a slot too, which no row has.
     pub fn slot_of_key(&self, key_space: usize, key: &[u8]) -> u32 {
         let KeySpace { columns, slots } = &self.key_spaces[key_space];
         if columns.is_empty() || *slots == 1 {
@@ -253,7 +253,8 @@ impl Layout {
         })
     }
 
-    /// What a predicate says: the slot of each key space whose columns it all equates to values.
+    /// Returns what a predicate determines: the slot of each key space whose columns it all equates
+    /// to values.
     pub fn constraints_of_predicate<'a>(
         &self,
         equated: impl Fn(usize) -> Option<ValueRef<'a>>,
@@ -272,7 +273,7 @@ impl Layout {
         constraints
     }
 
-    /// What being in a partition says of a row's slots.
+    /// Returns what being in a partition determines of a row's slots.
     pub fn constraints_of_partition(&self, replex: usize, partition: u32) -> SlotConstraints {
         assert!(
             partition < self.partition_count(replex),

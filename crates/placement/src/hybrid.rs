@@ -1,8 +1,8 @@
 //! Further copies of a table beside the base ones: hybrids, exact replicas, hyperspaces; and the
 //! check that a whole layout must pass before it is used.
 //!
-//! The constructors return a replex; `add` gives it its number. Which hybrid is worth having is for
-//! `advisor` to say.
+//! The constructors return a replex; `add` gives it its number. `advisor` finds which hybrid is
+//! worth having.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -219,7 +219,7 @@ impl Layout {
         );
         ensure!(
             self.local_entries == schema.local_entries,
-            "table {} says two things of local entries: refresh the configuration",
+            "table {} contradicts itself about local entries: refresh the configuration",
             schema.name
         );
         for Replex {

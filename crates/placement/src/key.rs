@@ -13,7 +13,7 @@
 //! | text, bytes | each `00` as `00 ff`, then `00 01` |
 //! | uuid | 16 bytes |
 //!
-//! The types are not in the bytes: whoever decodes brings them.
+//! The types are not in the bytes: the decoder brings them.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -118,8 +118,8 @@ pub fn check_key_bytes(key: &[u8]) -> Result<(), KeyError> {
     Ok(())
 }
 
-/// The smallest byte string that is greater than every string with this prefix; `None` if there
-/// is none (the prefix is empty or all `ff`), which is to say that the range has no end.
+/// Returns the smallest byte string that is greater than every string with this prefix. `None` if
+/// there is none (the prefix is empty or all `ff`): then the range has no end.
 pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
     let mut end = prefix[..=last].to_vec();

@@ -36,9 +36,8 @@ impl PlacementProof {
 }
 
 /// The most copies of a row that `failures` lost failure domains can take, at least as many and
-/// fewer than all: more than one each where a domain holds several replexes. R3 means members of a
-/// chain when it says f, and it is they who are missing at a resolution. A server that the list
-/// does not name fails alone.
+/// fewer than all: more than one each where a domain holds several replexes. By f R3 means members
+/// of a chain, which are missing at a resolution. A server that the list does not name fails alone.
 pub fn copies_at_risk(placement: &Placement, servers: &[PartitionHost], failures: usize) -> usize {
     let domains: BTreeMap<u32, &str> = servers
         .iter()
@@ -62,7 +61,7 @@ pub fn copies_at_risk(placement: &Placement, servers: &[PartitionHost], failures
 }
 
 /// x of R3: the position in the chain (1 is the head, n the decider) where a decision must be
-/// durable before anybody may see it, for n replexes, f of their members that can be missing
+/// durable before any client may see it, for n replexes, f of their members that can be missing
 /// ([`copies_at_risk`]), and k the last position that can vote no. min(k, x) ≤ n − f holds.
 ///
 /// # Panics
@@ -186,7 +185,7 @@ fn lower_bound(layout: &Layout, domains: &Domains) -> u32 {
     bound
 }
 
-/// One slot for each class of slots of a key space that no grid tells apart by domain.
+/// One slot for each class of slots of a key space that no grid separates by domain.
 fn classes(layout: &Layout, domains: &Domains, key_space: usize) -> Vec<u32> {
     let mut classes = BTreeMap::new();
     for slot in 0..layout.key_spaces[key_space].slots {

@@ -1,6 +1,5 @@
-//! Which partitions of a table go elsewhere, and where to: away from servers that are lost or to be
-//! emptied, apart again where copies had to be put together, and evenly onto servers that are new
-//!.
+//! Which partitions of a table go elsewhere, and where to: off servers that are lost or to be
+//! emptied, apart again where copies had to be put together, and evenly onto servers that are new.
 //!
 //! Invariant: where a table tolerates what it states, it does so after every batch of moves.
 
@@ -19,7 +18,7 @@ const TRIES_MAX: usize = 64;
 /// A partition of one table: replex and number.
 pub type Cell = (usize, usize);
 
-/// A table to be placed anew in part.
+/// A table to be placed again in part.
 #[derive(Clone, Copy, Debug)]
 pub struct Relocation<'a> {
     /// Its grids.
@@ -169,7 +168,7 @@ impl Relocation<'_> {
         let mut tried = loads.clone();
         let (placement, tolerated) = self.relocate(cells, &mut tried)?;
         if tolerated < self.failures_tolerated {
-            return self.place_anew(loads);
+            return self.place_again(loads);
         }
         *loads = tried;
         Some(placement)
@@ -190,10 +189,10 @@ impl Relocation<'_> {
                 return Some(placement);
             }
         }
-        self.place_anew(loads)
+        self.place_again(loads)
     }
 
-    fn place_anew(&self, loads: &mut Loads) -> Option<Placement> {
+    fn place_again(&self, loads: &mut Loads) -> Option<Placement> {
         let mut others = loads.clone();
         for (place, load) in self.placement.loads(self.layout) {
             let all = others.entry(place).or_default();

@@ -31,7 +31,7 @@ pub struct TableReport {
     pub shortfall: String,
     /// k of R3: the last position in the chain that can vote no, from 1.
     pub last_voter: usize,
-    /// x of R3: where a decision is durable before anybody sees it, from 1.
+    /// x of R3: where a decision is durable before any client sees it, from 1.
     pub decision_position: usize,
     /// As [`Schema::local_entries`].
     pub local_entries: bool,

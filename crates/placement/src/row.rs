@@ -62,7 +62,7 @@ pub enum RowError {
         /// Its length in bytes.
         bytes: usize,
     },
-    /// The bytes end inside the header, or not where the header says.
+    /// The bytes end inside the header, or not at the length in the header.
     Length,
     /// The row was written by a newer version, or has more columns than the schema.
     Newer,

@@ -1,5 +1,5 @@
-//! Constraints on slots: what a predicate, a lost partition, or both at once, say about where a
-//! row can be.
+//! Constraints on slots: what a predicate, a lost partition, or both at once, determine about where
+//! a row can be.
 //!
 //! A constraint is a conjunction of residues per key space. Key spaces are taken as independent;
 //! where two are not (the same columns cut in two ways) the answers are too wide, never too
@@ -8,7 +8,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// `(slot / stride) mod divisions == coordinate`: what one coordinate of a grid says of a slot.
+/// `(slot / stride) mod divisions == coordinate`: what one coordinate of a grid determines of a
+/// slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Residue {
     /// As in [`crate::Axis`]; at least 1.
@@ -31,7 +32,7 @@ impl Residue {
     }
 
     /// Whether every slot that satisfies `self` satisfies `other`, as far as arithmetic alone
-    /// tells: the digits that `other` fixes are among those that `self` fixes.
+    /// shows: the digits that `other` fixes are among those that `self` fixes.
     fn implies(self, other: Residue) -> bool {
         if !other.stride.is_multiple_of(self.stride) {
             return false;

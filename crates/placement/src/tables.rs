@@ -94,12 +94,12 @@ pub trait Tables {
 
 /// A cold read failed: corruption or an I/O error, in words.
 ///
-/// Nobody may retry. The server must stop rather than answer from a table that it cannot read.
+/// Not to be retried. The server must stop rather than answer from a table that it cannot read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TablesError(String);
 
 impl TablesError {
-    /// An error that says what failed, on what, and what to do.
+    /// Returns an error with what failed, on what, and what to do.
     pub fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }

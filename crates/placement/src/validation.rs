@@ -1,7 +1,7 @@
 //! The checks that a schema passes before it is a table.
 //!
 //! They end with its copies, because which copies there can be follows from columns, indexes and
-//! partitions. Servers are not known here: `assignment` says whether there are enough.
+//! partitions. Servers are not known here: `assignment` checks whether there are enough.
 
 use alloc::format;
 use alloc::vec::Vec;

@@ -268,7 +268,7 @@ fn servers_of_one_domain_fail_together() {
 }
 
 #[test]
-fn errors_say_what_would_do() {
+fn errors_name_what_would_do() {
     let layout = Layout::base(&flights(12, 2));
     let message = |cores: &[u16], failures_tolerated| {
         let result = assign(&layout, failures_tolerated, &servers(cores), &Loads::new());

@@ -74,7 +74,7 @@ proptest! {
     }
 
     #[test]
-    fn a_partition_is_what_its_constraints_say(layout in layout()) {
+    fn a_partition_is_what_its_constraints_describe(layout in layout()) {
         for replex in 0..layout.replexes.len() {
             for partition in 0..layout.partition_count(replex) {
                 let constraints = layout.constraints_of_partition(replex, partition);

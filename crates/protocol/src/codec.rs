@@ -16,7 +16,7 @@ use core::fmt;
 pub enum DecodeError {
     /// The input ended inside a value.
     Truncated,
-    /// A tag, flag or text that the format does not know; says which type was being read.
+    /// A tag, flag or text that the format does not know, with the type that was being read.
     Invalid(&'static str),
     /// Bytes are left over after the message.
     TrailingBytes(usize),

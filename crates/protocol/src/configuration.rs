@@ -46,8 +46,8 @@ pub struct Sealing {
     /// rising.
     pub removed: Vec<ServerId>,
     /// Copies that the table will not have in the epoch that serves, by table and number, rising.
-    /// They answer no reads any more: who holds one hears of that epoch after others, which may
-    /// have changed rows by then.
+    /// They answer no reads any more: a holder of one may receive that epoch after other servers,
+    /// which may have changed rows by then.
     pub leaving: Vec<(TableId, u8)>,
 }
 
@@ -90,8 +90,8 @@ pub struct Table {
     pub layout: Layout,
     /// For each replex, for each partition, its place.
     pub placement: Vec<Vec<Place>>,
-    /// Replexes that are made while the table is in use and have not served yet, by number,
-    /// rising. Chains go through them; nobody reads by them.
+    /// Replexes that are made while the table is in use and have not served yet, by number, rising.
+    /// Chains go through them; no statement reads them.
     pub building: Vec<u8>,
 }
 
@@ -103,7 +103,7 @@ pub struct Place {
     /// Whether it may answer reads.
     pub state: PartitionState,
     /// The epoch that gave the core the partition. What its disk has of it from before an earlier
-    /// one took it away is void.
+    /// epoch removed it is void.
     pub since: Epoch,
     /// The other core that has to do with it, while the partition moves.
     pub moving: Option<Moving>,
@@ -204,7 +204,7 @@ impl Place {
         }
     }
 
-    /// Who gives its rows to the core that is to hold it, while the partition moves.
+    /// The core that gives its rows to the core that is to hold it, while the partition moves.
     pub fn giver(&self) -> Option<CoreId> {
         self.moving.map(|moving| match moving {
             Moving::To(_) => self.core,
@@ -220,7 +220,7 @@ impl Place {
         }
     }
 
-    /// Who takes the rows, while the partition moves.
+    /// The core that takes the rows, while the partition moves.
     pub fn taker(&self) -> Option<CoreId> {
         self.moving.map(|moving| match moving {
             Moving::To(tenure) => tenure.core,
@@ -448,7 +448,7 @@ impl Server {
 }
 
 impl Table {
-    /// Whether a replex is being made, so that nobody reads by it.
+    /// Whether a replex is being made, so that no statement reads it.
     pub fn is_building(&self, replex: usize) -> bool {
         let mut building = self.building.iter();
         building.any(|number| usize::from(*number) == replex)

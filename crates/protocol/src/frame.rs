@@ -5,7 +5,7 @@
 //!      0      4  length of all that follows this field
 //!      4      4  CRC-32C of all that follows this field
 //!      8      1  format version
-//!      9      8  correlation: chosen by who asks, the same in the answer, otherwise 0
+//!      9      8  correlation: chosen by the asker, the same in the answer, otherwise 0
 //!     17      …  one message (`message::Message`)
 //! ```
 //! Integers are little-endian. A length beyond the limit is refused before any memory is taken.
@@ -62,7 +62,7 @@ impl core::error::Error for FrameError {}
 pub struct Frame {
     /// Ties an answer to its question.
     pub correlation: u64,
-    /// What is said.
+    /// The message.
     pub message: Message,
 }
 

@@ -1,7 +1,7 @@
 //! Names of things: small `Copy` newtypes, so that no number is taken for another.
 //!
-//! Orders matter: `PartitionId` sorts by table, replex, number, which is the order of a chain
-//! (R7). What the numbers mean is said here and nowhere else.
+//! Orders matter: `PartitionId` sorts by table, replex, number, which is the order of a chain (R7).
+//! What the numbers mean is written here and nowhere else.
 
 use core::fmt;
 
@@ -77,7 +77,7 @@ impl PartitionId {
         self.rows_table() | u64::from(order + 1) << 16
     }
 
-    /// The sorted table that says in which orders this partition's local entries are complete.
+    /// The sorted table of the orders in which this partition's local entries are complete.
     pub fn marks_table(self) -> u64 {
         self.rows_table() | u64::from(ENTRIES_MARKED + 1) << 16
     }
@@ -99,8 +99,8 @@ pub struct RequestId {
     pub number: u64,
 }
 
-/// A chain operation: numbered by its head core, unique over restarts of it because the
-/// incarnation is part of the name (a log position would not be: a lost tail is written anew).
+/// A chain operation: numbered by its head core, unique over restarts of it because the incarnation
+/// is part of the name (a log position would not be: a lost tail is written again).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct OperationId {
     /// The core whose partition is the head.

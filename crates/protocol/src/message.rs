@@ -52,14 +52,14 @@ pub enum Message {
     },
     /// Answered with the same bytes by the event loop itself: the `echo` baseline.
     Echo(Bytes),
-    /// To any coordinator, with or without a `Hello` before it: who leads?
-    WhoLeads,
-    /// The answer to `WhoLeads`; and, before it closes the connection, that of a coordinator that
-    /// does not lead to whatever else it is told.
+    /// To any coordinator, with or without a `Hello` before it: asks for the leader.
+    FindLeader,
+    /// The answer to `FindLeader`; and, before it closes the connection, that of a coordinator that
+    /// does not lead to any other message.
     Leadership(Leadership),
 }
 
-/// Who opens a connection.
+/// The name of the process that opens a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// The cluster it means, where it knows.
@@ -68,7 +68,7 @@ pub struct Hello {
     pub core: Option<(CoreId, Incarnation)>,
 }
 
-/// Who answers.
+/// The name of the process that answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// The cluster.
@@ -79,13 +79,14 @@ pub struct Welcome {
     pub epoch: Epoch,
 }
 
-/// Who leads among the coordinators, as one of them knows it. A hint: who leads may change at any
+/// The leader of the coordinators, as one of them knows it. A hint: the leader may change at any
 /// moment, and what a leader answers it answers as the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leadership {
-    /// The one that tells leads.
+    /// The sender leads.
     pub leads: bool,
-    /// `host:port` of the one that leads; none while nobody does, or nobody knows.
+    /// `host:port` of the one that leads; none while no coordinator does, or the sender does not
+    /// know it.
     pub leader: Option<String>,
     /// Those that stand by, by address.
     pub standbys: Vec<String>,
@@ -98,7 +99,7 @@ impl fmt::Display for Leadership {
         match &self.leader {
             _ if self.leads => write!(f, "it leads"),
             Some(leader) => write!(f, "it stands by; {leader} leads"),
-            None => write!(f, "it stands by, and nobody leads"),
+            None => write!(f, "it stands by, and knows no leader"),
         }
     }
 }
@@ -112,7 +113,7 @@ pub enum Request {
     Read(Read),
     /// Count and checksum a part of one partition.
     Checksum(ChecksumRead),
-    /// Tell the core's counters.
+    /// Return the core's counters.
     Status,
     /// End holds, and report whether they kept what was read as it was.
     Release(Release),
@@ -154,7 +155,7 @@ pub struct Read {
     pub limit: u32,
     /// From the last key to the first.
     pub descending: bool,
-    /// Tell only how many there are.
+    /// Return only how many there are.
     pub count_only: bool,
     /// Linearisable, or stale by request (R10).
     pub consistency: Consistency,
@@ -189,7 +190,7 @@ pub struct Release {
 }
 
 impl Read {
-    /// Whether its page must agree with others, and so says for how long nothing had changed.
+    /// Whether its page must agree with others, and so reports for how long nothing had changed.
     pub fn must_agree(&self) -> bool {
         self.redirect.is_some() || self.agreement != Agreement::Alone
     }
@@ -285,7 +286,7 @@ pub struct ChecksumPart {
     pub next: Option<Bytes>,
 }
 
-/// Who speaks, in every message between cores.
+/// The sender, in every message between cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerHeader {
     /// The core.
@@ -304,11 +305,11 @@ pub enum Room {
     Free,
     /// What is left is kept for deletes, and for updates that make no row longer.
     Reserve,
-    /// No write, until deleted rows have given room back or somebody makes some.
+    /// No write, until deleted rows have given room back or an operator makes some.
     Full,
 }
 
-/// What cores tell each other.
+/// The messages between cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerMessage {
     /// Phase 1, to the next partition of the chain.
@@ -321,7 +322,7 @@ pub enum PeerMessage {
         to: PartitionId,
         /// The outcome.
         decision: Decision,
-        /// Whether it is durable at position x, so that anybody may see it (R3).
+        /// Whether it is durable at position x, so that any client may see it (R3).
         settled: bool,
     },
     /// The decision is durable at position x: to the next partition of the chain (R3).
@@ -377,7 +378,7 @@ pub enum PeerMessage {
         /// The room on its disk.
         room: Room,
     },
-    /// Vouches; also tells whether the sender has space for writes.
+    /// Vouches. Also reports whether the sender has space for writes.
     LeaseGrant {
         /// From the request.
         sent_us: u64,
@@ -441,7 +442,7 @@ pub enum PeerMessage {
         /// The rows, and where to go on.
         page: RowPage,
         /// Ranges of which rows were left out, and the lowest key that was not.
-        told_from: Vec<(Bytes, Bytes)>,
+        complete_from: Vec<(Bytes, Bytes)>,
     },
     /// Asks a core for its completion records that concern a partition which is being filled
     /// (R13).
@@ -545,7 +546,7 @@ pub enum PeerMessage {
         /// How many `Witness` belong to it.
         count: u64,
         /// Whether the sender has never crashed or has caught up since: then there was nothing
-        /// else. Otherwise of other operations it says *unknown*.
+        /// else. Otherwise it reports other operations as *unknown*.
         forgot_nothing: bool,
     },
 }
@@ -597,7 +598,7 @@ pub struct Looked {
 wire_enum!(Message {
     0 => Hello(hello), 1 => Welcome(welcome), 2 => Request(request), 3 => Reply(reply),
     4 => Peer(header, message), 5 => Ask(request), 6 => Answer(reply),
-    7 => Goodbye { reason }, 8 => Echo(bytes), 9 => WhoLeads, 10 => Leadership(leadership),
+    7 => Goodbye { reason }, 8 => Echo(bytes), 9 => FindLeader, 10 => Leadership(leadership),
 });
 wire_struct!(Hello { cluster, core });
 wire_struct!(Leadership {
@@ -688,7 +689,7 @@ wire_enum!(PeerMessage {
     14 => WitnessEnd { attempt, count, forgot_nothing },
     16 => Copy { of, from, start }, 17 => Copied { of, from, start, page, sum, looked },
     18 => Fetch { of, from, pass, wanted, start },
-    19 => Fetched { of, from, pass, start, page, told_from },
+    19 => Fetched { of, from, pass, start, page, complete_from },
     20 => CopyCompletions { of, start },
     21 => CopiedCompletions { of, start, completions, next, last_version },
     22 => Compare { of, question, start, ranges },

@@ -73,20 +73,20 @@ pub enum RequestResult {
     ConditionFailed,
     /// A row with this key exists, past its commit point (R8).
     Duplicate {
-        /// The replex that said so; 0 is the primary key.
+        /// The replex that voted so; 0 is the primary key.
         replex: u8,
         /// The key, memcomparable.
         key: Bytes,
     },
     /// A dense index lacks the value before this one, or the row is not the last of its group.
     NotDense {
-        /// The replex that said so.
+        /// The replex that voted so.
         replex: u8,
         /// The only value that an insert may have now; a delete may take the one before it.
         expected: i64,
     },
-    /// The mutation cannot be done to this row: an overflow, a NULL where none may be, a value
-    /// that is too large. Says what.
+    /// The mutation cannot be done to this row: an overflow, a NULL where none may be, a value that
+    /// is too large. Contains the reason.
     Invalid {
         /// For people: what happened to what, and what to do.
         message: String,
@@ -98,7 +98,7 @@ pub enum RequestResult {
 
 impl RequestResult {
     /// Whether it changed something. What did not is known to the head alone: where that is lost,
-    /// the next one evaluates the request anew.
+    /// the next one evaluates the request again.
     pub fn took_effect(&self) -> bool {
         matches!(self, RequestResult::Applied { .. })
     }
@@ -185,7 +185,7 @@ pub struct Prepare {
 pub enum Decision {
     /// All voted yes.
     Commit,
-    /// Somebody voted no; the first reason.
+    /// A member voted no; the first reason.
     Abort(RequestResult),
 }
 

@@ -2,9 +2,9 @@
 //! that it would notice. Without the feature `planted`, [`is`] is the constant false and nothing of
 //! this remains in a binary.
 //!
-//! A hook is written where the rule is kept: `if planted::is(Bug::X) { … }`. One bug is selected
-//! at a time, for the whole process. A bug without a hook is found by nobody, so the simulator's
-//! gate fails for it: the list and the hooks cannot drift apart.
+//! A hook is written where the rule is kept: `if planted::is(Bug::X) { … }`. One bug is selected at
+//! a time, for the whole process. No run finds a bug without a hook, so the simulator's gate fails
+//! for it: the list and the hooks cannot drift apart.
 
 macro_rules! bugs {
     ($($(#[doc = $text:literal])+ $bug:ident = $name:literal, $rule:literal;)+) => {
@@ -40,12 +40,12 @@ macro_rules! bugs {
 bugs! {
     /// A decision moves up past a member whose own prepare is not durable yet.
     DecisionOvertakesPrepare = "decision-overtakes-prepare", "R1";
-    /// A redelivered prepare is voted on anew instead of getting the vote it has.
+    /// A redelivered prepare is voted on again instead of getting the vote it has.
     VoteChanges = "vote-changes", "R1";
     /// A restarted core votes without asking its peers what it may have forgotten.
     RecoverySkipped = "recovery-skipped", "R1";
-    /// A restarted core applies what its peers tell in the order in which they tell it.
-    AppliedAsTold = "applied-as-told", "R6";
+    /// A restarted core applies its peers' reports in the order in which they arrive.
+    AppliedAsReceived = "applied-as-received", "R6";
     /// An update that moves a row travels without the old coordinates.
     OldCoordinatesLost = "old-coordinates-lost", "R1";
     /// The decider decides before its own prepare is durable.
@@ -59,7 +59,7 @@ bugs! {
     /// A copy comes or goes while operations are under way.
     CopiesChangeAtOnce = "copies-change-at-once", "R3";
     /// A core reports the outcomes of an epoch's end before they are durable.
-    ResolvedToldEarly = "resolved-told-early", "R5";
+    ResolvedReportedEarly = "resolved-reported-early", "R5";
     /// A version is the wall clock, whatever version the row has already.
     VersionFromClock = "version-from-clock", "R6";
     /// A second operation on a pk begins while the first one is undecided.
@@ -68,7 +68,7 @@ bugs! {
     ChainReversed = "chain-reversed", "R7";
     /// A member votes although another operation holds the key.
     ConflictDoesNotWait = "conflict-does-not-wait", "R7";
-    /// `Duplicate` is said against a row that is not past its commit point.
+    /// `Duplicate` is voted against a row that is not past its commit point.
     DuplicateOfPending = "duplicate-of-pending", "R8";
     /// A unique index does not look at the rows it has.
     UniqueUnchecked = "unique-unchecked", "R8";
@@ -76,20 +76,20 @@ bugs! {
     RangeNotWatched = "range-not-watched", "R9";
     /// A restarted core answers reads before its pending operations are decided.
     ReadBeforeRecovery = "read-before-recovery", "R9";
-    /// A linearisable read of a key that an operation holds tells the old row at once.
+    /// A linearisable read of a key that an operation holds returns the old row at once.
     ReadDoesNotWait = "read-does-not-wait", "R10";
-    /// A read at a member of a cover tells the old row at once, whatever is under way.
+    /// A read at a member of a cover returns the old row at once, whatever is under way.
     RedirectDoesNotWait = "redirect-does-not-wait", "R10";
     /// A row is seen as soon as it is prepared.
     PreparedIsVisible = "prepared-is-visible", "R10";
-    /// A member overwrites the old row when it hears of a decision, seen or not.
+    /// A member overwrites the old row when it receives a decision, seen or not.
     OldRowForgotten = "old-row-forgotten", "R11";
     /// A client puts pages of a cover together although a member changed while they were read.
     MomentUnchecked = "moment-unchecked", "R12";
     /// A client takes what a statement read in several ranges for one state although one of them
     /// changed meanwhile.
     StatementUnchecked = "statement-unchecked", "R35";
-    /// A core says that what it held is as it was read, whatever has changed.
+    /// A core reports that what it held is as it was read, whatever has changed.
     HoldChangesUnseen = "hold-changes-unseen", "R35";
     /// A retry of a completed request runs again.
     RetryRunsAgain = "retry-runs-again", "R13";
@@ -141,15 +141,15 @@ bugs! {
     EarlierTenureTrusted = "earlier-tenure-trusted", "R25";
     /// A server comes back with an older copy of its folder, and is believed.
     OldFolderBelieved = "old-folder-believed", "R25";
-    /// Who takes a partition over keeps rows that its giver does not have.
+    /// The taker of a partition keeps rows that its giver does not have.
     StaleRowsKept = "stale-rows-kept", "R25";
-    /// What a giver tells takes back what the end of an epoch decided for the next holder.
+    /// What a giver sends takes back what the end of an epoch decided for the next holder.
     TakenOverResolved = "taken-over-resolved", "R20";
     /// A giver calls ranges the same without looking at the taker's hashes.
     ComparisonSkipped = "comparison-skipped", "R25";
     /// A giver does not list what changes while its partition moves.
     ChangesNotListed = "changes-not-listed", "R19";
-    /// Who takes a partition over takes part in chains before it has the last changes.
+    /// The taker of a partition takes part in chains before it has the last changes.
     PartialTaken = "partial-taken", "R20";
     /// A giver drops its rows when it hands them over.
     GiverForgets = "giver-forgets", "R17";
@@ -157,17 +157,17 @@ bugs! {
     FailedFlushTrusted = "failed-flush-trusted", "R23";
     /// Records that are not flushed yet are reported durable.
     UnflushedIsDurable = "unflushed-is-durable", "R23";
-    /// A client is told of a write that the head's disk does not have.
-    ToldBeforeDurable = "told-before-durable", "R26";
+    /// A client receives the result of a write that the head's disk does not have.
+    AnsweredBeforeDurable = "answered-before-durable", "R26";
     /// A checkpoint cuts the log, and with it what is under way.
     LogCutEarly = "log-cut-early", "R26";
-    /// A core tells what its log holds before that is durable.
-    SealToldEarly = "seal-told-early", "R16";
-    /// A restarted core that has not caught up says *none* of what it does not know.
-    RestartedSaysNone = "restarted-says-none", "R4";
+    /// A core reports what its log holds before that is durable.
+    SealReportedEarly = "seal-reported-early", "R16";
+    /// A restarted core that has not caught up reports *none* for what it does not know.
+    RestartedReportsNone = "restarted-reports-none", "R4";
     /// The resolution overlooks votes that are no.
     RefusalsIgnored = "refusals-ignored", "R4";
-    /// The resolution aborts where nobody would know an outcome that was seen.
+    /// The resolution aborts where no survivor would know an outcome that was seen.
     ResolutionGuesses = "resolution-guesses", "R4";
     /// A record's checksum is not looked at.
     ChecksumUnchecked = "checksum-unchecked", "R24";

@@ -85,7 +85,7 @@ pub enum Record {
         /// The epoch that serves.
         epoch: Epoch,
     },
-    /// The partition is given to this core anew.
+    /// The partition is given to this core in a new tenure.
     Given {
         /// The partition.
         partition: PartitionId,

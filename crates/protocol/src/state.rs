@@ -7,8 +7,8 @@
 //!     10      4  CRC-32C of all that follows
 //!     14      …  one `CoordinatorState`
 //! ```
-//! Integers are little-endian. Who holds a lease, and until when, is left out: a coordinator that
-//! starts takes every server that is up to have renewed its lease just then.
+//! Integers are little-endian. Leases are left out: a coordinator that starts assumes that every
+//! server that is up has just renewed its lease.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -58,11 +58,11 @@ pub struct ServerMember {
     pub disk: u64,
     /// Names the process that joined last; 0 is not known.
     pub instance: u64,
-    /// The process that joined last has said that it stopped.
+    /// The process that joined last has reported its stop.
     pub has_stopped: bool,
     /// What is to become of the folder that it comes back with.
     pub trust: FolderTrust,
-    /// How far the log of each core was durable when it was last heard.
+    /// How far the log of each core was durable at its last report.
     pub logs: Vec<Position>,
 }
 
@@ -101,7 +101,7 @@ pub enum Wanted {
         /// The name.
         name: String,
     },
-    /// These partitions begin anew, where they are.
+    /// These partitions are refilled, where they are.
     Renew {
         /// Number of the replex, number of the partition.
         cells: Vec<(u8, u32)>,
@@ -214,7 +214,7 @@ pub enum StateError {
     Checksum,
     /// They do not decode.
     Malformed(DecodeError),
-    /// They decode, but contradict themselves; says how.
+    /// They decode, but contradict themselves. Contains how.
     Inconsistent(String),
 }
 
@@ -236,7 +236,7 @@ impl fmt::Display for StateError {
             ),
             StateError::Checksum => write!(
                 f,
-                "the coordinator's state is damaged: its checksum does not match; move it away, and \
+                "the coordinator's state is damaged: its checksum does not match; move it aside, and \
                  start the coordinator with --recover, which rebuilds it from the servers"
             ),
             StateError::Malformed(error) => {

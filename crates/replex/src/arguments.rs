@@ -1,7 +1,7 @@
 //! The command tree: every word and option of `replex`, with its help.
 //!
-//! Nothing is done here. Help texts say what a command is for, what it prints and how it is
-//! typed; what the options mean is said once, here.
+//! Nothing is done here. Help texts describe what a command is for, what it prints and how it is
+//! typed. What the options mean is described once, here.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Where a coordinator listens, and is looked for, unless told otherwise.
+/// Where a coordinator listens, and is looked for, by default.
 pub const COORDINATOR_DEFAULT: &str = "127.0.0.1:7400";
 
-/// What the coordinators' keys in etcd begin with unless told otherwise.
+/// What the coordinators' keys in etcd begin with by default.
 pub const ETCD_PREFIX_DEFAULT: &str = "/replex";
 
 /// Tables whose copies are their indexes.
@@ -42,7 +42,7 @@ pub enum ReplexCommand {
     Demo(DemoArguments),
     /// Run a server, which holds partitions.
     Server(Box<ServerArguments>),
-    /// Run the coordinator, which knows servers, tables and who holds what.
+    /// Run the coordinator, which knows servers, tables and placements.
     Coordinator(CoordinatorArguments),
     /// Talk SQL: a shell, or statements from a script.
     Sql(SqlArguments),
@@ -110,7 +110,7 @@ pub struct ClusterArguments {
 #[command(after_help = "Examples:\n  \
     replex demo            January 2013: 27,004 flights, well under a minute\n  \
     replex demo --full     the whole year: 336,776 flights, a minute or two (data/fetch-flights)\n  \
-    replex demo --keep     leave the cluster running and say how to go on by hand\n\n\
+    replex demo --keep     leave the cluster running and print how to go on by hand\n\n\
     Everything it starts is stopped and everything it writes is removed at the end, on ctrl-C \
     and on failure. It exits with 1 if anything that it claims does not hold.")]
 pub struct DemoArguments {
@@ -161,13 +161,13 @@ pub struct ServerArguments {
     /// Where its first core listens, the others at the ports after it; port 0 takes free ones.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     pub listen: SocketAddr,
-    /// The address that others are told to connect to, if not the one listened at.
+    /// The address that others connect to, if not the one listened at.
     #[arg(long, value_name = "ADDRESS")]
     pub advertise: Option<IpAddr>,
     /// Event loops, each with its own log and partitions.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub cores: u16,
-    /// What fails together with this server, as a rack or a zone; alone unless told.
+    /// What fails together with this server, as a rack or a zone; by default it fails alone.
     #[arg(long, value_name = "NAME", default_value = "")]
     pub domain: String,
     /// Keep everything in memory and nothing on the disk: to measure, not to keep data.
@@ -216,7 +216,7 @@ pub struct CoordinatorArguments {
     /// Where it listens; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = COORDINATOR_DEFAULT)]
     pub listen: SocketAddr,
-    /// The address that others are told to connect to, if not the one listened at.
+    /// The address that others connect to, if not the one listened at.
     #[arg(long, value_name = "ADDRESS")]
     pub advertise: Option<IpAddr>,
     /// Give the partitions of a server that fell silent to others, so many seconds after its lease
@@ -224,14 +224,15 @@ pub struct CoordinatorArguments {
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
     pub replace_after: Duration,
     /// The same for one that was stopped in order, and may just be started again. While writes wait
-    /// for it (an epoch ends), it has 5 seconds, or what --replace-after says if that is more.
+    /// for it (an epoch ends), it has 5 seconds, or those of --replace-after if that is more.
     #[arg(long, value_name = "SECONDS", default_value = "never", value_parser = seconds)]
     pub replace_stopped_after: Duration,
     /// Compare all copies of all tables so often, at low rate, and log what differs; or `never`.
     #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
     pub check_every: Duration,
     /// Rebuild the state from what the servers know, because it is lost: with an empty folder, or
-    /// one that was restored from an older copy. It waits until all servers that were up have told.
+    /// one that was restored from an older copy. It waits until all servers that were up have
+    /// reported.
     #[arg(long)]
     pub recover: bool,
     /// With --recover: do not wait for these servers, which are lost for good.
@@ -261,10 +262,10 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// What `server` and `coordinator` share.
 #[derive(Args, Clone, Debug)]
 pub struct ProcessArguments {
-    /// Listen on a network although nothing is encrypted and nobody has to log in yet.
+    /// Listen on a network although nothing is encrypted and there is no login yet.
     #[arg(long)]
     pub allow_unencrypted_network: bool,
-    /// Stop when stdin ends: whoever started this process and dies takes it along.
+    /// Stop when stdin ends, and so with the process that started this one.
     #[arg(long, hide = true)]
     pub until_stdin_ends: bool,
 }
@@ -405,7 +406,7 @@ pub enum AdminCommand {
         #[command(subcommand)]
         command: ServerCommand,
     },
-    /// Coordinators: who leads, and where their state is.
+    /// Coordinators: the leader, and where their state is.
     Coordinator {
         /// What to do.
         #[command(subcommand)]
@@ -417,7 +418,7 @@ pub enum AdminCommand {
         /// The table.
         table: String,
     },
-    /// Fill anew, from the other copies, what most copies of a table contradict.
+    /// Refill, from the other copies, what most copies of a table contradict.
     Repair {
         /// The table.
         table: String,
@@ -450,7 +451,7 @@ pub enum ServerCommand {
         server: u32,
     },
     /// Lets a server that is down come back with an older copy of its folder, although rows that
-    /// were acknowledged since are missing there: for tables whose rows nobody else has.
+    /// were acknowledged since are missing there: for tables whose rows no other server has.
     AcceptFolder {
         /// Its number, as `admin server list` has it.
         server: u32,
@@ -474,7 +475,7 @@ pub enum ServerCommand {
 /// What `admin coordinator` can do.
 #[derive(Clone, Debug, Subcommand)]
 pub enum CoordinatorCommand {
-    /// Who leads, who stands by, and where the state is; exits with 1 if nobody leads.
+    /// Show the leader, the standbys and where the state is; exits with 1 if there is no leader.
     Show,
     /// Move the state from a folder to etcd or back, while no coordinator runs on it.
     Migrate(MigrateArguments),

@@ -1,9 +1,9 @@
-//! Copies of a table, compared row by row: which rows differ, where, and what most copies say.
+//! Copies of a table, compared row by row: which rows differ, where, and what most copies hold.
 //!
 //! Goes through the primary copy range by range and asks every other copy for the same rows, as
 //! redirected reads do (Replex section 4). Reads of several copies are of no single moment: a row
 //! counts as different only if it is found different twice, the same way, with a pause between.
-//! Partitions that nobody can read now are left out: of a row, copies that would have it there are
+//! Partitions that cannot be read now are left out: of a row, copies that would have it there are
 //! not compared.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -158,8 +158,8 @@ impl Inspector {
         Ok(table.readable().map(name).collect())
     }
 
-    /// Has partitions of a table filled anew, and waits until they serve. `told` hears how many do
-    /// not yet.
+    /// Has partitions of a table refilled, and waits until they serve. `on_progress` receives how
+    /// many do not yet.
     ///
     /// # Errors
     /// The coordinator refuses, or time is up.
@@ -167,7 +167,7 @@ impl Inspector {
         &mut self,
         name: &str,
         cells: &BTreeSet<(u8, u32)>,
-        mut told: impl FnMut(usize),
+        mut on_progress: impl FnMut(usize),
     ) -> Result<(), InspectError> {
         let since = self.configuration().epoch;
         let request = CoordinatorRequest::Renew {
@@ -190,7 +190,7 @@ impl Inspector {
             if open == 0 {
                 return Ok(());
             }
-            told(open);
+            on_progress(open);
             if self.is_over() {
                 return Err(InspectError::Core(format!(
                     "{open} partitions of table {name} are still being filled: see \
@@ -353,7 +353,7 @@ fn cell_of(table: &Table, replex: usize, row: &[u8]) -> Option<u32> {
     Some(table.layout.partition_of_row(replex, &view))
 }
 
-/// What a copy says of a key: the row where it belongs, or nothing; none if it contradicts itself.
+/// What a copy has of a key: the row where it belongs, or nothing; none if it contradicts itself.
 type Opinion<'a> = Option<Option<(Version, &'a Vec<u8>)>>;
 
 fn opinion<'a>(table: &Table, replex: usize, held: &'a [Held]) -> Opinion<'a> {

@@ -1,4 +1,4 @@
-//! What the commands write to stdout and stderr, when nobody may be reading.
+//! What the commands write to stdout and stderr, whose readers may have left.
 //!
 //! The reader of a pipe may leave, as `head` does, which ends a command quietly. Anything else that
 //! keeps stdout from being written, such as a full disk, is an error of the command. What cannot be
@@ -13,9 +13,9 @@ use tokio::sync::Notify;
 
 /// Why stdout takes no more; the first reason stays.
 static ENDED: Mutex<Option<io::ErrorKind>> = Mutex::new(None);
-/// What was wrong, if it was not the reader who left.
+/// What was wrong, unless the reader left.
 static WRONG: Mutex<Option<String>> = Mutex::new(None);
-/// Wakes who waits for the end of stdout.
+/// Wakes the task that waits for the end of stdout.
 static END: Notify = Notify::const_new();
 
 /// Prints a line to stdout, as `println!` does, but never panics.

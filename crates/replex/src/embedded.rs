@@ -1,4 +1,4 @@
-//! A store of one server in this process: for whoever needs one and was given none.
+//! A store of one server in this process: for commands that need one and were given none.
 //!
 //! It listens on loopback only, at free ports, for processes of the same user, and keeps everything
 //! in one folder.
@@ -28,7 +28,7 @@ pub struct EmbeddedStore {
     coordinator: SocketAddr,
     stop_coordinator: Handle,
     stop_server: Stopper,
-    /// The server's first, which says goodbye to the coordinator.
+    /// The server's first, which sends its goodbye to the coordinator.
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -46,9 +46,9 @@ impl EmbeddedStore {
         options.loop_limits.own_user_only = true;
         let process = CoordinatorProcess::bind(&options).map_err(CommandFailure::at(what()))?;
         let (coordinator, stop_coordinator) = (process.address(), process.handle());
-        let told = move || tell("coordinator", process.run());
-        let told = Builder::new().name("coordinator".into()).spawn(told);
-        let mut threads = vec![told.map_err(CommandFailure::at(what()))?];
+        let run = move || report_end("coordinator", process.run());
+        let thread = Builder::new().name("coordinator".into()).spawn(run);
+        let mut threads = vec![thread.map_err(CommandFailure::at(what()))?];
         let mut options = ServerOptions::new(folder.join("server"), vec![coordinator.to_string()]);
         options.loop_limits.own_user_only = true;
         options.store.memory_bytes = MEMORY;
@@ -58,11 +58,11 @@ impl EmbeddedStore {
         let stop_server = server.stopper();
         let (ready, is_ready) = mpsc::channel();
         let serve = move || {
-            // Who waits for it has gone if this cannot be told.
+            // The waiter has gone if this cannot be sent.
             let failed = ready.clone();
             let ended = server.run(move |_| drop(ready.send(Ok(()))));
             if let Err(mpsc::SendError(ended)) = failed.send(ended) {
-                tell("server", ended);
+                report_end("server", ended);
             }
         };
         let serving = Builder::new().name("server".into()).spawn(serve);
@@ -73,7 +73,9 @@ impl EmbeddedStore {
             stop_server,
             threads,
         };
-        let ended = is_ready.recv().expect("it says something before it ends");
+        let ended = is_ready
+            .recv()
+            .expect("it reports something before it ends");
         ended.map_err(CommandFailure::at(what()))?;
         Ok(store)
     }
@@ -84,8 +86,8 @@ impl EmbeddedStore {
     }
 }
 
-/// Nobody waits for its end.
-fn tell(what: &str, ended: Result<(), ServerError>) {
+/// No thread waits for its end.
+fn report_end(what: &str, ended: Result<(), ServerError>) {
     if let Err(error) = ended {
         crate::note!("replex: the embedded store's {what} has ended: {error}");
     }
@@ -96,7 +98,7 @@ impl Drop for EmbeddedStore {
         self.stop_server.stop();
         let mut threads = std::mem::take(&mut self.threads).into_iter();
         let join = |thread: JoinHandle<()>| {
-            // One that panicked has said so.
+            // One that panicked has printed it.
             let _ = thread.join();
         };
         threads.next().into_iter().for_each(join);

@@ -24,7 +24,7 @@ pub async fn export(arguments: &ExportArguments) -> Result<(), CommandFailure> {
     };
     let bar = bar(&arguments.table, false);
     let at = || CommandFailure::at(format!("write {}", path.display()));
-    // A FIFO waits for its reader, who may never come.
+    // A FIFO waits for its reader, which may never come.
     let opened = {
         let path = path.clone();
         tokio::task::spawn_blocking(move || OutputFile::open(&path)).await
@@ -37,7 +37,7 @@ pub async fn export(arguments: &ExportArguments) -> Result<(), CommandFailure> {
     let is_regular = output.is_regular();
     output.finish().map_err(at())?;
     bar.finish_and_clear();
-    tell(&exported);
+    print_summary(&exported);
     let text = format!(
         "{} written to {}",
         plural(exported.rows, "row"),
@@ -52,7 +52,7 @@ pub async fn export(arguments: &ExportArguments) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-fn tell(exported: &Exported) {
+fn print_summary(exported: &Exported) {
     for notice in &exported.notices {
         note!("NOTICE:  {notice}");
     }
@@ -85,7 +85,7 @@ async fn to_stdout(client: &Client, table: &str) -> Result<(), CommandFailure> {
         return Err(CommandFailure::OutputEnded);
     }
     let exported = exported.map_err(|error| CommandFailure::Failed(error.to_string()))?;
-    tell(&exported);
+    print_summary(&exported);
     Ok(())
 }
 

@@ -3,13 +3,13 @@
 
 use std::fmt;
 
-/// Why a command failed. `Display` says what happened, to what, and what to do.
+/// Why a command failed. `Display` shows what happened, to what, and what to do.
 #[derive(Debug)]
 pub enum CommandFailure {
     /// It did not work, or a check found something wrong.
     Failed(String),
     /// What was asked for cannot be: the command line is wrong in a way that its grammar cannot
-    /// tell.
+    /// detect.
     Usage(String),
     /// The cluster cannot be reached; may be tried again.
     Unreachable(String),
@@ -17,10 +17,10 @@ pub enum CommandFailure {
     Interrupted,
     /// The same, and what had been done by then.
     InterruptedAfter(String),
-    /// Whoever reports it has said everything.
-    Said,
-    /// Nobody reads stdout any more, which is no failure; or it cannot be written, which the end of
-    /// the command reports.
+    /// The error was printed already.
+    Reported,
+    /// The reader of stdout has left, which is no failure; or it cannot be written, which the end
+    /// of the command reports.
     OutputEnded,
 }
 
@@ -34,7 +34,7 @@ impl CommandFailure {
     pub fn exit_code(&self) -> u8 {
         match self {
             CommandFailure::OutputEnded => 0,
-            CommandFailure::Failed(_) | CommandFailure::Said => 1,
+            CommandFailure::Failed(_) | CommandFailure::Reported => 1,
             CommandFailure::Usage(_) => 2,
             CommandFailure::Unreachable(_) => 3,
             CommandFailure::Interrupted | CommandFailure::InterruptedAfter(_) => 130,
@@ -50,7 +50,7 @@ impl fmt::Display for CommandFailure {
             | CommandFailure::Unreachable(message) => f.write_str(message),
             CommandFailure::Interrupted => f.write_str("interrupted"),
             CommandFailure::InterruptedAfter(done) => write!(f, "interrupted: {done}"),
-            CommandFailure::Said | CommandFailure::OutputEnded => Ok(()),
+            CommandFailure::Reported | CommandFailure::OutputEnded => Ok(()),
         }
     }
 }

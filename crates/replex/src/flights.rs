@@ -1,6 +1,6 @@
 //! The flights that the demo loads: January 2013 is part of the program, the whole year a file.
 //!
-//! Origin, licence and columns are told in `data/README.md`.
+//! Origin, licence and columns are described in `data/README.md`.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -30,7 +30,7 @@ CREATE TABLE flights (
   INDEX by_route (origin, dest)
 ) WITH (partitions = 12, failures_tolerated = 2, durability = 'sync');";
 
-/// What a statement that creates a table says.
+/// The parts of a statement that creates a table.
 pub fn schema(create_table: &str) -> Result<Schema, CommandFailure> {
     let parsed = sql::parse(create_table);
     let parsed = parsed.map_err(|error| CommandFailure::Failed(error.error.to_string()))?;

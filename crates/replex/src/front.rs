@@ -26,13 +26,13 @@ const PIECE_BYTES: usize = 64 << 10;
 /// The most pieces of a script that are read ahead.
 const PIECES_AHEAD: usize = 2;
 
-/// Connects, or says where nobody was found.
+/// Connects, or returns where no coordinator was found.
 pub async fn connect(cluster: &ClusterArguments) -> Result<Client, CommandFailure> {
     let options = ConnectOptions::new(cluster.coordinator.iter().cloned())
         .deadline(Duration::from_secs(cluster.deadline));
     Client::connect(options).await.map_err(|error| match error {
         client::Error::NoCoordinator { .. } => CommandFailure::Unreachable(format!(
-            "{error}\nStart one with `replex coordinator --data FOLDER`, or say where it listens \
+            "{error}\nStart one with `replex coordinator --data FOLDER`, or name its address \
              with --coordinator HOST:PORT or REPLEX_COORDINATOR."
         )),
         other => CommandFailure::Failed(other.to_string()),
@@ -127,7 +127,7 @@ async fn run_piece(
 
 fn script_failure(error: ScriptError) -> CommandFailure {
     match error {
-        ScriptError::Failed(_) => CommandFailure::Said,
+        ScriptError::Failed(_) => CommandFailure::Reported,
         ScriptError::Output(error) => {
             console::end(&error);
             CommandFailure::OutputEnded

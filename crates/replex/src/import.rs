@@ -26,7 +26,7 @@ pub fn import(arguments: &ImportArguments) -> Result<(), CommandFailure> {
         let (arguments, ledger, bar) = (arguments.clone(), ledger.clone(), bar.clone());
         move || {
             let imported = runtime().and_then(|it| it.block_on(run(&arguments, &ledger, &bar)));
-            // Nobody waits for it once a signal has ended the command.
+            // No task waits for it once a signal has ended the command.
             let _ = sender.send(imported);
         }
     };
@@ -45,7 +45,7 @@ pub fn import(arguments: &ImportArguments) -> Result<(), CommandFailure> {
             report(arguments, &summary, None);
             match summary.bad {
                 0 => Ok(()),
-                _ => Err(CommandFailure::Said),
+                _ => Err(CommandFailure::Reported),
             }
         }
         Ok(Err(failure)) => {
@@ -142,9 +142,9 @@ fn report(arguments: &ImportArguments, summary: &Summary, failure: Option<&str>)
     if failure.is_some() {
         return;
     }
-    let told = summary.bad_lines.len() as u64;
-    if summary.bad > told {
-        note!("… and {} more bad lines", count(summary.bad - told));
+    let listed = summary.bad_lines.len() as u64;
+    if summary.bad > listed {
+        note!("… and {} more bad lines", count(summary.bad - listed));
     }
     let mut text = format!(
         "{} written to table {}",

@@ -1,7 +1,7 @@
 //! Reads whole copies of a table, each from the cores that hold it and from nowhere else.
 //!
-//! A client routes a question to whichever copy answers it best. To show that all copies are
-//! equal, each has to be asked by itself, partition by partition. Nothing here is fast.
+//! A client routes a question to whichever copy answers it best. To show that all copies are equal,
+//! each has to be asked on its own, partition by partition. Nothing here is fast.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -24,7 +24,7 @@ use crate::wire::FrameConnection;
 const ROWS_PER_PART: u32 = 8_192;
 /// Before a core that does not serve just now is asked again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(50);
-/// A core that takes longer for one answer is asked anew, if it still is the one to be asked.
+/// A core that takes longer for one answer is asked again, if it still is the one to be asked.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// What keeps a copy from being read.
@@ -101,7 +101,7 @@ pub struct Inspector {
     connections: HashMap<String, FrameConnection>,
     /// After each answer, it rests so many times as long as that took.
     rests: u32,
-    /// Partitions that nobody can read now are left out instead of being waited for.
+    /// Partitions that cannot be read now are left out instead of being waited for.
     leaves_out: bool,
 }
 
@@ -314,7 +314,7 @@ impl Inspector {
         let place = self.configuration.place(partition);
         let address = place.and_then(|place| self.configuration.address(place.core));
         let address = address
-            .ok_or_else(|| io::Error::other("nobody holds it"))?
+            .ok_or_else(|| io::Error::other("no server holds it"))?
             .to_owned();
         let mut connection = match self.connections.remove(&address) {
             Some(connection) => connection,
@@ -406,7 +406,7 @@ pub(crate) fn read(partition: PartitionId, start: &Bytes) -> Read {
 /// The configuration as the coordinator at this address holds it.
 ///
 /// # Errors
-/// It does not answer, is no coordinator, or says what does not fit together.
+/// It does not answer, is no coordinator, or its answer contradicts itself.
 pub async fn fetch(address: &str) -> io::Result<Configuration> {
     let (mut connection, welcome) = FrameConnection::greet(address).await?;
     if let Some((core, _)) = welcome.core {
@@ -427,7 +427,7 @@ pub async fn fetch(address: &str) -> io::Result<Configuration> {
 /// The configuration of the first of these coordinators that leads, and its address.
 ///
 /// # Errors
-/// None of them answers as a leader; a line for each says why.
+/// None of them answers as a leader; a line for each has the reason.
 pub async fn fetch_any(addresses: &[String]) -> io::Result<(String, Configuration)> {
     let mut failures = String::new();
     for address in addresses {

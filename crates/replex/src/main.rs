@@ -1,4 +1,4 @@
-//! The `replex` command: reads the command line, runs the command, and says how it ended.
+//! The `replex` command: reads the command line, runs the command, and reports how it ended.
 
 #![deny(
     clippy::print_stdout,
@@ -80,7 +80,7 @@ fn measure(options: &arguments::BenchArguments) -> Result<(), CommandFailure> {
     bench::run(&arguments).map_err(CommandFailure::at("measure"))
 }
 
-/// Runs a command that talks to a cluster, until it ends or somebody stops it.
+/// Runs a command that talks to a cluster, until it ends or is stopped.
 fn run(command: impl Future<Output = Result<(), CommandFailure>>) -> Result<(), CommandFailure> {
     let runtime = runtime()?;
     let result = runtime.block_on(interruptible(command));
@@ -129,7 +129,7 @@ async fn listen(ready: oneshot::Sender<io::Result<()>>, interrupted: &watch::Sen
     let [mut interrupt, mut terminate, mut hangup] = match open() {
         Ok(signals) => signals,
         Err(error) => {
-            // Who waits for it has ended otherwise.
+            // The waiter has ended otherwise.
             let _ = ready.send(Err(error));
             return;
         }

@@ -9,7 +9,7 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 /// What stdout can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Screen {
-    /// Somebody looks at it, and it understands colours and lines.
+    /// It is a terminal, and understands colours and lines.
     pub is_terminal: bool,
     colours: bool,
 }
@@ -36,12 +36,12 @@ impl Screen {
         self.styled("2", text)
     }
 
-    /// Text that says that something is right.
+    /// Returns text marked as right.
     pub fn good(self, text: impl Display) -> String {
         self.styled("32", text)
     }
 
-    /// Text that says that something is wrong.
+    /// Returns text marked as wrong.
     pub fn bad(self, text: impl Display) -> String {
         self.styled("1;31", text)
     }

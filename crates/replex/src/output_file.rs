@@ -95,7 +95,8 @@ impl OutputFile {
         if let Some(replaced) = &replacement.replaced {
             let own = self.file.metadata()?;
             if (own.uid(), own.gid()) != (replaced.uid(), replaced.gid()) {
-                // Only root may give a file away; then the owner is who writes it.
+                // Only root may change a file's owner; otherwise the owner is the user that writes
+                // it.
                 let _ = chown(
                     &replacement.part,
                     Some(replaced.uid()),
@@ -137,7 +138,7 @@ fn place(path: &Path) -> io::Result<Place> {
         if !metadata.is_symlink() {
             return Ok(Place::Through(path));
         }
-        // Links of /proc stand for what is open, whatever their text says.
+        // Links of /proc stand for what is open, whatever their text.
         let folder = fs::canonicalize(folder(&path))?;
         if folder.starts_with("/proc") {
             return Ok(Place::Descriptor(path));

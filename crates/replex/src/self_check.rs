@@ -1,7 +1,7 @@
-//! All copies of all tables, compared again and again, at low rate: by whoever coordinates.
+//! All copies of all tables, compared again and again, at low rate: by the coordinator that leads.
 //!
-//! Nothing lets copies differ but disks and programs that are wrong, so nobody looks unless
-//! something does so by itself. What is found goes to the operator's log; what to do is `replex
+//! Nothing lets copies differ but disks and programs that are wrong, so they are not found unless
+//! something looks automatically. What is found goes to the operator's log; what to do is `replex
 //! admin check` and `repair`.
 
 use std::io;
@@ -47,7 +47,7 @@ async fn go_on(coordinators: &[String], every: Duration) {
         for table in names {
             let since = Instant::now();
             match check(&mut inspector, &table).await {
-                Ok((rows, differences)) => tell(&table, rows, &differences, since.elapsed()),
+                Ok((rows, differences)) => log_result(&table, rows, &differences, since.elapsed()),
                 // It was dropped meanwhile.
                 Err(InspectError::NoTable(_)) => {}
                 Err(error) => {
@@ -74,7 +74,7 @@ async fn check(
     Ok((rows, differences))
 }
 
-fn tell(table: &str, rows: u64, differences: &[Difference], took: Duration) {
+fn log_result(table: &str, rows: u64, differences: &[Difference], took: Duration) {
     let seconds = took.as_secs();
     if differences.is_empty() {
         journal::line(

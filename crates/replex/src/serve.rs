@@ -1,6 +1,7 @@
 //! The commands that run until they are stopped: `server`, `coordinator` and `baseline`.
 //!
-//! Each prints one line `ready key=value …` on stdout once it serves, for whoever started it.
+//! Each prints one line `ready key=value …` on stdout once it serves, for the process that started
+//! it.
 
 use std::io::Write;
 use std::time::Duration;
@@ -54,7 +55,7 @@ pub fn server(arguments: &arguments::ServerArguments) -> Result<(), CommandFailu
             if let Some(address) = ready.metrics {
                 line += &format!(" metrics={address}");
             }
-            say_ready(&line);
+            print_ready(&line);
         })
         .map_err(failure)
 }
@@ -87,7 +88,7 @@ pub fn coordinator(arguments: &arguments::CoordinatorArguments) -> Result<(), Co
         self_check::start(process.address().to_string(), arguments.check_every)
             .map_err(CommandFailure::at("start the self-check"))?;
     }
-    say_ready(&format!("coordinator={}", process.address()));
+    print_ready(&format!("coordinator={}", process.address()));
     process.run().map_err(failure)
 }
 
@@ -101,7 +102,7 @@ pub fn baseline(arguments: &arguments::BaselineArguments) -> Result<(), CommandF
     if arguments.until_stdin_ends {
         stop_when_stdin_ends();
     }
-    say_ready(&format!("baseline={}", process.address()));
+    print_ready(&format!("baseline={}", process.address()));
     process.run().map_err(failure)
 }
 
@@ -112,8 +113,8 @@ fn failure(error: ServerError) -> CommandFailure {
     }
 }
 
-/// Nobody may be listening any more, which is no reason not to serve.
-fn say_ready(line: &str) {
+/// The reader may have left, which is no reason not to serve.
+fn print_ready(line: &str) {
     let mut stdout = std::io::stdout();
     let _ = writeln!(stdout, "ready {line}");
     let _ = stdout.flush();

@@ -8,7 +8,7 @@ use replex::say;
 
 use crate::output::{Screen, Short, count};
 
-/// What has been told and claimed so far.
+/// What has been printed and claimed so far.
 pub struct Story {
     /// What stdout can show.
     pub screen: Screen,
@@ -33,7 +33,7 @@ impl Story {
         say!("\n{}", self.screen.bold(title));
     }
 
-    /// Tells something.
+    /// Prints something.
     pub fn say(&self, text: impl Display) {
         say!("   {text}");
     }
@@ -57,7 +57,7 @@ impl Story {
         self.claims.push((text, holds));
     }
 
-    /// Says how it went; fails if a claim did not hold.
+    /// Prints how it went; fails if a claim did not hold.
     pub fn verdict(&self, started: Instant) -> Result<(), CommandFailure> {
         let broken = self.claims.iter().filter(|(_, holds)| !holds);
         let broken: Vec<&str> = broken.map(|(text, _)| text.as_str()).collect();

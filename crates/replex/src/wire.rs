@@ -25,10 +25,10 @@ pub struct FrameConnection {
 }
 
 impl FrameConnection {
-    /// Connects and says nothing yet.
+    /// Connects and sends nothing yet.
     ///
     /// # Errors
-    /// Nobody listens there; may be tried again.
+    /// No process listens there; may be tried again.
     pub async fn open(address: &str) -> io::Result<Self> {
         let stream = within(TcpStream::connect(address)).await?;
         stream.set_nodelay(true)?;
@@ -39,10 +39,10 @@ impl FrameConnection {
         })
     }
 
-    /// Connects and says hello as a client.
+    /// Connects and sends hello as a client.
     ///
     /// # Errors
-    /// Nobody listens there, or it is no Replex process.
+    /// No process listens there, or it is no Replex process.
     pub async fn greet(address: &str) -> io::Result<(Self, Welcome)> {
         let mut connection = FrameConnection::open(address).await?;
         let hello = Message::Hello(Hello {
@@ -58,7 +58,7 @@ impl FrameConnection {
     /// Asks the coordinator.
     ///
     /// # Errors
-    /// The connection broke, or the other side says what it should not.
+    /// The connection broke, or the other side sends what it should not.
     pub async fn ask(&mut self, request: CoordinatorRequest) -> io::Result<CoordinatorReply> {
         match self.call(&Message::Ask(request)).await? {
             Message::Answer(reply) => Ok(reply),
@@ -66,12 +66,12 @@ impl FrameConnection {
         }
     }
 
-    /// Asks a coordinator who leads, itself or another one.
+    /// Asks a coordinator for the leader: itself, another one or none.
     ///
     /// # Errors
     /// As [`FrameConnection::ask`].
-    pub async fn who_leads(&mut self) -> io::Result<Leadership> {
-        match self.call(&Message::WhoLeads).await? {
+    pub async fn find_leader(&mut self) -> io::Result<Leadership> {
+        match self.call(&Message::FindLeader).await? {
             Message::Leadership(leadership) => Ok(leadership),
             other => Err(unexpected(&other)),
         }

@@ -1,4 +1,4 @@
-//! What `replex admin` tells of a cluster, to people and to programs.
+//! What `replex admin` prints of a cluster, to people and to programs.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -44,10 +44,10 @@ async fn admin_shows_servers_tables_and_tolerance() {
     let text = support::run_well(&[&["admin", "table", "show", "people"], &at[..]].concat());
     assert!(text.contains("2 asked for, 2 proven"), "{text}");
 
-    let missing = [&["admin", "table", "show", "nobody"], &at[..]].concat();
+    let missing = [&["admin", "table", "show", "strangers"], &at[..]].concat();
     let stderr = support::run_badly(&missing, 1);
     assert!(
-        stderr.contains("nobody") && stderr.contains("people"),
+        stderr.contains("strangers") && stderr.contains("people"),
         "{stderr}"
     );
 
@@ -61,7 +61,7 @@ async fn admin_shows_servers_tables_and_tolerance() {
     );
 }
 
-/// Nothing waits for a server that holds nothing, and no advice says so.
+/// Nothing waits for a server that holds nothing, and no advice is given.
 #[tokio::test]
 async fn a_server_that_holds_nothing_is_not_waited_for() {
     let mut cluster = support::cluster(2).await;

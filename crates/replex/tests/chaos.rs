@@ -3,10 +3,10 @@
 //! a single machine could not have shown, and in the end all copies are equal (I2,
 //! I4, I5, I7, I12, I16).
 //!
-//! Where it can, each server has a host of its own (`support::hosts`). Without the right to that
-//! it says so, and makes the failures that need none.
+//! Where it can, each server has a host of its own (`support::hosts`). Without the right to that it
+//! prints so, and makes the failures that need none.
 //!
-//! `REPLEX_CHAOS_SECONDS` says how long, 0 is each failure once; `REPLEX_CHAOS_SEED` repeats the
+//! `REPLEX_CHAOS_SECONDS` is the duration, 0 is each failure once; `REPLEX_CHAOS_SEED` repeats the
 //! order and the moments of another run as far as processes can; `REPLEX_CHAOS_ONLY` names the
 //! failures to make. `cargo xtask chaos` sets them.
 
@@ -54,15 +54,15 @@ enum Kind {
     Lose,
     /// What one server sends does not arrive at another.
     CutOneWay,
-    /// A server is heard by some, and hears others.
+    /// A server reaches some, and receives from others.
     CutSome,
-    /// A server hears nothing of the coordinator, and is replaced while it runs.
+    /// A server receives nothing from the coordinator, and is replaced while it runs.
     CutOff,
     /// A host loses its power.
     PowerOne,
     /// All hosts of servers lose their power at once.
     PowerAll,
-    /// A disk says that it could not sync; the server must end rather than go on.
+    /// A disk reports that it could not sync; the server must end rather than go on.
     Sync,
 }
 
@@ -202,13 +202,13 @@ async fn chaos(settings: Settings, hosts: Option<Hosts>) {
     );
 }
 
-/// One failure: it happens, it is mended, and everything goes on.
+/// One failure: it happens, it is repaired, and everything goes on.
 async fn round(world: &mut World, kind: Kind, noise: &mut Noise, record: &Record) {
     // Random moments are the point of this pause: nothing waits for anything here.
     tokio::time::sleep(Duration::from_millis(noise.below(800))).await;
     let (begun, before) = (Instant::now(), record.acknowledged());
     let what = world.fail(kind, noise).await;
-    let (mended, during) = (begun.elapsed(), record.acknowledged() - before);
+    let (repaired, during) = (begun.elapsed(), record.acknowledged() - before);
     world.cluster.wait_until_serving().await.unwrap();
     let whole = |configuration: &Configuration| {
         let mut servers = configuration.servers.iter();
@@ -226,7 +226,7 @@ async fn round(world: &mut World, kind: Kind, noise: &mut Noise, record: &Record
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     println!(
-        "{what}: mended after {mended:.1?}, {during} operations meanwhile; all is filled and \
+        "{what}: repaired after {repaired:.1?}, {during} operations meanwhile; all is filled and \
          serves after {filled:.1?}"
     );
 }
@@ -247,7 +247,7 @@ struct World {
 }
 
 impl World {
-    /// Has it happen and mends it; tells what it was.
+    /// Has it happen and repairs it. Returns what it was.
     async fn fail(&mut self, kind: Kind, noise: &mut Noise) -> String {
         let victim = self.victim(noise).await;
         let other = (victim + 1 + noise.below(SERVERS as u64 - 1) as usize) % SERVERS;
@@ -364,7 +364,7 @@ impl World {
     }
 
     async fn cut_power(&mut self, victims: &[usize], pause: Duration) {
-        // A machine without power does nothing more, whatever its disk says.
+        // A machine without power does nothing more, whatever its disk reports.
         for victim in victims {
             self.cluster.pause(*victim).unwrap();
         }

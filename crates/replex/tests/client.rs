@@ -15,7 +15,7 @@ use protocol::codec::Bytes;
 use protocol::operation::RequestResult;
 
 #[tokio::test]
-async fn the_example_sees_what_it_says() {
+async fn the_example_sees_what_it_prints() {
     let cluster = support::cluster(3).await;
     let seen = flights::tour(cluster.coordinator_address()).await.unwrap();
     let expected = [
@@ -188,7 +188,7 @@ async fn additions_happen_exactly_once_while_servers_are_killed() {
     assert!(acknowledged >= 60, "{acknowledged} acknowledged");
     assert!(
         (acknowledged..=acknowledged + unknown).contains(&total),
-        "{acknowledged} were acknowledged, {unknown} are unknown, the counters say {total}"
+        "{acknowledged} were acknowledged, {unknown} are unknown, the counters show {total}"
     );
     let sums = table.checksums().await.unwrap();
     assert!(sums.iter().all(|(_, sum)| *sum == sums[0].1), "{sums:?}");
@@ -233,7 +233,7 @@ async fn total(table: &client::Table, counters: i64) -> i64 {
 
 #[test]
 fn bytes_of_a_key_are_those_of_the_protocol() {
-    // Whoever encodes keys himself depends on it.
+    // Callers that encode keys themselves depend on it.
     let key = placement::encode_key([Value::Int64(1).as_ref()]);
     assert_eq!(Bytes(key).0, [1, 0x80, 0, 0, 0, 0, 0, 0, 1]);
 }

@@ -103,7 +103,7 @@ async fn lookups_visit_as_many_partitions_as_predicted_while_servers_die() {
     );
 }
 
-/// One more is dead than the table tolerates: so nobody replaces them, and rows that have a copy
+/// One more is dead than the table tolerates: so they are not replaced, and rows that have a copy
 /// there take no writes; others do. Returns the number of such a row.
 async fn check_writes(table: &Table, dead: &BTreeSet<ServerId>) -> i64 {
     let is_lost = |id: &i64| {
@@ -187,7 +187,7 @@ fn row(id: i64) -> Vec<Value> {
     ]
 }
 
-/// Waits until the client, and every server that is left, know who is dead.
+/// Waits until the client, and every server that is left, know which servers are dead.
 async fn wait_until_known(cluster: &mut Cluster, client: &Client, dead: &BTreeSet<ServerId>) {
     let down = |configuration: &Configuration| -> BTreeSet<ServerId> {
         let servers = configuration.servers.iter();
@@ -219,8 +219,8 @@ fn living(client: &Client, dead: &BTreeSet<ServerId>) -> Vec<CoreId> {
 }
 
 /// Looks up every key of every index, and reads everything; all rows must be there, once, and each
-/// redirected lookup must visit what the grid says, and look at no rows but those that it gives.
-/// Returns the most that were visited, by index.
+/// redirected lookup must visit what the grid predicts, and look at no rows but those that it
+/// gives. Returns the most that were visited, by index.
 async fn check(client: &Client, table: &Table, dead: &BTreeSet<ServerId>) -> Vec<u32> {
     let mut visited = Vec::new();
     for (column, index) in INDEXES.iter().enumerate() {
@@ -233,7 +233,7 @@ async fn check(client: &Client, table: &Table, dead: &BTreeSet<ServerId>) -> Vec
         let mut most = 0;
         for (key, expected) in rows.into_values().take(24) {
             let predicted = predicted(table, column, &key, dead);
-            // The first one may have to find out who is there.
+            // The first one may have to find out which servers are there.
             let found = table
                 .lookup(*index, std::slice::from_ref(&key))
                 .unwrap()

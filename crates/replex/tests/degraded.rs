@@ -1,5 +1,5 @@
-//! A server is down: what operators are told is about what is there now, and what of it cannot be
-//! looked at is named.
+//! A server is down: reports to operators are about what is there now, and name what of it cannot
+//! be looked at.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -23,19 +23,19 @@ async fn copies_are_compared_and_failures_counted_by_what_is_there() {
     insert(&table, 0..ROWS).await;
     let lost = table.definition().placement[0][0].core.server;
     let number = lost.0.to_string();
-    let told = |command: &[&str]| {
+    let admin = |command: &[&str]| {
         let arguments = [&["admin"], command, &["-C", &address]].concat();
         let output = support::run(&arguments);
         let text = String::from_utf8(output.stdout).unwrap();
         (output.status.code(), text)
     };
-    let (code, text) = told(&["table", "show", "people"]);
+    let (code, text) = admin(&["table", "show", "people"]);
     assert_eq!(code, Some(0));
     assert!(
         text.contains("2 asked for, 2 proven for every possible row\n"),
         "{text}"
     );
-    let (code, text) = told(&["check", "people"]);
+    let (code, text) = admin(&["check", "people"]);
     assert_eq!(code, Some(0));
     assert!(text.contains("All copies hold the same rows"), "{text}");
 
@@ -47,14 +47,14 @@ async fn copies_are_compared_and_failures_counted_by_what_is_there() {
     cluster.wait_until("it is down", is_down).await.unwrap();
     let now = format!("2 asked for, 1 survived now (server {number} is down); 2 proven");
     for command in [&["table", "show", "people"][..], &["status"]] {
-        let (code, text) = told(command);
+        let (code, text) = admin(command);
         assert_eq!(code, Some(1), "{text}");
         assert!(text.contains(&now["2 asked for, ".len()..]), "{text}");
     }
     let shown = support::run_well(&["sql", "-C", &address, "-c", "SHOW TABLE people"]);
     assert!(shown.contains(&now), "{shown}");
     for command in ["check", "repair"] {
-        let (code, text) = told(&[command, "people"]);
+        let (code, text) = admin(&[command, "people"]);
         assert_eq!(code, Some(1), "{text}");
         assert!(
             text.contains("All rows that could be compared are the same"),
@@ -68,9 +68,9 @@ async fn copies_are_compared_and_failures_counted_by_what_is_there() {
     cluster.restart(lost.0 as usize - 1).await.unwrap();
     cluster.wait_until_serving().await.unwrap();
     cluster.wait_until("all is filled", is_quiet).await.unwrap();
-    let (code, text) = told(&["check", "people"]);
+    let (code, text) = admin(&["check", "people"]);
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("All copies hold the same rows"), "{text}");
-    let (code, text) = told(&["table", "show", "people"]);
+    let (code, text) = admin(&["table", "show", "people"]);
     assert_eq!(code, Some(0), "{text}");
 }

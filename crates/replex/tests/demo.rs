@@ -60,7 +60,7 @@ fn type_in(text: &str) -> Output {
 }
 
 #[test]
-fn kept_demo_goes_on_and_ends_as_it_says() {
+fn kept_demo_goes_on_and_ends_as_printed() {
     let folder = tempfile::tempdir().unwrap();
     let parent = folder.path().display().to_string();
     let stdout = support::run_well(&["demo", "--keep", "--folder", &parent]);
@@ -73,9 +73,9 @@ fn kept_demo_goes_on_and_ends_as_it_says() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{rest}: {stderr}");
     }
-    let told = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout);
     for expected in ["N14228", "serving", "All copies hold the same rows."] {
-        assert!(told.contains(expected), "{told}");
+        assert!(printed.contains(expected), "{printed}");
     }
     let (_, address) = go_on.split_once("REPLEX_COORDINATOR=").unwrap();
     let address = address.lines().next().unwrap();
@@ -122,7 +122,7 @@ fn demo_that_is_interrupted_leaves_nothing() {
 }
 
 #[test]
-fn whole_year_without_its_file_says_how_to_get_it() {
+fn whole_year_without_its_file_prints_how_to_get_it() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("flights-2013.csv.gz");
     let missing = missing.display().to_string();

@@ -1,4 +1,4 @@
-//! Coordinators whose state is in a real etcd: whoever of them, or of etcd's members, is killed,
+//! Coordinators whose state is in a real etcd: whichever of them, or of etcd's members, is killed,
 //! stopped or full, nothing that was acknowledged is lost, and reads and writes go on (R15).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -30,7 +30,7 @@ use tokio::task::JoinHandle;
 
 /// Writes that must be acknowledged before the next thing goes wrong.
 const STEPS: i64 = 200;
-/// Somebody must be acknowledged within this, whatever is away.
+/// A write must be acknowledged within this, whatever is offline.
 const PROGRESS_WITHIN: Duration = Duration::from_secs(60);
 const WRITERS: i64 = 4;
 
@@ -94,7 +94,10 @@ impl Load {
     async fn progress(&self) {
         let (from, since) = (self.acknowledged.load(Ordering::SeqCst), Instant::now());
         while self.acknowledged.load(Ordering::SeqCst) < from + STEPS {
-            assert!(since.elapsed() < PROGRESS_WITHIN, "nobody is acknowledged");
+            assert!(
+                since.elapsed() < PROGRESS_WITHIN,
+                "no write is acknowledged"
+            );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -119,7 +122,7 @@ impl Load {
         let is_known = |id: &i64| known.contains(id);
         assert!(
             found.iter().all(is_known),
-            "a row is there that nobody wrote"
+            "a row is there that no client wrote"
         );
         let within = Duration::from_secs(60);
         let inspector = Inspector::new(cluster.coordinator_addresses(), within).await;
@@ -191,11 +194,11 @@ async fn leaders_and_members_of_etcd_die_in_turn_under_load() {
         let before = configuration(&mut cluster).await.epoch;
         let leader = cluster.leader().await.unwrap();
         cluster.kill_coordinator(leader).await.unwrap();
-        // While nobody leads, nothing of this needs anybody who does.
+        // While no coordinator leads, nothing of this needs one that does.
         load.progress().await;
         etcd.kill(round);
         load.progress().await;
-        // Whoever leads now begins with what the one before has told.
+        // The new leader begins with what the one before has sent.
         let now = configuration(&mut cluster).await;
         assert!(now.epoch >= before, "{:?} after {before:?}", now.epoch);
         let table = schema(&format!("made_in_round_{round}"), 1);
@@ -247,9 +250,9 @@ async fn deposed_leader_changes_and_answers_nothing() {
         matches!(&answer, Message::Leadership(it) if !it.leads),
         "{answer:?}"
     );
-    let told = until_it_follows(&old_address).await;
+    let leadership = until_it_follows(&old_address).await;
     let new_address = &cluster.coordinator_addresses()[new];
-    assert_eq!(told.leader.as_ref(), Some(new_address));
+    assert_eq!(leadership.leader.as_ref(), Some(new_address));
     assert_eq!(state_in(&etcd), before, "the old leader wrote");
     let tables = configuration(&mut cluster).await.tables;
     let names: Vec<&str> = tables.iter().map(|it| it.schema.name.as_str()).collect();
@@ -272,30 +275,30 @@ fn state_in(etcd: &Etcd) -> serde_json::Value {
 async fn until_it_follows(address: &str) -> Leadership {
     let since = Instant::now();
     loop {
-        let told = FrameConnection::open(address)
+        let leadership = FrameConnection::open(address)
             .await
             .unwrap()
-            .who_leads()
+            .find_leader()
             .await;
-        let told = told.unwrap();
-        if !told.leads && told.leader.as_deref().is_some_and(|it| it != address) {
-            return told;
+        let leadership = leadership.unwrap();
+        if !leadership.leads && leadership.leader.as_deref().is_some_and(|it| it != address) {
+            return leadership;
         }
         assert!(
             since.elapsed() < PROGRESS_WITHIN,
-            "it stands alone: {told:?}"
+            "it stands alone: {leadership:?}"
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
 #[tokio::test]
-async fn etcd_away_or_full_stops_only_what_changes_the_cluster() {
+async fn etcd_offline_or_full_stops_only_what_changes_the_cluster() {
     if !etcd::is_there() {
         return;
     }
     let mut etcd = Etcd::start(1, Some(16 << 20)).await;
-    // Away at the start: the coordinator waits for it, and says that nobody leads.
+    // Offline at the start: the coordinator waits for it, and answers that no coordinator leads.
     etcd.kill(0);
     let mut cluster = cluster(&etcd, 1, 0).await;
     let address = cluster.coordinator_address().to_owned();
@@ -303,7 +306,7 @@ async fn etcd_away_or_full_stops_only_what_changes_the_cluster() {
     let shown = support::run(&at);
     assert_eq!(shown.status.code(), Some(1));
     let text = String::from_utf8(shown.stdout).unwrap();
-    assert!(text.contains("Nobody leads"), "{text}");
+    assert!(text.contains("No coordinator leads"), "{text}");
     etcd.restart(0).await;
     cluster.leader().await.unwrap();
     for _ in 0..3 {
@@ -313,9 +316,9 @@ async fn etcd_away_or_full_stops_only_what_changes_the_cluster() {
     let load = Load::start(&cluster).await;
     load.progress().await;
 
-    // Away in mid-run, for longer than the leader can believe that it leads.
+    // Offline in mid-run, for longer than the leader can believe that it leads.
     etcd.kill(0);
-    until_nobody_leads(&address).await;
+    until_no_coordinator_leads(&address).await;
     load.progress().await;
     etcd.restart(0).await;
     cluster.leader().await.unwrap();
@@ -344,12 +347,12 @@ async fn etcd_away_or_full_stops_only_what_changes_the_cluster() {
     load.check(&cluster).await;
 }
 
-async fn until_nobody_leads(address: &str) {
+async fn until_no_coordinator_leads(address: &str) {
     let since = Instant::now();
     while FrameConnection::open(address)
         .await
         .unwrap()
-        .who_leads()
+        .find_leader()
         .await
         .unwrap()
         .leads
@@ -513,7 +516,7 @@ async fn what_is_not_this_clusters_is_refused() {
     let mut own = cluster(&etcd, 1, 1).await;
     let mut other = support::cluster(1).await;
 
-    // A server of another cluster is told so.
+    // A server of another cluster is refused with that reason.
     other.stop(0).await.unwrap();
     let address = own.coordinator_address().to_owned();
     let data = other.server_folder(0).display().to_string();
@@ -549,7 +552,7 @@ async fn what_is_not_this_clusters_is_refused() {
     let asked = asker.ask(support::create_request(schema("more", 0))).await;
     assert!(asked.is_err(), "{asked:?}");
     let error = until_one_has_ended(&mut own).await.to_string();
-    assert!(error.contains("who does not lead"), "{error}");
+    assert!(error.contains("process that does not lead"), "{error}");
     let stderr = support::run_badly(
         &["coordinator", "--etcd", &urls, "--listen", "127.0.0.1:0"],
         1,
@@ -557,7 +560,7 @@ async fn what_is_not_this_clusters_is_refused() {
     assert!(stderr.contains("no coordinator's state"), "{stderr}");
 }
 
-/// What the process said that ends by itself.
+/// The output of the process that ends on its own.
 async fn until_one_has_ended(cluster: &mut Cluster) -> std::io::Error {
     let since = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! Starts that must fail: each says what is wrong with what and what to do, and changes nothing.
+//! Starts that must fail: each reports what is wrong with what and what to do, and changes nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -45,7 +45,7 @@ async fn second_server_with_a_used_id_is_refused_while_the_first_one_lives() {
 }
 
 #[tokio::test]
-async fn two_processes_on_one_folder_are_told_apart_by_its_lock() {
+async fn two_processes_on_one_folder_are_separated_by_its_lock() {
     let cluster = support::cluster(1).await;
     let coordinator = cluster.folder().join("coordinator");
     let coordinator = coordinator.display().to_string();
@@ -113,7 +113,7 @@ fn network_address_needs_a_word() {
 
 #[test]
 fn cluster_that_is_not_there_has_its_own_exit_code() {
-    // Port 1 is privileged, and nobody listens there.
+    // Port 1 is privileged, and no process listens there.
     let stderr = support::run_badly(&["admin", "status", "-C", "127.0.0.1:1"], 3);
     assert!(stderr.contains("127.0.0.1:1"), "{stderr}");
     assert!(stderr.contains("replex coordinator --data"), "{stderr}");

@@ -1,5 +1,5 @@
-//! What a process does with bytes and requests that no client would send: it says why, closes or
-//! refuses, and nobody else notices.
+//! What a process does with bytes and requests that no client would send: it reports why, closes or
+//! refuses, and no other client notices.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -34,8 +34,8 @@ async fn provoke(address: &str, bytes: &[u8]) -> Option<String> {
     loop {
         match connection.receive().await {
             Ok(frame) => {
-                if let Message::Goodbye { reason: said } = frame.message {
-                    reason = Some(said);
+                if let Message::Goodbye { reason: text } = frame.message {
+                    reason = Some(text);
                 }
             }
             Err(error) => {
@@ -120,7 +120,7 @@ async fn ten_thousand_malformed_frames_cost_only_their_connections() {
             assert!(matches!(reply, Reply::Status(_)), "{reply:?}");
         }
     }
-    assert!(with_reason > 9_900, "only {with_reason} were told why");
+    assert!(with_reason > 9_900, "only {with_reason} received a reason");
     let after = cluster.server(0).resident_bytes().unwrap();
     assert!(
         after < before + GROWTH_BYTES_MAX,

@@ -1,5 +1,5 @@
-//! A disk that is full: writes are refused clearly, reads go on, nothing is lost, and once
-//! somebody has made space everything goes on (R3).
+//! A disk that is full: writes are refused clearly, reads go on, nothing is lost, and once an
+//! operator has made space everything goes on (R3).
 //!
 //! Needs the right to mount a small tmpfs.
 
@@ -21,7 +21,7 @@ use support::people::{Outcome, People, Person};
 use support::rows::is_quiet;
 
 const TMPFS: &str = "the right to mount a tmpfs, which root has";
-/// The small disk, and what somebody else has put on it.
+/// The small disk, and what another process has put on it.
 const DISK_BYTES: usize = 256 << 20;
 const BALLAST_BYTES: usize = 100 << 20;
 /// Rows are this large, so that the disk fills soon.
@@ -57,7 +57,7 @@ fn person(id: i64) -> Person {
     }
 }
 
-/// Inserts rows until one is refused, and says why.
+/// Inserts rows until one is refused, and returns why.
 async fn fill(people: &People, note: &str, written: &mut i64) -> String {
     loop {
         assert!(*written < ROWS_MAX, "the disk is never full");
@@ -97,25 +97,28 @@ async fn full_disk_refuses_writes_and_loses_nothing() {
     // A checkpoint that ends just now may give room back; what then fits fills the disk for good.
     let since = Instant::now();
     let refusal = loop {
-        assert!(since.elapsed() < NOTICED_WITHIN, "nobody says so");
+        assert!(
+            since.elapsed() < NOTICED_WITHIN,
+            "the full disk is not reported"
+        );
         let refusal = fill(&people, &note, &mut written).await;
         let [status, servers] = [&["status"][..], &["server", "list"]].map(|command| {
             let arguments = [&["admin"], command, &["-C", &address]].concat();
             support::run(&arguments)
         });
         if status.status.code() == Some(1) && servers.status.code() == Some(1) {
-            // Everything says so, and why its partitions stay: each other server has a copy.
-            for told in [status, servers] {
-                let told = String::from_utf8(told.stdout).unwrap();
-                assert!(told.contains("disk full"), "{told}");
-                assert!(told.contains("start another server"), "{told}");
+            // Every report shows it, and why its partitions stay: each other server has a copy.
+            for output in [status, servers] {
+                let text = String::from_utf8(output.stdout).unwrap();
+                assert!(text.contains("disk full"), "{text}");
+                assert!(text.contains("start another server"), "{text}");
             }
             break refusal;
         }
     };
     println!("{written} rows, then: {refusal}");
     assert!(written > 10);
-    let full = cluster.server(small).said("server").unwrap();
+    let full = cluster.server(small).ready_value("server").unwrap();
     assert!(
         refusal.contains(&format!("server {full} is full")),
         "{refusal}"
@@ -157,7 +160,7 @@ async fn what_a_full_disk_holds_moves_to_servers_with_room_and_writes_go_on() {
     let small = cluster.add_server().await.unwrap();
     cluster.wait_until_serving().await.unwrap();
     let people = People::create(&cluster, support::people(1, Durability::Sync)).await;
-    let full = cluster.server(small).said("server").unwrap();
+    let full = cluster.server(small).ready_value("server").unwrap();
     let full = ServerId(full.parse().unwrap());
     assert!(cluster.configuration().await.unwrap().holds(full));
 

@@ -40,7 +40,7 @@ async fn connect(cluster: &Cluster) -> Client {
     Client::connect(options).await.unwrap()
 }
 
-/// Both tables can be read and written by clients that come anew.
+/// Both tables can be read and written by new clients.
 async fn goes_on(cluster: &mut Cluster, first: i64) {
     // Clients are refused, and ask again, until the state is recovered.
     let client = connect(cluster).await;
@@ -108,7 +108,7 @@ async fn an_older_copy_is_found_out_and_the_servers_state_taken() {
 }
 
 #[tokio::test]
-async fn a_lost_state_is_rebuilt_when_somebody_says_so() {
+async fn a_lost_state_is_rebuilt_when_an_operator_asks_for_it() {
     let (mut cluster, _table, _) = begin().await;
     let cluster_number = cluster.configuration().await.unwrap().cluster;
     cluster.kill_coordinator(0).await.unwrap();
@@ -122,7 +122,7 @@ async fn a_lost_state_is_rebuilt_when_somebody_says_so() {
         .log_text()
         .contains("event=another_cluster_asks")
     {
-        assert!(begin.elapsed().as_secs() < 60, "nobody came");
+        assert!(begin.elapsed().as_secs() < 60, "no server came");
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     assert!(cluster.configuration().await.unwrap().servers.is_empty());
@@ -160,10 +160,10 @@ async fn stopped_servers_know_the_cluster_by_their_folders() {
         ],
         3,
     );
-    assert!(stderr.contains("told to recover it"), "{stderr}");
+    assert!(stderr.contains("started to recover it"), "{stderr}");
     let mut servers: Vec<Waiting> = (0..3).map(|it| Waiting::start(&cluster, it)).collect();
     for server in &mut servers {
-        server.says("event=server_ready").await;
+        server.wait_for_line("event=server_ready").await;
     }
     let client = connect(&cluster).await;
     for name in ["people", "later"] {

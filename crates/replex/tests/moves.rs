@@ -1,5 +1,5 @@
-//! Partitions move between servers that serve, under load: to one that is added, away from one that
-//! is drained.
+//! Partitions move between servers that serve, under load: to one that is added, off one that is
+//! drained.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -45,7 +45,7 @@ async fn a_server_is_added_and_another_one_drained_while_writes_go_on() {
     let check = admin(&["check", "people"]);
     assert!(check.contains("All copies hold the same rows"), "{check}");
 
-    // It may be stopped for good: nobody misses it.
+    // It may be stopped for good: no copy is missing then.
     cluster.stop(drained.0 as usize - 1).await.unwrap();
     admin(&["server", "remove", &number]);
     insert(&table, 3 * ROWS..3 * ROWS + 20).await;

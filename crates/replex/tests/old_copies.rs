@@ -1,5 +1,5 @@
 //! A server comes back with an older copy of its data folder: nothing of it is served, and what it
-//! held is filled anew from the other copies, or nobody gets anything of it (R16, R25).
+//! held is refilled from the other copies, or no client gets anything of it (R16, R25).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -51,13 +51,13 @@ async fn is_whole(cluster: &mut Cluster, table: &Table, rows: i64) {
     assert!(check.contains("All copies hold the same rows"), "{check}");
 }
 
-fn coordinator_said(cluster: &Cluster, server: usize) {
+fn assert_coordinator_logged(cluster: &Cluster, server: usize) {
     let log = cluster.coordinator(0).log_text();
     let named = format!("server {}", server + 1);
-    let said = log
+    let logged = log
         .lines()
         .any(|line| line.contains("OLD FOLDER") && line.contains(&named));
-    assert!(said, "{log}");
+    assert!(logged, "{log}");
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn a_copy_from_an_earlier_start_is_not_served() {
     restore(&copied, &folder);
     cluster.restart(server).await.unwrap();
     is_whole(&mut cluster, &table, AFTER).await;
-    coordinator_said(&cluster, server);
+    assert_coordinator_logged(&cluster, server);
     // The folder is the newest one from now on.
     cluster.stop(server).await.unwrap();
     cluster.restart(server).await.unwrap();
@@ -91,14 +91,14 @@ async fn a_copy_made_of_the_process_that_ran_last_is_not_served() {
     let (mut cluster, table, server) = begin(3).await;
     let folder = cluster.server_folder(server);
     let copied = cluster.folder().join("copy");
-    // As a snapshot of the file system is, which somebody goes back to.
+    // As a snapshot of the file system is, which an operator restores.
     copy(&folder, &copied);
     rows::insert(&table, BEFORE..AFTER).await;
     cluster.stop(server).await.unwrap();
     restore(&copied, &folder);
     cluster.restart(server).await.unwrap();
     is_whole(&mut cluster, &table, AFTER).await;
-    coordinator_said(&cluster, server);
+    assert_coordinator_logged(&cluster, server);
     let log = cluster.server(server).log_text();
     assert!(log.contains("event=old_folder"), "{log}");
 }
@@ -119,7 +119,7 @@ async fn a_log_of_one_core_that_is_older_is_found_out_behind_a_link() {
     restore(&copied, &elsewhere.join("core-0"));
     cluster.restart(server).await.unwrap();
     is_whole(&mut cluster, &table, AFTER).await;
-    coordinator_said(&cluster, server);
+    assert_coordinator_logged(&cluster, server);
 }
 
 #[tokio::test]
@@ -137,7 +137,7 @@ async fn a_copy_that_has_missed_nothing_is_as_good_as_the_folder() {
 }
 
 #[tokio::test]
-async fn rows_that_nobody_else_has_are_not_served_before_somebody_accepts_the_loss() {
+async fn rows_without_another_copy_are_not_served_before_an_operator_accepts_the_loss() {
     let mut cluster = support::cluster(1).await;
     let options = ConnectOptions::new([cluster.coordinator_address()]);
     let client = Client::connect(options).await.unwrap();
@@ -155,7 +155,9 @@ async fn rows_that_nobody_else_has_are_not_served_before_somebody_accepts_the_lo
     copy(&folder, &newest);
     restore(&copied, &folder);
     let mut waiting = Waiting::start(&cluster, 0);
-    waiting.says("replex admin server accept-folder 1").await;
+    waiting
+        .wait_for_line("replex admin server accept-folder 1")
+        .await;
     let configuration = cluster.configuration().await.unwrap();
     assert_eq!(
         configuration.server(ServerId(1)).unwrap().state,
@@ -169,10 +171,12 @@ async fn rows_that_nobody_else_has_are_not_served_before_somebody_accepts_the_lo
     cluster.stop(0).await.unwrap();
     restore(&copied, &folder);
     let mut waiting = Waiting::start(&cluster, 0);
-    waiting.says("replex admin server accept-folder 1").await;
+    waiting
+        .wait_for_line("replex admin server accept-folder 1")
+        .await;
     let address = cluster.coordinator_address().to_owned();
     support::run_well(&["admin", "server", "accept-folder", "1", "-C", &address]);
-    waiting.says("event=server_ready").await;
+    waiting.wait_for_line("event=server_ready").await;
     rows::expect_all(&table, 0..BEFORE).await;
     let lost = table.get(&[Value::Int64(BEFORE)]).await.unwrap();
     assert!(lost.is_none(), "it was accepted that this row is lost");
@@ -207,7 +211,7 @@ async fn all_servers_with_older_copies_serve_nothing() {
     }
     let mut waiting: Vec<Waiting> = (0..3).map(|it| Waiting::start(&cluster, it)).collect();
     for waiting in &mut waiting {
-        waiting.says("an older copy of its folder").await;
+        waiting.wait_for_line("an older copy of its folder").await;
     }
     let mut options = ConnectOptions::new([cluster.coordinator_address()]);
     options.deadline = Duration::from_millis(500);
@@ -216,7 +220,7 @@ async fn all_servers_with_older_copies_serve_nothing() {
     let lost = table.get(&[Value::Int64(AFTER - 1)]).await;
     assert!(
         matches!(lost, Err(Error::Deadline { .. } | Error::Lost { .. })),
-        "nothing is told that is not known: {lost:?}"
+        "nothing is reported that is not known: {lost:?}"
     );
     let configuration = cluster.configuration().await.unwrap();
     let is_serving = |state| state == PartitionState::Serving;

@@ -18,7 +18,7 @@ use support::rows::{self, is_quiet};
 /// Rows of 1 kB: some MiB in each copy, of which a checkpoint takes the most.
 const ROWS: i64 = 6_000;
 const NOTE_BYTES: usize = 1_000;
-/// Rows that change while the server is away.
+/// Rows that change while the server is offline.
 const CHANGED: i64 = 40;
 
 #[tokio::test]
@@ -81,7 +81,7 @@ async fn a_server_that_was_replaced_gets_back_what_it_held_by_what_has_changed()
     );
     let check = admin(&["check", "people"]);
     assert!(check.contains("All copies hold the same rows"), "{check}");
-    // Nothing is kept of what it might have had beyond: nobody waits for its disk any more.
+    // Nothing is kept of what it might have had beyond: nothing waits for its disk any more.
     let configuration = cluster.configuration().await.unwrap();
     assert!(configuration.places().all(|(_, it)| it.former.is_none()));
 }

@@ -83,7 +83,7 @@ async fn server_paused_past_its_lease_answers_nothing_stale() {
     assert!(are_equal(&copies), "{copies:#?}");
 }
 
-/// Waits until the counter has gone on, and somebody has read.
+/// Waits until the counter has gone on, and a client has read.
 async fn progress(shared: &Shared, from: i64) {
     let reads = shared.reads.load(Ordering::SeqCst);
     let waited = tokio::time::timeout(Duration::from_secs(30), async {

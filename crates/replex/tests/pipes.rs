@@ -291,7 +291,7 @@ async fn an_export_writes_through_what_is_no_regular_file() {
     assert!(fs::symlink_metadata(&fifo).unwrap().file_type().is_fifo());
 }
 
-/// A signal that comes before the command listens ends it too, by itself.
+/// A signal that comes before the command listens ends it too, by default.
 fn signal_until_it_ends(child: &mut Child) {
     let pid = Pid::from_child(child);
     for _ in 0..600 {
@@ -362,7 +362,7 @@ async fn a_program_can_wait_for_an_answer_before_it_writes_the_next_statement() 
 
 #[tokio::test]
 // tidy: long — one story, of an import and the one that goes on
-async fn an_import_that_is_interrupted_says_how_to_go_on() {
+async fn an_interrupted_import_prints_how_to_go_on() {
     let cluster = support::cluster(1).await;
     sql(
         &cluster,
@@ -424,7 +424,7 @@ async fn an_import_that_is_interrupted_says_how_to_go_on() {
     ]);
     assert_eq!(count(), 5000);
 
-    // Nothing was written where nothing fits, and nothing is said to stay.
+    // Nothing was written where nothing fits, and nothing is reported to stay.
     fs::write(path, "id,note\nx,1\n").unwrap();
     let stderr = support::run_badly(&["import", path, "-t", "t", "-C", address], 1);
     assert!(stderr.contains("t.csv:2: column id: "), "{stderr}");

@@ -1,5 +1,5 @@
 //! Copies that differ, planted in the logs of servers that are stopped: `admin check` names the
-//! rows, `admin repair` fills the partitions anew that most copies contradict.
+//! rows, `admin repair` refills the partitions that most copies contradict.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -22,7 +22,7 @@ const ROWS: i64 = 300;
 const NOTE: usize = 3;
 
 #[tokio::test]
-async fn what_most_copies_contradict_is_named_and_filled_anew() {
+async fn what_most_copies_contradict_is_named_and_refilled() {
     let mut cluster = support::cluster(3).await;
     let coordinator = cluster.coordinator_address().to_owned();
     support::create(&cluster, support::people(2, Durability::Sync)).await;
@@ -52,7 +52,7 @@ async fn what_most_copies_contradict_is_named_and_filled_anew() {
             "repair",
             "people",
             "--trust",
-            "nobody",
+            "strangers",
         ],
         1,
     );
@@ -63,7 +63,7 @@ async fn what_most_copies_contradict_is_named_and_filled_anew() {
     let repaired = support::run_well(&["admin", "-C", &coordinator, "repair", "people"]);
     assert!(repaired.contains("2 rows differ."), "{repaired}");
     assert!(
-        repaired.contains("2 partitions are filled anew."),
+        repaired.contains("2 partitions are refilled."),
         "{repaired}"
     );
     assert!(support::run_well(&check).contains("All copies hold the same rows."));
@@ -74,7 +74,7 @@ async fn what_most_copies_contradict_is_named_and_filled_anew() {
 }
 
 #[tokio::test]
-async fn what_differs_is_found_by_itself() {
+async fn what_differs_is_found_automatically() {
     let mut options = support::options(3);
     let every = ["--check-every", "0.1"].map(str::to_owned);
     options.coordinator_arguments.extend(every);

@@ -51,7 +51,7 @@ async fn others_rebuild_what_a_lost_server_held_while_writes_go_on() {
 }
 
 #[tokio::test]
-async fn a_server_that_falls_silent_is_replaced_unless_somebody_says_otherwise() {
+async fn a_server_that_falls_silent_is_replaced_unless_the_options_forbid_it() {
     let mut options = replex::cluster::ClusterOptions::new(support::program());
     options.servers = 4;
     let mut cluster = replex::cluster::Cluster::start(options).await.unwrap();

@@ -65,7 +65,7 @@ async fn killed_server_is_replaced_when_its_lease_is_over() {
     // Stopped in good order, it has given its lease back.
     assert!(process.stop().await.unwrap().success());
     let mut process = start_server(folder.path(), &coordinator).await;
-    assert_eq!(process.said("incarnation"), Some("2"));
+    assert_eq!(process.ready_value("incarnation"), Some("2"));
 
     process.kill().await.unwrap();
     let mut impatient = ServerOptions::new(
@@ -85,7 +85,7 @@ async fn killed_server_is_replaced_when_its_lease_is_over() {
     options.settings = CoordinatorSettings::default();
     let coordinator = RunningCoordinator::start(&options);
     let process = start_server(folder.path(), &coordinator).await;
-    assert_eq!(process.said("incarnation"), Some("3"));
+    assert_eq!(process.ready_value("incarnation"), Some("3"));
     drop(process);
     coordinator.stop();
 }

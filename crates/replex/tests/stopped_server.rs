@@ -22,8 +22,8 @@ use support::rows::{expect_all, insert, is_quiet, person};
 use tokio::task::JoinSet;
 
 const ROWS: i64 = 64;
-/// Requests end within this, or nobody knows what became of them: less than it takes until a
-/// connection to a server that does not answer breaks.
+/// Requests end within this, or their outcome is unknown: less than it takes until a connection to
+/// a server that does not answer breaks.
 const DEADLINE: Duration = Duration::from_secs(9);
 
 async fn cluster() -> Cluster {

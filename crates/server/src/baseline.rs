@@ -15,8 +15,8 @@ use crate::event_loop::{
     ConnectionId, ConnectionSide, EventLoop, Handle, Handler, Io, LoopOptions,
 };
 
-/// Frames passed on and not come back; a chain that is slower than its clients is told apart from
-/// one that has lost frames by this.
+/// Frames passed on and not come back. By this a chain that is slower than its clients is
+/// distinguished from one that has lost frames.
 const UNDER_WAY_MAX: usize = 1 << 20;
 
 /// A baseline process that listens and does not run yet.
@@ -55,7 +55,7 @@ impl Baseline {
     /// Serves until it is stopped.
     ///
     /// # Errors
-    /// The next process cannot be reached or went away; frames under way are lost then, and a
+    /// The next process cannot be reached or has ended; frames under way are lost then, and a
     /// measurement with it.
     pub fn run(self) -> Result<(), ServerError> {
         match self.next {
@@ -96,7 +96,7 @@ struct ChainEcho {
     next: SocketAddr,
     link: Option<ConnectionId>,
     lost: Option<String>,
-    /// Who asked, in the order passed on: the next process answers in that order.
+    /// The askers, in the order passed on: the next process answers in that order.
     under_way: VecDeque<(ConnectionId, u64)>,
 }
 
@@ -109,7 +109,7 @@ impl Handler for ChainEcho {
             let (asker, correlation) = self
                 .under_way
                 .pop_front()
-                .ok_or("it answered what nobody asked")?;
+                .ok_or("it sent an answer to no question")?;
             io.send(asker, correlation, &frame.message);
             return Ok(());
         }

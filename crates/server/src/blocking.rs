@@ -8,14 +8,14 @@ use std::time::Duration;
 use protocol::frame;
 use protocol::message::{Hello, Message};
 
-/// A connection on which this side has said Hello.
+/// A connection on which this side has sent Hello.
 pub(crate) struct Blocking {
     stream: TcpStream,
     received: Vec<u8>,
 }
 
 impl Blocking {
-    /// Connects, and says Hello as a client of the cluster, where it is known.
+    /// Connects, and sends Hello as a client of the cluster, where it is known.
     pub fn connect(
         address: SocketAddr,
         cluster: Option<u64>,
@@ -34,7 +34,7 @@ impl Blocking {
         Ok(connection)
     }
 
-    /// On a connection on which nothing was said yet.
+    /// On a connection on which nothing was sent yet.
     pub fn over(stream: TcpStream) -> Blocking {
         Blocking {
             stream,

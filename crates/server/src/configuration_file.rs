@@ -1,4 +1,4 @@
-//! The newest configuration that a server has heard of: the file `configuration` of its folder.
+//! The newest configuration that a server knows: the file `configuration` of its folder.
 //!
 //! Nothing is served by it. It is there for the day on which the coordinator's state is lost, or is
 //! an older copy, while servers are stopped (`docs/how-to/store-disks.md`). Its record (see

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The figures are asked for anew after this.
+/// The figures are asked for again after this.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A log's segment takes at most this part of the disk, but is not cut below `SEGMENT_BYTES_MIN`.
 const SEGMENT_SHARE: u64 = 16;
@@ -92,8 +92,8 @@ impl DiskSpace {
         is_low
     }
 
-    /// For operators.
-    pub fn told(&self) -> String {
+    /// Returns the figures as a text for operators.
+    pub fn summary(&self) -> String {
         let figures = self.figures.get();
         let mebibytes = |bytes: u64| bytes >> 20;
         let mut text = format!(
@@ -119,7 +119,7 @@ impl DiskSpace {
     fn look(&self) {
         self.looked_at.set(Some(Instant::now()));
         let existing = self.folder.ancestors().find(|path| path.exists());
-        // Where the system does not say, the log's own limits hold alone.
+        // Where the system does not report it, only the log's own limits hold.
         if let Some(Ok(found)) = existing.map(rustix::fs::statvfs) {
             self.figures.set(Figures {
                 bytes: found.f_blocks * found.f_frsize,
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(segment_bytes(1 << 40, wanted), wanted);
         assert_eq!(segment_bytes(512 << 20, wanted), wanted);
         assert_eq!(segment_bytes(125 << 20, wanted), SEGMENT_BYTES_MIN);
-        // Where the system does not say.
+        // Where the system does not report it.
         assert_eq!(segment_bytes(0, wanted), wanted);
     }
 

@@ -147,7 +147,7 @@ impl CoreStore for DiskStore {
     }
 
     fn shortage(&self) -> Option<String> {
-        let space = self.space.told();
+        let space = self.space.summary();
         let why = self.store.exhaustion();
         Some(why.map_or(space.clone(), |why| format!("{why}; {space}")))
     }

@@ -78,7 +78,7 @@ mod tests {
             changed[at] ^= 1;
             let read = envelope.decode::<(u64, String)>(&changed);
             let is_format = matches!(read, Err(Problem::Format(_)));
-            assert!(read.is_err(), "byte {at} was changed and nobody noticed");
+            assert!(read.is_err(), "byte {at} was changed without an error");
             assert_eq!(is_format, (8..10).contains(&at));
             let short = envelope.decode::<(u64, String)>(&bytes[..at]);
             assert!(short.is_err());

@@ -14,10 +14,10 @@ pub enum ServerError {
     Io {
         /// What was being done, to what.
         what: String,
-        /// What it said.
+        /// Its message.
         source: io::Error,
     },
-    /// The options do not fit together; says which and what to do.
+    /// The options do not fit together. Contains which and what to do.
     Options(String),
     /// A table could not be read: memory no longer agrees with the log, and the process must stop
     /// rather than answer.
@@ -31,13 +31,13 @@ pub enum ServerError {
         /// Its process number, if it could be read.
         process: Option<u32>,
     },
-    /// What the folder holds cannot be used; says what and what to do. Nothing was changed.
+    /// What the folder holds cannot be used. Contains what and what to do. Nothing was changed.
     Folder(String),
     /// The coordinator refused; its words.
     Refused(String),
     /// The process was asked to stop before it served.
     Stopped,
-    /// A core's thread panicked: a broken invariant, told on stderr.
+    /// A core's thread panicked: a broken invariant, printed on stderr.
     Panicked,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for ServerError {
             ServerError::Stopped => write!(f, "stopped before it served"),
             ServerError::Panicked => write!(
                 f,
-                "a core came upon a broken invariant and stopped: what it said is above; report it"
+                "a core came upon a broken invariant and stopped: its message is above; report it"
             ),
         }
     }

@@ -41,7 +41,7 @@ impl DataFolder {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
-                // Who holds it is told as a help; without it the error is as true.
+                // The holder is named as a help; without it the error is as true.
                 let _ = lock.read_to_string(&mut holder);
                 return Err(ServerError::FolderInUse {
                     folder: path.to_owned(),

@@ -1,11 +1,11 @@
-//! Who the server of a data folder is: the file `identity`.
+//! The identity of the server of a data folder: the file `identity`.
 //!
 //! Its record (see `envelope`, "RPXSERVR") is disk (u64), cores (u16), cluster and server (a byte;
 //! u64 and u32 if it has joined), last (u64), incarnation (u32), attempt (a byte; u64 if there is
 //! one), has_stopped and is_old (a byte each). The disk's number is drawn when the folder is made,
-//! so that a wiped folder is told from the one before (R16). A process writes its own number as the
-//! attempt before it asks to join, and as the last one before it serves: so a copy of the folder
-//! that is older than the last process is found out by the coordinator (R25).
+//! so that a wiped folder is distinguished from the one before (R16). A process writes its own
+//! number as the attempt before it asks to join, and as the last one before it serves: so a copy of
+//! the folder that is older than the last process is found out by the coordinator (R25).
 
 use protocol::identity::{Epoch, Incarnation, ServerId};
 use protocol::message::FolderReport;
@@ -67,7 +67,7 @@ impl ServerIdentity {
         })
     }
 
-    /// What the coordinator is told of it.
+    /// Returns what is reported of it to the coordinator.
     pub fn report(&self, epoch: Epoch) -> FolderReport {
         FolderReport {
             disk: self.disk,

@@ -15,7 +15,7 @@ pub enum JournalLevel {
     Info,
     /// Something that an operator may want to look at.
     Warn,
-    /// Something that somebody must do something about.
+    /// Something that an operator must act on.
     Error,
 }
 

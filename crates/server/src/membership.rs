@@ -1,9 +1,9 @@
-//! What a server says to its coordinator outside of any event loop: that it joins, that it is
+//! What a server sends to its coordinator outside of any event loop: that it joins, that it is
 //! there while its cores still read their disks, and that it has stopped.
 //!
-//! A coordinator that is away is waited for by a server that joins; one that refuses is believed,
-//! unless it says that the reason will pass (a lease of the process before that is still running).
-//! Nobody waits for the answer to a goodbye longer than for the lease that it would save.
+//! A server that joins waits for a coordinator that is unavailable. One that refuses is believed,
+//! unless the reason will pass (a lease of the process before that is still running). No server
+//! waits for the answer to a goodbye longer than for the lease that it would save.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ pub(crate) const PULSE_PAUSE: Duration = Duration::from_millis(200);
 const PULSES_MAX: u32 = 600;
 /// How long connecting for a sign of life may take.
 const PULSE_MAX: Duration = Duration::from_millis(200);
-/// A coordinator that is away is noted once in this time.
+/// A coordinator that is unavailable is logged once in this time.
 const NOTE_PAUSE: Duration = Duration::from_secs(5);
 
 /// What joining gave.
@@ -40,14 +40,14 @@ const NOTE_PAUSE: Duration = Duration::from_secs(5);
 pub(crate) struct Joined {
     pub server: ServerId,
     pub incarnation: Incarnation,
-    /// How far the log of each core was durable when the coordinator last heard of it.
+    /// How far the log of each core was durable by its last report to the coordinator.
     pub logs: Vec<Position>,
     pub configuration: Configuration,
 }
 
 enum Failure {
-    /// Nobody answered, or not in a way that makes sense.
-    Away(String),
+    /// There was no answer, or none that makes sense.
+    Unavailable(String),
     Refused {
         message: String,
         retry: bool,
@@ -60,11 +60,11 @@ pub(crate) struct Patience<'a> {
     pub refusals: Duration,
     /// Ends every wait.
     pub stopped: &'a dyn Fn() -> bool,
-    /// What a coordinator is told that has lost its state; none if the folder knows nothing.
+    /// What is sent to a coordinator that has lost its state; none if the folder knows nothing.
     pub memory: Option<CoordinatorRequest>,
 }
 
-/// Joins, waiting for a coordinator as long as `patience` does not say otherwise.
+/// Joins, and waits for a coordinator as long as `patience` allows.
 ///
 /// # Errors
 /// A coordinator refused, or the wait was ended.
@@ -94,13 +94,13 @@ pub(crate) fn join(
                 });
             }
             Ok(CoordinatorReply::Wait { message }) => message,
-            // It has lost its state, and is told what this folder knows.
+            // It has lost its state, and receives what this folder knows.
             Ok(CoordinatorReply::Recall) => match &patience.memory {
                 None => "it recovers its state, and this folder knows nothing".to_owned(),
                 Some(memory) => match ask(*address, cluster, memory, ATTEMPT_MAX) {
                     Ok(_) => "it recovers its state from what its servers know".to_owned(),
                     Err(
-                        Failure::Away(reason)
+                        Failure::Unavailable(reason)
                         | Failure::Refused {
                             message: reason, ..
                         },
@@ -108,7 +108,7 @@ pub(crate) fn join(
                 },
             },
             Ok(other) => strange(*address, &other),
-            Err(Failure::Away(reason)) => reason,
+            Err(Failure::Unavailable(reason)) => reason,
             Err(Failure::Refused { message, retry }) => {
                 let since = refused_since.get_or_insert_with(Instant::now);
                 if !retry || since.elapsed() > patience.refusals {
@@ -140,8 +140,8 @@ pub(crate) fn join(
 }
 
 /// Signs of life of a server that has joined and still restores: without them it would be taken for
-/// down and then for back, and each of those is an epoch in which everybody who recovers begins
-/// anew. No core serves by what they are answered: nobody reads more of it than the greeting.
+/// down and then for back, and each of those is an epoch in which every recovering core begins
+/// again. No core serves by the answers: only their greeting is read.
 pub(crate) struct Pulse {
     coordinators: Vec<SocketAddr>,
     cluster: u64,
@@ -178,7 +178,7 @@ impl Pulse {
         }
     }
 
-    /// Says it once. What goes wrong is tried again at the next address the next time.
+    /// Sends it once. What goes wrong is tried again at the next address the next time.
     pub(crate) fn beat(&mut self) {
         if self.left == 0 {
             return;
@@ -188,7 +188,7 @@ impl Pulse {
             let address = self.coordinators[0];
             self.coordinators.rotate_left(1);
             let connected = Blocking::connect(address, Some(self.cluster), PULSE_MAX);
-            // One that stands by says so instead of greeting.
+            // One that stands by sends that instead of a greeting.
             self.connection = connected.ok().and_then(|mut connection| {
                 let greeted = matches!(connection.receive(), Ok(Message::Welcome(_)));
                 greeted.then_some(connection)
@@ -203,15 +203,19 @@ impl Pulse {
     }
 }
 
-/// Tells that this incarnation has stopped, so that the next one need not wait for the end of its
+/// Reports that this incarnation has stopped, so that the next one need not wait for the end of its
 /// lease. The caller's cores serve nothing any more, whatever becomes of the message. A coordinator
-/// that does not hear it waits for the lease: that is noted, and no failure.
-pub(crate) fn say_goodbye(coordinators: &[SocketAddr], cluster: u64, request: &CoordinatorRequest) {
+/// that does not receive it waits for the lease: that is logged, and no failure.
+pub(crate) fn send_goodbye(
+    coordinators: &[SocketAddr],
+    cluster: u64,
+    request: &CoordinatorRequest,
+) {
     for address in coordinators {
         let reason = match ask(*address, Some(cluster), request, GOODBYE_MAX) {
             Ok(CoordinatorReply::Done { .. }) => return,
             Ok(other) => strange(*address, &other),
-            Err(Failure::Away(reason)) => reason,
+            Err(Failure::Unavailable(reason)) => reason,
             Err(Failure::Refused { message, .. }) => message,
         };
         journal::line(
@@ -229,29 +233,29 @@ fn ask(
     request: &CoordinatorRequest,
     within: Duration,
 ) -> Result<CoordinatorReply, Failure> {
-    let away = |error: std::io::Error| Failure::Away(error.to_string());
+    let unavailable = |error: std::io::Error| Failure::Unavailable(error.to_string());
     let greeting = within.min(GREETING_MAX);
-    let mut connection = Blocking::connect(address, cluster, greeting).map_err(away)?;
+    let mut connection = Blocking::connect(address, cluster, greeting).map_err(unavailable)?;
     let ask = Message::Ask(request.clone());
-    connection.send(&ask).map_err(away)?;
+    connection.send(&ask).map_err(unavailable)?;
     loop {
-        match connection.receive().map_err(away)? {
-            Message::Welcome(_) => connection.be_patient(within).map_err(away)?,
+        match connection.receive().map_err(unavailable)? {
+            Message::Welcome(_) => connection.be_patient(within).map_err(unavailable)?,
             Message::Answer(CoordinatorReply::Refused { message, retry }) => {
                 return Err(Failure::Refused { message, retry });
             }
             Message::Answer(reply) => return Ok(reply),
             Message::Leadership(leadership) => {
-                return Err(Failure::Away(leadership.to_string()));
+                return Err(Failure::Unavailable(leadership.to_string()));
             }
-            // It says why it does not want this connection: the wrong cluster, or too many.
+            // Its reason for refusing this connection: the wrong cluster, or too many.
             Message::Goodbye { reason } => {
                 return Err(Failure::Refused {
                     message: reason,
                     retry: true,
                 });
             }
-            other => return Err(Failure::Away(strange(address, &other))),
+            other => return Err(Failure::Unavailable(strange(address, &other))),
         }
     }
 }
@@ -268,11 +272,11 @@ mod tests {
 
     use super::*;
 
-    /// Greets whoever connects; the two messages that it then has said.
+    /// Greets the server that connects, and returns its first two messages.
     fn greeted(listener: &TcpListener) -> (Message, Message) {
         let (stream, _) = listener.accept().expect("it connects");
         let mut connection = Blocking::over(stream);
-        let hello = connection.receive().expect("it says hello");
+        let hello = connection.receive().expect("it sends hello");
         let welcome = Message::Welcome(Welcome {
             cluster: 7,
             core: None,
@@ -282,11 +286,11 @@ mod tests {
         (hello, connection.receive().expect("it speaks"))
     }
 
-    /// Tells whoever connects that somebody else leads.
+    /// Answers the server that connects that another coordinator leads.
     fn redirect(listener: &TcpListener) {
         let (stream, _) = listener.accept().expect("it connects");
         let mut connection = Blocking::over(stream);
-        connection.receive().expect("it says hello");
+        connection.receive().expect("it sends hello");
         let leadership = Message::Leadership(Leadership {
             leads: false,
             leader: None,
@@ -303,21 +307,27 @@ mod tests {
     }
 
     #[test]
-    fn signs_of_life_go_to_whoever_leads() {
-        let (gone, away) = listener();
+    fn signs_of_life_go_to_the_leader() {
+        let (gone, offline) = listener();
         drop(gone);
         let (standby, stands_by) = listener();
         let (leader, leads) = listener();
         let (server, incarnation) = (ServerId(2), Incarnation(3));
-        let said = std::thread::spawn(move || {
+        let messages = std::thread::spawn(move || {
             redirect(&standby);
             greeted(&leader)
         });
-        let mut pulse = Pulse::new(&[away, stands_by, leads], 7, server, incarnation, Epoch(5));
+        let mut pulse = Pulse::new(
+            &[offline, stands_by, leads],
+            7,
+            server,
+            incarnation,
+            Epoch(5),
+        );
         for _ in 0..3 {
             pulse.beat();
         }
-        let (hello, beat) = said.join().expect("it was told");
+        let (hello, beat) = messages.join().expect("it received both");
         assert!(
             matches!(&hello, Message::Hello(hello) if hello.cluster == Some(7)),
             "{hello:?}"

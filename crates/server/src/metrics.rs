@@ -1,9 +1,9 @@
 //! Counters of a server as Prometheus text, on a port of their own.
 //!
-//! A thread that sleeps until somebody asks: it then asks each core for its status, as any client
-//! does, so that nothing is shared with the event loops. It answers one question at a time, and
-//! every path alike. It serves figures only; who may read them is decided by its address. Other
-//! processes serve their own figures in the same way.
+//! A thread that sleeps until a request comes: it then asks each core for its status, as any client
+//! does, so that nothing is shared with the event loops. It answers one request at a time, and
+//! every path alike. It serves figures only; its address decides which programs can read them.
+//! Other processes serve their own figures in the same way.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -44,7 +44,7 @@ impl Metrics {
         self.address
     }
 
-    /// Serves what `text` gives whenever somebody asks, on a thread that ends with the process.
+    /// Serves what `text` gives at every request, on a thread that ends with the process.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -52,7 +52,7 @@ impl Metrics {
         let run = move || {
             for stream in self.listener.incoming() {
                 match stream {
-                    // Who asks and does not listen has nobody to be told to.
+                    // A client that asks and does not read loses its answer: that is no error.
                     Ok(stream) => drop(answer(stream, &text)),
                     // No descriptors left: others have to give some back first.
                     Err(_) => std::thread::sleep(PATIENCE),

@@ -21,7 +21,7 @@ pub struct ServerOptions {
     /// Where its first core listens; the next ones at the ports after it. Port 0 gives each a
     /// free one.
     pub listen: SocketAddr,
-    /// The address that others are told to connect to, if it is not the one listened at.
+    /// The address that others connect to, if it is not the one listened at.
     pub advertise: Option<IpAddr>,
     /// How many cores: event loops, each with its own log and partitions.
     pub cores: u16,
@@ -87,7 +87,7 @@ pub struct CoordinatorOptions {
     pub state: StateOptions,
     /// Where it listens; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// The address that others are told to connect to, if it is not the one listened at.
+    /// The address that others connect to, if it is not the one listened at.
     pub advertise: Option<IpAddr>,
     /// Listen on a network although nothing is encrypted.
     pub allow_unencrypted_network: bool,
@@ -145,22 +145,22 @@ fn loopback() -> SocketAddr {
 /// Refuses an address that others than this machine can reach, unless that is asked for by name.
 ///
 /// # Errors
-/// It is refused; says why and what to do.
+/// It is refused. Contains why and what to do.
 pub fn check_listen(address: SocketAddr, allow_unencrypted: bool) -> Result<(), ServerError> {
     if address.ip().is_loopback() || allow_unencrypted {
         return Ok(());
     }
     Err(ServerError::Options(format!(
         "{address} can be reached from the network, and there is no encryption and no login yet: \
-         whoever reaches it can read and change everything. Listen at a loopback address such as \
+         any process that reaches it can read and change everything. Listen at a loopback address such as \
          127.0.0.1, or, in a network that you trust, add --allow-unencrypted-network"
     )))
 }
 
-/// The address that others are told to connect to.
+/// Returns the address that others connect to.
 ///
 /// # Errors
-/// Nobody could connect to it.
+/// No process could connect to it.
 pub(crate) fn advertised_ip(
     listen: SocketAddr,
     advertise: Option<IpAddr>,
@@ -168,7 +168,7 @@ pub(crate) fn advertised_ip(
     let ip = advertise.unwrap_or(listen.ip());
     if ip.is_unspecified() {
         return Err(ServerError::Options(format!(
-            "nobody can connect to {ip}: say which address others are to use, with --advertise"
+            "no process can connect to {ip}: name the address that others are to use, with --advertise"
         )));
     }
     Ok(ip)

@@ -32,9 +32,9 @@ use crate::options::{ServerOptions, StorageOptions, advertised_ip, check_listen,
 use crate::random;
 use crate::store::{CoreStore, MemoryStore};
 
-/// What is told of a folder that is an older copy.
+/// What is logged of a folder that is an older copy.
 const OLD_FOLDER: &str = "the folder is an older copy: nothing of it is served, and its partitions are \
-                          filled anew from the other copies before this server comes back";
+                          refilled from the other copies before this server comes back";
 
 /// A server that listens and has not joined yet.
 pub struct ServerProcess {
@@ -84,11 +84,11 @@ pub struct Ready {
     pub metrics: Option<SocketAddr>,
 }
 
-/// What a core's thread tells.
-enum Told {
+/// What a core's thread reports.
+enum CoreEvent {
     /// It knows what its disk knew, and waits to begin.
     Restored,
-    /// It has heard of a configuration.
+    /// It has received a configuration.
     Configured(Arc<Configuration>),
     /// It has ended, with the last position of its log.
     Ended(u16, Result<Position, ServerError>),
@@ -221,9 +221,9 @@ impl ServerProcess {
             }
         }
         if result.is_ok() {
-            // Every core's loop has ended and its log is closed: this is the last word. A process
-            // that failed does not say it, for nobody knows what it has still under way.
-            // The folder says it as well, for a coordinator that does not hear it.
+            // Every core's loop has ended and its log is closed: this is the last message. A
+            // process that failed does not send it, for it is not known what it has still under
+            // way. The folder records it as well, for a coordinator that does not receive it.
             self.identity.has_stopped = true;
             self.identity.write(&self.folder)?;
             let goodbye = CoordinatorRequest::Stopped {
@@ -231,7 +231,7 @@ impl ServerProcess {
                 incarnation: is_ready.incarnation,
                 logs,
             };
-            membership::say_goodbye(&self.coordinators, is_ready.cluster, &goodbye);
+            membership::send_goodbye(&self.coordinators, is_ready.cluster, &goodbye);
             journal::line(
                 JournalLevel::Info,
                 "server_stopped",
@@ -253,9 +253,9 @@ impl ServerProcess {
         let mut logs = vec![Position(0); starting];
         let mut when_ready = Some(when_ready);
         let mut result = Ok(());
-        while let Some(told) = cores.next() {
-            match told {
-                Told::Restored => {
+        while let Some(event) = cores.next() {
+            match event {
+                CoreEvent::Restored => {
                     starting -= 1;
                     if starting > 0 {
                         continue;
@@ -271,7 +271,7 @@ impl ServerProcess {
                     }
                     cores.begin.clear();
                 }
-                Told::Ended(core, Err(error)) => {
+                CoreEvent::Ended(core, Err(error)) => {
                     journal::line(
                         JournalLevel::Error,
                         "core_failed",
@@ -281,8 +281,8 @@ impl ServerProcess {
                     cores.begin.clear();
                     result = result.and(Err(error));
                 }
-                Told::Ended(core, Ok(last)) => logs[usize::from(core)] = last,
-                Told::Configured(configuration) => {
+                CoreEvent::Ended(core, Ok(last)) => logs[usize::from(core)] = last,
+                CoreEvent::Configured(configuration) => {
                     configuration_file::write(&self.folder, &configuration);
                 }
             }
@@ -418,7 +418,7 @@ impl ServerProcess {
 /// The threads of all cores.
 struct Cores {
     threads: Vec<JoinHandle<()>>,
-    told: Receiver<Told>,
+    events: Receiver<CoreEvent>,
     /// One for each core that waits to begin; a core whose sender is dropped ends.
     begin: Vec<Sender<()>>,
     /// Beats until all cores have restored what they knew.
@@ -433,10 +433,10 @@ impl Cores {
         (stores, is_complete): (Vec<OpenStore>, bool),
     ) -> Result<Cores, ServerError> {
         let configuration = Arc::new(configuration);
-        let (tell, told) = mpsc::channel();
+        let (sender, events) = mpsc::channel();
         let mut cores = Cores {
             threads: Vec::new(),
-            told,
+            events,
             begin: Vec::new(),
             pulse: Some(Pulse::new(
                 &server.coordinators,
@@ -464,15 +464,15 @@ impl Cores {
                 coordinators: server.coordinators.clone(),
                 clock: server.clock,
             };
-            let tell = tell.clone();
+            let sender = sender.clone();
             let (begin, may_begin) = mpsc::channel();
             cores.begin.push(begin);
             let thread = std::thread::Builder::new()
                 .name(format!("core-{core}"))
                 .spawn(move || {
-                    let result = start.serve(store, event_loop, &tell, &may_begin);
-                    // Nobody listens only when the process is ending anyway.
-                    let _ = tell.send(Told::Ended(core, result));
+                    let result = start.serve(store, event_loop, &sender, &may_begin);
+                    // The receiver is gone only when the process is ending anyway.
+                    let _ = sender.send(CoreEvent::Ended(core, result));
                 })
                 .map_err(ServerError::io(format!("start the thread of core {core}")))?;
             cores.threads.push(thread);
@@ -480,21 +480,21 @@ impl Cores {
         Ok(cores)
     }
 
-    /// What a core tells next; none once all have ended.
-    fn next(&mut self) -> Option<Told> {
+    /// Returns the next event of a core; none once all have ended.
+    fn next(&mut self) -> Option<CoreEvent> {
         while let Some(pulse) = &mut self.pulse {
-            match self.told.recv_timeout(PULSE_PAUSE) {
-                Ok(told) => return Some(told),
+            match self.events.recv_timeout(PULSE_PAUSE) {
+                Ok(event) => return Some(event),
                 Err(RecvTimeoutError::Timeout) => pulse.beat(),
                 Err(RecvTimeoutError::Disconnected) => return None,
             }
         }
-        self.told.recv().ok()
+        self.events.recv().ok()
     }
 
     fn begin(&self) {
         for begin in &self.begin {
-            // A core that has ended meanwhile tells so itself.
+            // A core that has ended meanwhile reports it itself.
             let _ = begin.send(());
         }
     }
@@ -517,12 +517,12 @@ impl CoreStart {
         self,
         store: OpenStore,
         event_loop: EventLoop,
-        tell: &Sender<Told>,
+        sender: &Sender<CoreEvent>,
         may_begin: &Receiver<()>,
     ) -> Result<Position, ServerError> {
         match store {
-            OpenStore::Disk(store) => self.serve_on(*store, event_loop, tell, may_begin),
-            OpenStore::Memory(store) => self.serve_on(store, event_loop, tell, may_begin),
+            OpenStore::Disk(store) => self.serve_on(*store, event_loop, sender, may_begin),
+            OpenStore::Memory(store) => self.serve_on(store, event_loop, sender, may_begin),
         }
     }
 
@@ -530,7 +530,7 @@ impl CoreStart {
         self,
         mut store: S,
         event_loop: EventLoop,
-        tell: &Sender<Told>,
+        sender: &Sender<CoreEvent>,
         may_begin: &Receiver<()>,
     ) -> Result<Position, ServerError> {
         let limits = self.options.machine_limits;
@@ -539,21 +539,21 @@ impl CoreStart {
         if self.is_complete {
             machine.note_complete();
         }
-        // Nobody listens only when the process is ending anyway.
-        let _ = tell.send(Told::Restored);
+        // The receiver is gone only when the process is ending anyway.
+        let _ = sender.send(CoreEvent::Restored);
         if may_begin.recv().is_err() {
             let last = store.durable();
             return store.close().map(|()| last);
         }
-        let tell = (self.identity.core.core == 0).then(|| tell.clone());
+        let sender = (self.identity.core.core == 0).then(|| sender.clone());
         let surroundings = Surroundings {
             clock: self.clock,
             coordinators: self.coordinators,
             folder: self.folder,
             configured: Box::new(move |configuration| {
-                if let Some(tell) = &tell {
-                    // Nobody listens only when the process is ending anyway.
-                    let _ = tell.send(Told::Configured(Arc::clone(configuration)));
+                if let Some(sender) = &sender {
+                    // The receiver is gone only when the process is ending anyway.
+                    let _ = sender.send(CoreEvent::Configured(Arc::clone(configuration)));
                 }
             }),
         };

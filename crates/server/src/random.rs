@@ -5,7 +5,7 @@ use std::io::Read;
 
 use crate::error::ServerError;
 
-/// A number that nobody else draws; never 0.
+/// Returns a number that no other process draws; never 0.
 ///
 /// # Errors
 /// The system has no random source.

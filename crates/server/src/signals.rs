@@ -6,8 +6,8 @@ use signal_hook::iterator::Signals;
 use crate::error::ServerError;
 use crate::journal::{self, JournalLevel};
 
-/// What a process that a second signal ends says to its parent: 128 and the signal's number, as
-/// shells do.
+/// The exit status of a process that a second signal ends: 128 and the signal's number, as shells
+/// do.
 const EXIT_BASE: i32 = 128;
 
 /// From now on the first signal calls `stop`, from a thread that sleeps until then.

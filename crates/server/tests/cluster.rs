@@ -48,7 +48,7 @@ fn a_row_is_found_by_each_of_its_keys() {
 }
 
 #[test]
-fn connections_say_who_they_are_and_keep_to_it() {
+fn connections_name_their_core_and_keep_to_it() {
     let cluster = Cluster::start(1);
     let address = cluster.servers[0].ready.addresses[0];
     let (mut good, welcome) = Wire::client(address);
@@ -102,7 +102,7 @@ fn connections_say_who_they_are_and_keep_to_it() {
 }
 
 #[test]
-fn writes_and_reads_go_on_while_the_coordinator_is_away() {
+fn writes_and_reads_go_on_while_the_coordinator_is_offline() {
     let mut cluster = Cluster::start(3);
     let mut teller = Teller::new(cluster.coordinator.address);
     teller.create(support::people(Durability::Replicated));

@@ -1,4 +1,4 @@
-//! Cores hear of new epochs at once: no change of tables waits for a heartbeat.
+//! Cores receive new epochs at once: no change of tables waits for a heartbeat.
 #![allow(clippy::unwrap_used, reason = "a failed expectation fails the test")]
 
 mod support;

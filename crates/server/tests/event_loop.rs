@@ -26,8 +26,8 @@ use server::event_loop::{
 };
 use support::Wire;
 
-/// A user's number that is nobody's.
-const NOBODY: u32 = 65534;
+/// A user's number that no user has.
+const UNUSED_USER: u32 = 65534;
 
 /// An echo process on a thread; stopped when dropped.
 struct Echo {
@@ -87,7 +87,7 @@ impl Random {
 }
 
 #[test]
-fn strangers_are_told_that_they_may_not_connect() {
+fn strangers_are_refused_with_a_reason() {
     let limits = LoopLimits {
         own_user_only: true,
         ..LoopLimits::default()
@@ -96,15 +96,19 @@ fn strangers_are_told_that_they_may_not_connect() {
     let mut own = Wire::connect(echo.address);
     own.echo(1, 10);
     let is_root = rustix::process::geteuid().is_root();
-    if needs::require("root, who can run as another user", is_root.then_some(())).is_none() {
+    if needs::require("root, which can run as another user", is_root.then_some(())).is_none() {
         return;
     }
     let (host, port) = (echo.address.ip(), echo.address.port());
     let listen = format!("exec 3<>/dev/tcp/{host}/{port}; cat <&3");
     let mut stranger = Command::new("bash");
-    let heard = stranger.args(["-c", &listen]).uid(NOBODY).output().unwrap();
-    let heard = String::from_utf8_lossy(&heard.stdout);
-    assert!(heard.contains("only processes of the user"), "{heard}");
+    let output = stranger
+        .args(["-c", &listen])
+        .uid(UNUSED_USER)
+        .output()
+        .unwrap();
+    let output = String::from_utf8_lossy(&output.stdout);
+    assert!(output.contains("only processes of the user"), "{output}");
     own.echo(2, 10);
 }
 
@@ -117,7 +121,8 @@ fn answers_come_in_order_with_their_correlations() {
         let body = vec![correlation as u8; (correlation % 300) as usize];
         frame::encode(correlation, &Message::Echo(Bytes(body)), &mut bytes);
     }
-    // Written beside the reading, for the echo stops to read from who does not take its answers.
+    // Written beside the reading, for the echo stops reading from a client that does not take its
+    // answers.
     let mut writer = wire.stream.try_clone().unwrap();
     let writing = std::thread::spawn(move || writer.write_all(&bytes).unwrap());
     for correlation in 0..20_000_u64 {
@@ -159,7 +164,7 @@ fn frames_of_every_size_arrive_in_any_pieces() {
 }
 
 #[test]
-fn malformed_frames_are_answered_with_a_reason_and_harm_nobody() {
+fn malformed_frames_are_answered_with_a_reason_and_do_no_harm() {
     let echo = Echo::start(LoopLimits::default());
     let mut other = Wire::connect(echo.address);
     let mut good = Vec::new();
@@ -226,7 +231,7 @@ fn large_frames_under_way_share_a_bound() {
 }
 
 #[test]
-fn a_slow_reader_is_held_back_and_stalls_nobody() {
+fn a_slow_reader_is_held_back_and_stalls_no_other() {
     let echo = Echo::start(LoopLimits::default());
     let mut slow = Wire::connect(echo.address);
     slow.stream.set_nonblocking(true).unwrap();
@@ -284,13 +289,13 @@ fn silent_and_unfinished_connections_are_closed_and_idle_ones_stay() {
     let mut bytes = Vec::new();
     frame::encode(5, &Message::Echo(Bytes(vec![1; 40])), &mut bytes);
     unfinished.stream.write_all(&bytes[..30]).unwrap();
-    assert_eq!(silent.farewell(), "it said nothing");
+    assert_eq!(silent.farewell(), "it sent nothing");
     assert_eq!(unfinished.farewell(), "it began a frame and did not end it");
     idle.echo(2, 10);
 }
 
 #[test]
-fn a_connection_beyond_the_limit_is_told_so() {
+fn a_connection_beyond_the_limit_is_refused_with_a_reason() {
     let echo = Echo::start(LoopLimits {
         connections_max: 3,
         refusals_max: 2,
@@ -320,7 +325,7 @@ fn a_connection_beyond_the_limit_is_told_so() {
 }
 
 #[test]
-fn stopping_answers_what_was_asked_and_says_farewell() {
+fn stopping_answers_what_was_asked_and_sends_farewell() {
     let echo = Echo::start(LoopLimits::default());
     let mut wire = Wire::connect(echo.address);
     wire.echo(1, 10);
@@ -351,7 +356,7 @@ fn a_chain_of_three_passes_frames_down_and_up() {
         assert_eq!(one.receive().unwrap().correlation, correlation);
     }
     writing.join().unwrap();
-    // The chain is taken down from its head: each link is lost only when nobody needs it.
+    // The chain is taken down from its head: each link is lost only when no process needs it.
     drop(first);
     drop(middle);
 }

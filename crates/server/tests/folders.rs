@@ -119,7 +119,7 @@ fn a_network_address_is_refused_without_the_word() {
     server.listen = coordinator.listen;
     let error = error_of(ServerProcess::bind(server.clone()));
     assert!(error.contains("--allow-unencrypted-network"), "{error}");
-    // With the word, it still has to say where others find it.
+    // With the word, it still has to name the address where others find it.
     server.allow_unencrypted_network = true;
     let error = error_of(ServerProcess::bind(server));
     assert!(error.contains("--advertise"), "{error}");
@@ -129,7 +129,7 @@ fn a_network_address_is_refused_without_the_word() {
 #[test]
 fn a_server_that_waits_for_its_coordinator_can_be_stopped() {
     let folder = tempfile::tempdir().unwrap();
-    // Nobody listens at a port that was just given back.
+    // No process listens at a port that was just given back.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -137,7 +137,8 @@ fn a_server_that_waits_for_its_coordinator_can_be_stopped() {
     let options = ServerOptions::new(folder.path(), vec![port.to_string()]);
     let server = ServerProcess::bind(options).unwrap();
     let stopper = server.stopper();
-    let thread = std::thread::spawn(move || server.run(|_| panic!("there is nobody to join")));
+    let thread =
+        std::thread::spawn(move || server.run(|_| panic!("there is no coordinator to join")));
     stopper.stop();
     thread.join().unwrap().unwrap();
 }

@@ -1,4 +1,4 @@
-//! Servers that stop in good order: what they wait for, what they say last, and that the next
+//! Servers that stop in good order: what they wait for, what they send last, and that the next
 //! process of a server then need not wait for a lease (R15).
 #![allow(clippy::unwrap_used, reason = "a failed expectation fails the test")]
 
@@ -18,7 +18,7 @@ use support::{Cluster, PATIENCE, RunningServer, Teller, Wire};
 
 const HOUR_US: u64 = 3_600_000_000;
 
-/// Leases that outlast every test: who gets in, gets in because a lease was given back.
+/// Leases that outlast every test: a server that gets in does so because a lease was given back.
 fn long_leases() -> CoordinatorSettings {
     CoordinatorSettings {
         lease_us: HOUR_US,
@@ -46,7 +46,7 @@ fn a_server_that_stopped_is_let_in_again_at_once() {
 }
 
 #[test]
-fn a_goodbye_that_is_lost_is_said_by_the_folder() {
+fn a_lost_goodbye_is_reported_by_the_folder() {
     let cluster = Cluster::start_with(0, long_leases());
     let coordinator = LossyCoordinator::before(cluster.coordinator.address);
     let mut options = cluster.server_options(0);
@@ -56,13 +56,13 @@ fn a_goodbye_that_is_lost_is_said_by_the_folder() {
     let (mut client, _) = Wire::client(address);
     let stopping = std::thread::spawn(move || server.stop());
 
-    let (said, connection) = coordinator.goodbyes.recv_timeout(PATIENCE).unwrap();
+    let (goodbye, connection) = coordinator.goodbyes.recv_timeout(PATIENCE).unwrap();
     let expected = CoordinatorRequest::Stopped {
         server: ServerId(1),
         incarnation: Incarnation(1),
-        logs: vec![last_position(&said)],
+        logs: vec![last_position(&goodbye)],
     };
-    assert_eq!(said, expected);
+    assert_eq!(goodbye, expected);
     // The process is still there, and waits for an answer; it serves nothing any more.
     TcpStream::connect(address).unwrap_err();
     assert_eq!(client.farewell(), "this process is stopping");
@@ -74,7 +74,7 @@ fn a_goodbye_that_is_lost_is_said_by_the_folder() {
     support::copy_folder(&options.folder, &copied);
     let server = RunningServer::start(impatient(options.clone())).unwrap();
     assert_eq!(server.ready.incarnation, Incarnation(2));
-    // A copy says the same, of a process that is not the last one any more.
+    // A copy reports the same, of a process that is not the last one any more.
     options.folder = copied;
     let error = RunningServer::start(impatient(options)).err().unwrap();
     assert!(error.to_string().contains("server 1 is in use"), "{error}");
@@ -90,7 +90,7 @@ fn a_stopping_server_waits_for_its_own_clients_only() {
     }
     let mut teller = Teller::new(cluster.coordinator.address);
     teller.create(support::people(Durability::Sync));
-    // The decider is away, so that an insert stays undecided at the members before it.
+    // The decider is offline, so that an insert stays undecided at the members before it.
     cluster.servers[2].stop_and_wait().unwrap();
     let insert = std::thread::spawn(move || {
         let result = teller.insert(1, "Ada", "London");
@@ -117,7 +117,7 @@ fn a_stopping_server_waits_for_its_own_clients_only() {
 /// Passes everything on to a coordinator and back, but for goodbyes, which it keeps to itself.
 struct LossyCoordinator {
     address: SocketAddr,
-    /// What was said, and the connection on which its speaker waits.
+    /// Goodbyes, each with the connection on which its sender waits.
     goodbyes: Receiver<(CoordinatorRequest, Wire)>,
 }
 
@@ -125,19 +125,23 @@ impl LossyCoordinator {
     fn before(coordinator: SocketAddr) -> LossyCoordinator {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (tell, goodbyes) = mpsc::channel();
+        let (sender, goodbyes) = mpsc::channel();
         // Its threads end with their connections, or with the test's process.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let (stream, tell) = (stream.unwrap(), tell.clone());
-                std::thread::spawn(move || pass_on(stream, coordinator, &tell));
+                let (stream, sender) = (stream.unwrap(), sender.clone());
+                std::thread::spawn(move || pass_on(stream, coordinator, &sender));
             }
         });
         LossyCoordinator { address, goodbyes }
     }
 }
 
-fn pass_on(server: TcpStream, coordinator: SocketAddr, tell: &Sender<(CoordinatorRequest, Wire)>) {
+fn pass_on(
+    server: TcpStream,
+    coordinator: SocketAddr,
+    sender: &Sender<(CoordinatorRequest, Wire)>,
+) {
     let mut upstream = Wire::connect(coordinator);
     let mut answers = upstream.stream.try_clone().unwrap();
     let mut back = server.try_clone().unwrap();
@@ -146,8 +150,8 @@ fn pass_on(server: TcpStream, coordinator: SocketAddr, tell: &Sender<(Coordinato
     while let Some(frame) = server.receive() {
         match frame.message {
             Message::Ask(request @ CoordinatorRequest::Stopped { .. }) => {
-                // Nobody listens once the test has what it waited for.
-                let _ = tell.send((request, server));
+                // The receiver is gone once the test has what it waited for.
+                let _ = sender.send((request, server));
                 return;
             }
             message => upstream.send(frame.correlation, &message),
@@ -155,9 +159,9 @@ fn pass_on(server: TcpStream, coordinator: SocketAddr, tell: &Sender<(Coordinato
     }
 }
 
-/// Where the log of the only core ends, as the goodbye says.
-fn last_position(said: &CoordinatorRequest) -> Position {
-    match said {
+/// Where the log of the only core ends, by the goodbye.
+fn last_position(goodbye: &CoordinatorRequest) -> Position {
+    match goodbye {
         CoordinatorRequest::Stopped { logs, .. } => logs[0],
         other => panic!("{other:?}"),
     }

@@ -97,7 +97,7 @@ impl SessionMachine {
         }
     }
 
-    /// The coordinator has told its epoch: nothing is wanted up to it.
+    /// The coordinator has sent its epoch: nothing is wanted up to it.
     pub(super) fn on_fetched(&mut self, epoch: Epoch) {
         if self
             .fetch

@@ -55,12 +55,13 @@ pub enum SessionInput {
         /// When to give up, on the monotonic clock.
         deadline_us: u64,
     },
-    /// Nobody waits for it any more. If it is an operation that was sent, it may still happen.
+    /// The caller does not wait for it any more. If it is an operation that was sent, it may still
+    /// happen.
     Cancel {
         /// Its name.
         ticket: Ticket,
     },
-    /// A connection that was asked for is open, and its `Welcome` told this epoch.
+    /// A connection that was asked for is open, and its `Welcome` had this epoch.
     Connected {
         /// To whom.
         core: CoreId,
@@ -74,7 +75,7 @@ pub enum SessionInput {
     },
     /// A core answered.
     Reply {
-        /// Who.
+        /// The core.
         core: CoreId,
         /// Which attempt.
         correlation: u64,
@@ -102,7 +103,7 @@ pub enum SessionInput {
 /// What is to be done. The driver empties it after each step or batch of steps.
 #[derive(Debug, Default)]
 pub struct SessionOutput {
-    /// Connections to open, at the address that the configuration tells; each is answered by
+    /// Connections to open, at the address in the configuration; each is answered by
     /// [`SessionInput::Connected`] or [`SessionInput::Disconnected`].
     pub connects: Vec<CoreId>,
     /// Requests for connections that are open.
@@ -163,7 +164,7 @@ pub enum SessionOutcome {
 pub enum SessionFailure {
     /// The deadline passed. May be submitted again.
     Deadline {
-        /// What the last core that was asked said, if one did.
+        /// What the last core that was asked answered, if one did.
         last: Option<Refusal>,
     },
     /// Too much is waiting in this client already. May be submitted again later.
@@ -195,7 +196,7 @@ pub enum SessionFailure {
     SessionEnded,
     /// A core knows another body under the request's number.
     RequestMismatch,
-    /// It cannot be done, whoever asks.
+    /// It cannot be done, for any client.
     Invalid {
         /// For people.
         message: String,
@@ -225,7 +226,7 @@ impl fmt::Display for SessionFailure {
                 partition: Some(partition),
             } => write!(
                 f,
-                "there is no {partition} any more: look the table up anew"
+                "there is no {partition} any more: look the table up again"
             ),
             SessionFailure::DiskFull { server } => write!(
                 f,
@@ -235,7 +236,7 @@ impl fmt::Display for SessionFailure {
             ),
             SessionFailure::SessionEnded => write!(
                 f,
-                "the client was away so long that its session ended before the answer came"
+                "the client was silent so long that its session ended before the answer came"
             ),
             SessionFailure::RequestMismatch => write!(
                 f,
@@ -263,7 +264,7 @@ pub struct SessionLimits {
     /// An attempt without an answer is repeated after this, doubling up to eight times it.
     pub attempt_us: u64,
     /// A read that has had no answer for so long makes its core suspected, if nothing else was
-    /// heard of the core since either.
+    /// received from the core since either.
     pub silent_us: u64,
     /// So many connections that broke or did not open, with no answer between, make it suspected
     /// too.

@@ -21,7 +21,7 @@ impl SessionMachine {
         output: &mut SessionOutput,
     ) {
         let Some(flight) = self.attempts.get(&correlation).copied() else {
-            // The answer to an attempt that nobody waits for any more, or a second copy of one.
+            // The answer to an attempt that is not awaited any more, or a second copy of one.
             return;
         };
         if flight.core != core {
@@ -29,7 +29,7 @@ impl SessionMachine {
         }
         let link = self.links.get_mut(&core).expect("it was sent there");
         link.failures = 0;
-        link.heard_us = now_us;
+        link.received_us = now_us;
         link.suspected_until_us = 0;
         if !matches!(reply, Reply::Refused(_)) {
             link.useless_since_us = None;
@@ -175,7 +175,7 @@ impl SessionMachine {
         }
     }
 
-    /// Asks the coordinator where a refusal says that the epoch is old, or that the core is of no
+    /// Asks the coordinator where a refusal means that the epoch is old, or that the core is of no
     /// use: another one may have the partition meanwhile.
     fn inquire_after(
         &mut self,
@@ -211,7 +211,7 @@ impl SessionMachine {
     ) {
         let link = self.links.entry(core).or_default();
         link.state = LinkState::Up;
-        link.heard_us = now_us;
+        link.received_us = now_us;
         link.suspected_until_us = 0;
         self.timers.clear(Timer::Connect(core));
         self.ready.insert(core);
@@ -267,7 +267,7 @@ impl SessionMachine {
                 Timer::Connect(core) => {
                     self.ready.insert(core);
                 }
-                // Nobody waits: what is wanted then is found out then.
+                // No request waits: what is wanted then is found out then.
                 Timer::Fetch if self.requests.is_empty() => self.fetch = None,
                 Timer::Fetch => self.ask_fetch(now_us, output),
                 Timer::Session => {

@@ -1,7 +1,7 @@
 //! Reads of many pages and many partitions, put together from single pages.
 //!
-//! Pure like everything here: it says which pages to ask for, takes them in any order, and gives
-//! rows out, merged by key where an order is wanted. Memory is bounded: two pages per partition
+//! Pure like everything here: it returns which pages to ask for, takes them in any order, and
+//! returns rows, merged by key where an order is wanted. Memory is bounded: two pages per partition
 //! at most, and no page is asked for whose rows the limit makes needless.
 //!
 //! Two ways lead to pages. What is small is read as of one moment (R35): a *moment* of all
@@ -57,7 +57,7 @@ pub struct GatherPlan {
     pub limit: Option<u64>,
     /// In which order.
     pub order: RowOrder,
-    /// Tell only how many there are.
+    /// Return only how many there are.
     pub count_only: bool,
     /// Of the configuration by which the copies were chosen.
     pub epoch: Epoch,
@@ -122,7 +122,7 @@ pub enum GatherStep<'a> {
 /// A page that no server of this release sends. Asking again does not help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GatherError {
-    /// Its rows are not as many as it says, or are cut off.
+    /// Its rows are not as many as it declares, or are cut off.
     Page,
     /// A row is malformed.
     Row(RowError),

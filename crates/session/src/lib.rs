@@ -1,6 +1,6 @@
-//! A client's session as a machine: routes requests by the configuration, names them so that
-//! each runs exactly once, repeats them after losses and refusals, and says *unknown* where
-//! nobody can know (R13, R14, R15).
+//! A client's session as a machine: routes requests by the configuration, names them so that each
+//! runs exactly once, repeats them after losses and refusals, and reports *unknown* where the
+//! outcome cannot be known (R13, R14, R15).
 //!
 //! A request has one place at a time:
 //! ```text
@@ -62,9 +62,9 @@ pub struct SessionMachine {
     /// State of the generator that spreads pauses.
     random: u64,
     configuration: Option<Arc<Configuration>>,
-    /// Servers that are down and that nobody can replace.
+    /// Servers that are down and cannot be replaced.
     lost: BTreeSet<ServerId>,
-    /// Since when numbers of copies mean what they mean; for ever where none is told.
+    /// Since when numbers of copies mean what they mean; for ever where none is given.
     copies_since: BTreeMap<(TableId, u8), Epoch>,
     requests: BTreeMap<Ticket, Pending>,
     /// Attempts without an answer, by correlation.
@@ -74,7 +74,7 @@ pub struct SessionMachine {
     last_part: u64,
     redirects: Redirects,
     moments: Moments,
-    /// Holds that nobody needs any more.
+    /// Holds that no request needs any more.
     abandoned: Vec<Release>,
     timers: Timers,
     links: BTreeMap<CoreId, Link>,
@@ -132,7 +132,7 @@ enum Place {
     Parted,
 }
 
-/// Why the machine has made a request by itself.
+/// Why the machine has made a request of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Parent {
     /// It is a member of the cover of this read's partition.
@@ -164,12 +164,12 @@ struct Link {
     /// Not to be opened before.
     retry_us: u64,
     /// When it last opened, or an answer came.
-    heard_us: u64,
+    received_us: u64,
     /// Until then reads go around the core.
     suspected_until_us: u64,
     /// Since when it has served no request, silent or refusing.
     useless_since_us: Option<u64>,
-    /// Because of that, nobody asks for a newer configuration before.
+    /// Because of that, no newer configuration is asked for before.
     inquiry_not_before_us: u64,
     /// By order of submission.
     queue: BTreeSet<(u64, Ticket)>,
@@ -283,7 +283,7 @@ impl SessionMachine {
         self.attempts.len()
     }
 
-    /// Takes in what happened and says what is to be done.
+    /// Takes in what happened and returns what is to be done.
     pub fn step(&mut self, now: Now, input: SessionInput, output: &mut SessionOutput) {
         let now_us = now.monotonic_us;
         match input {
@@ -532,7 +532,7 @@ impl SessionMachine {
         ticket.0 < PART_TICKETS
     }
 
-    /// Routes anew what waits, in the order of submission.
+    /// Routes again what waits, in the order of submission.
     fn place_again(
         &mut self,
         now_us: u64,
@@ -591,7 +591,7 @@ impl SessionMachine {
         self.finish(ticket, outcome, output);
     }
 
-    /// Tells how a request has ended. One of which a part fails ends as that part.
+    /// Reports how a request has ended. A request whose part fails ends as that part.
     fn finish(&mut self, mut ticket: Ticket, outcome: SessionOutcome, output: &mut SessionOutput) {
         while let Some(parent) = self.requests[&ticket].part_of {
             match parent {

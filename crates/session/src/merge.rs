@@ -89,7 +89,7 @@ impl Merge {
         }
     }
 
-    /// Takes a member's page. `in_order` says whether it came in the lost partition's order, and so
+    /// Takes a member's page. `in_order` is whether it came in the lost partition's order, and so
     /// ends in it, if it is not the last.
     ///
     /// # Errors

@@ -96,7 +96,7 @@ impl Came {
     }
 }
 
-/// Moments by the ticket of who wants them.
+/// Moments by the ticket of the request that wants them.
 pub(super) type Moments = BTreeMap<Ticket, Moment>;
 
 impl SessionMachine {
@@ -285,7 +285,7 @@ impl SessionMachine {
         }
     }
 
-    /// A core has ended holds, and says whether they had lasted.
+    /// A core has ended holds, and reports whether they had lasted.
     pub(super) fn on_released(
         &mut self,
         now_us: u64,

@@ -1,7 +1,7 @@
 //! Names of requests: a session, and numbers that rise by one and are never reused (R13).
 //!
-//! Also what a client may tell servers to forget: everything below the lowest number whose result
-//! it does not know yet (R14). When sessions begin and end is the machine's.
+//! Also what a client may let servers forget: everything below the lowest number whose result it
+//! does not know yet (R14). When sessions begin and end is the machine's.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -79,7 +79,7 @@ impl Numbering {
         Some(RequestId { session, number })
     }
 
-    /// The result of a request is known, or nobody will ask for it again.
+    /// The result of a request is known, or no caller will ask for it again.
     pub fn close(&mut self, request: RequestId) {
         let numbers = self
             .sessions

@@ -1,12 +1,12 @@
 //! Reads of a lost partition: the client walks its cover (Replex sections 3.1 and 4, Fig. 6).
 //!
-//! A partition is lost for a client if the configuration says that its server is down, or if the
-//! client cannot reach it. Its rows are then read from the cheapest cover that is wholly
-//! available, one request per member, and put together to the page that was asked for. If no
-//! cover is left, the read waits a little for a server to come back, then says what is missing.
+//! A partition is lost for a client if its server is down by the configuration, or if the client
+//! cannot reach it. Its rows are then read from the cheapest cover that is wholly available, one
+//! request per member, and put together to the page that was asked for. If no cover is left, the
+//! read waits a little for a server to come back, then reports what is missing.
 //!
 //! Pages of several members make one answer only if all members were, at one moment, as they were
-//! read: the moment when they were asked. Each says for how long nothing had changed there
+//! read: the moment when they were asked. Each reports for how long nothing had changed there
 //! ([`RowPage::quiet_us`]); if that is less than the time since they were asked, all are asked
 //! again. That a row moved between two members meanwhile is such a change too (R12).
 
@@ -224,7 +224,7 @@ impl SessionMachine {
         }
     }
 
-    /// Begins a redirected read anew, with whatever cover there is then.
+    /// Begins a redirected read again, with whatever cover there is then.
     fn redirect_again(&mut self, now_us: u64, ticket: Ticket, output: &mut SessionOutput) {
         self.drop_members(ticket);
         let pending = self.requests.get_mut(&ticket).expect("members go with it");
@@ -235,7 +235,7 @@ impl SessionMachine {
         }
     }
 
-    /// Begins all redirected reads anew: what covered a partition may be elsewhere now.
+    /// Begins all redirected reads again: what covered a partition may be elsewhere now.
     pub(super) fn redirect_all_again(&mut self, now_us: u64, output: &mut SessionOutput) {
         let tickets: Vec<Ticket> = self.redirects.keys().copied().collect();
         for ticket in tickets {
@@ -268,7 +268,7 @@ impl SessionMachine {
         if now_us < until_us {
             let wake_us = until_us.min(now_us + self.limits.pause_us_max);
             self.move_to(ticket, Place::Waiting, Some(wake_us));
-            // Nobody else would tell that a server is back.
+            // No other event would report that a server is back.
             let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
             self.fetch(now_us, known, output);
             return;
@@ -291,10 +291,10 @@ impl SessionMachine {
         self.fail(ticket, SessionFailure::Lost { partition, message }, output);
     }
 
-    /// A request has not been answered for a while. If its core was not heard of since, the
-    /// coordinator is asked whether another core has the partition, and a read makes the core
-    /// suspected: reads go around it for a time, or until it is heard of again. True if the core is
-    /// silent.
+    /// A request has not been answered for a while. If nothing was received from its core since,
+    /// the coordinator is asked whether another core has the partition. A read then makes the core
+    /// suspected: reads go around it for a time, or until it answers again. Returns whether the
+    /// core is silent.
     pub(super) fn suspect_silent(
         &mut self,
         now_us: u64,
@@ -333,7 +333,8 @@ impl SessionMachine {
         self.fetch(now_us, known, output);
     }
 
-    /// The core of a request, and since when nothing was heard of it, if that is too long.
+    /// Returns the core of a request, and since when nothing was received from it, if that is too
+    /// long.
     fn silence(&self, now_us: u64, ticket: Ticket) -> Option<(CoreId, u64)> {
         let pending = &self.requests[&ticket];
         let (core, since_us) = match pending.place {
@@ -342,7 +343,10 @@ impl SessionMachine {
                 if link.state == LinkState::Up {
                     return None;
                 }
-                (core, link.heard_us.max(link.useless_since_us.unwrap_or(0)))
+                (
+                    core,
+                    link.received_us.max(link.useless_since_us.unwrap_or(0)),
+                )
             }
             Place::Flying => {
                 let core = self.attempts.get(pending.flying.last()?)?.core;
@@ -351,7 +355,7 @@ impl SessionMachine {
                     .filter(|it| it.core == core)
                     .map(|it| it.sent_us)
                     .min();
-                (core, self.links[&core].heard_us.max(first?))
+                (core, self.links[&core].received_us.max(first?))
             }
             _ => return None,
         };
@@ -371,8 +375,8 @@ impl SessionMachine {
         if until_us <= now_us {
             return false;
         }
-        let heard_us = self.links[&flight.core].heard_us;
-        let look_us = match heard_us.saturating_add(self.limits.silent_us) {
+        let received_us = self.links[&flight.core].received_us;
+        let look_us = match received_us.saturating_add(self.limits.silent_us) {
             past if past <= now_us => now_us.saturating_add(self.limits.silent_us),
             next => next,
         };

@@ -57,7 +57,7 @@ pub struct Effects {
     pub notes: Vec<String>,
 }
 
-/// Who a core is, and what it starts from.
+/// The identity of a core, and what it starts from.
 pub struct Start {
     /// Its name.
     pub core: CoreId,
@@ -126,7 +126,7 @@ impl SimulatedCore {
         Ok(core)
     }
 
-    /// Takes in what happened, and what the core then says to itself.
+    /// Takes in what happened, and what the core then sends to itself.
     pub fn step(
         &mut self,
         now: Now,
@@ -140,7 +140,7 @@ impl SimulatedCore {
         self.carry_out(now, output, disk, effects);
     }
 
-    /// The disk says that everything up to here is durable: what waited for it goes out.
+    /// The disk reports that everything up to here is durable: what waited for it goes out.
     pub fn durable(
         &mut self,
         now: Now,

@@ -18,7 +18,7 @@ pub struct SimulatedDisk {
     /// Where each record ends; the first one's position is `key.first`.
     ends: Vec<usize>,
     durable: Position,
-    /// Records after this one were told to be durable by a disk that had lost them.
+    /// Records after this one were reported durable by a disk that had lost them.
     lost_after: Option<Position>,
     checkpoint: Option<Checkpoint>,
     /// Waits until its records are durable.
@@ -98,7 +98,7 @@ impl SimulatedDisk {
         position
     }
 
-    /// A flush has made everything up to `target` durable, or so the disk says.
+    /// A flush has made everything up to `target` durable, or so the disk reports.
     pub fn flushed(&mut self, target: Position) {
         self.durable = self.durable.max(target);
         if let Some(checkpoint) = self.next_checkpoint.take() {
@@ -116,7 +116,7 @@ impl SimulatedDisk {
         self.lost_after.get_or_insert(self.durable);
     }
 
-    /// Whether it tells of records that it has lost.
+    /// Whether it reports records that it has lost.
     pub fn has_lost(&self) -> bool {
         self.lost_after.is_some()
     }

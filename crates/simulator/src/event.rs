@@ -48,7 +48,7 @@ pub enum Event {
     Start(usize),
     /// A server's process is killed, unless faults have stopped.
     Die(usize),
-    /// The power fails everywhere, at a moment that somebody chose.
+    /// The power fails everywhere, at a moment that was chosen.
     Cut,
     /// A server's process is killed, and stays down for long.
     Lose(usize),
@@ -56,15 +56,14 @@ pub enum Event {
     Roll(usize),
     /// A starting server asks again, in this life of it.
     JoinAgain(usize, u64),
-    /// A core's connection to another one is made anew.
+    /// A core's connection to another one is opened again.
     Connect {
         /// Whose.
         from: Life,
         /// To whom.
         to: CoreId,
     },
-    /// Clients that wait ought to know of an epoch that this life of the coordinator told first
-    /// then.
+    /// Clients that wait ought to know an epoch that this life of the coordinator first sent then.
     NewsDue(Epoch, u64, u64),
     /// A client does its next thing.
     ClientWakes(u64),
@@ -80,7 +79,7 @@ pub enum Event {
     Space(Life),
 }
 
-/// One life of one core: events for an earlier one find nobody.
+/// One life of one core: events for an earlier one are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Life {
     /// The core.
@@ -92,7 +91,7 @@ pub struct Life {
 /// A message under way.
 #[derive(Clone, Debug)]
 pub struct Packet {
-    /// Who sent it.
+    /// The sender.
     pub from: Node,
     /// To whom.
     pub to: Node,
@@ -102,7 +101,7 @@ pub struct Packet {
     pub content: Content,
 }
 
-/// What a message says.
+/// The contents of a message.
 #[derive(Clone, Debug)]
 pub enum Content {
     /// Core to core; the receiver's life that the connection was made to.

@@ -23,7 +23,7 @@ pub enum Fault {
     Loss,
     /// The coordinator ends the epochs before.
     Seal,
-    /// Somebody has a server drained, or no longer.
+    /// An operator has a server drained, or no longer.
     Drain,
     /// The table gets a copy more or one less.
     Copies,

@@ -37,10 +37,10 @@ fn suits(bug: Bug, plan: &RunPlan) -> bool {
         | Bug::GiverForgets => faults.drain_every_us > 0,
         Bug::TakenOverResolved => faults.cut_at_hand_over > 0.0,
         Bug::ResolutionGuesses => faults.loss_at_record > 0.0 && plan.replace_after_us < u64::MAX,
-        Bug::RefusalsIgnored | Bug::RestartedSaysNone => {
+        Bug::RefusalsIgnored | Bug::RestartedReportsNone => {
             faults.loss_every_us > 0 && plan.replace_after_us < u64::MAX
         }
-        Bug::AppliedAsTold => {
+        Bug::AppliedAsReceived => {
             faults.crash_every_us > 0 && plan.schema.durability == Durability::Replicated
         }
         Bug::MomentUnchecked => faults.loss_every_us > 0 && plan.schema.partitions > 1,
@@ -88,7 +88,7 @@ pub fn run(name: Option<&str>, from: u64, seeds_max: u64) -> ExitCode {
                 needed.push(seeds);
             }
             None => {
-                println!("{name:<28} {rule:<4} {seeds_max:>6} {:>7}  NOBODY", "");
+                println!("{name:<28} {rule:<4} {seeds_max:>6} {:>7}  NOT FOUND", "");
                 missed += 1;
             }
         }

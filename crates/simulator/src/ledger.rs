@@ -22,8 +22,8 @@ pub struct Ledger {
     /// Results that ended at a head alone.
     pub completed: BTreeMap<RequestId, Vec<Completed>>,
     logs: BTreeMap<CoreId, Log>,
-    /// Cores that are ending the epochs before, the record that says so, and the epoch that is to
-    /// serve: nobody sees what they decide before an epoch serves.
+    /// Cores that are ending the epochs before, the record of that, and the epoch that is to serve:
+    /// no client sees what they decide before an epoch serves.
     sealing: BTreeMap<CoreId, (Position, Epoch)>,
 }
 
@@ -45,15 +45,15 @@ pub struct Entry {
     pub prepare: Arc<Prepare>,
     /// By place in the chain.
     pub members: Vec<LedgerMember>,
-    /// The replex, from 0, that knows a decision before anybody may see it (x of R3), where
-    /// that is not the first to log it.
+    /// The replex, from 0, that knows a decision before any client may see it (x of R3), where that
+    /// is not the first to log it.
     visible_at: Option<u8>,
-    /// The first decision that was logged anywhere. It stays known after a crash, unless nobody
-    /// can have seen it and nobody has it any more.
+    /// The first decision that was logged anywhere. It stays known after a crash, unless no client
+    /// can have seen it and no core has it any more.
     pub decision: Option<Decision>,
-    /// Somebody may have seen the decision.
+    /// A client may have seen the decision.
     pub seen: bool,
-    /// It was where it must be before anybody may see it.
+    /// It was where it must be before any client may see it.
     pub visible: bool,
     /// Some member has voted no, at some time.
     pub refused: bool,
@@ -72,7 +72,7 @@ impl Entry {
         })
     }
 
-    /// A decision that nobody can have seen may be taken otherwise once nobody has it any more
+    /// A decision that no client can have seen may be taken otherwise once no core has it any more
     /// (R3, R4).
     fn forget_unseen(&mut self) {
         if !self.seen && self.members.iter().all(|member| member.decided.is_none()) {
@@ -158,7 +158,7 @@ impl Ledger {
                         entry.members[place].decided = Some((core, position));
                         entry.members[place].decision = Some(decision.clone());
                     }
-                    // An epoch's end may decide otherwise what nobody has seen.
+                    // An epoch's end may decide otherwise what no client has seen.
                     let sealing = self.sealing.contains_key(&core);
                     if let Some((_, awaited)) = self.sealing.get(&core) {
                         entry.resolved = true;
@@ -226,7 +226,7 @@ impl Ledger {
     }
 
     /// This epoch serves at a core after others have ended: what it has decided for the partitions
-    /// that it still holds may be seen, and all who remain have it, so that what removed ones lack
+    /// that it still holds may be seen, and all that remain have it, so that what removed ones lack
     /// proves nothing any more. What was decided at the end of an epoch after which none served, by
     /// members that are gone, never counted.
     ///
@@ -291,7 +291,7 @@ impl Ledger {
 
     /// A core's disk has lost everything behind `kept`.
     pub fn crash(&mut self, core: CoreId, kept: Position) {
-        // It says again what it is doing when it is back.
+        // It reports again what it is doing when it is back.
         self.sealing.remove(&core);
         let log = self.logs.entry(core).or_default();
         log.durable = log.durable.min(kept);

@@ -6,8 +6,8 @@
 //! checked while it runs and at rest; histories of lookups by every index are checked for
 //! linearisability.
 //!
-//! It must not know how the machines work: it sees their contracts, the log records, and what
-//! clients are told.
+//! It must not know how the machines work: it sees their contracts, the log records, and the
+//! replies to clients.
 
 pub mod check;
 pub mod clock;

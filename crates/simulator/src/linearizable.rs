@@ -249,7 +249,7 @@ impl<'a, M: Object> Search<'a, M> {
         self.remaining += usize::from(end.is_some());
     }
 
-    /// Remembers where the search got furthest: what it tells when all fails.
+    /// Remembers where the search got furthest, to report it when all fails.
     fn note_depth(&mut self, depth: usize) {
         if self.deepest.1.is_empty() || depth > self.deepest.0 {
             let choices = &self.stack.last().expect("callers have one").choices;
@@ -373,7 +373,7 @@ mod tests {
         }
         assert!(
             (300..2_700).contains(&violated),
-            "{violated} of 3000 tell nothing"
+            "{violated} of 3000 show nothing"
         );
     }
 

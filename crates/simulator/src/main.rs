@@ -19,7 +19,7 @@ Runs whole clusters on one thread each, every one from its seed, with faults and
   --seeds N     how many seeds to run (1000); with --planted, at most so many per bug (20000)
   --from S      the first seed (0)
   --seed S      one seed
-  --trace       tell everything that happens in it
+  --trace       print everything that happens in it
   --threads T   seeds that run side by side (the number of processors)
   --planted     plant each known bug, or the named one, and show which checker finds it;
                 needs the feature `planted`: cargo xtask mutants
@@ -50,7 +50,8 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // A machine's failed assertion is a finding, told with its seed; not a crash of this program.
+    // A machine's failed assertion is a finding, reported with its seed, not a crash of this
+    // program.
     std::panic::set_hook(Box::new(|_| {}));
     if let Some(name) = &options.planted
         && let Some(ended) = planted(name.as_deref(), &options)
@@ -92,7 +93,7 @@ fn parse(arguments: Vec<String>) -> Result<Option<Options>, String> {
         }
     }
     if options.trace && options.seed.is_none() {
-        return Err("--trace tells one seed: name it with --seed".into());
+        return Err("--trace prints one seed: name it with --seed".into());
     }
     Ok(Some(options))
 }
@@ -128,7 +129,7 @@ fn many(options: &Options) -> ExitCode {
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                let mut told = Instant::now();
+                let mut printed = Instant::now();
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     if index >= count {
@@ -146,8 +147,8 @@ fn many(options: &Options) -> ExitCode {
                     } else {
                         sum.passed += 1;
                     }
-                    if told.elapsed() > Duration::from_secs(5) {
-                        told = Instant::now();
+                    if printed.elapsed() > Duration::from_secs(5) {
+                        printed = Instant::now();
                         let done = sum.passed + sum.failed.len() as u64;
                         eprintln!("{done} of {count} seeds, {} failed", sum.failed.len());
                     }

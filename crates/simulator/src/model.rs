@@ -152,7 +152,7 @@ pub struct Copy {
     pub demand: Demand,
     /// How many partitions it has.
     pub partitions: u32,
-    /// The partition of a row: the one thing that `placement` says here.
+    /// The partition of a row: the only thing that `placement` computes here.
     pub partition: Rc<PartitionOf>,
 }
 
@@ -340,7 +340,7 @@ impl Model {
         }
     }
 
-    /// Every reason to vote no, and whether somebody certainly does; the real chain tells the
+    /// Every reason to vote no, and whether a member certainly does. The real chain reports the
     /// first, the model allows any.
     fn violations(
         &self,

@@ -1,8 +1,8 @@
 //! When messages arrive, if at all.
 //!
-//! Connections keep order, as TCP does, unless the seed says otherwise: between cores messages may
-//! also be lost, doubled and reordered while a connection stands, which is harder than TCP. What
-//! is in a message is not this module's concern.
+//! Connections keep order, as TCP does, unless the seed draws otherwise: between cores messages may
+//! also be lost, doubled and reordered while a connection stands, which is harder than TCP. What is
+//! in a message is not this module's concern.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use protocol::identity::CoreId;
 use crate::plan::Faults;
 use crate::random::Random;
 
-/// Who sends and receives.
+/// A sender or receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Node {
     /// A core of a server.
     Core(CoreId),
-    /// A server before it knows who it is: it joins.
+    /// A server before it has a number: it joins.
     Starting(usize),
     /// The coordinator.
     Coordinator,

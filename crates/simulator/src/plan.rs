@@ -255,7 +255,7 @@ fn draw_further(random: &mut Random, indexes: &[Index]) -> Vec<FurtherCopy> {
 }
 
 /// A further copy of any kind that the indexes and the number of partitions allow. Groups share no
-/// key of a copy, so a hyperspace is sorted by a column that tells them apart.
+/// key of a copy, so a hyperspace is sorted by a column that distinguishes them.
 pub fn draw_cut(random: &mut Random, indexes: &[Index], partitions: u32) -> Cut {
     use model::{A, GROUP, N};
     let mut divisions = vec![[1, partitions], [partitions, 1]];
@@ -326,7 +326,7 @@ fn draw_faults(random: &mut Random) -> Faults {
         flush_us: *random.pick(&[100, MILLISECOND, 15 * MILLISECOND]),
         ..Faults::default()
     };
-    // Some seeds have none, so that a failure there says that it needs no fault.
+    // Some seeds have none, so that a failure there shows that it needs no fault.
     if random.chance(0.1) {
         return faults;
     }

@@ -239,7 +239,10 @@ fn check_rest(world: &mut World) -> Rest {
         "I4 constraints hold",
         constraints::hold(&rest, &table.model),
     );
-    world.check("I6 every row is where h says", places::right(&rest, &table));
+    world.check(
+        "I6 every row is where h puts it",
+        places::right(&rest, &table),
+    );
     world.check(
         "local entries are what the rows imply",
         entries::implied(&rest, &table),
@@ -382,7 +385,7 @@ fn check_histories(world: &mut World, rest: &Rest, outcome: &mut Outcome) {
             Verdict::Linearizable => {}
             Verdict::Undecided => outcome.undecided += 1,
             Verdict::Violated { ordered, stuck } => {
-                let text = told(&calls, ordered, &stuck);
+                let text = describe(&calls, ordered, &stuck);
                 world.check("linearisability over every index", Err(text));
                 return;
             }
@@ -390,7 +393,7 @@ fn check_histories(world: &mut World, rest: &Rest, outcome: &mut Outcome) {
     }
 }
 
-fn told(calls: &[Call<WorkloadOperation, Seen>], ordered: usize, stuck: &[usize]) -> String {
+fn describe(calls: &[Call<WorkloadOperation, Seen>], ordered: usize, stuck: &[usize]) -> String {
     let mut text = format!(
         "{ordered} of {} operations can be ordered; then none of:",
         calls.len()

@@ -6,12 +6,12 @@ use crate::network::{Arrivals, Node};
 /// Where the history goes: standard output, or nowhere.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trace {
-    /// Whether it is told.
+    /// Whether it is printed.
     pub on: bool,
 }
 
 impl Trace {
-    /// Tells something.
+    /// Prints something.
     pub fn note(&self, now_us: u64, text: impl FnOnce() -> String) {
         if self.on {
             println!("{now_us:>10} {}", text());
@@ -24,16 +24,18 @@ impl Trace {
             return;
         }
         match arrivals {
-            [None, _] => self.note(now_us, || format!("{from} → {to} LOST: {}", told(content))),
+            [None, _] => self.note(now_us, || {
+                format!("{from} → {to} LOST: {}", describe(content))
+            }),
             [Some(at_us), None] => {
                 self.note(now_us, || {
-                    format!("{from} → {to} (at {at_us}): {}", told(content))
+                    format!("{from} → {to} (at {at_us}): {}", describe(content))
                 });
             }
             [Some(first), Some(second)] => self.note(now_us, || {
                 format!(
                     "{from} → {to} TWICE (at {first}, {second}): {}",
-                    told(content)
+                    describe(content)
                 )
             }),
         }
@@ -42,7 +44,7 @@ impl Trace {
     /// A message arrives.
     pub fn arrived(&self, now_us: u64, from: Node, to: Node, content: &Content) {
         if !is_upkeep(content) {
-            self.note(now_us, || format!("{to} ← {from}: {}", told(content)));
+            self.note(now_us, || format!("{to} ← {from}: {}", describe(content)));
         }
     }
 }
@@ -63,7 +65,7 @@ fn is_upkeep(content: &Content) -> bool {
     }
 }
 
-fn told(content: &Content) -> String {
+fn describe(content: &Content) -> String {
     use protocol::message::CoordinatorReply;
     match content {
         Content::Peer(header, message, _) => {

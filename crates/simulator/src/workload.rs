@@ -251,7 +251,7 @@ pub struct Translation {
     since: Vec<Epoch>,
 }
 
-/// What tells a replex from another one that has its number before or after it.
+/// What distinguishes a replex from another one that has its number before or after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Definition {
     number: usize,
@@ -363,7 +363,7 @@ impl Translation {
         &self.model.eras[era]
     }
 
-    /// A write as the protocol says it.
+    /// Returns a write in the protocol's terms.
     pub fn mutation(&self, operation: &WorkloadOperation) -> Mutation {
         let (id, action) = match operation {
             WorkloadOperation::Insert(row) => (row[ID], Action::Insert { row: self.row(row) }),
@@ -452,7 +452,7 @@ impl Translation {
         Ok(row)
     }
 
-    /// A result as the model says it.
+    /// Returns a result in the model's terms.
     pub fn seen(&self, result: &RequestResult) -> Result<Seen, String> {
         Ok(match result {
             RequestResult::Applied { .. } => Seen::Applied,

@@ -1,8 +1,8 @@
-//! Everything that can go wrong with a statement, told so that a person can mend it.
+//! Everything that can go wrong with a statement, worded so that a person can fix it.
 //!
-//! Each variant names the thing and the remedy. What the store refused by itself comes as
-//! [`SqlError::Store`], whose text is the client's; the rest was found before anything was sent,
-//! unless the variant says otherwise.
+//! Each variant names the thing and the remedy. What the store refused comes as
+//! [`SqlError::Store`], whose text is the client's. The rest was found before anything was sent,
+//! unless the variant's comment differs.
 
 use std::fmt;
 
@@ -87,12 +87,12 @@ pub enum SqlError {
         /// The column.
         column: String,
     },
-    /// A row with this key exists. If the statement had several rows, `done` says what became of
-    /// the others.
+    /// A row with this key exists. If the statement had several rows, `done` is what became of the
+    /// others.
     Duplicate {
         /// The table.
         table: String,
-        /// The index that said so: `primary key` or its name, with columns and values.
+        /// The index that refused it: `primary key` or its name, with columns and values.
         key: String,
         /// What the statement did nevertheless.
         done: StatementProgress,
@@ -108,7 +108,7 @@ pub enum SqlError {
         /// What the statement did nevertheless.
         done: StatementProgress,
     },
-    /// The row cannot take the change; says why and what to do.
+    /// The row cannot take the change. Contains why and what to do.
     Invalid {
         /// The table.
         table: String,
@@ -125,7 +125,7 @@ pub enum SqlError {
         /// What the statement did nevertheless.
         done: StatementProgress,
     },
-    /// Something in the statement has no meaning together; says what and what to do.
+    /// Parts of the statement have no meaning together. Contains what and what to do.
     Statement {
         /// For people.
         message: String,

@@ -97,7 +97,7 @@ pub fn write_rows(out: &mut dyn Write, rows: &ResultRows, format: OutputFormat) 
             }
         }
         OutputFormat::Csv => {
-            // The kind of an error tells whether the reader has left.
+            // The kind of an error shows whether the reader has left.
             let unwritten = |error: csv::Error| match error.into_kind() {
                 csv::ErrorKind::Io(error) => error,
                 other => io::Error::other(format!("{other:?}")),

@@ -4,7 +4,7 @@
 //! run by a [`SqlSession`] over a [`Store`], which is a `client::Client` in earnest. The first two
 //! are pure. Invariants: what PostgreSQL has and the store has not is refused by name, never
 //! ignored; nothing is sent before the whole statement has been checked; a filter and the ranges it
-//! is read by together say just what the `WHERE` said.
+//! is read by together are equivalent to the `WHERE`.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

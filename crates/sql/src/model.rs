@@ -112,7 +112,7 @@ impl Model {
         self.state.lock().unwrap().conflicts_left = times;
     }
 
-    /// Drops a table and makes it anew, behind the back of whoever knows the configuration.
+    /// Drops a table and makes it again, unknown to sessions that have the configuration.
     pub fn replace_table(&self, schema: Schema) {
         let mut state = self.state.lock().unwrap();
         let mut configuration = (*state.configuration).clone();
@@ -133,7 +133,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
             return value;
         }
     }
-    panic!("the future waits for nobody");
+    panic!("the future waits for no event");
 }
 
 impl Store for Model {
@@ -344,7 +344,7 @@ fn page(table: &Table, rows: &RowsByKey, read: &Read) -> Result<RowPage, StoreEr
     for (position, (key, version, row)) in found.iter().enumerate() {
         if page.count as usize == most && !read.count_only {
             let end = if read.descending {
-                // The first key beyond: the row before it is the last one told.
+                // The first key beyond: the row before it is the last one returned.
                 found[position - 1].0.clone()
             } else {
                 key.clone()

@@ -71,7 +71,7 @@ pub struct CreateIndex {
     pub if_not_exists: bool,
 }
 
-/// What `USING` says of an index. Numbers are as they were written, and none if they were not.
+/// What `USING` specifies of an index. Numbers are as they were written, and none if they were not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexKind {
     /// A copy sorted and partitioned by columns; what it demands of the rows.
@@ -159,12 +159,12 @@ pub struct ConflictUpdate {
     pub condition: Option<Expr>,
 }
 
-/// Rows to be told.
+/// Rows to be returned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Select {
     /// None computes from constants alone.
     pub table: Option<TableName>,
-    /// What to tell of each row.
+    /// What to return of each row.
     pub items: Vec<SelectItem>,
     /// Of which rows.
     pub filter: Option<Expr>,
@@ -210,7 +210,7 @@ pub struct OrderItem {
     pub expression: Expr,
     /// From the largest to the smallest.
     pub descending: bool,
-    /// Where NULLs go, if the statement says so.
+    /// Where NULLs go, if the statement specifies it.
     pub nulls_first: Option<bool>,
 }
 
@@ -247,7 +247,7 @@ pub struct Delete {
     pub scan: bool,
 }
 
-/// What `SHOW` tells.
+/// What `SHOW` returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Show {
     /// All tables.

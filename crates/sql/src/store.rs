@@ -18,7 +18,7 @@ pub trait Store: Sync {
     /// The configuration known now.
     fn configuration(&self) -> Arc<Configuration>;
 
-    /// The newest configuration that the coordinator tells.
+    /// Returns the coordinator's newest configuration.
     fn refresh(&self) -> impl Future<Output = Result<Arc<Configuration>, StoreError>> + Send;
 
     /// One page of one partition. The read's epoch is that of the configuration by which its copy
@@ -47,8 +47,8 @@ pub trait Store: Sync {
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Adds an index or a further copy to a table: `wanted` is its schema with one more, its last.
-    /// Told once it can be read by; `progress` hears how far it is. The configuration known
-    /// afterwards has it.
+    /// Returns once statements can read it; `progress` is called with how far it is. The
+    /// configuration known afterwards has it.
     fn add_copy(
         &self,
         wanted: Schema,
@@ -79,7 +79,7 @@ pub struct StoreError {
     pub message: String,
     /// Whether it may have happened all the same (R14): never to be reported as failure.
     pub unknown: bool,
-    /// Whether the table or partition is gone, so that the statement is to be planned anew.
+    /// Whether the table or partition is gone, so that the statement is to be planned again.
     pub stale: bool,
 }
 

@@ -301,7 +301,7 @@ fn load(folder: &Path, rows: u64) -> Outcome {
                 let next = store.log.last().next();
                 store.checkpoint(next);
             }
-            // CPU, because wall time says more about the neighbours.
+            // CPU, because wall time depends more on the neighbours.
             let now = cpu()?;
             longest = longest.max(now - turn);
             turn = now;

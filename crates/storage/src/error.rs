@@ -1,12 +1,12 @@
-//! What can go wrong with a core's disk, and who may do what about it.
+//! What can go wrong with a core's disk, and what the process and its operator may do about it.
 
 use std::fmt;
 use std::io;
 
-/// An expected failure. The text says what happened, to what, and what to do.
+/// An expected failure. The text contains what happened, to what, and what to do.
 #[derive(Debug)]
 pub enum StorageError {
-    /// The operating system refused. At opening: mend the cause and start again. Later: the
+    /// The operating system refused. At opening: remove the cause and start again. Later: the
     /// process must stop (R23).
     Io {
         /// What was being done, to which file.
@@ -23,7 +23,7 @@ pub enum StorageError {
     },
     /// A newer program wrote the folder; nothing was changed. Start that program.
     NewerFormat {
-        /// The file that says so.
+        /// The file that shows it.
         file: String,
         /// Its format.
         found: u32,
@@ -48,7 +48,7 @@ pub enum StorageError {
         /// Bytes allowed.
         bytes_max: usize,
     },
-    /// A write or a flush failed, or a thread of the log died: nobody knows what the disk holds.
+    /// A write or a flush failed, or a thread of the log died: it is not known what the disk holds.
     /// The process must stop; a restart reads what is really there (R23).
     Fatal {
         /// What failed.
@@ -57,7 +57,7 @@ pub enum StorageError {
 }
 
 impl StorageError {
-    /// For `map_err`: says what was being done when the system refused.
+    /// For `map_err`: adds what was being done when the system refused.
     pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let action = action.into();
         move |source| Self::Io { action, source }
@@ -83,7 +83,7 @@ impl fmt::Display for StorageError {
             ),
             Self::Foreign { file } => write!(
                 f,
-                "{file} belongs to another log; nothing was changed: move it away, or open the \
+                "{file} belongs to another log; nothing was changed: move it aside, or open the \
                  folder it came from"
             ),
             Self::Lost { what } => write!(
@@ -96,7 +96,7 @@ impl fmt::Display for StorageError {
             ),
             Self::Fatal { what } => write!(
                 f,
-                "{what}; the process must stop, since nobody knows what the disk holds"
+                "{what}; the process must stop, since it is not known what the disk holds"
             ),
         }
     }

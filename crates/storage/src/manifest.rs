@@ -1,7 +1,8 @@
-//! The file that says what a store's folder is: its identity, and whether it is complete.
+//! The file that describes a store's folder: its identity, and whether it is complete.
 //!
 //! It is the first thing written and the last thing changed when a store is created, so that a
-//! crash in between is told from a loss. The layout is drawn in `docs/reference/storage-format.md`.
+//! crash in between is distinguished from a loss. The layout is drawn in
+//! `docs/reference/storage-format.md`.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -14,7 +15,7 @@ const MAGIC: [u8; 8] = *b"RPLXSTO\n";
 const FORMAT: u32 = 1;
 const BYTES: usize = 28;
 
-/// What the manifest says.
+/// The contents of the manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
     pub(crate) identity: u64,

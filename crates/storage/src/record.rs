@@ -123,7 +123,7 @@ pub struct SegmentScan<'a> {
     bytes: &'a [u8],
     offset: usize,
     expected: Position,
-    /// What the last valid record says was durable.
+    /// What was durable by the last valid record.
     durable: Position,
 }
 
@@ -183,7 +183,7 @@ impl<'a> SegmentScan<'a> {
     }
 
     /// Whether a record of this log can be there, behind a bad one. Recycled files are full of
-    /// bytes that could be anything, so whatever can be told without its checksum is.
+    /// bytes that could be anything, so everything is checked that can be without its checksum.
     fn is_plausible(&self, offset: usize, record: &StoredRecord) -> bool {
         // Positions behind are left over from what was overwritten; each missing record took a
         // header at least.
@@ -205,7 +205,7 @@ impl<'a> SegmentScan<'a> {
                 if self.is_plausible(offset, &candidate.record) {
                     let cost = candidate.record.payload.len() + HEADER_BYTES;
                     let Some(left) = work.checked_sub(cost) else {
-                        // Bytes made to look like records: nobody can trust this tail.
+                        // Bytes made to look like records: this tail cannot be trusted.
                         return Some((self.bytes.len(), position));
                     };
                     work = left;
@@ -425,7 +425,7 @@ mod tests {
         let tail = 1 << 20;
         bytes.resize(ends[3] + tail, 0);
         // What an earlier use of the file left: lengths of much, and either a position that cannot
-        // have been reached so soon, or a durable one below what the last record says.
+        // have been reached so soon, or a durable one below that of the last record.
         let leftovers = [(17_104_u64, 103_u64, tail / 2), (20_000, 101, tail)];
         for (position, durable, reach) in leftovers {
             let mut bytes = bytes.clone();

@@ -19,7 +19,7 @@ pub const FORMAT: u32 = 1;
 const MAGIC: [u8; 8] = *b"RPLXLOG\n";
 const HEADER_BYTES: usize = 48;
 
-/// What the first block says.
+/// The contents of the first block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// Which use of the file this is.
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn newer_format_is_told_from_damage() {
+    fn newer_format_is_distinguished_from_damage() {
         let mut bytes = HEADER.encode();
         bytes[12] = 2;
         let checksum = crc32c::crc32c(&bytes[12..]);

@@ -56,8 +56,8 @@ pub struct StoreOptions {
     /// A checkpoint is due when this many bytes were logged since the last one, however busy the
     /// log is: a restart reads no more than about these.
     pub checkpoint_bytes: u64,
-    /// The same once nothing was logged for [`QUIET`]: after a load, a checkpoint costs nobody
-    /// anything, and a restart reads less.
+    /// The same once nothing was logged for [`QUIET`]: after a load, a checkpoint delays no
+    /// request, and a restart reads less.
     pub quiet_checkpoint_bytes: u64,
     /// Bytes of a log segment; three lie on the disk at rest.
     pub segment_bytes: u64,
@@ -387,7 +387,7 @@ fn lock_folder(folder: &Path) -> Result<File, StorageError> {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut holder = String::new();
-            // Who holds it is told as a help; without it the error is as true.
+            // The holder is named as a help; without it the error is as true.
             let _ = file.read_to_string(&mut holder);
             return Err(StorageError::Locked {
                 folder: folder.display().to_string(),
@@ -421,7 +421,7 @@ fn open_manifest(folder: &Path, identity: u64, create: bool) -> Result<Manifest,
     }
 }
 
-/// A folder without a manifest must not hold anything that one would have told of.
+/// A folder without a manifest must not hold anything that a manifest would have recorded.
 fn refuse_orphans(folder: &Path) -> Result<(), StorageError> {
     let parts = ["log", "tables"].map(|part| folder.join(part));
     let found: Option<&PathBuf> = parts.iter().find(|part| part.exists());

@@ -1,4 +1,4 @@
-//! Folders that are in use, another's, newer, incomplete or damaged: each is told from the
+//! Folders that are in use, another's, newer, incomplete or damaged: each is distinguished from the
 //! others, and nothing is changed or made up.
 
 #![allow(

@@ -108,7 +108,7 @@ fn full_disk_refuses_and_recovers() {
             store.checkpoint(store.log.last().next());
         }
     }
-    // Somebody else takes the rest of the disk.
+    // Another process takes the rest of the disk.
     std::fs::write(&ballast, vec![1; 64 << 20]).unwrap_err();
     let mut refused = false;
     for _ in 0..3000 {

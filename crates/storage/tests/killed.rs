@@ -1,5 +1,5 @@
 //! A process that logs, applies and checkpoints is killed at random moments: what it had called
-//! durable is there afterwards, and the tables are exactly what the log says.
+//! durable is there afterwards, and the tables are exactly what the log describes.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ use storage::{DurableStore, StoreOptions};
 /// Set in the process that is to be killed.
 const FOLDER: &str = "REPLEX_KILLED_FOLDER";
 
-/// The change of a record follows from its position alone, so that nobody has to remember it.
+/// The change of a record follows from its position alone, so that no process has to remember it.
 fn apply(position: u64, tables: &mut impl Tables) {
     let mut state = position.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut random = |below: u64| {
@@ -71,10 +71,10 @@ fn open(folder: &Path) -> (DurableStore, mpsc::Receiver<()>) {
     (store, wakes)
 }
 
-/// Never returns: somebody kills the process.
+/// Never returns: the test kills the process.
 fn work(folder: &Path) {
     let (mut store, wakes) = open(folder);
-    let mut told = Position::ZERO;
+    let mut printed = Position::ZERO;
     loop {
         while store.log.last().0 < store.log.durable().0 + 32 {
             let position = store.log.last().0 + 1;
@@ -88,9 +88,9 @@ fn work(folder: &Path) {
             let retain_from = Position(store.log.last().0.saturating_sub(20).max(1));
             store.checkpoint(retain_from);
         }
-        if store.log.durable() > told {
-            told = store.log.durable();
-            println!("durable {told}");
+        if store.log.durable() > printed {
+            printed = store.log.durable();
+            println!("durable {printed}");
             std::io::stdout().flush().unwrap();
         } else {
             wakes.recv().unwrap();
@@ -157,7 +157,7 @@ fn durable_changes_survive_kill() {
         let mark = store
             .last_checkpoint()
             .map_or(Position::ZERO, |mark| mark.position);
-        assert!(mark >= checkpoint, "a checkpoint went away");
+        assert!(mark >= checkpoint, "a checkpoint disappeared");
         checkpoint = mark;
         store.close().unwrap();
     }

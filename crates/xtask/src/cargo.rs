@@ -44,7 +44,7 @@ pub fn has_subcommand(name: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Cargo says in `CARGO` which of several installed ones started us; the rest follows it.
+/// Cargo names in `CARGO` which of several installed ones started us; the rest follows it.
 fn program() -> std::ffi::OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn subcommands_are_told_apart() {
+    fn subcommands_are_distinguished() {
         assert!(has_subcommand("fmt"));
         assert!(!has_subcommand("no-such-subcommand"));
     }

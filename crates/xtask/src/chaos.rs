@@ -10,7 +10,7 @@ const MINUTES_DEFAULT: u64 = 2;
 /// A week: more is a slip of the hand.
 const MINUTES_MAX: u64 = 7 * 24 * 60;
 
-/// Runs the test for as long as `arguments` say. Its settings are named in
+/// Runs the test for as long as `arguments` ask. Its settings are named in
 /// `crates/replex/tests/chaos.rs`.
 pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let environment = environment(arguments)?;

@@ -73,7 +73,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "lints",
-        remedy: "`cargo xtask fix` mends what a machine can. If clippy is missing: `rustup \
+        remedy: "`cargo xtask fix` repairs what a machine can. If clippy is missing: `rustup \
                  component add clippy`. If Cargo.lock is out of date: `cargo check`, and commit it.",
         run: |context| {
             let line =

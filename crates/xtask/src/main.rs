@@ -24,7 +24,7 @@ pub struct XtaskCommand {
     pub summary: &'static str,
     /// What `--help` prints below the summary.
     pub help: &'static str,
-    /// An error without a message has said what there is to say.
+    /// An error without a message was printed already.
     run: fn(root: &Path, arguments: &[String]) -> Result<(), String>,
 }
 
@@ -38,9 +38,9 @@ pub const COMMANDS: &[XtaskCommand] = &[
     },
     XtaskCommand {
         name: "fix",
-        summary: "Apply what compiler and linter can mend by themselves, then format",
+        summary: "Apply the automatic fixes of compiler and linter, then format",
         help: "Usage: cargo xtask fix\n\n\
-               Rewrites files in place, uncommitted changes included. What it cannot mend, such\n\
+               Rewrites files in place, uncommitted changes included. What it cannot fix, such\n\
                as a function that is too long, is left for `cargo xtask ci` to report.",
         run: fix,
     },
@@ -165,7 +165,7 @@ fn dispatch(arguments: &[String]) -> Result<(), String> {
         return Ok(());
     }
     let folder = std::env::current_dir()
-        .map_err(|error| format!("Cannot tell the current folder: {error}"))?;
+        .map_err(|error| format!("Cannot find the current folder: {error}"))?;
     (command.run)(&workspace_root(&folder)?, rest)
 }
 
@@ -178,7 +178,7 @@ fn overview() -> String {
     for command in COMMANDS {
         text += &format!("  {:<8} {}\n", command.name, command.summary);
     }
-    text += "\n`cargo xtask COMMAND --help` says more.";
+    text += "\n`cargo xtask COMMAND --help` shows more.";
     text
 }
 

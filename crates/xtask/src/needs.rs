@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-/// Says to tests that those whose tools are missing may be left out. `tests/needs.rs` reads it.
+/// Lets tests whose tools are missing be left out. `tests/needs.rs` reads it.
 pub const ALLOW_MISSING: &str = "REPLEX_ALLOW_MISSING";
 
 /// One of Debian's packages.

@@ -2,7 +2,7 @@
 //!
 //! Every check is a pure function from the tree of files to problems, so that its tests show it
 //! failing on a tree of their own. Checks read text with a small scanner, not with a parser: they
-//! are meant to be simple, and to be wrong only on code that nobody would write.
+//! are meant to be simple, and to be wrong only on code that no developer would write.
 
 mod circles;
 mod dependencies;

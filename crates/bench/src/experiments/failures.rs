@@ -1,4 +1,4 @@
-//! What the measurements of lost servers share: several runs told beside the paper's figures.
+//! What the measurements of lost servers share: several runs reported beside the paper's figures.
 
 use crate::options::MeasureOptions;
 use crate::outage::OutageOutcome;
@@ -42,7 +42,7 @@ impl Runs {
     }
 
     /// Recovery time, and throughput until then beside that before (F2).
-    pub fn tell(&self, report: &mut FigureReport, told: &PaperFigures<'_>) {
+    pub fn add_to(&self, report: &mut FigureReport, published: &PaperFigures<'_>) {
         let figures = |figure: fn(&OutageOutcome) -> f64| {
             let mut figures = Figures::default();
             self.outcomes.iter().for_each(|it| figures.push(figure(it)));
@@ -52,19 +52,19 @@ impl Runs {
             "" => String::new(),
             figure => format!("paper: {figure}"),
         };
-        let what = told.what;
+        let what = published.what;
         let seconds = figures(|outcome| outcome.recovery_seconds);
         report.plain("", &format!("{what}: recovery time"), &seconds, "s");
-        report.last().baseline = paper(told.paper_seconds);
+        report.last().baseline = paper(published.paper_seconds);
         report.pair(
             ("F2", "≥ 0.7 ×"),
             &format!("{what}: lookups until then"),
             (&figures(|outcome| outcome.during), "1/s"),
             ("before", &figures(|outcome| outcome.before)),
         );
-        if !told.paper_rate.is_empty() {
+        if !published.paper_rate.is_empty() {
             let line = report.last();
-            line.baseline = format!("{}; {}", line.baseline, paper(told.paper_rate));
+            line.baseline = format!("{}; {}", line.baseline, paper(published.paper_rate));
         }
     }
 

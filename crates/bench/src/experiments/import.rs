@@ -161,7 +161,7 @@ impl Rows {
         }
     }
 
-    /// Names and types of the columns, the primary key first, as SQL says them.
+    /// Names and types of the columns, the primary key first, as SQL writes them.
     fn columns(self) -> Vec<(String, &'static str)> {
         match self {
             Rows::Orders => [

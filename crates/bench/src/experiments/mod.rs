@@ -1,4 +1,4 @@
-//! The measurements, one file each: what is run in turn with what, and what that says.
+//! The measurements, one file each: what is run in turn with what, and how to read it.
 
 pub mod baselines;
 mod failures;

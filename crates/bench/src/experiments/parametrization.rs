@@ -43,12 +43,12 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
             for _ in 0..options.pairs {
                 runs.push(site.outage(&mix, &losses, options.span()).await?);
             }
-            let told = PaperFigures {
+            let published = PaperFigures {
                 what: &what,
                 paper_seconds: "",
                 paper_rate: "",
             };
-            runs.tell(&mut report, &told);
+            runs.add_to(&mut report, &published);
             plotted.push((grid.name.clone(), runs.timeline()));
         }
     }

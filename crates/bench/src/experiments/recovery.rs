@@ -47,10 +47,10 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
             memory(&mut report, &what, &site)?;
             // Without quotas and load: what one machine can do.
             let quiet = site.quiet_loss(&[(INDEX, 0)]).await?;
-            tell_quiet(&mut report, &what, quiet);
+            add_quiet(&mut report, &what, quiet);
             site.hold_back();
             let (seconds, rate) = paper[position];
-            let told = PaperFigures {
+            let published = PaperFigures {
                 what: &what,
                 paper_seconds: seconds,
                 paper_rate: rate,
@@ -63,7 +63,7 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
             for _ in 0..options.pairs {
                 runs.push(site.outage(&HALVES, &losses, options.span()).await?);
             }
-            runs.tell(&mut report, &told);
+            runs.add_to(&mut report, &published);
             plotted.push((grid.name.clone(), runs.timeline()));
             if grid.hybrid.is_some() {
                 write_gaps(&mut report, options, &mut site, &what).await?;
@@ -86,7 +86,7 @@ async fn two(options: &MeasureOptions, report: &mut FigureReport, grid: &Grid) -
     let mut site = OutageSite::new(options, grid, shape, 2).await?;
     let what = format!("table 5, 1 kB, two lost, {}", grid.name);
     let quiet = site.quiet_loss(&[(INDEX, 0), (HYBRID, 0)]).await?;
-    tell_quiet(report, &what, quiet);
+    add_quiet(report, &what, quiet);
     site.hold_back();
     // The second one a fifth of the paper's 25 seconds later, as there.
     let second = options.span() + options.span() / 5;
@@ -104,12 +104,12 @@ async fn two(options: &MeasureOptions, report: &mut FigureReport, grid: &Grid) -
     for _ in 0..options.pairs {
         runs.push(site.outage(&HALVES, &losses, options.span()).await?);
     }
-    let told = PaperFigures {
+    let published = PaperFigures {
         what: &what,
         paper_seconds: "37.6 ± 1.2",
         paper_rate: "60,844",
     };
-    runs.tell(report, &told);
+    runs.add_to(report, &published);
     let title = format!(
         "Reads while two servers are lost, {} rows of 1 kB",
         shape.rows
@@ -131,7 +131,7 @@ fn memory(report: &mut FigureReport, what: &str, site: &OutageSite) -> io::Resul
 }
 
 /// F3 and F4.
-fn tell_quiet(report: &mut FigureReport, what: &str, quiet: Quiet) {
+fn add_quiet(report: &mut FigureReport, what: &str, quiet: Quiet) {
     let single = |value: f64| {
         let mut figures = Figures::default();
         figures.push(value);
@@ -141,7 +141,7 @@ fn tell_quiet(report: &mut FigureReport, what: &str, quiet: Quiet) {
         ("F4", "1 ×"),
         &format!("{what}: partitions per lookup of what is lost"),
         (&single(quiet.measured), ""),
-        ("the grid says", &single(quiet.predicted)),
+        ("the grid predicts", &single(quiet.predicted)),
     );
     let rate = quiet.rows as f64 / quiet.seconds;
     report.plain(

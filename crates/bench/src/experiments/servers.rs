@@ -1,7 +1,7 @@
 //! From 3 to 24 servers on one machine, in memory: CPU time per operation should stay what it is,
 //! because no operation touches more servers than before (S10).
 //!
-//! Rates say nothing here, since all servers share the same few cores.
+//! Rates mean nothing here, since all servers share the same few cores.
 
 use std::cell::Cell;
 use std::io;

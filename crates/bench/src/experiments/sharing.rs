@@ -46,12 +46,12 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
             runs.push(site.outage(&THIRDS, &losses, options.span()).await?);
         }
         let what = format!("table 6, 1 kB, {name}");
-        let told = PaperFigures {
+        let published = PaperFigures {
             what: &what,
             paper_seconds,
             paper_rate,
         };
-        runs.tell(&mut report, &told);
+        runs.add_to(&mut report, &published);
         plotted.push((grid.name, runs.timeline()));
     }
     let title = format!(

@@ -70,7 +70,7 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     for (field_bytes, hyperdex) in HYPERDEX_US {
         let size = if field_bytes == 10 { "100 B" } else { "1 kB" };
         let it = rows_of(options, field_bytes).await?;
-        tell(&mut report, size, &it, &hyperdex);
+        add_to(&mut report, size, &it, &hyperdex);
         let series: Vec<(&str, &Series)> = NAMES.into_iter().zip(&it.workloads).collect();
         let file = size.replace(' ', "");
         let plot = latency_plot(&format!("YCSB, 32 clients, rows of {size}"), &series);
@@ -136,7 +136,7 @@ fn inserts(tables: &[Table], field_bytes: usize, next: &Rc<Cell<u64>>) -> Vec<In
         .collect()
 }
 
-fn tell(report: &mut FigureReport, size: &str, it: &Measured, hyperdex: &[Option<f64>; 6]) {
+fn add_to(report: &mut FigureReport, size: &str, it: &Measured, hyperdex: &[Option<f64>; 6]) {
     for (position, name) in NAMES.into_iter().enumerate() {
         let (series, echo) = (&it.workloads[position], &it.echoes[position]);
         let (id, share) = match name {

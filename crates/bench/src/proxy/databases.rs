@@ -293,7 +293,10 @@ pub fn proxy(primary: &Postgres, folder: &Path, options: &[&str]) -> io::Result<
 /// # Errors
 /// It did not say.
 pub fn place(proxy: &BenchProcess) -> io::Result<SocketAddr> {
-    proxy.said("proxy")?.parse().map_err(io::Error::other)
+    proxy
+        .ready_value("proxy")?
+        .parse()
+        .map_err(io::Error::other)
 }
 
 /// A connection by an ordinary driver.

@@ -25,8 +25,8 @@ pub(crate) struct Target {
     pub cluster: u64,
 }
 
-/// Opens a connection, serves it until it breaks, and tells the session machine of both. The
-/// text says why it broke.
+/// Opens a connection, serves it until it breaks, and reports both to the session machine. The text
+/// is why it broke.
 pub(crate) async fn run(hub: Arc<Hub>, target: Target) {
     let core = target.core;
     let reason = match open(&hub, &target).await {
@@ -77,7 +77,7 @@ async fn open(hub: &Hub, target: &Target) -> Result<(TcpStream, FrameReader, Epo
     }
 }
 
-/// Hands replies to the session machine until the connection ends; says why.
+/// Hands replies to the session machine until the connection ends. Returns why.
 async fn read(hub: &Hub, core: CoreId, mut half: OwnedReadHalf, mut reader: FrameReader) -> String {
     let mut replies: Vec<(u64, Reply)> = Vec::new();
     loop {

@@ -1,5 +1,5 @@
-//! What all handles and tasks of a client share: the session machine, who waits for what, and
-//! the connections. Carries out what the machine says; decides nothing itself.
+//! What all handles and tasks of a client share: the session machine, the waiters, and the
+//! connections. Carries out the machine's output; decides nothing itself.
 //!
 //! The lock is held for a step of the machine and never across a wait or a system call.
 
@@ -61,17 +61,17 @@ struct Link {
     task: AbortHandle,
 }
 
-/// Who is told of an outcome.
+/// The receiver of an outcome.
 #[derive(Debug)]
 pub(crate) enum Waiter {
     One(oneshot::Sender<SessionOutcome>),
-    /// One of many; the number tells which.
+    /// One of many, by number.
     Many(usize, mpsc::UnboundedSender<(usize, SessionOutcome)>),
 }
 
 impl Waiter {
-    fn tell(self, outcome: SessionOutcome) {
-        // Whoever does not listen any more has gone.
+    fn notify(self, outcome: SessionOutcome) {
+        // A receiver that does not listen any more has gone.
         match self {
             Waiter::One(sender) => drop(sender.send(outcome)),
             Waiter::Many(number, sender) => drop(sender.send((number, outcome))),
@@ -154,7 +154,8 @@ impl Hub {
         outcome
     }
 
-    /// Submits something. The waiter is told its end, unless what is returned is dropped before.
+    /// Submits something. The waiter is notified of its end, unless what is returned is dropped
+    /// before.
     pub fn submit(
         self: &Arc<Self>,
         operation: SessionOperation,
@@ -239,7 +240,7 @@ impl Hub {
         }
     }
 
-    /// Ends all connections; whoever waits is told that the client is closed.
+    /// Ends all connections; waiters are notified that the client is closed.
     pub fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -297,7 +298,7 @@ impl Hub {
         }
         for Completion { ticket, outcome } in output.completions.drain(..) {
             if let Some(waiter) = state.waiters.remove(&ticket) {
-                waiter.tell(outcome);
+                waiter.notify(outcome);
             }
         }
         for request in output.asks.drain(..) {

@@ -1,4 +1,4 @@
-//! A cluster of one server that does what a test says, on loopback: for what real servers do too
+//! A cluster of one server that does what a test scripts, on loopback: for what real servers do too
 //! seldom.
 
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ pub enum Reaction {
     Silence,
     /// Closes the connection.
     Close,
-    /// Says why, and closes the connection.
+    /// Sends the reason, and closes the connection.
     Goodbye(String),
     /// Sends bytes that may be no frame.
     Bytes(Vec<u8>),

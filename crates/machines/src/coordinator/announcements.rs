@@ -1,6 +1,6 @@
-//! Announcements: cores hear of a new epoch at once, not only with the answer to their next
-//! heartbeat. Otherwise whatever waits for cores to know an epoch (a new table, a copy that comes)
-//! would wait for their heartbeats, too.
+//! Announcements: cores receive a new epoch at once, not only with the answer to their next
+//! heartbeat. Otherwise requests that wait until cores know an epoch (a new table, a new copy)
+//! would also wait for their heartbeats.
 //!
 //! An announcement is a hint: the core fetches the configuration that it names, and what was lost
 //! on the way comes with the next heartbeat's answer. Like every answer it leaves only once the
@@ -22,14 +22,20 @@ pub(super) struct Listeners {
 #[derive(Debug)]
 struct Listener {
     connection: AskerId,
-    /// The newest epoch that this connection was told of.
-    told: Epoch,
+    /// The newest epoch that was announced on this connection.
+    announced: Epoch,
 }
 
 impl Listeners {
-    /// A core's heartbeat came on this connection, and its answer names this epoch.
-    pub fn heard(&mut self, core: CoreId, connection: AskerId, told: Epoch) {
-        self.cores.insert(core, Listener { connection, told });
+    /// Notes that a core's heartbeat came on this connection and that its answer names this epoch.
+    pub fn note_heartbeat(&mut self, core: CoreId, connection: AskerId, announced: Epoch) {
+        self.cores.insert(
+            core,
+            Listener {
+                connection,
+                announced,
+            },
+        );
     }
 
     /// A connection is gone.
@@ -38,19 +44,19 @@ impl Listeners {
             .retain(|_, listener| listener.connection != connection);
     }
 
-    /// A server is down or has left: it hears of epochs when it sends heartbeats again.
+    /// A server is down or has left: it receives epochs when it sends heartbeats again.
     pub fn forget(&mut self, server: ServerId) {
         self.cores.retain(|core, _| core.server != server);
     }
 }
 
 impl Coordinator {
-    /// Announces the present epoch to every core that was not told of it.
+    /// Announces the present epoch to every core that has not received it.
     pub(super) fn announce(&mut self, output: &mut CoordinatorOutput) {
         let epoch = self.state.configuration.epoch;
         for listener in self.listeners.cores.values_mut() {
-            if listener.told < epoch {
-                listener.told = epoch;
+            if listener.announced < epoch {
+                listener.announced = epoch;
                 output.replies.push(CoordinatorAnswer {
                     to: listener.connection,
                     correlation: 0,

@@ -1,9 +1,9 @@
 //! What goes into the coordinator's machine and what comes out of it.
 //!
-//! The driver owns sockets, the place where the state is kept, and time. After each step, or
-//! batch of steps, it first keeps `persist`, if there is one, and only then sends the replies
-//! whose `after` is kept. Then a coordinator that is killed at any moment has told nobody of a
-//! configuration that its successor does not know.
+//! The driver owns sockets, the place where the state is kept, and time. After each step, or batch
+//! of steps, it first keeps `persist`, if there is one, and only then sends the replies whose
+//! `after` is kept. So a coordinator that is killed at any moment has sent no configuration that
+//! its successor does not know.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ pub struct AskerId(pub u64);
 /// What happened.
 #[derive(Clone, Debug)]
 pub enum CoordinatorInput {
-    /// Somebody asks.
+    /// A client, a server or an operator sends a request.
     Request {
         /// The connection.
         from: AskerId,
@@ -60,7 +60,7 @@ pub struct PersistedState {
     pub bytes: Vec<u8>,
 }
 
-/// A reply to whoever asked.
+/// A reply to the sender of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoordinatorAnswer {
     /// The connection.
@@ -83,12 +83,12 @@ pub struct CoordinatorSettings {
     /// After this a client opens a new session; after twice this the old one has ended
     /// (R14).
     pub session_life_us: u64,
-    /// The longest that creating or dropping a table waits for servers to have heard of it.
+    /// The longest time for which creating or dropping a table waits until servers know of it.
     pub wait_us_max: u64,
     /// After a server fell silent and its lease ended, how long until its partitions go to others;
     /// `u64::MAX` is never.
     pub replace_after_us: u64,
-    /// The same after a server said that it stopped.
+    /// The same after a server has reported its stop.
     pub replace_stopped_after_us: u64,
 }
 
@@ -115,9 +115,9 @@ pub const TABLES_MAX: usize = 1024;
 pub const TEXT_BYTES_MAX: usize = 255;
 /// Bytes of an encoded configuration: it travels in one frame, with room for what is around it.
 pub const CONFIGURATION_BYTES_MAX: usize = 4 << 20;
-/// Requests that wait for servers to hear of a change.
+/// Requests that wait until servers know of a change.
 pub const WAITING_MAX: usize = 4096;
-/// Copies that could not be made of which the state says why.
+/// Copies that could not be made and whose reasons the state keeps.
 pub const FAILURES_MAX: usize = 64;
 /// Session numbers that are taken from the state at once, so that opening one writes nothing.
 pub const SESSION_BLOCK: u64 = 4096;

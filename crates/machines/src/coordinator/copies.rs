@@ -3,8 +3,8 @@
 //!
 //! A change waits for the end of the epochs before, so that nothing is under way when chains
 //! change: then a new copy is part of all of them from its first epoch on, and is filled like a
-//! partition that was lost. Nobody reads by it until all of it serves. What waits, and what could
-//! not be made, is in the state, so that another coordinator goes on with it.
+//! partition that was lost. No statement reads it until all of it serves. Waiting changes and
+//! copies that could not be made are in the state, so that another coordinator goes on with them.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -23,7 +23,7 @@ use super::{
     Refused, Wanted,
 };
 
-/// What cores said of their fills with their last heartbeats.
+/// What cores reported of their fills with their last heartbeats.
 pub(super) type Fills = BTreeMap<CoreId, Vec<FillReport>>;
 
 /// More than a place takes in the configuration.
@@ -110,8 +110,8 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// The table, if its copies may be changed now: epochs can be ended at once only with everybody
-    /// who holds something.
+    /// The table, if its copies may be changed now: epochs can be ended at once only with every
+    /// server that holds something.
     pub(super) fn table_to_change(&self, name: &str) -> Result<&Table, Refused> {
         let configuration = &self.state.configuration;
         let table = configuration.table_named(name);
@@ -212,7 +212,7 @@ impl Coordinator {
             return self.reconfigure(output);
         }
         if self.state.configuration.sealing.is_none() || !self.leaving().is_empty() {
-            // All who hold it must have heard that a copy goes, before it is gone.
+            // All its holders must know that a copy goes, before it is gone.
             let removed = self.removed();
             return self.begin_seal(&removed, output);
         }
@@ -265,7 +265,7 @@ impl Coordinator {
                     let name = match change.wanted {
                         Wanted::Add { schema } => added_name(&table.schema, &schema),
                         Wanted::Drop { name } => name,
-                        Wanted::Renew { .. } => "what was to be filled anew".into(),
+                        Wanted::Renew { .. } => "what was to be refilled".into(),
                     };
                     output
                         .notes
@@ -319,8 +319,8 @@ impl Coordinator {
         cores.min().map(|(_, core)| core)
     }
 
-    /// Takes what a core says of its fills; a copy that cannot be made is given up.
-    pub(super) fn hear_of_fills(
+    /// Takes what a core reports of its fills. A copy that cannot be made is given up.
+    pub(super) fn take_fill_reports(
         &mut self,
         core: CoreId,
         fills: Vec<FillReport>,
@@ -352,7 +352,7 @@ impl Coordinator {
         }
         let (id, schema) = (table.id, &table.schema);
         let name: String = schema.copy_of(&table.layout.replexes[replex].name).into();
-        // It is said again with every heartbeat.
+        // It is reported again with every heartbeat.
         if self.without_copy(table, &name).is_err() {
             return;
         }
@@ -368,7 +368,7 @@ impl Coordinator {
         self.change(id, Wanted::Drop { name }, output);
     }
 
-    /// Remembers why a copy could not be made, for whoever asked for it.
+    /// Remembers why a copy could not be made, for the client that asked for it.
     fn fail(&mut self, failure: CopyFailure) {
         let failures = &mut self.state.failures;
         failures.push(failure);

@@ -10,7 +10,7 @@
 //! | folder | the rows have other copies | the server |
 //! |---|---|---|
 //! | the newest one | | joins |
-//! | older | yes | waits until its partitions are void, joins, fills them anew |
+//! | older | yes | waits until its partitions are void, joins, refills them |
 //! | older | no | is refused until an operator accepts what is lost, or the newest folder comes |
 //! | older, and the server holds nothing | | joins |
 
@@ -66,7 +66,7 @@ impl Coordinator {
             ));
         }
         let is_newest = match member.instance {
-            // Nobody knows which process it was, but the configuration has its incarnation.
+            // It is not known which process it was, but the configuration has its incarnation.
             0 => folder.incarnation >= incarnation,
             instance => folder.last == instance || join.instance == instance,
         };
@@ -79,7 +79,7 @@ impl Coordinator {
         })
     }
 
-    /// Begins to make what a server holds void, if that has not begun; says that it has to wait.
+    /// Begins to make what a server holds void, if that has not begun. Returns that it has to wait.
     fn void(
         &mut self,
         now: Now,
@@ -97,7 +97,7 @@ impl Coordinator {
                  that rows which were acknowledged are missing: replex admin server accept-folder {}",
                 id.0
             );
-            self.seals.tell(text.clone(), output);
+            self.seals.notify(text.clone(), output);
             return text;
         }
         let begins = self.member(id).trust != FolderTrust::Void;
@@ -105,7 +105,7 @@ impl Coordinator {
         if begins {
             self.member_mut(id).trust = FolderTrust::Void;
             output.notes.push(format!(
-                "OLD FOLDER: {why}; nothing of it is served: its partitions are filled anew from \
+                "OLD FOLDER: {why}; nothing of it is served: its partitions are refilled from \
                  the other copies"
             ));
         }
@@ -167,15 +167,15 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// What was heard of logs goes into the state, whenever that is kept.
+    /// Reported positions of logs go into the state, whenever that is kept.
     pub(super) fn note_logs(&mut self) {
-        for (core, heard) in &self.heard {
+        for (core, report) in &self.reports {
             let mut members = self.state.members.iter_mut();
             let member = members.find(|member| member.server == core.server);
             if let Some(member) = member
-                && heard.durable > Position(0)
+                && report.durable > Position(0)
             {
-                member.note_log(usize::from(core.core), heard.durable);
+                member.note_log(usize::from(core.core), report.durable);
             }
         }
     }

@@ -21,8 +21,8 @@ use protocol::identity::{CoreId, Epoch, Incarnation, Now, PartitionId, Position,
 use protocol::message::{CoordinatorReply, FillReport, FolderReport, Room, SealReport};
 
 use super::{
-    CORES_MAX, Coordinator, CoordinatorOutput, FolderTrust, Heard, Outcome, Refused, SERVERS_MAX,
-    ServerMember, TEXT_BYTES_MAX, core_id, recall::INCARNATIONS_SKIPPED,
+    CORES_MAX, Coordinator, CoordinatorOutput, FolderTrust, LastReport, Outcome, Refused,
+    SERVERS_MAX, ServerMember, TEXT_BYTES_MAX, core_id, recall::INCARNATIONS_SKIPPED,
 };
 
 /// A server's start; see [`protocol::message::CoordinatorRequest::Join`].
@@ -92,9 +92,9 @@ impl Coordinator {
         self.reconfigure(output);
         self.forget(id);
         // The configuration comes with the answer.
-        let heard = Heard::new(now, self.state.configuration.epoch);
-        self.heard
-            .extend((0..cores).map(|core| (core_id(id, core), heard)));
+        let report = LastReport::new(now, self.state.configuration.epoch);
+        self.reports
+            .extend((0..cores).map(|core| (core_id(id, core), report)));
         Ok(self.joined(id))
     }
 
@@ -118,10 +118,10 @@ impl Coordinator {
         let has_stopped = self.has_stopped(core.server);
         let epoch_now = self.state.configuration.epoch;
         let server = self.incarnation(core.server, incarnation)?;
-        // On its way, a heartbeat may be overtaken by what was said after it.
+        // On its way, a heartbeat may be overtaken by later messages.
         if has_stopped {
             return Err(Refused::new(format!(
-                "incarnation {} of server {} has said that it stopped: start it again",
+                "incarnation {} of server {} has reported its stop: start it again",
                 incarnation.0, core.server.0
             )));
         }
@@ -146,17 +146,20 @@ impl Coordinator {
         if let Some(report) = seal.filter(|_| epoch == self.state.configuration.epoch) {
             self.seals.report(core, report, now);
         }
-        let heard = self.heard.entry(core).or_insert(Heard::new(now, epoch));
-        *heard = Heard {
-            durable: heard.durable.max(durable),
-            ..Heard::new(now, epoch)
+        let report = self
+            .reports
+            .entry(core)
+            .or_insert(LastReport::new(now, epoch));
+        *report = LastReport {
+            durable: report.durable.max(durable),
+            ..LastReport::new(now, epoch)
         };
         self.note_room(core, room, output);
         let configuration = &self.state.configuration;
         if epoch == configuration.epoch && configuration.sealing.is_none() {
             self.note_level(core, &filled);
             self.serve_filled(core, &filled, output);
-            self.hear_of_fills(core, fills, output);
+            self.take_fill_reports(core, fills, output);
         }
         Ok(Outcome::Now(CoordinatorReply::Beat {
             sent_us,
@@ -166,8 +169,8 @@ impl Coordinator {
         }))
     }
 
-    /// What a core has filled serves from the next epoch on (R20). It is said in the epoch
-    /// that is current, so that it is about the place as it is.
+    /// What a core has filled serves from the next epoch on (R20). The report belongs to the
+    /// current epoch, so that it is about the place as it is.
     fn serve_filled(
         &mut self,
         core: CoreId,
@@ -234,7 +237,7 @@ impl Coordinator {
         self.seals.watch(id, now, after_us);
     }
 
-    /// Whether a server's last incarnation has said that it stopped.
+    /// Whether a server's last incarnation has reported its stop.
     pub(super) fn has_stopped(&self, id: ServerId) -> bool {
         let mut members = self.state.members.iter();
         members.any(|member| member.server == id && member.has_stopped)
@@ -297,11 +300,11 @@ impl Coordinator {
     /// For each server that is up, when the last lease of a core of it is over by any clock.
     pub(super) fn lease_ends(&self) -> impl Iterator<Item = (ServerId, u64)> {
         let after_us = self.settings.lease_us + self.settings.drift_us;
-        let mut heard = self.heard.iter().peekable();
+        let mut reports = self.reports.iter().peekable();
         core::iter::from_fn(move || {
-            let (core, first) = heard.next()?;
+            let (core, first) = reports.next()?;
             let mut last_us = first.at_us;
-            while let Some((_, next)) = heard.next_if(|(next, _)| next.server == core.server) {
+            while let Some((_, next)) = reports.next_if(|(next, _)| next.server == core.server) {
                 last_us = last_us.max(next.at_us);
             }
             Some((core.server, last_us + after_us))
@@ -320,7 +323,7 @@ impl Coordinator {
             let servers = &mut self.state.configuration.servers;
             let index = servers
                 .binary_search_by_key(id, |server| server.id)
-                .expect("only servers of the configuration are heard");
+                .expect("only servers of the configuration have reports");
             assert_eq!(
                 servers[index].state,
                 ServerState::Up,
@@ -434,7 +437,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// An address of a server that is down may be taken over: whoever connects is told which
+    /// An address of a server that is down may be taken over: a client that connects learns which
     /// core answers.
     fn check_addresses(&self, own: Option<ServerId>, addresses: &[String]) -> Result<(), Refused> {
         let servers = self.state.configuration.servers.iter();
@@ -531,7 +534,7 @@ impl Coordinator {
     pub(super) fn forget(&mut self, id: ServerId) {
         self.note_logs();
         self.rooms.retain(|core, _| core.server != id);
-        self.heard.retain(|core, _| core.server != id);
+        self.reports.retain(|core, _| core.server != id);
         self.listeners.forget(id);
     }
 }

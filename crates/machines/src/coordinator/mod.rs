@@ -2,12 +2,12 @@
 //!
 //! It admits servers and gives them leases, notices which stopped renewing them, places the
 //! partitions of new tables, and numbers client sessions. Every change of the configuration is a
-//! new epoch and a new state, which is kept before anybody hears of it. Invariants: epochs and
+//! new epoch and a new state, which is kept before any reply shows it. Invariants: epochs and
 //! states' versions rise; numbers of servers, tables and sessions are never given twice; every
-//! table's placement is proven to tolerate the failures that it states when it is made, and
-//! whoever loses that by failures is told.
+//! table's placement is proven to tolerate the failures that it states when it is made, and a loss
+//! of that by failures is reported.
 //!
-//! Not here: where the state is kept, and who leads among several coordinators.
+//! Not here: where the state is kept, and which of several coordinators leads.
 
 mod announcements;
 mod contract;
@@ -46,14 +46,14 @@ use recall::Recall;
 use sealing::Seals;
 use sessions::Sessions;
 
-/// The machine. What it must not forget is its [`CoordinatorState`]; the rest begins anew with each
-/// process.
+/// The machine. What it must not forget is its [`CoordinatorState`]; the rest begins empty with
+/// each process.
 #[derive(Debug)]
 pub struct Coordinator {
     settings: CoordinatorSettings,
     state: CoordinatorState,
-    /// Cores of the servers that are up, and when each was heard last.
-    heard: BTreeMap<CoreId, Heard>,
+    /// Cores of the servers that are up, and each one's last report.
+    reports: BTreeMap<CoreId, LastReport>,
     listeners: Listeners,
     /// Cores whose disks have no room for all writes.
     rooms: BTreeMap<CoreId, Room>,
@@ -64,25 +64,25 @@ pub struct Coordinator {
     /// Set while the state is rebuilt from what the servers know.
     recall: Option<Recall>,
     waiting: Vec<Waiting>,
-    /// What the last output said.
+    /// The deadline of the last output.
     deadline_us: Option<u64>,
 }
 
-/// What a core last told.
+/// A core's last report.
 #[derive(Clone, Copy, Debug)]
-struct Heard {
+struct LastReport {
     at_us: u64,
     /// Its epoch.
     epoch: Epoch,
-    /// Up to here its log is durable; 0 while it has not said.
+    /// Up to here its log is durable; 0 while it has not reported it.
     durable: Position,
     /// Whether `at_us` was put off since because the coordinator slept.
     forgiven: bool,
 }
 
-impl Heard {
-    fn new(now: Now, epoch: Epoch) -> Heard {
-        Heard {
+impl LastReport {
+    fn new(now: Now, epoch: Epoch) -> LastReport {
+        LastReport {
             at_us: now.monotonic_us,
             epoch,
             durable: Position(0),
@@ -91,7 +91,7 @@ impl Heard {
     }
 }
 
-/// A request whose answer waits until these cores have heard of an epoch.
+/// A request whose answer waits until these cores know an epoch.
 #[derive(Debug)]
 struct Waiting {
     from: AskerId,
@@ -105,8 +105,8 @@ struct Waiting {
 /// What to answer.
 enum Outcome {
     Now(CoordinatorReply),
-    /// After these cores have heard of the present epoch.
-    WhenHeard(BTreeSet<CoreId>, CoordinatorReply),
+    /// After these cores know the present epoch.
+    WhenKnown(BTreeSet<CoreId>, CoordinatorReply),
 }
 
 /// Why not; becomes [`CoordinatorReply::Refused`].
@@ -131,7 +131,7 @@ impl Coordinator {
             settings,
             sessions: Sessions::new(&state),
             state,
-            heard: BTreeMap::new(),
+            reports: BTreeMap::new(),
             listeners: Listeners::default(),
             rooms: BTreeMap::new(),
             seals: Seals::default(),
@@ -144,10 +144,10 @@ impl Coordinator {
     }
 
     /// Begins: a state that was never kept is kept, and servers that are up get a whole lease to
-    /// be heard, because the coordinator before may have renewed it a moment ago.
+    /// report, because the coordinator before may have renewed it a moment ago.
     pub fn start(&mut self, now: Now, output: &mut CoordinatorOutput) {
-        assert!(self.heard.is_empty(), "a coordinator starts once");
-        self.take_all_as_heard(now);
+        assert!(self.reports.is_empty(), "a coordinator starts once");
+        self.expect_reports_from_all(now);
         if self.state.version == 0 && self.recall.is_none() {
             self.keep(output);
         }
@@ -185,7 +185,7 @@ impl Coordinator {
         self.set_deadline(output);
     }
 
-    /// The configuration as the machine holds it. It may not be kept yet: what is told of it
+    /// The configuration as the machine holds it. It may not be kept yet: what is sent of it
     /// outside of replies (a `Welcome`) waits for [`Coordinator::version`].
     pub fn configuration(&self) -> &Configuration {
         &self.state.configuration
@@ -215,13 +215,13 @@ impl Coordinator {
         let reply = match self.outcome(now, request, output) {
             Ok(Outcome::Now(reply)) => {
                 if let Some(core) = beats {
-                    // The answer itself says which epoch is the newest.
+                    // The answer itself names the newest epoch.
                     self.listeners
-                        .heard(core, from, self.state.configuration.epoch);
+                        .note_heartbeat(core, from, self.state.configuration.epoch);
                 }
                 reply
             }
-            Ok(Outcome::WhenHeard(cores, reply)) => {
+            Ok(Outcome::WhenKnown(cores, reply)) => {
                 self.waiting.push(Waiting {
                     from,
                     correlation,
@@ -362,35 +362,35 @@ impl Coordinator {
         })
     }
 
-    /// A coordinator that was paused past its own deadline has heartbeats waiting unread: nobody
-    /// is to lose a lease because it slept. A core is forgiven once until it is heard, so that a
-    /// coordinator that is always late still notices who is gone.
+    /// A coordinator that was paused past its own deadline has heartbeats waiting unread: no server
+    /// is to lose a lease because the coordinator slept. A core is forgiven once until its next
+    /// report, so that a coordinator that is always late still notices which servers are gone.
     fn forgive_sleep(&mut self, now: Now) {
         let slept = self
             .deadline_us
             .is_some_and(|deadline| deadline + self.settings.lease_us / 2 < now.monotonic_us);
         if slept {
-            for heard in self.heard.values_mut().filter(|heard| !heard.forgiven) {
-                heard.at_us = now.monotonic_us;
-                heard.forgiven = true;
+            for report in self.reports.values_mut().filter(|report| !report.forgiven) {
+                report.at_us = now.monotonic_us;
+                report.forgiven = true;
             }
         }
     }
 
     /// Answers what need not wait any longer: cores whose server went down are not waited for.
     fn answer_waiting(&mut self, now: Now, output: &mut CoordinatorOutput) {
-        let heard = &self.heard;
+        let reports = &self.reports;
         let due = self.waiting.extract_if(.., |waiting| {
             let epoch = waiting.epoch;
             waiting
                 .cores
-                .retain(|core| heard.get(core).is_some_and(|heard| heard.epoch < epoch));
+                .retain(|core| reports.get(core).is_some_and(|report| report.epoch < epoch));
             waiting.cores.is_empty() || waiting.until_us <= now.monotonic_us
         });
         for waiting in due {
             if let Some(core) = waiting.cores.first() {
                 output.notes.push(format!(
-                    "epoch {} was answered for before {core} had heard of it",
+                    "epoch {} was answered for before {core} knew it",
                     waiting.epoch.0
                 ));
             }

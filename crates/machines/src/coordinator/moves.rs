@@ -1,16 +1,16 @@
-//! Partitions move while all servers serve: away from servers that are drained, apart again where
-//! copies had to be put together, evenly onto servers that are new.
+//! Partitions move while all servers serve: off servers that are drained, apart again where copies
+//! had to be put together, evenly onto servers that are new.
 //!
 //! | step | epoch |
 //! |---|---|
 //! | a batch is chosen; each core that takes a partition follows its holder | an ordinary one |
 //! | all of them lack the last changes at most: the epochs before end | sealed |
 //! | the takers hold the places, and get the last changes | serves |
-//! | a place is whole: it serves, and who gave it forgets it | an ordinary one |
+//! | a place is whole: it serves, and its giver forgets it | an ordinary one |
 //!
 //! Nothing moves while a server is down, a place is rebuilding or an epoch ends: first what is lost
 //! is replaced. Loads are evened out only onto servers that came with nothing, and after that no
-//! more: what is created and dropped moves nobody's partitions. Each batch is proven to leave the
+//! more: tables that are created and dropped move no partitions. Each batch is proven to leave the
 //! tables as tolerant as they were, and ends where a server is removed or a copy of the table goes,
 //! for then the proof holds no more. A server that was lost of late takes nothing for a while,
 //! longer each time, so that one that comes and goes does not keep partitions moving.
@@ -35,10 +35,10 @@ const DISTRUST_US: u64 = 5_000_000;
 /// Losses beyond so many make it no longer.
 const LOSSES_MAX: u32 = 6;
 
-/// What the machine knows of moves. Begins anew with each process.
+/// What the machine knows of moves. Begins empty with each process.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
-    /// Partitions that lack no more than the last changes, as the cores that take them say.
+    /// Partitions that lack no more than the last changes, as their takers report.
     level: BTreeSet<PartitionId>,
     /// The epoch that was looked at last.
     pub looked_at: Epoch,
@@ -98,7 +98,7 @@ impl Coordinator {
     }
 
     /// A server is to hold nothing any more, or may again, if that can be: for drivers without
-    /// people who ask.
+    /// operators.
     pub fn set_draining(
         &mut self,
         id: ServerId,
@@ -178,7 +178,7 @@ impl Coordinator {
         }
     }
 
-    /// A core says which of the partitions that it takes are level.
+    /// Notes which of the partitions that a core takes are level.
     pub(super) fn note_level(&mut self, core: CoreId, filled: &[PartitionId]) {
         let configuration = &self.state.configuration;
         let taken = |id: &PartitionId| {
@@ -354,7 +354,7 @@ impl Coordinator {
         if keeps(&moves) { moves } else { Vec::new() }
     }
 
-    /// Ends the moves of these tables' partitions that are not handed over: they are planned anew
+    /// Ends the moves of these tables' partitions that are not handed over: they are planned again
     /// when everything serves.
     pub(super) fn cancel_moves(
         &mut self,
@@ -377,7 +377,7 @@ impl Coordinator {
         }
     }
 
-    /// What was level is handed over to those who take it, in the epoch that serves next.
+    /// Hands over level partitions to their takers, in the epoch that serves next.
     pub(super) fn hand_over(&mut self, output: &mut CoordinatorOutput) {
         let mut count = 0;
         let up = self.servers_up(&BTreeSet::new());

@@ -1,10 +1,10 @@
 //! Rebuilding the state from what the servers know, when it is lost or an older copy.
 //!
 //! A server that speaks of a later epoch than the coordinator's proves that the state is older than
-//! what was promised. From then on nothing is decided: leases do not end, nobody joins, no session
-//! is opened. Each server is asked for the configuration that it holds. The newest of them is the
-//! state again once every server that it calls up has told its own, for no epoch begins to serve
-//! before those have heard of it. Then numbers jump ahead, so that none is given twice: epochs,
+//! what was promised. From then on nothing is decided: leases do not end, no server joins, no
+//! session is opened. Each server is asked for the configuration that it holds. The newest of them
+//! is the state again once every server that it calls up has reported its own, for no epoch begins
+//! to serve before those know it. Then numbers jump ahead, so that none is given twice: epochs,
 //! incarnations, servers, tables and sessions (R13 to R16).
 //!
 //! What only the lost state knew is gone: changes of copies that had not begun are to be asked for
@@ -21,11 +21,11 @@ use protocol::identity::{CoreId, Epoch, Incarnation, Now, ServerId, SessionId};
 use protocol::message::{CoordinatorReply, CoordinatorRequest, FolderReport, Memory};
 
 use super::{
-    Coordinator, CoordinatorOutput, CoordinatorState, FolderTrust, Heard, Outcome, Refused,
+    Coordinator, CoordinatorOutput, CoordinatorState, FolderTrust, LastReport, Outcome, Refused,
     ServerMember, core_id,
 };
 
-/// No epoch that anybody heard of is this much later than those that the servers tell.
+/// No epoch that was ever sent is this much later than those that the servers report.
 const EPOCHS_SKIPPED: u64 = 1 << 32;
 /// The same for sessions,
 const SESSIONS_SKIPPED: u64 = 1 << 32;
@@ -33,7 +33,7 @@ const SESSIONS_SKIPPED: u64 = 1 << 32;
 const TABLES_SKIPPED: u32 = 1 << 16;
 /// for servers,
 const SERVERS_SKIPPED: u32 = 1000;
-/// and for incarnations of a server that has not told its own.
+/// and for incarnations of a server that has not reported its own.
 pub(super) const INCARNATIONS_SKIPPED: u32 = 1000;
 
 /// What has been gathered so far.
@@ -41,19 +41,19 @@ pub(super) const INCARNATIONS_SKIPPED: u32 = 1000;
 pub(super) struct Recall {
     /// Why the state is not used as it is, for people.
     why: String,
-    /// Servers that are not waited for, because an operator says that they are lost.
+    /// Servers that are not waited for, because an operator has given them up as lost.
     without: BTreeSet<ServerId>,
-    /// The newest configuration that was told, or that the state has.
+    /// The newest configuration that was reported, or that the state has.
     newest: Configuration,
-    told: BTreeMap<ServerId, Told>,
-    /// Cores that have told, of servers whose processes serve.
+    reports: BTreeMap<ServerId, ServerReport>,
+    /// Cores that have reported, of servers whose processes serve.
     cores: BTreeSet<CoreId>,
     session_floor: SessionId,
 }
 
-/// What a server has told.
+/// What a server has reported.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct ServerReport {
     folder: FolderReport,
     incarnation: Incarnation,
     /// Its process serves; otherwise it waits to join.
@@ -66,18 +66,18 @@ impl Coordinator {
     /// to no cluster yet, and takes the servers'.
     pub fn recall(&mut self, without: BTreeSet<ServerId>, output: &mut CoordinatorOutput) {
         let why = match self.state.version {
-            0 => String::from("the coordinator has no state, and was told to recover it"),
-            _ => String::from("the coordinator was told to recover its state"),
+            0 => String::from("the coordinator has no state, and was started to recover it"),
+            _ => String::from("the coordinator was started to recover its state"),
         };
         self.begin_recall(why, without, output);
     }
 
-    /// Whether the state is being rebuilt: nothing that it says is to be relied on.
+    /// Whether the state is being rebuilt: nothing in it is to be relied on.
     pub fn is_recalling(&self) -> bool {
         self.recall.is_some()
     }
 
-    /// The cluster; none while a coordinator without a state has not heard of it.
+    /// The cluster; none while a coordinator without a state does not know it.
     pub fn cluster(&self) -> Option<u64> {
         let own = self.state.configuration.cluster;
         match &self.recall {
@@ -106,14 +106,14 @@ impl Coordinator {
             why,
             without,
             newest,
-            told: BTreeMap::new(),
+            reports: BTreeMap::new(),
             cores: BTreeSet::new(),
             session_floor: self.state.session_floor,
         });
         self.waiting.clear();
     }
 
-    /// A server has heard of a later epoch than there is: the state is an older copy.
+    /// A server knows a later epoch than there is: the state is an older copy.
     pub(super) fn notice_newer(
         &mut self,
         server: ServerId,
@@ -123,7 +123,7 @@ impl Coordinator {
         let own = self.state.configuration.epoch;
         if self.recall.is_none() && epoch > own {
             let why = format!(
-                "the coordinator's state is an older copy: it is of epoch {}, server {} has heard of \
+                "the coordinator's state is an older copy: it is of epoch {}, server {} knows \
                  epoch {}",
                 own.0, server.0, epoch.0
             );
@@ -197,12 +197,12 @@ impl Coordinator {
             )));
         }
         recall.session_floor = recall.session_floor.max(session_floor);
-        let told = Told {
+        let report = ServerReport {
             folder,
             incarnation,
             runs,
         };
-        recall.told.insert(core.server, told);
+        recall.reports.insert(core.server, report);
         recall.cores.insert(core);
         if configuration.epoch > recall.newest.epoch {
             recall.newest = configuration;
@@ -213,11 +213,11 @@ impl Coordinator {
             self.end_recall(now, output);
             return Ok(self.done_now());
         }
-        self.seals.tell(format!("RECOVERING: {text}"), output);
+        self.seals.notify(format!("RECOVERING: {text}"), output);
         Ok(self.done_now())
     }
 
-    /// Everybody who is needed has told: the newest configuration is the state.
+    /// Every server that is needed has reported: the newest configuration becomes the state.
     fn end_recall(&mut self, now: Now, output: &mut CoordinatorOutput) {
         let recall = self.recall.take().expect("callers have looked");
         let own = self.state.configuration.epoch;
@@ -227,27 +227,30 @@ impl Coordinator {
         configuration.epoch = epoch;
         let mut members = Vec::new();
         for server in &mut configuration.servers {
-            let told = recall.told.get(&server.id);
-            let runs = told.is_some_and(|told| told.runs && told.incarnation >= server.incarnation);
+            let report = recall.reports.get(&server.id);
+            let runs = report
+                .is_some_and(|report| report.runs && report.incarnation >= server.incarnation);
             server.state = match runs {
                 true => ServerState::Up,
                 false => ServerState::Down,
             };
-            if let Some(told) = told {
-                server.incarnation = server.incarnation.max(told.incarnation);
+            if let Some(report) = report {
+                server.incarnation = server.incarnation.max(report.incarnation);
             }
-            let folder = told.map(|told| told.folder).unwrap_or_default();
+            let folder = report.map(|report| report.folder).unwrap_or_default();
             members.push(ServerMember {
                 server: server.id,
                 disk: folder.disk,
                 instance: folder.last,
-                has_stopped: told.is_some_and(|told| !told.runs && told.folder.has_stopped),
+                has_stopped: report.is_some_and(|report| !report.runs && report.folder.has_stopped),
                 trust: FolderTrust::Newest,
                 logs: Vec::new(),
             });
         }
         let servers = configuration.servers.iter().map(|server| server.id.0 + 1);
-        let servers = servers.chain(recall.told.keys().map(|id| id.0 + 1)).max();
+        let servers = servers
+            .chain(recall.reports.keys().map(|id| id.0 + 1))
+            .max();
         let tables = configuration
             .tables
             .last()
@@ -267,23 +270,23 @@ impl Coordinator {
         };
         self.sessions = super::Sessions::new(&self.state);
         self.seals.forget_reports();
-        self.heard.clear();
+        self.reports.clear();
         output.notes.push(format!(
             "RECOVERED: the configuration of epoch {} that the servers had is epoch {} now; changes of \
              copies that had not begun are to be asked for again",
             newest.0, epoch.0
         ));
         self.keep(output);
-        self.take_all_as_heard(now);
+        self.expect_reports_from_all(now);
     }
 
-    /// Servers that are up get a whole lease to be heard.
-    pub(super) fn take_all_as_heard(&mut self, now: Now) {
+    /// Gives servers that are up a whole lease to report.
+    pub(super) fn expect_reports_from_all(&mut self, now: Now) {
         let servers = self.state.configuration.servers.iter();
         for server in servers.filter(|server| server.state == ServerState::Up) {
             for core in 0..server.cores.len() {
-                self.heard
-                    .insert(core_id(server.id, core), Heard::new(now, Epoch(0)));
+                self.reports
+                    .insert(core_id(server.id, core), LastReport::new(now, Epoch(0)));
             }
         }
         let servers = self.state.configuration.servers.iter();
@@ -296,21 +299,21 @@ impl Coordinator {
 }
 
 impl Recall {
-    /// Servers that have to tell before the newest configuration is known to be the newest.
+    /// Servers that have to report before the newest configuration is known to be the newest.
     fn missing(&self) -> BTreeSet<ServerId> {
         let servers = self.newest.servers.iter();
         let needed = servers.filter(|server| server.state == ServerState::Up);
-        let missing = needed.filter(|server| !self.has_told(server));
+        let missing = needed.filter(|server| !self.has_reported(server));
         let missing = missing.map(|server| server.id);
         missing.filter(|id| !self.without.contains(id)).collect()
     }
 
-    /// Whether a server has told all that it knows: its cores may have heard of different epochs.
-    fn has_told(&self, server: &Server) -> bool {
-        let Some(told) = self.told.get(&server.id) else {
+    /// Whether a server has reported all that it knows: its cores may know different epochs.
+    fn has_reported(&self, server: &Server) -> bool {
+        let Some(report) = self.reports.get(&server.id) else {
             return false;
         };
         let mut cores = (0..server.cores.len()).map(|core| core_id(server.id, core));
-        !told.runs || cores.all(|core| self.cores.contains(&core))
+        !report.runs || cores.all(|core| self.cores.contains(&core))
     }
 }

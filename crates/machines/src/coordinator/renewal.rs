@@ -1,5 +1,5 @@
-//! Partitions that hold what they should not are voided and filled anew from the other copies: the
-//! same mechanism as for lost ones, on the cores that hold them.
+//! Partitions that hold what they should not are voided and refilled from the other copies. The
+//! mechanism is that of lost partitions, on the cores that hold them.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -13,7 +13,8 @@ use protocol::identity::Epoch;
 use super::{Coordinator, CoordinatorOutput, Outcome, Refused, Wanted};
 
 impl Coordinator {
-    /// Begins partitions of a table anew, from the next epoch without sealing on. Answered at once.
+    /// Voids partitions of a table and refills them, from the next epoch without sealing on.
+    /// Answered at once.
     pub(super) fn renew(
         &mut self,
         name: &str,
@@ -48,7 +49,7 @@ impl Coordinator {
         let id = table.id;
         let cells: BTreeSet<(u8, u32)> = cells.into_iter().collect();
         let text = format!(
-            "{} partitions of table {name} will be filled anew",
+            "{} partitions of table {name} will be refilled",
             cells.len()
         );
         output.notes.push(text);
@@ -57,7 +58,7 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// The epochs before have ended: the partitions begin anew, unless a server that was lost
+    /// The epochs before have ended: the partitions begin to refill, unless a server that was lost
     /// meanwhile had the other copies.
     ///
     /// # Errors
@@ -92,6 +93,6 @@ impl Coordinator {
 fn only_copies(table: &str) -> String {
     format!(
         "these partitions of table {table} hold the only copies of some rows, from which nothing \
-         could fill them anew: name fewer at a time"
+         could refill them: name fewer at a time"
     )
 }

@@ -1,6 +1,6 @@
 //! Where the partitions of removed servers go: onto a spare, else spread over those that hold the
 //! same replex, as long as what the table tolerates stays proven; else wherever there is a server,
-//! and everybody is told.
+//! with a notice to operators.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -75,8 +75,8 @@ impl Coordinator {
         }
     }
 
-    /// What these servers hold is void from `epoch` on, and filled anew where it is: their folders
-    /// are older copies.
+    /// What these servers hold is void from `epoch` on, and refilled where it is: their folders are
+    /// older copies.
     pub(super) fn void_places(
         &mut self,
         servers: &BTreeSet<ServerId>,
@@ -99,7 +99,7 @@ impl Coordinator {
             }
             if count > 0 {
                 output.notes.push(format!(
-                    "table {}: {count} partitions of old folders are void and filled anew",
+                    "table {}: {count} partitions of old folders are void and refilled",
                     table.schema.name
                 ));
             }

@@ -1,9 +1,9 @@
 //! Servers whose disks have no room for writes: what they hold moves to servers with room, as long
 //! as these can hold it as tolerantly as is stated.
 //!
-//! Cores say what they have room for with each heartbeat; nothing of it is kept. A server with no
-//! room takes nothing, and gives batch after batch until it has room again: then it keeps the rest.
-//! Lost servers are replaced first, also onto a disk that is full if there is no other.
+//! Cores report with each heartbeat what they have room for. Nothing of it is kept. A server with
+//! no room takes nothing, and gives batch after batch until it has room again: then it keeps the
+//! rest. Lost servers are replaced first, also onto a disk that is full if there is no other.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -17,7 +17,7 @@ use protocol::message::{Room, Shortage};
 use super::{Coordinator, CoordinatorOutput};
 
 impl Coordinator {
-    /// A core says what its disk has room for.
+    /// Notes what a core's disk has room for.
     pub(super) fn note_room(&mut self, core: CoreId, room: Room, output: &mut CoordinatorOutput) {
         let server = core.server;
         let before = self.room_of(server);

@@ -2,9 +2,9 @@
 //! that remain, then an epoch serves in which others hold their partitions (R4, R5, R15).
 //!
 //! A server that fell silent is given up at once by default, for its rows take no writes until
-//! then; one that said that it stops has time to come back, but only [`PATIENCE_US`] while epochs
-//! end, for they do not without it, and nothing is written until then. A server that comes back
-//! before the new epoch serves takes part again.
+//! then. A server that has reported its stop has time to come back. While epochs end that is only
+//! [`PATIENCE_US`], for they do not end without it, and nothing is written until then. A server
+//! that comes back before the new epoch serves takes part again.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -20,17 +20,17 @@ use super::{Coordinator, CoordinatorOutput, Outcome, Refused};
 /// So long does the end of epochs wait for a server that was stopped in order: as a restart takes.
 const PATIENCE_US: u64 = 5_000_000;
 
-/// What the machine knows of lost servers and of the end of epochs. Begins anew with each process.
+/// What the machine knows of lost servers and of the end of epochs. Begins empty with each process.
 #[derive(Debug, Default)]
 pub(super) struct Seals {
     /// When servers that are down are to be replaced.
     due_us: BTreeMap<ServerId, u64>,
     /// The same for those that were stopped in order and that the end of epochs waits for.
     waited_for_us: BTreeMap<ServerId, u64>,
-    /// What the cores have said in this epoch, and when it came.
+    /// What the cores have reported in this epoch, and when it came.
     reports: BTreeMap<CoreId, (SealReport, u64)>,
-    /// What stands in the way, as it was last told.
-    told: String,
+    /// What stands in the way, as operators were last notified.
+    last_notice: String,
 }
 
 impl Seals {
@@ -46,7 +46,7 @@ impl Seals {
         self.waited_for_us.remove(&server);
     }
 
-    /// Another epoch: what was said of the one before no longer counts.
+    /// Another epoch: reports of the one before no longer count.
     pub fn forget_reports(&mut self) {
         self.reports.clear();
     }
@@ -66,17 +66,17 @@ impl Seals {
         all.map(|(id, due_us)| (*id, *due_us))
     }
 
-    /// Says a thing once.
-    pub fn tell(&mut self, text: String, output: &mut CoordinatorOutput) {
-        if self.told != text {
+    /// Notifies operators of a thing once.
+    pub fn notify(&mut self, text: String, output: &mut CoordinatorOutput) {
+        if self.last_notice != text {
             output.notes.push(text.clone());
-            self.told = text;
+            self.last_notice = text;
         }
     }
 }
 
 impl Coordinator {
-    /// An operator says that a server that is down will not come back.
+    /// Gives up a server that is down: an operator knows that it will not come back.
     pub(super) fn remove(
         &mut self,
         now: Now,
@@ -105,7 +105,7 @@ impl Coordinator {
         }
     }
 
-    /// Replaces who is due.
+    /// Replaces servers that are due.
     pub(super) fn advance_seal(&mut self, now: Now, output: &mut CoordinatorOutput) {
         self.wait_for_stopped(now);
         let mut removed = self.removed();
@@ -121,7 +121,7 @@ impl Coordinator {
             match self.check_removal(&removed) {
                 Ok(()) => self.begin_seal(&removed, output),
                 Err(text) => {
-                    self.seals.tell(text, output);
+                    self.seals.notify(text, output);
                     let after_us = self.settings.lease_us;
                     for id in removed {
                         self.seals.waited_for_us.remove(&id);
@@ -150,7 +150,7 @@ impl Coordinator {
             .filter(|server| self.has_stopped(*server))
             .collect();
         // No shorter than for one that fell silent: where nothing is to be replaced before an
-        // operator says so, epochs wait, too.
+        // operator asks for it, epochs wait, too.
         let patience_us = self.settings.replace_after_us.max(PATIENCE_US);
         let due_us = now.monotonic_us.saturating_add(patience_us);
         let waited_for_us = &mut self.seals.waited_for_us;
@@ -183,7 +183,7 @@ impl Coordinator {
             .collect()
     }
 
-    /// Whether the cluster may go on without these servers; says why not.
+    /// Whether the cluster may go on without these servers; if not, the reason.
     pub(super) fn check_removal(&self, removed: &BTreeSet<ServerId>) -> Result<(), String> {
         let configuration = &self.state.configuration;
         if let Some(why) = configuration.cannot_lose(removed) {
@@ -196,10 +196,11 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Serves, once all who remain have resolved everything and no lease of a removed one runs.
+    /// Serves, once all remaining servers have resolved everything and no lease of a removed one
+    /// runs.
     fn end_seal(&mut self, now: Now, output: &mut CoordinatorOutput) {
         let Some(free_us) = self.seal_ends_us() else {
-            self.tell_stuck(output);
+            self.notify_stuck(output);
             return;
         };
         if now.monotonic_us < free_us {
@@ -209,8 +210,8 @@ impl Coordinator {
         self.state.configuration.sealing = None;
         let epoch = protocol::identity::Epoch(self.state.configuration.epoch.0 + 1);
         if !removed.is_empty() {
-            // Who takes what was lost is chosen by what servers hold, not by what they are about
-            // to.
+            // The taker of a lost partition is chosen by what servers hold, not by what they are
+            // about to hold.
             self.cancel_moves(|_| true, output);
         }
         let voided = self.to_be_voided(&removed);
@@ -230,8 +231,8 @@ impl Coordinator {
         self.reconfigure(output);
     }
 
-    /// When the new epoch may serve: after the last lease that a removed server can have from those
-    /// who vouched for it. None while somebody has not resolved everything.
+    /// When the new epoch may serve: after the last lease that a removed server can have from the
+    /// servers that vouched for it. None while a server has not resolved everything.
     pub(super) fn seal_ends_us(&self) -> Option<u64> {
         let configuration = &self.state.configuration;
         configuration.sealing.as_ref()?;
@@ -249,7 +250,7 @@ impl Coordinator {
         Some(free_us)
     }
 
-    fn tell_stuck(&mut self, output: &mut CoordinatorOutput) {
+    fn notify_stuck(&mut self, output: &mut CoordinatorOutput) {
         let mut reports = self.seals.reports.values();
         if reports.any(|(report, _)| report.stage == SealStage::Stuck) {
             let removed = self.removed();
@@ -258,7 +259,7 @@ impl Coordinator {
                  still until one of {} is back",
                 names(&removed)
             );
-            self.seals.tell(text, output);
+            self.seals.notify(text, output);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Numbers of client sessions, and below which of them all have ended (R14).
 //!
-//! Numbers come from blocks that the state holds ahead, so opening a session writes nothing; a
-//! new process begins a new block. A mark says which sessions were open at a time: those below it
+//! Numbers come from blocks that the state holds ahead, so opening a session writes nothing; a new
+//! process begins a new block. A mark names the sessions that were open at a time: those below it
 //! end two lives later. Marks are forgotten with the process, which only makes sessions last
 //! longer.
 
@@ -49,9 +49,9 @@ impl Sessions {
     /// Sessions of processes before this one may have been opened a moment ago.
     ///
     /// A state that is an older copy does not know how many were opened since: numbers of this
-    /// process begin where the wall clock says, too, if that is further on. Nobody opens hundreds
-    /// of sessions in a microsecond, so that those of processes before are all below, also if this
-    /// one is started at once.
+    /// process begin at the wall clock's time, if that is further on. No client opens hundreds of
+    /// sessions in a microsecond. So those of earlier processes are all below, also if this one is
+    /// started at once.
     pub(super) fn start(&mut self, now: Now, state: &CoordinatorState) {
         let by_clock = now.wall_us << SESSIONS_PER_MICROSECOND_BITS;
         if now.wall_us >> (61 - SESSIONS_PER_MICROSECOND_BITS) == 0

@@ -1,7 +1,7 @@
 //! Tables: created with a placement that is proven to tolerate what they state, and dropped.
 //!
-//! Either is answered once every core concerned has heard of it, so that what a client does next
-//! is not refused; a server that has fallen silent is not waited for.
+//! Either is answered once every core concerned knows of it, so that what a client does next is not
+//! refused; a server that has fallen silent is not waited for.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -67,7 +67,7 @@ impl Coordinator {
                 return Ok(self.done(BTreeSet::new(), None));
             }
             return Err(Refused::new(format!(
-                "there is no table {name:?}: say IF EXISTS if that is fine"
+                "there is no table {name:?}: add IF EXISTS if that is fine"
             )));
         };
         let table = tables.remove(index);
@@ -132,7 +132,7 @@ impl Coordinator {
 
     fn done(&self, cores: BTreeSet<CoreId>, table: Option<TableId>) -> Outcome {
         let epoch = self.state.configuration.epoch;
-        Outcome::WhenHeard(cores, CoordinatorReply::Done { epoch, table })
+        Outcome::WhenKnown(cores, CoordinatorReply::Done { epoch, table })
     }
 }
 

@@ -34,9 +34,9 @@ pub enum CoreInput {
         /// The connection.
         client: ClientId,
     },
-    /// Another core, or this one, says something.
+    /// A message of another core, or of this one.
     Peer {
-        /// Who.
+        /// The sender.
         header: PeerHeader,
         /// What.
         message: PeerMessage,
@@ -63,7 +63,7 @@ pub enum CoreInput {
     NewEpoch(Epoch),
     /// All records up to this one are durable.
     Durable(Position),
-    /// What the disk has room for, as the storage says. Initially for everything.
+    /// What the disk has room for, as the storage reports it. Initially for everything.
     Space(Room),
     /// The deadline of the last output has come.
     Tick,
@@ -129,7 +129,7 @@ pub struct ClientReply {
     pub reply: Reply,
 }
 
-/// Who this core is.
+/// The name of this core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreIdentity {
     /// The cluster.
@@ -190,7 +190,7 @@ pub struct CoreLimits {
     pub fill_page_bytes_max: usize,
     /// Such pages that a core awaits at a time.
     pub fill_pages_max: usize,
-    /// Rows that it tells at once of those that cannot wait (R18).
+    /// Rows that it sends in one message, of those that cannot wait (R18).
     pub fetched_rows_max: usize,
     /// Bytes of rows per second that members of covers may look at for all partitions that this
     /// core fills, so that they and it have time for requests; those that are taken count five

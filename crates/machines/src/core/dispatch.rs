@@ -141,7 +141,7 @@ impl CoreMachine {
             }
             return false;
         }
-        // It did not hear what it was asked before it had this epoch.
+        // It dropped questions that came before it had this epoch.
         if self.stands_still() && self.sealing.note_arrival(peer) {
             self.ask_sealed_of(peer, output);
         }
@@ -248,9 +248,9 @@ impl CoreMachine {
                 pass,
                 start,
                 page,
-                told_from,
+                complete_from,
             } => {
-                let incoming = (page, told_from);
+                let incoming = (page, complete_from);
                 self.on_fetched(of, from, (pass, start), incoming, step)
             }
             PeerMessage::CopyCompletions { of, start } => {

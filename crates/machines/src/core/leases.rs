@@ -1,10 +1,10 @@
 //! Leases: until when this core may serve, and the heartbeats that renew them.
 //!
-//! A lease says until when no newer epoch can serve without this core (R15). It is renewed by the
-//! coordinator, or by as many other servers as failures are tolerated: one of those is then a
-//! survivor of whatever epoch could exclude this core, and a survivor that has left the epoch does
-//! not vouch. So no coordinator failure stops reads or writes. A core whose disk hangs asks for
-//! neither, so that it is replaced as if it stood still.
+//! A lease is the time until which no newer epoch can serve without this core (R15). It is renewed
+//! by the coordinator, or by as many other servers as failures are tolerated: one of those is then
+//! a survivor of whatever epoch could exclude this core, and a survivor that has left the epoch
+//! does not vouch. So no coordinator failure stops reads or writes. A core whose disk hangs asks
+//! for neither, so that it is replaced as if it stood still.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;

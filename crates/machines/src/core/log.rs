@@ -27,7 +27,8 @@ pub(crate) struct CoreLog {
     rows_from: Position,
     /// No record and no checkpoint that this core was restored from is of a later epoch.
     newest_epoch: Epoch,
-    /// The log is being read: what it has of partitions that this core gave away is still needed.
+    /// The log is being read: what it has of partitions that this core gave to others is still
+    /// needed.
     is_replaying: bool,
     /// The log has everything that the process before had (R4).
     is_complete: bool,
@@ -100,7 +101,7 @@ impl CoreLog {
         self.unflushed_since_us = None;
     }
 
-    /// Notes since when records have waited for a flush of which nothing is heard.
+    /// Notes since when records have waited for a flush that is not reported.
     pub fn watch(&mut self, now: Now) {
         if self.durable.0 + 1 >= self.next.0 {
             self.unflushed_since_us = None;
@@ -162,7 +163,7 @@ impl CoreLog {
         self.durable = Position(next.0 - 1);
     }
 
-    /// What the log had of partitions that this core gave away is settled.
+    /// What the log had of partitions that this core gave to others is settled.
     pub fn end_replay(&mut self) {
         self.is_replaying = false;
     }

@@ -53,7 +53,7 @@ pub(crate) struct Member {
     resolved_in: Option<Epoch>,
 }
 
-/// A decision, as a member hears of it.
+/// A decision, as a member receives it.
 #[derive(Clone, Debug)]
 pub(crate) struct IncomingDecision {
     pub decision: Decision,
@@ -217,8 +217,8 @@ impl Member {
         self.table.position(self.partition())
     }
 
-    /// Whether it may vote no: those further down only say that they have the operation, so that
-    /// one that has lost its vote gives the same again (R3).
+    /// Whether it may vote no: those further down only confirm that they have the operation, so
+    /// that one that has lost its vote gives the same again (R3).
     pub fn may_refuse(&self) -> bool {
         self.replex_position() <= self.table.last_voter
     }
@@ -253,9 +253,9 @@ impl Member {
         self.prepared_at.expect("what is decided was prepared")
     }
 
-    /// Whether the decision says more than the prepare that is durable here: at position x, where
-    /// it must be before anybody may see it (R3), and between x and k, where the votes that the
-    /// prepare holds do not imply it. So it is back once any n − f disks are (R26).
+    /// Whether the decision adds to the prepare that is durable here: at position x, where it must
+    /// be before any client may see it (R3), and between x and k, where the votes that the prepare
+    /// holds do not imply it. So it is back once any n − f disks are (R26).
     pub fn decision_is_news(&self) -> bool {
         let position = self.replex_position();
         let x = self.table.settle_position;
@@ -272,7 +272,7 @@ impl Member {
         self.replex_position() == x && before < x
     }
 
-    /// How soon its decision's record must be on the disk. Somebody waits for it only where it is
+    /// How soon its decision's record must be on the disk. A client waits for it only where it is
     /// news; elsewhere the decision follows from prepares that are durable already, so that its
     /// record rides along with the next flush. A flush of its own would stand in the way of the
     /// next operation's prepare.

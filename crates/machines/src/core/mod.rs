@@ -165,7 +165,7 @@ impl CoreMachine {
     /// The phases of a step:
     /// 1. *Dispatch*: the input is handled where it belongs, a tick by the duties that are due.
     /// 2. *Watch*: it is noted since when records have waited for the disk.
-    /// 3. *Deadline*: the first duty that will be due says when to step again.
+    /// 3. *Deadline*: the first duty that will be due determines when to step again.
     ///
     /// # Errors
     /// A cold read failed: the process must stop, for memory no longer agrees with the log.
@@ -187,7 +187,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Who this core is.
+    /// The name of this core.
     pub fn identity(&self) -> CoreIdentity {
         self.identity
     }
@@ -203,7 +203,7 @@ impl CoreMachine {
     }
 
     /// The process before ended in order, and this is its log: it has all that the process had, so
-    /// that nothing is forgotten (R4). Said before the start.
+    /// that nothing is forgotten (R4). Called before the start.
     pub fn note_complete(&mut self) {
         self.log.note_complete();
     }
@@ -213,7 +213,7 @@ impl CoreMachine {
         self.log.last()
     }
 
-    /// Sessions below this one have ended, as far as it has heard.
+    /// Sessions below this one have ended, as far as it knows.
     pub fn session_floor(&self) -> SessionId {
         self.sessions.floor()
     }

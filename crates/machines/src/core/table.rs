@@ -37,8 +37,8 @@ pub(crate) struct TableInfo {
     positions: Vec<usize>,
     /// k of R3: the last replex position, from 1, that can vote no.
     pub last_voter: usize,
-    /// x of R3: the replex position, from 1, at which a decision must be durable before
-    /// anybody may see it. The number of replexes means that prepares suffice.
+    /// x of R3: the replex position, from 1, at which a decision must be durable before any client
+    /// may see it. The number of replexes means that prepares suffice.
     pub settle_position: usize,
     pub sync: bool,
 }
@@ -153,7 +153,7 @@ impl TableInfo {
         }
     }
 
-    /// Whether all members that can refuse an operation have said yes to it.
+    /// Whether all members that can refuse an operation have voted yes.
     pub fn is_agreed(&self, prepare: &Prepare) -> bool {
         self.covers_voters(&prepare.chain, &prepare.votes)
     }

@@ -16,7 +16,7 @@ pub(crate) struct ClusterView {
     tables: BTreeMap<TableId, Arc<TableInfo>>,
     /// Servers that are down and cannot be replaced.
     lost: BTreeSet<ServerId>,
-    /// The newest incarnation of each core that this one has heard of; never falls (R16).
+    /// The newest incarnation of each core that this one knows; never falls (R16).
     incarnations: BTreeMap<CoreId, Incarnation>,
     /// Since when this process has held the configuration.
     since_us: u64,

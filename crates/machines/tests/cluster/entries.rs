@@ -65,7 +65,7 @@ fn check_order(
         scanned.expect("memory is read");
     }
     let mark = tables.value(id.marks_table(), &[order]);
-    // Its first byte says whether each row has an entry.
+    // Its first byte holds whether each row has an entry.
     let mark = mark.expect("memory is read");
     if mark.is_none_or(|mark| mark[0] == 0) {
         return Err(format!("{id} does not know its entries in order {order}"));

@@ -30,20 +30,20 @@ pub struct Node {
     checkpoint: (MemoryTables, Position),
     log: Vec<Vec<u8>>,
     durable: usize,
-    /// Flushes happen when the scenario says so.
+    /// Flushes happen when the scenario asks for them.
     pub slow_disk: bool,
     incarnation: u32,
     held_sends: Vec<PeerSend>,
     held_replies: Vec<ClientReply>,
-    /// It hears nothing: its process is stopped, but not dead.
+    /// It receives nothing: its process is stopped, but not dead.
     pub asleep: bool,
-    /// What its last heartbeat said to be filled.
+    /// What its last heartbeat reported as filled.
     filled: Vec<PartitionId>,
-    /// What it has said to stand in the way of a copy.
+    /// What it has reported to stand in the way of a copy.
     obstacles: BTreeSet<String>,
-    /// How far its last heartbeat said it was with the end of an epoch.
+    /// How far it was with the end of an epoch by its last heartbeat.
     stage: Option<SealStage>,
-    /// Its clock tells the time when the world began.
+    /// The time on its clock when the world began.
     pub slow_clock: bool,
 }
 
@@ -82,7 +82,7 @@ pub struct Cluster {
     pub configuration: Configuration,
     pub now_ms: u64,
     pub events: String,
-    /// Replies since somebody looked, by client and correlation.
+    /// Replies since the last look, by client and correlation.
     pub replies: Vec<(u64, u64, Reply)>,
     limits: CoreLimits,
     /// The versions that each pk was given, by operation.
@@ -267,13 +267,13 @@ impl Cluster {
         self.reconfigure()
     }
 
-    /// Tells those who run of the configuration in a new epoch.
+    /// Sends the configuration in a new epoch to the servers that run.
     fn reconfigure(&mut self) -> Result<(), String> {
         self.configuration.epoch.0 += 1;
         self.spread()
     }
 
-    /// Tells those who run of the configuration.
+    /// Sends the configuration to the servers that run.
     pub fn spread(&mut self) -> Result<(), String> {
         for node in self.nodes.values_mut() {
             node.filled.clear();
@@ -293,7 +293,7 @@ impl Cluster {
     }
 
     /// Starts a server as the coordinator lets it: in an epoch that knows of its new life, and that
-    /// those who run are told of first.
+    /// the running servers receive first.
     pub fn rejoin(&mut self, id: u32) -> Result<(), String> {
         let incarnation = self.nodes[&id].incarnation + 1;
         let server = &mut self.configuration.servers[id as usize - 1];
@@ -332,7 +332,7 @@ impl Cluster {
         self.checkpoint_unflushed(id)
     }
 
-    /// The same before the machine hears that its log is durable.
+    /// The same before the machine receives that its log is durable.
     pub fn checkpoint_unflushed(&mut self, id: u32) -> Result<(), String> {
         let node = self.nodes.get_mut(&id).ok_or("there is no such server")?;
         let machine = node.machine.as_ref().ok_or("it is down")?;
@@ -385,7 +385,7 @@ impl Cluster {
                 }
             }
             node.stage = seal.map(|report| report.stage);
-            // As the coordinator does: what is filled is said of places as they are now.
+            // As the coordinator does: what is filled is reported of places as they are now.
             let is_current =
                 epoch == self.configuration.epoch && self.configuration.sealing.is_none();
             if is_current && filled != node.filled {
@@ -405,7 +405,7 @@ impl Cluster {
         if !node.slow_disk && node.durable < node.log.len() {
             return self.flush(id);
         }
-        self.let_go(id);
+        self.send_released(id);
         Ok(())
     }
 
@@ -414,12 +414,12 @@ impl Cluster {
         let node = self.nodes.get_mut(&id).ok_or("there is no such server")?;
         node.durable = node.log.len();
         let durable = Position(node.durable as u64);
-        self.let_go(id);
+        self.send_released(id);
         self.step(id, CoreInput::Durable(durable))
     }
 
     /// Sends what waited for nothing, or for what is durable now.
-    fn let_go(&mut self, id: u32) {
+    fn send_released(&mut self, id: u32) {
         let node = self.nodes.get_mut(&id).expect("it stepped");
         let durable = Position(node.durable as u64);
         let Some(machine) = &node.machine else { return };
@@ -437,7 +437,7 @@ impl Cluster {
                     self.events,
                     "s{id} → s{}: {}",
                     to.server.0,
-                    tell(&flight.message)
+                    describe(&flight.message)
                 );
                 self.network.push_back(flight);
             }
@@ -446,7 +446,7 @@ impl Cluster {
             .held_replies
             .extract_if(.., |reply| reply.after <= durable)
         {
-            let text = tell_reply(&held.reply, &self.configuration.tables[0].schema);
+            let text = describe_reply(&held.reply, &self.configuration.tables[0].schema);
             let client = held.client.0;
             self.replies.push((client, held.correlation, held.reply));
             let number = held.correlation;
@@ -521,7 +521,7 @@ impl Cluster {
     pub fn finds(&self, kind: &str, from: u32, to: u32) -> Option<usize> {
         let mut flights = self.network.iter();
         flights.position(|flight| {
-            flight.from == from && flight.to == to && tell(&flight.message).starts_with(kind)
+            flight.from == from && flight.to == to && describe(&flight.message).starts_with(kind)
         })
     }
 
@@ -542,7 +542,7 @@ impl Cluster {
                 let _ = node
                     .tables
                     .scan(id.rows_table(), b"", None, &mut |_, value| {
-                        let _ = writeln!(out, "  {}", tell_row(&table.schema, &value[8..]));
+                        let _ = writeln!(out, "  {}", describe_row(&table.schema, &value[8..]));
                         std::ops::ControlFlow::Continue(())
                     });
             }
@@ -563,7 +563,7 @@ fn cell(id: &PartitionId) -> String {
     format!("{}.{}", id.replex, id.number)
 }
 
-pub fn tell_row(schema: &Schema, row: &[u8]) -> String {
+pub fn describe_row(schema: &Schema, row: &[u8]) -> String {
     let row = RowView::parse(&schema.columns, row).expect("rows decode");
     let values = row.to_values().into_iter().zip(&schema.columns);
     let values: Vec<String> = values
@@ -574,19 +574,19 @@ pub fn tell_row(schema: &Schema, row: &[u8]) -> String {
 
 /// A message in words; versions are left out, because they hold the time.
 // tidy: long — a dispatching match over the messages of peers.
-pub fn tell(message: &PeerMessage) -> String {
+pub fn describe(message: &PeerMessage) -> String {
     use protocol::operation::{Decision, Vote};
     let name =
         |operation: &OperationId| format!("{}.{}", operation.incarnation.0, operation.sequence);
     let outcome = |decision: &Decision| match decision {
         Decision::Commit => "commit".into(),
-        Decision::Abort(reason) => format!("abort ({})", tell_result(reason)),
+        Decision::Abort(reason) => format!("abort ({})", describe_result(reason)),
     };
     match message {
         PeerMessage::Prepare(prepare) => {
             let votes = prepare.votes.iter().map(|vote| match vote {
                 Vote::Yes => "yes".to_string(),
-                Vote::No(reason) => format!("no ({})", tell_result(reason)),
+                Vote::No(reason) => format!("no ({})", describe_result(reason)),
             });
             let votes: Vec<String> = votes.collect();
             let requests = prepare.requests.len();
@@ -665,12 +665,12 @@ pub fn tell(message: &PeerMessage) -> String {
             format!("witness-end after {count}{forgetful}")
         }
         PeerMessage::LeaseRequest { .. } | PeerMessage::LeaseGrant { .. } => "lease".into(),
-        message => tell_fill(message),
+        message => describe_fill(message),
     }
 }
 
-/// As [`tell`], of what is said while a partition is being filled.
-fn tell_fill(message: &PeerMessage) -> String {
+/// As [`describe`], of messages while a partition is being filled.
+fn describe_fill(message: &PeerMessage) -> String {
     match message {
         PeerMessage::Copy { of, from, .. } => {
             let of: Vec<String> = of.iter().map(cell).collect();
@@ -733,11 +733,11 @@ fn tell_fill(message: &PeerMessage) -> String {
         PeerMessage::CopiedCompletions {
             of, completions, ..
         } => format!("{} completions for {}", completions.len(), cell(of)),
-        _ => panic!("all others are told elsewhere"),
+        _ => panic!("all others are described elsewhere"),
     }
 }
 
-pub fn tell_result(result: &protocol::operation::RequestResult) -> String {
+pub fn describe_result(result: &protocol::operation::RequestResult) -> String {
     use protocol::operation::RequestResult;
     match result {
         RequestResult::Applied { .. } => "applied".into(),
@@ -753,11 +753,14 @@ pub fn tell_result(result: &protocol::operation::RequestResult) -> String {
     }
 }
 
-fn tell_reply(reply: &Reply, schema: &Schema) -> String {
+fn describe_reply(reply: &Reply, schema: &Schema) -> String {
     match reply {
-        Reply::Executed(result) => tell_result(result),
+        Reply::Executed(result) => describe_result(result),
         Reply::Rows(page) => {
-            let rows: Vec<String> = page.rows().map(|(_, row)| tell_row(schema, row)).collect();
+            let rows: Vec<String> = page
+                .rows()
+                .map(|(_, row)| describe_row(schema, row))
+                .collect();
             let more = if page.next.is_some() {
                 ", and more"
             } else {
@@ -770,8 +773,8 @@ fn tell_reply(reply: &Reply, schema: &Schema) -> String {
             let looked_at = counters
                 .iter()
                 .filter(|(name, _)| name.ends_with("rows_looked_at"));
-            let told = looked_at.map(|(name, count)| format!("{name} {count}"));
-            told.collect::<Vec<String>>().join(", ")
+            let counts = looked_at.map(|(name, count)| format!("{name} {count}"));
+            counts.collect::<Vec<String>>().join(", ")
         }
         Reply::Released(unchanged) => format!("released, unchanged: {unchanged}"),
         Reply::Refused(refusal) => format!("refused: {refusal:?}"),

@@ -44,7 +44,7 @@ impl Cluster {
         Err("local entries are made for ever".into())
     }
 
-    /// Whether all who run have said that they have ended the epochs that are sealed.
+    /// Whether all running servers have reported the end of the sealed epochs.
     pub fn is_resolved(&self) -> bool {
         let nodes = self.nodes.values();
         let mut running = nodes.filter(|node| node.machine.is_some() && !node.asleep);
@@ -85,7 +85,7 @@ impl Cluster {
         self.spread()
     }
 
-    /// Whether somebody says that a copy cannot be made.
+    /// Whether a core reports that a copy cannot be made.
     pub fn has_obstacles(&self) -> bool {
         self.nodes.values().any(|node| !node.obstacles.is_empty())
     }
@@ -99,7 +99,7 @@ impl Cluster {
             if !self.is_at_rest() {
                 return Err("operations are under way".into());
             }
-            // Logs begin here: heads that are gone tell nobody any more what they have finished.
+            // Logs begin here: heads that are gone do not report any more what they have finished.
             for id in self.nodes.keys().copied().collect::<Vec<_>>() {
                 if self.nodes[&id].machine.is_some() {
                     self.checkpoint(id)?;
@@ -125,7 +125,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// An epoch in which what servers have said to be filled serves. False if that is nothing.
+    /// An epoch in which what servers have reported as filled serves. False if that is nothing.
     pub fn serve(&mut self) -> Result<bool, String> {
         let mut is_new = false;
         for (id, node) in &mut self.nodes {
@@ -137,7 +137,7 @@ impl Cluster {
                     *place = place.filled();
                     is_new = true;
                 }
-                // What moves there is said to be level.
+                // What moves there is reported as level.
                 !serves
             });
         }

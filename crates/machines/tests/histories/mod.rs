@@ -74,7 +74,7 @@ struct History {
     /// Requests that the end of an epoch may have refused: heads alone know that.
     resolved: BTreeSet<u64>,
     /// A server that has crashed and will come back.
-    away: Option<u32>,
+    offline: Option<u32>,
     late: copies::Late,
 }
 
@@ -157,7 +157,7 @@ impl History {
             requests: 0,
             answered: BTreeMap::new(),
             resolved: BTreeSet::new(),
-            away: None,
+            offline: None,
             late: copies::Late::default(),
         }
     }
@@ -221,7 +221,7 @@ impl History {
     }
 
     fn crash_or_rejoin(&mut self) -> Finding {
-        if let Some(id) = self.away.take() {
+        if let Some(id) = self.offline.take() {
             return self.cluster.rejoin(id);
         }
         let id = 1 + self.random.below(u64::from(SERVERS)) as u32;
@@ -231,7 +231,7 @@ impl History {
             }
             let keeps_all = self.random.one_in(2);
             self.cluster.crash(id, keeps_all)?;
-            self.away = Some(id);
+            self.offline = Some(id);
         }
         Ok(())
     }
@@ -262,7 +262,7 @@ impl History {
         }
         self.cluster.replace(&places, by)?;
         self.cluster.wipe(lost);
-        self.away = Some(lost);
+        self.offline = Some(lost);
         Ok(())
     }
 
@@ -277,7 +277,7 @@ impl History {
         let spares = self.cluster.spares();
         let to = match moving {
             Some((_, next)) => next,
-            // One has to stay for whoever is lost next.
+            // One has to stay for the next server that is lost.
             None if spares.len() > 1 => spares[spares.len() - 1],
             None => return Ok(()),
         };
@@ -289,7 +289,7 @@ impl History {
                 && place.core.server.0 != to
         });
         let stays: Vec<_> = stays.collect();
-        if stays.is_empty() || self.away.is_some() {
+        if stays.is_empty() || self.offline.is_some() {
             return Ok(());
         }
         let (id, _) = stays[self.random.below(stays.len() as u64) as usize];
@@ -306,7 +306,7 @@ impl History {
     /// What moves is held by the next, if that lacks no more than the last changes.
     fn hand_over(&mut self) -> Finding {
         let moves = self.moves(|moving| matches!(moving, Moving::To(_)));
-        if self.away.is_some() || !moves || !self.cluster.is_level() {
+        if self.offline.is_some() || !moves || !self.cluster.is_level() {
             return Ok(());
         }
         self.end_epoch(vec![])?;
@@ -346,7 +346,7 @@ impl History {
 
     /// Everybody runs and has caught up, and then something is under way.
     fn come_back(&mut self) -> Finding {
-        if let Some(id) = self.away.take() {
+        if let Some(id) = self.offline.take() {
             self.cluster.rejoin(id)?;
         }
         self.cluster.run()?;
@@ -459,7 +459,7 @@ impl History {
         self.cluster.events.clear();
         for (client, number, reply) in std::mem::take(&mut self.cluster.replies) {
             if client == READER && matches!(reply, Reply::Rows(_)) {
-                return Err("a place that is rebuilding told rows".into());
+                return Err("a place that is rebuilding returned rows".into());
             }
             if let (Some((_, _, first)), Reply::Executed(result)) =
                 (self.answered.get(&number), &reply)
@@ -523,7 +523,7 @@ impl History {
 
     /// Everybody is back, and everything that was begun has ended.
     fn settle_down(&mut self) -> Finding {
-        if let Some(id) = self.away.take() {
+        if let Some(id) = self.offline.take() {
             self.cluster.rejoin(id)?;
         }
         for _ in 0..100 {
@@ -636,7 +636,7 @@ impl History {
 }
 
 /// Whether all members of a chain keep the result: others end at the head, have no effect, and may
-/// be told differently by the next head.
+/// be answered differently by the next head.
 fn is_of_chain(result: &RequestResult) -> bool {
     match result {
         RequestResult::NotDense { .. } => true,
@@ -715,6 +715,6 @@ fn every_planted_bug_of_fills_is_found() {
             finding.is_err() && history(*seed).is_ok()
         });
         println!("{}: seed {found:?}", bug.name());
-        assert!(found.is_some(), "nobody finds {}", bug.name());
+        assert!(found.is_some(), "no history finds {}", bug.name());
     }
 }

@@ -258,7 +258,7 @@ fn moved_text() -> Assignment {
     }
 }
 
-/// A core that was asked what the bytes say.
+/// A core that was asked what the bytes contain.
 fn asked(bytes: &[u8]) -> Core {
     let mut core = Core::new();
     let mut source = Source::new(bytes);

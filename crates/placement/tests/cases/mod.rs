@@ -8,7 +8,7 @@ use placement::{
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-/// Equal runs unless `PROPTEST_RNG_SEED` says otherwise; `PROPTEST_CASES` gives more cases.
+/// Equal runs unless `PROPTEST_RNG_SEED` is set; `PROPTEST_CASES` gives more cases.
 pub fn config() -> ProptestConfig {
     let mut config = ProptestConfig::default();
     if matches!(config.rng_seed, RngSeed::Random) {

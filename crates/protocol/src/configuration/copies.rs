@@ -66,8 +66,8 @@ impl Table {
         Ok(table)
     }
 
-    /// The table with these partitions of serving copies void, to be filled anew from epoch `since`
-    /// on.
+    /// Returns the table with these partitions of serving copies void, to be refilled from epoch
+    /// `since` on.
     pub fn renewed(&self, cells: &[(u8, u32)], since: Epoch) -> Table {
         let mut table = self.clone();
         for (replex, number) in cells {

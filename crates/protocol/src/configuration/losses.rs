@@ -12,7 +12,7 @@ use crate::identity::ServerId;
 
 impl Configuration {
     /// Servers that are down and have to do with partitions, if the cluster cannot go on without
-    /// them: nobody replaces them, and rows of which they hold a copy take no writes until enough
+    /// them: they are not replaced, and rows of which they hold a copy take no writes until enough
     /// of them are back.
     pub fn lost(&self) -> BTreeSet<ServerId> {
         let down = self.servers.iter();
@@ -57,8 +57,8 @@ impl Configuration {
 }
 
 impl Configuration {
-    /// Says what a table survives with the copies that can be read now: filled, on servers that are
-    /// up.
+    /// Returns what a table survives with the copies that can be read now: filled, on servers that
+    /// are up.
     pub(super) fn survive(&self, table: &Table, report: &mut TableReport) {
         let is_up = |server: &&Server| server.state == ServerState::Up;
         let up = self.servers.iter().filter(is_up).map(Server::bare);

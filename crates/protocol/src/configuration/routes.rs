@@ -74,7 +74,7 @@ pub fn partitions<'a>(
     table.layout.partitions(&constraints, usize::from(replex))
 }
 
-/// Whether the configuration says that a partition cannot be read where it is.
+/// Whether, by the configuration, a partition cannot be read where it is.
 pub fn is_down(configuration: &Configuration, place: Place) -> bool {
     let server = configuration.server(place.core.server);
     let serves = place.state == PartitionState::Serving || planted::is(Bug::ReadWhileRebuilding);

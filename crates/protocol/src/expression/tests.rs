@@ -343,8 +343,8 @@ fn any_expression() -> impl Strategy<Value = Expression> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
-    /// What passes the check fails on a row only because of values, and has the type it was
-    /// said to have.
+    /// What passes the check fails on a row only because of values, and has the type that the check
+    /// found.
     #[test]
     fn checked_expressions_fail_only_by_value(
         expression in any_expression(),

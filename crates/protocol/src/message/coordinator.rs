@@ -22,7 +22,7 @@ pub enum CoordinatorRequest {
         /// Names the process that uses the number: a second one is refused while the first
         /// one's lease runs.
         instance: u64,
-        /// What its data folder says of itself.
+        /// The report of its data folder.
         folder: FolderReport,
         /// What fails together with it.
         domain: String,
@@ -89,7 +89,7 @@ pub enum CoordinatorRequest {
         logs: Vec<Position>,
     },
     /// Adds a copy to a table: what the schema has one more, an index or a further copy, its last.
-    /// Answered at once; [`CoordinatorRequest::Progress`] says how it goes on.
+    /// Answered at once; [`CoordinatorRequest::Progress`] reports how it goes on.
     AddCopy {
         /// The table as it shall be.
         schema: Schema,
@@ -103,8 +103,8 @@ pub enum CoordinatorRequest {
         /// Without an error if there is none.
         if_exists: bool,
     },
-    /// Voids partitions of a table and fills them anew from the other copies, because what they
-    /// hold is wrong. Answered at once.
+    /// Voids partitions of a table and refills them from the other copies, because what they hold
+    /// is wrong. Answered at once.
     Renew {
         /// The table's name.
         table: String,
@@ -142,22 +142,22 @@ pub enum CoordinatorRequest {
 /// What a server knows when the coordinator's state is rebuilt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Memory {
-    /// The core that tells; core 0 of a server that waits to join.
+    /// The core that reports; core 0 of a server that waits to join.
     pub core: CoreId,
     /// Its incarnation.
     pub incarnation: Incarnation,
     /// Its process serves; otherwise it waits to join.
     pub runs: bool,
-    /// What its folder says of itself, with the process that runs as the last one.
+    /// The report of its folder, with the process that runs as the last one.
     pub folder: FolderReport,
-    /// Sessions below this one have ended, as far as it has heard.
+    /// Sessions below this one have ended, as far as it knows.
     pub session_floor: SessionId,
     /// The newest configuration that it has.
     pub configuration: Configuration,
 }
 
-/// What a data folder says of itself when its server starts. The coordinator compares it with what
-/// it knows of the last process, so that a restored older copy of the folder is found out (R25).
+/// The report of a data folder when its server starts. The coordinator compares it with what it
+/// knows of the last process, so that a restored older copy of the folder is found out (R25).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FolderReport {
     /// Names the folder, made with it; a wiped disk has another one (R16).
@@ -214,7 +214,7 @@ impl FillReport {
         }
     }
 
-    /// Adds what was said of other partitions of the replex.
+    /// Adds the report of other partitions of the replex.
     pub fn add(&mut self, other: &FillReport) {
         self.partitions += other.partitions;
         self.sources += other.sources;
@@ -259,11 +259,11 @@ pub struct SealReport {
 /// Stages of the end of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealStage {
-    /// It has not heard all others yet, or its disk is not done.
+    /// It has not received all others' reports yet, or its disk is not done.
     Sealing,
     /// It has resolved everything, durably.
     Resolved,
-    /// More is lost than is tolerated: it guesses nothing and waits for somebody to come back.
+    /// More is lost than is tolerated: it guesses nothing and waits for a server to come back.
     Stuck,
 }
 
@@ -276,7 +276,7 @@ pub enum CoordinatorReply {
         server: ServerId,
         /// Its incarnation.
         incarnation: Incarnation,
-        /// How far the log of each core was durable when the coordinator last heard of it: one that
+        /// How far the log of each core was durable by its last report to the coordinator: one that
         /// ends before that is of an older copy of the folder.
         logs: Vec<Position>,
         /// The configuration with it.
@@ -338,14 +338,14 @@ pub enum CoordinatorReply {
         /// For people: why, and what can be done.
         message: String,
     },
-    /// The state is being rebuilt from what the servers know: tell it
+    /// The state is being rebuilt from what the servers know: send it
     /// ([`CoordinatorRequest::Remember`]).
     Recall,
     /// Not done, and nothing was changed.
     Refused {
         /// For people: what, why and what to do.
         message: String,
-        /// Whether the same request may succeed later without anybody doing something.
+        /// Whether the same request may succeed later without an operator's action.
         retry: bool,
     },
 }

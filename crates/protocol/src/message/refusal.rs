@@ -6,7 +6,7 @@ use core::fmt;
 use crate::codec::wire_enum;
 use crate::identity::{Epoch, ServerId};
 
-/// Why a core did not do it. The request may be sent again, after what each variant says.
+/// Why a core did not do it. The request may be sent again, after what each variant names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Fetch the configuration of this epoch or newer, then retry (R15).
@@ -21,7 +21,7 @@ pub enum Refusal {
     /// A queue is full; retry after a pause.
     Overloaded,
     /// No space for writes on this core or one that the write must reach. Not to be retried until
-    /// somebody has made space.
+    /// an operator has made space.
     DiskFull {
         /// The server without space.
         server: ServerId,
@@ -67,7 +67,7 @@ impl fmt::Display for Refusal {
                 "a copy of the row is on server {}, which is down, and too many others are",
                 server.0
             ),
-            Refusal::Begun => write!(f, "the server gave the partition away meanwhile"),
+            Refusal::Begun => write!(f, "the server has handed the partition over meanwhile"),
             Refusal::NotServing => write!(f, "the server is not serving the partition now"),
             Refusal::Overloaded => write!(f, "the server is overloaded"),
             Refusal::DiskFull { server } => write!(f, "server {} has no space", server.0),

@@ -1,10 +1,9 @@
 //! Golden frames: one or more of every kind of message, byte for byte. Another implementation of
 //! the protocol reads the same files.
 //!
-//! A file is named after its message; lines that begin with `#` say what it holds, the others are
-//! the frame in hexadecimal digits. To write them anew after a change of the format, which is a
-//! new `FORMAT_VERSION`:
-//! `REPLEX_WRITE_GOLDEN=1 cargo test -p protocol --test codec golden`.
+//! A file is named after its message. Lines that begin with `#` describe it, the others are the
+//! frame in hexadecimal digits. To write them again after a change of the format, which is a new
+//! `FORMAT_VERSION`: `REPLEX_WRITE_GOLDEN=1 cargo test -p protocol --test codec golden`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

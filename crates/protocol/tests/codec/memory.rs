@@ -1,4 +1,4 @@
-//! Counts what a thread allocates, so that a test can say how much a decoder took at most.
+//! Counts what a thread allocates, so that a test can check how much a decoder took at most.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -14,7 +14,7 @@ thread_local! {
 }
 
 fn count(bytes: isize) {
-    // A thread that is ending has no counter any more; nobody measures it.
+    // A thread that is ending has no counter any more; no test measures it.
     let _ = HELD.try_with(|held| {
         let (now, most) = held.get();
         held.set((now + bytes, most.max(now + bytes)));

@@ -1,5 +1,5 @@
-//! `replex admin check` and `repair`: every copy of a table, counted and summed by itself; the rows
-//! that differ, and how they are mended.
+//! `replex admin check` and `repair`: every copy of a table, counted and summed on its own; the
+//! rows that differ, and how they are repaired.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub async fn check(
         (true, true) => screen.good("All copies hold the same rows.") + "\n",
         (true, false) => {
             screen.good("All copies hold the same rows")
-                + ", looked at one by one; sums differ while somebody writes.\n"
+                + ", looked at one by one; sums differ while clients write.\n"
         }
         (false, _) => {
             screen.bad("The copies differ.") + "\n" + &named(&differences) + &advice(table)
@@ -72,7 +72,7 @@ pub async fn check(
     })
 }
 
-/// Has partitions filled anew whose rows most copies contradict, or the trusted one does.
+/// Has partitions refilled whose rows most copies contradict, or the trusted one does.
 pub async fn repair(
     cluster: &ClusterArguments,
     screen: Screen,
@@ -100,7 +100,7 @@ pub async fn repair(
         .collect();
     if !tied.is_empty() {
         return Err(CommandFailure::Failed(format!(
-            "no version of these rows has a majority:\n{}Say which copy is right with --trust COPY.",
+            "no version of these rows has a majority:\n{}Name the right copy with --trust COPY.",
             named(&tied)
         )));
     }
@@ -113,11 +113,12 @@ pub async fn repair(
     let mut text = format!("{} rows differ.\n", count(differences.len() as u64));
     if !cells.is_empty() {
         let progress = ProgressBar::new_spinner();
-        let told = |open| progress.set_message(format!("{open} partitions are being filled"));
-        let renewed = inspector.renew(table, &cells, told).await;
+        let on_progress =
+            |open| progress.set_message(format!("{open} partitions are being filled"));
+        let renewed = inspector.renew(table, &cells, on_progress).await;
         progress.finish_and_clear();
         renewed.map_err(failed)?;
-        text += &format!("{} partitions are filled anew.\n", cells.len());
+        text += &format!("{} partitions are refilled.\n", cells.len());
     }
     let left = inspector.differences(table, trust).await.map_err(failed)?;
     let is_equal = left.is_empty();
@@ -168,7 +169,7 @@ fn left_out(copies: &[CopySum]) -> String {
         );
     }
     if !text.is_empty() {
-        text += "Check again when `replex admin status` says that all of them serve.\n";
+        text += "Check again when `replex admin status` shows that all of them serve.\n";
     }
     text
 }
@@ -189,7 +190,7 @@ fn named(differences: &[Difference]) -> String {
 
 fn advice(table: &str) -> String {
     format!(
-        "`replex admin repair {table}` fills anew what most copies contradict. Before, keep the data \
+        "`replex admin repair {table}` refills what most copies contradict. Before, keep the data \
          folders of all servers and report this.\n"
     )
 }

@@ -1,4 +1,4 @@
-//! `replex admin coordinator`: who leads, who stands by, where the state is; and moving it.
+//! `replex admin coordinator`: the leader, the standbys, where the state is; and moving it.
 
 use protocol::message::Leadership;
 use replex::failure::CommandFailure;
@@ -16,10 +16,13 @@ pub async fn show(
     cluster: &ClusterArguments,
     screen: Screen,
 ) -> Result<AdminReport, CommandFailure> {
-    let mut told: Vec<(String, Result<Leadership, String>)> = Vec::new();
+    let mut answers_by_address: Vec<(String, Result<Leadership, String>)> = Vec::new();
     let mut to_ask = cluster.coordinator.clone();
     while let Some(address) = to_ask.pop() {
-        if told.iter().any(|(known, _)| *known == address) {
+        if answers_by_address
+            .iter()
+            .any(|(known, _)| *known == address)
+        {
             continue;
         }
         let answer = ask(&address).await.map_err(|error| error.to_string());
@@ -27,11 +30,11 @@ pub async fn show(
             to_ask.extend(leadership.standbys.iter().cloned());
             to_ask.extend(leadership.leader.clone());
         }
-        told.push((address, answer));
+        answers_by_address.push((address, answer));
     }
-    told.sort_by(|left, right| left.0.cmp(&right.0));
-    if told.iter().all(|(_, answer)| answer.is_err()) {
-        let failures = told.iter().filter_map(|(address, answer)| {
+    answers_by_address.sort_by(|left, right| left.0.cmp(&right.0));
+    if answers_by_address.iter().all(|(_, answer)| answer.is_err()) {
+        let failures = answers_by_address.iter().filter_map(|(address, answer)| {
             let error = answer.as_ref().err()?;
             Some(format!("\n  {address}: {error}"))
         });
@@ -40,23 +43,30 @@ pub async fn show(
             "no coordinator answers:{failures}"
         )));
     }
-    Ok(report(&told, screen))
+    Ok(report(&answers_by_address, screen))
 }
 
 async fn ask(address: &str) -> std::io::Result<Leadership> {
-    FrameConnection::open(address).await?.who_leads().await
+    FrameConnection::open(address).await?.find_leader().await
 }
 
-fn report(told: &[(String, Result<Leadership, String>)], screen: Screen) -> AdminReport {
-    let answers = || told.iter().filter_map(|(_, answer)| answer.as_ref().ok());
-    let leader = told.iter().find_map(|(address, answer)| {
+fn report(
+    answers_by_address: &[(String, Result<Leadership, String>)],
+    screen: Screen,
+) -> AdminReport {
+    let answers = || {
+        answers_by_address
+            .iter()
+            .filter_map(|(_, answer)| answer.as_ref().ok())
+    };
+    let leader = answers_by_address.iter().find_map(|(address, answer)| {
         let leads = answer.as_ref().is_ok_and(|leadership| leadership.leads);
         leads.then(|| address.clone())
     });
     let leading = answers().find(|leadership| leadership.leads);
     let kept_in = leading.or(answers().next()).map(|it| it.kept_in.clone());
     let kept_in = kept_in.expect("one has answered");
-    let states: Vec<(&String, String)> = told
+    let states: Vec<(&String, String)> = answers_by_address
         .iter()
         .map(|(address, answer)| {
             let state = match answer {
@@ -74,7 +84,7 @@ fn report(told: &[(String, Result<Leadership, String>)], screen: Screen) -> Admi
     let mut text = format!("the state is in {kept_in}\n");
     text += &screen.table(&["coordinator", "state"], &rows);
     if leader.is_none() {
-        text += "Nobody leads: reads and writes go on, and nothing can be reconfigured. See the \
+        text += "No coordinator leads: reads and writes go on, and nothing can be reconfigured. See the \
                  logs of the coordinators, and whether the place of the state is there.\n";
     }
     let coordinators: Vec<Value> = states

@@ -1,4 +1,4 @@
-//! `replex admin server drain` and `undrain`: everything moves away from a server while it serves.
+//! `replex admin server drain` and `undrain`: everything moves off a server while it serves.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::front::connect;
 /// How often progress is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Moves everything away from a server.
+/// Moves everything off a server.
 pub async fn drain(
     cluster: &ClusterArguments,
     server: u32,
@@ -27,7 +27,7 @@ pub async fn drain(
     begun.map_err(|error| CommandFailure::Failed(error.to_string()))?;
     let text = if no_wait {
         format!(
-            "Server {server} is drained: `replex admin server list` tells how much it still \
+            "Server {server} is drained: `replex admin server list` shows how much it still \
              holds.\n"
         )
     } else {
@@ -50,7 +50,7 @@ async fn wait_until_empty(cluster: &ClusterArguments, id: ServerId) -> Result<()
         let (_, configuration) = source::configuration(cluster).await?;
         let draining = configuration.server(id).is_some_and(|it| it.is_draining);
         if !draining {
-            let text = format!("server {} is drained no longer: somebody ended it", id.0);
+            let text = format!("server {} is drained no longer: an operator ended it", id.0);
             return Err(CommandFailure::Failed(text));
         }
         let left = held(&configuration, id);
@@ -64,7 +64,7 @@ async fn wait_until_empty(cluster: &ClusterArguments, id: ServerId) -> Result<()
     }
 }
 
-/// Partitions that a server holds, or has not given away wholly.
+/// Partitions that a server holds, or has not handed over wholly.
 fn held(configuration: &Configuration, id: ServerId) -> u64 {
     let held = configuration.places().filter(|(_, place)| {
         let mut tenures = place.tenures();

@@ -72,6 +72,6 @@ pub async fn run(arguments: &AdminArguments) -> Result<(), CommandFailure> {
     if report.is_sound {
         Ok(())
     } else {
-        Err(CommandFailure::Said)
+        Err(CommandFailure::Reported)
     }
 }

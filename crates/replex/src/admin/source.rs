@@ -15,7 +15,7 @@ pub async fn configuration(
     fetched.map_err(|failures| {
         CommandFailure::Unreachable(format!(
             "no coordinator answers:{failures}\nStart one with `replex coordinator --data \
-             FOLDER`, or say where it listens with --coordinator HOST:PORT or REPLEX_COORDINATOR."
+             FOLDER`, or name its address with --coordinator HOST:PORT or REPLEX_COORDINATOR."
         ))
     })
 }

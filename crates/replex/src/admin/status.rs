@@ -44,7 +44,7 @@ pub async fn status(
             let state = state(server, &counters);
             let held = partitions_of(&configuration, |place| place == core);
             match held {
-                // It serves, but not every write: what is short says so below.
+                // It serves, but not every write: what is short is listed below.
                 _ if state == "serving" || state == "disk full" => {}
                 0 => idle.push(server.id.0),
                 _ => waited_for.push(server.id.0),
@@ -157,11 +157,11 @@ async fn fills(
     screen: Screen,
 ) -> Result<(String, Vec<Value>), CommandFailure> {
     let client = connect(cluster).await?;
-    let told = client.fills().await;
-    let told = told.map_err(|error| CommandFailure::Failed(error.to_string()))?;
+    let report = client.fills().await;
+    let report = report.map_err(|error| CommandFailure::Failed(error.to_string()))?;
     let mut rows = Vec::new();
     let mut fills = Vec::new();
-    for fill in &told.fills {
+    for fill in &report.fills {
         let Some(table) = configuration.table(fill.table) else {
             continue;
         };
@@ -197,10 +197,10 @@ async fn fills(
                    hold its rows, so that one row may be read several times.\n"
         }
     };
-    for shortage in &told.without_room {
+    for shortage in &report.without_room {
         text += &(shortage_line(shortage) + "\n");
     }
-    for failure in &told.failures {
+    for failure in &report.failures {
         if let Some(table) = configuration.table(failure.table) {
             let name = &table.schema.name;
             text += &format!(
@@ -226,7 +226,7 @@ fn shortage_line(shortage: &Shortage) -> String {
     format!("The disk of server {server} is full: it {takes}; {what}.")
 }
 
-/// What a core does, from what the coordinator holds of its server and what it says itself.
+/// Returns what a core does, by the coordinator's entry of its server and by the core's own report.
 fn state(server: &Server, counters: &std::io::Result<Vec<(String, u64)>>) -> String {
     match (server.state, counters) {
         (_, Err(error)) if server.state == ServerState::Up => format!("silent: {error}"),
@@ -256,7 +256,7 @@ pub async fn remove(
     removed.map_err(|error| CommandFailure::Failed(error.to_string()))?;
     Ok(AdminReport {
         text: format!(
-            "Others rebuild what server {server} held: `replex admin table show` tells when a \
+            "Others rebuild what server {server} held: `replex admin table show` shows when a \
              table survives again what it states.\n"
         ),
         json: json!({ "removed": server }),
@@ -289,8 +289,8 @@ pub async fn servers(
 ) -> Result<AdminReport, CommandFailure> {
     let (_, configuration) = source::configuration(cluster).await?;
     let client = connect(cluster).await?;
-    let told = client.fills().await;
-    let told = told.map_err(|error| CommandFailure::Failed(error.to_string()))?;
+    let report = client.fills().await;
+    let report = report.map_err(|error| CommandFailure::Failed(error.to_string()))?;
     let header = [
         "server",
         "state",
@@ -304,7 +304,7 @@ pub async fn servers(
     let mut rows = Vec::new();
     let mut servers = Vec::new();
     for server in &configuration.servers {
-        let is_full = told.without_room.iter().any(|it| it.server == server.id);
+        let is_full = report.without_room.iter().any(|it| it.server == server.id);
         let state = match (server.state, server.is_draining, is_full) {
             (ServerState::Up, false, false) if server.is_new => "new",
             (ServerState::Up, false, false) => "up",
@@ -342,10 +342,10 @@ pub async fn servers(
     } else {
         screen.table(&header, &rows)
     };
-    for shortage in &told.without_room {
+    for shortage in &report.without_room {
         text += &(shortage_line(shortage) + "\n");
     }
-    let is_sound = told.without_room.is_empty();
+    let is_sound = report.without_room.is_empty();
     Ok(AdminReport {
         text,
         json: Value::Array(servers),

@@ -113,7 +113,7 @@ fn summary(report: &TableReport) -> String {
         report.survival()
     );
     text += &format!(
-        "writes: a chain of {} copies; the first {} can say no; an outcome can be seen once it is \
+        "writes: a chain of {} copies; the first {} can vote no; an outcome can be seen once it is \
          durable at copy {}\n",
         report.copies, report.last_voter, report.decision_position
     );

@@ -23,7 +23,7 @@ pub use process::{Process, ProcessLife};
 
 /// The longest wait for a cluster to become what it should be.
 const SETTLED_WITHIN: Duration = Duration::from_secs(120);
-/// A coordinator says at once whether it leads, if it runs.
+/// A coordinator answers at once whether it leads, if it runs.
 const LEADER_ANSWERS_WITHIN: Duration = Duration::from_millis(500);
 /// Between two questions whether something has come about.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
@@ -190,9 +190,10 @@ impl Cluster {
             self.options.life,
         )
         .await?;
-        let said = process.said("coordinator");
-        let said = said.ok_or_else(|| io::Error::other("the coordinator has no address"))?;
-        said.clone_into(address);
+        let address_line = process.ready_value("coordinator");
+        let address_line =
+            address_line.ok_or_else(|| io::Error::other("the coordinator has no address"))?;
+        address_line.clone_into(address);
         *place = Some(process);
         Ok(())
     }
@@ -294,16 +295,17 @@ impl Cluster {
     /// Which coordinator leads, once one does.
     ///
     /// # Errors
-    /// None does in time, or a process has ended by itself.
+    /// None does in time, or a process has ended on its own.
     pub async fn leader(&mut self) -> io::Result<usize> {
         let started = Instant::now();
         loop {
             self.check_processes()?;
             for (position, address) in self.coordinator_addresses.iter().enumerate() {
-                let told = async { FrameConnection::open(address).await?.who_leads().await };
+                let leadership =
+                    async { FrameConnection::open(address).await?.find_leader().await };
                 // One that stands still is asked for no longer than this.
-                let told = tokio::time::timeout(LEADER_ANSWERS_WITHIN, told).await;
-                if matches!(told, Ok(Ok(leadership)) if leadership.leads) {
+                let leadership = tokio::time::timeout(LEADER_ANSWERS_WITHIN, leadership).await;
+                if matches!(leadership, Ok(Ok(leadership)) if leadership.leads) {
                     return Ok(position);
                 }
             }
@@ -324,7 +326,7 @@ impl Cluster {
     /// Ends a server at once, as a crash would (SIGKILL).
     ///
     /// # Errors
-    /// It had ended by itself.
+    /// It had ended on its own.
     pub async fn kill(&mut self, position: usize) -> io::Result<()> {
         let mut process = self.servers[position].take().ok_or_else(not_running)?;
         process.kill().await
@@ -333,7 +335,7 @@ impl Cluster {
     /// Ends a server in order (SIGTERM).
     ///
     /// # Errors
-    /// It had ended by itself, does not end, or says that something went wrong.
+    /// It had ended on its own, does not end, or reports that something went wrong.
     pub async fn stop(&mut self, position: usize) -> io::Result<()> {
         let mut process = self.servers[position].take().ok_or_else(not_running)?;
         let status = process.stop().await?;
@@ -344,7 +346,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until a server has ended by itself, as one must whose disk fails; gives how.
+    /// Waits until a server has ended on its own, as one must whose disk fails. Returns how.
     ///
     /// # Errors
     /// It has not in time, and is left as it is; or it was ended before.
@@ -362,7 +364,7 @@ impl Cluster {
     /// Ends a coordinator at once (SIGKILL).
     ///
     /// # Errors
-    /// It had ended by itself.
+    /// It had ended on its own.
     pub async fn kill_coordinator(&mut self, position: usize) -> io::Result<()> {
         let process = self.coordinators[position].take();
         process.ok_or_else(not_running)?.kill().await
@@ -395,10 +397,10 @@ impl Cluster {
         self.server(position).signal(Signal::CONT)
     }
 
-    /// An error if a process has ended by itself; the error shows the end of its log.
+    /// An error if a process has ended on its own; the error shows the end of its log.
     ///
     /// # Errors
-    /// As said.
+    /// As above.
     pub fn check_processes(&mut self) -> io::Result<()> {
         let coordinators = self.coordinators.iter_mut().flatten();
         for process in coordinators.chain(self.servers.iter_mut().flatten()) {
@@ -431,7 +433,7 @@ impl Cluster {
     /// Waits until the coordinator's configuration is as it should be.
     ///
     /// # Errors
-    /// It is not in time, or a process has ended by itself; `what` is part of the error.
+    /// It is not in time, or a process has ended on its own; `what` is part of the error.
     pub async fn wait_until(
         &mut self,
         what: &str,

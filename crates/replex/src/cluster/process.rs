@@ -1,5 +1,5 @@
-//! One child process of this program: started, told apart by its `ready` line, signalled and
-//! ended by its id.
+//! One child process of this program: started, identified by its `ready` line, signalled and ended
+//! by its id.
 
 use std::fs::File;
 use std::io;
@@ -19,7 +19,7 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(30);
 /// Lines of a process's log that an error shows.
 const LOG_LINES_SHOWN: usize = 8;
 
-/// A child that has said that it is ready. Dropped, it is killed.
+/// A child that has reported that it is ready. Dropped, it is killed.
 pub struct Process {
     /// `server 2`, for messages.
     name: String,
@@ -63,7 +63,7 @@ impl Process {
             .args(arguments)
             .stdout(Stdio::piped())
             .stderr(file)
-            // Ctrl-C in a terminal is for whoever started it, who then ends it in order.
+            // Ctrl-C in a terminal is for the process that started it, which then ends it in order.
             .process_group(0);
         match life {
             ProcessLife::WithParent => {
@@ -132,7 +132,7 @@ impl Process {
     }
 
     /// A word of its `ready` line.
-    pub fn said(&self, key: &str) -> Option<&str> {
+    pub fn ready_value(&self, key: &str) -> Option<&str> {
         let found = self.ready.iter().find(|(known, _)| known == key);
         found.map(|(_, value)| value.as_str())
     }
@@ -151,7 +151,7 @@ impl Process {
     /// It had ended before.
     pub async fn kill(&mut self) -> io::Result<()> {
         if let Some(status) = self.child.try_wait()? {
-            return Err(self.error(&format!("had ended by itself ({status})")));
+            return Err(self.error(&format!("had ended on its own ({status})")));
         }
         self.child.kill().await
     }
@@ -162,13 +162,13 @@ impl Process {
     /// It had ended before, or does not end.
     pub async fn stop(&mut self) -> io::Result<ExitStatus> {
         if let Some(status) = self.child.try_wait()? {
-            return Err(self.error(&format!("had ended by itself ({status})")));
+            return Err(self.error(&format!("had ended on its own ({status})")));
         }
         self.signal(Signal::TERM)?;
         self.wait(STOPPED_WITHIN).await
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it ends on its own.
     ///
     /// # Errors
     /// It does not.
@@ -179,21 +179,21 @@ impl Process {
         }
     }
 
-    /// Whether it runs; an error says how it ended.
+    /// Whether it runs; an error has how it ended.
     ///
     /// # Errors
     /// It has ended.
     pub fn check(&mut self) -> io::Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
-            Some(status) => Err(self.error(&format!("ended by itself ({status})"))),
+            Some(status) => Err(self.error(&format!("ended on its own ({status})"))),
         }
     }
 
     /// Resident memory in bytes, as the kernel counts it.
     ///
     /// # Errors
-    /// The process has ended, or the kernel does not tell.
+    /// The process has ended, or the kernel does not report it.
     pub fn resident_bytes(&self) -> io::Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -32,7 +32,7 @@ pub async fn cluster(story: &mut Story, cluster: &Cluster) -> Result<(), Command
         coordinator.name().to_owned(),
         coordinator.id().to_string(),
         cluster.coordinator_address().to_owned(),
-        "knows who holds what".to_owned(),
+        "knows servers, tables and placements".to_owned(),
     ]];
     for (position, server) in configuration.servers.iter().enumerate() {
         let process = cluster.server(position);

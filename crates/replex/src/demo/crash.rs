@@ -72,11 +72,11 @@ pub async fn crash(
         .restart(VICTIM)
         .await
         .map_err(CommandFailure::at("start the server again"))?;
-    let away = killed.elapsed();
+    let offline = killed.elapsed();
     bar.suspend(|| {
         story.say(format!(
             "started again on its old folder; it serves after {}, and the load goes on",
-            Short(away)
+            Short(offline)
         ));
     });
     let loaded = (&mut load.0).await;

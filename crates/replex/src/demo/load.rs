@@ -26,7 +26,7 @@ pub struct Loaded {
     pub longest_gap: Duration,
 }
 
-/// A load that ends with whoever waits for it.
+/// A load that ends with its waiter.
 pub struct Loading(pub JoinHandle<Result<Loaded, CommandFailure>>);
 
 impl Drop for Loading {
@@ -35,7 +35,7 @@ impl Drop for Loading {
     }
 }
 
-/// How far a load is, for whoever watches.
+/// How far a load is, for the user that watches.
 #[derive(Clone, Default)]
 pub struct LoadProgress(Arc<AtomicU64>);
 

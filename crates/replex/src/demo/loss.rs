@@ -52,7 +52,7 @@ pub async fn loss(
     }
     let serving = cluster.wait_until_serving().await;
     serving.map_err(CommandFailure::at("wait for the servers"))?;
-    // What is told of lookups below is of places that stay.
+    // The figures of lookups below are of places that stay.
     let what = "the new servers have got their share";
     let at_rest = cluster.wait_until(what, Configuration::is_at_rest).await;
     at_rest.map_err(CommandFailure::at("wait for moves to end"))?;
@@ -79,7 +79,7 @@ pub async fn loss(
     // on does it remember what changed when.
     lookups.run(&legs).await?;
     let without = lookups.run(&legs).await?;
-    tell_lookups(story, &lookups, &whole, &without);
+    show_lookups(story, &lookups, &whole, &without);
     let loaded = rebuild(story, cluster, &legs, after, lost).await?;
     story.claim(
         format!(
@@ -186,7 +186,7 @@ impl Lookups {
     }
 }
 
-fn tell_lookups(story: &mut Story, lookups: &Lookups, whole: &Looked, without: &Looked) {
+fn show_lookups(story: &mut Story, lookups: &Lookups, whole: &Looked, without: &Looked) {
     let number = lookups.tails.len() as u64;
     let each = |reads: u64| format!("{:.2}", reads as f64 / number.max(1) as f64);
     let line =
@@ -203,7 +203,7 @@ fn tell_lookups(story: &mut Story, lookups: &Lookups, whole: &Looked, without: &
         ],
     );
     story.say(format!(
-        "the grid of the hybrid says {}; without a hybrid it would be {PARTITIONS}",
+        "the grid of the hybrid predicts {}; without a hybrid it would be {PARTITIONS}",
         each(lookups.predicted())
     ));
     story.claim(
@@ -235,7 +235,7 @@ async fn rebuild(
     let work = load::load(legs.clone(), rows.to_vec(), hidden, progress.clone());
     let mut load = load::Loading(tokio::spawn(work));
     story.say(format!(
-        "replex admin server remove {}   by itself, too, if this coordinator had not --replace-after never",
+        "replex admin server remove {}   (automatic unless the coordinator has --replace-after never, as here)",
         lost.0
     ));
     let removed = Instant::now();

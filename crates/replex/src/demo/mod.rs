@@ -42,7 +42,7 @@ pub async fn run(arguments: &DemoArguments) -> Result<(), CommandFailure> {
     let options = ClusterOptions {
         parent: arguments.folder.clone(),
         servers: SERVERS,
-        // The story shows what waits, and tells when it goes on.
+        // The story shows what waits, and when it goes on.
         coordinator_arguments: ["--replace-after", "never"].map(str::to_owned).into(),
         life: if arguments.keep {
             ProcessLife::Detached
@@ -89,7 +89,7 @@ fn rows(arguments: &DemoArguments, flights: &Flights) -> Result<Vec<Vec<Value>>,
     }
 }
 
-/// Says how it went, and how to go on or that everything is gone.
+/// Prints how it went, and how to go on or that everything is gone.
 fn close(
     story: &Story,
     cluster: Cluster,
@@ -98,7 +98,7 @@ fn close(
 ) -> Result<(), CommandFailure> {
     let verdict = story.verdict(started);
     if keep {
-        tell_how_to_go_on(cluster);
+        print_how_to_go_on(cluster);
     } else {
         drop(cluster);
         say!("The cluster is stopped and its data removed.");
@@ -120,7 +120,7 @@ fn typed() -> String {
         .unwrap_or_else(|| "replex".to_owned())
 }
 
-fn tell_how_to_go_on(cluster: Cluster) {
+fn print_how_to_go_on(cluster: Cluster) {
     let (replex, address) = (typed(), cluster.coordinator_address().to_owned());
     let (folder, ids) = cluster.keep();
     let ids: Vec<String> = ids.iter().map(u32::to_string).collect();

@@ -26,7 +26,7 @@ pub struct Flights {
 }
 
 impl Flights {
-    /// Connects and creates the table that the statement says.
+    /// Connects and creates the table of the statement.
     pub async fn create(coordinator: &str, create_table: &str) -> Result<Flights, CommandFailure> {
         let options = ConnectOptions::new([coordinator]).deadline(DEADLINE);
         let client = Client::connect(options).await;

@@ -32,7 +32,7 @@ pub async fn run(arguments: &Check) -> Result<(), CommandFailure> {
         }
         count => {
             say!("{} would stop the proxy.", plural(count, "finding"));
-            Err(CommandFailure::Said)
+            Err(CommandFailure::Reported)
         }
     }
 }

@@ -38,7 +38,8 @@ pub struct Etcd {
 impl Etcd {
     /// Starts so many members and waits until they serve.
     pub async fn start(members: usize, quota_bytes: Option<u64>) -> Etcd {
-        // An address of this process's own, so that nobody else takes the ports that were free.
+        // An address of this process's own, so that no other process takes the ports that were
+        // free.
         let id = std::process::id();
         let host = format!(
             "127.{}.{}.{}",

@@ -29,7 +29,7 @@ pub fn restore(copied: &Path, folder: &Path) {
     copy(copied, folder);
 }
 
-/// A server that cannot serve yet, so that nobody waits for its word that it does.
+/// A server that cannot serve yet, so that no test waits for its `ready` line.
 pub struct Waiting {
     process: Child,
     log: PathBuf,
@@ -57,7 +57,7 @@ impl Waiting {
     }
 
     /// Waits until its log has this, and gives the log.
-    pub async fn says(&mut self, what: &str) -> String {
+    pub async fn wait_for_line(&mut self, what: &str) -> String {
         let begin = Instant::now();
         loop {
             let text = fs::read_to_string(&self.log).unwrap();
@@ -68,7 +68,10 @@ impl Waiting {
                 self.process.try_wait().unwrap().is_none(),
                 "it ended: {text}"
             );
-            assert!(begin.elapsed() < PATIENCE, "it never says {what:?}: {text}");
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "it never prints {what:?}: {text}"
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

@@ -154,12 +154,12 @@ impl Record {
 
     fn histories(&self) -> BTreeMap<i64, History> {
         let groups = self.groups.lock().unwrap();
-        let told = |entries: &Vec<Entry>| {
+        let describe = |entries: &Vec<Entry>| {
             let real = entries.iter().filter(|entry| !entry.void);
             real.map(|entry| entry.call.clone()).collect()
         };
         let all = groups.all.iter();
-        all.map(|(group, entries)| (*group, told(entries)))
+        all.map(|(group, entries)| (*group, describe(entries)))
             .collect()
     }
 
@@ -174,7 +174,7 @@ impl Record {
     }
 
     /// Judges everything together with what is there at rest: all copies are equal, and hold what
-    /// the operations left. Tells how many rows there are.
+    /// the operations left. Returns how many rows there are.
     pub async fn judge_at_rest(&self, cluster: &Cluster) -> usize {
         let mut inspector = Inspector::new(cluster.coordinator_addresses(), INSPECT_WITHIN)
             .await
@@ -399,6 +399,6 @@ fn row_of(values: &[Value]) -> Row {
         };
         *place = *number;
     }
-    assert_eq!(row[D], 0, "nobody writes it");
+    assert_eq!(row[D], 0, "no client writes it");
     row
 }

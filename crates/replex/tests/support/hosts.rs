@@ -35,7 +35,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Makes so many; an error says what is missing for it.
+    /// Makes so many; an error names what is missing for it.
     pub fn new(count: u8) -> Result<Hosts, String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let switch = Namespaces::new()?;
@@ -186,7 +186,7 @@ impl Namespaces {
         words.map(str::to_owned).to_vec()
     }
 
-    /// Runs a command there; an error tells what it said.
+    /// Runs a command there; an error has its message.
     fn run(&self, line: &str) -> Result<(), String> {
         self.run_words(&line.split(' ').collect::<Vec<_>>())
     }
@@ -202,8 +202,8 @@ impl Namespaces {
         if output.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        Err(format!("`{}`: {}", words.join(" "), said.trim()))
+        let message = String::from_utf8_lossy(&output.stderr);
+        Err(format!("`{}`: {}", words.join(" "), message.trim()))
     }
 }
 

@@ -26,7 +26,7 @@ pub fn program() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_replex"))
 }
 
-/// A coordinator and so many servers, of which none is replaced unless somebody says so.
+/// A coordinator and so many servers, of which none is replaced unless a test asks for it.
 pub fn options(servers: usize) -> ClusterOptions {
     ClusterOptions {
         servers,

@@ -39,7 +39,7 @@ pub enum Outcome {
     Done,
     /// Certainly nothing was changed, and why.
     Nothing(String),
-    /// Nobody knows.
+    /// It is unknown.
     Unknown(String),
 }
 

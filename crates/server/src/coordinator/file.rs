@@ -7,13 +7,13 @@ use machines::coordinator::PersistedState;
 use protocol::message::Leadership;
 use protocol::state::{CoordinatorState, decode_state};
 
-use super::keeper::{Keeper, Told};
+use super::keeper::{Keeper, KeeperEvent};
 use crate::error::ServerError;
 use crate::folder::DataFolder;
 use crate::random;
 
 const STATE_FILE: &str = "coordinator";
-/// Says where the state has moved, in words: it is not to be used here any more.
+/// Where the state has moved, in words: it is not to be used here any more.
 const MOVED_FILE: &str = "moved";
 
 /// A folder with a coordinator's state in it, for one process.
@@ -68,7 +68,7 @@ impl StateFolder {
         Ok(text.map(|text| String::from_utf8_lossy(&text).trim().to_owned()))
     }
 
-    /// Says that the state has moved, or that it is here.
+    /// Records that the state has moved, or that it is here.
     ///
     /// # Errors
     /// The system refuses.
@@ -83,7 +83,7 @@ impl StateFolder {
 /// Keeps in a file at once.
 pub(super) struct FileKeeper {
     folder: StateFolder,
-    told: VecDeque<Told>,
+    events: VecDeque<KeeperEvent>,
     address: String,
 }
 
@@ -105,26 +105,26 @@ impl FileKeeper {
             Some((state, _)) => state,
             None => CoordinatorState::new(random::number()?),
         };
-        let lead = Told::Lead {
+        let lead = KeeperEvent::Lead {
             state: Box::new(state),
             reason: String::new(),
         };
         Ok(FileKeeper {
             folder,
-            told: VecDeque::from([lead]),
+            events: VecDeque::from([lead]),
             address,
         })
     }
 }
 
 impl Keeper for FileKeeper {
-    fn told(&mut self) -> Result<Option<Told>, ServerError> {
-        Ok(self.told.pop_front())
+    fn next_event(&mut self) -> Result<Option<KeeperEvent>, ServerError> {
+        Ok(self.events.pop_front())
     }
 
     fn keep(&mut self, persist: PersistedState) -> Result<(), ServerError> {
         self.folder.replace(&persist.bytes)?;
-        self.told.push_back(Told::Kept(persist.version));
+        self.events.push_back(KeeperEvent::Kept(persist.version));
         Ok(())
     }
 

@@ -1,6 +1,7 @@
-//! Where a coordinator's state is kept, and who may write it: what the role asks of such a place.
+//! Where a coordinator's state is kept, and which coordinator may write it: what the role asks of
+//! such a place.
 //!
-//! Invariants: between two `Told::Lead` at most one state is led from; `Told::Kept` comes only for
+//! Invariants: between two `KeeperEvent::Lead` at most one state is led from; `KeeperEvent::Kept` comes only for
 //! what the present leadership asked to keep, and means that any coordinator that leads from then
 //! on begins with that state or a later one; before another coordinator begins to lead,
 //! `leads_until_us` has passed here.
@@ -11,11 +12,11 @@ use protocol::state::CoordinatorState;
 
 use crate::error::ServerError;
 
-/// What a keeper tells the role.
+/// What a keeper reports to the role.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum KeeperEvent {
     /// This coordinator leads from this state. What it did since the last state that was kept is
-    /// void; `reason` says why, where it led before.
+    /// void. `reason` is why, where it led before.
     Lead {
         state: Box<CoordinatorState>,
         reason: String,
@@ -31,23 +32,23 @@ pub(super) trait Keeper: Send {
     /// What has happened; none if nothing has since.
     ///
     /// # Errors
-    /// What a coordinator may not survive: the state cannot be used, or who is to keep it failed.
-    fn told(&mut self) -> Result<Option<Told>, ServerError>;
+    /// What a coordinator may not survive: the state cannot be used, or its keeper failed.
+    fn next_event(&mut self) -> Result<Option<KeeperEvent>, ServerError>;
 
-    /// Keeps a state in place of the one before; [`Told::Kept`] comes when it is. A later one may
+    /// Keeps a state in place of the one before; [`KeeperEvent::Kept`] comes when it is. A later one may
     /// be asked for before that, and counts for both.
     ///
     /// # Errors
-    /// As for [`Keeper::told`].
+    /// As for [`Keeper::next_event`].
     fn keep(&mut self, persist: PersistedState) -> Result<(), ServerError>;
 
-    /// The role has stopped leading by itself.
+    /// The role has stopped leading without the keeper's order.
     fn resign(&mut self);
 
     /// Until when this coordinator leads for certain, on the process's clock in microseconds.
     fn leads_until_us(&self) -> u64;
 
-    /// Who leads and who stands by, as far as it is known; `leads` is the role's to say.
+    /// Returns the leader and the standbys, as far as they are known. `leads` is set by the role.
     fn leadership(&self) -> Leadership;
 
     /// Lets others lead as soon as possible: this process ends.

@@ -1,9 +1,9 @@
 //! Moving a coordinator's state from a folder to etcd and back, while no coordinator runs on it.
 //!
-//! In each direction the place that is left says so before the state is put down at the new one:
-//! at no moment would two coordinators lead from two copies. Whoever was interrupted runs the same
-//! move again. Servers and clients need nothing but the addresses of the coordinators that are
-//! started afterwards.
+//! In each direction the place that is left records the move before the state is put down at the
+//! new one: at no moment would two coordinators lead from two copies. After an interruption the
+//! operator runs the same move again. Servers and clients need nothing but the addresses of the
+//! coordinators that are started afterwards.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -101,7 +101,7 @@ pub fn to_file(options: &EtcdOptions, folder: &Path) -> Result<MovedState, Serve
     match &found.manifest.moved_to {
         None => {
             let (term, place) = (office.term, folder.place());
-            let what = "say in etcd that the state moves";
+            let what = "record in etcd that the state moves";
             office.write(what, |record| record.hand_over(term, &found, &place))?;
         }
         Some(place) if *place == folder.place() => {}
@@ -225,7 +225,7 @@ impl Office {
         match write(&mut self.record) {
             Ok(Keeping::Kept(_)) => Ok(()),
             Ok(Keeping::Deposed | Keeping::Overwritten) => Err(refuse(format!(
-                "cannot {what}: somebody else leads in {} by now; run the same command again",
+                "cannot {what}: another coordinator leads in {} by now; run the same command again",
                 self.place()
             ))),
             Err(error) => Err(refuse(format!(

@@ -1,10 +1,10 @@
 //! The coordinator's role: its machine on an event loop, its state with a keeper.
 //!
 //! In a turn all questions that arrived are stepped, then the state is handed to the keeper, then
-//! those answers go out whose state is kept: nobody hears of a configuration that a coordinator
+//! those answers go out whose state is kept: no process receives a configuration that a coordinator
 //! after this one would not know. Questions are taken only while this coordinator leads for
-//! certain; one that does not lead says who does, and closes the connection. What is decided is
-//! the machine's alone; where the state is kept, and who leads, is the keeper's.
+//! certain. One that does not lead names the leader, and closes the connection. The machine alone
+//! makes decisions. The keeper knows where the state is kept, and which coordinator leads.
 
 mod etcd;
 mod file;
@@ -33,7 +33,7 @@ use crate::limits;
 use crate::options::{CoordinatorOptions, StateOptions, advertised_ip, check_listen};
 use etcd::EtcdKeeper;
 use file::FileKeeper;
-use keeper::{Keeper, Told};
+use keeper::{Keeper, KeeperEvent};
 
 /// Other clusters that are noted.
 const STRANGERS_MAX: usize = 64;
@@ -78,7 +78,7 @@ impl CoordinatorProcess {
             strangers: BTreeSet::new(),
             dismissed: Vec::new(),
         };
-        role.hear()?;
+        role.take_events()?;
         role.keep()?;
         journal::line(
             JournalLevel::Info,
@@ -122,11 +122,12 @@ struct Role {
     /// Set if the state is to be rebuilt from what the servers know; without these.
     recover: Option<BTreeSet<ServerId>>,
     clock: Clock,
-    /// Connections that have said Hello to the leader that this is.
+    /// Connections that have sent Hello to this coordinator as the leader.
     greeted: BTreeSet<ConnectionId>,
     /// Other clusters whose servers or clients have come here: each is noted once.
     strangers: BTreeSet<u64>,
-    /// Connections to be told, in this turn, that what they were told last is over, and why.
+    /// Connections to be notified, in this turn, that the leadership that greeted them is over, and
+    /// why.
     dismissed: Vec<(ConnectionId, String)>,
 }
 
@@ -177,11 +178,11 @@ impl Leading {
 }
 
 impl Role {
-    /// Takes in what the keeper tells.
-    fn hear(&mut self) -> Result<(), ServerError> {
-        while let Some(told) = self.keeper.told()? {
-            match told {
-                Told::Lead { state, reason } => {
+    /// Takes in what the keeper reports.
+    fn take_events(&mut self) -> Result<(), ServerError> {
+        while let Some(event) = self.keeper.next_event()? {
+            match event {
+                KeeperEvent::Lead { state, reason } => {
                     self.stop_leading(&reason);
                     let cluster = format!("{:016x}", state.configuration.cluster);
                     journal::line(
@@ -197,12 +198,12 @@ impl Role {
                     let recover = self.recover.take();
                     self.leading = Some(Leading::new(*state, self.settings, self.clock, recover));
                 }
-                Told::Kept(version) => {
+                KeeperEvent::Kept(version) => {
                     if let Some(leading) = &mut self.leading {
                         leading.kept(version);
                     }
                 }
-                Told::Follow => self.stop_leading("another coordinator may lead"),
+                KeeperEvent::Follow => self.stop_leading("another coordinator may lead"),
             }
         }
         Ok(())
@@ -233,7 +234,7 @@ impl Role {
         }
     }
 
-    /// What the machine did and nobody has kept is void, and so is what anybody waits for.
+    /// What the machine did and the keeper has not kept is void, and so are all waiting requests.
     fn stop_leading(&mut self, reason: &str) {
         if self.leading.take().is_none() {
             return;
@@ -257,7 +258,7 @@ impl Role {
         }
     }
 
-    /// Hands the newest state to the keeper, and takes in what else the machine says.
+    /// Hands the newest state to the keeper, and takes in the machine's other output.
     fn keep(&mut self) -> Result<(), ServerError> {
         let Some(leading) = &mut self.leading else {
             return Ok(());
@@ -273,7 +274,7 @@ impl Role {
             leading.under_way.push_back((persist.version, epoch));
             self.keeper.keep(persist)?;
         }
-        self.hear()
+        self.take_events()
     }
 
     /// Sends the answers whose state is kept.
@@ -293,7 +294,7 @@ impl Role {
         }
     }
 
-    /// Tells those who were greeted that this is over: whoever asks again asks the one who leads.
+    /// Notifies greeted connections that this leadership is over: they ask the new leader again.
     fn dismiss(&mut self, io: &mut Io) {
         let leadership = self.leadership();
         for (id, reason) in std::mem::take(&mut self.dismissed) {
@@ -322,7 +323,7 @@ impl Role {
         };
         let own = match leading.machine.cluster() {
             Some(own) => own,
-            // The servers say which cluster it is.
+            // The servers know which cluster it is.
             None => hello.cluster.ok_or_else(|| leading.machine.recall_text())?,
         };
         if let Some(cluster) = hello.cluster
@@ -382,10 +383,10 @@ impl Handler for Role {
     fn frame(&mut self, io: &mut Io, id: ConnectionId, frame: Frame) -> Result<(), String> {
         match frame.message {
             Message::Goodbye { .. } => {
-                io.close(id, "as you said");
+                io.close(id, "as requested");
                 Ok(())
             }
-            Message::WhoLeads => {
+            Message::FindLeader => {
                 let leadership = Message::Leadership(self.leadership());
                 io.send(id, frame.correlation, &leadership);
                 Ok(())
@@ -429,7 +430,7 @@ impl Handler for Role {
     }
 
     fn turn(&mut self, io: &mut Io) -> Result<(), ServerError> {
-        self.hear()?;
+        self.take_events()?;
         self.stop_if_succeeded();
         self.tick(io);
         self.keep()?;

@@ -1,8 +1,8 @@
 //! Connections that this core opens: to its peers, and to the coordinator.
 //!
-//! A link is opened when it is first needed and then kept: when it breaks, it is opened again
-//! after a pause that doubles up to a limit. Messages for a link that is not open, or whose queue
-//! is full, are dropped: the machine sends again what is not confirmed, and is told of each new
+//! A link is opened when it is first needed and then kept: when it breaks, it is opened again after
+//! a pause that doubles up to a limit. Messages for a link that is not open, or whose queue is
+//! full, are dropped: the machine sends again what is not confirmed, and is notified of each new
 //! connection.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -21,8 +21,8 @@ const PAUSE_US_MIN: u64 = 10_000;
 const PAUSE_US_MAX: u64 = 1_000_000;
 /// Bytes that may wait for one peer; messages beyond are dropped.
 const PEER_QUEUE_BYTES_MAX: usize = 64 << 20;
-/// The longest one before all coordinators are tried once more: one that begins to lead gives
-/// everybody a lease's time to be heard, and nobody is to miss that.
+/// The longest one before all coordinators are tried once more: one that begins to lead gives every
+/// server a lease's time to report, and no server is to miss that.
 const COORDINATOR_PAUSE_US_MAX: u64 = 100_000;
 /// A coordinator that has not answered for so long is left for the next one: it may stand still
 /// while another one leads.
@@ -35,7 +35,7 @@ const EARLY_QUESTIONS_MAX: usize = 4;
 struct Link {
     address: SocketAddr,
     connection: Option<ConnectionId>,
-    /// The other side has said who it is.
+    /// The other side has identified itself.
     welcomed: bool,
     retry_us: u64,
     pause_us: u64,
@@ -128,8 +128,8 @@ impl Peers {
         }
     }
 
-    /// Follows a new configuration: cores that moved are connected to anew, those that left are
-    /// let go.
+    /// Follows a new configuration: cores that moved are connected to again, those that left are
+    /// disconnected.
     pub fn follow(&mut self, io: &mut Io, configuration: &Configuration) {
         self.links.retain(|core, link| {
             let address = configuration.address(*core);
@@ -147,7 +147,7 @@ impl Peers {
         });
     }
 
-    /// Opens what is due; tells which connection is whose.
+    /// Opens what is due. Returns the core of each connection.
     pub fn open_due(&mut self, io: &mut Io) -> Vec<(ConnectionId, CoreId)> {
         let identity = self.identity;
         self.links
@@ -156,19 +156,21 @@ impl Peers {
             .collect()
     }
 
-    /// The other side of a link says who it is.
+    /// The other side of a link identifies itself.
     pub fn welcomed(
         &mut self,
         core: CoreId,
         id: ConnectionId,
-        who: &Welcome,
+        welcome: &Welcome,
     ) -> Result<(), String> {
         let link = self.links.get_mut(&core);
         let link = link.filter(|link| link.connection == Some(id));
         let Some(link) = link else {
             return Err("this link is not needed any more".to_owned());
         };
-        if who.cluster != self.identity.cluster || who.core.map(|(core, _)| core) != Some(core) {
+        if welcome.cluster != self.identity.cluster
+            || welcome.core.map(|(core, _)| core) != Some(core)
+        {
             return Err(format!("{core} was expected here"));
         }
         link.welcome();
@@ -188,7 +190,7 @@ impl Peers {
 }
 
 /// The link to the coordinator: whichever of several addresses leads. It is found by trying: one
-/// that does not lead says so, and who does.
+/// that does not lead answers with the leader.
 #[derive(Debug)]
 pub(super) struct CoordinatorLink {
     identity: CoreIdentity,
@@ -200,7 +202,7 @@ pub(super) struct CoordinatorLink {
     tried: usize,
     /// When the oldest question, or the greeting, was sent that has no answer yet.
     asked_us: Option<u64>,
-    /// Questions asked before the coordinator has said who it is.
+    /// Questions asked before the coordinator has identified itself.
     early: VecDeque<CoordinatorRequest>,
 }
 
@@ -252,8 +254,8 @@ impl CoordinatorLink {
         self.asked_us = None;
     }
 
-    pub fn welcomed(&mut self, io: &mut Io, who: &Welcome) -> Result<(), String> {
-        if who.cluster != self.identity.cluster || who.core.is_some() {
+    pub fn welcomed(&mut self, io: &mut Io, welcome: &Welcome) -> Result<(), String> {
+        if welcome.cluster != self.identity.cluster || welcome.core.is_some() {
             return Err("the coordinator of this cluster was expected here".to_owned());
         }
         self.link.welcome();

@@ -40,13 +40,13 @@ const NOTE_PAUSE_US: u64 = 10_000_000;
 /// How long a core that ends in order works on a checkpoint, for the next start to be quick.
 const CLOSING_CHECKPOINT_MAX: Duration = Duration::from_secs(5);
 
-/// Who is on the other side of a connection.
+/// The other side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Who {
-    /// Somebody who has not said yet.
+enum Remote {
+    /// A process that has not identified itself yet.
     Stranger,
     Client,
-    /// A core that opened the connection to tell something.
+    /// A core that opened the connection to send messages.
     Peer(CoreId, Incarnation),
     /// A core to which this one opened a connection.
     Link(CoreId),
@@ -66,10 +66,10 @@ pub struct CoreDriver<S> {
     outbox: Outbox,
     /// Messages of this core to itself.
     to_self: VecDeque<PeerMessage>,
-    connections: ConnectionMap<Who>,
+    connections: ConnectionMap<Remote>,
     peers: Peers,
     coordinator: CoordinatorLink,
-    /// What a coordinator is told that has lost its state.
+    /// What is sent to a coordinator that has lost its state.
     folder: FolderReport,
     configured: Configured,
     /// The machine knows that so much is durable.
@@ -97,9 +97,9 @@ pub struct Surroundings {
     pub clock: Clock,
     /// Where coordinators may be.
     pub coordinators: Vec<std::net::SocketAddr>,
-    /// What the folder says of itself, with this process as its last one.
+    /// The report of the folder, with this process as its last one.
     pub folder: FolderReport,
-    /// Called with each configuration that the core hears of.
+    /// Called with each configuration that the core receives.
     pub configured: Configured,
 }
 
@@ -198,7 +198,7 @@ impl<S: CoreStore> CoreDriver<S> {
         }
     }
 
-    /// Appends the records, lets go what may go, and keeps the rest.
+    /// Appends the records, releases what may go, and keeps the rest.
     fn carry_out(&mut self, io: &mut Io) {
         loop {
             self.log_records += self.output.records.len() as u64;
@@ -273,11 +273,11 @@ impl<S: CoreStore> CoreDriver<S> {
                 identity.core, identity.cluster
             ));
         }
-        let who = match hello.core {
-            None => Who::Client,
-            Some((core, incarnation)) => Who::Peer(core, incarnation),
+        let remote = match hello.core {
+            None => Remote::Client,
+            Some((core, incarnation)) => Remote::Peer(core, incarnation),
         };
-        self.connections.insert(id, who);
+        self.connections.insert(id, remote);
         let welcome = Message::Welcome(Welcome {
             cluster: identity.cluster,
             core: Some((identity.core, identity.incarnation)),
@@ -322,20 +322,20 @@ impl<S: CoreStore> CoreDriver<S> {
         &mut self,
         io: &mut Io,
         id: ConnectionId,
-        who: Who,
+        remote: Remote,
         welcome: &Welcome,
     ) -> Result<(), String> {
-        match who {
-            Who::Link(core) => {
+        match remote {
+            Remote::Link(core) => {
                 self.peers.welcomed(core, id, welcome)?;
                 self.step(CoreInput::PeerConnected { core });
                 Ok(())
             }
-            Who::Coordinator => {
+            Remote::Coordinator => {
                 self.coordinator.welcomed(io, welcome)?;
                 Ok(())
             }
-            Who::Stranger | Who::Client | Who::Peer(..) => Err(unexpected("a Welcome")),
+            Remote::Stranger | Remote::Client | Remote::Peer(..) => Err(unexpected("a Welcome")),
         }
     }
 
@@ -363,7 +363,7 @@ impl<S: CoreStore> CoreDriver<S> {
             CoordinatorReply::Unchanged { .. } | CoordinatorReply::NewEpoch { .. } => {}
             CoordinatorReply::Recall => self.remember(io),
             CoordinatorReply::Refused { message, .. } => {
-                self.complain(io, Who::Coordinator, &message);
+                self.complain(io, Remote::Coordinator, &message);
             }
             CoordinatorReply::Joined { .. }
             | CoordinatorReply::Session { .. }
@@ -376,7 +376,7 @@ impl<S: CoreStore> CoreDriver<S> {
         Ok(())
     }
 
-    /// A coordinator that has lost its state is told what this core knows.
+    /// A coordinator that has lost its state receives what this core knows.
     fn remember(&mut self, io: &mut Io) {
         let identity = self.machine.identity();
         let configuration = Arc::clone(self.machine.configuration());
@@ -393,12 +393,12 @@ impl<S: CoreStore> CoreDriver<S> {
         });
         self.coordinator.ask(io, request);
         let reason =
-            "the coordinator's state is lost or an older copy: it is told what is known here";
-        self.complain(io, Who::Coordinator, reason);
+            "the coordinator's state is lost or an older copy: sending it what is known here";
+        self.complain(io, Remote::Coordinator, reason);
     }
 
     /// Notes something that may happen again and again.
-    fn complain(&mut self, io: &Io, whose: Who, message: &str) {
+    fn complain(&mut self, io: &Io, remote: Remote, message: &str) {
         let noted = self
             .noted_us
             .is_some_and(|at| at + NOTE_PAUSE_US > io.now_us());
@@ -407,10 +407,10 @@ impl<S: CoreStore> CoreDriver<S> {
         }
         self.noted_us = Some(io.now_us());
         let core = self.machine.identity().core;
-        let whose = match whose {
-            Who::Link(peer) | Who::Peer(peer, _) => peer.to_string(),
-            Who::Coordinator => "coordinator".to_owned(),
-            Who::Client | Who::Stranger => "client".to_owned(),
+        let whose = match remote {
+            Remote::Link(peer) | Remote::Peer(peer, _) => peer.to_string(),
+            Remote::Coordinator => "coordinator".to_owned(),
+            Remote::Client | Remote::Stranger => "client".to_owned(),
         };
         journal::line(
             JournalLevel::Warn,
@@ -425,7 +425,7 @@ impl<S: CoreStore> CoreDriver<S> {
             ("connections", io.connections() as u64),
             (
                 "clients",
-                self.connections.count(|who| *who == Who::Client) as u64,
+                self.connections.count(|remote| *remote == Remote::Client) as u64,
             ),
             ("steps", self.steps),
             ("waiting_for_log", self.outbox.len() as u64),
@@ -447,64 +447,64 @@ impl<S: CoreStore> CoreDriver<S> {
 impl<S: CoreStore> Handler for CoreDriver<S> {
     fn opened(&mut self, _: &mut Io, id: ConnectionId, side: ConnectionSide) {
         if side == ConnectionSide::Accepted {
-            self.connections.insert(id, Who::Stranger);
+            self.connections.insert(id, Remote::Stranger);
         }
     }
 
     fn frame(&mut self, io: &mut Io, id: ConnectionId, frame: Frame) -> Result<(), String> {
-        let Some(&who) = self.connections.get(id) else {
+        let Some(&remote) = self.connections.get(id) else {
             return Ok(());
         };
-        match (who, frame.message) {
-            (Who::Client, Message::Request(request)) => {
+        match (remote, frame.message) {
+            (Remote::Client, Message::Request(request)) => {
                 self.on_request(io, id, frame.correlation, request);
                 Ok(())
             }
-            (Who::Peer(core, incarnation), Message::Peer(header, message)) => {
+            (Remote::Peer(core, incarnation), Message::Peer(header, message)) => {
                 if (header.from, header.incarnation) != (core, incarnation) {
                     return Err(format!("{core} speaks in the name of {}", header.from));
                 }
                 self.step(CoreInput::Peer { header, message });
                 Ok(())
             }
-            (Who::Stranger, Message::Hello(hello)) => self.on_hello(io, id, &hello),
-            (Who::Link(_) | Who::Coordinator, Message::Welcome(welcome)) => {
-                self.on_welcome(io, id, who, &welcome)
+            (Remote::Stranger, Message::Hello(hello)) => self.on_hello(io, id, &hello),
+            (Remote::Link(_) | Remote::Coordinator, Message::Welcome(welcome)) => {
+                self.on_welcome(io, id, remote, &welcome)
             }
-            (Who::Coordinator, Message::Answer(reply)) => self.on_answer(io, reply),
-            (Who::Coordinator, Message::Leadership(leadership)) => {
+            (Remote::Coordinator, Message::Answer(reply)) => self.on_answer(io, reply),
+            (Remote::Coordinator, Message::Leadership(leadership)) => {
                 self.coordinator.redirected(leadership.leader.as_deref());
                 io.close(id, "the coordinator that leads is looked for");
                 Ok(())
             }
-            (Who::Stranger | Who::Client, message @ Message::Echo(_)) => {
+            (Remote::Stranger | Remote::Client, message @ Message::Echo(_)) => {
                 io.send(id, frame.correlation, &message);
                 Ok(())
             }
             (_, Message::Goodbye { reason }) => {
-                if matches!(who, Who::Link(_) | Who::Coordinator) {
-                    self.complain(io, who, &reason);
+                if matches!(remote, Remote::Link(_) | Remote::Coordinator) {
+                    self.complain(io, remote, &reason);
                 }
-                io.close(id, "as you said");
+                io.close(id, "as requested");
                 Ok(())
             }
-            (Who::Stranger, _) => Err("the first frame must be a Hello".to_owned()),
+            (Remote::Stranger, _) => Err("the first frame must be a Hello".to_owned()),
             (_, message) => Err(unexpected(kind(&message))),
         }
     }
 
     fn closed(&mut self, io: &mut Io, id: ConnectionId, reason: &str) {
         match self.connections.remove(id) {
-            Some(Who::Client) => {
+            Some(Remote::Client) => {
                 let client = ClientId(id.0);
                 self.step(CoreInput::ClientGone { client });
             }
-            Some(Who::Link(core)) => self.peers.broke(core, id, io.now_us()),
-            Some(Who::Coordinator) => {
+            Some(Remote::Link(core)) => self.peers.broke(core, id, io.now_us()),
+            Some(Remote::Coordinator) => {
                 self.coordinator.broke(io.now_us());
-                self.complain(io, Who::Coordinator, reason);
+                self.complain(io, Remote::Coordinator, reason);
             }
-            Some(Who::Stranger | Who::Peer(..)) | None => {}
+            Some(Remote::Stranger | Remote::Peer(..)) | None => {}
         }
     }
 
@@ -556,7 +556,7 @@ fn kind(message: &Message) -> &'static str {
         Message::Answer(_) => "an answer of the coordinator",
         Message::Goodbye { .. } => "a Goodbye",
         Message::Echo(_) => "an Echo",
-        Message::WhoLeads => "a question who leads",
-        Message::Leadership(_) => "word of who leads",
+        Message::FindLeader => "a request for the leader",
+        Message::Leadership(_) => "the name of the leader",
     }
 }

@@ -41,7 +41,7 @@ impl Outbox {
         self.queue.insert(self.queue.len() - later, departure);
     }
 
-    /// The next one that `durable` lets go.
+    /// The next one that `durable` releases.
     pub fn pop(&mut self, durable: Position) -> Option<Departure> {
         let first = self.queue.front()?;
         if first.after() > durable {

@@ -1,14 +1,14 @@
 //! A turn of a core, as a list of named phases.
 //!
 //! The event loop has handed in every frame that arrived. A turn brings the machine's outputs out,
-//! the log's progress in, and the links up to date. Each phase says what it needs of those before.
+//! the log's progress in, and the links up to date. Each phase names what it needs of those before.
 
 use machines::core::CoreInput;
 use protocol::message::Room;
 use storage::log::LogAdmission;
 
 use super::outbox::Departure;
-use super::{CoreDriver, Who, answer};
+use super::{CoreDriver, Remote, answer};
 use crate::error::ServerError;
 use crate::event_loop::Io;
 use crate::journal::{self, JournalLevel};
@@ -106,11 +106,11 @@ impl<S: CoreStore> CoreDriver<S> {
     /// Opens the links that are due, to the peers of the configuration that is followed now.
     fn open_links(&mut self, io: &mut Io) {
         for (id, core) in self.peers.open_due(io) {
-            self.connections.insert(id, Who::Link(core));
+            self.connections.insert(id, Remote::Link(core));
         }
         self.coordinator.open_due(io);
         if let Some(id) = self.coordinator.connection() {
-            self.connections.insert(id, Who::Coordinator);
+            self.connections.insert(id, Remote::Coordinator);
         }
     }
 

@@ -22,10 +22,10 @@ pub(super) enum Phase {
     Connecting,
     /// Frames go both ways.
     Open,
-    /// A farewell is being written; what comes in is thrown away.
+    /// A farewell is being written; what comes in is discarded.
     Closing,
-    /// The farewell is written; what comes in is thrown away until the other side closes, for
-    /// closing over unread bytes would make the kernel throw the farewell away.
+    /// The farewell is written; what comes in is discarded until the other side closes, for closing
+    /// over unread bytes would make the kernel discard the farewell.
     Draining,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Connection {
     pub undispatched: bool,
     /// Bytes of a large frame under way, counted against the loop's bound.
     pub claimed_bytes: usize,
-    /// The socket may hold bytes that were not read: edges are told once.
+    /// The socket may hold bytes that were not read: edges are reported once.
     pub readable: bool,
     /// The other side has closed or broken: read until the end whatever a read returns.
     pub hung_up: bool,
@@ -53,7 +53,7 @@ pub(super) struct Connection {
     sent: usize,
     /// The loop has it on its list of connections to write to.
     pub dirty: bool,
-    /// The socket takes no more for now; an edge will tell.
+    /// The socket takes no more for now; an edge will report when it does.
     pub blocked: bool,
     /// Whether a first frame was accepted by the handler.
     pub greeted: bool,
@@ -99,7 +99,7 @@ impl Connection {
         self.outgoing.len() - self.sent
     }
 
-    /// Reads once. A short read has emptied the socket, so the read that would only say so is
+    /// Reads once. A short read has emptied the socket, so the read that would only show that is
     /// saved (epoll(7), on edge-triggered stream sockets).
     pub fn receive(&mut self, buffer: &mut [u8]) -> Received {
         loop {

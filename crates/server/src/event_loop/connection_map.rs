@@ -1,5 +1,5 @@
 //! What a handler knows of each connection, found without hashing: the low bits of a
-//! [`ConnectionId`] are the slot, and a slot's former owner is told apart by the whole id.
+//! [`ConnectionId`] are the slot, and a slot's former owner is distinguished by the whole id.
 
 use super::ConnectionId;
 use super::io::slot_of;

@@ -1,8 +1,8 @@
 //! What a handler may do with connections: send, open, close, count what is owed.
 //!
-//! All of it only queues: bytes are written once per turn and connection, when the loop has
-//! handled everything that was there. A connection that is gone is no error here: the handler
-//! hears of it by `closed`.
+//! All of it only queues: bytes are written once per turn and connection, when the loop has handled
+//! everything that was there. A connection that is gone is no error here: the handler is notified
+//! of it by `closed`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -41,7 +41,7 @@ pub struct Io {
     pub(super) ready: Vec<ConnectionId>,
     /// Have something to be written.
     pub(super) dirty: Vec<ConnectionId>,
-    /// Became useless since the handler was last told, and why.
+    /// Became useless since the handler was last notified, and why.
     pub(super) ended: Vec<(ConnectionId, String)>,
     pub(super) limits: LoopLimits,
     pub(super) counters: Counters,
@@ -141,7 +141,7 @@ impl Io {
         }
     }
 
-    /// Opens a connection; `opened` or `closed` tells how it went.
+    /// Opens a connection; `opened` or `closed` reports how it went.
     ///
     /// # Errors
     /// No socket or no route; the caller tries again later, as after `closed`.
@@ -150,7 +150,7 @@ impl Io {
         self.add(stream, ConnectionSide::Connected)
     }
 
-    /// Says farewell and closes. The handler hears `closed` at the end of this turn.
+    /// Sends farewell and closes. The handler receives `closed` at the end of this turn.
     pub fn close(&mut self, id: ConnectionId, reason: &str) {
         let now_us = self.now_us;
         match self.find(id).map(|connection| connection.phase) {
@@ -168,7 +168,7 @@ impl Io {
         connection.partial = Vec::new();
         connection.undispatched = false;
         self.release_claim(id);
-        // What comes in from now on is read to be thrown away.
+        // What comes in from now on is read to be discarded.
         self.list(id);
         self.watch();
         self.ended.push((id, reason.to_owned()));
@@ -188,8 +188,8 @@ impl Io {
         (slot.0 == id).then_some(&slot.1)
     }
 
-    /// Takes in an accepted socket. Beyond the limit of connections it is told so, as is a
-    /// stranger; far beyond, it is dropped without a word, so that a flood costs no memory.
+    /// Takes in an accepted socket. Beyond the limit of connections it is refused with a reason, as
+    /// is a stranger. Far beyond, it is dropped without one, so that a flood costs no memory.
     pub(super) fn accept(&mut self, stream: TcpStream) -> io::Result<Option<ConnectionId>> {
         self.counters.connections_accepted += 1;
         let over = self.accepted >= self.limits.connections_max;
@@ -242,7 +242,7 @@ impl Io {
         Ok(id)
     }
 
-    /// Forgets a connection and closes its socket; the handler is told unless it was before.
+    /// Forgets a connection and closes its socket; the handler is notified unless it was before.
     pub(super) fn remove(&mut self, id: ConnectionId, reason: &str) {
         self.release_claim(id);
         let Some(connection) = self.find(id) else {

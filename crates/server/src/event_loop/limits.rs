@@ -5,12 +5,12 @@ use crate::clock::Clock;
 /// Limits of one loop; bytes and microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct LoopLimits {
-    /// Only who runs this process, and root, may connect, from this machine; others are told so and
-    /// closed.
+    /// Only the user that runs this process, and root, may connect, from this machine; others
+    /// receive the reason and are closed.
     pub own_user_only: bool,
-    /// Accepted connections; one more is told so and closed. Below a million.
+    /// Accepted connections; one more receives the reason and is closed. Below a million.
     pub connections_max: usize,
-    /// Connections beyond that which are told so at the same time; more are just dropped.
+    /// Connections beyond that which receive the reason at the same time; more are just dropped.
     pub refusals_max: usize,
     /// Bytes read at once; one buffer of the loop.
     pub read_bytes: usize,
@@ -103,7 +103,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// By name, as `Request::Status` tells them.
+    /// By name, as `Request::Status` reports them.
     pub fn named(&self) -> [(&'static str, u64); 10] {
         [
             ("turns", self.turns),

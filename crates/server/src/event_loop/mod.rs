@@ -1,12 +1,12 @@
 //! The event loop of one core: edge-triggered sockets, frames in, frames out.
 //!
-//! A turn takes whatever is there: it polls once, reads from every connection that has bytes,
-//! hands all whole frames to the [`Handler`], lets it finish the batch ([`Handler::turn`]: one
-//! append to a log, say), and writes once per connection. Nothing is delayed to make batches
-//! larger. The same loop serves a core, the coordinator and the baselines.
+//! A turn takes whatever is there: it polls once, reads from every connection that has bytes, hands
+//! all whole frames to the [`Handler`], lets it finish the batch ([`Handler::turn`]: one append to
+//! a log, for example), and writes once per connection. Nothing is delayed to make batches larger. The same
+//! loop serves a core, the coordinator and the baselines.
 //!
-//! Memory is bounded by [`LoopLimits`], whatever the other sides do; an idle loop sleeps.
-//! What frames mean is the handler's; how they are told apart is `protocol::frame`'s.
+//! Memory is bounded by [`LoopLimits`], whatever the other sides do; an idle loop sleeps. The
+//! handler knows what frames mean, and `protocol::frame` how they are separated.
 
 mod connection;
 mod connection_map;
@@ -38,7 +38,7 @@ pub use limits::{Counters, LoopLimits, LoopOptions};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
-/// Who opened a connection.
+/// The side that opened a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionSide {
     /// The other side.
@@ -55,10 +55,10 @@ pub trait Handler {
     /// A whole frame arrived.
     ///
     /// # Errors
-    /// Why the connection must be closed; the other side is told.
+    /// Why the connection must be closed; the other side is notified.
     fn frame(&mut self, io: &mut Io, id: ConnectionId, frame: Frame) -> Result<(), String>;
 
-    /// A connection is no longer usable. Also told for one that could not be opened.
+    /// A connection is no longer usable. Also called for one that could not be opened.
     fn closed(&mut self, io: &mut Io, id: ConnectionId, reason: &str);
 
     /// Everything that was there has been handed in: finish the batch. Called once per turn, also
@@ -124,7 +124,7 @@ pub struct EventLoop {
     handle: Handle,
     io: Io,
     buffer: Vec<u8>,
-    /// When to accept again although no edge tells to.
+    /// When to accept again although no edge asks for it.
     accept_us: Option<u64>,
     stop_by_us: Option<u64>,
 }
@@ -197,10 +197,10 @@ impl EventLoop {
             self.read_ready(&mut ready, handler);
             self.sweep();
             self.begin_stop(handler);
-            self.tell_ended(handler);
+            self.report_ended(handler);
             handler.turn(&mut self.io)?;
             self.write();
-            self.tell_ended(handler);
+            self.report_ended(handler);
             if self.may_end(handler) {
                 return Ok(());
             }
@@ -239,7 +239,7 @@ impl EventLoop {
         }
     }
 
-    /// Takes in what an event says; reading comes later, so that all of them are known first.
+    /// Takes in an event. Reading comes later, so that all of them are known first.
     fn note<H: Handler>(&mut self, event: &Event, handler: &mut H) {
         match event.token() {
             WAKER => {}
@@ -339,7 +339,7 @@ impl EventLoop {
                     }
                     if connection.phase == Phase::Closing && !blocked {
                         connection.phase = Phase::Draining;
-                        // It fails where the other side is gone: the next read says so.
+                        // It fails where the other side is gone: the next read reports it.
                         let _ = connection.stream.shutdown(std::net::Shutdown::Write);
                     }
                     self.io.counters.bytes_out += written as u64;
@@ -353,12 +353,12 @@ impl EventLoop {
                 }
             }
         }
-        // Closing says farewell to connections while others are written; their turn is next.
+        // Closing sends farewell to connections while others are written; their turn is next.
         dirty.append(&mut self.io.dirty);
         self.io.dirty = dirty;
     }
 
-    fn tell_ended<H: Handler>(&mut self, handler: &mut H) {
+    fn report_ended<H: Handler>(&mut self, handler: &mut H) {
         while !self.io.ended.is_empty() {
             for (id, reason) in std::mem::take(&mut self.io.ended) {
                 handler.closed(&mut self.io, id, &reason);

@@ -1,17 +1,17 @@
 //! Whose process is at the other end of a connection on this machine.
 //!
-//! For stores that nobody logs in to: what listens on loopback can be reached by every user of the
+//! For stores without a login: what listens on loopback can be reached by every user of the
 //! machine.
 
 use mio::net::TcpStream;
 use procfs::net::TcpNetEntry;
 use rustix::process::geteuid;
 
-/// What a stranger is told.
+/// The message to a stranger.
 pub(super) const REFUSAL: &str =
-    "only processes of the user who runs this store, and root's, may connect to it";
+    "only processes of the user that runs this store, and root's, may connect to it";
 
-/// Whether it is a process of the user who runs this one, or root's. Not if that cannot be known.
+/// Whether it is a process of the user that runs this one, or root's. Not if that cannot be known.
 pub(super) fn may_connect(stream: &TcpStream) -> bool {
     let (Ok(own), Ok(other)) = (stream.local_addr(), stream.peer_addr()) else {
         return false;
@@ -23,7 +23,7 @@ pub(super) fn may_connect(stream: &TcpStream) -> bool {
     let of_other =
         |socket: &TcpNetEntry| socket.local_address == other && socket.remote_address == own;
     let socket = sockets.unwrap_or_default().into_iter().find(of_other);
-    // One that is closed by its process already belongs to nobody, which is listed as root.
+    // One that is closed by its process already belongs to no user, which is listed as root.
     socket.is_some_and(|socket| socket.inode != 0 && [geteuid().as_raw(), 0].contains(&socket.uid))
 }
 
@@ -32,12 +32,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_there_no_more_may_not_connect() {
+    fn a_process_that_has_ended_may_not_connect() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it listens");
         let connect = || {
             let client = std::net::TcpStream::connect(address).expect("it listens");
-            let (accepted, _) = listener.accept().expect("somebody has connected");
+            let (accepted, _) = listener.accept().expect("a process has connected");
             (client, TcpStream::from_std(accepted))
         };
         let (client, accepted) = connect();

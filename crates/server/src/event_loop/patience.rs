@@ -1,8 +1,8 @@
 //! Patience and its end: states of a connection that may not last.
 //!
-//! A connection that opens, has not said a first word, has begun a frame, or owes the taking of
-//! bytes holds memory here, so each of these has a time limit. An idle connection that owes
-//! nothing may stay for ever, and costs no look.
+//! A connection that opens, has not sent a first frame, has begun a frame, or owes the taking of
+//! bytes holds memory here, so each of these has a time limit. An idle connection that owes nothing
+//! may stay for ever, and costs no look.
 
 use super::connection::Phase;
 use super::{ConnectionSide, EventLoop};
@@ -25,7 +25,7 @@ impl EventLoop {
             let unfinished = !connection.partial.is_empty() && !held_back;
             let (patience_us, reason) = match connection.phase {
                 Phase::Closing | Phase::Draining => (limits.farewell_us, ""),
-                Phase::Connecting => (limits.patience_us, "nobody answered"),
+                Phase::Connecting => (limits.patience_us, "no process answered"),
                 Phase::Open if connection.blocked => {
                     (limits.patience_us, "it did not take what was sent to it")
                 }
@@ -35,7 +35,7 @@ impl EventLoop {
                 Phase::Open
                     if !connection.greeted && connection.side == ConnectionSide::Accepted =>
                 {
-                    (limits.patience_us, "it said nothing")
+                    (limits.patience_us, "it sent nothing")
                 }
                 Phase::Open => continue,
             };

@@ -1,4 +1,4 @@
-//! From a socket's bytes to frames: who may be read, how much, and what is left over.
+//! From a socket's bytes to frames: which connections may be read, how much, and what is left over.
 //!
 //! Bytes are read into one buffer of the loop and frames decoded in place; a connection keeps
 //! only the start of an unfinished frame. A frame larger than the buffer is gathered by its

@@ -52,7 +52,7 @@ impl Wire {
         }
     }
 
-    /// Connects and says Hello as a client.
+    /// Connects and sends Hello as a client.
     pub fn client(address: SocketAddr) -> (Wire, Welcome) {
         let mut wire = Wire::connect(address);
         let hello = Hello {
@@ -176,11 +176,11 @@ impl RunningServer {
     pub fn start(options: ServerOptions) -> Result<RunningServer, ServerError> {
         let server = ServerProcess::bind(options)?;
         let stopper = server.stopper();
-        let (tell, told) = mpsc::channel();
+        let (sender, is_ready) = mpsc::channel();
         let thread =
-            std::thread::spawn(move || server.run(|ready| tell.send(ready.clone()).unwrap()));
+            std::thread::spawn(move || server.run(|ready| sender.send(ready.clone()).unwrap()));
         // The sender goes with the thread, so that a server that never serves ends the wait.
-        match told.recv() {
+        match is_ready.recv() {
             Ok(ready) => Ok(RunningServer {
                 ready,
                 stopper,
@@ -295,7 +295,7 @@ impl Teller {
         self.configuration.table_named("people").unwrap()
     }
 
-    /// Sends to the core of a partition until it is not told to come back later.
+    /// Sends to the core of a partition until it is not refused for now.
     fn ask(&mut self, partition: PartitionId, make: &dyn Fn(Epoch) -> Request) -> Reply {
         let begin = std::time::Instant::now();
         loop {
@@ -322,7 +322,7 @@ impl Teller {
     fn try_ask(&mut self, address: &str, request: Request) -> Option<Reply> {
         if !self.cores.contains_key(address) {
             let address = address.parse().unwrap();
-            // The server may be away.
+            // The server may be offline.
             TcpStream::connect(address).ok()?;
             let (wire, _) = Wire::client(address);
             self.cores.insert(address.to_string(), wire);

@@ -93,7 +93,7 @@ fn gather(rows: &Rows, plan: GatherPlan, most: usize) -> Vec<i64> {
                 }
             }
             GatherStep::Wait => {
-                let (index, read) = open.pop().expect("who waits has asked");
+                let (index, read) = open.pop().expect("a waiting gather has asked");
                 gather.accept(index, page(rows, &read, most)).unwrap();
             }
             GatherStep::End => return ids,

@@ -60,7 +60,7 @@ impl Client {
         }
     }
 
-    /// Answers reads one after the other, each with a hold, and says in which order.
+    /// Answers reads one after the other, each with a hold, and returns the order.
     fn hold_all(&mut self) -> Vec<u32> {
         let mut order = Vec::new();
         loop {

@@ -64,7 +64,10 @@ impl Client {
             self.sent.extend(output.sends);
             self.deadline_us = output.deadline_us;
             for completion in output.completions {
-                assert_eq!(completion.ticket, TICKET, "the ends of parts are not told");
+                assert_eq!(
+                    completion.ticket, TICKET,
+                    "the ends of parts are not reported"
+                );
                 assert_eq!(self.outcome.replace(completion.outcome), None);
             }
             inputs.extend(
@@ -216,7 +219,7 @@ fn members_that_changed_since_they_were_asked_are_asked_again() {
     client.now_us += 1_000;
     client.answer_all(Some(999), &[&[(1, 10)]]);
     assert_eq!(client.outcome, None, "a change may have been missed");
-    assert_eq!(client.sent.len(), 4, "all are asked anew");
+    assert_eq!(client.sent.len(), 4, "all are asked again");
     client.now_us += 1_000;
     client.answer_all(Some(2_000), &[&[(1, 11)]]);
     assert_eq!(client.versions(), [11]);
@@ -241,7 +244,7 @@ fn a_silent_core_is_gone_around_and_may_still_answer() {
 }
 
 #[test]
-fn what_is_nowhere_left_fails_soon_and_says_what_is_missing() {
+fn a_read_without_any_copy_fails_soon_and_names_what_is_missing() {
     let mut client = Client::new(apart(1, &[1, 2]));
     client.read(|_| {});
     while client.outcome.is_none() {
@@ -261,10 +264,10 @@ fn what_is_nowhere_left_fails_soon_and_says_what_is_missing() {
 }
 
 #[test]
-fn a_write_to_what_is_lost_fails_soon_and_says_why() {
+fn a_write_to_lost_partitions_fails_soon_with_a_reason() {
     let mut client = Client::new(apart(1, &[1, 2]));
     client.submit(insert(1));
-    assert!(client.sent.is_empty(), "nobody could take it");
+    assert!(client.sent.is_empty(), "no core could take it");
     while client.outcome.is_none() {
         client.pass();
     }

@@ -208,9 +208,9 @@ fn sent_and_unanswered_is_unknown_but_never_sent_is_not() {
 }
 
 #[test]
-fn nothing_changed_says_only_the_head_that_was_asked_last() {
+fn only_the_head_that_was_asked_last_reports_nothing_changed() {
     let nothing = RequestResult::NotFound;
-    for (first_result, is_told) in [(nothing.clone(), false), (DONE, true)] {
+    for (first_result, is_reported) in [(nothing.clone(), false), (DONE, true)] {
         let mut client = Client::new(SessionLimits::default());
         client.submit(1, insert(1));
         let first = client.last();
@@ -223,7 +223,7 @@ fn nothing_changed_says_only_the_head_that_was_asked_last() {
         let second = client.last();
         assert_ne!(first.core, second.core, "the partition has moved");
         client.reply(&first, Reply::Executed(first_result));
-        assert_eq!(client.ended.len(), usize::from(is_told));
+        assert_eq!(client.ended.len(), usize::from(is_reported));
         client.reply(&second, Reply::Executed(DONE));
         assert_eq!(*client.outcome(), SessionOutcome::Executed(DONE));
     }
@@ -258,7 +258,7 @@ fn what_was_begun_where_the_partition_has_gone_from_may_have_happened() {
 }
 
 #[test]
-fn refused_to_the_last_is_a_failure_that_says_why() {
+fn refused_to_the_last_is_a_failure_with_a_reason() {
     let mut client = Client::new(SessionLimits::default());
     client.submit(1, insert(1));
     while client.ended.is_empty() {
@@ -358,7 +358,7 @@ fn a_core_that_is_behind_is_asked_again_later() {
 }
 
 #[test]
-fn a_refusal_beside_a_silent_attempt_tells_of_a_newer_epoch_too() {
+fn a_refusal_beside_a_silent_attempt_reports_a_newer_epoch_too() {
     let mut client = Client::new(SessionLimits::default());
     insert_at_the_first(&mut client, 1);
     client.wait_for_attempt();
@@ -487,7 +487,7 @@ fn the_window_lets_so_many_through_and_the_rest_follows() {
 }
 
 #[test]
-fn a_core_that_is_away_does_not_hold_up_the_others() {
+fn an_unavailable_core_does_not_hold_up_the_others() {
     let limits = SessionLimits {
         in_flight_max: 2,
         ..SessionLimits::default()
@@ -524,7 +524,7 @@ fn an_old_open_number_stops_new_ones_at_the_span() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_forgotten() {
+fn requests_without_a_waiter_are_forgotten() {
     let mut client = Client::new(SessionLimits::default());
     client.submit(1, insert(1));
     client.step(SessionInput::Cancel { ticket: Ticket(1) });
@@ -638,7 +638,7 @@ fn a_write_without_an_answer_asks_for_a_newer_epoch_and_goes_to_the_new_head() {
     let begun_us = client.now_us;
     wait_for_inquiry(&mut client);
     assert_eq!(client.now_us - begun_us, SessionLimits::default().silent_us);
-    // Nobody has replaced the server yet: the client asks again, as long as it hears nothing.
+    // The server is not replaced yet: the client asks again, as long as it receives nothing.
     client.step(SessionInput::Unchanged { epoch: Epoch(1) });
     wait_for_inquiry(&mut client);
     client.step(without_the_first(2));
@@ -661,7 +661,7 @@ fn a_write_that_is_answered_elsewhere_without_effect_is_still_uncertain() {
     client.step(without_the_first(2));
     let second = client.last();
     let nothing = || Reply::Executed(RequestResult::NotFound);
-    // The old head may say so, and the new one may run it yet.
+    // The old head may report that, and the new one may run it yet.
     client.reply(&first, nothing());
     assert!(client.ended.is_empty());
     client.reply(&second, Reply::Executed(DONE));

@@ -1,6 +1,6 @@
-//! Random worlds around one session machine: requests, replies and answers are lost and
-//! delayed, connections break, cores refuse, epochs and sessions end. From one seed each, so
-//! that a failure can be told again.
+//! Random worlds around one session machine: requests, replies and answers are lost and delayed,
+//! connections break, cores refuse, epochs and sessions end. From one seed each, so that a failure
+//! can be repeated.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -248,7 +248,7 @@ impl World {
                 return;
             }
             Event::EndSessions => {
-                // All but the newest: a core hears of it sooner or later.
+                // All but the newest: a core receives it sooner or later.
                 let floor = SessionId(self.sessions);
                 let server = 1 + self.below(2);
                 let core = self.cores.get_mut(&core(server as u32)).unwrap();
@@ -369,7 +369,7 @@ impl World {
             Request::Read(read) => read.epoch,
             _ => panic!("not part of this test"),
         };
-        // A core hears of a new epoch late.
+        // A core receives a new epoch late.
         let news = self.chance(500) || self.now_us >= self.healthy_from_us;
         let newest = self.epoch;
         let core = self.cores.get_mut(&attempt.core).unwrap();
@@ -411,7 +411,7 @@ impl World {
         Reply::Executed(result)
     }
 
-    /// Compares what was told with what happened; counts results, failures and unknowns.
+    /// Compares reported results with what happened; counts results, failures and unknowns.
     fn judge(&self) -> [u64; 3] {
         let seed = self.seed;
         let mut counts = [0; 3];

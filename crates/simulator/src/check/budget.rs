@@ -1,4 +1,4 @@
-//! I15: queues stay within their limits; and the half of I16 that says they empty at rest.
+//! I15: queues stay within their limits; and the half of I16 by which they empty at rest.
 
 use machines::core::{Backlog, CoreLimits};
 
@@ -34,8 +34,8 @@ pub fn within(
 
 /// A core that holds several partitions of one chain takes up to this many members of the last
 /// operation that it admits; one that restarts takes back as many as it had, and all that its log
-/// has since the last checkpoint, because it may have been told that they are finished by a message
-/// that no record tells of.
+/// has since the last checkpoint, because it may know that they are finished from a message that no
+/// record keeps.
 fn operations_max(limits: &CoreLimits, read_back: usize) -> usize {
     const MEMBERS_MAX: usize = 8;
     limits.operations_max.max(read_back) + limits.operations_max + MEMBERS_MAX
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_limit_is_told() {
+    fn more_than_the_limit_is_reported() {
         let limits = CoreLimits {
             requests_per_key_max: 4,
             folded_requests_max: 1,

@@ -1,4 +1,4 @@
-//! R16: what an earlier incarnation of a core says is not heard any more.
+//! R16: messages of an earlier incarnation of a core are dropped.
 
 use protocol::identity::Incarnation;
 
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_earlier_life_moves_nobody() {
+    fn an_earlier_life_moves_no_member() {
         let [one, two] = [1, 2].map(Incarnation);
         assert_eq!(unheard(one, two, (0, 0)), Ok(()));
         assert_eq!(unheard(two, two, (1, 1)), Ok(()));

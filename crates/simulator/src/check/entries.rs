@@ -37,7 +37,7 @@ mod tests {
     use protocol::identity::PartitionId;
 
     #[test]
-    fn an_entry_too_few_or_too_many_is_told() {
+    fn an_entry_too_few_or_too_many_is_reported() {
         let mut schemas = (0..).map(|seed| RunPlan::draw(&mut Random::new(seed)).schema);
         let schema = schemas.find(|schema| !schema.indexes.is_empty());
         let schema = schema.expect("most tables have an index");

@@ -28,7 +28,7 @@ struct Given {
 }
 
 impl Leases {
-    /// A core has started anew.
+    /// A core has started again.
     pub fn started(&mut self, core: CoreId) {
         self.cores.insert(core, Given::default());
     }

@@ -1,5 +1,5 @@
 //! R15, from the client's side: a client whose write has no answer learns of a newer epoch soon
-//! after somebody has, however silent the core is that it asked.
+//! after another process has, however silent the core is that it asked.
 //!
 //! Left out: a client that could not reach the coordinator all the while. What it does with the
 //! newer epoch is judged by the end of its writes (I16) and by the histories.
@@ -21,13 +21,13 @@ pub struct Waiting {
     pub since_us: u64,
 }
 
-/// Whether all that waited when an epoch was told first, and wait still, know it.
+/// Whether all that waited when an epoch was first sent, and wait still, know it.
 ///
 /// # Errors
 /// One does not.
 pub fn learned(
     epoch: Epoch,
-    told_us: u64,
+    announced_us: u64,
     waiting: impl IntoIterator<Item = Waiting>,
 ) -> Result<(), String> {
     for Waiting {
@@ -36,10 +36,10 @@ pub fn learned(
         since_us,
     } in waiting
     {
-        if known < epoch && since_us <= told_us {
+        if known < epoch && since_us <= announced_us {
             return Err(format!(
                 "client {client} has waited for a write since {since_us} µs and knows epoch {}; \
-                 epoch {} was told at {told_us} µs",
+                 epoch {} was first sent at {announced_us} µs",
                 known.0, epoch.0
             ));
         }

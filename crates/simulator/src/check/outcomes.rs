@@ -6,8 +6,8 @@ use protocol::operation::{Decision, RequestResult, Vote};
 use crate::ledger::Entry;
 
 /// A decision is about to be logged: it is the one that was, and the votes give it (R2). A member
-/// that was removed, and goes on, may decide otherwise than the end of its epoch, as long as nobody
-/// can see it: what it has is overwritten (R16).
+/// that was removed, and goes on, may decide otherwise than the end of its epoch, as long as no
+/// client can see it: what it has is overwritten (R16).
 pub fn decided(entry: &Entry, decision: &Decision, shows: bool) -> Result<(), String> {
     let operation = entry.prepare.operation;
     if entry.resolved && !shows {
@@ -27,7 +27,7 @@ pub fn decided(entry: &Entry, decision: &Decision, shows: bool) -> Result<(), St
             entry.members
         )),
         Decision::Abort(_) if !entry.refused => {
-            Err(format!("{operation:?} aborts, but nobody has voted no"))
+            Err(format!("{operation:?} aborts, but no member has voted no"))
         }
         _ => Ok(()),
     }
@@ -60,27 +60,27 @@ pub fn resolved(entry: &Entry, decision: &Decision, awaited: Epoch) -> Result<()
 }
 
 /// A member settles an operation, and its old row is gone there: the outcome is where it must be
-/// before anybody may see it (R3, R11), or an epoch's end has come to it.
+/// before any client may see it (R3, R11), or an epoch's end has come to it.
 pub fn settled(entry: &Entry) -> Result<(), String> {
     match entry.visible || entry.resolved {
         true => Ok(()),
         false => Err(format!(
-            "{:?} is settled, but nobody may see its outcome yet",
+            "{:?} is settled, but no client may see its outcome yet",
             entry.prepare.operation
         )),
     }
 }
 
-/// A result is about to be told that an operation gave: it is that of its decision.
-pub fn told(entry: &Entry, result: &RequestResult) -> Result<(), String> {
+/// A result is about to be sent that an operation gave: it is that of its decision.
+pub fn reported(entry: &Entry, result: &RequestResult) -> Result<(), String> {
     let operation = entry.prepare.operation;
     match (&entry.decision, result) {
         (Some(Decision::Commit), RequestResult::Applied { .. }) => Ok(()),
         (decision, RequestResult::Applied { .. }) => Err(format!(
-            "{operation:?} is told as applied, its decision is {decision:?}"
+            "{operation:?} is reported as applied, its decision is {decision:?}"
         )),
         (None, result) => Err(format!(
-            "{operation:?} is undecided, but {result:?} is told"
+            "{operation:?} is undecided, but {result:?} is reported"
         )),
         _ => Ok(()),
     }
@@ -127,7 +127,7 @@ mod tests {
         let applied = RequestResult::Applied {
             version: Version(10),
         };
-        assert_eq!(told(entry(&ledger), &applied), Ok(()));
+        assert_eq!(reported(entry(&ledger), &applied), Ok(()));
     }
 
     #[test]
@@ -164,12 +164,12 @@ mod tests {
     }
 
     #[test]
-    fn an_undecided_operation_tells_nothing() {
+    fn an_undecided_operation_has_no_result() {
         let ledger = ledger(&[Vote::Yes]);
         let applied = RequestResult::Applied {
             version: Version(10),
         };
-        assert!(told(entry(&ledger), &applied).is_err());
-        assert!(told(entry(&ledger), &RequestResult::Conflict).is_err());
+        assert!(reported(entry(&ledger), &applied).is_err());
+        assert!(reported(entry(&ledger), &RequestResult::Conflict).is_err());
     }
 }

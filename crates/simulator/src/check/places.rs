@@ -1,4 +1,4 @@
-//! I6: every row is where the sharding function says, once, under its own key.
+//! I6: every row is where the sharding function puts it, once, under its own key.
 
 use std::collections::BTreeSet;
 

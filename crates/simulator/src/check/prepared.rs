@@ -8,7 +8,7 @@ use protocol::operation::{Decision, Prepare, Vote};
 
 use crate::ledger::{Entry, Ledger, place};
 
-/// A decision has been logged at a member: who came after it in the chain has prepared durably.
+/// A decision has been logged at a member: the members after it in the chain have prepared durably.
 pub fn decided(ledger: &Ledger, entry: &Entry, at: PartitionId) -> Result<(), String> {
     let Some(own) = place(entry, at) else {
         return Err(format!("{at} decided an operation that it is no member of"));
@@ -17,8 +17,8 @@ pub fn decided(ledger: &Ledger, entry: &Entry, at: PartitionId) -> Result<(), St
     all_prepared(ledger, entry, if own == last { last } else { own + 1 })
 }
 
-/// The head tells a client that the operation was applied.
-pub fn told(ledger: &Ledger, entry: &Entry) -> Result<(), String> {
+/// The head reports to a client that the operation was applied.
+pub fn reported(ledger: &Ledger, entry: &Entry) -> Result<(), String> {
     all_prepared(ledger, entry, 0)
 }
 
@@ -107,10 +107,10 @@ mod tests {
         );
         ledger.durable(core(1), Position(1));
         assert_eq!(check(&ledger, 0), Ok(()));
-        assert!(told(&ledger, &ledger.operations[&prepare.operation]).is_err());
+        assert!(reported(&ledger, &ledger.operations[&prepare.operation]).is_err());
         ledger.durable(core(0), Position(1));
         assert_eq!(
-            told(&ledger, &ledger.operations[&prepare.operation]),
+            reported(&ledger, &ledger.operations[&prepare.operation]),
             Ok(())
         );
         ledger.crash(core(1), Position(1));

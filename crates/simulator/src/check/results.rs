@@ -7,7 +7,7 @@ use protocol::operation::{Decision, RequestResult};
 
 use crate::ledger::Ledger;
 
-/// Who tells.
+/// The core that answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The core.
@@ -16,20 +16,20 @@ pub struct Head {
     pub since: Option<Epoch>,
 }
 
-/// What clients were told.
+/// The results that clients received.
 #[derive(Debug, Default)]
 pub struct Results {
-    told: BTreeMap<RequestId, (Head, RequestResult)>,
+    reported: BTreeMap<RequestId, (Head, RequestResult)>,
 }
 
 impl Results {
-    /// A head answers a request: with what was told before, if something was. A result without
-    /// effect is lost with the head that told it; whoever asks again, because it has not heard it,
-    /// may be told another one by the next head, or by the same core if it was another one's
-    /// meanwhile. A head with a slow disk may tell it only after that: who was answered by the next
-    /// head has forgotten the attempt (clients are checked for that), so that it counts for
-    /// nothing.
-    pub fn told(
+    /// A head answers a request: with the result that was reported before, if there was one. A
+    /// result without effect is lost with the head that reported it. A client that asks again,
+    /// because it has not received it, may receive another one from the next head, or from the same
+    /// core if another one was head meanwhile. A head with a slow disk may report it only after
+    /// that: a client that the next head has answered has forgotten the attempt (clients are
+    /// checked for that), so that it counts for nothing.
+    pub fn reported(
         &mut self,
         head: Head,
         request: RequestId,
@@ -38,7 +38,7 @@ impl Results {
         if head.since.is_none() && !took_effect(result) {
             return Ok(());
         }
-        let first = self.told.entry(request);
+        let first = self.reported.entry(request);
         let (by, first) = first.or_insert_with(|| (head, result.clone()));
         if first == result {
             return Ok(());
@@ -70,8 +70,8 @@ pub fn one_effect(ledger: &Ledger) -> Result<(), String> {
         let mut records = ledger.operations[*operation].prepare.requests.iter();
         let own = records.find(|record| record.request == *request);
         let results = ledger.completed.get(request).into_iter().flatten();
-        // Who fills a partition notes what others know of earlier heads, also of a request that it
-        // runs meanwhile.
+        // A core that fills a partition notes what others know of earlier heads, also of a request
+        // that it runs meanwhile.
         let mut others = results.filter(|it| {
             let differs = own.is_none_or(|own| own.result != it.result);
             let is_heads_own = it.at.0 == operation.head && !it.is_learnt;
@@ -112,39 +112,39 @@ mod tests {
     #[test]
     fn a_second_answer_is_the_first_one() {
         let mut results = Results::default();
-        let mut told = |head, result| results.told(head, RequestId::default(), &result);
-        assert_eq!(told(since(1), APPLIED), Ok(()));
-        assert_eq!(told(since(1), APPLIED), Ok(()));
+        let mut reported = |head, result| results.reported(head, RequestId::default(), &result);
+        assert_eq!(reported(since(1), APPLIED), Ok(()));
+        assert_eq!(reported(since(1), APPLIED), Ok(()));
         let again = RequestResult::Applied {
             version: Version(5),
         };
-        assert!(told(since(2), again).is_err());
+        assert!(reported(since(2), again).is_err());
     }
 
     #[test]
     fn what_had_no_effect_is_lost_with_its_head() {
         let mut results = Results::default();
-        let mut told = |head, result| results.told(head, RequestId::default(), &result);
-        assert_eq!(told(since(1), RequestResult::NotFound), Ok(()));
-        assert!(told(since(1), APPLIED).is_err());
-        assert_eq!(told(since(2), APPLIED), Ok(()));
-        assert!(told(since(3), RequestResult::NotFound).is_err());
+        let mut reported = |head, result| results.reported(head, RequestId::default(), &result);
+        assert_eq!(reported(since(1), RequestResult::NotFound), Ok(()));
+        assert!(reported(since(1), APPLIED).is_err());
+        assert_eq!(reported(since(2), APPLIED), Ok(()));
+        assert!(reported(since(3), RequestResult::NotFound).is_err());
     }
 
     #[test]
-    fn what_a_former_head_tells_late_counts_only_if_it_took_effect() {
+    fn a_late_result_of_a_former_head_counts_only_if_it_took_effect() {
         let former = Head {
             core: core(1),
             since: None,
         };
         let mut results = Results::default();
-        let mut told = |head, result| results.told(head, RequestId::default(), &result);
-        assert_eq!(told(since(1), APPLIED), Ok(()));
-        assert_eq!(told(former, RequestResult::NotFound), Ok(()));
+        let mut reported = |head, result| results.reported(head, RequestId::default(), &result);
+        assert_eq!(reported(since(1), APPLIED), Ok(()));
+        assert_eq!(reported(former, RequestResult::NotFound), Ok(()));
         let again = RequestResult::Applied {
             version: Version(5),
         };
-        assert!(told(former, again).is_err());
+        assert!(reported(former, again).is_err());
     }
 
     #[test]

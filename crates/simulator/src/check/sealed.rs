@@ -1,14 +1,14 @@
 //! R16: a core that ends an epoch has made durable that it has sealed, and with it all that its log
-//! had, before it tells anybody what that is; and the outcomes, before it reports them (R5).
+//! had, before it reports what that is to any peer; and the outcomes, before it reports them (R5).
 
 use protocol::identity::CoreId;
 
-/// A core tells what its log holds.
-pub fn told(core: CoreId, has_sealed: bool) -> Result<(), String> {
+/// A core reports what its log holds.
+pub fn reported(core: CoreId, has_sealed: bool) -> Result<(), String> {
     match has_sealed {
         true => Ok(()),
         false => Err(format!(
-            "{core} tells what its log holds before its disk has the seal"
+            "{core} reports what its log holds before its disk has the seal"
         )),
     }
 }
@@ -28,9 +28,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_told_without_a_seal() {
-        assert!(told(CoreId::default(), true).is_ok());
-        assert!(told(CoreId::default(), false).is_err());
+    fn nothing_is_reported_without_a_seal() {
+        assert!(reported(CoreId::default(), true).is_ok());
+        assert!(reported(CoreId::default(), false).is_err());
         assert!(resolved(CoreId::default(), true).is_ok());
         assert!(resolved(CoreId::default(), false).is_err());
     }

@@ -10,7 +10,7 @@ pub fn acyclic(waits: &[(OperationId, OperationId)]) -> Result<(), String> {
     for (waiter, holder) in waits.iter().filter(|(waiter, holder)| waiter != holder) {
         graph.entry(*waiter).or_default().push(*holder);
     }
-    // Who waits for nobody is taken away, until nobody is left or all of the rest wait.
+    // Operations that wait for no other are removed, until none is left or all of the rest wait.
     while !graph.is_empty() {
         let waiting: Vec<OperationId> = graph.keys().copied().collect();
         for holders in graph.values_mut() {

@@ -119,22 +119,22 @@ impl World {
         }
     }
 
-    /// A process dies at a moment that somebody chose.
+    /// A process dies at a moment that was chosen.
     pub fn die(&mut self, place: usize) {
         if self.faults.crash_every_us > 0 {
             self.crash_one(place, 20 * MILLISECOND);
         }
     }
 
-    /// The power fails everywhere at a moment that somebody chose.
+    /// The power fails everywhere at a moment that was chosen.
     pub fn cut(&mut self) {
         if self.faults.power_cut_every_us > 0 {
             self.power_cut();
         }
     }
 
-    /// Partitions have been handed over, and whoever holds them now lacks the last changes: maybe
-    /// the power fails before they are there.
+    /// Partitions have been handed over, and their new holders lack the last changes: maybe the
+    /// power fails before they are there.
     pub fn tempt_hand_over(&mut self) {
         if self.faults.cut_at_hand_over > 0.0 && self.random.chance(self.faults.cut_at_hand_over) {
             let delay_us = self.random.exponential(4 * self.faults.latency_us);
@@ -151,7 +151,7 @@ impl World {
         }
     }
 
-    /// A vote or a decision is written: maybe its process is killed before anybody hears of it.
+    /// A vote or a decision is written: maybe its process is killed before any peer receives it.
     pub fn tempt_record(&mut self, place: usize) {
         if self.random.chance(self.faults.crash_at_record) {
             let delay_us = self.random.exponential(2 * self.faults.latency_us);
@@ -243,13 +243,13 @@ impl World {
         self.trace.note(self.now_us, || {
             format!("the connection of {one} and {two} breaks")
         });
-        self.tell_broken(one, two);
-        self.tell_broken(two, one);
+        self.notify_broken(one, two);
+        self.notify_broken(two, one);
         self.network.break_connection(one, two);
         self.network.break_connection(two, one);
     }
 
-    fn tell_broken(&mut self, at: Node, other: Node) {
+    fn notify_broken(&mut self, at: Node, other: Node) {
         let delay_us = self.random.exponential(4 * self.faults.latency_us);
         match (at, other) {
             (Node::Core(core), Node::Core(to)) => {
@@ -285,7 +285,7 @@ impl World {
         }
     }
 
-    /// Faults stop: what is clogged flows, who sleeps wakes, what is down starts.
+    /// Faults stop: clogged connections flow, sleeping cores wake, down servers start.
     pub fn end_faults(&mut self) {
         self.trace.note(self.now_us, || "faults stop".into());
         self.faults = self.plan.faults.calm();

@@ -274,8 +274,8 @@ impl World {
         );
     }
 
-    /// The copies that a client may read by, as far as it knows the table. Few read by one that is
-    /// being made, as nobody should: they are told what the others have.
+    /// Returns the copies that a client may read, as far as it knows the table. A few read one that
+    /// is being made, as no client should: they receive what the others have.
     fn readable(&mut self, number: u64, id: TableId, table: &Translation) -> Vec<usize> {
         let early = self.random.chance(0.05);
         let session = &self.clients[&number].session;
@@ -448,16 +448,16 @@ impl World {
         self.step_client(number, input);
     }
 
-    /// Clients that wait for writes ought to know of an epoch that was told first a while ago, as
-    /// far as they could ask all the while.
-    pub fn judge_news(&mut self, epoch: Epoch, coordinator_life: u64, told_us: u64) {
+    /// Clients that wait for writes ought to know an epoch that was first sent a while ago, as far
+    /// as they could ask all the while.
+    pub fn judge_news(&mut self, epoch: Epoch, coordinator_life: u64, announced_us: u64) {
         if !self.coordinator.leads(coordinator_life) {
             return;
         }
         let reach = |number: u64| {
             let (client, coordinator) = (Node::Client(number), Node::Coordinator);
-            self.network.flows_since(told_us, client, coordinator)
-                && self.network.flows_since(told_us, coordinator, client)
+            self.network.flows_since(announced_us, client, coordinator)
+                && self.network.flows_since(announced_us, coordinator, client)
         };
         let waiting = self.clients.iter().filter_map(|(number, client)| {
             let since_us = *client.writes.values().min()?;
@@ -471,7 +471,7 @@ impl World {
                 since_us,
             })
         });
-        let result = news::learned(epoch, told_us, waiting);
+        let result = news::learned(epoch, announced_us, waiting);
         self.check("R15 a client that waits learns of a newer epoch", result);
     }
 
@@ -501,7 +501,7 @@ impl World {
             }
             SessionOutcome::Failed(failure) => could_be(&failure).map(|()| Some(Seen::Nothing)),
             SessionOutcome::Unknown(failure) => could_be(&failure).map(|()| None),
-            other => Err(format!("nobody asked for {other:?}")),
+            other => Err(format!("no client asked for {other:?}")),
         };
         match (seen, history) {
             (Err(text), _) => self.check("what a client learns makes sense", Err(text)),
@@ -514,7 +514,7 @@ impl World {
         }
     }
 
-    /// Whether a copy may have gone while somebody was reading by it.
+    /// Whether a copy may have gone while a client was reading it.
     fn has_changed(&self) -> bool {
         let table = self.table.as_ref();
         table.is_some_and(|(_, table)| table.model.eras.len() > 1)

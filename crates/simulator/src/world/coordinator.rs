@@ -38,7 +38,7 @@ pub struct SimulatedCoordinator {
     keeping: BTreeMap<u64, Vec<u8>>,
     /// Answers that wait for it.
     waiting: Vec<CoordinatorAnswer>,
-    /// Who asked, by name; kept for ever, so that names are never used twice.
+    /// The askers, by name; kept for ever, so that names are never used twice.
     askers: Vec<(Node, u64)>,
     names: BTreeMap<(Node, u64), AskerId>,
     /// When the next tick comes.
@@ -88,7 +88,8 @@ impl SimulatedCoordinator {
         self.machine.as_ref().map(Coordinator::configuration)
     }
 
-    /// Whether no member is being replaced and none moves, as far as it is known to have been said.
+    /// Whether no member is being replaced and none moves, as far as it is known to have been
+    /// reported.
     pub fn is_whole(&self) -> bool {
         self.configuration().is_some_and(|configuration| {
             let tables = configuration.tables.iter();
@@ -203,7 +204,7 @@ impl World {
         }
     }
 
-    /// The coordinator ends the epochs before, though nobody is to be replaced.
+    /// The coordinator ends the epochs before, though no server is to be replaced.
     pub fn seal_epoch(&mut self) {
         if let Some(machine) = &mut self.coordinator.machine {
             let mut output = CoordinatorOutput::default();
@@ -212,7 +213,7 @@ impl World {
         }
     }
 
-    /// Somebody has a server drained, or has it hold partitions again.
+    /// An operator has a server drained, or has it hold partitions again.
     pub fn drain(&mut self, place: usize, is_draining: bool) {
         let server = self.servers[place].id;
         if let (Some(machine), Some(server)) = (&mut self.coordinator.machine, server) {
@@ -222,7 +223,7 @@ impl World {
         }
     }
 
-    /// Somebody asks the coordinator.
+    /// A node asks the coordinator.
     pub fn coordinator_asked(
         &mut self,
         from: Node,
@@ -330,7 +331,7 @@ impl World {
         if let CoordinatorReply::Configuration(configuration)
         | CoordinatorReply::Joined { configuration, .. } = &reply
         {
-            self.tell_of(configuration);
+            self.note_first_sent(configuration);
         }
         let (node, life) = self.coordinator.askers[to.0 as usize - 1];
         self.send(
@@ -340,9 +341,9 @@ impl World {
         );
     }
 
-    /// Somebody is told a configuration for the first time. All before it is settled and nobody has
+    /// A node receives a configuration for the first time. All before it is settled and no core has
     /// begun anything under it, so that this is the moment at which the table's copies change.
-    fn tell_of(&mut self, configuration: &Configuration) {
+    fn note_first_sent(&mut self, configuration: &Configuration) {
         if configuration.epoch <= self.epoch {
             return;
         }
@@ -356,13 +357,13 @@ impl World {
         let Some((id, table)) = &mut self.table else {
             return;
         };
-        let Some(told) = configuration.table(*id) else {
+        let Some(newest) = configuration.table(*id) else {
             return;
         };
-        if told.schema == table.schema && told.layout == table.layout {
+        if newest.schema == table.schema && newest.layout == table.layout {
             return;
         }
-        let change = Rc::make_mut(table).change(self.epoch, &told.schema, &told.layout);
+        let change = Rc::make_mut(table).change(self.epoch, &newest.schema, &newest.layout);
         let era = change.expect("its copies are others");
         let begun = self.next_moment();
         let ended = Some((self.next_moment(), Seen::Applied));

@@ -72,13 +72,13 @@ pub struct World {
     pub operations_left: u32,
     /// The table, once it is there.
     pub table: Option<(TableId, Rc<Translation>)>,
-    /// The newest epoch that anybody was told of.
+    /// The newest epoch that was sent to any node.
     pub epoch: Epoch,
-    /// What the coordinator said to its creation.
+    /// The coordinator's answer to its creation.
     pub created: Option<CoordinatorReply>,
     /// Every record.
     pub ledger: Ledger,
-    /// What clients were told.
+    /// The results that clients received.
     pub results: Results,
     /// Leases that were given.
     pub leases: Leases,
@@ -90,7 +90,7 @@ pub struct World {
     pub moment: u64,
     /// The first violation ends the run.
     pub violation: Option<Violation>,
-    /// What is told of it all.
+    /// The trace.
     pub trace: Trace,
     /// Events handled.
     pub events: u64,
@@ -167,7 +167,7 @@ impl World {
         }
     }
 
-    /// Handles events until `done` says so, at most until `limit_us` of simulated time. Tells
+    /// Handles events until `done` holds, at most until `limit_us` of simulated time. Returns
     /// whether it was done; false as well after a violation.
     pub fn run(&mut self, limit_us: u64, done: impl Fn(&World) -> bool) -> bool {
         while self.violation.is_none() {
@@ -276,7 +276,7 @@ impl World {
             Event::Roll(place) => self.roll(place),
             Event::JoinAgain(place, life) => self.join(place, life),
             Event::Connect { from, to } => self.connected(from, to),
-            Event::NewsDue(epoch, life, told_us) => self.judge_news(epoch, life, told_us),
+            Event::NewsDue(epoch, life, announced_us) => self.judge_news(epoch, life, announced_us),
             Event::ClientWakes(client) => self.client_wakes(client),
             Event::ClientConnects(client, core) => self.client_connects(client, core),
             Event::ClientDisconnected(client, core) => self.client_disconnected(client, core),
@@ -339,7 +339,7 @@ impl World {
                 Node::Starting(place) => self.join_answered(place, life, reply),
                 OPERATOR => self.operator_answered(reply),
                 Node::Client(client) => self.client_answered(client, reply),
-                Node::Coordinator => unreachable!("the coordinator asks nobody"),
+                Node::Coordinator => unreachable!("the coordinator asks no node"),
             },
             (to, content) => unreachable!("{to:?} gets no {content:?}"),
         }

@@ -24,11 +24,11 @@ const OLD_COPY_EVERY: u64 = 2;
 /// After this the newest one is put back, if the server was not let in.
 const OLD_COPY_US: u64 = 3_000 * MILLISECOND;
 
-/// Who asks on an operator's behalf. Clients have other numbers.
+/// The asker on an operator's behalf. Clients have other numbers.
 pub const OPERATOR: Node = Node::Client(0);
 
 impl World {
-    /// Somebody asks for a copy more or for one less.
+    /// An operator asks for a copy more or for one less.
     pub fn change_copies(&mut self) {
         let configuration = self.coordinator.configuration();
         let (Some(configuration), Some((id, _))) = (configuration, &self.table) else {
@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    /// A server stops in order: it flushes what it has written, says so as its last word, and
+    /// A server stops in order: it flushes what it has written, reports it as its last message, and
     /// starts again soon.
     pub fn stop(&mut self, place: usize) {
         let server = &mut self.servers[place];
@@ -107,9 +107,9 @@ impl World {
         self.send(Node::Starting(place), Node::Coordinator, content);
     }
 
-    /// Somebody puts an older copy in the place of a server's folder, sometimes, while the others
-    /// have all that they need to fill it anew. What is on its disks is the newest all the same:
-    /// that must not matter.
+    /// An operator puts an older copy in the place of a server's folder, sometimes, while the
+    /// others have all that they need to refill it. What is on its disks is the newest all the
+    /// same: that must not matter.
     fn put_back(&mut self, place: usize, epoch: Epoch) {
         let others = self.servers.iter_mut().enumerate();
         let mut others = others.filter(|(other, _)| *other != place);

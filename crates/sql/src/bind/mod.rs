@@ -32,7 +32,7 @@ pub(crate) struct Scope<'a> {
     pub excluded: bool,
     /// Values of `$1`, `$2`, …
     pub parameters: &'a [Value],
-    /// What `now()` tells, in microseconds since 1970 UTC; none where no statement runs.
+    /// What `now()` returns, in microseconds since 1970 UTC; none where no statement runs.
     pub now_us: Option<i64>,
 }
 
@@ -93,7 +93,7 @@ impl<'a> Scope<'a> {
         Ok(conjuncts)
     }
 
-    /// An expression to be told, and the type of its values where it is not always NULL.
+    /// An expression to be returned, and the type of its values where it is not always NULL.
     pub fn output(&self, expression: &Expr) -> Result<(Expression, Option<ColumnType>), SqlError> {
         let bound = self.bind(expression, 0)?;
         self.resolve(bound, None, expression)

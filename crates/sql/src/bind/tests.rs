@@ -29,7 +29,7 @@ fn computed(text: &str) -> Result<String, String> {
     })
 }
 
-/// Right-hand sides are what PostgreSQL's documentation and regression tests say.
+/// Right-hand sides are from PostgreSQL's documentation and regression tests.
 #[test]
 // tidy: long — a table of cases
 fn constants_as_postgresql_computes_them() {

@@ -2,15 +2,15 @@
 //! not chosen, with what PostgreSQL 15 answers.
 //!
 //! `golden.tsv` holds each statement and PostgreSQL's answer, so that the comparison needs no
-//! database. A statement may be refused here that PostgreSQL answers, which its third column says;
-//! another answer, or one where PostgreSQL has none, is a fault. To ask a database again, in a
-//! cluster with `--locale=C`:
+//! database. A statement may be refused here that PostgreSQL answers, which its third column
+//! records; another answer, or one where PostgreSQL has none, is a fault. To ask a database again,
+//! in a cluster with `--locale=C`:
 //!
 //! ```sh
 //! REPLEX_POSTGRES='host=127.0.0.1 user=postgres' cargo test -p sql differential
 //! ```
 //!
-//! With `REPLEX_UPDATE=1` as well, the file is written anew, to be looked at before it is kept.
+//! With `REPLEX_UPDATE=1` as well, the file is written again, to be looked at before it is kept.
 
 mod drawn;
 
@@ -144,7 +144,7 @@ fn answers_are_those_of_postgresql() {
     for (number, (statement, ours)) in statements.iter().zip(&ours).enumerate() {
         let fault = match (known.get(statement.as_str()), &theirs) {
             (_, Some(theirs)) if ours != &theirs[number] && ours != ERROR => {
-                format!("PostgreSQL says {}", theirs[number])
+                format!("PostgreSQL returns {}", theirs[number])
             }
             (Some(known), None) if known.is_refused && ours == ERROR => continue,
             (Some(known), None) if ours != known.answer => format!("expected {}", known.answer),

@@ -11,7 +11,7 @@ use crate::bind::unknown_column;
 use crate::error::SqlError;
 use crate::plan::{default_value, encode};
 
-/// What the first line says about the others.
+/// What the first line determines about the others.
 pub(super) struct Header<'a> {
     table: &'a Table,
     /// For each field, its column.
@@ -77,7 +77,7 @@ impl<'a> Header<'a> {
             values[*column] = self.value(*column, field)?;
         }
         let (pk, row) = encode(self.table, &values, 1).map_err(|error| match error {
-            // The line is told already, the row of a statement has no meaning here.
+            // The line is named already, the row of a statement has no meaning here.
             SqlError::Row { error, .. } => SqlError::statement(error.to_string()),
             SqlError::Key { error, .. } => SqlError::statement(error.to_string()),
             other => other,

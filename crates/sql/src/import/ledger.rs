@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{BAD_LINES_TOLD_MAX, ImportError, Summary};
+use super::{BAD_LINES_LISTED_MAX, ImportError, Summary};
 use crate::error::SqlError;
 
 /// The line after the header, where rows begin.
@@ -116,7 +116,7 @@ impl Lines {
     /// Counts a bad line, or makes it the end of the import.
     fn bad_line(&mut self, line: u64, error: SqlError, skip_errors: bool) {
         self.summary.bad += 1;
-        if self.summary.bad_lines.len() < BAD_LINES_TOLD_MAX {
+        if self.summary.bad_lines.len() < BAD_LINES_LISTED_MAX {
             self.summary.bad_lines.push((line, error.clone()));
         }
         if !skip_errors {

@@ -1,9 +1,9 @@
 //! CSV into a table, and a table into CSV.
 //!
 //! The header names the columns, in any order; a column that is missing gets its default. Fields
-//! are read by the type of their column, as quoted literals are. An empty field is NULL where
-//! that is allowed, else an empty text. Rows are operations of their own, many at a time. An import
-//! that ended early says from which line another one goes on.
+//! are read by the type of their column, as quoted literals are. An empty field is NULL where that
+//! is allowed, else an empty text. Rows are operations of their own, many at a time. An import that
+//! ended early reports from which line another one goes on.
 
 mod export;
 mod header;
@@ -29,10 +29,10 @@ pub use export::{Exported, export};
 pub use ledger::ImportLedger;
 pub use source::{decompressed, open, progress_bar};
 
-/// Rows on their way at the same time, unless the options say otherwise.
+/// Rows on their way at the same time, unless the options give another number.
 pub const ROWS_IN_FLIGHT_DEFAULT: usize = 512;
-/// The most bad lines that a summary tells one by one; the others are counted.
-pub const BAD_LINES_TOLD_MAX: usize = 20;
+/// The most bad lines that a summary lists one by one; the others are counted.
+pub const BAD_LINES_LISTED_MAX: usize = 20;
 
 /// So many answers after the last time, the bar shows how far the import is.
 const PROGRESS_EVERY: u64 = 1000;
@@ -134,7 +134,7 @@ impl ImportOptions {
     }
 }
 
-/// Imports CSV with a header. The bar's message tells how many rows were written, and the ledger
+/// Imports CSV with a header. The bar's message shows how many rows were written, and the ledger
 /// what became of the lines, also after the future was dropped.
 ///
 /// # Errors

@@ -49,7 +49,7 @@ pub fn decompressed(source: Box<dyn Read>) -> io::Result<Box<dyn Read>> {
 /// The same text without a byte order mark before it, which some programs write.
 ///
 /// # Errors
-/// If it cannot be read, and if the mark says that it is UTF-16.
+/// If it cannot be read, and if its mark is that of UTF-16.
 pub(super) fn without_mark(mut source: impl Read) -> Result<impl Read, SqlError> {
     let mut start = Vec::new();
     let read = source
@@ -68,7 +68,7 @@ pub(super) fn without_mark(mut source: impl Read) -> Result<impl Read, SqlError>
     Ok(io::Cursor::new(start).chain(source))
 }
 
-/// A bar over the bytes of a file, for a person; hidden where nobody looks.
+/// A bar over the bytes of a file, for a person; hidden without a terminal.
 pub fn progress_bar(label: &str) -> ProgressBar {
     let bar = ProgressBar::new(0);
     let style = ProgressStyle::with_template(

@@ -335,7 +335,7 @@ fn bad_lines_do_not_hold_the_resume_line_back_when_they_are_skipped() {
     assert_eq!(stopped.unwrap_err().summary.resume_line, 4);
 }
 
-/// What a statement would say is no remedy for a file.
+/// The remedy for a statement is none for a file.
 #[test]
 fn duplicates_name_the_options_of_the_import() {
     let session = Model::session(&format!(

@@ -16,7 +16,7 @@ use crate::error::SqlError;
 use crate::spelling::{column_type, name};
 use crate::statement::{CreateIndex, IndexKind, Statement};
 
-/// Failures tolerated where the statement does not say.
+/// Failures tolerated where the statement does not specify them.
 pub const FAILURES_TOLERATED_DEFAULT: u8 = 1;
 
 /// `CREATE TABLE`.

@@ -1,7 +1,7 @@
 //! `CREATE INDEX`: from trees to the indexes and the further copies of a schema.
 //!
-//! Names become positions here, and what a statement forgot is told with numbers that would do.
-//! Whether the copies can be is `Schema::validate`'s to say.
+//! Names become positions here, and what a statement lacks is reported with numbers that would do.
+//! `Schema::validate` checks whether the copies are possible.
 
 use placement::{Constraint, Cut, Dimension, FurtherCopy, Index, Schema, Share, even_factors};
 use sqlparser::ast::{self, Expr};
@@ -222,7 +222,7 @@ fn cut(schema: &Schema, create: &CreateIndex) -> Result<Cut, SqlError> {
     })
 }
 
-/// So many names; `which` says what they are.
+/// So many names; `which` is what they are.
 fn check_count(
     schema: &Schema,
     create: &CreateIndex,
@@ -244,7 +244,7 @@ fn check_factors(schema: &Schema, create: &CreateIndex, factors: &[u32]) -> Resu
     }
     let (one, two) = (example(schema, 2), example(schema, 3));
     Err(SqlError::statement(format!(
-        "{create} of table {} does not say how many hybrids there are: write WITH (factors = \
+        "{create} of table {} does not specify how many hybrids there are: write WITH (factors = \
          '{one}') for one, (factors = '{two}') for two",
         schema.name
     )))
@@ -257,7 +257,7 @@ fn check_numbers(schema: &Schema, create: &CreateIndex, numbers: &[u32]) -> Resu
         return Ok(());
     }
     let fault = match numbers.len() {
-        0 => "does not say how it is cut".to_string(),
+        0 => "does not specify how it is cut".to_string(),
         count => format!("has {count} divisions for {names} names"),
     };
     Err(SqlError::statement(format!(

@@ -193,8 +193,8 @@ fn parse_tokens(text: &str, tokens: Vec<TokenWithSpan>) -> Result<ast::Statement
     Ok(statement)
 }
 
-/// Where the token stands that the message says was found: the parser sometimes gives the place
-/// of the one after it.
+/// Where the token stands that the message names: the parser sometimes gives the place of the one
+/// after it.
 fn found_at(message: &str, at: Location, places: &[(Location, String)]) -> Location {
     let Some((_, found)) = message.rsplit_once("found: ") else {
         return at;

@@ -54,7 +54,7 @@ pub(super) fn select(mut query: ast::Query, scan: bool) -> Result<Select, SqlErr
     }
     if items.is_empty() {
         return Err(SqlError::statement(
-            "SELECT tells nothing: name columns, * or count(*)",
+            "SELECT returns nothing: name columns, * or count(*)",
         ));
     }
     Ok(Select {

@@ -144,7 +144,7 @@ fn bad_copies_are_named_with_the_remedy() {
         ),
         (
             "h USING hybrid (t, by_a)",
-            "h USING hybrid (t, by_a) of table t does not say how it is cut: write WITH \
+            "h USING hybrid (t, by_a) of table t does not specify how it is cut: write WITH \
              (divisions = '4,3')",
         ),
         (
@@ -163,7 +163,7 @@ fn bad_copies_are_named_with_the_remedy() {
         ),
         (
             "k USING hybrids_between (t, by_a)",
-            "k USING hybrids_between (t, by_a) of table t does not say how many hybrids there \
+            "k USING hybrids_between (t, by_a) of table t does not specify how many hybrids there \
              are: write WITH (factors = '4,3') for one, (factors = '3,2,2') for two",
         ),
         (

@@ -81,7 +81,7 @@ pub(super) struct Request<'a> {
     pub limited: bool,
 }
 
-/// An access path and the conjuncts that it makes true by itself.
+/// An access path and the conjuncts that it makes true alone.
 pub(super) struct Choice {
     pub access: Access,
     pub taken: Vec<usize>,
@@ -153,7 +153,7 @@ fn spans(keys: &[Value], range: &ValueRange) -> Option<(Vec<u8>, Option<Vec<u8>>
     (!has_crossed).then_some((start, end))
 }
 
-/// What the facts say of the range of a column, and the conjuncts that say so.
+/// What the facts determine of the range of a column, and the conjuncts behind them.
 pub(super) fn range_of(facts: &Facts, column: Option<&usize>) -> (ValueRange, Vec<usize>) {
     let Some(fact) = column.and_then(|it| facts.columns.get(it)) else {
         return (ValueRange::default(), Vec::new());

@@ -18,7 +18,7 @@ use super::{
 /// The most keys, or partitions of one core, that are listed one by one.
 const LISTED_MAX: usize = 12;
 
-/// The lines that tell how a plan is done.
+/// Returns the lines that show how a plan is executed.
 pub(super) fn lines(plan: &StatementPlan, context: &Context<'_>) -> Vec<String> {
     let configuration = context.configuration;
     match plan {
@@ -36,7 +36,7 @@ fn select(select: &SelectPlan, context: &Context<'_>) -> Vec<String> {
     let mut lines = self::read(read, context);
     let table = table(context.configuration, read);
     if select.count {
-        lines.push("  told: only how many rows there are".to_string());
+        lines.push("  output: only the number of rows".to_string());
     } else {
         let columns: Vec<&str> = match &read.projection {
             None => vec!["all columns"],
@@ -45,7 +45,7 @@ fn select(select: &SelectPlan, context: &Context<'_>) -> Vec<String> {
                 .map(|it| table.schema.columns[usize::from(*it)].name.as_str())
                 .collect(),
         };
-        lines.push(format!("  told: {}", columns.join(", ")));
+        lines.push(format!("  output: {}", columns.join(", ")));
     }
     if !select.order.is_empty() {
         let how = match (select.ordered_by_index, read.descending) {
@@ -203,7 +203,7 @@ fn moves(table: &Table, assignments: &[Assignment]) -> Option<String> {
     })
 }
 
-/// Which copies nobody reads by yet.
+/// Returns the copies that no statement reads yet.
 fn made(table: &Table) -> Option<String> {
     let numbers = table.building.iter().map(|number| usize::from(*number));
     let names: Vec<&str> = numbers
@@ -391,7 +391,7 @@ fn survived(configuration: &Configuration, table: &Table) -> String {
 fn decided(configuration: &Configuration, table: &Table) -> String {
     let copies = table.layout.copies();
     let position = configuration.decision_position(table);
-    format!("  told to the client once the decision is durable at position {position} of {copies}")
+    format!("  answered once the decision is durable at position {position} of {copies}")
 }
 
 fn table<'a>(configuration: &'a Configuration, read: &ReadPlan) -> &'a Table {

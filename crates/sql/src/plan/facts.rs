@@ -1,4 +1,4 @@
-//! What the conjuncts of a `WHERE` say about single columns: which values, or which range.
+//! What the conjuncts of a `WHERE` determine about single columns: which values, or which range.
 //!
 //! Only what is exact goes in: a conjunct that is taken up by an access path is not filtered
 //! again, so a fact must hold for just the rows for which its conjunct holds.
@@ -17,7 +17,7 @@ pub(super) struct Facts {
     pub impossible: bool,
 }
 
-/// What is known of one column, and which conjuncts say so.
+/// What is known of one column, and from which conjuncts.
 #[derive(Debug, Default)]
 pub(super) struct Fact {
     /// The values that it may have.
@@ -33,7 +33,7 @@ pub(super) struct Fact {
 pub(super) struct KnownKeys {
     /// Rising; NULL for `IS NULL`.
     pub keys: Vec<Value>,
-    /// The conjuncts that say so.
+    /// The conjuncts behind it.
     pub conjuncts: Vec<usize>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct KnownKeys {
 pub(super) struct KnownEnd {
     /// The bound.
     pub end: RangeEnd,
-    /// The conjunct that says so.
+    /// The conjunct behind it.
     pub conjunct: usize,
 }
 
@@ -55,8 +55,8 @@ pub struct RangeEnd {
     pub inclusive: bool,
 }
 
-/// What one conjunct says.
-enum Says {
+/// What one conjunct determines.
+enum Restriction {
     Keys(usize, Vec<Value>),
     Lower(usize, RangeEnd),
     Upper(usize, RangeEnd),
@@ -64,18 +64,18 @@ enum Says {
 }
 
 impl Facts {
-    /// Gathers what the conjuncts say.
+    /// Gathers what the conjuncts determine.
     pub fn of(schema: &Schema, conjuncts: &[Expression]) -> Facts {
         let mut facts = Facts {
             columns: BTreeMap::new(),
             impossible: false,
         };
         for (conjunct, expression) in conjuncts.iter().enumerate() {
-            match says(schema, expression) {
+            match restriction(schema, expression) {
                 None => {}
-                Some(Says::Never) => facts.impossible = true,
-                Some(Says::Keys(column, keys)) => facts.narrow_keys(column, keys, conjunct),
-                Some(Says::Lower(column, end)) => {
+                Some(Restriction::Never) => facts.impossible = true,
+                Some(Restriction::Keys(column, keys)) => facts.narrow_keys(column, keys, conjunct),
+                Some(Restriction::Lower(column, end)) => {
                     let lower = &mut facts.columns.entry(column).or_default().lower;
                     let tighter = |KnownEnd { end: old, .. }: &KnownEnd| {
                         (&end.value, !end.inclusive) > (&old.value, !old.inclusive)
@@ -84,7 +84,7 @@ impl Facts {
                         *lower = Some(KnownEnd { end, conjunct });
                     }
                 }
-                Some(Says::Upper(column, end)) => {
+                Some(Restriction::Upper(column, end)) => {
                     let upper = &mut facts.columns.entry(column).or_default().upper;
                     let tighter = |KnownEnd { end: old, .. }: &KnownEnd| {
                         (&end.value, end.inclusive) < (&old.value, old.inclusive)
@@ -115,9 +115,9 @@ impl Facts {
     }
 }
 
-fn says(schema: &Schema, expression: &Expression) -> Option<Says> {
+fn restriction(schema: &Schema, expression: &Expression) -> Option<Restriction> {
     match expression {
-        Expression::Literal(Value::Bool(false) | Value::Null) => Some(Says::Never),
+        Expression::Literal(Value::Bool(false) | Value::Null) => Some(Restriction::Never),
         Expression::Binary(BinaryOperator::Or, ..) => {
             let mut column = None;
             let mut keys = Vec::new();
@@ -125,8 +125,8 @@ fn says(schema: &Schema, expression: &Expression) -> Option<Says> {
             keys.sort();
             keys.dedup();
             Some(match column {
-                Some(column) => Says::Keys(column, keys),
-                None => Says::Never,
+                Some(column) => Restriction::Keys(column, keys),
+                None => Restriction::Never,
             })
         }
         // No value differs from itself, and NULL is not known to.
@@ -134,7 +134,7 @@ fn says(schema: &Schema, expression: &Expression) -> Option<Says> {
             BinaryOperator::NotEqual | BinaryOperator::Less | BinaryOperator::Greater,
             left,
             right,
-        ) if left == right => Some(Says::Never),
+        ) if left == right => Some(Restriction::Never),
         Expression::Binary(operator, left, right) => {
             let (operator, column, literal) = match (&**left, &**right) {
                 (Expression::Column(column), Expression::Literal(literal)) => {
@@ -149,7 +149,7 @@ fn says(schema: &Schema, expression: &Expression) -> Option<Says> {
         }
         _ => {
             let (column, key) = equality(schema, expression)?;
-            Some(Says::Keys(column, vec![key]))
+            Some(Restriction::Keys(column, vec![key]))
         }
     }
 }
@@ -159,12 +159,12 @@ fn comparison(
     operator: BinaryOperator,
     column: usize,
     literal: &Value,
-) -> Option<Says> {
+) -> Option<Restriction> {
     if !operator.is_comparison() {
         return None;
     }
     if literal.is_null() {
-        return Some(Says::Never);
+        return Some(Restriction::Never);
     }
     let column_type = schema.columns[column].column_type;
     if let (ColumnType::Int64, Value::Float64(value)) = (column_type, literal) {
@@ -176,11 +176,11 @@ fn comparison(
         inclusive,
     };
     Some(match operator {
-        BinaryOperator::Equal => Says::Keys(column, vec![value]),
-        BinaryOperator::Less => Says::Upper(column, bound(false)),
-        BinaryOperator::LessEqual => Says::Upper(column, bound(true)),
-        BinaryOperator::Greater => Says::Lower(column, bound(false)),
-        BinaryOperator::GreaterEqual => Says::Lower(column, bound(true)),
+        BinaryOperator::Equal => Restriction::Keys(column, vec![value]),
+        BinaryOperator::Less => Restriction::Upper(column, bound(false)),
+        BinaryOperator::LessEqual => Restriction::Upper(column, bound(true)),
+        BinaryOperator::Greater => Restriction::Lower(column, bound(false)),
+        BinaryOperator::GreaterEqual => Restriction::Lower(column, bound(true)),
         _ => return None,
     })
 }
@@ -197,7 +197,7 @@ fn alternatives(
         return alternatives(schema, right, column, keys);
     }
     // An alternative that never holds adds nothing.
-    if let Some(Says::Never) = says(schema, expression) {
+    if let Some(Restriction::Never) = restriction(schema, expression) {
         return Some(());
     }
     let (found, key) = equality(schema, expression)?;
@@ -223,9 +223,9 @@ fn equality(schema: &Schema, expression: &Expression) -> Option<(usize, Value)> 
             }
             _ => None,
         },
-        Expression::Binary(BinaryOperator::Equal, ..) => match says(schema, expression)? {
-            Says::Keys(column, mut keys) => Some((column, keys.pop()?)),
-            Says::Lower(..) | Says::Upper(..) | Says::Never => None,
+        Expression::Binary(BinaryOperator::Equal, ..) => match restriction(schema, expression)? {
+            Restriction::Keys(column, mut keys) => Some((column, keys.pop()?)),
+            Restriction::Lower(..) | Restriction::Upper(..) | Restriction::Never => None,
         },
         _ => None,
     }
@@ -250,9 +250,9 @@ fn exact(column_type: ColumnType, literal: &Value) -> Option<Value> {
     }
 }
 
-/// What the comparison of an integer with a double says: integers compare by their doubles, so
-/// several of them may be equal to one.
-fn beside_float(operator: BinaryOperator, column: usize, value: f64) -> Option<Says> {
+/// Returns what the comparison of an integer with a double determines: integers compare by their
+/// doubles, so several of them may be equal to one.
+fn beside_float(operator: BinaryOperator, column: usize, value: f64) -> Option<Restriction> {
     let less = |candidate: i64| Value::Float64(candidate as f64) < Value::Float64(value);
     let not_greater = |candidate: i64| Value::Float64(candidate as f64) <= Value::Float64(value);
     let (first_equal, first_greater) = (first_beyond(less), first_beyond(not_greater));
@@ -260,17 +260,18 @@ fn beside_float(operator: BinaryOperator, column: usize, value: f64) -> Option<S
         value: Value::Int64(value),
         inclusive,
     };
-    let below = |first: Option<i64>| first.map(|first| Says::Upper(column, bound(first, false)));
+    let below =
+        |first: Option<i64>| first.map(|first| Restriction::Upper(column, bound(first, false)));
     let from = |first: Option<i64>| match first {
-        Some(first) => Says::Lower(column, bound(first, true)),
-        None => Says::Never,
+        Some(first) => Restriction::Lower(column, bound(first, true)),
+        None => Restriction::Never,
     };
     match operator {
-        BinaryOperator::Equal if first_equal == first_greater => Some(Says::Never),
+        BinaryOperator::Equal if first_equal == first_greater => Some(Restriction::Never),
         BinaryOperator::Equal => {
             let first = first_equal?;
             let is_alone = first.checked_add(1) == first_greater;
-            is_alone.then(|| Says::Keys(column, vec![Value::Int64(first)]))
+            is_alone.then(|| Restriction::Keys(column, vec![Value::Int64(first)]))
         }
         BinaryOperator::Less => below(first_equal),
         BinaryOperator::LessEqual => below(first_greater),

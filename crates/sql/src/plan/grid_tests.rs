@@ -1,4 +1,4 @@
-//! Which statements hyperspaces serve, what they say of further copies, and that hybrids and
+//! Which statements hyperspaces serve, what they show of further copies, and that hybrids and
 //! replicas are left alone.
 
 use placement::ReplexKind;
@@ -79,7 +79,7 @@ fn hybrids_and_replicas_answer_no_statement() {
 }
 
 #[test]
-fn explain_tells_where_the_rows_of_a_lost_partition_are_read() {
+fn explain_shows_where_the_rows_of_a_lost_partition_are_read() {
     let lookup = "SELECT * FROM grids WHERE email = 'a'";
     let mut configuration = configuration();
     for (down, part) in [
@@ -102,7 +102,7 @@ fn explain_tells_where_the_rows_of_a_lost_partition_are_read() {
 }
 
 #[test]
-fn explain_tells_cells_amplification_and_survival() {
+fn explain_shows_cells_amplification_and_survival() {
     let text = explained("SELECT * FROM grids WHERE n = 1 AND region = 'eu'");
     for part in [
         "Range lookup in grids by hyperspace s\n  key (n) = (1)\n  replex 6 (s), partitions ",
@@ -133,7 +133,7 @@ fn further_copies_are_made_with_their_table() {
     let again = "CREATE INDEX k ON grids USING replica (grids)";
     assert!(error(again).contains("has an index k already"));
     let late = error("CREATE INDEX late ON grids USING hybrid (grids, by_email)");
-    assert!(late.contains("does not say how it is cut"), "{late}");
+    assert!(late.contains("does not specify how it is cut"), "{late}");
     let odd = "CREATE INDEX odd ON grids USING hybrid (grids, by_email) WITH (divisions = '3,2')";
     let odd = error(odd);
     assert!(

@@ -83,8 +83,7 @@ pub(super) fn plan(insert: &Insert, context: &Context<'_>) -> Result<InsertPlan,
     })
 }
 
-/// A row as the store wants it: its memcomparable primary key and its bytes. `number` is told in
-/// errors.
+/// A row as the store wants it: its memcomparable primary key and its bytes. Errors name `number`.
 pub(crate) fn encode(
     table: &Table,
     values: &[Value],
@@ -319,7 +318,7 @@ fn row_values(
 }
 
 impl SqlError {
-    /// Says which of several rows a value was for.
+    /// Adds which of several rows a value was for.
     fn in_row(self, number: usize, of: usize) -> SqlError {
         match self {
             SqlError::Literal { place, error } if of > 1 => SqlError::Literal {

@@ -1,8 +1,8 @@
 //! What a statement means over a configuration: pure, so that it can be tested without a cluster.
 //!
-//! A plan says which partitions of which replex to read, what they filter, and which mutations
-//! to send. It holds no promise: if the configuration has moved on, the client notices
-//! (R15) and the statement is planned anew.
+//! A plan names the partitions of a replex to read, their filters, and the mutations to send. It
+//! holds no promise: if the configuration has moved on, the client notices (R15) and the statement
+//! is planned again.
 
 mod access;
 mod access_path;
@@ -48,7 +48,7 @@ pub struct Context<'a> {
     pub settings: SessionSettings,
     /// Values of `$1`, `$2`, …; a text may stand for any type.
     pub parameters: &'a [Value],
-    /// What `now()` tells, in microseconds since 1970 UTC.
+    /// What `now()` returns, in microseconds since 1970 UTC.
     pub now_us: i64,
 }
 
@@ -57,14 +57,14 @@ pub struct Context<'a> {
 pub enum StatementPlan {
     /// Asks the coordinator for a table.
     CreateTable {
-        /// The table; valid by itself.
+        /// The table; valid on its own.
         schema: Box<Schema>,
         /// Whether one of the same name is left as it is.
         if_not_exists: bool,
     },
     /// Asks the coordinator for another copy of a table.
     AddIndex {
-        /// The table with it; valid by itself.
+        /// The table with it; valid on its own.
         wanted: Box<Schema>,
         /// Its name.
         name: String,
@@ -91,15 +91,15 @@ pub enum StatementPlan {
     Select(SelectPlan),
     /// Changes or removes rows.
     Change(ChangePlan),
-    /// Tells these lines.
+    /// Returns these lines.
     Explain(Vec<String>),
-    /// Tells about tables, servers or settings.
+    /// Returns rows about tables, servers or settings.
     Show(Show),
     /// Changes a setting.
     Set(Set),
     /// Sets what is never otherwise.
     SetAlready,
-    /// What was asked for is so already; says what.
+    /// What was asked for is so already. Contains what.
     Already(String),
 }
 
@@ -123,9 +123,9 @@ pub struct ReadPlan {
 pub struct SelectPlan {
     /// What to read; none computes one row from constants.
     pub read: Option<ReadPlan>,
-    /// What to tell of each row, over the columns that were read.
+    /// What to return of each row, over the columns that were read.
     pub items: Vec<OutputItem>,
-    /// Whether one row tells how many there are, instead.
+    /// Whether one row with their number is returned instead.
     pub count: bool,
     /// The order of rows; empty is any.
     pub order: Vec<SortKey>,
@@ -174,7 +174,7 @@ pub struct InsertPlan {
 }
 
 /// Which duplicates leave a row out, where others are errors. Of the primary key, an
-/// [`Action::InsertOrKeep`](protocol::operation::Action) leaves it out by itself.
+/// [`Action::InsertOrKeep`](protocol::operation::Action) leaves it out on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftOut {
     /// None.

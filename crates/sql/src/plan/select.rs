@@ -134,7 +134,7 @@ pub(super) fn choose(
     })
 }
 
-/// The conjuncts that the access does not make true by itself.
+/// The conjuncts that the access does not make true alone.
 pub(super) fn rest(conjuncts: Vec<Expression>, taken: &[usize]) -> Option<Expression> {
     let rest = conjuncts.into_iter().enumerate();
     let rest = rest.filter(|(position, _)| !taken.contains(position));
@@ -242,7 +242,7 @@ fn columns_of(order: &[SortKey]) -> Option<Vec<Wanted>> {
 }
 
 /// The columns that the expressions name, rising; none if that is all of them. At least one, so
-/// that rows can be told apart from nothing.
+/// that rows can be distinguished from nothing.
 fn projection<'e>(
     schema: &Schema,
     expressions: impl Iterator<Item = &'e Expression>,

@@ -96,8 +96,8 @@ pub(super) async fn change<S: Store>(
     Ok(StatementOutcome::Done(format!("{verb} {done}")))
 }
 
-/// Sends mutations, so many at a time, and counts the rows that changed. After the first failure
-/// no more are sent; those on their way are waited for, so that the error can say how many rows
+/// Sends mutations, so many at a time, and counts the rows that changed. After the first failure no
+/// more are sent; those on their way are waited for, so that the error can report how many rows
 /// changed.
 async fn changes<F: Future<Output = Result<bool, Attempt>>>(
     mut mutations: impl ExactSizeIterator<Item = Mutation>,
@@ -128,7 +128,7 @@ async fn changes<F: Future<Output = Result<bool, Attempt>>>(
     }
     match failed {
         None => Ok(progress.done),
-        // Planned anew, rows that were changed already would count as duplicates.
+        // Planned again, rows that were changed already would count as duplicates.
         Some(Attempt::Stale(error)) if progress.done == 0 => Err(Attempt::Stale(error)),
         Some(Attempt::Stale(error)) => Err(SqlError::from(error).after(progress).into()),
         Some(Attempt::Failed(error) | Attempt::Planned(error)) => Err(error.after(progress).into()),

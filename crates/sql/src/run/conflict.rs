@@ -1,7 +1,7 @@
 //! `INSERT … ON CONFLICT DO NOTHING` with unique indexes: which duplicates leave a row out.
 //!
 //! A row that several keys stand in the way of is refused by one of them. Where another one is the
-//! statement's target, a lookup tells whether that is in the way, too: then the row is left out, as
+//! statement's target, a lookup finds whether that is in the way, too: then the row is left out, as
 //! in PostgreSQL, which looks at the target first.
 
 use placement::{RowView, encode_key, key_has_null, prefix_end};

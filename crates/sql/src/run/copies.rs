@@ -1,10 +1,10 @@
-//! How far a new copy is, for a person who waits for it.
+//! How far a new copy is, for a person that waits for it.
 
 use protocol::message::FillReport;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar over the rows that are looked at; hidden where nobody looks.
+/// A bar over the rows that are looked at; hidden without a terminal.
 pub(super) struct Bar(ProgressBar);
 
 impl Bar {

@@ -1,4 +1,4 @@
-//! `SHOW` and `EXPLAIN`: what the configuration, the session and a plan say, as rows.
+//! `SHOW` and `EXPLAIN`: the configuration, the session and a plan as rows.
 
 use placement::{ColumnType, Durability, TableReport, Value};
 use protocol::configuration::{Configuration, ServerState, Table};

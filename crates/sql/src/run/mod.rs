@@ -40,7 +40,7 @@ pub enum StatementOutcome {
     Rows(ResultRows),
     /// Several tables with a title each: `SHOW TABLE`.
     Description(Vec<(String, ResultRows)>),
-    /// It was done; says so as psql does, as `INSERT 0 3`.
+    /// It was done; the tag is that of psql, as `INSERT 0 3`.
     Done(String),
 }
 
@@ -112,7 +112,7 @@ impl<S: Store> SqlSession<S> {
         parameters: &[Value],
     ) -> Result<StatementOutcome, SqlError> {
         // A configuration that is behind may lack the table, or hold one that is gone: fetched
-        // anew it tells the truth, so twice is enough.
+        // again it is current, so twice is enough.
         let known = self.store.configuration();
         let first = self.attempt(statement, parameters, &known).await;
         let failure = match first {

@@ -23,7 +23,7 @@ use crate::store::{Store, StoreError};
 pub const ROWS_HELD_MAX: usize = 1_000_000;
 /// Keys of one statement that are looked up at the same time.
 const LOOKUPS_AT_A_TIME: usize = 32;
-/// Rows beyond the limit that are held before they are sorted away.
+/// Rows beyond the limit that are held before sorting drops them.
 const SORT_SLACK: usize = 4096;
 
 /// Whether a reader wants more rows.
@@ -43,7 +43,7 @@ pub(crate) struct Reading<'a, S> {
 }
 
 impl<S: Store> Reading<'_, S> {
-    /// The rows that a `SELECT` tells.
+    /// Returns the rows of a `SELECT`.
     pub async fn select(&self, plan: SelectPlan) -> Result<ResultRows, Attempt> {
         let columns = plan.items.iter().map(|item| OutputColumn {
             name: item.name.clone(),
@@ -103,8 +103,8 @@ impl<S: Store> Reading<'_, S> {
             .await
     }
 
-    /// All that a statement reads, as of one moment (R35); none if it is too large for that,
-    /// or wanted as it comes. Where it is too large, the user is told.
+    /// All that a statement reads, as of one moment (R35); none if it is too large for that, or
+    /// wanted as it comes. Where it is too large, the user gets a notice.
     async fn moment(
         &self,
         table: &Table,
@@ -411,7 +411,7 @@ fn sort_value(key: &SortKey, row: &Vec<Value>) -> Result<Value, SqlError> {
     }
 }
 
-/// Values that compare as `ORDER BY` says.
+/// Values that compare as `ORDER BY` specifies.
 struct Sorted<'p> {
     values: Vec<Value>,
     order: &'p [SortKey],

@@ -1,4 +1,4 @@
-//! Statements over the model: what each index answers, what changes change, what errors say.
+//! Statements over the model: what each index answers, what changes change, what errors contain.
 
 use protocol::message::Consistency;
 
@@ -63,7 +63,7 @@ fn error(session: &mut SqlSession<Model>, text: &str) -> String {
 }
 
 #[test]
-fn what_is_no_snapshot_says_so() {
+fn reads_without_a_snapshot_report_it() {
     let session = &mut flights();
     let several = "SELECT id FROM flights WHERE tailnum IN ('N1', 'N2') ORDER BY id";
     let small = rows(session, several);
@@ -81,7 +81,7 @@ fn what_is_no_snapshot_says_so() {
     let all = format!("UPDATE {}", small.len());
     assert_eq!(done(session, changed), all);
     assert_eq!(session.take_notices(), notices);
-    // Whoever takes what is committed asks for no moment.
+    // A session that takes what is committed asks for no moment.
     done(session, "SET stale_reads = on");
     assert_eq!(rows(session, several), small);
     assert_eq!(session.take_notices(), [] as [String; 0]);
@@ -477,7 +477,7 @@ fn errors_of_the_order_are_reported() {
 }
 
 #[test]
-fn lists_that_are_too_long_say_how_long_they_may_be() {
+fn lists_that_are_too_long_are_refused_with_their_limit() {
     let session = &mut Model::session(USERS);
     let numbers: Vec<String> = (0..1025).map(|n| n.to_string()).collect();
     let text = format!(
@@ -639,7 +639,7 @@ fn tables_come_and_go() {
 }
 
 #[test]
-fn stale_configuration_is_fetched_and_the_statement_planned_anew() {
+fn stale_configuration_is_fetched_and_the_statement_planned_again() {
     let session = &mut Model::session(USERS);
     done(session, "INSERT INTO users VALUES ('eu', 1, 'a@b')");
     let other =
@@ -661,7 +661,7 @@ fn stale_configuration_is_fetched_and_the_statement_planned_anew() {
 }
 
 #[test]
-fn conflicts_are_tried_again_and_then_told() {
+fn conflicts_are_tried_again_and_then_reported() {
     let session = &mut Model::session(USERS);
     session.store().conflict(CONFLICT_RETRIES_MAX - 1);
     assert_eq!(
@@ -676,7 +676,7 @@ fn conflicts_are_tried_again_and_then_told() {
 }
 
 #[test]
-fn unknown_outcome_is_told_with_what_was_done() {
+fn unknown_outcome_is_reported_with_what_was_done() {
     let session = &mut Model::session(LOG);
     let lost = StoreError {
         message: "the outcome is unknown".into(),

@@ -1,4 +1,4 @@
-//! Backslash commands: what the shell does by itself.
+//! Backslash commands: what the shell does itself.
 
 use crate::format::OutputFormat;
 use crate::statement::Show;
@@ -13,12 +13,12 @@ pub(super) enum Command {
     Format(OutputFormat),
 }
 
-/// What `\?` tells.
+/// What `\?` prints.
 pub(super) const HELP: &str = "\
 Commands
   \\d                     tables
   \\d TABLE               a table's columns, copies and where they are
-  \\timing [on|off]       tell how long each statement took
+  \\timing [on|off]       print how long each statement took
   \\format FORMAT         write results as table, csv or json
   \\? or \\h               this help
   \\q                     leave (also ctrl-D)

@@ -36,7 +36,7 @@ impl Validator for Whole {
 /// opened in; `history` is the file that keeps what was typed, if any.
 ///
 /// # Errors
-/// Those of the terminal. A history that cannot be read or written is told and is no error.
+/// Those of the terminal. A history that cannot be read or written is reported and is no error.
 pub fn interactive<S: Store>(
     mut shell: Shell<S>,
     runtime: &Runtime,
@@ -72,7 +72,7 @@ pub fn interactive<S: Store>(
                 let _ = editor.add_history_entry(text.trim_end());
                 runtime.block_on(converse(&mut shell, &text))?;
             }
-            // What was typed so far is thrown away, as in psql.
+            // What was typed so far is discarded, as in psql.
             Err(ReadlineError::Interrupted) => {}
             Err(ReadlineError::Eof) => break,
             Err(error) => return Err(io::Error::other(error)),

@@ -1,8 +1,8 @@
 //! The SQL shell: statements and backslash commands, from a person or from a script.
 //!
-//! A script stops at the first statement that fails, unless told otherwise, and says on which
-//! line it stands. A person gets line editing over several lines, a history that stays, and a
-//! prompt that says whether the statement is whole.
+//! A script stops at the first statement that fails, unless set otherwise, and prints its line. A
+//! person gets line editing over several lines, a history that stays, and a prompt that shows
+//! whether the statement is whole.
 
 mod commands;
 mod feed;
@@ -27,7 +27,7 @@ pub use interactive::interactive;
 pub struct ShellOptions {
     /// How results are written.
     pub format: OutputFormat,
-    /// Whether to tell how long each statement took.
+    /// Whether to print how long each statement took.
     pub timing: bool,
     /// What to do after a statement that failed.
     pub on_error: OnError,
@@ -113,14 +113,14 @@ impl<S: Store> Shell<S> {
         }
     }
 
-    /// Whether `\q` was said.
+    /// Whether `\q` was entered.
     pub fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Runs a script; `name` is told in errors, as `name:line`. Lines that begin with a backslash
-    /// are commands; the statements between two of them are one batch, so that `CREATE INDEX`
-    /// may follow its `CREATE TABLE`.
+    /// Runs a script; errors name `name`, as `name:line`. Lines that begin with a backslash are
+    /// commands; the statements between two of them are one batch, so that `CREATE INDEX` may
+    /// follow its `CREATE TABLE`.
     ///
     /// # Errors
     /// [`ScriptError::Failed`] if a statement failed, after its error was written.
@@ -136,7 +136,7 @@ impl<S: Store> Shell<S> {
         self.end(&feed)
     }
 
-    /// Runs what a person typed: statements or one command. Errors are told without a place,
+    /// Runs what a person typed: statements or one command. Errors are printed without a place,
     /// since the text is on the screen.
     ///
     /// # Errors

@@ -47,7 +47,7 @@ fn script_from_end_to_end() {
 }
 
 #[test]
-fn script_stops_at_the_first_error_and_says_where() {
+fn script_stops_at_the_first_error_with_its_line() {
     let script = format!("{USERS}\nSELECT 1;\n\nSELECT * FROM nowhere;\nSELECT 2;");
     let lines = USERS.matches('\n').count();
     let (out, err, failed) = run(&mut shell(ShellOptions::default()), &script);
@@ -128,7 +128,7 @@ fn unknown_command_is_an_error_with_its_line() {
 }
 
 #[test]
-fn timing_is_told_beside_results() {
+fn timing_is_printed_beside_results() {
     let options = ShellOptions {
         timing: true,
         format: OutputFormat::Csv,

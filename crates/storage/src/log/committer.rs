@@ -1,6 +1,6 @@
 //! The thread that writes and flushes batches. One per log; the only one that writes records.
 //!
-//! Where somebody waits for a flush it adds no delay: it takes what is there, and what comes
+//! Where a client waits for a flush it adds no delay: it takes what is there, and what comes
 //! meanwhile is the next batch. Other records gather first. The first error of a write or a flush
 //! ends it for good (R23).
 
@@ -149,8 +149,8 @@ impl Committer {
     }
 
     fn begin_segment(&mut self, key: SegmentKey) -> Result<(), StorageError> {
-        // Everything before the segment is durable before the segment exists, so that recovery
-        // has one unproven file only, and the header can say so.
+        // Everything before the segment is durable before the segment exists, so that recovery has
+        // one unproven file only, and the header can record it.
         self.written = Position(key.first.0 - 1);
         self.flush()?;
         let Some(spare) = self.shared.spares.take() else {

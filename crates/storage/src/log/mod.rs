@@ -3,13 +3,13 @@
 //! The event loop owns a [`Log`]. It appends records to memory and hands them over once per turn
 //! with [`Log::submit`]. The *committer* thread takes whatever waits, writes it, flushes it, and
 //! publishes the durable position; while it flushes, the next batch gathers. It is woken for
-//! records that somebody waits for; others gather for [`LogOptions::write_interval`] first,
-//! because a wake-up costs more than a record. The *preparer*
-//! thread keeps spare segments ready, so that neither the loop nor the committer waits for space.
-//! No lock is held over I/O. What records mean, and checkpoints, are no concern of the log.
+//! records that a client waits for; others gather for [`LogOptions::write_interval`] first, because
+//! a wake-up costs more than a record. The *preparer* thread keeps spare segments ready, so that
+//! neither the loop nor the committer waits for space. No lock is held over I/O. What records mean,
+//! and checkpoints, are no concern of the log.
 //!
-//! Invariants: a segment's records are all durable before the next segment begins; positions
-//! have no gap unless damage made one; only [`Log::truncate_before`] takes records away.
+//! Invariants: a segment's records are all durable before the next segment begins; positions have
+//! no gap unless damage made one; only [`Log::truncate_before`] removes records.
 
 mod committer;
 mod preparer;
@@ -91,7 +91,7 @@ pub enum LogAdmission {
     /// The disk is behind: hold new writes back until the next wake-up or a moment later.
     Busy,
     /// The disk is full but for a reserve: what gives space back may enter, other writes are
-    /// refused with an error that says so; reads and decisions go on.
+    /// refused with an error that names it; reads and decisions go on.
     Reserve,
     /// The reserve is used up: refuse all new writes.
     Full,
@@ -122,8 +122,8 @@ impl Log {
     /// threads. `wake` is called by them, and must not block.
     ///
     /// # Errors
-    /// Everything that opening can meet; see [`StorageError`]. Damage is no error: the
-    /// [`Recovery`] tells it.
+    /// Everything that opening can meet; see [`StorageError`]. Damage is no error: the [`Recovery`]
+    /// reports it.
     pub fn open(
         disk: Arc<dyn Disk>,
         options: &LogOptions,
@@ -311,7 +311,7 @@ impl Log {
         }
     }
 
-    /// Why no further space is to be had, if that is so: what to tell who was refused.
+    /// Why no further space is to be had, if that is so, for the error of refused writes.
     pub fn exhaustion(&self) -> Option<String> {
         self.shared.spares.exhaustion()
     }
@@ -478,7 +478,7 @@ struct Shared {
 
 impl Shared {
     fn fail(&self, what: String) {
-        // The first failure is the one to tell; the later ones follow from it.
+        // The first failure is the one to report; the later ones follow from it.
         let _ = self.fatal.set(what);
         (self.wake)();
     }

@@ -1,7 +1,7 @@
 //! The thread that keeps spare segments ready: preallocated, zero-filled or recycled.
 //!
-//! A full disk is not an error here: the thread says so, and tries again when segments are
-//! given up and every [`RETRY`]. It never touches a segment that is in use.
+//! A full disk is not an error here: the thread reports it, and tries again when segments are given
+//! up and every [`RETRY`]. It never touches a segment that is in use.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};

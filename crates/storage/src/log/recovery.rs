@@ -340,7 +340,7 @@ fn read_all(disk: &dyn Disk, name: &str) -> Result<Vec<u8>, StorageError> {
     read().map_err(StorageError::io(format!("read log segment {name}")))
 }
 
-/// A named segment. Its name alone tells how to read its records.
+/// A named segment. Its name alone determines how to read its records.
 #[derive(Clone, Copy)]
 struct Found {
     header: SegmentHeader,

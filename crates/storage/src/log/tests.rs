@@ -253,7 +253,7 @@ fn interval_records_become_durable_by_themselves() {
     }
 }
 
-/// Options with which nothing is written before somebody asks for it.
+/// Options with which nothing is written before a test asks for it.
 fn gathering() -> LogOptions {
     LogOptions {
         write_interval: Duration::from_secs(3600),
@@ -322,7 +322,7 @@ fn torn_tail_at_every_byte_of_the_last_two_records() {
         let (log, recovery, _) = open(&disk, &reopening());
         if last == 18 {
             // Record 20 was appended when 18 or 19 was durable; it is gone, and with it all that
-            // could tell whether 19 was.
+            // could show whether 19 was.
             assert_eq!(replayed(&recovery).0, up_to(18), "{keep}");
         } else {
             assert_eq!(replayed(&recovery), (up_to(last), vec![]), "{keep}");
@@ -362,7 +362,7 @@ fn flipped_bit_in_the_last_two_records() {
             let expected = [up_to(18), vec![20]].concat();
             assert_eq!((records, gaps), (expected, vec![gap]), "{at}");
             assert!(!recovery.tail_trusted());
-            // New records go behind, and the damage is told again.
+            // New records go behind, and the damage is reported again.
             fill(&mut log, &wakes, 25);
             log.close().unwrap();
             let (_, again, _) = open(&disk, &reopening());
@@ -375,7 +375,7 @@ fn flipped_bit_in_the_last_two_records() {
 #[test]
 fn loss_below_the_recorded_durable_position_is_damage() {
     let disk = written(200);
-    // A whole segment reads as zeroes; the next one says that all before it was durable.
+    // A whole segment reads as zeroes; the next one records that all before it was durable.
     let names = disk.segments();
     lock(&disk.file(&names[1]).unwrap())[BLOCK_BYTES..].fill(0);
     let (_, recovery, _) = open(&disk, &reopening());
@@ -419,7 +419,7 @@ fn damaged_header_is_damage_even_of_the_tail() {
         lock(&disk.file(name).unwrap())[20] ^= 1;
         let (log, recovery, _) = open(&disk, &reopening());
         assert!(!recovery.tail_trusted());
-        // The name still tells how to read the records.
+        // The name still determines how to read the records.
         assert_eq!(replayed(&recovery).0, up_to(100));
         assert!(log.last() >= Position(100));
     }
@@ -543,7 +543,7 @@ fn full_disk_refuses_new_writes_and_opens_again_after_a_cut() {
 }
 
 #[test]
-fn closing_on_a_full_disk_says_what_is_not_durable() {
+fn closing_on_a_full_disk_reports_what_is_not_durable() {
     let disk = MemoryDisk::new();
     disk.capacity.store(2 * SEGMENT_BYTES, Ordering::Relaxed);
     let (mut log, _, _wakes) = open(&disk, &options());

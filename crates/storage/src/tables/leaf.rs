@@ -30,7 +30,7 @@ pub(crate) type Generation = u32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) generation: Generation,
-    /// The key is known to be absent, whatever the cold store says.
+    /// The key is known to be absent, whatever the cold store has.
     pub(super) tombstone: bool,
 }
 
@@ -222,7 +222,7 @@ impl Leaf {
             self.bytes[value..value + entry.value.len()].copy_from_slice(entry.value);
         } else {
             self.garbage_bytes += old_bytes;
-            // The old bytes may be compacted away while the new ones are pushed.
+            // The old bytes may be dropped by compaction while the new ones are pushed.
             let empty = Slot {
                 head: 0,
                 offset: u32::MAX,

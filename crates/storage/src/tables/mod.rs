@@ -7,7 +7,7 @@
 //! checkpoint, are no concern of the tables.
 //!
 //! Invariants:
-//! - What memory says of a key is never older than what the cold store says.
+//! - What memory has of a key is never older than what the cold store has.
 //! - An entry leaves memory only if its generation is completed: the cold store has it.
 //! - While checkpoint N is gathered, a leaf with changes up to N is handed over before it changes.
 
@@ -478,7 +478,7 @@ impl Inner {
         let range = &mut self.ranges[id as usize];
         let leaf = std::mem::take(&mut range.leaf);
         self.memory_bytes -= leaf.memory_bytes() + LEAF_OVERHEAD_BYTES;
-        // What lists still say of this number means nothing from now on.
+        // What lists still have of this number means nothing from now on.
         (range.newest, range.listed) = (0, 0);
         self.free.push(id);
     }

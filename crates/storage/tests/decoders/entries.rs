@@ -11,7 +11,7 @@ const KEY: SegmentKey = SegmentKey {
     generation: 2,
 };
 
-/// Bytes of a segment as they are, and a log that was written and then spoilt as they say.
+/// Bytes of a segment as they are, and a log that was written and then spoilt by them.
 pub fn log_scan(bytes: &[u8]) {
     scan(bytes, None);
     if let Ok(header) = SegmentHeader::decode(bytes) {

@@ -15,13 +15,13 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
         {
             let name = &dependency.name;
             if is_root && !dependency.has_path && !dependency.has_comment {
-                let message = format!("`{name}` needs a comment right above it that says why");
+                let message = format!("`{name}` needs a comment right above it with the reason");
                 problems.push(file.problem(dependency.line, message));
             }
             if is_crate && !dependency.from_workspace {
                 let message = format!(
                     "`{name}` is declared here: declare it in the root Cargo.toml with its \
-                     reason, and say `{name}.workspace = true`"
+                     reason, and write `{name}.workspace = true`"
                 );
                 problems.push(file.problem(dependency.line, message));
             }
@@ -45,7 +45,7 @@ mod tests {
                     # Why.\none = \"1\"\ntwo = \"2\"\n";
         assert_eq!(
             messages("Cargo.toml", text),
-            ["5: `two` needs a comment right above it that says why"]
+            ["5: `two` needs a comment right above it with the reason"]
         );
     }
 

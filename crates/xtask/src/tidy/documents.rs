@@ -1,8 +1,8 @@
 //! Documents drift unless a machine checks them: links resolve, and the commands, crates and files
 //! that they name exist.
 //!
-//! Dated pages in `docs/design` are frozen, and the changelog tells history: of those only links
-//! are checked. Links to the web are not followed.
+//! Dated pages in `docs/design` are frozen, and the changelog is history: of those only links are
+//! checked. Links to the web are not followed.
 
 use std::collections::BTreeSet;
 

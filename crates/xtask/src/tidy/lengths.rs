@@ -60,7 +60,7 @@ fn check_functions(file: &File, rust: &RustText, problems: &mut Vec<Problem>) {
             let name = &function.name;
             let message = format!(
                 "`{name}` has {lines} lines, more than {FUNCTION_LINES_MAX}: split it, or if it \
-                 is a dispatching match, say `// tidy: long — REASON`"
+                 is a dispatching match, write `// tidy: long — REASON`"
             );
             problems.push(file.problem(function.first_line, message));
         }

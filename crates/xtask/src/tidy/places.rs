@@ -1,8 +1,8 @@
-//! No path and no host of one machine in any file: they help nobody else.
+//! No path and no host of one machine in any file: they help no other reader.
 
 use super::{Problem, Tree};
 
-/// Folders that exist on the machine of whoever wrote the line. Split so that this file passes.
+/// Folders that exist on the machine of the line's author. Split so that this file passes.
 const MACHINE_PATHS: &[&str] = &[
     concat!("/wo", "rk/"),
     concat!("/ro", "ot/"),

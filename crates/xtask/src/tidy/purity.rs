@@ -36,8 +36,7 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
                 .iter()
                 .any(|(_, attribute)| has_word(attribute, "no_std"))
         {
-            problems
-                .push(file.problem(1, "a pure crate says `#![no_std]`: the compiler guards it"));
+            problems.push(file.problem(1, "a pure crate has `#![no_std]`: the compiler guards it"));
         }
     }
     for (file, rust) in tree.rust_files() {

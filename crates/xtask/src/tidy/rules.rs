@@ -72,9 +72,9 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
             problems.push(page.problem(rule.line, message));
         }
         let missing = rule.guards.iter().filter(|guard| !exists(tree, guard));
-        let told =
+        let problems_of_rule =
             missing.map(|guard| format!("{name} is guarded by `{guard}`, which is not there"));
-        problems.extend(told.map(|message| page.problem(rule.line, message)));
+        problems.extend(problems_of_rule.map(|message| page.problem(rule.line, message)));
     }
     let files = tree.files.iter().filter(|file| cites(file));
     for file in files {
@@ -230,7 +230,7 @@ mod tests {
         let name = ELSEWHERE[0];
         let found = messages(
             "",
-            &format!("// As {name} says.\n// {name}: it is sound.\n"),
+            &format!("// As {name} demands.\n// {name}: it is sound.\n"),
         );
         assert_eq!(
             found,

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn test_code_is_told_from_the_rest() {
+    fn test_code_is_separated_from_the_rest() {
         let source = "fn a() {}\n\
                       #[cfg(test)]\n\
                       #[allow(x)]\n\

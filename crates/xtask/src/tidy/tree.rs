@@ -23,7 +23,7 @@ pub struct File {
     pub rust: Option<RustText>,
 }
 
-/// Something to mend.
+/// Something to fix.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Relative path of the file.
@@ -185,7 +185,7 @@ fn is_ignored(gitignore: &str, path: &str, name: &str) -> bool {
         })
 }
 
-/// What a check says of these files and their texts, as `line: message`, for its tests.
+/// Returns a check's problems in these files and their texts, as `line: message`, for its tests.
 #[cfg(test)]
 pub fn messages(check: super::Check, files: &[(&str, &str)]) -> Vec<String> {
     let problems = check(&Tree::of(files)).into_iter();

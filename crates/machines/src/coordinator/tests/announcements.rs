@@ -2,19 +2,20 @@
 
 use super::*;
 
-/// The connections that were told of the present epoch since the last call, in order.
+/// The connections on which the present epoch was announced since the last call, in order.
 fn announced(scene: &mut Scene) -> Vec<u64> {
     let epoch = Epoch(scene.epoch());
-    let told = scene.announced.drain(..);
-    told.map(|(to, of)| {
-        assert_eq!(of, epoch, "an epoch that is not the newest any more");
-        to.0
-    })
-    .collect()
+    let announced = scene.announced.drain(..);
+    announced
+        .map(|(to, of)| {
+            assert_eq!(of, epoch, "an epoch that is not the newest any more");
+            to.0
+        })
+        .collect()
 }
 
 #[test]
-fn every_core_that_beats_hears_of_a_new_epoch_once() {
+fn every_core_with_heartbeats_receives_a_new_epoch_once() {
     let mut scene = Scene::new();
     scene.join(1);
     scene.join(2);
@@ -31,7 +32,7 @@ fn every_core_that_beats_hears_of_a_new_epoch_once() {
 }
 
 #[test]
-fn connections_that_are_gone_and_servers_that_are_down_hear_nothing() {
+fn closed_connections_and_down_servers_receive_nothing() {
     let mut scene = Scene::new();
     scene.join(1);
     scene.join(2);
@@ -55,7 +56,7 @@ fn connections_that_are_gone_and_servers_that_are_down_hear_nothing() {
 }
 
 #[test]
-fn who_makes_an_epoch_by_its_heartbeat_hears_of_it_by_the_answer() {
+fn core_whose_heartbeat_makes_an_epoch_receives_it_with_the_answer() {
     let mut scene = Scene::new();
     scene.join(1);
     scene.join(2);

@@ -1,4 +1,5 @@
-//! Copies come to tables that exist, and go from them: between two epochs, whoever leads.
+//! Copies come to tables that exist, and go from them: between two epochs, whichever coordinator
+//! leads.
 
 use super::*;
 use placement::Constraint;
@@ -44,8 +45,8 @@ pub fn without(name: &str) -> Request {
     }
 }
 
-/// A heartbeat of every core of a server that is up, which says what `say` makes of it.
-fn beats(scene: &mut Scene, say: impl Fn(CoreId, &Configuration, &mut Request)) {
+/// A heartbeat of every core of a server that is up, as `fill_in` completes it.
+fn beats(scene: &mut Scene, fill_in: impl Fn(CoreId, &Configuration, &mut Request)) {
     let servers = scene.coordinator.configuration().servers.clone();
     let up = |server: &Server| server.state == ServerState::Up;
     for server in servers.into_iter().filter(up) {
@@ -57,13 +58,13 @@ fn beats(scene: &mut Scene, say: impl Fn(CoreId, &Configuration, &mut Request)) 
                 server: server.id,
                 core,
             };
-            say(core, &configuration, &mut beat);
+            fill_in(core, &configuration, &mut beat);
             scene.ask(beat);
         }
     }
 }
 
-/// Everybody says that the epochs before have ended.
+/// All cores report that the epochs before have ended.
 pub fn seal(scene: &mut Scene) {
     assert!(scene.coordinator.configuration().sealing.is_some());
     beats(scene, |_, configuration, beat| {
@@ -78,7 +79,7 @@ pub fn seal(scene: &mut Scene) {
     assert!(scene.coordinator.configuration().sealing.is_none());
 }
 
-/// Everybody says that all partitions of it that are rebuilding are filled.
+/// All cores report that all partitions of it that are rebuilding are filled.
 fn fill(scene: &mut Scene) {
     beats(scene, |core, configuration, beat| {
         let table = &configuration.tables[0];
@@ -99,7 +100,7 @@ fn fill(scene: &mut Scene) {
     });
 }
 
-/// The core that holds a partition of this replex says that it stands in the way.
+/// The core that holds a partition of this replex reports that it stands in the way.
 fn object(scene: &mut Scene, replex: usize, why: &str) {
     let table = flights(scene);
     let core = table.placement[replex][0].core;
@@ -205,7 +206,7 @@ fn what_collides_gives_a_unique_index_up() {
     seal(&mut scene);
     assert_eq!(flights(&scene), before, "nothing is left behind");
     scene.ask(add);
-    assert_eq!(progress(&mut scene).2, [], "it is tried anew");
+    assert_eq!(progress(&mut scene).2, [], "it is tried again");
     seal(&mut scene);
     fill(&mut scene);
     object(&mut scene, 2, "late words");
@@ -242,7 +243,7 @@ fn a_copy_goes_if_what_is_promised_stays_proven() {
 }
 
 #[test]
-fn who_holds_a_copy_hears_that_it_goes_before_it_is_gone() {
+fn holders_of_a_copy_know_of_its_end_before_it_is_gone() {
     let mut scene = scene(3);
     scene.ask(with_index(&scene, "late", None));
     seal(&mut scene);
@@ -260,7 +261,10 @@ fn who_holds_a_copy_hears_that_it_goes_before_it_is_gone() {
     assert_eq!(before.sealing.expect("it adds").leaving, []);
     scene.ask(without("by_tail"));
     let sealing = scene.coordinator.configuration().clone();
-    assert!(sealing.epoch > before.epoch, "all say anew that they know");
+    assert!(
+        sealing.epoch > before.epoch,
+        "all report again what they know"
+    );
     assert_eq!(
         sealing.sealing.expect("it drops").leaving,
         [(TableId(1), 1)]
@@ -325,7 +329,7 @@ fn the_only_copy_of_some_rows_stays() {
 }
 
 #[test]
-fn a_copy_in_the_making_replaces_none_that_is_being_filled_anew() {
+fn a_copy_in_the_making_replaces_none_that_is_being_refilled() {
     let mut scene = scene(4);
     let partitions = flights(&scene).placement[1].len() as u32;
     scene.ask(with_index(&scene, "late", Some(Constraint::Unique)));

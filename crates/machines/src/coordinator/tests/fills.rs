@@ -25,7 +25,8 @@ fn scene(sealing: Option<Sealing>) -> (Scene, CoreId) {
     (Scene::restarted(state, scene.now.monotonic_us), core)
 }
 
-/// Whether the place serves after a heartbeat of this core, so many epochs ago, that says so.
+/// Whether the place serves after a heartbeat of this core, so many epochs ago, that reports it
+/// filled.
 fn serves(scene: &mut Scene, core: CoreId, epochs_ago: u64) -> bool {
     let epoch = Epoch(scene.epoch() - epochs_ago);
     scene.ask(Request::Heartbeat {
@@ -51,13 +52,13 @@ fn a_place_serves_once_its_core_has_filled_it() {
     assert_eq!(scene.epoch(), before + 1);
     let note = scene.notes.last().expect("it is noted");
     assert!(note.contains("has filled 1 partitions"), "{note}");
-    // Said again, it changes nothing.
+    // Reported again, it changes nothing.
     assert!(serves(&mut scene, core, 0));
     assert_eq!(scene.epoch(), before + 1);
 }
 
 #[test]
-fn a_place_does_not_serve_by_what_others_or_older_epochs_say() {
+fn a_place_does_not_serve_by_reports_of_others_or_older_epochs() {
     let (mut scene, core) = scene(None);
     let other = CoreId {
         core: 1 - core.core,

@@ -39,7 +39,7 @@ fn scene(failures: u8) -> Scene {
     scene
 }
 
-/// All cores that remain say that they have resolved everything.
+/// All cores that remain report that they have resolved everything.
 fn resolve(scene: &mut Scene) {
     for core in scene.coordinator.remaining_cores() {
         let server = scene.server(core.server.0);
@@ -157,7 +157,7 @@ fn how_far_logs_were_durable_outlives_the_coordinator() {
 }
 
 #[test]
-fn a_goodbye_says_where_logs_end() {
+fn a_goodbye_reports_where_logs_end() {
     let mut scene = Scene::new();
     scene.join(1);
     scene.ask(Request::Stopped {
@@ -173,7 +173,7 @@ fn a_goodbye_says_where_logs_end() {
 }
 
 #[test]
-fn a_folder_that_says_that_its_process_ended_waits_for_no_lease() {
+fn a_folder_whose_process_ended_waits_for_no_lease() {
     let mut scene = Scene::new();
     scene.join(1);
     scene.wait_ms(100);
@@ -182,7 +182,7 @@ fn a_folder_that_says_that_its_process_ended_waits_for_no_lease() {
     let mut request = joining(Some(1), 100, 1);
     change(&mut request, |folder| folder.has_stopped = true);
     assert!(matches!(scene.ask(request), Reply::Joined { .. }));
-    // A copy of that folder says the same, of a process that is not the last one any more.
+    // A copy of that folder reports the same, of a process that is not the last one any more.
     let mut copy = with_folder(1, 300, 1);
     change(&mut copy, |folder| folder.has_stopped = true);
     let (message, retry) = scene.refused(copy);
@@ -191,7 +191,7 @@ fn a_folder_that_says_that_its_process_ended_waits_for_no_lease() {
 }
 
 #[test]
-fn rows_that_nobody_else_has_are_refused_until_somebody_accepts_the_loss() {
+fn rows_without_another_copy_are_refused_until_an_operator_accepts_the_loss() {
     let mut scene = scene(0);
     // With what servers 1 and 2 hold gone, some rows are nowhere: only then it matters.
     let message = waits(&mut scene, with_folder(1, 200, 1));

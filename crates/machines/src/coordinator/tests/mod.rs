@@ -43,7 +43,7 @@ struct Scene {
     /// Announcements of epochs: to which connections.
     announced: Vec<(AskerId, Epoch)>,
     notes: Vec<String>,
-    /// Servers that say that their disks are full.
+    /// Servers that report full disks.
     full: BTreeSet<u32>,
 }
 
@@ -96,7 +96,7 @@ impl Scene {
             .partition(|answer| matches!(answer.reply, Reply::NewEpoch { .. }));
         for answer in announcements {
             let Reply::NewEpoch { epoch } = answer.reply else {
-                unreachable!("they were just told apart");
+                unreachable!("they were just distinguished");
             };
             assert_eq!((answer.correlation, answer.after), (0, self.version));
             assert_eq!(epoch, self.coordinator.configuration().epoch);
@@ -202,7 +202,7 @@ impl Scene {
     }
 }
 
-/// What the process that makes folder `id` and gets number `id` says at its first start.
+/// What the process that makes folder `id` and gets number `id` sends at its first start.
 fn new_server(id: u32) -> Request {
     joining(None, u64::from(id), u64::from(id))
 }

@@ -1,4 +1,4 @@
-//! Partitions move to servers that join, and away from those that are drained.
+//! Partitions move to servers that join, and off those that are drained.
 
 use protocol::configuration::{Configuration, Moving, PartitionState, Place};
 use protocol::identity::{CoreId, PartitionId};
@@ -263,7 +263,7 @@ fn what_is_lost_and_what_moves_do_not_meet_on_a_server() {
 }
 
 #[test]
-fn what_moves_is_planned_anew_when_a_copy_goes() {
+fn moves_are_planned_again_when_a_copy_goes() {
     let mut scene = scene(4);
     scene.ask(with_index(&scene, "by_second", None));
     finish(&mut scene);
@@ -273,8 +273,11 @@ fn what_moves_is_planned_anew_when_a_copy_goes() {
     let epoch = configuration(&scene).epoch;
     copies::seal(&mut scene);
     for (_, place) in moving(&scene) {
-        let anew = matches!(place.moving, Some(Moving::To(taker)) if taker.since > epoch);
-        assert!(anew, "proven with the copy that has gone: {place:?}");
+        let planned_again = matches!(place.moving, Some(Moving::To(taker)) if taker.since > epoch);
+        assert!(
+            planned_again,
+            "proven with the copy that has gone: {place:?}"
+        );
     }
     for _ in 0..20 {
         assert_eq!(tolerated(&scene), 1);
@@ -282,7 +285,7 @@ fn what_moves_is_planned_anew_when_a_copy_goes() {
     }
 }
 
-/// Epochs end, and a server that they need says that it stops.
+/// Epochs end, and a server that they need reports its stop.
 fn stopped_while_epochs_end() -> Scene {
     let mut scene = scene(3);
     scene.coordinator.settings.replace_after_us = 0;
@@ -328,7 +331,7 @@ fn the_end_of_epochs_does_not_wait_for_a_stopped_server_for_long() {
 }
 
 #[test]
-fn a_stopped_server_has_time_where_nobody_waits_for_it() {
+fn a_stopped_server_has_time_where_nothing_waits_for_it() {
     let mut scene = scene(3);
     scene.coordinator.settings.replace_after_us = 0;
     scene.ask(stopped(2, 1));
@@ -367,7 +370,7 @@ fn a_server_that_was_lost_gets_back_what_it_held() {
     let back = held_by(&scene, 2);
     assert!(held_before.iter().all(|id| back.contains(id)), "{back:?}");
     assert_eq!(tolerated(&scene), 1);
-    // What else its disk has may go: nobody waits for it.
+    // What else its disk has may go: nothing waits for it.
     assert_eq!(former(&scene), []);
     let epoch = scene.epoch();
     all_beat(&mut scene);

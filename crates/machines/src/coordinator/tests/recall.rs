@@ -62,8 +62,8 @@ fn a_server_that_knows_a_later_epoch_is_believed_and_nothing_is_decided_meanwhil
     let epoch = newest.epoch();
     assert_eq!(old.ask(heartbeat(1, 0, 1, epoch)), Reply::Recall);
     let expected = format!(
-        "RECOVERING: the coordinator's state is an older copy: it is of epoch {}, server 1 has heard \
-         of epoch {epoch}",
+        "RECOVERING: the coordinator's state is an older copy: it is of epoch {}, server 1 knows \
+         epoch {epoch}",
         epoch - 1
     );
     assert!(
@@ -125,7 +125,7 @@ fn a_lost_state_is_rebuilt_from_servers_that_wait_to_join() {
 }
 
 #[test]
-fn a_server_that_has_not_told_gets_incarnations_that_nobody_had() {
+fn a_server_without_a_report_gets_unused_incarnations() {
     let (newest, mut old) = diverged();
     let mut output = CoordinatorOutput::default();
     old.coordinator
@@ -158,7 +158,7 @@ fn a_folder_that_knows_a_later_epoch_is_believed_too() {
 }
 
 #[test]
-fn sessions_of_an_older_copy_are_not_numbered_again_even_before_anybody_is_heard() {
+fn sessions_of_an_older_copy_are_not_numbered_again_even_before_any_report() {
     let (newest, _) = diverged();
     let now = Now {
         monotonic_us: 5_000_000,

@@ -1,4 +1,4 @@
-//! Partitions that hold what they should not begin anew.
+//! Partitions that hold what they should not are refilled.
 
 use protocol::configuration::PartitionState;
 use protocol::identity::Epoch;
@@ -14,7 +14,7 @@ fn renewal(cells: &[(u8, u32)]) -> Request {
 }
 
 #[test]
-fn a_wrong_partition_begins_anew_where_it_is() {
+fn a_wrong_partition_is_refilled_where_it_is() {
     let mut scene = scene(2);
     let before = flights(&scene);
     let reply = scene.ask(renewal(&[(1, 2)]));
@@ -56,7 +56,7 @@ fn partitions_without_other_copies_are_left_as_they_are() {
     assert_eq!(
         message,
         "these partitions of table flights hold the only copies of some rows, from which nothing \
-         could fill them anew: name fewer at a time"
+         could refill them: name fewer at a time"
     );
     assert!(!retry);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Servers whose disks are full: what moves away, what stays and why.
+//! Servers whose disks are full: what moves off them, what stays and why.
 
 use protocol::configuration::{Configuration, PartitionState};
 use protocol::message::{Room, Shortage};
@@ -6,7 +6,7 @@ use protocol::message::{Room, Shortage};
 use super::moves::{all_beat, finish, held, moving, scene, tolerated};
 use super::*;
 
-/// What operators are told of full disks.
+/// The notices to operators of full disks.
 fn shortages(scene: &mut Scene) -> Vec<Shortage> {
     match scene.ask(Request::Progress) {
         Reply::Progress { without_room, .. } => without_room,
@@ -14,7 +14,7 @@ fn shortages(scene: &mut Scene) -> Vec<Shortage> {
     }
 }
 
-fn says(scene: &Scene, text: &str) -> bool {
+fn has_notice(scene: &Scene, text: &str) -> bool {
     scene.notes.iter().any(|note| note.contains(text))
 }
 
@@ -25,7 +25,7 @@ fn what_a_full_server_holds_moves_to_servers_with_room() {
     assert!(before > 0);
     scene.full.insert(1);
     all_beat(&mut scene);
-    assert!(says(
+    assert!(has_notice(
         &scene,
         "server 1 has no room for writes: its partitions move"
     ));
@@ -40,19 +40,19 @@ fn what_a_full_server_holds_moves_to_servers_with_room() {
     assert_eq!(tolerated(&scene), 1, "what is promised is kept");
     scene.full.clear();
     all_beat(&mut scene);
-    assert!(says(&scene, "server 1 has room for writes again"));
+    assert!(has_notice(&scene, "server 1 has room for writes again"));
     assert_eq!(shortages(&mut scene), []);
     // It is not filled again at once.
     assert_eq!(moving(&scene), []);
 }
 
 #[test]
-fn what_cannot_go_elsewhere_stays_and_says_why() {
+fn partitions_that_cannot_move_stay_and_give_a_reason() {
     let mut scene = scene(2);
     let before = (held(&scene, 1), held(&scene, 2));
     scene.full.insert(1);
     all_beat(&mut scene);
-    assert!(says(&scene, "start another server"));
+    assert!(has_notice(&scene, "start another server"));
     let why = shortages(&mut scene).remove(0).stays;
     assert!(why.is_some_and(|why| why.contains("table flights")));
     finish(&mut scene);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn first_state_is_kept_before_anybody_is_told() {
+fn first_state_is_kept_before_any_reply() {
     let scene = Scene::new();
     assert_eq!(scene.version, 1);
     assert_eq!(scene.coordinator.configuration().cluster, 7);
@@ -69,7 +69,7 @@ fn restarted_server_waits_for_its_old_lease_then_takes_its_place() {
     );
     assert_eq!(scene.server(1).state, ServerState::Up);
     assert_eq!(scene.epoch(), epoch + 1);
-    // The process before is told to stop.
+    // The process before receives a stop.
     let (message, retry) = scene.refused(heartbeat(1, 0, 1, epoch));
     assert_eq!(
         message,
@@ -91,7 +91,7 @@ fn stopped_server_is_replaced_at_once() {
     };
     assert_eq!(reply, expected);
     assert_eq!(scene.server(1).state, ServerState::Down);
-    // Said again, because the answer was lost: nothing changes.
+    // Sent again, because the answer was lost: nothing changes.
     let version = scene.version;
     assert_eq!(scene.ask(stopped(1, 1)), expected);
     assert_eq!(scene.version, version);
@@ -125,7 +125,7 @@ fn heartbeat_that_a_goodbye_has_overtaken_renews_nothing() {
     let (message, _) = scene.refused(heartbeat(1, 1, 1, 2));
     assert_eq!(
         message,
-        "incarnation 1 of server 1 has said that it stopped: start it again"
+        "incarnation 1 of server 1 has reported its stop: start it again"
     );
     assert_eq!(scene.server(1).state, ServerState::Down);
     let reply = scene.ask(joining(Some(1), 100, 1));
@@ -302,7 +302,7 @@ fn deadline_is_the_next_end_of_a_lease() {
 }
 
 #[test]
-fn paused_coordinator_takes_nobody_for_dead() {
+fn paused_coordinator_takes_no_server_for_dead() {
     let mut scene = Scene::new();
     scene.join(1);
     scene.join(2);
@@ -310,7 +310,7 @@ fn paused_coordinator_takes_nobody_for_dead() {
     scene.now.monotonic_us += 60_000 * MS;
     scene.beat(1, 0);
     assert_eq!(scene.server(2).state, ServerState::Up);
-    // It sleeps again: who was not heard since is not forgiven twice.
+    // It sleeps again: a server without a report since is not forgiven twice.
     scene.now.monotonic_us += 60_000 * MS;
     scene.beat(1, 0);
     let states = [1, 2].map(|id| scene.server(id).state);
@@ -318,7 +318,7 @@ fn paused_coordinator_takes_nobody_for_dead() {
 }
 
 #[test]
-fn restarted_coordinator_gives_everybody_a_lease_to_be_heard() {
+fn restarted_coordinator_gives_every_server_a_lease_to_report() {
     let mut scene = Scene::new();
     scene.join(1);
     let state = decode_state(&scene.kept).expect("it was kept");
@@ -390,7 +390,7 @@ fn sessions_end_after_two_lives() {
     assert!(floor(&scene) <= second);
     scene.wait_ms(HOUR_MS);
     assert!(floor(&scene) > second);
-    // A floor that was told stays.
+    // A floor that was sent stays.
     let before = floor(&scene);
     let state = decode_state(&scene.kept).expect("it was kept");
     let scene = Scene::restarted(state, 5);
@@ -398,7 +398,7 @@ fn sessions_end_after_two_lives() {
 }
 
 #[test]
-fn states_that_are_not_usable_say_why() {
+fn unusable_states_give_a_reason() {
     let mut scene = Scene::new();
     scene.join(1);
     let bytes = scene.kept.clone();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn table_is_answered_once_every_core_of_it_has_heard() {
+fn table_is_answered_once_every_core_of_it_knows_it() {
     let mut scene = Scene::new();
     scene.join(1);
     scene.join(2);
@@ -122,7 +122,7 @@ fn wait_for_servers_is_bounded() {
 }
 
 #[test]
-fn whoever_has_gone_is_not_answered() {
+fn a_closed_connection_is_not_answered() {
     let mut scene = Scene::new();
     scene.join(1);
     assert_eq!(scene.ask_from(9, create("flights", 0)), None);
@@ -211,7 +211,7 @@ fn name_of_a_table_is_taken_until_it_is_dropped() {
     ));
     assert_eq!(
         scene.refused(drop_table("flights")).0,
-        "there is no table \"flights\": say IF EXISTS if that is fine"
+        "there is no table \"flights\": add IF EXISTS if that is fine"
     );
     let if_exists = Request::DropTable {
         name: "flights".into(),
@@ -287,7 +287,7 @@ fn server_that_holds_partitions_may_not_leave() {
         message.starts_with("server 1 is not of this cluster"),
         "{message}"
     );
-    // Its folder, started anew, is a new server.
+    // Its folder, started again, is a new server.
     let reply = scene.ask(joining(None, 100, 1));
     assert!(
         matches!(

@@ -63,8 +63,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Tells the previous member, or notes at the head, that the outcome is durable from here on
-    /// down.
+    /// Confirms to the previous member, or notes at the head, that the outcome is durable from here
+    /// on down.
     pub(crate) fn try_confirm(&mut self, now: Now, key: MemberKey, output: &mut CoreOutput) {
         let Some(member) = self.members.get_mut(&key) else {
             return;
@@ -135,8 +135,8 @@ impl CoreMachine {
     }
 
     /// The line below which all operations of this head are finished. Until a restarted core has
-    /// heard its peers it can have forgotten operations of its own: the line that its log knows of
-    /// holds until then.
+    /// the answers of its peers it can have forgotten operations of its own: the line that its log
+    /// knows of holds until then.
     pub(crate) fn own_finished(&self) -> Finished {
         if self.recovering.is_some() {
             return self.finished.of(self.identity.core);
@@ -145,8 +145,8 @@ impl CoreMachine {
     }
 
     /// Members further down have the outcome durably, and have settled it: so this one may (R3). It
-    /// has not if it has restarted without the record of that; and who has forgotten what is
-    /// finished does not tell the decision again.
+    /// has not if it has restarted without the record of that; and a member that has forgotten
+    /// finished operations does not send the decision again.
     pub(crate) fn on_member_durable<T: Tables>(
         &mut self,
         operations: Vec<(OperationId, PartitionId)>,

@@ -46,7 +46,7 @@ pub(crate) fn check(table: &TableInfo, mutation: &Mutation) -> Result<(), String
         check_condition(condition, columns, scope).map_err(|error| error.to_string())?;
     }
     for Assignment { column, value } in assignments {
-        // A column that is not there is told when a row is at hand.
+        // A column that is not there is reported when a row is at hand.
         if let Some(column) = columns.get(usize::from(*column)) {
             check_assignable(column.column_type, value, columns, scope)
                 .map_err(|error| error.to_string())?;

@@ -104,7 +104,7 @@ impl CoreMachine {
         output: &mut CoreOutput,
     ) -> bool {
         // First: a member of the same chain further down, on this core, knows the result before it
-        // may be told, which is when it has come up to the head (R1).
+        // may be sent, which is when it has come up to the head (R1).
         if let Some(known) = self.requests.digest(request) {
             if known != digest {
                 self.refuse(asker, Refusal::RequestMismatch, output);
@@ -310,9 +310,9 @@ impl CoreMachine {
             unreachable!("made above")
         };
         for request in requests {
-            // It tells what the row is like, as a read does.
+            // It shows the row, as a read does.
             let terms = (after, Some(self.lease_until_us()));
-            self.tell(request.request, request.result, terms, output);
+            self.answer_waiters(request.request, request.result, terms, output);
         }
     }
 
@@ -437,7 +437,9 @@ impl CoreMachine {
         let member = &self.members[&key];
         let prepare = Arc::clone(&member.prepare);
         let after = match member.prepared_at() {
-            Some(position) if member.table.sync && !planted::is(Bug::ToldBeforeDurable) => position,
+            Some(position) if member.table.sync && !planted::is(Bug::AnsweredBeforeDurable) => {
+                position
+            }
             _ => Position(0),
         };
         let folded = self.requests.unfold(key.0);
@@ -447,13 +449,13 @@ impl CoreMachine {
         };
         match (reason, &prepare.requests[..]) {
             (Some(reason), [request]) => {
-                self.tell(request.request, reason, (after, None), output);
+                self.answer_waiters(request.request, reason, (after, None), output);
             }
             (Some(_), requests) => self.run_alone(key, folded, requests, output),
             (None, requests) => {
                 for request in requests {
                     let result = request.result.clone();
-                    self.tell(request.request, result, (after, None), output);
+                    self.answer_waiters(request.request, result, (after, None), output);
                 }
             }
         }
@@ -468,8 +470,8 @@ impl CoreMachine {
         output: &mut CoreOutput,
     ) {
         let Some(folded) = folded else {
-            // After a restart nobody remembers the bodies; the clients send them again, unless they
-            // run alone already.
+            // After a restart no server remembers the bodies. The clients send them again, unless
+            // they run alone already.
             for request in requests {
                 if self.is_under_way(request.request, operation) {
                     continue;
@@ -503,8 +505,8 @@ impl CoreMachine {
         })
     }
 
-    /// Tells everybody who waits for a request its result.
-    fn tell(
+    /// Sends a request's result to all clients that wait for it.
+    fn answer_waiters(
         &mut self,
         request: RequestId,
         result: RequestResult,
@@ -533,7 +535,7 @@ impl CoreMachine {
         queues.flatten().any(|queued| queued.request == request)
     }
 
-    /// A request does not end here: whoever waits for it is told why.
+    /// Refuses a request that does not end here: its waiters receive the reason.
     pub(crate) fn refuse_running(
         &mut self,
         request: RequestId,

@@ -1,5 +1,5 @@
-//! Requests that cannot end: a copy of their row is on a server that is down, and nobody can
-//! replace it, for too many are down at once. They are told so, instead of waiting in vain.
+//! Requests that cannot end: a copy of their row is on a server that is down and cannot be
+//! replaced, for too many are down at once. They are refused instead of waiting forever.
 
 use alloc::vec::Vec;
 
@@ -36,7 +36,7 @@ impl CoreMachine {
         self.view.lost_in(&member.prepare.chain)
     }
 
-    /// Servers were lost: whoever waits for them is told.
+    /// Servers were lost: refuses the requests that wait for them.
     pub(crate) fn refuse_lost<T: Tables>(
         &mut self,
         step: &mut Step<'_, T>,

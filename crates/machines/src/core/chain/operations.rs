@@ -104,8 +104,8 @@ impl OwnOperations {
     }
 }
 
-/// The line below which the operations of each head are finished, as far as this core has heard
-/// and its log knows. A line never falls.
+/// The line below which the operations of each head are finished, as far as this core and its log
+/// know. A line never falls.
 #[derive(Debug, Default)]
 pub(crate) struct FinishedLines(BTreeMap<CoreId, Finished>);
 
@@ -127,8 +127,8 @@ impl FinishedLines {
     }
 }
 
-/// Confirmations of durability that are gathered before they are sent, and the cores that have
-/// not heard how far this head has finished.
+/// Confirmations of durability that are gathered before they are sent, and the cores that do not
+/// know how far this head has finished.
 #[derive(Debug, Default)]
 pub(crate) struct Confirmations {
     /// By the core that they are for.
@@ -156,7 +156,7 @@ impl Confirmations {
         (gathered.len() >= CONFIRMATIONS_MAX).then(|| core::mem::take(gathered))
     }
 
-    /// These cores have not heard how far this head has finished.
+    /// These cores do not know how far this head has finished.
     pub fn owe(&mut self, cores: impl IntoIterator<Item = CoreId>) {
         self.owed.extend(cores);
     }

@@ -1,9 +1,8 @@
 //! An operation's way down the chain and its decision's way up (Replex section 2.3, Fig. 3).
 //!
 //! A prepare is forwarded as soon as it is logged, not yet durable; a decision passes a member
-//! upwards only after the member's own prepare is durable (R1). Messages may be lost,
-//! doubled and reordered: every handler takes a repeated message as a question for what it has
-//! said before.
+//! upwards only after the member's own prepare is durable (R1). Messages may be lost, doubled and
+//! reordered: every handler takes a repeated message as a question for what it has sent before.
 
 use alloc::sync::Arc;
 
@@ -206,7 +205,7 @@ impl CoreMachine {
         self.on_decision(key, incoming, step)
     }
 
-    /// The decision has come to a member, from the one after it or from itself, or from anybody
+    /// The decision has come to a member, from the one after it or from itself, or from any peer
     /// while it recovers.
     pub(crate) fn on_decision<T: Tables>(
         &mut self,
@@ -218,11 +217,11 @@ impl CoreMachine {
             return Ok(());
         };
         if member.prepared_at().is_none() {
-            // Its vote was lost and cast anew by nobody: only an adoption can bring it back.
+            // Its vote was lost and is never cast again: only an adoption can bring it back.
             return Ok(());
         }
         if let Some(recovering) = &mut self.recovering
-            && !planted::is(Bug::AppliedAsTold)
+            && !planted::is(Bug::AppliedAsReceived)
         {
             recovering.remember(key, incoming);
             return Ok(());
@@ -288,8 +287,8 @@ impl CoreMachine {
         member.unvote()
     }
 
-    /// A prepare came again: says again what it said then. A decider that had lost its decision
-    /// with its memory (`replicated`) takes it now, for the prepare has passed all members again.
+    /// A prepare came again: sends the same answer again. A decider that had lost its decision with
+    /// its memory (`replicated`) takes it now, for the prepare has passed all members again.
     fn repeat<T: Tables>(
         &mut self,
         key: MemberKey,

@@ -1,8 +1,8 @@
 //! Completion records: every request has one effect and one result, however often it is sent
 //! (R13, R14).
 //!
-//! Records live apart from rows, because aborts and deletes need them too. They go away only
-//! below the session's lowest unacknowledged number, or when the coordinator has ended it.
+//! Records live apart from rows, because aborts and deletes need them too. They are removed only
+//! below the session's lowest unacknowledged number, or when the coordinator has ended the session.
 
 use alloc::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ struct Completed {
     head: PartitionId,
     digest: u64,
     result: RequestResult,
-    /// A record of its own says so. Otherwise it is known by an operation that ended here, whose
+    /// A record of its own shows it. Otherwise it is known by an operation that ended here, whose
     /// records are not read any more once its partition was with others (`is_of_tenure`).
     is_kept: bool,
 }
@@ -95,7 +95,7 @@ impl Sessions {
     }
 
     /// Notes a request's result. What took effect stands, and does so once. A result without effect
-    /// can be lost with the head that told it, and the request be evaluated anew by the next one.
+    /// can be lost with the head that sent it, and the next one evaluates the request again.
     pub fn complete(&mut self, head: PartitionId, record: &RequestRecord, result: &RequestResult) {
         self.acknowledge(record.request.session, record.acknowledged_below);
         if record.request.session < self.floor {
@@ -156,8 +156,8 @@ impl Sessions {
             .sum()
     }
 
-    /// Whether a record ought to be kept: there is none of the request, or only one that says that
-    /// nothing happened, and this one knows better.
+    /// Whether a record ought to be kept: there is none of the request, or only one of a request
+    /// without effect, and this one knows better.
     pub fn is_to_be_kept(&self, record: &RequestRecord) -> bool {
         let request = record.request;
         let session = self.sessions.get(&request.session);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_effect_is_kept_though_a_head_had_said_otherwise() {
+    fn what_took_effect_is_kept_though_a_head_had_answered_otherwise() {
         let mut sessions = Sessions::default();
         let nothing = record(1, 1);
         let applied = RequestRecord {

@@ -1,4 +1,4 @@
-//! Making an outcome visible: rows change, keys are given up, whoever waited goes on.
+//! Making an outcome visible: rows change, keys are released, waiting operations go on.
 //!
 //! Nothing of an operation is in the tables before this (R3), and all of it here happens
 //! in one step, so that no reader sees half of it. Lookups that waited are answered before the
@@ -41,7 +41,7 @@ impl CoreMachine {
                 partition: key.1,
                 operation: key.0,
             };
-            // Nobody waits for it: a restarted member asks the one at position x again.
+            // Nothing waits for it: a restarted member asks the one at position x again.
             self.append(&record, Durability::Replicated, step.output);
         }
         let member = &self.members[&key];
@@ -57,8 +57,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// The decision is where it must be before anybody may see it, position x (R3): settles
-    /// it here, and tells those further down, which have waited for this.
+    /// The decision is where it must be before any client may see it, position x (R3). Settles it
+    /// here, and sends it to those further down, which have waited for this.
     pub(crate) fn settle_first<T: Tables>(
         &mut self,
         key: MemberKey,
@@ -76,8 +76,8 @@ impl CoreMachine {
 
     /// Whether an operation with an earlier version on one of the same keys is unsettled: both had
     /// been voted on before a restart, and come back in any order. An abort changes no rows: it
-    /// waits for nobody, and a member that voted no holds no keys by whose release it would be
-    /// found.
+    /// waits for no other operation, and a member that voted no holds no keys by whose release it
+    /// would be found.
     fn earlier_unsettled(&self, key: MemberKey) -> bool {
         let member = &self.members[&key];
         if matches!(member.decision(), Some(Decision::Abort(_))) {
@@ -95,8 +95,8 @@ impl CoreMachine {
         })
     }
 
-    /// Changes rows and completion records as the decision says, and marks the member settled.
-    /// Also what replaying a log does.
+    /// Changes rows and completion records as decided, and marks the member settled. Replaying a
+    /// log does the same.
     pub(crate) fn apply<T: Tables>(
         &mut self,
         key: MemberKey,
@@ -121,7 +121,7 @@ impl CoreMachine {
         let requests = &member.prepare.requests;
         match member.decision() {
             // Folded requests that abort are evaluated again, one by one: no result yet. Nor is the
-            // end of an epoch one, where nobody tells it: a next head may know nothing of it.
+            // end of an epoch one, where no message reports it: a next head may know nothing of it.
             Some(Decision::Abort(reason)) => {
                 let is_result = member.resolved_in().is_none() || member.place == 0;
                 if let [request] = &requests[..]
@@ -140,8 +140,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Gives up the operation's keys; answers lookups that waited for it, then lets in whoever
-    /// is next.
+    /// Gives up the operation's keys; answers lookups that waited for it, then admits the next
+    /// waiter.
     pub(crate) fn release<T: Tables>(
         &mut self,
         key: MemberKey,
@@ -204,8 +204,8 @@ impl CoreMachine {
     /// version wins, so that replaying an old record over newer rows changes nothing.
     ///
     /// In a place that is not whole only the end of an epoch changes rows, in the order of
-    /// versions. What is there may be of nobody's; all keys leave their version behind, for what
-    /// the giver tells is older.
+    /// versions. A row that is there may be of no operation. All keys leave their version behind,
+    /// for what the giver sends is older.
     pub(crate) fn write<T: Tables>(
         &self,
         key: MemberKey,

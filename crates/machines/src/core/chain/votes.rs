@@ -66,7 +66,7 @@ fn duplicate<T: Tables>(
     }))
 }
 
-/// What a member that does not wait would say of a pending row with the wanted key: a planted bug
+/// The vote of a member that does not wait for a pending row with the wanted key: a planted bug
 /// (R8).
 pub(crate) fn duplicate_of(member: &Member, wanted: &[u8]) -> Option<RequestResult> {
     let replex = usize::from(member.partition().replex);

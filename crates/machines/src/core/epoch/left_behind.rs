@@ -29,9 +29,9 @@ impl CoreMachine {
         left_behind.map(|(id, _)| id).collect()
     }
 
-    /// Rows of partitions that this core does not hold go: their tables were dropped while it was
-    /// away, or nobody waits for them. A configuration older than the disk knows nothing of newer
-    /// tables: then all stay.
+    /// Removes rows of partitions that this core does not hold: their tables were dropped while it
+    /// was offline, or nothing waits for them. A configuration older than the disk knows nothing of
+    /// newer tables: then all stay.
     pub(crate) fn find_left_behind<T: Tables>(
         &mut self,
         step: &mut Step<'_, T>,
@@ -75,7 +75,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Rows of earlier tenures go that nobody waits for any more.
+    /// Removes rows of earlier tenures that nothing waits for any more.
     pub(crate) fn review_left_behind<T: Tables>(
         &mut self,
         tables: &mut T,

@@ -1,4 +1,4 @@
-//! What became of an operation, by what the sealed logs say (R4 as
+//! The outcome of an operation by the sealed logs (R4 as
 //! `docs/design/2026-11-21-what-a-resolution-may-believe.md` has it).
 //!
 //! A pure function, so that every member comes to the same outcome on its own.
@@ -9,7 +9,7 @@ use protocol::planted::{self, Bug};
 
 use crate::core::table::TableInfo;
 
-/// What one member of the chain says.
+/// The report of one member of the chain.
 #[derive(Clone, Debug)]
 pub(crate) enum Part<'a> {
     /// It was removed.
@@ -25,7 +25,7 @@ pub(crate) enum Part<'a> {
     },
 }
 
-/// What the logs say together.
+/// The logs' reports together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// This.
@@ -34,7 +34,8 @@ pub(crate) enum Outcome {
     Stuck,
 }
 
-/// The outcome of an operation that somebody has prepared; `parts` are in the order of its chain.
+/// The outcome of an operation that some member has prepared; `parts` are in the order of its
+/// chain.
 pub(crate) fn outcome(table: &TableInfo, chain: &[PartitionId], parts: &[Part<'_>]) -> Outcome {
     let abort = |reason| Outcome::Decided(Decision::Abort(reason));
     if let Some(decision) = known(parts) {
@@ -55,19 +56,19 @@ pub(crate) fn outcome(table: &TableInfo, chain: &[PartitionId], parts: &[Part<'_
     if parts.iter().any(agreed) {
         return Outcome::Decided(Decision::Commit);
     }
-    // Where nobody is gone, there is nobody to wait for.
+    // Where no member is gone, there is none to wait for.
     let complete = !parts.iter().any(|part| matches!(part, Part::Gone));
     let guesses = planted::is(Bug::ResolutionGuesses);
-    if complete || guesses || somebody_would_know(table, chain, parts) {
+    if complete || guesses || survivor_would_know(table, chain, parts) {
         abort(RequestResult::Conflict)
     } else {
         Outcome::Stuck
     }
 }
 
-/// A decision that somebody has. What was resolved before stands, whatever a member says that was
-/// not there: nobody can have seen the contrary. Of two resolutions by different members, neither
-/// of which an epoch has served, the later one counts.
+/// A decision that some member has. What was resolved before stands, whatever a member reports that
+/// was not there: no client can have seen the contrary. Of two resolutions by different members,
+/// neither of which an epoch has served, the later one counts.
 fn known(parts: &[Part<'_>]) -> Option<Decision> {
     let decisions = parts.iter().filter_map(|part| match part {
         Part::Present { decision, .. } => decision.as_ref(),
@@ -78,7 +79,7 @@ fn known(parts: &[Part<'_>]) -> Option<Decision> {
 }
 
 fn is_certainly_nothing(part: &Part<'_>) -> bool {
-    let restarted = planted::is(Bug::RestartedSaysNone);
+    let restarted = planted::is(Bug::RestartedReportsNone);
     matches!(part, Part::Present { certain, votes: None, .. } if *certain || restarted)
 }
 
@@ -101,9 +102,9 @@ fn refusal(parts: &[Part<'_>]) -> Option<RequestResult> {
         .map(|(_, reason)| reason)
 }
 
-/// Whether an outcome that was seen would be known to somebody who is there: it is in the log of
-/// the member that made it visible, and was heard by all at position x and beyond.
-fn somebody_would_know(table: &TableInfo, chain: &[PartitionId], parts: &[Part<'_>]) -> bool {
+/// Whether a remaining member would know an outcome that was seen: it is in the log of the member
+/// that made it visible, and all at position x and beyond have received it.
+fn survivor_would_know(table: &TableInfo, chain: &[PartitionId], parts: &[Part<'_>]) -> bool {
     let x = table.settle_position;
     let position = |place: usize| table.position(chain[place]);
     let first_at_x = if table.settles_at_decision() {
@@ -118,7 +119,7 @@ fn somebody_would_know(table: &TableInfo, chain: &[PartitionId], parts: &[Part<'
         let Part::Present { certain, .. } = part else {
             return false;
         };
-        // Without disks to wait for, its log does not say what it has forgotten.
+        // Without disks to wait for, its log does not show what it has forgotten.
         let has_log = place == first_at_x && table.sync;
         has_log || position(place) >= x && *certain
     })

@@ -1,11 +1,11 @@
 //! The end of an epoch: members are replaced, those that remain seal it and resolve what it left
 //! undecided (R4, R5, R16; `docs/reference/protocol-chain.md`, "The end of an epoch").
 //!
-//! While the configuration says so, chains stand still: nothing is voted on, decided or settled.
-//! Each core makes durable that it has sealed, and with that all it had; then it tells every other
-//! core what its log holds of the operations that both take part in. So all members of an operation
-//! hear the same of it and come to the same outcome on their own. Nothing of that may be seen
-//! before an epoch without sealing begins: then all who remain have it durably.
+//! While the configuration seals, chains stand still: nothing is voted on, decided or settled. Each
+//! core makes durable that it has sealed, and with that all it had. Then it sends every other core
+//! what its log holds of the operations that both take part in. So all members of an operation
+//! receive the same of it and come to the same outcome on their own. Nothing of that may be seen
+//! before an epoch without sealing begins: then all remaining cores have it durably.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -33,7 +33,7 @@ use crate::core::step::Step;
 #[derive(Debug)]
 struct Seal {
     inquiry: Inquiry,
-    /// The record that says so.
+    /// The record of that.
     sealed_at: Position,
     /// Whether this core knows all that it ever voted.
     forgot_nothing: bool,
@@ -175,7 +175,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// What waits for keys has no vote that anybody could have heard of.
+    /// An operation that waits for keys has no vote that a peer could have received.
     fn drop_unvoted<T: Tables>(&mut self, step: &mut Step<'_, T>) -> Result<(), TablesError> {
         let members = self.members.iter();
         let unvoted = members.filter(|(_, member)| member.prepared_at().is_none());
@@ -194,7 +194,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Asks all that have not told everything.
+    /// Asks all peers that have not reported everything.
     pub(crate) fn ask_sealed(&mut self, output: &mut CoreOutput) {
         if let Some(seal) = &mut self.sealing.current {
             seal.inquiry.ask_all(output);
@@ -208,12 +208,12 @@ impl CoreMachine {
         }
     }
 
-    /// Somebody asks what this log holds: it is told once that is durable (R16).
+    /// A peer asks what this log holds: the answer is sent once that is durable (R16).
     pub(crate) fn on_ask_sealed(&mut self, from: CoreId, attempt: u64, output: &mut CoreOutput) {
         let Some(seal) = &mut self.sealing.current else {
             return;
         };
-        if self.log.durable() < seal.sealed_at && !planted::is(Bug::SealToldEarly) {
+        if self.log.durable() < seal.sealed_at && !planted::is(Bug::SealReportedEarly) {
             seal.early.insert(from, attempt);
         } else {
             self.testify(from, attempt, output);
@@ -253,7 +253,7 @@ impl CoreMachine {
         });
     }
 
-    /// A decision that this core has or was told, and the epoch of the resolution it comes from.
+    /// A decision that this core has or received, and the epoch of the resolution it comes from.
     fn known_decision(&self, key: &MemberKey) -> Option<(Decision, Option<Epoch>)> {
         let member = self.members.get(key)?;
         if let Some(decision) = member.decision() {
@@ -278,7 +278,7 @@ impl CoreMachine {
         let Some(place) = votes.checked_sub(1).filter(|it| *it < prepare.chain.len()) else {
             return;
         };
-        if !seal.inquiry.hear(from, attempt, (operation, votes)) {
+        if !seal.inquiry.note_item(from, attempt, (operation, votes)) {
             return;
         }
         let places = seal.witnesses.entry(operation).or_default();
@@ -297,7 +297,7 @@ impl CoreMachine {
         let Some(seal) = &mut self.sealing.current else {
             return;
         };
-        if seal.inquiry.hear_end(from, attempt, count) {
+        if seal.inquiry.note_end(from, attempt, count) {
             if !forgot_nothing {
                 seal.forgetful.insert(from);
             }
@@ -320,7 +320,7 @@ impl CoreMachine {
         match seal.progress {
             Progress::Hearing if seal.inquiry.is_complete() => self.resolve(now, output),
             Progress::Resolving(position)
-                if self.log.durable() >= position || planted::is(Bug::ResolvedToldEarly) =>
+                if self.log.durable() >= position || planted::is(Bug::ResolvedReportedEarly) =>
             {
                 self.advance(now, Progress::Resolved);
             }
@@ -328,14 +328,14 @@ impl CoreMachine {
         }
     }
 
-    /// Tells the coordinator at once.
+    /// Reports to the coordinator at once.
     fn advance(&mut self, now: Now, progress: Progress) {
         let seal = self.sealing.current.as_mut().expect("callers have it");
         seal.progress = progress;
         self.leases.hurry(now);
     }
 
-    /// All have told what they know: decides, for every operation that this core takes part in.
+    /// All have reported what they know: decides every operation that this core takes part in.
     fn resolve(&mut self, now: Now, output: &mut CoreOutput) {
         let seal = self.sealing.current.as_ref().expect("callers have it");
         let known = self.members.keys().map(|key| key.0);
@@ -349,8 +349,8 @@ impl CoreMachine {
         let stuck = stuck.count();
         if stuck > 0 || self.may_lack_unknown() {
             let text = format!(
-                "cannot tell what became of {stuck} operations: more servers are lost or have \
-                 forgotten than is tolerated; start one of those that are down"
+                "cannot determine the outcome of {stuck} operations: more servers are lost or \
+                 have forgotten than is tolerated; start one of those that are down"
             );
             self.note(&text, output);
             return self.advance(now, Progress::Stuck);
@@ -378,9 +378,9 @@ impl CoreMachine {
         let seal = self.sealing.current.as_ref()?;
         let witnesses = seal.witnesses.get(&operation);
         let own = self.own_members(operation);
-        let heard = witnesses.into_iter().flat_map(BTreeMap::values);
+        let witnessed = witnesses.into_iter().flat_map(BTreeMap::values);
         let prepares = own.map(|key| &self.members[&key].prepare);
-        let prepares = prepares.chain(heard.map(|witness| &witness.prepare));
+        let prepares = prepares.chain(witnessed.map(|witness| &witness.prepare));
         let prepare = prepares.max_by_key(|prepare| prepare.votes.len())?;
         let table = self.view.table(prepare.table)?;
         let mut parts = Vec::with_capacity(prepare.chain.len());
@@ -414,8 +414,8 @@ impl CoreMachine {
         own.map(|(key, _)| *key)
     }
 
-    /// Whether there may be an operation that was seen, and that nobody who remains has heard of:
-    /// with some servers removed and others that may have forgotten, more than is tolerated.
+    /// Whether there may be an operation that was seen, and that no remaining core knows: with some
+    /// servers removed and others that may have forgotten, more than is tolerated.
     fn may_lack_unknown(&self) -> bool {
         let seal = self.sealing.current.as_ref().expect("callers have it");
         let own = (!seal.forgot_nothing).then_some(self.identity.core);
@@ -493,9 +493,9 @@ impl CoreMachine {
         last
     }
 
-    /// An epoch serves, or has served while this core was away, after the one that it has sealed:
-    /// all who remained have resolved everything, durably. It is settled here, and nobody will ask
-    /// for it any more.
+    /// An epoch serves, or has served while this core was offline, after the one that it has
+    /// sealed: all remaining cores have resolved everything, durably. It is settled here, and no
+    /// core will ask for it any more.
     pub(crate) fn end_old_seal<T: Tables>(
         &mut self,
         step: &mut Step<'_, T>,

@@ -41,7 +41,7 @@ impl CoreMachine {
         let concerned = self.concerned();
         let held: Vec<PartitionId> = self.partitions.keys().copied().collect();
         self.refuse_reads_of_others(&configuration, step.output);
-        // A vouching for the epoch before says nothing of this one.
+        // A vouching for the epoch before does not count in this one.
         self.leases.forget_vouching();
         self.sealing.forget_arrivals();
         self.follow(configuration);
@@ -69,13 +69,13 @@ impl CoreMachine {
             self.unseal(step)?;
         } else {
             self.hurry(step.now, |_| true);
-            self.recover_anew(step)?;
+            self.restart_recovery(step)?;
         }
         self.review_fills(step)?;
         self.refuse_lost(step)
     }
 
-    /// The partitions that this core holds, gives away or takes.
+    /// The partitions that this core holds, gives or takes.
     pub(crate) fn concerned(&self) -> BTreeSet<PartitionId> {
         let own = self.identity.core;
         let places = self.view.configuration().places();
@@ -101,8 +101,8 @@ impl CoreMachine {
         }
     }
 
-    /// Partitions that the configuration gives to this core anew: what it had of them is void, or
-    /// where it takes them over from who serves, a hint.
+    /// Partitions that the configuration gives to this core in a new tenure. What it had of them is
+    /// void. Where it takes them over from a core that serves, it is a hint.
     pub(crate) fn take_given<T: Tables>(
         &mut self,
         step: &mut Step<'_, T>,

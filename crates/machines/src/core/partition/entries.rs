@@ -6,12 +6,12 @@
 //! page, while writes go on. Invariants:
 //!
 //! - From the making's beginning on, rows change together with their entries in its orders too. So
-//!   once a row has been looked at, it has its entries, and nobody need look again.
+//!   once a row has been looked at, it has its entries, and need not be looked at again.
 //! - Every order with entries has a mark, which names its columns, for a copy's number can be
-//!   another one's next. The mark says *whole* from the moment on at which no row lacks its entry.
-//!   Nothing is looked up by an order whose mark does not say so.
-//! - Marks, entries and rows are of one checkpoint. An order whose mark does not say whole is made
-//!   anew after a restart: how far its making was is nowhere but in memory.
+//!   another one's next. The mark becomes *whole* at the moment at which no row lacks its entry.
+//!   Nothing is looked up by an order whose mark is not whole.
+//! - Marks, entries and rows are of one checkpoint. An order whose mark is not whole is made from
+//!   scratch after a restart: how far its making was is nowhere but in memory.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

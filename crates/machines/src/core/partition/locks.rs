@@ -1,4 +1,4 @@
-//! Keys held by pending operations of one partition, and who waits for them.
+//! Keys held by pending operations of one partition, and the operations that wait for them.
 //!
 //! First come, first served (R7). A held key is what a lookup must wait for (R10). Keys
 //! are held until the outcome is settled, so that a constraint is only ever judged against rows
@@ -45,7 +45,7 @@ impl Locks {
         true
     }
 
-    /// Takes the key beside whoever has it: for operations that had voted before a restart.
+    /// Acquires the key beside its holder: for operations that had voted before a restart.
     pub fn force(&mut self, key: &[u8], operation: OperationId) {
         let lock = self.keys.entry(key.to_vec()).or_default();
         if !lock.holders.contains(&operation) {
@@ -53,7 +53,7 @@ impl Locks {
         }
     }
 
-    /// Gives up the key, or the place in its queue. Returns who is to try again.
+    /// Releases the key, or the place in its queue. Returns the operations that are to try again.
     pub fn release(&mut self, key: &[u8], operation: OperationId) -> Option<OperationId> {
         let lock = self.keys.get_mut(key)?;
         lock.holders.retain(|holder| *holder != operation);
@@ -82,14 +82,14 @@ impl Locks {
             .filter(move |holder| *holder != operation)
     }
 
-    /// Whether somebody holds the key.
+    /// Whether an operation holds the key.
     pub fn is_held(&self, key: &[u8]) -> bool {
         self.keys
             .get(key)
             .is_some_and(|lock| !lock.holders.is_empty())
     }
 
-    /// Who holds the key.
+    /// Returns the holder of the key.
     pub fn holders(&self, key: &[u8]) -> &[OperationId] {
         self.keys.get(key).map_or(&[], |lock| &lock.holders)
     }
@@ -99,7 +99,7 @@ impl Locks {
         self.keys.get(key).map_or(0, |lock| lock.waiters.len())
     }
 
-    /// Who holds keys from `start` up to `end`.
+    /// Returns the holders of keys from `start` up to `end`.
     pub fn holders_in(&self, start: &[u8], end: Option<&[u8]>) -> Vec<OperationId> {
         if self.keys.is_empty() || end.is_some_and(|end| end <= start) {
             return Vec::new();
@@ -111,7 +111,8 @@ impl Locks {
             .collect()
     }
 
-    /// Every wait: who waits for whom. For the check that it has no cycle (invariant I11).
+    /// Returns every wait as waiter and holder, for the check that there is no cycle (invariant
+    /// I11).
     pub fn waits(&self) -> impl Iterator<Item = (OperationId, OperationId)> {
         self.keys.values().flat_map(|lock| {
             let waits = lock.waiters.iter();

@@ -2,15 +2,15 @@
 //!
 //! An entry is for a row and for an order that the partition's own does not serve. Its key is the
 //! one that the row has in that order, then what the one that it has here begins with, without the
-//! pk, which both end with. Its value says where in it the pk begins and where it ends (two `u16`,
-//! little-endian). So what is asked for in the order of a lost partition's replex is looked up, not
-//! searched for. Invariants:
+//! pk, which both end with. Its value holds where in it the pk begins and where it ends (two `u16`,
+//! little-endian). So rows in the order of a lost partition's replex are looked up, not searched
+//! for. Invariants:
 //!
 //! - Each row has entries of its own. For a moment a pk can have two rows, if it is inserted again
-//!   and the removal of the row before is told later.
+//!   and the removal of the row before arrives later.
 //! - Rows change here and nowhere else, each together with its entries, so that the entries are
 //!   what the rows imply, after any history, and whatever checkpoint the log is read over.
-//! - No entry is without its row. Which orders have one of every row, `entries` says.
+//! - No entry is without its row. `entries` knows which orders have one of every row.
 //! - A row has none in an order in which its key is too long: it was there before the copy that
 //!   brought the order, which cannot serve before it has gone.
 

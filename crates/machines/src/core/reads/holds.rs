@@ -96,7 +96,7 @@ impl CoreMachine {
         }
     }
 
-    /// Ends the named holds, and tells whether all of them lasted until now.
+    /// Ends the named holds, and returns whether all of them lasted until now.
     pub(crate) fn release_holds<T: Tables>(
         &mut self,
         asker: Asker,

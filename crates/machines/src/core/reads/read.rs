@@ -88,7 +88,7 @@ impl CoreMachine {
     }
 
     /// As [`CoreMachine::check_serving`]. A core that may have forgotten operations whose outcome
-    /// others have seen answers nothing until its peers have told it of them.
+    /// clients have seen answers nothing until its peers have reported them.
     pub(crate) fn check_readable(
         &self,
         now: Now,
@@ -270,7 +270,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Sums a part of a partition. Tells settled state: two replexes agree when nothing is under
+    /// Sums a part of a partition in its settled state. Two replexes agree when nothing is under
     /// way.
     pub(crate) fn checksum<T: Tables>(
         &mut self,

@@ -67,7 +67,7 @@ impl TableInfo {
         Ok((rows > 1).then(|| format!("several rows have {}", self.describe(columns, &row))))
     }
 
-    /// Says that a row's key is too long for a copy that is being made.
+    /// Reports that a row's key is too long for a copy that is being made.
     pub(crate) fn long_key(&self, of: PartitionId, row: &[u8], bytes: usize) -> String {
         let name = &self.layout.replexes[usize::from(of.replex)].name;
         let row = RowView::parse(&self.schema.columns, row);

@@ -1,7 +1,7 @@
 //! Filling a partition that is rebuilding, from its cover (R17, R19, R20).
 //!
 //! A place is rebuilding from the first moment of an epoch before which everything is settled. From
-//! then on its partition takes part in all chains, so it hears of every later change itself. What
+//! then on its partition takes part in all chains, so it receives every later change itself. What
 //! it lacks is what the rows of its cover were then. Invariants, on which all of `fill_*` rests:
 //!
 //! - A row that no chain has changed since is the same in the cover, whenever it is looked at. One
@@ -9,12 +9,12 @@
 //!   come late, twice and in any order, and a fill may begin again at any time: the higher version
 //!   wins.
 //! - Only rows that won are logged, so that the log read again gives the same tables.
-//! - The core fills, and its cover gives, only after recovery: rows settled that a peer has yet to
-//!   tell of are missing before.
+//! - The core fills, and its cover gives, only after recovery: settled rows that a peer has yet to
+//!   report are missing before.
 //!
 //! What members of the cover do is in `fill_source`, what a vote or a head cannot wait for in
-//! `fill_fetch`, completion records in `fill_completions`. Who decides that a place is rebuilding,
-//! and that it serves again, is the coordinator.
+//! `fill_fetch`, completion records in `fill_completions`. The coordinator decides that a place is
+//! rebuilding, and that it serves again.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -56,7 +56,7 @@ pub(crate) struct Fills {
     next_page_us: u64,
     /// When something is to be asked for, at the latest.
     due_us: Option<u64>,
-    /// Partitions were completed since the coordinator was last told of all of them.
+    /// Partitions were completed since the coordinator last received all of them.
     is_news: bool,
 }
 
@@ -71,7 +71,7 @@ impl Fills {
         self.partitions.get_mut(id)
     }
 
-    /// A new tenure of a partition begins: what an earlier one had filled says nothing of it.
+    /// A new tenure of a partition begins: what an earlier one had filled does not count.
     pub fn forget(&mut self, id: PartitionId) {
         self.partitions.remove(&id);
     }
@@ -189,7 +189,7 @@ impl CoreMachine {
         if fill.is_complete {
             return;
         }
-        // Without a cover it is not known who has been in the chains of all rows.
+        // Without a cover it is not known which members were in the chains of all rows.
         if giver.is_some() || cover.is_some() {
             fill.completions.ask(peers);
         }
@@ -470,7 +470,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Notes it if everything is here: then nobody need wait for a fetch any more.
+    /// Notes it if everything is here: then nothing need wait for a fetch any more.
     pub(crate) fn try_end_fill<T: Tables>(
         &mut self,
         id: PartitionId,

@@ -34,7 +34,7 @@ pub(crate) struct Completions {
 struct Peer {
     /// Where to go on.
     next: RequestId,
-    /// It has told everything.
+    /// It has sent everything.
     is_done: bool,
     timer: RetryTimer,
 }
@@ -87,7 +87,7 @@ impl Completions {
         }
     }
 
-    /// Notes it once all have told everything.
+    /// Notes it once all have sent everything.
     fn count(&mut self) {
         self.are_complete |= self.peers.values().all(|peer| peer.is_done);
     }
@@ -160,7 +160,7 @@ impl CoreMachine {
         }
         fill.completions.count();
         if self.versions.see(last_version) {
-            // No row need tell of it: those with the highest versions may have been deleted.
+            // No row need show it: those with the highest versions may have been deleted.
             let durability = self.partitions[&of].table.durability();
             let record = Record::Versions { last: last_version };
             self.append(&record, durability, step.output);

@@ -47,12 +47,12 @@ struct Fetch {
     number: u64,
     /// The operation that waits; a head's requests wait in their queue.
     waiter: Option<OperationId>,
-    /// Members of the cover that have not told theirs.
+    /// Members of the cover that have not sent theirs.
     open: BTreeSet<PartitionId>,
     /// Keys from here on are known to be here already; none is the end of all with the prefix.
     end: Option<Bytes>,
-    /// A member has told its last rows only, from here on.
-    told_from: Option<Bytes>,
+    /// A member has sent its last rows only, from here on.
+    complete_from: Option<Bytes>,
 }
 
 /// One way through the rows of a member.
@@ -71,7 +71,7 @@ impl Fetches {
         for fetch in self.ranges.values_mut() {
             fetch.open = open(cover);
             fetch.end = None;
-            fetch.told_from = None;
+            fetch.complete_from = None;
         }
     }
 
@@ -116,20 +116,20 @@ impl Fetches {
         }
     }
 
-    /// A page has told rows that are kept by now. Returns the ranges that all members have told.
-    fn hear(
+    /// Notes a page whose rows are kept by now. Returns the ranges that all members have sent.
+    fn take_page(
         &mut self,
         from: PartitionId,
         next: Option<Bytes>,
-        told_from: Vec<(Bytes, Bytes)>,
+        complete_from: Vec<(Bytes, Bytes)>,
     ) -> Vec<Bytes> {
         let pass = self.passes.get_mut(&from).expect("callers know it");
         let numbers: BTreeSet<u64> = pass.fetches.iter().map(|(number, _, _)| *number).collect();
-        for (prefix, key) in told_from {
+        for (prefix, key) in complete_from {
             if let Some(fetch) = self.ranges.get_mut(&*prefix)
                 && numbers.contains(&fetch.number)
             {
-                fetch.told_from = fetch.told_from.take().max(Some(key));
+                fetch.complete_from = fetch.complete_from.take().max(Some(key));
             }
         }
         if !pass.source.go_on(next) || pass.source.next.is_some() {
@@ -152,7 +152,7 @@ impl Fetches {
 }
 
 impl Pass {
-    /// For all that has not heard of a member.
+    /// For all ranges that lack the rows of a member.
     fn new(number: u64, from: PartitionId, ranges: &BTreeMap<Vec<u8>, Fetch>) -> Pass {
         let mut bytes = 0;
         let open = ranges
@@ -241,7 +241,7 @@ impl CoreMachine {
             waiter,
             open: fill.sources.as_ref().map(open).unwrap_or_default(),
             end: None,
-            told_from: None,
+            complete_from: None,
         };
         fill.fetches.ranges.insert(prefix.to_vec(), fetch);
         self.ask_fetches(now, of, output);
@@ -267,7 +267,7 @@ impl CoreMachine {
         of: PartitionId,
         from: PartitionId,
         (pass, start): (u64, Bytes),
-        (page, told_from): (RowPage, Vec<(Bytes, Bytes)>),
+        (page, complete_from): (RowPage, Vec<(Bytes, Bytes)>),
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         let fill = self.fills.get(&of);
@@ -279,17 +279,17 @@ impl CoreMachine {
         let fill = self.fills.get_mut(&of).expect("it was just there");
         let fetches = &mut fill.fetches;
         let mut ended = BTreeMap::new();
-        for prefix in fetches.hear(from, page.next, told_from) {
+        for prefix in fetches.take_page(from, page.next, complete_from) {
             let fetch = fetches
                 .ranges
                 .get_mut(&*prefix)
                 .expect("it was just listed");
-            let told_from = fetch.told_from.take();
-            if let Some(told_from) = told_from
-                && !has_row(of, &told_from, &prefix, step.tables)?
+            let complete_from = fetch.complete_from.take();
+            if let Some(complete_from) = complete_from
+                && !has_row(of, &complete_from, &prefix, step.tables)?
             {
-                // What was told has departed since: the rows before are needed.
-                fetch.end = Some(told_from);
+                // What was sent has departed since: the rows before are needed.
+                fetch.end = Some(complete_from);
                 fetch.open = fill.sources.as_ref().map(open).unwrap_or_default();
                 continue;
             }
@@ -301,7 +301,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Nobody need wait for fetches of a partition any more.
+    /// Nothing need wait for fetches of a partition any more.
     pub(crate) fn end_fetches<T: Tables>(
         &mut self,
         of: PartitionId,
@@ -311,7 +311,7 @@ impl CoreMachine {
         self.end_ranges(of, fetches.ranges, step)
     }
 
-    /// What was fetched is here: whoever waited for it goes on.
+    /// What was fetched is here: operations that waited for it go on.
     fn end_ranges<T: Tables>(
         &mut self,
         of: PartitionId,

@@ -35,7 +35,7 @@ impl CoreMachine {
         gives.then(|| Arc::clone(table))
     }
 
-    /// A page of a member's rows is asked for: they are looked at once for all who ask.
+    /// Answers a request for a page of a member's rows: they are looked at once for all ranges.
     pub(crate) fn on_copy<T: Tables>(
         &mut self,
         asker: CoreId,
@@ -144,7 +144,7 @@ impl CoreMachine {
             }
         }
         self.counters.fetch_rows_looked_at += (self.limits.page_keys_max - keys_left) as u64;
-        let (page, told_from) = search.page(next);
+        let (page, complete_from) = search.page(next);
         step.output.sends.push(PeerSend {
             to: asker,
             after: Position(0),
@@ -154,7 +154,7 @@ impl CoreMachine {
                 pass,
                 start,
                 page,
-                told_from,
+                complete_from,
             },
         });
         Ok(())
@@ -163,7 +163,7 @@ impl CoreMachine {
 
 /// Where pages of a fetch begin that a member gives in its own order, for want of entries in the
 /// one that is asked for. Others begin with 0, so that a member that has lost its entries can go
-/// over to this, and nobody can mistake a key of one order for one of the other.
+/// over to this, and a key of one order is never mistaken for one of the other.
 const IN_OWN_ORDER: u8 = 1;
 
 /// How a member finds rows of a fetch, and from which key on.
@@ -176,7 +176,7 @@ fn way_on(rows: Rows<'_>, of: PartitionId, start: &Bytes) -> (Way<'static>, Byte
     }
 }
 
-/// What is told to go on at a key.
+/// Returns where the next page goes on after a key.
 fn going_on(way: Way<'_>, key: &[u8]) -> Bytes {
     let kind = match way {
         Way::Scan(_) => IN_OWN_ORDER,
@@ -262,18 +262,18 @@ impl Search {
             next,
             ..RowPage::default()
         };
-        let mut told_from = Vec::new();
+        let mut complete_from = Vec::new();
         for ((prefix, _), Found { rows, left_out }) in self.wanted.into_iter().zip(self.found) {
             if let Some((first, _)) = rows.first_key_value()
                 && left_out
             {
-                told_from.push((prefix, Bytes::from(&first[..])));
+                complete_from.push((prefix, Bytes::from(&first[..])));
             }
             for value in rows.values() {
                 let (version, row) = stored_row(value);
                 page.push(version, row);
             }
         }
-        (page, told_from)
+        (page, complete_from)
     }
 }

@@ -1,8 +1,8 @@
-//! What the giver of a partition that moves tells the core that takes it: where their rows differ,
-//! and what has changed since.
+//! What the giver of a partition that moves sends to its taker: where their rows differ, and what
+//! has changed since.
 //!
-//! From the first epoch of the move on, the giver lists the keys of every change that it settles.
-//! So whoever has compared everything after that, and has the rows of all listed keys as they are
+//! From the first epoch of the move on, the giver lists the keys of every change that it settles. A
+//! taker that has compared everything after that, and has the rows of all listed keys as they are
 //! then, has the partition as it is then. The list is in memory: with a giver's next process, or
 //! when it grows too long, another one begins, and everything is compared again.
 
@@ -111,7 +111,7 @@ impl CoreMachine {
         (place.taker() == Some(asker)).then_some(list)
     }
 
-    /// The taker tells what it has.
+    /// The taker reports what it has.
     pub(crate) fn on_compare<T: Tables>(
         &mut self,
         asker: CoreId,

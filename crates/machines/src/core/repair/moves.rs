@@ -7,9 +7,9 @@
 //! | rebuilds here, moved *from* the giver | takes the last changes, then votes | keeps its rows |
 //! | serves here | serves | drops its rows |
 //!
-//! Invariants: a core that takes a partition is in no chain before it holds the place, and votes
-//! on nothing before it is *whole*, durably: until then its rows are only what it had of the giver,
-//! and may be compared again at any time. What it is told is exact: one question is under way at a
+//! Invariants: a core that takes a partition is in no chain before it holds the place, and votes on
+//! nothing before it is *whole*, durably: until then its rows are only what it had of the giver,
+//! and may be compared again at any time. What it receives is exact: one question is under way at a
 //! time, and its answer replaces what is here, whatever the versions. So what was here before, from
 //! an old disk maybe, is a hint and no more (R25).
 
@@ -87,8 +87,8 @@ impl Takings {
 }
 
 impl CoreMachine {
-    /// Whether this core holds a partition in whose rows it cannot trust yet. The log alone says
-    /// so, so that reading it again gives the same rows.
+    /// Whether this core holds a partition in whose rows it cannot trust yet. It is determined by
+    /// the log alone, so that reading it again gives the same rows.
     pub(crate) fn is_not_whole(&self, id: PartitionId) -> bool {
         let place = self.view.place(id);
         let is_own = place.is_some_and(|place| place.core == self.identity.core);
@@ -96,7 +96,8 @@ impl CoreMachine {
         is_own && !is_whole
     }
 
-    /// The configuration is new, or the core has started: follows whoever gives it partitions now.
+    /// The configuration is new, or the core has started: follows the cores that give it partitions
+    /// now.
     pub(crate) fn review_taking<T: Tables>(
         &mut self,
         step: &mut Step<'_, T>,
@@ -119,14 +120,18 @@ impl CoreMachine {
             if !self.takings.0.contains_key(&id) {
                 let text = format!("{id} moves here: it is compared with what there is");
                 self.note(&text, step.output);
-                self.compare_anew(id, step.tables)?;
+                self.restart_comparison(id, step.tables)?;
             }
         }
         Ok(())
     }
 
     /// Begins to compare from the first row on.
-    fn compare_anew<T: Tables>(&mut self, of: PartitionId, tables: &T) -> Result<(), TablesError> {
+    fn restart_comparison<T: Tables>(
+        &mut self,
+        of: PartitionId,
+        tables: &T,
+    ) -> Result<(), TablesError> {
         let compare_from = Bytes::default();
         let question = self.comparison(of, &compare_from, tables)?;
         let taking = Taking {
@@ -235,7 +240,7 @@ impl CoreMachine {
         })
     }
 
-    /// The giver has told where its rows differ.
+    /// Takes the giver's answer where its rows differ.
     pub(crate) fn on_compared<T: Tables>(
         &mut self,
         (of, question, (list, changes)): (PartitionId, u64, (u64, u64)),
@@ -263,7 +268,7 @@ impl CoreMachine {
         // What changed before the first question is in what was compared.
         let (known, since) = taking.list.unwrap_or((list, changes));
         if known != list {
-            return self.ask_all_anew(of, step);
+            return self.ask_all_again(of, step);
         }
         taking.list = Some((known, since));
         taking.compare_from = page.next;
@@ -290,19 +295,19 @@ impl CoreMachine {
         );
     }
 
-    fn ask_all_anew<T: Tables>(
+    fn ask_all_again<T: Tables>(
         &mut self,
         of: PartitionId,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         let text = format!("{of} is compared again: its giver has begun another list of changes");
         self.note(&text, step.output);
-        self.compare_anew(of, step.tables)?;
+        self.restart_comparison(of, step.tables)?;
         self.ask_covers(step.now, step.output);
         Ok(())
     }
 
-    /// The giver has told what has changed.
+    /// Takes the giver's answer what has changed.
     pub(crate) fn on_changed<T: Tables>(
         &mut self,
         (of, question, list): (PartitionId, u64, u64),
@@ -318,7 +323,7 @@ impl CoreMachine {
             .expect("it has compared something")
             .0;
         if known != list {
-            return self.ask_all_anew(of, step);
+            return self.ask_all_again(of, step);
         }
         let rows = self.entries(of, &page);
         self.match_rows(of, rows, gone, step)?;
@@ -424,7 +429,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Makes rows as they are told, and logs it.
+    /// Makes rows as they were received, and logs it.
     fn match_rows<T: Tables>(
         &mut self,
         of: PartitionId,
@@ -461,7 +466,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Puts rows as they were told; also what replaying a log does.
+    /// Puts rows as they were received. Replaying a log does the same.
     pub(crate) fn put_matched<T: Tables>(
         &self,
         of: PartitionId,

@@ -1,10 +1,10 @@
 //! How long an answer is waited for before a question is asked again: twice as long each time, so
-//! that who is slow is not given more to do.
+//! that a slow peer is not given more to do.
 
 /// A wait is doubled so many times at most.
 const DOUBLINGS_MAX: u32 = 3;
 
-/// When something was asked for, and how often in vain.
+/// When something was asked for, and how often without an answer.
 #[derive(Debug, Default)]
 pub(crate) struct RetryTimer {
     /// None if it is to be asked.

@@ -108,7 +108,7 @@ impl CoreMachine {
     /// Takes up what a checkpoint saved. The first step of a restart.
     ///
     /// # Errors
-    /// See [`RecoveryError`]; nobody may retry.
+    /// See [`RecoveryError`]; not to be retried.
     pub fn restore<T: Tables>(&mut self, tables: &mut T) -> Result<(), RecoveryError> {
         let mut result = Ok(());
         tables.scan(SAVED_TABLE, b"", None, &mut |key, value| {

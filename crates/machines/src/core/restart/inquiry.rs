@@ -1,7 +1,7 @@
-//! One core asks others what they know, and hears each of them whole.
+//! One core asks others what they know, and takes each answer whole.
 //!
-//! Answers come as many messages and an end that says how many they were. An answer counts on its
-//! own or not at all, because what a peer has to tell changes from question to question.
+//! Answers come as many messages and an end with their count. An answer counts on its own or not at
+//! all, because what a peer has to report changes from question to question.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -13,22 +13,22 @@ use crate::core::contract::{CoreOutput, PeerSend};
 /// Questions to one peer whose answers are still listened to.
 const ATTEMPTS_MAX: usize = 16;
 
-/// Who was asked, and what has come back.
+/// The peers that were asked, and what has come back.
 #[derive(Debug)]
 pub(crate) struct Inquiry {
     question: fn(u64) -> PeerMessage,
     next_attempt: u64,
     /// By peer, by question.
-    peers: BTreeMap<CoreId, BTreeMap<u64, Heard>>,
+    peers: BTreeMap<CoreId, BTreeMap<u64, PartialAnswer>>,
 }
 
 #[derive(Debug, Default)]
-struct Heard {
+struct PartialAnswer {
     operations: BTreeSet<(OperationId, usize)>,
     count: Option<u64>,
 }
 
-impl Heard {
+impl PartialAnswer {
     fn is_complete(&self) -> bool {
         self.count
             .is_some_and(|count| self.operations.len() as u64 >= count)
@@ -36,7 +36,7 @@ impl Heard {
 }
 
 impl Inquiry {
-    /// Nobody has been asked yet.
+    /// No peer has been asked yet.
     pub fn new(question: fn(u64) -> PeerMessage, peers: impl Iterator<Item = CoreId>) -> Inquiry {
         Inquiry {
             question,
@@ -50,7 +50,7 @@ impl Inquiry {
         self.peers = peers.map(|core| (core, BTreeMap::new())).collect();
     }
 
-    /// Asks all that have not told everything.
+    /// Asks all peers that have not reported everything.
     pub fn ask_all(&mut self, output: &mut CoreOutput) {
         for (core, attempts) in &mut self.peers {
             ask(
@@ -62,7 +62,7 @@ impl Inquiry {
         }
     }
 
-    /// Asks one, if it is among them and has not told everything.
+    /// Asks one, if it is among them and has not reported everything.
     pub fn ask(&mut self, core: CoreId, output: &mut CoreOutput) {
         if let Some(attempts) = self.peers.get_mut(&core) {
             ask(
@@ -74,49 +74,51 @@ impl Inquiry {
         }
     }
 
-    /// One item of an answer has come; false if nobody listens to it any more.
-    pub fn hear(&mut self, from: CoreId, attempt: u64, item: (OperationId, usize)) -> bool {
-        let heard = self.heard(from, attempt);
-        let listens = heard.is_some();
-        if let Some(heard) = heard {
-            heard.operations.insert(item);
+    /// Notes one item of an answer. Returns false if it is not awaited any more.
+    pub fn note_item(&mut self, from: CoreId, attempt: u64, item: (OperationId, usize)) -> bool {
+        let answer = self.answer_mut(from, attempt);
+        let listens = answer.is_some();
+        if let Some(answer) = answer {
+            answer.operations.insert(item);
         }
         listens
     }
 
-    /// The end of an answer has come; false if nobody listens to it any more.
-    pub fn hear_end(&mut self, from: CoreId, attempt: u64, count: u64) -> bool {
-        let heard = self.heard(from, attempt);
-        let listens = heard.is_some();
-        if let Some(heard) = heard {
-            heard.count = Some(count);
+    /// Notes the end of an answer. Returns false if it is not awaited any more.
+    pub fn note_end(&mut self, from: CoreId, attempt: u64, count: u64) -> bool {
+        let answer = self.answer_mut(from, attempt);
+        let listens = answer.is_some();
+        if let Some(answer) = answer {
+            answer.count = Some(count);
         }
         listens
     }
 
-    /// Whether every peer has told everything.
+    /// Whether every peer has reported everything.
     pub fn is_complete(&self) -> bool {
-        let complete = |attempts: &BTreeMap<u64, Heard>| attempts.values().any(Heard::is_complete);
+        let complete = |attempts: &BTreeMap<u64, PartialAnswer>| {
+            attempts.values().any(PartialAnswer::is_complete)
+        };
         self.peers.values().all(complete)
     }
 
-    fn heard(&mut self, from: CoreId, attempt: u64) -> Option<&mut Heard> {
+    fn answer_mut(&mut self, from: CoreId, attempt: u64) -> Option<&mut PartialAnswer> {
         self.peers.get_mut(&from)?.get_mut(&attempt)
     }
 }
 
 fn ask(
     to: CoreId,
-    attempts: &mut BTreeMap<u64, Heard>,
+    attempts: &mut BTreeMap<u64, PartialAnswer>,
     (question, next_attempt): (fn(u64) -> PeerMessage, &mut u64),
     output: &mut CoreOutput,
 ) {
-    if attempts.values().any(Heard::is_complete) {
+    if attempts.values().any(PartialAnswer::is_complete) {
         return;
     }
     let attempt = *next_attempt;
     *next_attempt += 1;
-    attempts.insert(attempt, Heard::default());
+    attempts.insert(attempt, PartialAnswer::default());
     if attempts.len() > ATTEMPTS_MAX {
         attempts.pop_first();
     }

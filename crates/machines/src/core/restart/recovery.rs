@@ -2,12 +2,12 @@
 //!
 //! A prepare may have been forwarded before it was durable (R1), so the log can lack votes that
 //! this core has given, and giving another one could commit two rows of one unique key. Therefore a
-//! restarted core votes on nothing until every peer has told it of each operation that both take
-//! part in: it adopts its own votes from there. Peers keep operations until every member has the
-//! outcome durably (`confirm`), so that nothing is missing. Messages of its earlier life that
-//! arrive later are dropped by their incarnation. Nor does it answer reads before: a lookup at the
-//! decider sees an outcome while prepares further up are not durable yet, so that a member which
-//! has lost its own would tell the old row afterwards.
+//! restarted core votes on nothing until every peer has reported each operation that both take part
+//! in: it adopts its own votes from there. Peers keep operations until every member has the outcome
+//! durably (`confirm`), so that nothing is missing. Messages of its earlier life that arrive later
+//! are dropped by their incarnation. Nor does it answer reads before: a lookup at the decider sees
+//! an outcome while prepares further up are not durable yet, so that a member which has lost its
+//! own would return the old row afterwards.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -32,9 +32,9 @@ use crate::core::table::TableInfo;
 #[derive(Debug)]
 pub(crate) struct Recovering {
     inquiry: Inquiry,
-    /// Decisions heard meanwhile, and whether they are settled. They are logged and applied when
+    /// Decisions received meanwhile, and whether they are settled. They are logged and applied when
     /// all operations are known, in the order of versions: an earlier operation on the same row may
-    /// be told of last, and must not bring back what a later one has removed.
+    /// arrive last, and must not bring back what a later one has removed.
     decisions: BTreeMap<MemberKey, IncomingDecision>,
 }
 
@@ -53,7 +53,7 @@ impl Recovering {
         }
     }
 
-    /// A decision that was heard meanwhile.
+    /// A decision that was received meanwhile.
     pub fn remembered(&self, key: &MemberKey) -> Option<&IncomingDecision> {
         self.decisions.get(key)
     }
@@ -132,11 +132,12 @@ impl CoreMachine {
         }
     }
 
-    /// The epoch has changed: what peers told in the one before no longer counts. All of it must
-    /// come from one epoch, and so from one life of each peer: otherwise a peer that has told an
-    /// operation to another one only, and has forgotten it by a restart since, would be heard
-    /// twice, and the operation by nobody. Nobody is left to ask where all shared tables are gone.
-    pub(crate) fn recover_anew<T: Tables>(
+    /// The epoch has changed: what peers reported in the one before no longer counts. All of it
+    /// must come from one epoch, and so from one life of each peer. Otherwise a peer that has
+    /// reported an operation to another one only, and has forgotten it by a restart since, would
+    /// answer both, and no answer would have the operation. No peer is left to ask where all shared
+    /// tables are gone.
+    pub(crate) fn restart_recovery<T: Tables>(
         &mut self,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
@@ -148,7 +149,7 @@ impl CoreMachine {
         self.end_recovery(step)
     }
 
-    /// Asks all peers that have not told everything.
+    /// Asks all peers that have not reported everything.
     pub(crate) fn recover_again(&mut self, output: &mut CoreOutput) {
         if self.stands_still() {
             return;
@@ -165,9 +166,9 @@ impl CoreMachine {
         }
     }
 
-    /// What came from a restarted peer and waits for keys here has no vote to tell of. It is
-    /// dropped, for the peer may have forgotten it: if nobody else remembers, it must not be voted
-    /// on and decided behind the back of its own members. Whoever does remember sends it again.
+    /// What came from a restarted peer and waits for keys here has no vote to report. It is
+    /// dropped, for the peer may have forgotten it: if no other core remembers, it must not be
+    /// voted on and decided without its own members. A core that does remember sends it again.
     fn drop_waiting<T: Tables>(
         &mut self,
         from: CoreId,
@@ -196,7 +197,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// A restarted peer asks: tells every operation that its core takes part in.
+    /// Answers a restarted peer: sends every operation that its core takes part in.
     pub(crate) fn on_recover<T: Tables>(
         &mut self,
         from: CoreId,
@@ -218,7 +219,7 @@ impl CoreMachine {
                 continue;
             }
             count += 1;
-            let decision = self.decision_to_tell(key, member);
+            let decision = self.decision_to_send(key, member);
             let prepare = Arc::clone(&member.prepare);
             let message = PeerMessage::Adopt {
                 attempt,
@@ -245,10 +246,10 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// What a restarted peer may be told of an operation's decision. As on the way up, it is not
-    /// told before this member's own record of it is durable. With `replicated` there is nothing
-    /// to wait for: also what this core has been told itself, while it recovers, goes on.
-    fn decision_to_tell(&self, key: &MemberKey, member: &Member) -> Option<(Decision, bool)> {
+    /// Returns what may be sent to a restarted peer of an operation's decision. As on the way up,
+    /// it is not sent before this member's own record of it is durable. With `replicated` there is
+    /// nothing to wait for: also what this core has received itself, while it recovers, goes on.
+    fn decision_to_send(&self, key: &MemberKey, member: &Member) -> Option<(Decision, bool)> {
         if let Some(decision) = member.decision() {
             let may_pass = member.decision_after() <= self.log.durable();
             return may_pass.then(|| (decision.clone(), member.is_settled()));
@@ -258,7 +259,7 @@ impl CoreMachine {
         Some((incoming.decision.clone(), incoming.settled))
     }
 
-    /// A peer tells of an operation: takes back what this core had voted, and the outcome.
+    /// Takes a peer's report of an operation: what this core had voted, and the outcome.
     pub(crate) fn on_adopt<T: Tables>(
         &mut self,
         from: CoreId,
@@ -271,7 +272,7 @@ impl CoreMachine {
             return Ok(());
         };
         let item = (prepare.operation, prepare.votes.len());
-        if !recovering.inquiry.hear(from, attempt, item) {
+        if !recovering.inquiry.note_item(from, attempt, item) {
             return Ok(());
         }
         let sender = prepare.votes.len().saturating_sub(1);
@@ -347,7 +348,7 @@ impl CoreMachine {
         let Some(recovering) = &mut self.recovering else {
             return Ok(());
         };
-        if !recovering.inquiry.hear_end(from, attempt, count) {
+        if !recovering.inquiry.note_end(from, attempt, count) {
             return Ok(());
         }
         self.end_recovery(step)
@@ -368,7 +369,7 @@ impl CoreMachine {
         );
         self.note(&text, step.output);
         self.hurry(step.now, |_: &Member| true);
-        // Old incarnations' operations of this head that nobody knows any more are finished.
+        // Old incarnations' operations of this head that no core knows any more are finished.
         self.confirmations.owe(self.peers());
         self.confirmations.send_by(step.now.monotonic_us);
         let mut ordered: Vec<_> = decisions
@@ -392,9 +393,9 @@ impl CoreMachine {
 }
 
 /// Votes that are implied, for members that may have forgotten theirs. All of a commit were yes; of
-/// an abort nothing depends on them any more. Where all who can refuse have said yes, the others
-/// can only say the same: with `replicated`, one of them may have decided and shown it, so that
-/// it must not answer as if it had never known the operation (R4, third and fourth case).
+/// an abort nothing depends on them any more. Where all that can refuse have voted yes, the others
+/// can only vote the same: with `replicated`, one of them may have decided and shown it, so that it
+/// must not answer as if it had never known the operation (R4, third and fourth case).
 pub(crate) fn with_known_votes(
     mut prepare: Arc<Prepare>,
     decision: Option<&Decision>,

@@ -23,7 +23,7 @@ impl CoreMachine {
     /// of the checkpoint on.
     ///
     /// # Errors
-    /// See [`RecoveryError`]; nobody may retry.
+    /// See [`RecoveryError`]; not to be retried.
     pub fn replay<T: Tables>(
         &mut self,
         position: Position,
@@ -32,7 +32,7 @@ impl CoreMachine {
     ) -> Result<(), RecoveryError> {
         let record = Record::decode_all(record);
         let record = record.map_err(|error| RecoveryError::Record(position, error))?;
-        // Nobody hears what is said here: neighbours are asked once the log is read.
+        // Messages sent here go nowhere: neighbours are asked once the log is read.
         let step = &mut Step {
             now: Now::default(),
             tables,

@@ -77,7 +77,7 @@ pub fn asks() -> Vec<(&'static str, Message)> {
         .collect()
 }
 
-/// What servers say of their logs and of what they know.
+/// What servers report of their logs and of what they know.
 fn of_servers() -> [(&'static str, CoordinatorRequest); 2] {
     [
         (

@@ -277,7 +277,7 @@ generate_enum! {
     Decision { Commit, Abort(reason) }
     Message {
         Hello(hello), Welcome(welcome), Request(request), Reply(reply), Peer(header, message),
-        Ask(request), Answer(reply), Goodbye { reason }, Echo(bytes), WhoLeads,
+        Ask(request), Answer(reply), Goodbye { reason }, Echo(bytes), FindLeader,
         Leadership(leadership),
     }
     Request { Execute(execute), Read(read), Checksum(read), Status, Release(release) }
@@ -298,7 +298,7 @@ generate_enum! {
         LeaseRequest { sent_us, room }, LeaseGrant { sent_us, room }, NewerEpoch { epoch },
         Copy { of, from, start }, Copied { of, from, start, page, sum, looked },
         Fetch { of, from, pass, wanted, start },
-        Fetched { of, from, pass, start, page, told_from },
+        Fetched { of, from, pass, start, page, complete_from },
         CopyCompletions { of, start },
         CopiedCompletions { of, start, completions, next, last_version },
         Compare { of, question, start, ranges },

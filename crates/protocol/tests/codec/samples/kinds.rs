@@ -115,6 +115,6 @@ kinds! {
     (Message::Answer(CoordinatorReply::Refused { .. }), _) => "answer-refused",
     (Message::Goodbye { .. }, _) => "goodbye",
     (Message::Echo(_), _) => "echo",
-    (Message::WhoLeads, _) => "who-leads",
+    (Message::FindLeader, _) => "find-leader",
     (Message::Leadership(_), _) => "leadership",
 }

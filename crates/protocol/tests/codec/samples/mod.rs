@@ -409,7 +409,7 @@ fn greetings() -> Vec<(&'static str, Message)> {
             },
         ),
         ("echo", Message::Echo(Bytes(vec![0, 1, 2, 255]))),
-        ("who-leads", Message::WhoLeads),
+        ("find-leader", Message::FindLeader),
         (
             "leadership",
             Message::Leadership(Leadership {

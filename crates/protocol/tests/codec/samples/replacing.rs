@@ -8,7 +8,7 @@ use protocol::record::SavedCompletion;
 
 use super::{partition, peer, pk, prepare, request_id, row};
 
-/// What cores say while an epoch ends.
+/// What cores send while an epoch ends.
 pub fn seals() -> Vec<(&'static str, Message)> {
     let messages = [
         ("peer-ask-sealed", PeerMessage::AskSealed { attempt: 3 }),
@@ -32,7 +32,7 @@ pub fn seals() -> Vec<(&'static str, Message)> {
     messages.map(|(name, message)| (name, peer(message))).into()
 }
 
-/// What cores say while a partition moves.
+/// What cores send while a partition moves.
 pub fn moves() -> Vec<(&'static str, Message)> {
     let (of, question) = (partition(1, 2), 4);
     let mut page = RowPage::default();
@@ -84,7 +84,7 @@ pub fn moves() -> Vec<(&'static str, Message)> {
     messages.map(|(name, message)| (name, peer(message))).into()
 }
 
-/// What cores say while a partition is being filled.
+/// What cores send while a partition is being filled.
 // tidy: long — a list of messages, one of each kind.
 pub fn fills() -> Vec<(&'static str, Message)> {
     let (of, from) = (partition(1, 2), partition(0, 3));
@@ -133,7 +133,7 @@ pub fn fills() -> Vec<(&'static str, Message)> {
                 pass: 3,
                 start: Bytes::default(),
                 page,
-                told_from: vec![(pk(), pk())],
+                complete_from: vec![(pk(), pk())],
             },
         ),
         (

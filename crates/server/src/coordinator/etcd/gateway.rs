@@ -1,6 +1,6 @@
 //! etcd's JSON gateway: one call at a time, to whichever of the members answers.
 //!
-//! It knows HTTP, JSON and base64, and how etcd says what went wrong. What the keys mean is the
+//! It knows HTTP, JSON and base64, and how etcd reports what went wrong. What the keys mean is the
 //! record's. Requests and answers are those of etcd's API version 3
 //! (<https://etcd.io/docs/v3.4/dev-guide/api_grpc_gateway/>): numbers are strings, keys and values
 //! base64, and what is zero is left out.
@@ -31,10 +31,10 @@ const UNAVAILABLE: u64 = 14;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum GatewayError {
     /// No member answered: whether it was done is unknown. May be tried again.
-    Away(String),
+    Unavailable(String),
     /// The lease that it names is over: nothing was done.
     NoLease,
-    /// etcd has no space: nothing was done. May be tried again when somebody has made some.
+    /// etcd has no space: nothing was done. May be tried again when an operator has made some.
     Full(String),
     /// etcd does not do this: nothing was done.
     Refused(String),
@@ -43,7 +43,7 @@ pub(crate) enum GatewayError {
 impl fmt::Display for GatewayError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            GatewayError::Away(reasons) => write!(f, "no member of etcd answers: {reasons}"),
+            GatewayError::Unavailable(reasons) => write!(f, "no member of etcd answers: {reasons}"),
             GatewayError::NoLease => write!(f, "the lease in etcd is over"),
             GatewayError::Full(reason) => write!(
                 f,
@@ -55,7 +55,7 @@ impl fmt::Display for GatewayError {
     }
 }
 
-/// A key with what etcd says of it.
+/// A key with what etcd reports of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyValue {
     pub key: String,
@@ -101,14 +101,14 @@ impl Gateway {
             let host = url.strip_prefix("http://").unwrap_or_default();
             if host.is_empty() || host.contains('/') {
                 return Err(ServerError::Options(format!(
-                    "{url:?} is no address of etcd: say http://host:port (there is no TLS yet)"
+                    "{url:?} is no address of etcd: write http://host:port (there is no TLS yet)"
                 )));
             }
         }
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(CALL_MAX))
             .http_status_as_error(false)
-            // Whom to ask is said by the operator, not by the environment.
+            // The operator chooses the members to ask, not the environment.
             .proxy(None)
             .build();
         Ok(Gateway {
@@ -174,7 +174,7 @@ impl Gateway {
         for offset in 0..self.urls.len() {
             let index = (self.preferred + offset) % self.urls.len();
             match self.call_one(&self.urls[index], path, &body) {
-                Err(GatewayError::Away(reason)) => {
+                Err(GatewayError::Unavailable(reason)) => {
                     reasons.push(format!("{}: {reason}", self.urls[index]));
                 }
                 result => {
@@ -185,16 +185,16 @@ impl Gateway {
         }
         // A member that hangs costs the whole patience: the next call begins with another one.
         self.preferred = (self.preferred + 1) % self.urls.len();
-        Err(GatewayError::Away(reasons.join("; ")))
+        Err(GatewayError::Unavailable(reasons.join("; ")))
     }
 
     fn call_one(&self, url: &str, path: &str, body: &str) -> Result<Value, GatewayError> {
-        let away = |error: ureq::Error| GatewayError::Away(error.to_string());
+        let unavailable = |error: ureq::Error| GatewayError::Unavailable(error.to_string());
         let request = self.agent.post(format!("{url}{path}"));
         let request = request.header("Content-Type", "application/json");
-        let mut response = request.send(body).map_err(away)?;
+        let mut response = request.send(body).map_err(unavailable)?;
         let reader = response.body_mut().with_config().limit(ANSWER_BYTES_MAX);
-        let text = reader.read_to_string().map_err(away)?;
+        let text = reader.read_to_string().map_err(unavailable)?;
         let answer: Result<Value, _> = serde_json::from_str(&text);
         match answer {
             Ok(answer) if response.status().is_success() && answer.get("error").is_none() => {
@@ -224,7 +224,7 @@ fn refusal(answer: &Value) -> GatewayError {
         Some(NOT_FOUND) => GatewayError::NoLease,
         Some(RESOURCE_EXHAUSTED) if text.contains("space exceeded") => GatewayError::Full(text),
         Some(RESOURCE_EXHAUSTED | DEADLINE_EXCEEDED | INTERNAL | UNAVAILABLE) => {
-            GatewayError::Away(text)
+            GatewayError::Unavailable(text)
         }
         _ => GatewayError::Refused(text),
     }
@@ -253,7 +253,7 @@ pub(super) fn delete(key: &str, end: &str) -> Value {
     json!({ "request_delete_range": range(key, Some(end)) })
 }
 
-/// Tells a key.
+/// Sends a key.
 pub(super) fn get(key: &str) -> Value {
     json!({ "request_range": range(key, None) })
 }
@@ -314,19 +314,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_told_apart() {
-        let told = |code: u64, text: &str| refusal(&json!({ "code": code, "message": text }));
+    fn errors_are_distinguished() {
+        let refused = |code: u64, text: &str| refusal(&json!({ "code": code, "message": text }));
         let full = "etcdserver: mvcc: database space exceeded";
-        assert_eq!(told(8, full), GatewayError::Full(full.to_owned()));
+        assert_eq!(refused(8, full), GatewayError::Full(full.to_owned()));
         let many = "etcdserver: too many requests";
-        assert_eq!(told(8, many), GatewayError::Away(many.to_owned()));
-        assert_eq!(told(5, "lease not found"), GatewayError::NoLease);
-        let away = "etcdserver: no leader";
-        assert_eq!(told(14, away), GatewayError::Away(away.to_owned()));
+        assert_eq!(refused(8, many), GatewayError::Unavailable(many.to_owned()));
+        assert_eq!(refused(5, "lease not found"), GatewayError::NoLease);
+        let no_leader = "etcdserver: no leader";
+        assert_eq!(
+            refused(14, no_leader),
+            GatewayError::Unavailable(no_leader.to_owned())
+        );
         let large = "etcdserver: request is too large";
-        assert_eq!(told(3, large), GatewayError::Refused(large.to_owned()));
-        let streamed = json!({ "error": { "grpc_code": 14, "message": away } });
-        assert_eq!(refusal(&streamed), GatewayError::Away(away.to_owned()));
+        assert_eq!(refused(3, large), GatewayError::Refused(large.to_owned()));
+        let streamed = json!({ "error": { "grpc_code": 14, "message": no_leader } });
+        assert_eq!(
+            refusal(&streamed),
+            GatewayError::Unavailable(no_leader.to_owned())
+        );
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub(super) const PART_BYTES: usize = 512 << 10;
 pub(crate) struct Manifest {
     /// The state's version; its parts are found by it.
     pub version: u64,
-    /// Who wrote it: tells a coordinator's own work from another's where an answer was lost.
+    /// Its writer: distinguishes a coordinator's own work from another's where an answer was lost.
     pub instance: u64,
     /// Bytes of all parts together.
     pub bytes: u64,
@@ -57,7 +57,7 @@ impl Manifest {
         ENVELOPE.encode(self)
     }
 
-    /// The manifest of these bytes; says what is wrong with them.
+    /// The manifest of these bytes, or what is wrong with them.
     pub fn decode(bytes: &[u8]) -> Result<Manifest, String> {
         ENVELOPE.decode(bytes).map_err(|problem| match problem {
             Problem::Damaged => "it is no coordinator's state, or damaged".to_owned(),

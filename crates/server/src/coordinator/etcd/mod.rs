@@ -1,10 +1,10 @@
 //! A coordinator's state in etcd: leadership by a lease, and every state by compare-and-swap.
 //!
 //! A thread speaks to etcd, so that the event loop never waits for it: it renews the lease, stands
-//! by until nobody leads, and keeps states while it leads. Invariants: a state is kept only as
-//! `record` says, so that a coordinator that was deposed changes nothing; leadership that
-//! `leads_until_us` tells ends a margin before etcd would let another coordinator lead, and is
-//! counted from before the question that renewed it was sent.
+//! by while another one leads, and keeps states while it leads. Invariants: a state is kept only as
+//! `record` does it, so that a coordinator that was deposed changes nothing; the leadership in
+//! `leads_until_us` ends a margin before etcd would let another coordinator lead, and is counted
+//! from before the question that renewed it was sent.
 
 mod gateway;
 mod manifest;
@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use machines::coordinator::PersistedState;
 use protocol::message::Leadership;
 
-use super::keeper::{Keeper, Told};
+use super::keeper::{Keeper, KeeperEvent};
 use crate::clock::Clock;
 use crate::error::ServerError;
 use crate::event_loop::Handle;
@@ -29,7 +29,7 @@ use gateway::Gateway;
 pub(super) use record::{Campaign, Found, Keeping, LoadError, Record, Seat, Term};
 use term::Candidate;
 
-/// How long a coordinator leads, or is taken to be there, after it was heard in etcd.
+/// How long a coordinator leads, or is taken to be there, after its last renewal in etcd.
 pub(super) const LEASE_S: u64 = 5;
 
 /// What the role asks of the thread.
@@ -41,11 +41,11 @@ enum Command {
     Resign(u64),
 }
 
-/// What the thread tells, of which leadership.
+/// What the thread reports, of which leadership.
 #[derive(Debug)]
 struct Report {
     leadership: u64,
-    told: Result<Told, ServerError>,
+    event: Result<KeeperEvent, ServerError>,
 }
 
 /// What both sides see at once.
@@ -67,13 +67,13 @@ pub(super) struct EtcdKeeper {
     reports: Receiver<Report>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// Rises with every `Told::Lead`: what is told of an earlier one is void.
+    /// Rises with every `KeeperEvent::Lead`: events of an earlier one are void.
     leadership: u64,
 }
 
 impl EtcdKeeper {
-    /// Stands by, and leads as soon as nobody else does. `wake` is woken when there is something
-    /// to tell.
+    /// Stands by, and leads as soon as no other coordinator does. `wake` is woken when there is an
+    /// event.
     ///
     /// # Errors
     /// The options make no sense. Whether etcd is there shows later.
@@ -111,7 +111,7 @@ impl EtcdKeeper {
 
     fn command(&self, command: Command) {
         if let Some(commands) = &self.commands {
-            // A thread that has ended has told why.
+            // A thread that has ended has reported why.
             let _ = commands.send(command);
         }
     }
@@ -138,20 +138,20 @@ pub(super) fn open(options: &EtcdOptions, address: String) -> Result<Record, Ser
 }
 
 impl Keeper for EtcdKeeper {
-    fn told(&mut self) -> Result<Option<Told>, ServerError> {
+    fn next_event(&mut self) -> Result<Option<KeeperEvent>, ServerError> {
         loop {
             let report = match self.reports.try_recv() {
                 Ok(report) => report,
                 Err(TryRecvError::Empty) => return Ok(None),
-                // It tells why it ends, unless it panicked.
+                // It reports why it ends, unless it panicked.
                 Err(TryRecvError::Disconnected) => return Err(ServerError::Panicked),
             };
-            let told = report.told?;
-            if matches!(told, Told::Lead { .. }) {
+            let event = report.event?;
+            if matches!(event, KeeperEvent::Lead { .. }) {
                 self.leadership = report.leadership;
             }
             if report.leadership == self.leadership {
-                return Ok(Some(told));
+                return Ok(Some(event));
             }
         }
     }
@@ -176,7 +176,7 @@ impl Keeper for EtcdKeeper {
     fn close(&mut self) {
         self.commands = None;
         if let Some(thread) = self.thread.take() {
-            // Its panic has been told; what it holds in etcd goes with its lease.
+            // Its panic has been printed; what it holds in etcd goes with its lease.
             let _ = thread.join();
         }
     }

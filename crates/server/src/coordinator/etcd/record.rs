@@ -1,4 +1,4 @@
-//! The coordinators' keys in etcd: who is there, who leads, and the state.
+//! The coordinators' keys in etcd: those that are there, the leader, and the state.
 //!
 //! ```text
 //! PREFIX/coordinators/INSTANCE   address; goes with the coordinator's lease
@@ -52,9 +52,9 @@ pub(crate) enum Campaign {
 pub(crate) enum Keeping {
     /// It is the state, since this revision.
     Kept(i64),
-    /// Another coordinator leads, or nobody: nothing was written.
+    /// Another coordinator leads, or none: nothing was written.
     Deposed,
-    /// This one leads, and yet somebody has changed the state.
+    /// This one leads, and yet another process has changed the state.
     Overwritten,
 }
 
@@ -63,7 +63,7 @@ pub(crate) enum Keeping {
 pub(crate) enum LoadError {
     /// May be tried again.
     Gateway(GatewayError),
-    /// It is not to be used; says why and what to do.
+    /// It is not to be used. Contains why and what to do.
     Unusable(ServerError),
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Record {
     prefix: String,
     /// Names this process among all coordinators.
     instance: u64,
-    /// What others are told to connect to.
+    /// The address that others connect to.
     address: String,
 }
 
@@ -104,7 +104,7 @@ impl Record {
         }
     }
 
-    /// What others are told to connect to.
+    /// The address that others connect to.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -141,13 +141,13 @@ impl Record {
         Ok(found.iter().map(address).collect())
     }
 
-    /// Who leads.
+    /// Returns the leader.
     pub fn leader(&mut self) -> Result<Option<String>, GatewayError> {
         let found = self.gateway.range(&self.leader_key(), None)?;
         Ok(found.first().map(address))
     }
 
-    /// Leads, if nobody does.
+    /// Leads, if no coordinator does.
     pub fn campaign(&mut self, seat: Seat) -> Result<Campaign, GatewayError> {
         let key = self.leader_key();
         let done = self.gateway.transact(
@@ -168,7 +168,7 @@ impl Record {
         }
     }
 
-    /// The state, whoever asks; none if there was never one.
+    /// Returns the state, also to a coordinator that does not lead; none if there was never one.
     pub fn load(&mut self) -> Result<Option<Found>, LoadError> {
         let found = self.gateway.range(&self.state_key(), None)?;
         let Some(found) = found.into_iter().next() else {
@@ -200,7 +200,7 @@ impl Record {
         self.write(term, &manifest, &persist.bytes)
     }
 
-    /// Says in the state that it has moved: no coordinator goes on from it here.
+    /// Records in the state that it has moved: no coordinator goes on from it here.
     pub fn hand_over(
         &mut self,
         term: Term,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!            seat taken              campaign won, state read
-//!   away ───────────────▶ stands by ──────────────────────────▶ leads
+//!  absent ──────────────▶ stands by ──────────────────────────▶ leads
 //!    ▲                        │                                   │
 //!    └──── the lease is over, or may be; the role resigns ────────┘
 //! ```
@@ -20,13 +20,13 @@ use protocol::state::CoordinatorState;
 use super::gateway::GatewayError;
 use super::{Campaign, Command, Keeping, LEASE_S, LoadError, Record, Report, Seat, Shared, Term};
 use crate::clock::Clock;
-use crate::coordinator::keeper::Told;
+use crate::coordinator::keeper::KeeperEvent;
 use crate::error::ServerError;
 use crate::event_loop::Handle;
 use crate::journal::{self, JournalLevel};
 use crate::random;
 
-/// A standby looks whether somebody leads, and what failed is tried again, after this.
+/// A standby checks for a leader, and what failed is tried again, after this.
 const LOOK_PAUSE_US: u64 = 200_000;
 /// What a lease is renewed after: several attempts fit into it.
 const RENEW_PAUSE_US: u64 = 800_000;
@@ -49,8 +49,8 @@ struct Seated {
 struct Leading {
     term: Term,
     /// The state was read, and the role leads from it.
-    is_told: bool,
-    /// Why the role is told once more.
+    is_reported: bool,
+    /// Why the role receives one more event.
     reason: String,
     /// The newest state that the role wants to be kept.
     pending: Option<PersistedState>,
@@ -156,7 +156,7 @@ impl Candidate {
         if self
             .leading
             .as_ref()
-            .is_some_and(|leading| !leading.is_told)
+            .is_some_and(|leading| !leading.is_reported)
         {
             self.lead()?;
         }
@@ -197,7 +197,7 @@ impl Candidate {
         Ok(())
     }
 
-    /// Looks who leads, and leads if nobody does.
+    /// Looks for a leader, and leads if there is none.
     fn stand_by(&mut self, seated: Seated) -> Result<(), Trouble> {
         let leader = match self.record.leader()? {
             Some(leader) => leader,
@@ -209,7 +209,7 @@ impl Candidate {
                             made_at,
                             changed_at: 0,
                         },
-                        is_told: false,
+                        is_reported: false,
                         reason: String::new(),
                         pending: None,
                         keep_from_us: 0,
@@ -231,7 +231,7 @@ impl Candidate {
         Ok(())
     }
 
-    /// Reads the state as the leader that nobody else is, and lets the role lead from it.
+    /// Reads the state as the only leader, and lets the role lead from it.
     fn lead(&mut self) -> Result<(), Trouble> {
         let (Some(seated), Some(leading)) = (self.seated, &mut self.leading) else {
             return Ok(());
@@ -252,13 +252,13 @@ impl Candidate {
                 found.state
             }
         };
-        leading.is_told = true;
+        leading.is_reported = true;
         let reason = std::mem::take(&mut leading.reason);
         self.leadership += 1;
         self.shared.known().leader = Some(self.record.address().to_owned());
         self.set_leads_until(seated.until_us);
         let state = Box::new(state);
-        self.report(Ok(Told::Lead { state, reason }));
+        self.report(Ok(KeeperEvent::Lead { state, reason }));
         Ok(())
     }
 
@@ -274,18 +274,18 @@ impl Candidate {
         match self.record.keep(leading.term, &persist) {
             Ok(Keeping::Kept(changed_at)) => {
                 leading.term.changed_at = changed_at;
-                self.report(Ok(Told::Kept(persist.version)));
+                self.report(Ok(KeeperEvent::Kept(persist.version)));
             }
             Ok(Keeping::Deposed) | Err(GatewayError::NoLease) => self.vacate(),
             Ok(Keeping::Overwritten) => {
                 return Err(Trouble::Fatal(ServerError::Folder(format!(
-                    "the coordinators' state in {} was changed by somebody who does not lead: \
+                    "the coordinators' state in {} was changed by a process that does not lead: \
                      nothing else may write below this prefix",
                     self.record.place()
                 ))));
             }
             // Whether it was kept is unknown: the same one is tried again.
-            Err(error @ GatewayError::Away(_)) => {
+            Err(error @ GatewayError::Unavailable(_)) => {
                 leading.pending = Some(persist);
                 return Err(error.into());
             }
@@ -293,7 +293,7 @@ impl Candidate {
             Err(error) => {
                 leading.reason = format!("the coordinator's state cannot be kept: {error}");
                 leading.keep_from_us = now_us + REFUSED_PAUSE_US;
-                leading.is_told = false;
+                leading.is_reported = false;
                 self.note(&error);
                 self.lead()?;
             }
@@ -304,7 +304,7 @@ impl Candidate {
     fn take(&mut self, command: Command) {
         match command {
             Command::Keep(leadership, persist) if leadership == self.leadership => {
-                if let Some(leading) = self.leading.as_mut().filter(|leading| leading.is_told) {
+                if let Some(leading) = self.leading.as_mut().filter(|leading| leading.is_reported) {
                     leading.pending = Some(persist);
                 }
             }
@@ -313,14 +313,14 @@ impl Candidate {
         }
     }
 
-    /// Leaves the seat: here at once, and in etcd if it hears of it.
+    /// Leaves the seat: here at once, and in etcd if it receives that.
     fn vacate(&mut self) {
         self.set_leads_until(0);
         let mut known = self.shared.known();
         known.leader = None;
         drop(known);
         if self.leading.take().is_some() {
-            self.report(Ok(Told::Follow));
+            self.report(Ok(KeeperEvent::Follow));
         }
         if let Some(seated) = self.seated.take() {
             // A lease that it does not give back runs out.
@@ -334,11 +334,11 @@ impl Candidate {
             .store(until_us, Ordering::Release);
     }
 
-    fn report(&self, told: Result<Told, ServerError>) {
-        // Nobody listens only when the process is ending anyway.
+    fn report(&self, event: Result<KeeperEvent, ServerError>) {
+        // The receiver is gone only when the process is ending anyway.
         let _ = self.reports.send(Report {
             leadership: self.leadership,
-            told,
+            event,
         });
         self.wake.wake();
     }
@@ -361,7 +361,7 @@ impl Candidate {
         let now_us = self.clock.monotonic_us();
         let renew_us = self.seated.map_or(0, |seated| seated.renew_us);
         let due_us = match &self.leading {
-            Some(leading) if leading.is_told && leading.pending.is_none() => renew_us,
+            Some(leading) if leading.is_reported && leading.pending.is_none() => renew_us,
             _ => now_us + LOOK_PAUSE_US,
         };
         // What failed is due at once, and yet not tried at once.
@@ -371,7 +371,7 @@ impl Candidate {
 }
 
 impl Seated {
-    /// After a question that was asked then and whose answer says that the lease holds.
+    /// After a question that was asked then and whose answer confirms the lease.
     fn new(seat: Seat, asked_us: u64) -> Seated {
         let ttl_us = seat.ttl_s * 1_000_000;
         Seated {

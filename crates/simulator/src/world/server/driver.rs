@@ -78,10 +78,10 @@ impl World {
         self.check_settled(&effects.records);
         for (to, header, message) in effects.sends {
             if let PeerMessage::Witness { .. } | PeerMessage::WitnessEnd { .. } = message {
-                let sealed = sealed::told(core, self.ledger.has_sealed(core));
+                let sealed = sealed::reported(core, self.ledger.has_sealed(core));
                 self.check("R16 a seal is durable before it is reported", sealed);
             }
-            // A peer that is down has no connection; the driver tells the machine when it has.
+            // A peer that is down has no connection; the driver notifies the machine when it has.
             if let Some(receiver) = self.life(to).filter(|life| self.alive(*life).is_some()) {
                 let content = Content::Peer(header, message, receiver.life);
                 self.send(Node::Core(core), Node::Core(to), content);
@@ -123,7 +123,7 @@ impl World {
             && report.stage == SealStage::Resolved
         {
             let resolved = sealed::resolved(core, self.ledger.is_all_durable(core));
-            self.check("R5 outcomes are durable before they are told", resolved);
+            self.check("R5 outcomes are durable before they are reported", resolved);
         }
     }
 
@@ -178,7 +178,7 @@ impl World {
             let cores = self.servers[self.places[&core.server]].cores();
             let configuration = cores[usize::from(core.core)].machine.configuration();
             let place = |partition| configuration.place(partition);
-            // Who hands a partition over settles it, and gives what it has from there on.
+            // A core that hands a partition over settles it, and gives what it has from there on.
             let holds = |partition| {
                 let place = place(partition);
                 place.is_some_and(|place| place.core == core || place.giver() == Some(core))
@@ -317,7 +317,7 @@ impl World {
         if failed {
             self.servers[place].disks[number].flush_failed();
             if !planted::is(Bug::FailedFlushTrusted) {
-                // R23: nobody knows what is on the disk now. The process must die.
+                // R23: it is not known what is on the disk now. The process must die.
                 self.trace
                     .note(self.now_us, || format!("{} fails to flush", life.core));
                 self.crash(place, Tail::Torn, 100 * MILLISECOND);
@@ -366,7 +366,7 @@ impl World {
             let done = (effects.records.len(), effects.sends.len());
             unheard = earlier_life::unheard(header.incarnation, known, done);
         });
-        self.check("R16 an earlier life is not heard", unheard);
+        self.check("R16 messages of an earlier life are dropped", unheard);
     }
 
     /// The coordinator has answered a core.

@@ -1,4 +1,4 @@
-//! What clients ask of cores, and what they are told: checked against everything that was recorded.
+//! What clients ask of cores, and what they receive: checked against everything that was recorded.
 
 use machines::core::{ClientId, ClientReply, CoreInput};
 use protocol::identity::{CoreId, PartitionId};
@@ -83,7 +83,7 @@ impl World {
             }
         }
         if let Reply::Executed(result) = &reply {
-            self.check_told(life.core, client, correlation, result);
+            self.check_reported(life.core, client, correlation, result);
         }
         let (receiver, life, breaks) = self.connections.ends(client);
         let (from, to) = (Node::Core(life.core), Node::Client(receiver));
@@ -102,7 +102,7 @@ impl World {
         }
     }
 
-    fn check_told(
+    fn check_reported(
         &mut self,
         core: CoreId,
         client: ClientId,
@@ -111,13 +111,13 @@ impl World {
     ) {
         let (request, partition) = self.connections.writes[&(client, correlation)];
         // With `replicated`, a result without effect is in the head's memory alone: when that is
-        // lost before the client has heard, there may be another one. The client's session makes
-        // sure that it hears only one.
+        // lost before the client has it, there may be another one. The client's session makes sure
+        // that it receives only one.
         if self.is_sync() {
-            let told = self
+            let reported = self
                 .results
-                .told(self.head(core, partition), request, result);
-            self.check("I7 one result per request", told);
+                .reported(self.head(core, partition), request, result);
+            self.check("I7 one result per request", reported);
         }
         let operations = self.ledger.of_request.get(&request);
         let last = operations.and_then(|operations| {
@@ -129,14 +129,14 @@ impl World {
         let (mut outcome, mut complete) = (Ok(()), Ok(()));
         match last {
             Some(entry) if matches!(result, RequestResult::Applied { .. }) => {
-                outcome = outcomes::told(entry, result);
+                outcome = outcomes::reported(entry, result);
                 if self.is_sync() {
-                    complete = prepared::told(&self.ledger, entry);
+                    complete = prepared::reported(&self.ledger, entry);
                 }
             }
             None if matches!(result, RequestResult::Applied { .. }) => {
                 outcome = Err(format!(
-                    "{request:?} is told as applied, but no operation did it"
+                    "{request:?} is reported as applied, but no operation did it"
                 ));
             }
             _ => {}

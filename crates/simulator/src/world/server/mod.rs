@@ -1,7 +1,7 @@
 //! Servers: processes with a core machine per event loop, that start, run, stand still and die.
 //!
-//! Here are their lives. What a running core's driver does is in `driver`, what clients ask and are
-//! told in `front`.
+//! Here are their lives. What a running core's driver does is in `driver`, what clients ask and
+//! receive in `front`.
 
 mod driver;
 mod front;
@@ -44,10 +44,10 @@ pub struct Server {
     /// One per core.
     pub disks: Vec<SimulatedDisk>,
     /// A request of an earlier process to join came after that of the present one, which it
-    /// replaces: the present one is told to stop, and whoever looks after it starts it again.
+    /// replaces: the present one is asked to stop, and its supervisor starts it again.
     pub joined_late: bool,
     /// It comes back with an older copy of its folder, made no later than in this epoch; and until
-    /// when, for then somebody puts back the newest one.
+    /// when, for then an operator puts back the newest one.
     pub old: Option<(Epoch, u64)>,
     /// A crash took memory from it that its peers may not have given back yet.
     pub forgot: bool,
@@ -95,7 +95,7 @@ impl Server {
         }
     }
 
-    /// Whether its cores know, with what their peers have told them, all that they ever did.
+    /// Whether its cores know, with their peers' reports, all that they ever did.
     pub fn is_whole(&mut self) -> bool {
         let recovering = |core: &SimulatedCore| core.machine.is_recovering();
         if self.is_running() && !self.cores().iter().any(recovering) {
@@ -190,7 +190,7 @@ impl World {
                     true => Err(format!("server {} is let in with an old log", server.0)),
                     false => Ok(()),
                 };
-                self.check("R25 a log has what it was heard to have", is_newest);
+                self.check("R25 a log has what it reported to have", is_newest);
                 let old = self.servers[place].old.take();
                 self.check_old(server, old, &configuration);
                 let joining = &mut self.servers[place];
@@ -286,7 +286,7 @@ impl World {
         self.roll_on(place);
     }
 
-    /// Connections between a server that has started and those that run are made anew.
+    /// Connections between a server that has started and those that run are opened again.
     fn connect_all(&mut self, place: usize) {
         let lives = |world: &World, place: usize| -> Vec<Life> {
             let server = &world.servers[place];
