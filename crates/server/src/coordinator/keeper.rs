@@ -1,12 +1,12 @@
 //! Where a coordinator's state is kept, and which coordinator may write it: what the role asks of
 //! such a place.
 //!
-//! Invariants: between two `KeeperEvent::Lead` at most one state is led from; `KeeperEvent::Kept` comes only for
-//! what the present leadership asked to keep, and means that any coordinator that leads from then
-//! on begins with that state or a later one; before another coordinator begins to lead,
-//! `leads_until_us` has passed here.
+//! Invariants: between two `KeeperEvent::Lead` at most one state is led from; `KeeperEvent::Kept`
+//! comes only for what the present leadership asked to keep, and means that any coordinator that
+//! leads from then on begins with that state or a later one; before another coordinator begins to
+//! lead, `leads_until_us` has passed here.
 
-use machines::coordinator::PersistedState;
+use ::coordinator::PersistedState;
 use protocol::message::Leadership;
 use protocol::state::CoordinatorState;
 
@@ -35,8 +35,8 @@ pub(super) trait Keeper: Send {
     /// What a coordinator may not survive: the state cannot be used, or its keeper failed.
     fn next_event(&mut self) -> Result<Option<KeeperEvent>, ServerError>;
 
-    /// Keeps a state in place of the one before; [`KeeperEvent::Kept`] comes when it is. A later one may
-    /// be asked for before that, and counts for both.
+    /// Keeps a state in place of the one before; [`KeeperEvent::Kept`] comes when it is. A later
+    /// one may be asked for before that, and counts for both.
     ///
     /// # Errors
     /// As for [`Keeper::next_event`].

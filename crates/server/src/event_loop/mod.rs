@@ -2,8 +2,8 @@
 //!
 //! A turn takes whatever is there: it polls once, reads from every connection that has bytes, hands
 //! all whole frames to the [`Handler`], lets it finish the batch ([`Handler::turn`]: one append to
-//! a log, for example), and writes once per connection. Nothing is delayed to make batches larger. The same
-//! loop serves a core, the coordinator and the baselines.
+//! a log, for example), and writes once per connection. Nothing is delayed to make batches larger.
+//! The same loop serves a core, the coordinator and the baselines.
 //!
 //! Memory is bounded by [`LoopLimits`], whatever the other sides do; an idle loop sleeps. The
 //! handler knows what frames mean, and `protocol::frame` how they are separated.
