@@ -6,7 +6,7 @@
 #[path = "../../crates/protocol/tests/codec/entries.rs"]
 pub mod entries;
 
-#[path = "../../crates/machines/tests/outside_data/entries.rs"]
+#[path = "../../crates/coordinator/tests/outside_data/entries.rs"]
 pub mod coordinator_entries;
 
 #[path = "../../crates/storage/tests/decoders/entries.rs"]

@@ -64,6 +64,9 @@ pub enum Action {
     /// It runs on the primary after [`proxy_core::freshness::mark::Statement`] with this text has
     /// been written into its transaction; replicas run that text.
     Schema(String),
+    /// It runs on the primary in transactions of its own, for this reason; replicas run this text
+    /// once the primary's triggers have noted it.
+    Alone(String, &'static str),
     /// It begins or ends a transaction or a part of one.
     Transaction(TransactionCommand),
     /// It changes or shows the session's settings.

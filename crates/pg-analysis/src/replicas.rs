@@ -1,34 +1,140 @@
 //! What a change of the schema says at replicas, where it names what each server has of its own.
 //!
 //! It names no tablespace there: all is in the default one. A statement about a database that the
-//! replica's server does not have does nothing.
+//! replica's server does not have does nothing. Indexes are each server's own, too: one that is
+//! there already, or is not, is no failure, and none is built concurrently with what a replica
+//! applies.
 
 use pg_raw_parse::Node;
+use pg_raw_parse::nodes::AlterTableStmt;
 use pg_raw_parse::raw::{AlterTableType, ObjectType};
 
-use super::utility::concerns;
-use pg_wire::quoting::{identifier_length, literal};
+use super::utility::{concerns, detached_concurrently};
+use pg_wire::quoting::{identifier_length, literal, quoted};
 
 /// The tablespace that every database has.
 const DEFAULT: &str = "pg_default";
+/// How an index is built or dropped that waits for others.
+const CONCURRENTLY: &str = "concurrently";
+/// The word before an index's name.
+const INDEX: &str = "index";
 /// The word before a tablespace's name.
 const TABLESPACE: &str = "tablespace";
 
 /// Returns what a replica is to run for a change of the schema.
 pub fn at_replica(text: &str) -> String {
-    if is_about_database(text) {
-        let body = format!(
-            "BEGIN EXECUTE {}; EXCEPTION WHEN invalid_catalog_name THEN NULL; END",
-            literal(text)
-        );
-        return format!("DO {}", literal(&body));
+    if is_about(text, ObjectType::OBJECT_DATABASE) {
+        return unless(text, "invalid_catalog_name");
     }
-    in_default_tablespace(text)
+    match of_index(text) {
+        Some(text) => in_default_tablespace(&text),
+        None => in_default_tablespace(text),
+    }
 }
 
-/// Is it about a database, and nothing else?
-fn is_about_database(text: &str) -> bool {
-    let is = |node: Node<'_>| concerns(node, ObjectType::OBJECT_DATABASE);
+/// The same, which does nothing where it fails for this reason.
+fn unless(text: &str, failure: &str) -> String {
+    let text = literal(text);
+    let body = format!("BEGIN EXECUTE {text}; EXCEPTION WHEN {failure} THEN NULL; END");
+    format!("DO {}", literal(&body))
+}
+
+/// Returns a statement about an index that fails neither where that exists already nor where it
+/// does not, or one that ran concurrently as one that does not; none for any other.
+fn of_index(text: &str) -> Option<String> {
+    let tree = pg_raw_parse::parse(text).ok()?;
+    let mut statements = tree.iter();
+    let (node, None) = (statements.next()?.stmt(), statements.next()) else {
+        return None;
+    };
+    match node {
+        Node::IndexStmt(index) if index.concurrent => {
+            let is_plain = |node: Node<'_>| matches!(node, Node::IndexStmt(it) if !it.concurrent);
+            changed(text, CONCURRENTLY, &["IF NOT EXISTS", ""], is_plain)
+        }
+        Node::IndexStmt(index) if !index.if_not_exists => {
+            let is_so = |node: Node<'_>| matches!(node, Node::IndexStmt(it) if it.if_not_exists);
+            changed(text, INDEX, &["INDEX IF NOT EXISTS"], is_so)
+        }
+        Node::DropStmt(drop) if drop.concurrent => {
+            let is_so = |node: Node<'_>| matches!(node, Node::DropStmt(it) if !it.concurrent && it.missing_ok);
+            changed(text, CONCURRENTLY, &["IF EXISTS", ""], is_so)
+        }
+        Node::DropStmt(drop)
+            if drop.remove_type == ObjectType::OBJECT_INDEX && !drop.missing_ok =>
+        {
+            let is_so = |node: Node<'_>| matches!(node, Node::DropStmt(it) if it.missing_ok);
+            changed(text, INDEX, &["INDEX IF EXISTS"], is_so)
+        }
+        Node::RenameStmt(rename)
+            if rename.rename_type == ObjectType::OBJECT_INDEX && !rename.missing_ok =>
+        {
+            let is_so = |node: Node<'_>| matches!(node, Node::RenameStmt(it) if it.missing_ok);
+            changed(text, INDEX, &["INDEX IF EXISTS"], is_so)
+        }
+        Node::AlterTableStmt(alter)
+            if alter.objtype == ObjectType::OBJECT_INDEX && !alter.missing_ok =>
+        {
+            let is_so = |node: Node<'_>| matches!(node, Node::AlterTableStmt(it) if it.missing_ok);
+            changed(text, INDEX, &["INDEX IF EXISTS"], is_so)
+        }
+        Node::AlterTableStmt(alter) => detaching(alter, text),
+        Node::CommentStmt(comment) if comment.objtype == ObjectType::OBJECT_INDEX => {
+            Some(unless(text, "undefined_table"))
+        }
+        _ => None,
+    }
+}
+
+/// The same as a statement that detaches a partition concurrently, which leaves the partition a
+/// constraint for its bounds; none for another one.
+fn detaching(alter: &AlterTableStmt, text: &str) -> Option<String> {
+    let partition = alter.cmds().iter().find_map(detached_concurrently)?;
+    let is_plain = |node: Node<'_>| {
+        let Node::AlterTableStmt(it) = node else {
+            return false;
+        };
+        !it.cmds()
+            .iter()
+            .any(|command| detached_concurrently(command).is_some())
+    };
+    let detach = changed(text, CONCURRENTLY, &[""], is_plain)?;
+    let schema = partition.schemaname().map(|name| quoted(name) + ".");
+    let name = schema.unwrap_or_default() + &quoted(partition.relname()?);
+    let body = format!(
+        "DECLARE bounds text := pg_catalog.pg_get_partition_constraintdef({}::pg_catalog.regclass); \
+         BEGIN EXECUTE {}; \
+         EXECUTE pg_catalog.concat({}, bounds, ')'); END",
+        literal(&name),
+        literal(&detach),
+        literal(&format!("ALTER TABLE {name} ADD CHECK ("))
+    );
+    Some(format!("DO {}", literal(&body)))
+}
+
+/// A text with one of these in the place of a word, so that it is one statement that is so. Which
+/// of the words is meant is found by changing it, and parsing.
+fn changed(
+    text: &str,
+    word: &str,
+    instead: &[&str],
+    is_so: impl Fn(Node<'_>) -> bool,
+) -> Option<String> {
+    let lower = text.to_ascii_lowercase();
+    let places = lower.match_indices(word).map(|(at, _)| at);
+    let mut candidates = places.flat_map(|at| {
+        let (head, rest) = (&text[..at], &text[at + word.len()..]);
+        instead.iter().map(move |it| format!("{head}{it}{rest}"))
+    });
+    candidates.find(|text| {
+        pg_raw_parse::parse(text)
+            .is_ok_and(|tree| tree.len() == 1 && tree.iter().all(|raw| is_so(raw.stmt())))
+    })
+}
+
+/// Is it about a thing of this kind, and nothing else?
+fn is_about(text: &str, kind: ObjectType::Type) -> bool {
+    let is = |node: Node<'_>| concerns(node, kind);
     pg_raw_parse::parse(text)
         .is_ok_and(|tree| tree.len() == 1 && tree.iter().all(|raw| is(raw.stmt())))
 }
@@ -150,7 +256,7 @@ mod tests {
             ),
             (
                 "ALTER INDEX i SET TABLESPACE /* x */ fast",
-                "ALTER INDEX i SET TABLESPACE /* x */ pg_default",
+                "ALTER INDEX IF EXISTS i SET TABLESPACE /* x */ pg_default",
             ),
             (
                 "ALTER TABLE t ADD UNIQUE (a) USING INDEX TABLESPACE fast, ADD b int",
@@ -180,6 +286,69 @@ mod tests {
                 .map(|text| text.split_ascii_whitespace().collect::<Vec<_>>().join(" "))
                 .into();
             assert_eq!(squeezed[0], squeezed[1]);
+        }
+    }
+
+    #[test]
+    fn indexes_may_be_there_or_not() {
+        for (text, expected) in [
+            (
+                "CREATE INDEX CONCURRENTLY \"concurrently\" ON t (a)",
+                "CREATE INDEX IF NOT EXISTS \"concurrently\" ON t (a)",
+            ),
+            (
+                "CREATE UNIQUE INDEX /* concurrently */ Concurrently i ON t (a) TABLESPACE fast",
+                "CREATE UNIQUE INDEX /* concurrently */ IF NOT EXISTS i ON t (a)  ",
+            ),
+            (
+                "CREATE INDEX CONCURRENTLY IF NOT EXISTS i ON t (a)",
+                "CREATE INDEX  IF NOT EXISTS i ON t (a)",
+            ),
+            (
+                "CREATE INDEX CONCURRENTLY ON t (a) -- concurrently",
+                "CREATE INDEX  ON t (a) -- concurrently",
+            ),
+            (
+                "CREATE INDEX index_a ON t (a)",
+                "CREATE INDEX IF NOT EXISTS index_a ON t (a)",
+            ),
+            ("CREATE INDEX ON t (a)", "CREATE INDEX ON t (a)"),
+            ("DROP INDEX CONCURRENTLY i", "DROP INDEX IF EXISTS i"),
+            (
+                "DROP INDEX concurrently IF EXISTS i",
+                "DROP INDEX  IF EXISTS i",
+            ),
+            (
+                "drop index i, \"index\"",
+                "drop INDEX IF EXISTS i, \"index\"",
+            ),
+            (
+                "ALTER INDEX i RENAME TO index",
+                "ALTER INDEX IF EXISTS i RENAME TO index",
+            ),
+            (
+                "ALTER INDEX i SET (fillfactor = 50)",
+                "ALTER INDEX IF EXISTS i SET (fillfactor = 50)",
+            ),
+            (
+                "COMMENT ON INDEX i IS 'x'",
+                "DO 'BEGIN EXECUTE ''COMMENT ON INDEX i IS ''''x''''''; EXCEPTION WHEN \
+                 undefined_table THEN NULL; END'",
+            ),
+            (
+                "ALTER TABLE \"concurrently\" DETACH PARTITION s.p CONCURRENTLY",
+                "DO 'DECLARE bounds text := pg_catalog.pg_get_partition_constraintdef(\
+                 ''\"s\".\"p\"''::pg_catalog.regclass); BEGIN EXECUTE ''ALTER TABLE \
+                 \"concurrently\" DETACH PARTITION s.p ''; EXECUTE pg_catalog.concat(''ALTER TABLE \
+                 \"s\".\"p\" ADD CHECK ('', bounds, '')''); END'",
+            ),
+            ("DROP TABLE index", "DROP TABLE index"),
+            (
+                "ALTER TABLE t ADD CONSTRAINT c UNIQUE USING INDEX i",
+                "ALTER TABLE t ADD CONSTRAINT c UNIQUE USING INDEX i",
+            ),
+        ] {
+            assert_eq!(at_replica(text), expected);
         }
     }
 

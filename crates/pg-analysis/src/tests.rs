@@ -286,7 +286,6 @@ fn what_must_stay_on_the_primary_stays() {
         "COPY r TO STDOUT",
         "EXPLAIN SELECT 1",
         "VACUUM r",
-        "CREATE INDEX CONCURRENTLY i ON r (a2)",
         "ALTER LARGE OBJECT 70001 OWNER TO ann",
         "COMMENT ON LARGE OBJECT 70001 IS 'large'",
         "GRANT SELECT ON LARGE OBJECT 70001 TO ann",
@@ -295,6 +294,16 @@ fn what_must_stay_on_the_primary_stays() {
         let statement = analyse_one(text);
         assert!(matches!(statement.action, Action::Primary(_)), "{text}");
         assert!(!statement.sets(&[]).is_written(), "{text}");
+    }
+    for text in [
+        "CREATE INDEX CONCURRENTLY i ON r (a2)",
+        "DROP INDEX CONCURRENTLY i",
+    ] {
+        let statement = analyse_one(text);
+        assert!(
+            matches!(&statement.action, Action::Alone(it, _) if it == text),
+            "{text}"
+        );
     }
 }
 

@@ -21,6 +21,7 @@ impl Statement {
                 return;
             }
             Action::Primary(why) | Action::Unproven(why) | Action::Pin(why) => why,
+            Action::Alone(_, why) => why,
             Action::Session => {
                 touched.changes_settings = true;
                 "it is about the session"

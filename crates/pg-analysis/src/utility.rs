@@ -103,7 +103,7 @@ pub fn analyse(names: &Names<'_>, node: Node<'_>, text: &str) -> Statement {
                 _ => Statement::reads_anything(Action::Primary("it explains")),
             }
         }
-        _ => of_session(names, node).unwrap_or_else(|| of_schema(names, node, text)),
+        _ => of_session(names, node, text).unwrap_or_else(|| of_schema(names, node, text)),
     }
 }
 
@@ -122,8 +122,15 @@ fn command(kind: TransactionStmtKind::Type) -> TransactionCommand {
 }
 
 /// Statements that bind the session, or concern only the server that they run on.
-fn of_session(names: &Names<'_>, node: Node<'_>) -> Option<Statement> {
+// tidy: long — a dispatching match
+fn of_session(names: &Names<'_>, node: Node<'_>, text: &str) -> Option<Statement> {
     let primary = |why| Some(Statement::reads_anything(Action::Primary(why)));
+    let alone = |why| {
+        Some(Statement::reads_anything(Action::Alone(
+            text.to_owned(),
+            why,
+        )))
+    };
     match node {
         // What EXECUTE runs is not seen.
         Node::PrepareStmt(_) | Node::ExecuteStmt(_) => Some(Statement::writes_anything(
@@ -164,8 +171,16 @@ fn of_session(names: &Names<'_>, node: Node<'_>) -> Option<Statement> {
         | Node::CreateSubscriptionStmt(_)
         | Node::AlterSubscriptionStmt(_)
         | Node::DropSubscriptionStmt(_) => primary("it concerns one server"),
-        Node::IndexStmt(index) if index.concurrent => primary("it builds an index concurrently"),
-        Node::DropStmt(drop) if drop.concurrent => primary("it drops an index concurrently"),
+        Node::IndexStmt(index) if index.concurrent => alone("it builds an index concurrently"),
+        Node::DropStmt(drop) if drop.concurrent => alone("it drops an index concurrently"),
+        Node::AlterTableStmt(alter)
+            if alter
+                .cmds()
+                .iter()
+                .any(|command| detached_concurrently(command).is_some()) =>
+        {
+            alone("it detaches a partition concurrently")
+        }
         Node::DropStmt(drop) if drop.remove_type == ObjectType::OBJECT_PUBLICATION => {
             primary("it concerns one server")
         }
@@ -184,6 +199,17 @@ fn of_session(names: &Names<'_>, node: Node<'_>) -> Option<Statement> {
         _ if concerns(node, ObjectType::OBJECT_LARGEOBJECT) => {
             primary("large objects are on the primary only")
         }
+        _ => None,
+    }
+}
+
+/// The partition that a part of ALTER TABLE detaches without stopping those that use its table.
+pub fn detached_concurrently(command: Node<'_>) -> Option<&RangeVar> {
+    match command {
+        Node::AlterTableCmd(command) => match command.def() {
+            Node::PartitionCmd(partition) if partition.concurrent => partition.name(),
+            _ => None,
+        },
         _ => None,
     }
 }

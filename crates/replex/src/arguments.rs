@@ -56,10 +56,34 @@ pub enum ReplexCommand {
     /// databases that follow it.
     #[cfg(feature = "proxy")]
     Proxy(Box<crate::proxy::ProxyArguments>),
+    /// Not part of this build: a PostgreSQL proxy. Build it with `--features proxy`.
+    #[cfg(not(feature = "proxy"))]
+    #[command(disable_help_flag = true)]
+    Proxy(ProxyIsMissing),
     /// Measure, each figure as a ratio to a baseline.
     Bench(BenchArguments),
     /// Run a process that a measurement is compared with.
     Baseline(BaselineArguments),
+}
+
+/// What the proxy would be given.
+#[cfg(not(feature = "proxy"))]
+#[derive(Args, Clone, Debug)]
+pub struct ProxyIsMissing {
+    #[arg(hide = true, allow_hyphen_values = true, trailing_var_arg = true)]
+    _options: Vec<std::ffi::OsString>,
+}
+
+#[cfg(not(feature = "proxy"))]
+impl ProxyIsMissing {
+    /// Returns what to do.
+    pub fn failure(&self) -> replex::failure::CommandFailure {
+        replex::failure::CommandFailure::Usage(
+            "this build has no proxy: run `cargo build --release --features proxy`, which needs a C \
+             compiler and nothing else"
+                .into(),
+        )
+    }
 }
 
 /// Which cluster is meant.

@@ -49,6 +49,8 @@ fn main() -> ExitCode {
         ReplexCommand::Admin(arguments) => run(admin::run(&arguments)),
         #[cfg(feature = "proxy")]
         ReplexCommand::Proxy(arguments) => proxy::run(&arguments),
+        #[cfg(not(feature = "proxy"))]
+        ReplexCommand::Proxy(arguments) => Err(arguments.failure()),
         ReplexCommand::Bench(options) => measure(&options),
     };
     // A command that did its work has failed nevertheless if its result could not be written.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use machines::coordinator::CoordinatorSettings;
+use coordinator::CoordinatorSettings;
 use replex::cluster::{Process, ProcessLife};
 use server::event_loop::Handle;
 use server::{CoordinatorOptions, CoordinatorProcess, ServerError, ServerOptions, ServerProcess};

@@ -363,6 +363,7 @@ fn begin(note: &Note, text: &str, mut announced: Vec<String>, analyser: &Analyse
                 let is_theirs = is_news && !is_of_our_schema(text);
                 begun.rest.push_back(is_theirs.then(|| text.clone()));
             }
+            Action::Alone(text, _) => begun.rest.push_back(Some(text.clone())),
             Action::Pin(TEMPORARY_TABLE) => begun.rest.push_back(None),
             Action::Refused(why) => begun.problem = Some(why),
             Action::Transaction(TransactionCommand::Begin) if place == 0 => {}

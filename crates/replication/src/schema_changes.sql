@@ -26,10 +26,10 @@ BEGIN
   IF TG_TAG OPERATOR(pg_catalog.~) '^REFRESH MATERIALIZED VIEW$| (PUBLICATION|SUBSCRIPTION)$' THEN RETURN;
   END IF;
   GET DIAGNOSTICS context = PG_CONTEXT;
-  -- Only PL/pgSQL says which statement it runs. Scripts of replicas run again as a whole.
+  -- Only PL/pgSQL says which statement it runs. Scripts of extensions run again as a whole.
   is_unseen := pg_catalog.strpos(context, E'\n') OPERATOR(pg_catalog.>) 0
     AND context OPERATOR(pg_catalog.!~) E'^[^\n]*\nSQL statement ".*"\nPL/pgSQL function '
-    AND query OPERATOR(pg_catalog.!~*) E'\\mreplica\\M';
+    AND query OPERATOR(pg_catalog.!~*) E'\\mextension\\M';
   IF has_temporary THEN
     temporary := (SELECT coalesce(pg_catalog.string_agg(c.relname::pg_catalog.text, E'\n'), '') FROM pg_catalog.pg_class AS c
                    WHERE c.relnamespace OPERATOR(pg_catalog.=) temporary_schema AND pg_catalog.pg_table_is_visible(c.oid)
@@ -59,7 +59,7 @@ BEGIN
                       AND o.schema_name OPERATOR(pg_catalog.<>) 'pg_temp', true)
          AND NOT (has_temporary AND hihooi.is_on_temporary(o.classid, o.objid, o.schema_name)));
     IF makes_rows AND NOT (is_unseen AND lasts) THEN
-      PERFORM hihooi.give_identity(o.objid) FROM pg_catalog.pg_event_trigger_ddl_commands() AS o WHERE NOT o.in_replica;
+      PERFORM hihooi.give_identity(o.objid) FROM pg_catalog.pg_event_trigger_ddl_commands() AS o WHERE NOT o.in_extension;
       RETURN;
     END IF;
     matters := NOT is_drop AND lasts;
@@ -111,7 +111,7 @@ BEGIN
   DELETE FROM hihooi.schema_change AS own WHERE own.id OPERATOR(pg_catalog.=) noted;
   IF TG_EVENT OPERATOR(pg_catalog.=) 'ddl_command_end'
      AND TG_TAG OPERATOR(pg_catalog.~) '^(CREATE TABLE|ALTER TABLE|CREATE SCHEMA)$' THEN
-    PERFORM hihooi.give_identity(o.objid) FROM pg_catalog.pg_event_trigger_ddl_commands() AS o WHERE NOT o.in_replica;
+    PERFORM hihooi.give_identity(o.objid) FROM pg_catalog.pg_event_trigger_ddl_commands() AS o WHERE NOT o.in_extension;
   ELSIF TG_EVENT OPERATOR(pg_catalog.=) 'ddl_command_end' AND is_drop THEN
     PERFORM hihooi.give_identities();
   END IF;

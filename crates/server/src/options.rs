@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use machines::coordinator::CoordinatorSettings;
+use ::coordinator::CoordinatorSettings;
 use machines::core::CoreLimits;
 use protocol::identity::ServerId;
 use storage::StoreOptions;

@@ -5,7 +5,7 @@ mod support;
 
 use std::time::Instant;
 
-use machines::coordinator::CoordinatorSettings;
+use ::coordinator::CoordinatorSettings;
 use machines::core::CoreLimits;
 use placement::{Durability, Index, Value};
 use protocol::message::{CoordinatorReply, CoordinatorRequest};

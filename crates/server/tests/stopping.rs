@@ -8,7 +8,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use machines::coordinator::CoordinatorSettings;
+use ::coordinator::CoordinatorSettings;
 use placement::{Durability, Value};
 use protocol::identity::{Incarnation, Position, ServerId};
 use protocol::message::{CoordinatorRequest, Message};

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use machines::coordinator::CoordinatorAnswer;
+use ::coordinator::CoordinatorAnswer;
 use machines::core::ClientReply;
 use protocol::identity::{CoreId, Epoch, Position};
 use protocol::message::{

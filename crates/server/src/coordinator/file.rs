@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::path::Path;
 
-use machines::coordinator::PersistedState;
+use ::coordinator::PersistedState;
 use protocol::message::Leadership;
 use protocol::state::{CoordinatorState, decode_state};
 

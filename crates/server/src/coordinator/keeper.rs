@@ -6,7 +6,7 @@
 //! leads from then on begins with that state or a later one; before another coordinator begins to
 //! lead, `leads_until_us` has passed here.
 
-use machines::coordinator::PersistedState;
+use ::coordinator::PersistedState;
 use protocol::message::Leadership;
 use protocol::state::CoordinatorState;
 

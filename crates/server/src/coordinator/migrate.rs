@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use machines::coordinator::PersistedState;
+use ::coordinator::PersistedState;
 use protocol::state::CoordinatorState;
 
 use super::etcd::{Campaign, Found, Keeping, LEASE_S, LoadError, Record, Seat, Term, open};

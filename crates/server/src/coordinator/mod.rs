@@ -14,7 +14,7 @@ pub mod migrate;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
-use machines::coordinator::{
+use ::coordinator::{
     AskerId, Coordinator, CoordinatorAnswer, CoordinatorInput, CoordinatorOutput,
     CoordinatorSettings,
 };

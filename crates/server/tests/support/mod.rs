@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use machines::coordinator::CoordinatorSettings;
+use ::coordinator::CoordinatorSettings;
 use placement::{Column, ColumnType, Constraint, Durability, Index, Schema, Value};
 use placement::{encode_key, encode_row, prefix_end};
 use protocol::codec::Bytes;

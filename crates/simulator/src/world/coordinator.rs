@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use machines::coordinator::{
+use ::coordinator::{
     AskerId, Coordinator, CoordinatorAnswer, CoordinatorInput, CoordinatorOutput,
     CoordinatorSettings,
 };

@@ -12,9 +12,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("placement", &[]),
     ("protocol", &["placement"]),
     ("machines", &["placement", "protocol"]),
+    ("coordinator", &["placement", "protocol"]),
     ("session", &["placement", "protocol"]),
     ("storage", &["placement"]),
-    ("server", &["placement", "protocol", "machines", "storage"]),
+    (
+        "server",
+        &[
+            "placement",
+            "protocol",
+            "machines",
+            "coordinator",
+            "storage",
+        ],
+    ),
     ("client", &["placement", "protocol", "session"]),
     ("sql", &["placement", "protocol", "session", "client"]),
     ("pg-wire", &[]),
@@ -51,7 +61,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("proxy-simulation", &["proxy-core", "replication"]),
     (
         "simulator",
-        &["placement", "protocol", "machines", "session", "storage"],
+        &[
+            "placement",
+            "protocol",
+            "machines",
+            "coordinator",
+            "session",
+            "storage",
+        ],
     ),
     (
         "bench",

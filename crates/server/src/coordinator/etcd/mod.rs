@@ -16,7 +16,7 @@ use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use machines::coordinator::PersistedState;
+use ::coordinator::PersistedState;
 use protocol::message::Leadership;
 
 use super::keeper::{Keeper, KeeperEvent};

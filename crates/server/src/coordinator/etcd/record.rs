@@ -14,7 +14,7 @@
 
 use std::slice;
 
-use machines::coordinator::PersistedState;
+use ::coordinator::PersistedState;
 use protocol::state::{CoordinatorState, decode_state};
 use serde_json::Value;
 

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use machines::coordinator::PersistedState;
+use ::coordinator::PersistedState;
 use protocol::state::CoordinatorState;
 
 use super::gateway::GatewayError;

@@ -1,9 +1,7 @@
 //! Any bytes may come in as a coordinator's state: what must hold for all of them is asserted. The
 //! fuzzer calls this (`fuzz/`), and so does the test beside this file.
 
-use machines::coordinator::{
-    AskerId, Coordinator, CoordinatorInput, CoordinatorOutput, CoordinatorSettings,
-};
+use coordinator::{AskerId, Coordinator, CoordinatorInput, CoordinatorOutput, CoordinatorSettings};
 use protocol::codec::Wire;
 use protocol::identity::{Epoch, Now};
 use protocol::message::{CoordinatorRequest, FolderReport};

@@ -7,7 +7,11 @@
 //! table's placement is proven to tolerate the failures that it states when it is made, and a loss
 //! of that by failures is reported.
 //!
-//! Not here: where the state is kept, and which of several coordinators leads.
+//! Not here: where the state is kept, and which of several coordinators leads. This crate must not
+//! know about sockets, files, threads, clocks or chance.
+#![no_std]
+
+extern crate alloc;
 
 mod announcements;
 mod contract;

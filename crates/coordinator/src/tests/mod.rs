@@ -26,7 +26,7 @@ use protocol::message::CoordinatorRequest as Request;
 use protocol::message::{FolderReport, Memory};
 use protocol::state::{StateError, decode_state};
 
-use crate::coordinator::*;
+use crate::*;
 
 const MS: u64 = 1000;
 

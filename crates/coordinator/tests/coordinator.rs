@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use machines::coordinator::{
+use coordinator::{
     AskerId, Coordinator, CoordinatorAnswer, CoordinatorInput, CoordinatorOutput,
     CoordinatorSettings, PersistedState,
 };
