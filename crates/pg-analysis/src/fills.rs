@@ -10,7 +10,7 @@ use pg_raw_parse::raw::{AlterTableType, ConstrType, ObjectType};
 
 use super::catalogue::{ColumnInfo, Relation};
 use super::facts::{Facts, Name};
-use super::{Action, Names};
+use super::{Names, StatementAction};
 
 /// Why a change that fills rows is refused.
 const FILLS: &str = "this ALTER TABLE fills existing rows with values that may differ between databases: add the column \
@@ -109,7 +109,7 @@ const NO_TEXT_FUNCTIONS: &[&str] = &[
 ];
 
 /// Changes that fill columns of rows that are there must fill them alike everywhere.
-pub fn of_alter(names: &Names<'_>, alter: &AlterTableStmt, text: &str) -> Action {
+pub fn of_alter(names: &Names<'_>, alter: &AlterTableStmt, text: &str) -> StatementAction {
     let table = alter.relation().and_then(Name::of);
     let table = table.and_then(|name| names.resolve(&name));
     let refused = alter.cmds().iter().find_map(|command| match command {
@@ -117,8 +117,8 @@ pub fn of_alter(names: &Names<'_>, alter: &AlterTableStmt, text: &str) -> Action
         _ => Some(FILLS),
     });
     match refused {
-        Some(why) => Action::Refused(why),
-        None => Action::Schema(text.to_owned()),
+        Some(why) => StatementAction::Refused(why),
+        None => StatementAction::Schema(text.to_owned()),
     }
 }
 
@@ -376,7 +376,7 @@ mod tests {
         let analyser = Analyser::new(catalogue());
         let analysis = analyser.analyse(text, &["public".into()]);
         match &analysis[..] {
-            [only] => matches!(only.action, Action::Refused(_)),
+            [only] => matches!(only.action, StatementAction::Refused(_)),
             _ => panic!("{text}"),
         }
     }

@@ -11,7 +11,7 @@ use pg_raw_parse::{ConstValue, Node};
 
 use super::catalogue::{ColumnInfo, Relation};
 use super::facts::Facts;
-use proxy_core::freshness::Row;
+use proxy_core::freshness::RowHash;
 
 const BOOL: u32 = 16;
 pub(super) const INT8: u32 = 20;
@@ -61,7 +61,7 @@ pub fn is_canonical(column: &ColumnInfo) -> bool {
 }
 
 /// The row that these values name; none if a parameter is not understood.
-pub fn row(values: &[KeyValue], parameters: &[Parameter<'_>]) -> Option<Row> {
+pub fn row(values: &[KeyValue], parameters: &[Parameter<'_>]) -> Option<RowHash> {
     let mut is_known = true;
     let values = values.iter().map_while(|value| {
         let value = match value {
@@ -79,7 +79,7 @@ pub fn row(values: &[KeyValue], parameters: &[Parameter<'_>]) -> Option<Row> {
         is_known &= value.is_some();
         value
     });
-    let row = Row::of_key(0, values);
+    let row = RowHash::of_key(0, values);
     is_known.then_some(row)
 }
 

@@ -38,7 +38,7 @@ pub use reads::is_of_node;
 pub use utility::{TEMPORARY_TABLE, fires_triggers, is_of_roles_alone};
 
 use keys::KeyValue;
-use proxy_core::freshness::{Class, Items, Row, Sets, Table, Touch};
+use proxy_core::freshness::{Class, Items, RowHash, Sets, TableOid, Touch};
 use proxy_core::session::Prepared;
 
 /// Analysed texts that are kept, at most; past this all are forgotten.
@@ -52,7 +52,7 @@ const NAME_LENGTH_MAX: usize = 63;
 
 /// What is to be done with a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum StatementAction {
     /// A read that may run on any node that has what its sets need.
     Read,
     /// It runs on the primary and writes no table.
@@ -61,8 +61,8 @@ pub enum Action {
     Write,
     /// It runs on the primary and may write anything, for this reason (R33).
     Unproven(&'static str),
-    /// It runs on the primary after [`proxy_core::freshness::mark::Statement`] with this text has
-    /// been written into its transaction; replicas run that text.
+    /// It runs on the primary after its transaction has this text as a
+    /// [`proxy_core::freshness::mark::AnnouncedStatement`]. Replicas run that text.
     Schema(String),
     /// It runs on the primary in transactions of its own, for this reason; replicas run this text
     /// once the primary's triggers have noted it.
@@ -77,10 +77,10 @@ pub enum Action {
     Refused(&'static str),
 }
 
-impl Action {
+impl StatementAction {
     /// May it write tables, or what is in them?
     fn may_write(&self) -> bool {
-        matches!(self, Action::Write | Action::Unproven(_))
+        matches!(self, StatementAction::Write | StatementAction::Unproven(_))
     }
 }
 
@@ -101,12 +101,12 @@ pub enum TransactionCommand {
 
 /// One statement, analysed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Statement {
+pub struct AnalysedStatement {
     /// What is to be done with it.
-    pub action: Action,
+    pub action: StatementAction,
     tables: Vec<TableUse>,
     /// What it names in its text, views as such.
-    named: Vec<Table>,
+    named: Vec<TableOid>,
     reads_anything: bool,
     writes_anything: bool,
     /// Does it ask for the time at which its transaction began?
@@ -118,7 +118,7 @@ pub struct Statement {
 /// What a statement does with one table: by rows, if parameters can be understood.
 #[derive(Clone, Debug)]
 struct TableUse {
-    table: Table,
+    table: TableOid,
     otherwise: Touch,
     rows: Vec<Vec<KeyValue>>,
 }
@@ -129,9 +129,9 @@ impl PartialEq for TableUse {
     }
 }
 
-impl Statement {
-    fn touching(action: Action, tables: Vec<TableUse>) -> Statement {
-        Statement {
+impl AnalysedStatement {
+    fn touching(action: StatementAction, tables: Vec<TableUse>) -> AnalysedStatement {
+        AnalysedStatement {
             action,
             tables,
             named: Vec::new(),
@@ -143,43 +143,43 @@ impl Statement {
     }
 
     /// It touches no table.
-    fn without_tables(action: Action) -> Statement {
-        Statement::touching(action, Vec::new())
+    fn without_tables(action: StatementAction) -> AnalysedStatement {
+        AnalysedStatement::touching(action, Vec::new())
     }
 
     /// It runs on the primary, and may read any table there.
-    fn reads_anything(action: Action) -> Statement {
-        Statement {
+    fn reads_anything(action: StatementAction) -> AnalysedStatement {
+        AnalysedStatement {
             reads_anything: true,
-            ..Statement::without_tables(action)
+            ..AnalysedStatement::without_tables(action)
         }
     }
 
     /// What is not understood (R33).
-    fn unproven(why: &'static str) -> Statement {
-        Statement::writes_anything(Action::Unproven(why))
+    fn unproven(why: &'static str) -> AnalysedStatement {
+        AnalysedStatement::writes_anything(StatementAction::Unproven(why))
     }
 
     /// It may read and write any table.
-    fn writes_anything(action: Action) -> Statement {
-        Statement {
+    fn writes_anything(action: StatementAction) -> AnalysedStatement {
+        AnalysedStatement {
             writes_anything: true,
-            ..Statement::reads_anything(action)
+            ..AnalysedStatement::reads_anything(action)
         }
     }
 
     /// Whether it is no more than what its sets and its action say, whatever its constants are.
     fn is_plain(&self) -> bool {
         let is_plain = match self.action {
-            Action::Read | Action::Write => true,
-            Action::Primary(why) => why != functions::BY_NUMBER,
+            StatementAction::Read | StatementAction::Write => true,
+            StatementAction::Primary(why) => why != functions::BY_NUMBER,
             _ => false,
         };
         is_plain && !self.writes_anything
     }
 
     /// The tables and views that a read names, which the columns of its answer may be of.
-    pub fn named(&self) -> &[Table] {
+    pub fn named(&self) -> &[TableOid] {
         &self.named
     }
 
@@ -207,7 +207,8 @@ impl Statement {
             } => *only_here && keys::is_integer(*type_oid),
             KeyValue::Known(_) => false,
         };
-        let reads = self.action == Action::Read && !self.reads_anything && !self.writes_anything;
+        let reads =
+            self.action == StatementAction::Read && !self.reads_anything && !self.writes_anything;
         (reads && key.iter().all(is_number)).then_some(key.len())
     }
 
@@ -226,7 +227,7 @@ impl Statement {
 }
 
 impl TableUse {
-    fn new(table: Table, otherwise: Touch) -> TableUse {
+    fn new(table: TableOid, otherwise: Touch) -> TableUse {
         TableUse {
             table,
             otherwise,
@@ -237,7 +238,7 @@ impl TableUse {
     fn touch(&self, parameters: &[Parameter<'_>]) -> Touch {
         let mut touch = self.otherwise.clone();
         let rows = self.rows.iter().map(|row| keys::row(row, parameters));
-        let rows: Option<Items<Row>> = rows.collect();
+        let rows: Option<Items<RowHash>> = rows.collect();
         let Some(rows) = rows.filter(|rows| !rows.is_empty()) else {
             return touch;
         };
@@ -258,15 +259,15 @@ impl TableUse {
 /// anything: the primary says what is wrong with it.
 #[derive(Debug)]
 pub struct Analysis {
-    statements: Vec<Statement>,
+    statements: Vec<AnalysedStatement>,
     /// What its only statement is as a prepared one, once somebody has asked for it.
     pub prepared: OnceLock<Arc<Prepared>>,
 }
 
 impl Deref for Analysis {
-    type Target = [Statement];
+    type Target = [AnalysedStatement];
 
-    fn deref(&self) -> &[Statement] {
+    fn deref(&self) -> &[AnalysedStatement] {
         &self.statements
     }
 }
@@ -335,7 +336,7 @@ impl Analyser {
             && let Some(template) = constants::template(text)
         {
             let analysis = self.analyse(&template.text, search_path);
-            if analysis.iter().all(Statement::is_plain) {
+            if analysis.iter().all(AnalysedStatement::is_plain) {
                 return (analysis, Some(template));
             }
         }
@@ -416,8 +417,8 @@ fn cut_off(mut name: String) -> String {
     name
 }
 
-fn analyse(catalogue: &Catalogue, text: &str, search_path: &[String]) -> Vec<Statement> {
-    let not_understood = || vec![Statement::unproven("it is not understood")];
+fn analyse(catalogue: &Catalogue, text: &str, search_path: &[String]) -> Vec<AnalysedStatement> {
+    let not_understood = || vec![AnalysedStatement::unproven("it is not understood")];
     if text.len() > TEXT_LENGTH_MAX {
         return not_understood();
     }
@@ -436,11 +437,11 @@ fn analyse(catalogue: &Catalogue, text: &str, search_path: &[String]) -> Vec<Sta
         let text = text.get(start..).unwrap_or(text);
         let text = text.get(..length).filter(|_| length > 0).unwrap_or(text);
         let mut statement = statement(&names, raw.stmt(), text.trim());
-        if let Action::Schema(text) = &statement.action
+        if let StatementAction::Schema(text) = &statement.action
             && !own.is_empty()
             && temporary::uses(text, &own) == temporary::Uses::Some
         {
-            statement.action = Action::Refused(temporary::REFUSED);
+            statement.action = StatementAction::Refused(temporary::REFUSED);
         }
         own.extend(temporary::made_by(raw.stmt()));
         statement
@@ -461,7 +462,7 @@ impl<'a> Names<'a> {
     }
 }
 
-fn statement(names: &Names<'_>, node: Node<'_>, text: &str) -> Statement {
+fn statement(names: &Names<'_>, node: Node<'_>, text: &str) -> AnalysedStatement {
     match node {
         Node::SelectStmt(select) => reads::analyse(names, select, text),
         Node::InsertStmt(_) | Node::UpdateStmt(_) | Node::DeleteStmt(_) => {

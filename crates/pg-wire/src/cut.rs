@@ -32,21 +32,21 @@ pub enum Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// A message, or the head of a long one.
-    Message(Message<'a>),
+    Message(WireMessage<'a>),
     /// More of the message whose head was given before.
     Rest(&'a [u8]),
 }
 
 /// A message, or the head of a long one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message<'a> {
+pub struct WireMessage<'a> {
     /// Header and body as they came.
     pub frame: &'a [u8],
     /// How many bytes of it are still to come; 0 for a whole one.
     pub rest: usize,
 }
 
-impl<'a> Message<'a> {
+impl<'a> WireMessage<'a> {
     /// The first byte, which says what it is.
     pub fn tag(&self) -> u8 {
         self.frame[0]
@@ -124,7 +124,7 @@ impl Cutter {
             buffer.len().min(total)
         };
         self.rest = total - taken;
-        Ok(Some(Piece::Message(Message {
+        Ok(Some(Piece::Message(WireMessage {
             frame: &buffer[..taken],
             rest: self.rest,
         })))

@@ -10,7 +10,7 @@ use alloc::string::String;
 
 /// One mutation of the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bug {
+pub enum ProxyBug {
     /// R29: a commit is Pending only until its client has the answer.
     PendingEndsAtAnswer,
     /// R29: a mark counts that an earlier manager wrote.
@@ -64,50 +64,50 @@ pub enum Bug {
     GoneBackServes,
 }
 
-impl Bug {
+impl ProxyBug {
     /// Every planted bug.
-    pub const ALL: &[Bug] = &[
-        Bug::PendingEndsAtAnswer,
-        Bug::MarkOfAnyEpoch,
-        Bug::CommitsOutOfOrder,
-        Bug::GroupTakesDependent,
-        Bug::GroupHasGaps,
-        Bug::GroupNotesItsFirst,
-        Bug::NotPending,
-        Bug::DoubtForgotten,
-        Bug::GivenBeforeShown,
-        Bug::FloorIgnored,
-        Bug::FloorStays,
-        Bug::UnknownReadsNothing,
-        Bug::RowsHaveNoColumns,
-        Bug::IndexesGoBack,
-        Bug::TornReadsCount,
-        Bug::WaitIsNotWatched,
-        Bug::WaitIgnoresPending,
-        Bug::UnflushedCounts,
-        Bug::RecentHasGaps,
-        Bug::BufferNotWaitedFor,
-        Bug::BufferIsForAll,
-        Bug::PagesHaveGaps,
-        Bug::OldExtractorGoesOn,
-        Bug::GoneBackServes,
+    pub const ALL: &[ProxyBug] = &[
+        ProxyBug::PendingEndsAtAnswer,
+        ProxyBug::MarkOfAnyEpoch,
+        ProxyBug::CommitsOutOfOrder,
+        ProxyBug::GroupTakesDependent,
+        ProxyBug::GroupHasGaps,
+        ProxyBug::GroupNotesItsFirst,
+        ProxyBug::NotPending,
+        ProxyBug::DoubtForgotten,
+        ProxyBug::GivenBeforeShown,
+        ProxyBug::FloorIgnored,
+        ProxyBug::FloorStays,
+        ProxyBug::UnknownReadsNothing,
+        ProxyBug::RowsHaveNoColumns,
+        ProxyBug::IndexesGoBack,
+        ProxyBug::TornReadsCount,
+        ProxyBug::WaitIsNotWatched,
+        ProxyBug::WaitIgnoresPending,
+        ProxyBug::UnflushedCounts,
+        ProxyBug::RecentHasGaps,
+        ProxyBug::BufferNotWaitedFor,
+        ProxyBug::BufferIsForAll,
+        ProxyBug::PagesHaveGaps,
+        ProxyBug::OldExtractorGoesOn,
+        ProxyBug::GoneBackServes,
     ];
 }
 
 #[cfg(feature = "planted")]
 std::thread_local! {
-    static PLANTED: core::cell::Cell<Option<Bug>> = const { core::cell::Cell::new(None) };
+    static PLANTED: core::cell::Cell<Option<ProxyBug>> = const { core::cell::Cell::new(None) };
 }
 
 /// Plants a bug in what this thread does from now on, or none.
 #[cfg(feature = "planted")]
-pub fn plant(bug: Option<Bug>) {
+pub fn plant(bug: Option<ProxyBug>) {
     PLANTED.set(bug);
 }
 
 /// Whether this bug is planted: in this thread, or by the environment in the whole process.
 #[cfg(feature = "planted")]
-pub fn is(bug: Bug) -> bool {
+pub fn is(bug: ProxyBug) -> bool {
     use std::sync::LazyLock;
     static OF_PROCESS: LazyLock<Option<String>> =
         LazyLock::new(|| std::env::var("REPLEX_HIHOOI_PLANTED").ok());
@@ -117,6 +117,6 @@ pub fn is(bug: Bug) -> bool {
 
 /// Whether this bug is planted: never, without the feature.
 #[cfg(not(feature = "planted"))]
-pub const fn is(_: Bug) -> bool {
+pub const fn is(_: ProxyBug) -> bool {
     false
 }

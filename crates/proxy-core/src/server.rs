@@ -44,7 +44,7 @@ pub struct Use {
 
 /// One server connection.
 #[derive(Debug, Default)]
-pub struct Server {
+pub struct ServerConnection {
     /// Prepared on it, or sent to be.
     prepared: BTreeMap<StatementId, Use>,
     /// Its process at the server.
@@ -58,7 +58,7 @@ pub struct Server {
     uses: u64,
 }
 
-impl Server {
+impl ServerConnection {
     /// Since when a statement is prepared, or sent to be, if it is. It counts as used now.
     pub fn uses(&mut self, id: &StatementId) -> Option<Turn> {
         self.uses += 1;
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn least_recently_used_is_closed() {
-        let mut server = Server::default();
+        let mut server = ServerConnection::default();
         for number in 0..STATEMENTS_MAX {
             assert_eq!(server.prepare(id(number)), None);
         }

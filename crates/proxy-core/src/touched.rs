@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::freshness::{Class, Sets, Table};
+use crate::freshness::{Class, Sets, TableOid};
 use crate::session::{AsPrepared, Classes, Numbers, Proof};
 
 /// How every name of that schema begins.
@@ -40,7 +40,7 @@ pub struct Touched {
     /// The oldest catalogue by which this is known, see `Analyser::generation`.
     pub generation: Option<u64>,
     /// The tables and views that reads among them name.
-    pub named: BTreeSet<Table>,
+    pub named: BTreeSet<TableOid>,
     /// What the only one is as a prepared statement, if that is the same.
     pub as_prepared: Option<AsPrepared>,
 }
@@ -115,7 +115,7 @@ impl Touched {
 #[derive(Clone, Debug, Default)]
 pub struct NamedTables {
     /// By their numbers on the primary.
-    pub tables: BTreeSet<Table>,
+    pub tables: BTreeSet<TableOid>,
     /// The catalogue by which they are known.
     pub generation: Option<u64>,
 }

@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use core::ops::DerefMut;
 
 use crate::freshness::independence::independent;
-use crate::freshness::{Manager, Mark, Outcome, Sets, TStateId};
-use crate::planted::{self, Bug};
+use crate::freshness::{CommitOutcome, Manager, Mark, Sets, TStateId};
+use crate::planted::{self, ProxyBug};
 use crate::touched::Touched;
 
 /// The writes of one session. Its functions lock the manager only where they need it.
@@ -53,7 +53,7 @@ impl Writes {
             self.generation = self.generation.or(touched.generation);
         }
         self.may_be_over |= touched.may_end || !is_inside;
-        if self.unsent.is_written() && self.may_be_over && !planted::is(Bug::NotPending) {
+        if self.unsent.is_written() && self.may_be_over && !planted::is(ProxyBug::NotPending) {
             let sets = core::mem::take(&mut self.unsent);
             self.pending
                 .push(lock().begin_commit(sets, self.generation));
@@ -133,7 +133,7 @@ impl Writes {
         self.is_marked = false;
         let mut manager = lock();
         for mark in self.pending.drain(..) {
-            manager.finished(mark.id, Outcome::Committed);
+            manager.finished(mark.id, CommitOutcome::Committed);
         }
         Vec::new()
     }
@@ -146,7 +146,7 @@ impl Writes {
         }
         let mut manager = lock();
         for mark in self.pending.drain(..) {
-            manager.finished(mark.id, Outcome::RolledBack);
+            manager.finished(mark.id, CommitOutcome::RolledBack);
         }
     }
 
@@ -155,7 +155,7 @@ impl Writes {
         let mut manager = lock();
         for mark in self.pending.drain(..) {
             let backend = i32::try_from(backend).unwrap_or(0);
-            manager.finished(mark.id, Outcome::InDoubt { backend });
+            manager.finished(mark.id, CommitOutcome::InDoubt { backend });
         }
     }
 }

@@ -13,7 +13,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsConnector;
 
-use super::{Key, Login, Settings};
+use super::{ConnectionKey, Login, StartSettings};
 use pg_connect::address::Address;
 use pg_connect::auth::tls::Policy;
 use pg_connect::auth::{certificate, scram};
@@ -25,8 +25,8 @@ use pg_wire::quoting::literal;
 use pg_wire::report::{Report, Severity};
 use pg_wire::settings;
 use pg_wire::startup::{self, CancelKey};
-use proxy_core::freshness::Life;
-use proxy_core::server::Server;
+use proxy_core::freshness::ServerLife;
+use proxy_core::server::ServerConnection;
 
 /// How long a server may take to be connected to and to log in.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -44,11 +44,11 @@ pub struct Connection {
     /// Where in the server's messages the reader is.
     pub cutter: Cutter,
     /// What is on it.
-    pub server: Server,
+    pub server: ServerConnection,
     /// Names it to those who cancel what it runs.
     pub cancel_key: Arc<CancelKey>,
     /// Whose connections it belongs to.
-    pub key: Key,
+    pub key: ConnectionKey,
     /// The right to be in use; none while it is idle.
     pub permit: Option<OwnedSemaphorePermit>,
 }
@@ -57,7 +57,7 @@ pub struct Connection {
 #[derive(Debug, Default)]
 pub struct Changed {
     /// Settings, each of which concerns only the session that has it.
-    pub settings: Settings,
+    pub settings: StartSettings,
     /// The schemas in which names are looked up now, in order: those of `search_path` that are
     /// there, and that its user may use.
     pub schemas: Vec<String>,
@@ -77,7 +77,11 @@ struct Answer {
 
 impl Connection {
     /// Connects and logs in. The error is for the client.
-    pub async fn open(address: &Address, key: &Key, login: &Login) -> Result<Connection, Report> {
+    pub async fn open(
+        address: &Address,
+        key: &ConnectionKey,
+        login: &Login,
+    ) -> Result<Connection, Report> {
         let unreachable = |what: String| {
             let text = format!("the server at {address} cannot be reached: {what}");
             Report::new(Severity::Error, UNREACHABLE, text)
@@ -90,7 +94,7 @@ impl Connection {
             let mut connection = Connection {
                 peer: Peer::new(stream),
                 cutter: Cutter::new(Side::Server),
-                server: Server::default(),
+                server: ServerConnection::default(),
                 cancel_key: Arc::default(),
                 key: key.clone(),
                 permit: None,
@@ -320,7 +324,7 @@ impl Connection {
 
     /// Gives a connection that nobody uses, and that has logged in as this key does, its settings.
     /// If it fails, it is of no use any more. The error is for the client.
-    pub async fn change_to(&mut self, key: &Key) -> Result<(), Report> {
+    pub async fn change_to(&mut self, key: &ConnectionKey) -> Result<(), Report> {
         let failed = |code: &str, what: String| {
             let text = format!("the server cannot be given the session's settings: {what}");
             Report::new(Severity::Error, code, text)
@@ -341,7 +345,7 @@ impl Connection {
     }
 
     /// It has the settings of this key by now, and has logged in as that does.
-    pub fn becomes(&mut self, key: &Key) {
+    pub fn becomes(&mut self, key: &ConnectionKey) {
         if self.key != *key {
             self.server.outdate();
             self.key = key.clone();
@@ -350,13 +354,13 @@ impl Connection {
 
     /// At a replica that has just been logged in to: is it in this life still? If not, it has
     /// crashed, and may have lost what it had not on disk.
-    pub async fn is_in(&mut self, life: Life) -> Result<(), Report> {
+    pub async fn is_in(&mut self, life: ServerLife) -> Result<(), Report> {
         let unknown = |what: String| {
             let text = format!("it is not known whether it has crashed: {what}");
             Report::new(Severity::Error, UNREACHABLE, text)
         };
         // Anybody may see locks, and a lock's key is shown in two halves.
-        let Life(key) = life;
+        let ServerLife(key) = life;
         let (high, low) = (key >> 32 & 0xffff_ffff, key & 0xffff_ffff);
         let holds = format!(
             "SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND granted
@@ -424,7 +428,7 @@ impl Connection {
         if self.server.is_dirty {
             self.server.forget_all();
             self.server.is_dirty = false;
-            self.key = self.key.changed_to(Settings::default());
+            self.key = self.key.changed_to(StartSettings::default());
         }
         Ok(())
     }

@@ -32,7 +32,7 @@ mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use proxy_core::planted::{Bug, plant};
+use proxy_core::planted::{ProxyBug, plant};
 use world::World;
 
 /// Seeds that the tests run, unless [`SEEDS`] says otherwise.
@@ -119,7 +119,7 @@ fn reads_see_what_they_must_and_replicas_are_prefixes() {
 #[test]
 fn every_planted_bug_is_found() {
     let mut needed = Vec::new();
-    for bug in Bug::ALL {
+    for bug in ProxyBug::ALL {
         plant(Some(*bug));
         let found = (0..SEEDS_PLANTED).find(|seed| run(*seed).is_err());
         plant(None);

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use proxy_core::freshness::mark::emitted;
-use proxy_core::freshness::{Class, Column, Items, Parts, Row, Sets, Table, Touch, Tsid};
+use proxy_core::freshness::{
+    Class, ColumnNumber, Items, Parts, RowHash, Sets, TableOid, Touch, Tsid,
+};
 
 /// Tables, and rows of each.
 pub const TABLES: u32 = 2;
@@ -51,12 +53,12 @@ pub(crate) enum Statement {
 impl Statement {
     /// What the analysis would say of it.
     pub fn sets(&self) -> Sets {
-        let column = |column: usize| Items::one(Column(column as u16 + 1));
-        let rows = |key: &Key| Items::one(Row(key.row));
+        let column = |column: usize| Items::one(ColumnNumber(column as u16 + 1));
+        let rows = |key: &Key| Items::one(RowHash(key.row));
         let mut sets = Sets::default();
         match self {
             Statement::Put(key, _) | Statement::Delete(key) => {
-                sets.touch(Table(key.table), Touch::write_rows([Row(key.row)]));
+                sets.touch(TableOid(key.table), Touch::write_rows([RowHash(key.row)]));
             }
             Statement::Set(key, number, _) => {
                 let touch = Touch {
@@ -70,7 +72,7 @@ impl Statement {
                         rows: rows(key),
                     }),
                 };
-                sets.touch(Table(key.table), touch);
+                sets.touch(TableOid(key.table), touch);
             }
             Statement::SetWhere(table, ..) => {
                 let parts = |number| Parts {
@@ -82,7 +84,7 @@ impl Statement {
                     reads: Some(parts(0)),
                     writes: Some(parts(1)),
                 };
-                sets.touch(Table(*table), touch);
+                sets.touch(TableOid(*table), touch);
             }
             Statement::Schema => sets = Sets::writes_anything(),
         }
@@ -354,24 +356,24 @@ impl Reads {
                     class: Class::Rows,
                     reads: Some(Parts {
                         columns: Items::all(),
-                        rows: Items::one(Row(key.row)),
+                        rows: Items::one(RowHash(key.row)),
                     }),
                     writes: None,
                 };
-                sets.touch(Table(key.table), touch);
+                sets.touch(TableOid(key.table), touch);
             }
             Reads::Column(table, column) => {
                 let touch = Touch {
                     class: Class::Columns,
                     reads: Some(Parts {
-                        columns: Items::one(Column(*column as u16 + 1)),
+                        columns: Items::one(ColumnNumber(*column as u16 + 1)),
                         rows: Items::default(),
                     }),
                     writes: None,
                 };
-                sets.touch(Table(*table), touch);
+                sets.touch(TableOid(*table), touch);
             }
-            Reads::Table(table) => sets.touch(Table(*table), Touch::read_table()),
+            Reads::Table(table) => sets.touch(TableOid(*table), Touch::read_table()),
             Reads::Anything => sets = Sets::reads_anything(),
         }
         sets

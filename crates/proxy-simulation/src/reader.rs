@@ -7,9 +7,9 @@ use std::rc::Rc;
 use super::buffer::{Buffer, Given};
 use super::primary::{Change, Entry, Primary};
 use super::replica::{Commit, Extractor};
-use proxy_core::freshness::mark::Message;
+use proxy_core::freshness::mark::MarkMessage;
 use proxy_core::freshness::{
-    Committed, Manager, Mark, ReplicaId, Row, Sets, TStateId, Table, Touch, Tsid,
+    Committed, Manager, Mark, ReplicaId, RowHash, Sets, TStateId, TableOid, Touch, Tsid,
 };
 use replication::handover::{self, Recent, Source};
 
@@ -218,9 +218,9 @@ fn place(primary: &Primary, confirmed: Tsid) -> usize {
 
 fn mark(entry: &Entry, manager: &Manager) -> Option<Mark> {
     let (prefix, bytes) = entry.message.as_ref()?;
-    match Message::decode(prefix, bytes, manager.key())? {
-        Message::Mark(mark) => Some(mark),
-        Message::Statement(_) => None,
+    match MarkMessage::decode(prefix, bytes, manager.key())? {
+        MarkMessage::Mark(mark) => Some(mark),
+        MarkMessage::Statement(_) => None,
     }
 }
 
@@ -228,7 +228,7 @@ fn mark(entry: &Entry, manager: &Manager) -> Option<Mark> {
 fn sets(entry: &Entry) -> Sets {
     let mut sets = Sets::default();
     for Change { key, .. } in &entry.changes {
-        sets.touch(Table(key.table), Touch::write_rows([Row(key.row)]));
+        sets.touch(TableOid(key.table), Touch::write_rows([RowHash(key.row)]));
     }
     if entry.has_statements {
         sets.merge(&Sets::writes_anything());

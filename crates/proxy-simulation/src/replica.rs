@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use super::primary::{Change, Data, Key, put};
 use proxy_core::freshness::execution::{Company, Task};
-use proxy_core::freshness::{Life, Sets, Tsid};
-use proxy_core::planted::{self, Bug};
-use replication::schedule::{Command, Schedule, Worker};
+use proxy_core::freshness::{ServerLife, Sets, Tsid};
+use proxy_core::planted::{self, ProxyBug};
+use replication::schedule::{Schedule, Worker, WorkerCommand};
 
 /// Bytes of a commit, for the schedule.
 const LENGTH: usize = 1000;
@@ -102,7 +102,7 @@ impl Database {
         if extractor.life == self.life {
             self.left
                 .extend(extractor.sent.iter().filter_map(|sent| match sent {
-                    Command::Commit(_, tsid) => Some(*tsid),
+                    WorkerCommand::Commit(_, tsid) => Some(*tsid),
                     _ => None,
                 }));
         }
@@ -143,7 +143,7 @@ impl Database {
         let changes = group.iter().flat_map(|commit| commit.changes.clone());
         let [first, last] = [group.first(), group.last()].map(|commit| commit.map(|it| it.tsid));
         let last = last.expect("a group is of something");
-        let notes = match planted::is(Bug::GroupNotesItsFirst) {
+        let notes = match planted::is(ProxyBug::GroupNotesItsFirst) {
             true => first.unwrap_or(last),
             false => last,
         };
@@ -193,7 +193,7 @@ enum Said {
 #[derive(Debug)]
 pub(crate) struct Extractor {
     /// The lock that it holds there.
-    pub lock: Life,
+    pub lock: ServerLife,
     /// The life of the database that it speaks to.
     pub life: u64,
     schedule: Schedule,
@@ -201,7 +201,7 @@ pub(crate) struct Extractor {
     queue: VecDeque<(Tsid, Option<Rc<Commit>>)>,
     in_hand: BTreeMap<Tsid, Rc<Commit>>,
     /// Sent to the database.
-    sent: Vec<Command>,
+    sent: Vec<WorkerCommand>,
     /// Said by the database, and not heard.
     said: VecDeque<Said>,
     pub applied: Tsid,
@@ -220,7 +220,7 @@ pub(crate) struct Pace {
 
 impl Extractor {
     /// One that begins where the database is.
-    pub fn new(database: &Database, lock: Life, pace: Pace) -> Extractor {
+    pub fn new(database: &Database, lock: ServerLife, pace: Pace) -> Extractor {
         Extractor {
             lock,
             life: database.life,
@@ -281,7 +281,7 @@ impl Extractor {
     pub fn do_one(&mut self, database: &mut Database, which: usize, mood: Mood) -> Option<Tsid> {
         let command = self.sent.remove(which % self.sent.len());
         match command {
-            Command::Execute(_, tsid) => {
+            WorkerCommand::Execute(_, tsid) => {
                 let group = &self.schedule.group(tsid).tsids;
                 let group: Vec<_> = group
                     .iter()
@@ -300,16 +300,16 @@ impl Extractor {
                 };
                 self.said.push_back(said);
             }
-            Command::Commit(worker, tsid) => {
+            WorkerCommand::Commit(worker, tsid) => {
                 database.commit(tsid);
                 self.said.push_back(Said::Committed(worker, tsid));
                 return Some(tsid);
             }
-            Command::Rollback(_, tsid) => {
+            WorkerCommand::Rollback(_, tsid) => {
                 database.executed.remove(&tsid);
                 self.said.push_back(Said::RolledBack(tsid));
             }
-            Command::Advance(_) => unreachable!("nobody is sent that"),
+            WorkerCommand::Advance(_) => unreachable!("nobody is sent that"),
         }
         None
     }
@@ -343,7 +343,7 @@ impl Extractor {
         commands.extend(self.schedule.commands());
         for command in commands {
             match command {
-                Command::Advance(tsid) => self.applied = self.applied.max(tsid),
+                WorkerCommand::Advance(tsid) => self.applied = self.applied.max(tsid),
                 other => self.sent.push(other),
             }
         }

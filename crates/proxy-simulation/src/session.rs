@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::primary::{Reads, Statement};
-use proxy_core::freshness::{Level, Life, Moment, ReplicaId, Tsid, Watch};
+use proxy_core::freshness::{Level, ReadMoment, ReplicaId, ServerLife, Tsid, Watch};
 use proxy_core::writes::Writes;
 
 /// See the module.
@@ -37,7 +37,7 @@ pub(crate) enum Doing {
     /// It has sent its marks.
     Marks(VecDeque<String>),
     /// Its read waits for a replica that has what it must see.
-    Waits(Read, Moment),
+    Waits(Read, ReadMoment),
     /// Its read waits for a connection.
     Asks(Read, Option<Chosen>),
     /// Its read runs at a replica.
@@ -63,6 +63,6 @@ pub(crate) struct Read {
 pub(crate) struct Chosen {
     pub id: ReplicaId,
     pub need: Tsid,
-    pub life: Life,
+    pub life: ServerLife,
     pub server: u64,
 }

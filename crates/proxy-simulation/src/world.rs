@@ -16,7 +16,9 @@ use super::reader::Reader;
 use super::replica::{Database, Extractor, Mood, Pace};
 use super::session::{Chosen, Doing, Read, Session};
 use proxy_core::freshness::mark;
-use proxy_core::freshness::{Level, Manager, ManagerLimits, ReplicaId, State, Target, Tsid};
+use proxy_core::freshness::{
+    Level, Manager, ManagerLimits, ReadTarget, ReplicaId, ReplicaState, Tsid,
+};
 use proxy_core::touched::Touched;
 use replication::locked;
 
@@ -363,7 +365,7 @@ impl World {
                 self.database(id).leave(&extractor);
                 self.reader.leave(id);
                 self.delivered.remove(&id);
-                locked(&self.manager).set_state(id, State::Away);
+                locked(&self.manager).set_state(id, ReplicaState::Away);
             }
             Action::Join(id) => return self.join(id),
             Action::Deliver(id) => return self.deliver(id),
@@ -390,7 +392,7 @@ impl World {
         let extractor = &self.extractors[&id];
         let mut manager = locked(&self.manager);
         manager.applied(id, extractor.applied);
-        manager.set_state(id, State::Serving);
+        manager.set_state(id, ReplicaState::Serving);
     }
 
     /// I14.
@@ -539,13 +541,13 @@ impl World {
             let mut manager = locked(&self.manager);
             let target = manager.route(&sets, level);
             let watch = match target {
-                Target::Primary(_) => None,
-                Target::Replica { id, .. } => manager.watch(&sets, level, id),
+                ReadTarget::Primary(_) => None,
+                ReadTarget::Replica { id, .. } => manager.watch(&sets, level, id),
             };
             drop(manager);
             let chosen = match target {
-                Target::Primary(_) => None,
-                Target::Replica { id, need, life, .. } => Some(Chosen {
+                ReadTarget::Primary(_) => None,
+                ReadTarget::Replica { id, need, life, .. } => Some(Chosen {
                     id,
                     need,
                     life,
@@ -691,7 +693,7 @@ impl World {
 
 /// A manager that begins at the log's end, which is higher than that of every one before.
 fn manager(floor: Tsid) -> Mutex<Manager> {
-    let key = mark::Key::new(b"secret");
+    let key = mark::MarkKey::new(b"secret");
     Mutex::new(Manager::with_limits(
         key,
         floor.0,

@@ -9,7 +9,7 @@ use pg_local::{Postgres, SUPERUSER};
 use proxy::check::{Finding, Weight, check};
 use proxy::serve::routing::Routing;
 use proxy_core::freshness::ReplicaId;
-use replication::{Contents, Settings};
+use replication::{Contents, ReplicationSettings};
 use support::{connect, is_there};
 
 /// The findings, which must contain this one.
@@ -63,7 +63,9 @@ async fn good_databases_pass_and_are_left_as_they_were() {
     run(&primary, untouched).await;
 
     // With a proxy in front of it, another one stands by; without it, it can follow.
-    let routing = Routing::start(&at, 4, &Settings::default()).await.unwrap();
+    let routing = Routing::start(&at, 4, &ReplicationSettings::default())
+        .await
+        .unwrap();
     let slot_is_read = "DO $$BEGIN WHILE NOT EXISTS (SELECT FROM pg_replication_slots WHERE active)
                         LOOP PERFORM pg_sleep(0.01); END LOOP; END$$";
     run(&primary, slot_is_read).await;

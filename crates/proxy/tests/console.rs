@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use pg_local::{Postgres, SUPERUSER};
 use proxy::console::{client, metrics};
 use proxy::serve::routing::Routing;
-use replication::Settings;
+use replication::ReplicationSettings;
 use support::raw::Raw;
 use support::{Front, connect_by, is_there, options, printed, run};
 
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A proxy that has no replica yet.
 async fn start(primary: &Postgres) -> Front {
     let address = primary.address("postgres");
-    let routing = Routing::start(&address, 10, &Settings::default())
+    let routing = Routing::start(&address, 10, &ReplicationSettings::default())
         .await
         .unwrap();
     routing.replicas.replication().knows_all();

@@ -7,7 +7,7 @@ mod support;
 
 use pg_analysis::effect;
 use pg_local::Postgres;
-use proxy_core::grammar::Effect;
+use proxy_core::grammar::SessionEffect;
 use support::cluster::{Cluster, text};
 use support::raw::Raw;
 use support::{connect, is_there};
@@ -171,7 +171,11 @@ async fn effects_are_those_of_postgresql() {
         raw.query(STATE);
         let leaves = raw.hear().await != before;
         let effect = effect::of(statement.as_bytes());
-        assert_eq!(effect != Effect::Nothing, leaves, "{statement}: {effect:?}");
+        assert_eq!(
+            effect != SessionEffect::Nothing,
+            leaves,
+            "{statement}: {effect:?}"
+        );
         if leaves {
             raw = Raw::log_in(postgres.socket()).await;
         }

@@ -7,8 +7,8 @@ mod support;
 use std::time::{Duration, Instant};
 
 use pg_local::Postgres;
-use proxy_core::freshness::{ReplicaId, State, Tsid};
-use replication::{Contents, Replication, Settings};
+use proxy_core::freshness::{ReplicaId, ReplicaState, Tsid};
+use replication::{Contents, Replication, ReplicationSettings};
 use support::cluster::{PATIENCE, text};
 use support::held::{hold_commits, let_commits_go, wait_until_held};
 use support::{connect, is_there};
@@ -37,7 +37,11 @@ async fn commit_that_is_not_shown_yet_is_not_lost() {
         client.batch_execute(sql).await.unwrap();
     }
     hold_commits(&primary, &client).await;
-    let started = Replication::start(&primary.address("postgres"), &Settings::default()).await;
+    let started = Replication::start(
+        &primary.address("postgres"),
+        &ReplicationSettings::default(),
+    )
+    .await;
     let (replication, manager, _) = started.unwrap();
     let waiting = connect(primary.socket()).await;
     let insert = "SET synchronous_commit = on; INSERT INTO t VALUES (1)";
@@ -52,7 +56,7 @@ async fn commit_that_is_not_shown_yet_is_not_lost() {
     let serves = || {
         let manager = manager.lock().unwrap();
         let mut replicas = manager.replicas();
-        replicas.any(|(_, replica)| replica.state == State::Serving)
+        replicas.any(|(_, replica)| replica.state == ReplicaState::Serving)
     };
     while !serves() && !says().starts_with("waiting for transactions") {
         assert!(started.elapsed() < PATIENCE, "{}", says());

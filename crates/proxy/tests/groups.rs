@@ -7,7 +7,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use proxy_core::freshness::State;
+use proxy_core::freshness::ReplicaState;
 use support::cluster::{Cluster, PATIENCE, text};
 use support::{connect, is_there};
 use tokio_postgres::Client;
@@ -82,7 +82,9 @@ async fn commit_of_a_group_that_cannot_be_done_is_named() {
     }
     wait_until_given(&cluster, &primary).await;
     holder.batch_execute("COMMIT").await.unwrap();
-    cluster.wait(|states| states == [State::Quarantined]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Quarantined])
+        .await;
 
     let status = cluster.front.replicas().replication().status();
     let said = status.into_values().next().unwrap().text;
@@ -128,7 +130,9 @@ async fn groups_that_fail_are_done_one_by_one() {
     holder.batch_execute("COMMIT").await.unwrap();
     cluster.wait_until_equal(ALL).await;
     cluster.settle().await;
-    cluster.wait(|states| states == [State::Serving]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving])
+        .await;
 }
 
 /// A replica that dies again and again while it makes up for what it has missed loses what was not
@@ -141,7 +145,7 @@ async fn replica_that_dies_in_a_backlog_has_everything_once() {
     let mut cluster = Cluster::start_after(TABLE).await;
     let primary = connect(cluster.primary.socket()).await;
     cluster.replicas[0].crash().unwrap();
-    cluster.wait(|states| states == [State::Away]).await;
+    cluster.wait(|states| states == [ReplicaState::Away]).await;
     for round in 0..2000 {
         // Every second one depends on one that was not long before.
         let sql = match round % 2 {
@@ -164,5 +168,7 @@ async fn replica_that_dies_in_a_backlog_has_everything_once() {
     cluster.replicas[0].start_again().unwrap();
     cluster.wait_until_equal(ALL).await;
     cluster.settle().await;
-    cluster.wait(|states| states == [State::Serving]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving])
+        .await;
 }

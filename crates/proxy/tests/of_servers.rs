@@ -5,7 +5,7 @@
 
 mod support;
 
-use proxy_core::freshness::State;
+use proxy_core::freshness::ReplicaState;
 use support::cluster::{Cluster, text};
 use support::{connect, is_there};
 
@@ -112,7 +112,9 @@ async fn statements_about_one_server_stop_no_replica() {
             let wrote = "INSERT INTO known SELECT max(id) + 1 FROM known";
             admin.batch_execute(wrote).await.unwrap();
             cluster.settle().await;
-            cluster.wait(|states| states == [State::Serving]).await;
+            cluster
+                .wait(|states| states == [ReplicaState::Serving])
+                .await;
             cluster.wait_until_equal(ROWS).await;
         }
     }
@@ -187,7 +189,9 @@ async fn roles_follow_sessions_that_are_bound() {
     let write = "INSERT INTO known VALUES (100)";
     bound.batch_execute(write).await.unwrap();
     cluster.settle().await;
-    cluster.wait(|states| states == [State::Serving]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving])
+        .await;
     let roles = "SELECT string_agg(format('%s %s %s %s', rolname, rolcreatedb, rolcanlogin, array(
                         SELECT roleid::regrole FROM pg_auth_members WHERE member = r.oid ORDER BY 1)), ', ' ORDER BY rolname)
                    FROM pg_roles r WHERE rolname !~ '^pg_' AND NOT rolsuper";

@@ -16,10 +16,10 @@ use proxy::check::{Weight, check};
 use proxy::serve::Proxy;
 use proxy::serve::replicas::Replicas;
 use proxy::serve::routing::Routing;
-use proxy_core::freshness::State;
+use proxy_core::freshness::ReplicaState;
 use replication::lineage;
 use replication::promotion::{Promoted, promote};
-use replication::{Contents, Error, Settings};
+use replication::{Contents, ReplicationError, ReplicationSettings};
 use support::cluster::{Cluster, PATIENCE, text};
 use support::{Front, connect, is_there, options_at, try_connect};
 use tokio_postgres::Client;
@@ -61,7 +61,7 @@ async fn write(client: &Client) {
 }
 
 /// Why it could not be done.
-fn refused(promoted: Result<Promoted, Error>) -> String {
+fn refused(promoted: Result<Promoted, ReplicationError>) -> String {
     match promoted {
         Ok(promoted) => panic!("{:?} was promoted", promoted.primary),
         Err(problem) => problem.to_string(),
@@ -75,7 +75,7 @@ fn addresses(cluster: &Cluster) -> Vec<Address> {
 
 /// A proxy in front of what was promoted.
 async fn front(promoted: &Promoted) -> Front {
-    let routing = Routing::start(&promoted.primary, 10, &Settings::default())
+    let routing = Routing::start(&promoted.primary, 10, &ReplicationSettings::default())
         .await
         .unwrap();
     for follower in &promoted.followers {
@@ -89,7 +89,9 @@ async fn front(promoted: &Promoted) -> Front {
     let front = Front::routed(options_at(promoted.primary.clone(), 10), Some(routing)).await;
     let started = Instant::now();
     let serve = |manager: &proxy_core::freshness::Manager| {
-        manager.replicas().all(|(_, it)| it.state == State::Serving)
+        manager
+            .replicas()
+            .all(|(_, it)| it.state == ReplicaState::Serving)
     };
     while !serve(&manager.lock().unwrap()) {
         let status = front.replicas().replication().status();
@@ -126,7 +128,9 @@ async fn two_replicas() -> Cluster {
         .add(&second.address("postgres"), Contents::Kept)
         .unwrap();
     cluster.replicas.push(second);
-    cluster.wait(|states| states == [State::Serving; 2]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving; 2])
+        .await;
     cluster
 }
 
@@ -170,7 +174,9 @@ async fn stay_apart(old: &Address, promoted: &Promoted, named: &[Address]) {
     ];
     assert_eq!(found, expected.into());
     // One that follows the new primary does not follow it, even where nobody says more.
-    let routing = Routing::start(old, 10, &Settings::default()).await.unwrap();
+    let routing = Routing::start(old, 10, &ReplicationSettings::default())
+        .await
+        .unwrap();
     let replicas = &routing.replicas;
     replicas
         .add(&promoted.followers[0], Contents::Kept)
@@ -350,7 +356,9 @@ async fn what_a_replica_lacks_is_not_answered_when_it_is_promoted() {
     let old = cluster.primary.address("postgres");
     let promoted = promote(&old, &addresses(&cluster), None, ignore).await;
     promoted.unwrap();
-    cluster.wait(|states| states != [State::Serving]).await;
+    cluster
+        .wait(|states| states != [ReplicaState::Serving])
+        .await;
     let routing = cluster.front.proxy.followed().unwrap();
     while routing.lease.is_valid() {
         assert!(started.elapsed() < PATIENCE);
@@ -420,7 +428,9 @@ async fn standby_takes_the_primarys_place() {
     let url = format!("postgresql://{SUPERUSER}@{}/postgres", standby.socket());
     let replicas = cluster.front.replicas();
     replicas.register(&url, Contents::Kept, None).await.unwrap();
-    cluster.wait(|states| states == [State::Serving]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving])
+        .await;
     let client = cluster.front.connect().await;
     for change in SETUP.split_inclusive(';') {
         client.batch_execute(change).await.unwrap();
@@ -458,7 +468,11 @@ async fn standby_takes_the_primarys_place() {
     come_back(&mut cluster, &address).await;
     // A proxy to which nobody names it finds it in the register.
     let other = Proxy::standing_by(options_at(old, 10));
-    let stood = tokio::time::timeout(PATIENCE, other.stand(&Settings::default(), |_| {})).await;
+    let stood = tokio::time::timeout(
+        PATIENCE,
+        other.stand(&ReplicationSettings::default(), |_| {}),
+    )
+    .await;
     let why = stood.expect("it does not stand there").to_string();
     assert!(why.contains("was promoted to be the primary"), "{why}");
 }
@@ -471,7 +485,9 @@ async fn standby_and_replica() -> (Cluster, Postgres) {
     replicas
         .add(&standby.address("postgres"), Contents::Kept)
         .unwrap();
-    cluster.wait(|states| states == [State::Serving; 2]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving; 2])
+        .await;
     let client = cluster.front.connect().await;
     let insert = "INSERT INTO t SELECT generate_series(1, 40)";
     client.batch_execute(insert).await.unwrap();

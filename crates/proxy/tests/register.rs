@@ -12,7 +12,7 @@ use pg_connect::address::Address;
 use pg_local::{Postgres, SUPERUSER};
 use proxy::console::client::{self, Told};
 use proxy::serve::Proxy;
-use replication::Settings;
+use replication::ReplicationSettings;
 use rustix::process::Signal;
 use support::cluster::{text, wait};
 use support::{connect, is_there, options, printed, run, signal};
@@ -44,7 +44,10 @@ impl Running {
         let heard: Arc<Mutex<Vec<String>>> = Arc::clone(&said);
         let standing = tokio::spawn(async move {
             let told = |standing| heard.lock().unwrap().push(format!("{standing:?}"));
-            panic!("{}", stands.stand(&Settings::default(), told).await);
+            panic!(
+                "{}",
+                stands.stand(&ReplicationSettings::default(), told).await
+            );
         });
         Running {
             address,

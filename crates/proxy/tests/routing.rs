@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use pg_local::Postgres;
-use proxy_core::freshness::{ReplicaId, State};
+use proxy_core::freshness::{ReplicaId, ReplicaState};
 use replication::Contents;
 use support::cluster::{Cluster, PATIENCE, text};
 use support::raw::Raw;
@@ -104,7 +104,9 @@ async fn refused_changes_of_the_schema_leave_the_session() {
             break;
         }
     }
-    cluster.wait(|states| states == [State::Serving]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving])
+        .await;
 }
 
 /// The body of a function may have any words: its session may change the schema further.
@@ -429,7 +431,9 @@ async fn sessions_outlive_a_replica() {
     raw.query("SELECT n FROM t");
     assert_eq!(raw.hear().await, "NT'1'CZI");
     cluster.replicas[0].start_again().unwrap();
-    cluster.wait(|states| states == [State::Serving]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving])
+        .await;
     cluster.wait_until_equal("SELECT n FROM t").await;
 }
 
@@ -473,13 +477,17 @@ async fn replicas_come_and_go_under_load() {
         "{twice}"
     );
     cluster.replicas.push(added);
-    cluster.wait(|states| states == [State::Serving; 2]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving; 2])
+        .await;
     let replicas = cluster.front.replicas();
     assert!(replicas.remove(ReplicaId(1)).await.unwrap());
     assert!(!replicas.remove(ReplicaId(1)).await.unwrap());
     let emptied = replicas.add(&cluster.replicas[0].address("postgres"), Contents::Dropped);
     assert_eq!((second, emptied.unwrap()), (ReplicaId(2), ReplicaId(3)));
-    cluster.wait(|states| states == [State::Serving; 2]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving; 2])
+        .await;
     stop.store(true, Ordering::Relaxed);
     load.await.unwrap();
     cluster

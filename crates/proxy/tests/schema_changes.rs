@@ -7,8 +7,8 @@ mod support;
 
 use pg_local::Postgres;
 use proxy::serve::routing::Routing;
-use proxy_core::freshness::State;
-use replication::{Contents, Settings};
+use proxy_core::freshness::ReplicaState;
+use replication::{Contents, ReplicationSettings};
 use support::cluster::{Cluster, differing, text};
 use support::{connect, is_there};
 
@@ -166,7 +166,7 @@ async fn assert_equal_after(cluster: &Cluster, later: &str, after: &str) {
         .unwrap();
     cluster.settle().await;
     cluster
-        .wait(|states| states.iter().all(|state| *state == State::Serving))
+        .wait(|states| states.iter().all(|state| *state == ReplicaState::Serving))
         .await;
     let primary = connect(cluster.primary.socket()).await;
     for sql in [THERE, ROWS] {
@@ -299,7 +299,9 @@ async fn what_cannot_be_followed_is_said() {
         for message in sql.split(";;") {
             around.batch_execute(message).await.unwrap();
         }
-        cluster.wait(|states| states == [State::Quarantined]).await;
+        cluster
+            .wait(|states| states == [ReplicaState::Quarantined])
+            .await;
         let status = replicas.replication().status();
         let (id, status) = status.first_key_value().unwrap();
         assert!(status.text.contains(why), "{}", status.text);
@@ -674,7 +676,7 @@ async fn what_would_fire_again_is_found_before() {
                 suppress_redundant_updates_trigger(); ALTER TABLE t ENABLE ALWAYS TRIGGER again";
     admin.batch_execute(make).await.unwrap();
     let address = primary.address("postgres");
-    let routing = Routing::start(&address, 4, &Settings::default()).await;
+    let routing = Routing::start(&address, 4, &ReplicationSettings::default()).await;
     let problem = routing.err().unwrap().to_string();
     assert!(problem.contains("trigger again on t"), "{problem}");
     let found = proxy::check::check(&address, &[], 4).await;
@@ -686,7 +688,7 @@ async fn what_would_fire_again_is_found_before() {
         .batch_execute("ALTER TABLE t ENABLE TRIGGER again")
         .await
         .unwrap();
-    Routing::start(&address, 4, &Settings::default())
+    Routing::start(&address, 4, &ReplicationSettings::default())
         .await
         .unwrap();
 }

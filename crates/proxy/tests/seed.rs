@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use pg_local::{Postgres, SUPERUSER};
 use proxy::console::client::ask;
-use proxy_core::freshness::{ReplicaId, State, Tsid};
+use proxy_core::freshness::{ReplicaId, ReplicaState, Tsid};
 use support::cluster::{Cluster, PATIENCE, text};
 use support::{connect, is_there};
 
@@ -36,7 +36,7 @@ fn add(postgres: &Postgres, behind: &str) -> String {
     format!("ADD REPLICA 'postgresql://{SUPERUSER}@{socket}/postgres?sslmode=disable' {behind}")
 }
 
-fn state(cluster: &Cluster, id: ReplicaId) -> Option<State> {
+fn state(cluster: &Cluster, id: ReplicaId) -> Option<ReplicaState> {
     let manager = cluster.manager.lock().unwrap();
     let mut all = manager.replicas();
     all.find(|(it, _)| *it == id).map(|(_, it)| it.state)
@@ -99,7 +99,7 @@ async fn new_replica_is_filled_from_another_under_load() {
     let added = console(&cluster, &add(&new, "FROM 1")).await.unwrap();
     assert_eq!(added, [["2"]]);
     wait(&cluster, "it serves", || {
-        state(&cluster, SECOND) == Some(State::Serving)
+        state(&cluster, SECOND) == Some(ReplicaState::Serving)
     })
     .await;
     is_over.store(true, Ordering::Relaxed);
@@ -108,7 +108,7 @@ async fn new_replica_is_filled_from_another_under_load() {
     assert_eq!(text(&there, "SELECT count(*) FROM of_seed").await, "0");
     cluster.replicas.push(new);
     cluster.wait_until_equal(ROWS).await;
-    assert_eq!(state(&cluster, SECOND), Some(State::Serving));
+    assert_eq!(state(&cluster, SECOND), Some(ReplicaState::Serving));
 }
 
 /// Who cannot be a seed is refused in words; one that is away is waited for.
@@ -143,7 +143,7 @@ async fn seed_must_be_a_replica_that_is_as_the_primary() {
     .await;
     cluster.replicas[0].start_again().unwrap();
     wait(&cluster, "it is filled", || {
-        state(&cluster, SECOND) == Some(State::Serving)
+        state(&cluster, SECOND) == Some(ReplicaState::Serving)
     })
     .await;
     console(&cluster, "REMOVE REPLICA 2").await.unwrap();
@@ -160,7 +160,7 @@ async fn seed_must_be_a_replica_that_is_as_the_primary() {
     let again = console(&cluster, &add(&new, "EMPTY FROM 1")).await.unwrap();
     assert_eq!(again, [["3"]]);
     wait(&cluster, "it is refused", || {
-        state(&cluster, ReplicaId(3)) == Some(State::Quarantined)
+        state(&cluster, ReplicaId(3)) == Some(ReplicaState::Quarantined)
     })
     .await;
     let why = says(&cluster, ReplicaId(3));
@@ -171,13 +171,13 @@ async fn seed_must_be_a_replica_that_is_as_the_primary() {
     let added = console(&cluster, &add(&standby, "")).await.unwrap();
     assert_eq!(added, [["4"]]);
     wait(&cluster, "the standby serves", || {
-        state(&cluster, ReplicaId(4)) == Some(State::Serving)
+        state(&cluster, ReplicaId(4)) == Some(ReplicaState::Serving)
     })
     .await;
     let from_standby = add(&new, "EMPTY FROM 4");
     assert_eq!(console(&cluster, &from_standby).await.unwrap(), [["5"]]);
     wait(&cluster, "it is refused", || {
-        state(&cluster, ReplicaId(5)) == Some(State::Quarantined)
+        state(&cluster, ReplicaId(5)) == Some(ReplicaState::Quarantined)
     })
     .await;
     let why = says(&cluster, ReplicaId(5));
@@ -216,7 +216,7 @@ async fn seed_dies_while_it_is_copied() {
     cluster.replicas[0].kill();
     cluster.replicas[0].start_again().unwrap();
     wait(&cluster, "it is filled", || {
-        state(&cluster, SECOND) == Some(State::Serving)
+        state(&cluster, SECOND) == Some(ReplicaState::Serving)
     })
     .await;
     cluster.replicas.push(new);
@@ -251,7 +251,7 @@ async fn checkpoint_has_all_on_disk() {
     // The disk has it: what a killed server had not flushed is gone.
     cluster.replicas[0].kill();
     wait(&cluster, "it is away", || {
-        state(&cluster, FIRST) == Some(State::Away)
+        state(&cluster, FIRST) == Some(ReplicaState::Away)
     })
     .await;
     let made = cluster.front.replicas().replication().checkpoint().await;

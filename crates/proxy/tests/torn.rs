@@ -9,7 +9,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use pg_local::{Postgres, SUPERUSER};
-use proxy_core::freshness::{ReplicaId, State};
+use proxy_core::freshness::{ReplicaId, ReplicaState};
 use replication::Contents;
 use rustix::process::{Pid, Signal, kill_process};
 use support::cluster::{Cluster, PATIENCE, text};
@@ -193,7 +193,9 @@ async fn nobody_sees_at_a_standby_what_the_primary_does_not_show() {
     let address = standby.address("postgres");
     let replicas = cluster.front.replicas();
     replicas.add(&address, Contents::Kept).unwrap();
-    cluster.wait(|states| states == [State::Serving]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving])
+        .await;
     cluster.replicas.push(standby);
     let there = directly(&cluster).await;
     let one_row = "SELECT n FROM pairs WHERE id = 1";

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use pg_local::{Postgres, SUPERUSER};
 use proxy::serve::routing::Routing;
-use replication::{Replication, Settings};
+use replication::{Replication, ReplicationSettings};
 use rustix::process::Signal;
 use support::cluster::{Cluster, text, wait};
 use support::pair::{GOODBYES, Load, Pair, Running, hears, refused, run};
@@ -165,7 +165,7 @@ async fn one_that_gives_up_is_followed_at_once() {
     }
     let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
     let address = primary.address("postgres");
-    let first = Routing::start(&address, 10, &Settings::default())
+    let first = Routing::start(&address, 10, &ReplicationSettings::default())
         .await
         .unwrap();
     let epoch = first.replicas.replication().epoch();

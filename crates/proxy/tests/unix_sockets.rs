@@ -17,7 +17,7 @@ use pg_wire::startup::write_tls;
 use proxy::serve::Authentication;
 use proxy::serve::listener::Local;
 use proxy::serve::routing::Routing;
-use replication::{Contents, Settings};
+use replication::{Contents, ReplicationSettings};
 use support::cluster::{PATIENCE, text, until_all_serve};
 use support::{Front, complained, connect_by, is_there, options, printed, psql, users};
 use tempfile::TempDir;
@@ -204,7 +204,7 @@ async fn databases_are_reached_by_unix_sockets() {
         let url = format!("postgresql://{SUPERUSER}@{host}:{port}/postgres");
         Address::parse(&url).unwrap()
     };
-    let routing = Routing::start(&address(&primary), 10, &Settings::default())
+    let routing = Routing::start(&address(&primary), 10, &ReplicationSettings::default())
         .await
         .unwrap();
     let manager = Arc::clone(&routing.manager);

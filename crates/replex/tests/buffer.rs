@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pg_local::Postgres;
-use proxy_core::freshness::{Manager, ReplicaId, State};
+use proxy_core::freshness::{Manager, ReplicaId, ReplicaState};
 use replex::cluster::Cluster;
 use replex::embedded::EmbeddedStore;
-use replication::buffer::{Options, Standing};
-use replication::{Contents, Replication, Settings};
+use replication::buffer::{BufferOptions, BufferStatus};
+use replication::{Contents, Replication, ReplicationSettings};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// What takes longer has come to a stop, however busy the machine.
@@ -34,7 +34,7 @@ struct Stage {
     replicas: Vec<Postgres>,
     /// At the primary.
     client: Client,
-    settings: Settings,
+    settings: ReplicationSettings,
     replication: Replication,
     manager: Arc<Mutex<Manager>>,
 }
@@ -56,7 +56,10 @@ async fn connect(postgres: &Postgres) -> Client {
     client
 }
 
-async fn replicate(primary: &Postgres, settings: &Settings) -> (Replication, Arc<Mutex<Manager>>) {
+async fn replicate(
+    primary: &Postgres,
+    settings: &ReplicationSettings,
+) -> (Replication, Arc<Mutex<Manager>>) {
     let started = Instant::now();
     loop {
         match Replication::start(&primary.address("postgres"), settings).await {
@@ -72,7 +75,7 @@ impl Stage {
     /// PostgreSQL.
     async fn start(coordinators: Vec<String>, length_max: u64) -> Option<Stage> {
         let is_for_all = true;
-        Stage::start_with(Options {
+        Stage::start_with(BufferOptions {
             coordinators,
             length_max,
             is_for_all,
@@ -80,16 +83,16 @@ impl Stage {
         .await
     }
 
-    async fn start_with(buffer: Options) -> Option<Stage> {
+    async fn start_with(buffer: BufferOptions) -> Option<Stage> {
         if !support::postgres_is_there() {
             return None;
         }
         let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
         let client = connect(&primary).await;
         client.batch_execute(TABLE).await.unwrap();
-        let settings = Settings {
+        let settings = ReplicationSettings {
             buffer: Some(buffer),
-            ..Settings::default()
+            ..ReplicationSettings::default()
         };
         let (replication, manager) = replicate(&primary, &settings).await;
         let replicas: Vec<Postgres> = (0..2).map(|_| Postgres::start(&[]).unwrap()).collect();
@@ -128,7 +131,7 @@ impl Stage {
         status.map(|status| status.text).unwrap_or_default()
     }
 
-    async fn wait(&self, what: &str, condition: impl Fn(&Manager, &Standing) -> bool) {
+    async fn wait(&self, what: &str, condition: impl Fn(&Manager, &BufferStatus) -> bool) {
         let started = Instant::now();
         loop {
             let buffer = self.replication.buffer().unwrap();
@@ -151,17 +154,17 @@ impl Stage {
         // Something after it, so that the stream goes past it.
         let nudge = "SELECT pg_logical_emit_message(true, 'test', '')";
         self.client.batch_execute(nudge).await.unwrap();
-        let has = |manager: &Manager, _: &Standing| {
+        let has = |manager: &Manager, _: &BufferStatus| {
             let mut replicas = manager.replicas();
             replicas.any(|(other, replica)| {
-                other == id && replica.state == State::Serving && replica.applied.0 >= end
+                other == id && replica.state == ReplicaState::Serving && replica.applied.0 >= end
             })
         };
         self.wait("replica that has all", has).await;
     }
 
-    async fn wait_until_is(&self, state: State, id: ReplicaId) {
-        let is = |manager: &Manager, _: &Standing| {
+    async fn wait_until_is(&self, state: ReplicaState, id: ReplicaId) {
+        let is = |manager: &Manager, _: &BufferStatus| {
             let mut replicas = manager.replicas();
             replicas.any(|(other, it)| other == id && it.state == state)
         };
@@ -170,18 +173,18 @@ impl Stage {
 
     /// Waits until a replica is told to be filled again.
     async fn wait_until_refused(&self, id: ReplicaId) {
-        self.wait_until_is(State::Quarantined, id).await;
+        self.wait_until_is(ReplicaState::Quarantined, id).await;
         assert!(self.says(id).contains("EMPTY"), "{}", self.says(id));
     }
 
     async fn wait_until_buffer_follows(&self) {
-        let follows = |_: &Manager, buffer: &Standing| buffer.is_following;
+        let follows = |_: &Manager, buffer: &BufferStatus| buffer.is_following;
         self.wait("buffer that follows", follows).await;
     }
 
     async fn kill(&mut self, id: ReplicaId) {
         self.replica(id).kill();
-        self.wait_until_is(State::Away, id).await;
+        self.wait_until_is(ReplicaState::Away, id).await;
     }
 
     /// Kills a replica, and commits what only the buffer keeps for it; the others go on.
@@ -277,8 +280,8 @@ impl Stage {
     }
 }
 
-fn own(coordinators: Vec<String>) -> Options {
-    Options {
+fn own(coordinators: Vec<String>) -> BufferOptions {
+    BufferOptions {
         coordinators,
         length_max: ENOUGH,
         is_for_all: false,
@@ -334,7 +337,7 @@ async fn a_proxy_that_takes_over_with_its_own_buffer_lacks_nothing() {
     stage.write(10_000).await;
     stage.wait_for(FIRST).await;
     let applied = stage.replication.durable()[&FIRST];
-    let has = |_: &Manager, buffer: &Standing| buffer.covered.is_some_and(|it| it.1 >= applied);
+    let has = |_: &Manager, buffer: &BufferStatus| buffer.covered.is_some_and(|it| it.1 >= applied);
     stage.wait("commits in the buffer", has).await;
     stage.wait_until_confirmed().await;
     stage.replication.give_up().await;
@@ -505,13 +508,13 @@ async fn a_buffer_that_is_not_there_stops_nobody() {
     let client = connect(&primary).await;
     client.batch_execute(TABLE).await.unwrap();
     let place = pg_local::free_place().unwrap();
-    let settings = Settings {
-        buffer: Some(Options {
+    let settings = ReplicationSettings {
+        buffer: Some(BufferOptions {
             coordinators: vec![place.to_string()],
             length_max: ENOUGH,
             is_for_all: true,
         }),
-        ..Settings::default()
+        ..ReplicationSettings::default()
     };
     let (replication, manager) = replicate(&primary, &settings).await;
     let stage = Stage {

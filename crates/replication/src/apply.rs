@@ -13,9 +13,9 @@ mod found;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::change::{Change, Shape, ShapeColumn};
-use super::pgoutput::{Old, Tuple, Value};
-use super::{Error, checks};
+use super::change::{CommitChange, Shape, ShapeColumn};
+use super::pgoutput::{Old, Tuple, TupleValue};
+use super::{ReplicationError, checks};
 use pg_analysis::replicas::at_replica;
 use pg_wire::quoting::{literal, quoted};
 
@@ -52,12 +52,12 @@ pub enum Part {
     /// A statement.
     One(Step),
     /// Several rows.
-    Rows(Rows),
+    Rows(RowBatch),
 }
 
 /// The same change of several rows, each another one, of one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rows {
+pub struct RowBatch {
     /// The statement up to its rows.
     pub head: String,
     /// The rows.
@@ -80,7 +80,7 @@ impl Part {
     pub fn steps(self, pace: Pace) -> Vec<Step> {
         match self {
             Part::One(step) => vec![step],
-            Part::Rows(Rows { head, rows, tail }) => {
+            Part::Rows(RowBatch { head, rows, tail }) => {
                 let size = match pace {
                     Pace::Together => rows.len(),
                     Pace::OneByOne => 1,
@@ -96,14 +96,14 @@ impl Part {
 }
 
 /// What does these changes, in order.
-pub fn parts(changes: &[Change]) -> Result<Vec<Part>, Error> {
+pub fn parts(changes: &[CommitChange]) -> Result<Vec<Part>, ReplicationError> {
     let mut parts = Vec::new();
     let mut rest = changes;
     while !rest.is_empty() {
         let (run, after) = rest.split_at(together(rest).max(1));
         rest = after;
         let count_min = match run[0] {
-            Change::Insert { .. } => 2,
+            CommitChange::Insert { .. } => 2,
             _ => ROWS_MIN,
         };
         match run.len() >= count_min {
@@ -119,18 +119,20 @@ pub fn parts(changes: &[Change]) -> Result<Vec<Part>, Error> {
 }
 
 /// The statements that do one change.
-fn steps(change: &Change) -> Result<Vec<Step>, Error> {
+fn steps(change: &CommitChange) -> Result<Vec<Step>, ReplicationError> {
     Ok(match change {
-        Change::Insert { table, new } => vec![one_row(insert(table, new)?)],
-        Change::Update { table, old, new } => vec![one_row(update(table, old.as_ref(), new)?)],
-        Change::Delete { table, old } => {
+        CommitChange::Insert { table, new } => vec![one_row(insert(table, new)?)],
+        CommitChange::Update { table, old, new } => {
+            vec![one_row(update(table, old.as_ref(), new)?)]
+        }
+        CommitChange::Delete { table, old } => {
             let found = found::condition(table, old)?;
             vec![one_row(format!(
                 "DELETE FROM ONLY {} WHERE {found}",
                 name(table)
             ))]
         }
-        Change::Truncate {
+        CommitChange::Truncate {
             tables,
             restart_identity,
         } => {
@@ -141,7 +143,7 @@ fn steps(change: &Change) -> Result<Vec<Step>, Error> {
             let tables: Vec<String> = tables.iter().map(|table| truncated(table)).collect();
             vec![any(format!("TRUNCATE {}{restart}", tables.join(", ")))]
         }
-        Change::Statement(statement, settings) => {
+        CommitChange::Statement(statement, settings) => {
             let set = |name: &str, value: &str| {
                 let (name, value) = (literal(name), literal(value));
                 any(format!(
@@ -162,18 +164,18 @@ fn steps(change: &Change) -> Result<Vec<Step>, Error> {
             }
             steps
         }
-        Change::Lost(why) => return Err(Error::Differs(why.clone())),
+        CommitChange::Lost(why) => return Err(ReplicationError::Differs(why.clone())),
     })
 }
 
 /// How many of the first changes can be done together.
-fn together(changes: &[Change]) -> usize {
+fn together(changes: &[CommitChange]) -> usize {
     let mut keys = BTreeSet::new();
     let alike = changes.iter().take(ROWS_MAX).take_while(|change| {
         is_alike(&changes[0], change)
             && match change {
                 // A statement changes a row once.
-                Change::Update { table, new, .. } => keys.insert(key_of(table, new)),
+                CommitChange::Update { table, new, .. } => keys.insert(key_of(table, new)),
                 _ => true,
             }
     });
@@ -181,32 +183,32 @@ fn together(changes: &[Change]) -> usize {
 }
 
 /// Whether one statement can do both.
-fn is_alike(first: &Change, second: &Change) -> bool {
+fn is_alike(first: &CommitChange, second: &CommitChange) -> bool {
     match (first, second) {
-        (Change::Insert { table, new }, Change::Insert { table: other, .. }) => {
+        (CommitChange::Insert { table, new }, CommitChange::Insert { table: other, .. }) => {
             Arc::ptr_eq(table, other) && !new.is_empty()
         }
         (
-            Change::Update {
+            CommitChange::Update {
                 table,
                 old: None,
                 new,
             },
-            Change::Update {
+            CommitChange::Update {
                 table: other,
                 old: None,
                 new: others,
             },
         ) => {
             let mut columns = new.iter().zip(others);
-            let is_same =
-                columns.all(|(a, b)| (*a == Value::Unchanged) == (*b == Value::Unchanged));
+            let is_same = columns
+                .all(|(a, b)| (*a == TupleValue::Unchanged) == (*b == TupleValue::Unchanged));
             let is_any_set = pairs(table, new)
                 .is_ok_and(|pairs| pairs.iter().any(|(column, value)| is_set(column, value)));
             let can_be_set = can_be_named(table) && can_keep_row(table, &None, new);
             Arc::ptr_eq(table, other) && can_be_set && is_same && is_any_set
         }
-        (Change::Delete { table, .. }, Change::Delete { table: other, .. }) => {
+        (CommitChange::Delete { table, .. }, CommitChange::Delete { table: other, .. }) => {
             Arc::ptr_eq(table, other) && can_be_named(table)
         }
         _ => false,
@@ -220,37 +222,37 @@ fn can_be_named(table: &Shape) -> bool {
 }
 
 /// Whether an update that keeps the key gives a column this value.
-fn is_set(column: &ShapeColumn, value: &Value) -> bool {
-    *value != Value::Unchanged && !column.in_key && column.settable
+fn is_set(column: &ShapeColumn, value: &TupleValue) -> bool {
+    *value != TupleValue::Unchanged && !column.in_key && column.settable
 }
 
-fn key_of<'t>(table: &Shape, tuple: &'t Tuple) -> Vec<&'t Value> {
+fn key_of<'t>(table: &Shape, tuple: &'t Tuple) -> Vec<&'t TupleValue> {
     let columns = table.columns.iter().zip(tuple);
     let key = columns.filter(|(column, _)| column.in_key);
     key.map(|(_, value)| value).collect()
 }
 
 /// Changes that are alike, as one.
-fn rows(run: &[Change]) -> Result<Rows, Error> {
+fn rows(run: &[CommitChange]) -> Result<RowBatch, ReplicationError> {
     let mut rows = Vec::with_capacity(run.len());
     for change in run {
         rows.push(match change {
-            Change::Insert { table, new } => format!("({})", values(table, new)?),
-            Change::Update { table, new, .. } => row_literal(table, new, |column, value| {
+            CommitChange::Insert { table, new } => format!("({})", values(table, new)?),
+            CommitChange::Update { table, new, .. } => row_literal(table, new, |column, value| {
                 column.in_key || is_set(column, value)
             })?,
-            Change::Delete {
+            CommitChange::Delete {
                 table,
                 old: Old::Key(tuple) | Old::Row(tuple),
             } => row_literal(table, tuple, |column, _| column.in_key)?,
-            Change::Truncate { .. } | Change::Statement(..) | Change::Lost(_) => {
+            CommitChange::Truncate { .. } | CommitChange::Statement(..) | CommitChange::Lost(_) => {
                 unreachable!("they are alone")
             }
         });
     }
     let (head, tail) = match &run[0] {
-        Change::Insert { table, new } => (into(table, new)?, String::new()),
-        Change::Update { table, new, .. } => {
+        CommitChange::Insert { table, new } => (into(table, new)?, String::new()),
+        CommitChange::Update { table, new, .. } => {
             let sets = pairs(table, new)?.into_iter();
             let sets = sets.filter(|(column, value)| is_set(column, value));
             let sets = sets.map(|(column, _)| {
@@ -265,15 +267,15 @@ fn rows(run: &[Change]) -> Result<Rows, Error> {
             );
             (head, found_in_rows(table))
         }
-        Change::Delete { table, .. } => {
+        CommitChange::Delete { table, .. } => {
             let head = format!("DELETE FROM ONLY {} AS t USING unnest(ARRAY[", name(table));
             (head, found_in_rows(table))
         }
-        Change::Truncate { .. } | Change::Statement(..) | Change::Lost(_) => {
+        CommitChange::Truncate { .. } | CommitChange::Statement(..) | CommitChange::Lost(_) => {
             unreachable!("they are alone")
         }
     };
-    Ok(Rows { head, rows, tail })
+    Ok(RowBatch { head, rows, tail })
 }
 
 /// The end of a statement about rows that are written as values of their table's row type.
@@ -291,12 +293,12 @@ fn found_in_rows(table: &Shape) -> String {
 fn row_literal(
     table: &Shape,
     tuple: &Tuple,
-    wants: impl Fn(&ShapeColumn, &Value) -> bool,
-) -> Result<String, Error> {
+    wants: impl Fn(&ShapeColumn, &TupleValue) -> bool,
+) -> Result<String, ReplicationError> {
     let mut fields = Vec::with_capacity(tuple.len());
     for (column, value) in pairs(table, tuple)? {
         fields.push(match value {
-            Value::Text(bytes) if wants(column, value) => {
+            TupleValue::Text(bytes) if wants(column, value) => {
                 let text = utf8(bytes)?.replace('\\', "\\\\").replace('"', "\"\"");
                 format!("\"{text}\"")
             }
@@ -320,7 +322,7 @@ fn any(sql: String) -> Step {
     }
 }
 
-fn insert(table: &Shape, new: &Tuple) -> Result<String, Error> {
+fn insert(table: &Shape, new: &Tuple) -> Result<String, ReplicationError> {
     match new.is_empty() {
         true => Ok(format!("INSERT INTO {} DEFAULT VALUES", name(table))),
         false => Ok(format!("{}({})", into(table, new)?, values(table, new)?)),
@@ -328,7 +330,7 @@ fn insert(table: &Shape, new: &Tuple) -> Result<String, Error> {
 }
 
 /// An INSERT up to its rows.
-fn into(table: &Shape, new: &Tuple) -> Result<String, Error> {
+fn into(table: &Shape, new: &Tuple) -> Result<String, ReplicationError> {
     let names = pairs(table, new)?.into_iter();
     let names: Vec<String> = names.map(|(column, _)| quoted(&column.name)).collect();
     Ok(format!(
@@ -339,13 +341,15 @@ fn into(table: &Shape, new: &Tuple) -> Result<String, Error> {
 }
 
 /// The values of a row.
-fn values(table: &Shape, new: &Tuple) -> Result<String, Error> {
+fn values(table: &Shape, new: &Tuple) -> Result<String, ReplicationError> {
     let texts = pairs(table, new)?.into_iter();
     let texts = texts.map(|(column, value)| text(column, value));
-    Ok(texts.collect::<Result<Vec<String>, Error>>()?.join(", "))
+    Ok(texts
+        .collect::<Result<Vec<String>, ReplicationError>>()?
+        .join(", "))
 }
 
-fn update(table: &Shape, old: Option<&Old>, new: &Tuple) -> Result<String, Error> {
+fn update(table: &Shape, old: Option<&Old>, new: &Tuple) -> Result<String, ReplicationError> {
     let found = match old {
         Some(old) => found::condition(table, old)?,
         None => found::key_condition(table, new)?,
@@ -356,7 +360,7 @@ fn update(table: &Shape, old: Option<&Old>, new: &Tuple) -> Result<String, Error
     let keeps_key = old.is_none();
     let mut changes = Vec::new();
     for (column, value) in pairs(table, new)? {
-        let is_kept = *value == Value::Unchanged || (keeps_key && column.in_key);
+        let is_kept = *value == TupleValue::Unchanged || (keeps_key && column.in_key);
         if !is_kept && column.settable {
             changes.push(format!(
                 "{} = {}",
@@ -387,16 +391,16 @@ fn can_keep_row(table: &Shape, old: &Option<&Old>, new: &Tuple) -> bool {
     columns.all(|(place, (column, value))| {
         let is_known = before.is_some_and(|before| before.get(place) == Some(value));
         let keeps_key = before.is_none() && column.in_key;
-        column.settable || *value == Value::Unchanged || keeps_key || is_known
+        column.settable || *value == TupleValue::Unchanged || keeps_key || is_known
     })
 }
 
 /// Takes a row away and puts the new one in its place.
-fn replacement(table: &Shape, new: &Tuple, found: &str) -> Result<String, Error> {
+fn replacement(table: &Shape, new: &Tuple, found: &str) -> Result<String, ReplicationError> {
     let mut values = Vec::with_capacity(new.len());
     for (column, value) in pairs(table, new)? {
         values.push(match value {
-            Value::Unchanged => format!("old.{}", quoted(&column.name)),
+            TupleValue::Unchanged => format!("old.{}", quoted(&column.name)),
             _ => text(column, value)?,
         });
     }
@@ -412,10 +416,10 @@ fn replacement(table: &Shape, new: &Tuple, found: &str) -> Result<String, Error>
 fn pairs<'t>(
     table: &'t Shape,
     tuple: &'t Tuple,
-) -> Result<Vec<(&'t ShapeColumn, &'t Value)>, Error> {
+) -> Result<Vec<(&'t ShapeColumn, &'t TupleValue)>, ReplicationError> {
     match table.columns.len() == tuple.len() {
         true => Ok(table.columns.iter().zip(tuple).collect()),
-        false => Err(Error::Stream(format!(
+        false => Err(ReplicationError::Stream(format!(
             "a row of {} has another number of columns than the table",
             name(table)
         ))),
@@ -423,25 +427,25 @@ fn pairs<'t>(
 }
 
 /// A value as SQL.
-fn text(column: &ShapeColumn, value: &Value) -> Result<String, Error> {
+fn text(column: &ShapeColumn, value: &TupleValue) -> Result<String, ReplicationError> {
     match value {
-        Value::Null => Ok("NULL".into()),
-        Value::Unchanged => Err(Error::Stream(
+        TupleValue::Null => Ok("NULL".into()),
+        TupleValue::Unchanged => Err(ReplicationError::Stream(
             "a value is missing where it is needed".into(),
         )),
         // Servers before 16 write this type's byte as it is.
-        Value::Text(bytes) if column.type_oid == found::CHAR && !bytes.is_ascii() => {
+        TupleValue::Text(bytes) if column.type_oid == found::CHAR && !bytes.is_ascii() => {
             let number = i8::from_ne_bytes([bytes[0]]);
             Ok(format!(
                 "CAST(CAST('{number}' AS pg_catalog.int4) AS pg_catalog.\"char\")"
             ))
         }
-        Value::Text(bytes) => Ok(literal(utf8(bytes)?)),
+        TupleValue::Text(bytes) => Ok(literal(utf8(bytes)?)),
     }
 }
 
-fn utf8(bytes: &[u8]) -> Result<&str, Error> {
-    str::from_utf8(bytes).map_err(|_| Error::Stream("a value is no UTF-8".into()))
+fn utf8(bytes: &[u8]) -> Result<&str, ReplicationError> {
+    str::from_utf8(bytes).map_err(|_| ReplicationError::Stream("a value is no UTF-8".into()))
 }
 
 /// A table that is emptied. What inherits from it is named by itself, if it is emptied, too;

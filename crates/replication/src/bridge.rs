@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use pg_connect::address::{Address, socket_in};
 use pg_wire::message;
 use pg_wire::startup::{self, First};
-use proxy_pool::{Connection, Key, Login};
+use proxy_pool::{Connection, ConnectionKey, Login};
 
 /// The port that stands in the socket's name, as PostgreSQL's clients form it.
 pub const PORT: u16 = 5432;
@@ -65,7 +65,7 @@ async fn lead(mut socket: UnixStream, address: &Address) -> io::Result<()> {
     let First::Startup(startup) = startup::read(&packet).map_err(io::Error::other)? else {
         return Err(io::Error::other("no session is asked for"));
     };
-    let key = Key::of(&startup, &address.user);
+    let key = ConnectionKey::of(&startup, &address.user);
     let password = address.password.clone();
     let mut out = BytesMut::new();
     let server = match Connection::open(address, &key, &Login { password }).await {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::{Error, Replication, Shared, connect, setup};
-use proxy_core::freshness::{ReplicaId, State, Tsid};
+use super::{Replication, ReplicationError, Shared, connect, setup};
+use proxy_core::freshness::{ReplicaId, ReplicaState, Tsid};
 
 /// What takes longer has come to a stop.
 const CHECKPOINT_MAX: Duration = Duration::from_secs(60);
@@ -17,7 +17,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checkpoint {
+pub struct ReplicationCheckpoint {
     /// All that was committed before is on disk.
     pub at: Tsid,
     /// Who was away, for people.
@@ -29,7 +29,7 @@ impl Replication {
     /// transactions buffer.
     ///
     /// Fails where that takes longer than a minute: what was done until then stays done.
-    pub async fn checkpoint(&self) -> Result<Checkpoint, Error> {
+    pub async fn checkpoint(&self) -> Result<ReplicationCheckpoint, ReplicationError> {
         let shared = &self.shared;
         let primary = connect(&shared.primary, "replex checkpoint").await?;
         let at = setup::position(&primary).await?;
@@ -40,11 +40,11 @@ impl Replication {
         loop {
             let Standing { lack, away } = standing(shared, at);
             if lack.is_empty() {
-                return Ok(Checkpoint { at, without: away });
+                return Ok(ReplicationCheckpoint { at, without: away });
             }
             if begun.elapsed() > CHECKPOINT_MAX {
                 let lack = lack.join(", ");
-                return Err(Error::Connection(format!(
+                return Err(ReplicationError::Connection(format!(
                     "what was committed up to {at} is not on disk everywhere yet: {lack}. SHOW LAG says how far each is"
                 )));
             }
@@ -60,7 +60,7 @@ struct Standing {
 }
 
 fn standing(shared: &Shared, at: Tsid) -> Standing {
-    let known: Vec<(ReplicaId, State, Tsid)> = {
+    let known: Vec<(ReplicaId, ReplicaState, Tsid)> = {
         let manager = shared.manager();
         let all = manager.replicas();
         all.map(|(id, it)| (id, it.state, it.applied)).collect()
@@ -75,9 +75,9 @@ fn standing(shared: &Shared, at: Tsid) -> Standing {
         // A streaming standby writes its log to disk before it shows what is in it.
         let on_disk = durable.get(&id).copied().unwrap_or(applied);
         match state {
-            State::Serving if on_disk < at => standing.lack.push(name),
-            State::Serving => {}
-            State::Away | State::Quarantined => standing.away.push(name),
+            ReplicaState::Serving if on_disk < at => standing.lack.push(name),
+            ReplicaState::Serving => {}
+            ReplicaState::Away | ReplicaState::Quarantined => standing.away.push(name),
         }
     }
     if let Some(buffer) = &shared.buffer {

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use super::query::one;
 use super::query::{rows, value};
-use super::setup::{self, Start};
-use super::{Error, SLOT, Shared, connect, fence, quarantine, standby};
+use super::setup::{self, ReplicaStart};
+use super::{ReplicationError, SLOT, Shared, connect, fence, quarantine, standby};
 use pg_connect::address::Address;
 use pg_wire::quoting::literal;
 use proxy_core::freshness::ReplicaId;
@@ -22,17 +22,21 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Has a standby take writes, and writes down there how far it is. From then on it is a replica
 /// that goes on where it stopped.
-pub async fn convert(shared: &Shared, id: ReplicaId, replica: &Address) -> Result<(), Error> {
+pub async fn convert(
+    shared: &Shared,
+    id: ReplicaId,
+    replica: &Address,
+) -> Result<(), ReplicationError> {
     let primary = connect(&shared.primary, "replex set-up").await?;
     let client = connect(replica, fence::EXTRACTOR).await?;
     if !standby::is_one(&client).await? {
-        return Err(Error::Setup(
+        return Err(ReplicationError::Setup(
             "it is no standby, or takes writes since: add it without CONVERT, or make it anew as a standby"
                 .into(),
         ));
     }
     if let Some(why) = standby::refused(&primary, &client).await? {
-        return Err(Error::Setup(why.into()));
+        return Err(ReplicationError::Setup(why.into()));
     }
     // The slot does not go past this any more: nothing is confirmed for this replica.
     let confirmed = setup::confirmed(&primary).await?;
@@ -42,13 +46,14 @@ pub async fn convert(shared: &Shared, id: ReplicaId, replica: &Address) -> Resul
     }
     shared.set_status(id, "making a database of its own of the standby");
     if one(&client, "SELECT pg_promote(true, 60)").await? != "t" {
-        return Err(Error::Setup(
+        return Err(ReplicationError::Setup(
             "the standby was told to take writes, and does not: see its log".into(),
         ));
     }
-    let unreadable = || Error::Setup("PostgreSQL does not say where its replay ended".into());
+    let unreadable =
+        || ReplicationError::Setup("PostgreSQL does not say where its replay ended".into());
     let parted = standby::parted(&client).await?.ok_or_else(unreadable)?;
-    let start = Start {
+    let start = ReplicaStart {
         applied: parted.at,
         seed: None,
     };

@@ -13,20 +13,20 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::apply::{self, AS_IMAGES, Pace, Part, Step};
-use super::divergence::Request;
+use super::divergence::ExtractorRequest;
 use super::progress::{ANSWER_MAX, SERVING};
 use super::reader::Commit;
-use super::schedule::{Command, Schedule, Worker};
-use super::setup::{self, FLUSHER, Seed, Start};
+use super::schedule::{Schedule, Worker, WorkerCommand};
+use super::setup::{self, FLUSHER, ReplicaStart, Seed};
 use super::snapshot::Snapshot;
 use super::spill::Spill;
-use super::tstate::{Effect, TState};
-use super::{Error, Progress, Shared, checks, connect, described, fence};
+use super::tstate::{CommitEffect, TState};
+use super::{Progress, ReplicationError, Shared, checks, connect, described, fence};
 use pg_connect::address::Address;
 use pg_wire::quoting::literal;
 use proxy_core::freshness::execution::{Company, Task};
-use proxy_core::freshness::{ReplicaId, State, Tsid};
-use proxy_core::planted::{self, Bug};
+use proxy_core::freshness::{ReplicaId, ReplicaState, Tsid};
+use proxy_core::planted::{self, ProxyBug};
 
 /// Commits that wait in an Extractor's queue, at most.
 pub const QUEUE_LENGTH_MAX: usize = 1024;
@@ -62,7 +62,7 @@ enum Event {
     Failed(Tsid, Failure),
     Committed(Worker, Tsid),
     RolledBack(Tsid),
-    Gone(Error),
+    Gone(ReplicationError),
 }
 
 /// Why a commit could not be executed.
@@ -77,7 +77,7 @@ pub struct Inputs {
     /// Commits, in TSID order.
     pub commits: mpsc::Receiver<Commit>,
     /// Where to hold.
-    pub requests: mpsc::Receiver<Request>,
+    pub requests: mpsc::Receiver<ExtractorRequest>,
 }
 
 /// Applies what is received until the queue ends or something goes wrong.
@@ -85,9 +85,9 @@ pub async fn run(
     shared: &Shared,
     id: ReplicaId,
     config: &Address,
-    (control, start): (Client, Start),
+    (control, start): (Client, ReplicaStart),
     mut inputs: Inputs,
-) -> Result<(), Error> {
+) -> Result<(), ReplicationError> {
     let worker_count = usize::from(shared.replay_connections);
     setup::make_rows(&control, &start, worker_count).await?;
     let (events_in, mut events) = mpsc::channel(4 * worker_count);
@@ -180,9 +180,9 @@ impl Hold {
     }
 }
 
-fn settings_error(error: tokio_postgres::Error) -> Error {
+fn settings_error(error: tokio_postgres::Error) -> ReplicationError {
     match error.code() {
-        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Error::Setup(
+        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => ReplicationError::Setup(
             "the replica's role may not set session_replication_role: use a superuser, or GRANT \
              SET ON PARAMETER session_replication_role to it"
                 .into(),
@@ -238,14 +238,14 @@ impl Extractor<'_> {
         self.take(commit);
     }
 
-    fn hold_at(&mut self, request: Request) {
+    fn hold_at(&mut self, request: ExtractorRequest) {
         self.release();
         self.hold = match request {
-            Request::Pause(asked) => Hold::Paused {
+            ExtractorRequest::Pause(asked) => Hold::Paused {
                 asked: Some(asked),
                 until: Instant::now() + PAUSE_MAX,
             },
-            Request::Until {
+            ExtractorRequest::Until {
                 snapshot,
                 until,
                 ready,
@@ -325,12 +325,12 @@ impl Extractor<'_> {
             || seed.is_some_and(|seed| tstate.tsid <= seed.until && seed.snapshot.shows(tstate.xid))
     }
 
-    fn on(&mut self, event: Event) -> Result<(), Error> {
+    fn on(&mut self, event: Event) -> Result<(), ReplicationError> {
         match event {
             Event::Executed(tsid) => self.schedule.executed(tsid),
             Event::Failed(tsid, failure) => {
                 if self.schedule.failed(tsid) && !failure.may_pass {
-                    return Err(Error::Differs(format!(
+                    return Err(ReplicationError::Differs(format!(
                         "the commit at {tsid} cannot be done as on the primary: {}. Remove \
                          this replica and add it again with EMPTY",
                         failure.text
@@ -352,7 +352,7 @@ impl Extractor<'_> {
         Ok(())
     }
 
-    async fn go_on(&mut self) -> Result<(), Error> {
+    async fn go_on(&mut self) -> Result<(), ReplicationError> {
         let turns = self.schedule.turns();
         if !turns.is_empty() {
             self.tell_workers(turns).await?;
@@ -363,10 +363,10 @@ impl Extractor<'_> {
         self.tell_workers(commands).await
     }
 
-    async fn tell_workers(&mut self, commands: Vec<Command>) -> Result<(), Error> {
+    async fn tell_workers(&mut self, commands: Vec<WorkerCommand>) -> Result<(), ReplicationError> {
         for command in commands {
             let (worker, work) = match command {
-                Command::Execute(worker, tsid) => {
+                WorkerCommand::Execute(worker, tsid) => {
                     let group = self.schedule.group(tsid);
                     let pace = match group.is_alone {
                         true => Pace::OneByOne,
@@ -375,21 +375,21 @@ impl Extractor<'_> {
                     let tstates = group.tsids.iter().map(|tsid| &self.in_hand[tsid]);
                     (worker, Work::Execute(tstates.cloned().collect(), pace))
                 }
-                Command::Commit(worker, tsid) => (worker, Work::Commit(tsid)),
-                Command::Rollback(worker, tsid) => (worker, Work::Rollback(tsid)),
-                Command::Advance(tsid) => {
+                WorkerCommand::Commit(worker, tsid) => (worker, Work::Commit(tsid)),
+                WorkerCommand::Rollback(worker, tsid) => (worker, Work::Rollback(tsid)),
+                WorkerCommand::Advance(tsid) => {
                     self.advance(tsid);
                     continue;
                 }
             };
-            let gone = |_| Error::Connection("a connection to it has ended".into());
+            let gone = |_| ReplicationError::Connection("a connection to it has ended".into());
             self.workers[worker.0].send(work).await.map_err(gone)?;
         }
         Ok(())
     }
 
     fn advance(&mut self, tsid: Tsid) {
-        let is_in_order = self.applied < tsid || planted::is(Bug::CommitsOutOfOrder);
+        let is_in_order = self.applied < tsid || planted::is(ProxyBug::CommitsOutOfOrder);
         assert!(is_in_order, "commits are in order");
         self.applied = self.applied.max(tsid);
         self.tell();
@@ -412,7 +412,7 @@ impl Extractor<'_> {
         }
         let mut manager = self.shared.manager();
         manager.applied(self.id, self.applied);
-        manager.set_state(self.id, State::Serving);
+        manager.set_state(self.id, ReplicaState::Serving);
     }
 
     fn is_catching_up(&self) -> bool {
@@ -421,14 +421,14 @@ impl Extractor<'_> {
     }
 
     /// Writes down how far it is, and sees whether the replica still answers.
-    async fn flush(&mut self) -> Result<(), Error> {
-        let silent = |_| Error::Connection("it does not answer".into());
+    async fn flush(&mut self) -> Result<(), ReplicationError> {
+        let silent = |_| ReplicationError::Connection("it does not answer".into());
         let flushed = timeout(ANSWER_MAX, self.write_down()).await;
         flushed.map_err(silent)?
     }
 
     /// Writes down how far it is, on disk: whatever was committed before is on disk then, too.
-    async fn write_down(&mut self) -> Result<(), Error> {
+    async fn write_down(&mut self) -> Result<(), ReplicationError> {
         if self.applied == self.flushed {
             return Ok(self.control.batch_execute("").await?);
         }
@@ -484,7 +484,7 @@ async fn serve(
 /// With whom a commit may be in a group: with nobody if it takes long, or leaves settings behind.
 fn company(tstate: &TState) -> Company {
     match (&tstate.effect, tstate.has_statements) {
-        (Effect::Long(_), _) | (_, true) => Company::Own,
+        (CommitEffect::Long(_), _) | (_, true) => Company::Own,
         _ => Company::Any,
     }
 }
@@ -518,9 +518,9 @@ async fn try_execute(
     })];
     for tstate in group {
         let in_memory = match &tstate.effect {
-            Effect::Short(changes) => apply::parts(changes),
-            Effect::Recorded(recorded) => recorded.parts(),
-            Effect::Long(spill) => {
+            CommitEffect::Short(changes) => apply::parts(changes),
+            CommitEffect::Recorded(recorded) => recorded.parts(),
+            CommitEffect::Long(spill) => {
                 do_all(client, std::mem::take(&mut parts), pace).await?;
                 do_spilled(client, spill, pace).await?;
                 continue;
@@ -528,7 +528,7 @@ async fn try_execute(
         };
         parts.extend(in_memory.map_err(|error| lasting(error.to_string()))?);
     }
-    let noted = match planted::is(Bug::GroupNotesItsFirst) {
+    let noted = match planted::is(ProxyBug::GroupNotesItsFirst) {
         true => group.first(),
         false => group.last(),
     };

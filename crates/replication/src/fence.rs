@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tokio_postgres::Client;
 
-use super::Error;
+use super::ReplicationError;
 use super::query::{number, one};
-use proxy_core::planted::{self, Bug};
+use proxy_core::planted::{self, ProxyBug};
 
 /// What connections are called that execute commits.
 pub const EXTRACTOR: &str = "replex extractor";
@@ -29,7 +29,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Raises the epoch at a replica, and ends all sessions there that write, but for this one. What
 /// they had committed by then is all they ever commit.
-pub async fn raise(control: &Client, epoch: u64) -> Result<(), Error> {
+pub async fn raise(control: &Client, epoch: u64) -> Result<(), ReplicationError> {
     let raise = format!(
         "BEGIN;
          SET LOCAL synchronous_commit = on;
@@ -48,10 +48,10 @@ pub async fn raise(control: &Client, epoch: u64) -> Result<(), Error> {
             AND application_name IN ('{EXTRACTOR}', '{SEED}')"
     );
     let began = Instant::now();
-    while !planted::is(Bug::OldExtractorGoesOn) && one(control, &end).await? != "0" {
+    while !planted::is(ProxyBug::OldExtractorGoesOn) && one(control, &end).await? != "0" {
         if began.elapsed() > END_MAX {
             let text = "what a proxy before has begun there does not end";
-            return Err(Error::Connection(text.into()));
+            return Err(ReplicationError::Connection(text.into()));
         }
         sleep(LOOK_INTERVAL).await;
     }
@@ -59,10 +59,10 @@ pub async fn raise(control: &Client, epoch: u64) -> Result<(), Error> {
 }
 
 /// Fails where a later epoch has been raised.
-pub async fn pass(client: &Client, epoch: u64) -> Result<(), Error> {
+pub async fn pass(client: &Client, epoch: u64) -> Result<(), ReplicationError> {
     let raised = number(&one(client, "SELECT epoch FROM hihooi.epoch").await?)?;
     match raised > epoch {
-        true => Err(Error::Setup(
+        true => Err(ReplicationError::Setup(
             "another proxy has taken it up since, or it is a replica of another primary: only one \
              can execute there"
                 .into(),

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::pages::Pages;
 use proxy_core::freshness::{ReplicaId, Tsid};
-use proxy_core::planted::{self, Bug};
+use proxy_core::planted::{self, ProxyBug};
 
 /// Commits that are remembered until the transactions buffer has them, at most, and their bytes.
 const RECENT_MAX: usize = 1024;
@@ -75,7 +75,7 @@ impl<C: Placed> Recent<C> {
 
     /// Whether all that follows this place is here, and that is something.
     pub fn has_all_behind(&self, place: Tsid) -> bool {
-        !self.commits.is_empty() && (place >= self.after || planted::is(Bug::RecentHasGaps))
+        !self.commits.is_empty() && (place >= self.after || planted::is(ProxyBug::RecentHasGaps))
     }
 
     /// The transactions buffer has what is up to here.
@@ -135,10 +135,11 @@ pub fn forgettable(
     (buffer, slot): (Option<&Pages>, Option<Tsid>),
 ) -> Option<Tsid> {
     let needs = durable.iter().map(|(id, tsid)| {
-        let has_slot = slot.is_some_and(|slot| *tsid >= slot) && !planted::is(Bug::BufferIsForAll);
+        let has_slot =
+            slot.is_some_and(|slot| *tsid >= slot) && !planted::is(ProxyBug::BufferIsForAll);
         let buffer = buffer.filter(|_| away.contains(id) && !has_slot);
         match buffer.filter(|pages| pages.covers(*tsid)) {
-            Some(_) if planted::is(Bug::BufferNotWaitedFor) => Tsid(u64::MAX),
+            Some(_) if planted::is(ProxyBug::BufferNotWaitedFor) => Tsid(u64::MAX),
             Some(pages) => pages.until(),
             None => *tsid,
         }
@@ -148,7 +149,7 @@ pub fn forgettable(
 
 /// The same where a buffer follows, whose pages would have a gap otherwise.
 pub fn forgettable_by_buffer(tsid: Tsid, pages: &Pages) -> Tsid {
-    match planted::is(Bug::BufferNotWaitedFor) {
+    match planted::is(ProxyBug::BufferNotWaitedFor) {
         true => tsid,
         false => tsid.min(pages.until()),
     }

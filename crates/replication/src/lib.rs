@@ -75,8 +75,8 @@ use tokio_postgres::{AsyncMessage, Client, Config};
 
 use crate::events::EventLog;
 use buffer::Buffer;
-pub use checkpoint::Checkpoint;
-use leadership::Leadership;
+pub use checkpoint::ReplicationCheckpoint;
+use leadership::ProxyLeadership;
 use leadership::lease::Lease;
 use leadership::register::Register;
 use pg_analysis::Analyser;
@@ -84,12 +84,12 @@ use pg_connect::address::Address;
 use pg_connect::stream::Stream;
 use progress::SERVING;
 pub use progress::{Progress, Status};
-use proxy_core::freshness::{Manager, ReplicaId, State, Tsid};
+use proxy_core::freshness::{Manager, ReplicaId, ReplicaState, Tsid};
 use proxy_pool::connection;
-use proxy_pool::ledger::Ledger;
+use proxy_pool::ledger::ConnectionLedger;
 pub use quarantine::is_same;
 pub use quarantine::noted as noted_difference;
-use reader::{Join, Reader};
+use reader::{Join, SlotReader};
 use seed::Filling;
 pub use seed::{dump_version, has_tables};
 pub use slot::Kept;
@@ -123,7 +123,7 @@ const JOINS_MAX: usize = 64;
 
 /// What can go wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Error {
+pub enum ReplicationError {
     /// A server is not reached, or went away: trying again may help.
     Connection(String),
     /// The primary's stream says what cannot be: trying again may help.
@@ -134,28 +134,28 @@ pub enum Error {
     Setup(String),
 }
 
-impl std::fmt::Display for Error {
+impl std::fmt::Display for ReplicationError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Error::Connection(text)
-            | Error::Stream(text)
-            | Error::Differs(text)
-            | Error::Setup(text) => formatter.write_str(text),
+            ReplicationError::Connection(text)
+            | ReplicationError::Stream(text)
+            | ReplicationError::Differs(text)
+            | ReplicationError::Setup(text) => formatter.write_str(text),
         }
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for ReplicationError {}
 
-impl From<tokio_postgres::Error> for Error {
-    fn from(error: tokio_postgres::Error) -> Error {
-        Error::Connection(described(&error))
+impl From<tokio_postgres::Error> for ReplicationError {
+    fn from(error: tokio_postgres::Error) -> ReplicationError {
+        ReplicationError::Connection(described(&error))
     }
 }
 
-impl From<io::Error> for Error {
-    fn from(error: io::Error) -> Error {
-        Error::Stream(error.to_string())
+impl From<io::Error> for ReplicationError {
+    fn from(error: io::Error) -> ReplicationError {
+        ReplicationError::Stream(error.to_string())
     }
 }
 
@@ -219,7 +219,7 @@ impl Shared {
         let away: BTreeSet<ReplicaId> = {
             let manager = self.manager();
             let all = manager.replicas();
-            let away = all.filter(|(_, replica)| replica.state == State::Away);
+            let away = all.filter(|(_, replica)| replica.state == ReplicaState::Away);
             away.map(|(id, _)| id).collect()
         };
         let durable = self.durable();
@@ -266,9 +266,9 @@ pub struct Replication {
     reader: JoinHandle<()>,
     buffer: Option<JoinHandle<()>>,
     replicas: Mutex<BTreeMap<ReplicaId, JoinHandle<()>>>,
-    ledger: Ledger,
+    ledger: ConnectionLedger,
     register: Register,
-    leadership: Mutex<Option<Leadership>>,
+    leadership: Mutex<Option<ProxyLeadership>>,
 }
 
 /// Replication, and what the proxy routes by.
@@ -305,18 +305,18 @@ impl From<Contents> for Intake {
 
 /// How it is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct ReplicationSettings {
     /// Connections to each replica that execute commits.
     pub replay_connections: u16,
     /// Commits that one of them executes as one transaction, at most: of those that wait anyhow.
     pub replay_group: u16,
     /// What keeps commits for replicas that are away, if there is to be one.
-    pub buffer: Option<buffer::Options>,
+    pub buffer: Option<buffer::BufferOptions>,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for ReplicationSettings {
+    fn default() -> ReplicationSettings {
+        ReplicationSettings {
             replay_connections: REPLAY_CONNECTIONS_DEFAULT,
             replay_group: REPLAY_GROUP_DEFAULT,
             buffer: None,
@@ -327,14 +327,20 @@ impl Default for Settings {
 impl Replication {
     /// Becomes the active proxy, however long another one is, and then does as
     /// [`Replication::begin`].
-    pub async fn start(primary: &Address, settings: &Settings) -> Result<Started, Error> {
+    pub async fn start(
+        primary: &Address,
+        settings: &ReplicationSettings,
+    ) -> Result<Started, ReplicationError> {
         let leadership = Replication::stand(primary, |_| {}).await?;
         Replication::begin(primary, settings, leadership).await
     }
 
     /// Becomes the active proxy, however long another one is. `waits` is told for whom, whenever
     /// that changes. Fails at once where the primary is not set up for it.
-    pub async fn stand(primary: &Address, waits: impl FnMut(&str)) -> Result<Leadership, Error> {
+    pub async fn stand(
+        primary: &Address,
+        waits: impl FnMut(&str),
+    ) -> Result<ProxyLeadership, ReplicationError> {
         let client = connect(primary, "replex set-up").await?;
         setup::check(&client).await?;
         drop(client);
@@ -344,9 +350,9 @@ impl Replication {
     /// Prepares the primary, reads its catalogue and begins to read its slot.
     pub async fn begin(
         primary: &Address,
-        settings: &Settings,
-        leadership: Leadership,
-    ) -> Result<Started, Error> {
+        settings: &ReplicationSettings,
+        leadership: ProxyLeadership,
+    ) -> Result<Started, ReplicationError> {
         assert!(settings.replay_connections > 0, "somebody has to execute");
         assert!(settings.replay_group > 0, "something has to be executed");
         let primary = primary.clone();
@@ -379,7 +385,7 @@ impl Replication {
             joins,
             tasks: Handle::current(),
         };
-        let reader = tokio::spawn(Reader::new(shared.clone(), joined).run());
+        let reader = tokio::spawn(SlotReader::new(shared.clone(), joined).run());
         let buffer = shared.buffer.clone();
         let buffer = buffer.map(|buffer| tokio::spawn(buffer.keep(shared.clone())));
         let replication = Replication {
@@ -405,7 +411,7 @@ impl Replication {
     }
 
     /// Where connections to the primary that clients use are written down.
-    pub fn ledger(&self) -> &Ledger {
+    pub fn ledger(&self) -> &ConnectionLedger {
         &self.ledger
     }
 
@@ -481,7 +487,7 @@ impl Replication {
     }
 
     /// How the transactions buffer is, if there is one.
-    pub fn buffer(&self) -> Option<buffer::Standing> {
+    pub fn buffer(&self) -> Option<buffer::BufferStatus> {
         Some(self.shared.buffer.as_ref()?.standing())
     }
 
@@ -534,20 +540,20 @@ async fn keep(shared: Shared, id: ReplicaId, replica: Address, intake: Intake) {
             follow(&shared, id, (&replica, seed.as_ref()), &mut wait).await
         };
         let problem = match followed.await {
-            Ok(()) => Error::Connection("the slot's reader let go of it".into()),
+            Ok(()) => ReplicationError::Connection("the slot's reader let go of it".into()),
             Err(problem) => problem,
         };
         let level = match problem {
-            Error::Connection(_) | Error::Stream(_) => Level::Warn,
-            Error::Differs(_) | Error::Setup(_) => Level::Error,
+            ReplicationError::Connection(_) | ReplicationError::Stream(_) => Level::Warn,
+            ReplicationError::Differs(_) | ReplicationError::Setup(_) => Level::Error,
         };
         shared.tell(level, id, &problem.to_string());
         shared.set_progress(id, problem.to_string(), None);
         match problem {
-            Error::Connection(_) | Error::Stream(_) => {
-                shared.manager().set_state(id, State::Away);
+            ReplicationError::Connection(_) | ReplicationError::Stream(_) => {
+                shared.manager().set_state(id, ReplicaState::Away);
             }
-            Error::Differs(why) => {
+            ReplicationError::Differs(why) => {
                 leave(&shared, id);
                 // It may be gone just now; nobody must take it for an equal when it is back.
                 while quarantine::note(&replica, &why).await.is_err() {
@@ -555,7 +561,7 @@ async fn keep(shared: Shared, id: ReplicaId, replica: Address, intake: Intake) {
                 }
                 return;
             }
-            Error::Setup(_) => {
+            ReplicationError::Setup(_) => {
                 leave(&shared, id);
                 return;
             }
@@ -567,13 +573,13 @@ async fn keep(shared: Shared, id: ReplicaId, replica: Address, intake: Intake) {
 
 /// Nothing is waited for any more at a replica that serves nothing until people do something.
 fn leave(shared: &Shared, id: ReplicaId) {
-    shared.manager().set_state(id, State::Quarantined);
+    shared.manager().set_state(id, ReplicaState::Quarantined);
     shared.durable().remove(&id);
 }
 
 /// Refuses a replica that has what was committed up to `applied`, where nobody has all that comes
 /// next.
-fn refuse_gap(shared: &Shared, applied: Tsid, confirmed: Tsid) -> Result<(), Error> {
+fn refuse_gap(shared: &Shared, applied: Tsid, confirmed: Tsid) -> Result<(), ReplicationError> {
     let buffer = shared.buffer.as_ref();
     let is_kept = buffer.is_some_and(|buffer| buffer.covers(applied));
     if is_kept || applied >= confirmed {
@@ -583,7 +589,7 @@ fn refuse_gap(shared: &Shared, applied: Tsid, confirmed: Tsid) -> Result<(), Err
         Some(buffer) if buffer.until().is_none() => {
             let text =
                 "what it has missed may be in the transactions buffer, which is not reached yet";
-            return Err(Error::Connection(text.into()));
+            return Err(ReplicationError::Connection(text.into()));
         }
         Some(_) => "remove it and add it again with EMPTY",
         None => {
@@ -591,7 +597,7 @@ fn refuse_gap(shared: &Shared, applied: Tsid, confirmed: Tsid) -> Result<(), Err
              with EMPTY"
         }
     };
-    Err(Error::Setup(format!(
+    Err(ReplicationError::Setup(format!(
         "the primary's slot has gone past what this replica has, and the commits between are lost to it: {remedy}"
     )))
 }
@@ -603,7 +609,7 @@ async fn follow(
     id: ReplicaId,
     (replica, seed): (&Address, Option<&Address>),
     wait: &mut Duration,
-) -> Result<(), Error> {
+) -> Result<(), ReplicationError> {
     shared.set_status(id, CONNECTING);
     let control = connect(replica, fence::EXTRACTOR).await?;
     let primary = connect(&shared.primary, "replex set-up").await?;
@@ -618,7 +624,7 @@ async fn follow(
     }
     quarantine::refuse_primary(&primary, &control).await?;
     if let Some(why) = quarantine::noted(&control).await? {
-        return Err(Error::Setup(format!(
+        return Err(ReplicationError::Setup(format!(
             "it was found to differ from the primary ({why}): remove it and add it again with EMPTY"
         )));
     }
@@ -664,7 +670,7 @@ async fn follow(
 
 /// Connects for the proxy's own work, with TLS as the address says; the connection's own task ends
 /// with the client.
-pub async fn connect(address: &Address, name: &str) -> Result<Client, Error> {
+pub async fn connect(address: &Address, name: &str) -> Result<Client, ReplicationError> {
     connect_and_hear(address, name, |_| {}).await
 }
 
@@ -673,7 +679,7 @@ pub async fn connect_and_hear(
     address: &Address,
     name: &str,
     hear: impl Fn(DbError) + Send + 'static,
-) -> Result<Client, Error> {
+) -> Result<Client, ReplicationError> {
     let mut config = Config::new();
     config
         .user(&address.user)
@@ -688,10 +694,10 @@ pub async fn connect_and_hear(
     }
     let connected = timeout(CONNECT_MAX, async {
         let stream = connection::connect(address).await;
-        let stream = stream.map_err(|error| Error::Connection(error.to_string()))?;
-        Ok::<_, Error>(config.connect_raw(stream, AsItIs).await?)
+        let stream = stream.map_err(|error| ReplicationError::Connection(error.to_string()))?;
+        Ok::<_, ReplicationError>(config.connect_raw(stream, AsItIs).await?)
     });
-    let silent = |_| Error::Connection("it does not answer".into());
+    let silent = |_| ReplicationError::Connection("it does not answer".into());
     let (client, mut connection) = connected.await.map_err(silent)??;
     // What ends the connection is told to whoever uses the client.
     tokio::spawn(async move {

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use tokio_postgres::Client;
 
 use super::query::{has_table, one, rows, value};
-use super::{Error, connect};
+use super::{ReplicationError, connect};
 use pg_connect::address::Address;
 use pg_wire::quoting::literal;
 
@@ -29,12 +29,12 @@ CREATE TABLE IF NOT EXISTS hihooi.follows (one bool PRIMARY KEY DEFAULT true CHE
   line text NOT NULL)";
 
 /// Which database this is, see the module.
-pub async fn line(primary: &Client) -> Result<String, Error> {
+pub async fn line(primary: &Client) -> Result<String, ReplicationError> {
     one(primary, LINE).await
 }
 
 /// Has this database taken the place of the primary of that line?
-pub async fn has_replaced(client: &Client, line: &str) -> Result<bool, Error> {
+pub async fn has_replaced(client: &Client, line: &str) -> Result<bool, ReplicationError> {
     if !has_table(client, "promoted").await? {
         return Ok(false);
     }
@@ -45,7 +45,10 @@ pub async fn has_replaced(client: &Client, line: &str) -> Result<bool, Error> {
 
 /// Fails if one of these databases has taken the primary's place. Those that do not answer soon are
 /// passed over, and so is a primary that does not.
-pub async fn refuse_replaced(primary: &Address, replicas: &[Address]) -> Result<(), Error> {
+pub async fn refuse_replaced(
+    primary: &Address,
+    replicas: &[Address],
+) -> Result<(), ReplicationError> {
     if replicas.is_empty() {
         return Ok(());
     }
@@ -73,15 +76,15 @@ pub async fn refuse_replaced(primary: &Address, replicas: &[Address]) -> Result<
 }
 
 /// The primary is none any more.
-pub fn replaced(by: &str) -> Error {
-    Error::Setup(format!(
+pub fn replaced(by: &str) -> ReplicationError {
+    ReplicationError::Setup(format!(
         "the primary has been replaced: {by} was promoted to be the primary. Name that one by --primary, \
          and see that the old one is not written to any more"
     ))
 }
 
 /// The line of the primary that a database follows, if it says so.
-pub async fn follows(client: &Client) -> Result<Option<String>, Error> {
+pub async fn follows(client: &Client) -> Result<Option<String>, ReplicationError> {
     if !has_table(client, "follows").await? {
         return Ok(None);
     }
@@ -91,7 +94,7 @@ pub async fn follows(client: &Client) -> Result<Option<String>, Error> {
 
 /// Fails if a replica follows another primary; one that was filled before that was written down
 /// follows this one.
-pub async fn keep_to_line(replica: &Client, line: &str) -> Result<(), Error> {
+pub async fn keep_to_line(replica: &Client, line: &str) -> Result<(), ReplicationError> {
     let line = literal(line);
     let note = format!(
         "BEGIN; SET LOCAL synchronous_commit = on; {FOLLOWS};
@@ -101,7 +104,7 @@ pub async fn keep_to_line(replica: &Client, line: &str) -> Result<(), Error> {
     let is_same = format!("SELECT line = {line} FROM hihooi.follows");
     match one(replica, &is_same).await?.as_str() {
         "t" => Ok(()),
-        _ => Err(Error::Setup(
+        _ => Err(ReplicationError::Setup(
             "it is a replica of another Primary: name that primary, or remove it and add it again with \
              EMPTY"
                 .into(),

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use proxy_core::freshness::Tsid;
-use proxy_core::planted::{self, Bug};
+use proxy_core::planted::{self, ProxyBug};
 
 /// All commits after one place, up to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Pages {
         let mut pages = Pages::beginning_at(until);
         let mut useless = Vec::new();
         while let Some(page) = found.pop() {
-            let leads = page.until >= pages.from || planted::is(Bug::PagesHaveGaps);
+            let leads = page.until >= pages.from || planted::is(ProxyBug::PagesHaveGaps);
             let adds = leads && page.after < pages.from;
             match adds {
                 true => {

@@ -26,7 +26,9 @@ use super::handover::{self, Placed, Recent, Source};
 use super::slot::Kept;
 use super::snapshot::Snapshot;
 use super::tstate::{Assembler, TState};
-use super::{Error, RETRY_WAIT_MAX, RETRY_WAIT_MIN, SLOT, Shared, catalogue, connect, setup};
+use super::{
+    RETRY_WAIT_MAX, RETRY_WAIT_MIN, ReplicationError, SLOT, Shared, catalogue, connect, setup,
+};
 use crate::events::EventLog;
 use pg_connect::address::Address;
 use pg_connect::auth::tls::Policy;
@@ -65,7 +67,7 @@ pub struct Join {
     applied: Tsid,
     commits: mpsc::Sender<Commit>,
     insists: bool,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<JoinAnswer>,
 }
 
 /// Asks the reader behind `joins` for every commit after `applied`. Who insists can have nothing
@@ -76,8 +78,8 @@ pub async fn join(
     applied: Tsid,
     commits: mpsc::Sender<Commit>,
     insists: bool,
-) -> Result<Answer, Error> {
-    let ended = || Error::Connection("the slot's reader has ended".into());
+) -> Result<JoinAnswer, ReplicationError> {
+    let ended = || ReplicationError::Connection("the slot's reader has ended".into());
     let (answer, answered) = oneshot::channel();
     let join = Join {
         follower,
@@ -92,7 +94,7 @@ pub async fn join(
 
 /// What becomes of who wants to join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum JoinAnswer {
     /// All that follows is given.
     Taken,
     /// What comes next is in the transactions buffer: to be asked again once it was given.
@@ -154,7 +156,7 @@ impl Placed for Commit {
 }
 
 /// See the module.
-pub struct Reader {
+pub struct SlotReader {
     shared: Shared,
     joined: mpsc::Receiver<Join>,
     followers: BTreeMap<Follower, Given>,
@@ -171,10 +173,10 @@ pub struct Reader {
     events: EventLog,
 }
 
-impl Reader {
+impl SlotReader {
     /// A reader that has read nothing.
-    pub fn new(shared: Shared, joined: mpsc::Receiver<Join>) -> Reader {
-        Reader {
+    pub fn new(shared: Shared, joined: mpsc::Receiver<Join>) -> SlotReader {
+        SlotReader {
             shared,
             joined,
             followers: BTreeMap::new(),
@@ -195,7 +197,7 @@ impl Reader {
             let done = match self.shared.lease.is_valid() {
                 true => self.read().await,
                 // Who has the slot may be another proxy.
-                false => Err(Error::Connection(UNPROVEN.into())),
+                false => Err(ReplicationError::Connection(UNPROVEN.into())),
             };
             if let Err(problem) = done {
                 let text = format!("the primary's slot cannot be read: {problem}");
@@ -215,16 +217,16 @@ impl Reader {
     }
 
     /// Reads until a follower needs older commits, or something goes wrong.
-    async fn read(&mut self) -> Result<(), Error> {
+    async fn read(&mut self) -> Result<(), ReplicationError> {
         let primary = connect(&self.shared.primary, "replex reader").await?;
         let stream_error =
-            |error: pgwire_replication::PgWireError| Error::Stream(error.to_string());
+            |error: pgwire_replication::PgWireError| ReplicationError::Stream(error.to_string());
         let address = &self.shared.primary;
         let bridge = match address.tls {
             Policy::Disable => None,
             _ => Some(Bridge::start(address)),
         };
-        let unreachable = |error: io::Error| Error::Connection(error.to_string());
+        let unreachable = |error: io::Error| ReplicationError::Connection(error.to_string());
         let bridge = bridge.transpose().map_err(unreachable)?;
         let configuration = stream_configuration(address, bridge.as_ref());
         let mut stream = ReplicationClient::connect(configuration)
@@ -242,7 +244,7 @@ impl Reader {
         loop {
             tokio::select! {
                 event = stream.recv() => {
-                    let ended = || Error::Stream("the primary ended the stream".into());
+                    let ended = || ReplicationError::Stream("the primary ended the stream".into());
                     let event = event.map_err(stream_error)?.ok_or_else(ended)?;
                     match event {
                         ReplicationEvent::KeepAlive { wal_end, .. } if !is_inside => {
@@ -287,9 +289,11 @@ impl Reader {
     }
 
     /// The stream gives what is behind this place.
-    fn begin_behind(&mut self, confirmed: Tsid) -> Result<(), Error> {
+    fn begin_behind(&mut self, confirmed: Tsid) -> Result<(), ReplicationError> {
         if confirmed == setup::NO_SLOT {
-            return Err(Error::Stream("the primary has no slot any more".into()));
+            return Err(ReplicationError::Stream(
+                "the primary has no slot any more".into(),
+            ));
         }
         // Somebody else has moved it, or made it anew: who lacks some of it joins again, and hears
         // so.
@@ -304,7 +308,7 @@ impl Reader {
         primary: &Client,
         tstate: TState,
         catalogue_is_old: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<(), ReplicationError> {
         if catalogue_is_old || tstate.has_statements {
             self.shown(primary, tstate.xid).await?;
             let catalogue = catalogue::read(primary).await?;
@@ -336,7 +340,7 @@ impl Reader {
     }
 
     /// Waits until the primary shows a commit whose record is in its log already.
-    async fn shown(&mut self, primary: &Client, xid: u32) -> Result<(), Error> {
+    async fn shown(&mut self, primary: &Client, xid: u32) -> Result<(), ReplicationError> {
         while !self.snapshot.shows(xid) {
             let text = query::one(primary, "SELECT pg_current_snapshot()").await?;
             self.snapshot = text.parse()?;
@@ -386,11 +390,11 @@ impl Reader {
         // Who does not hear the answer has ended, and is let go of with its queue.
         match source {
             Source::Buffer => {
-                let _ = answer.send(Answer::BufferHasMore);
+                let _ = answer.send(JoinAnswer::BufferHasMore);
                 return false;
             }
             Source::Nobody => {
-                let _ = answer.send(Answer::Gone);
+                let _ = answer.send(JoinAnswer::Gone);
                 return false;
             }
             Source::Recent => {
@@ -403,7 +407,7 @@ impl Reader {
             Source::Stream | Source::StreamAnew => {}
         }
         self.followers.insert(follower, given);
-        let _ = answer.send(Answer::Taken);
+        let _ = answer.send(JoinAnswer::Taken);
         source == Source::StreamAnew
     }
 
@@ -428,7 +432,7 @@ impl Reader {
     }
 
     /// Tells the log when the primary keeps so much for whoever is away that the slot may be lost.
-    async fn look(&self, primary: &Client) -> Result<(), Error> {
+    async fn look(&self, primary: &Client) -> Result<(), ReplicationError> {
         let kept = Kept::of(primary).await?;
         *self
             .shared
@@ -449,7 +453,7 @@ impl Reader {
 
     /// Commits whose connection broke: they happened if they are read before the log's end at a
     /// time when their process was gone.
-    async fn settle_doubts(&mut self, primary: &Client) -> Result<(), Error> {
+    async fn settle_doubts(&mut self, primary: &Client) -> Result<(), ReplicationError> {
         let in_doubt = self.shared.manager().in_doubt();
         for (id, backend) in &in_doubt {
             if self.doubts.contains_key(id) {
@@ -471,15 +475,15 @@ impl Reader {
     }
 }
 
-fn no_file(error: io::Error) -> Error {
-    Error::Stream(format!(
+fn no_file(error: io::Error) -> ReplicationError {
+    ReplicationError::Stream(format!(
         "a long transaction cannot be kept in a temporary file ({error}): is the disk full? TMPDIR names \
          another folder"
     ))
 }
 
 /// Writes a commit of no effect, so that the stream goes past the log's end as it is now.
-pub async fn nudge(primary: &Client) -> Result<(), Error> {
+pub async fn nudge(primary: &Client) -> Result<(), ReplicationError> {
     let sql = "SELECT pg_logical_emit_message(true, 'hihooi.nudge', '')";
     primary.simple_query(sql).await?;
     Ok(())

@@ -13,8 +13,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proxy_core::freshness::Tsid;
-use proxy_core::freshness::execution::{Company, Execution, Room, Task};
-use proxy_core::planted::{self, Bug};
+use proxy_core::freshness::execution::{Company, Execution, GroupLimits, Task};
+use proxy_core::planted::{self, ProxyBug};
 
 /// Bytes of the transactions of one group, at most, unless it is a single one: no group takes
 /// longer than a transaction may that is kept in memory.
@@ -26,7 +26,7 @@ pub struct Worker(pub usize);
 
 /// What a connection, or nobody, is to do. Groups are named by their last transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum WorkerCommand {
     /// Execute without committing.
     Execute(Worker, Tsid),
     /// Commit what was executed.
@@ -154,7 +154,7 @@ impl Schedule {
     }
 
     /// Whose turn it is: to be told before anything else is done, as all others wait for it.
-    pub fn turns(&mut self) -> Vec<Command> {
+    pub fn turns(&mut self) -> Vec<WorkerCommand> {
         let mut commands = Vec::new();
         let waiting = self.execution.oldest_waiting().map(|(tsid, _)| tsid);
         let group = self.groups.iter_mut().next();
@@ -164,19 +164,19 @@ impl Schedule {
             && oldest.is_none_or(|oldest| empty < oldest)
         {
             self.empty.pop_first();
-            commands.push(Command::Advance(empty));
+            commands.push(WorkerCommand::Advance(empty));
         }
         if let Some((name, group)) = group
             && group.phase == Phase::Executed
         {
             group.phase = Phase::Committing;
-            commands.push(Command::Commit(group.worker, *name));
+            commands.push(WorkerCommand::Commit(group.worker, *name));
         }
         commands
     }
 
     /// What else is to be done now.
-    pub fn commands(&mut self) -> Vec<Command> {
+    pub fn commands(&mut self) -> Vec<WorkerCommand> {
         let mut commands = Vec::new();
         // Lets those go on that have waited for what has left.
         for group in std::mem::take(&mut self.left) {
@@ -195,11 +195,11 @@ impl Schedule {
             }
             _ => {}
         }
-        if planted::is(Bug::CommitsOutOfOrder) {
+        if planted::is(ProxyBug::CommitsOutOfOrder) {
             for (name, group) in &mut self.groups {
                 if group.phase == Phase::Executed {
                     group.phase = Phase::Committing;
-                    commands.push(Command::Commit(group.worker, *name));
+                    commands.push(WorkerCommand::Commit(group.worker, *name));
                 }
             }
         }
@@ -208,11 +208,11 @@ impl Schedule {
     }
 
     /// The oldest goes alone: whatever else was executed is taken back first.
-    fn clear_the_way(&mut self, commands: &mut Vec<Command>) {
+    fn clear_the_way(&mut self, commands: &mut Vec<WorkerCommand>) {
         for (name, group) in &mut self.groups {
             if group.phase == Phase::Executed {
                 group.phase = Phase::RollingBack;
-                commands.push(Command::Rollback(group.worker, *name));
+                commands.push(WorkerCommand::Rollback(group.worker, *name));
             }
         }
         if self.groups.is_empty()
@@ -223,14 +223,14 @@ impl Schedule {
     }
 
     /// Connections that are idle share what waits, as far as it may run now.
-    fn start(&mut self, commands: &mut Vec<Command>) {
+    fn start(&mut self, commands: &mut Vec<WorkerCommand>) {
         while !self.idle.is_empty() {
             let share = self.execution.waiting_count() / self.worker_count;
-            let room = Room {
+            let limits = GroupLimits {
                 count: share.clamp(1, self.group_max),
                 length: GROUP_LENGTH_MAX,
             };
-            let tsids = self.execution.start(room);
+            let tsids = self.execution.start(limits);
             if tsids.is_empty() {
                 break;
             }
@@ -238,10 +238,10 @@ impl Schedule {
         }
     }
 
-    fn execute(&mut self, tsids: Vec<Tsid>, company: Company, commands: &mut Vec<Command>) {
+    fn execute(&mut self, tsids: Vec<Tsid>, company: Company, commands: &mut Vec<WorkerCommand>) {
         let worker = self.idle.pop().expect("somebody is idle");
         let name = *tsids.last().expect("a group is of something");
-        commands.push(Command::Execute(worker, name));
+        commands.push(WorkerCommand::Execute(worker, name));
         let group = Group {
             tsids,
             is_alone: company == Company::Alone,
@@ -266,11 +266,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use proxy_core::freshness::{Row, Sets, Table, Touch};
+    use proxy_core::freshness::{RowHash, Sets, TableOid, Touch};
 
     fn write(row: u64) -> Task {
         let mut sets = Sets::default();
-        sets.touch(Table(1), Touch::write_rows([Row(row)]));
+        sets.touch(TableOid(1), Touch::write_rows([RowHash(row)]));
         Task {
             sets,
             length: 100,
@@ -279,7 +279,7 @@ mod tests {
     }
 
     /// Whose turn it is, and what else is to be done.
-    fn all(schedule: &mut Schedule) -> Vec<Command> {
+    fn all(schedule: &mut Schedule) -> Vec<WorkerCommand> {
         let mut commands = schedule.turns();
         commands.extend(schedule.commands());
         commands
@@ -297,16 +297,16 @@ mod tests {
         schedule.add(Tsid(2), write(2));
         let [first, second] = [Worker(0), Worker(1)];
         let execute = [
-            Command::Execute(first, Tsid(1)),
-            Command::Execute(second, Tsid(2)),
+            WorkerCommand::Execute(first, Tsid(1)),
+            WorkerCommand::Execute(second, Tsid(2)),
         ];
         assert_eq!(all(&mut schedule), execute);
         schedule.executed(Tsid(2));
         assert_eq!(all(&mut schedule), []);
         schedule.executed(Tsid(1));
-        assert_eq!(all(&mut schedule), [Command::Commit(first, Tsid(1))]);
+        assert_eq!(all(&mut schedule), [WorkerCommand::Commit(first, Tsid(1))]);
         schedule.committed(first, Tsid(1));
-        assert_eq!(all(&mut schedule), [Command::Commit(second, Tsid(2))]);
+        assert_eq!(all(&mut schedule), [WorkerCommand::Commit(second, Tsid(2))]);
     }
 
     #[test]
@@ -318,11 +318,11 @@ mod tests {
         all(&mut schedule);
         schedule.executed(Tsid(2));
         assert!(!schedule.failed(Tsid(1)));
-        let back = Command::Rollback(Worker(1), Tsid(2));
+        let back = WorkerCommand::Rollback(Worker(1), Tsid(2));
         assert_eq!(all(&mut schedule), [back]);
         schedule.rolled_back(Tsid(2));
         let again = all(&mut schedule);
-        assert!(matches!(again[..], [Command::Execute(_, Tsid(1))]));
+        assert!(matches!(again[..], [WorkerCommand::Execute(_, Tsid(1))]));
         assert_eq!(all(&mut schedule), []);
         assert!(schedule.failed(Tsid(1)));
     }
@@ -336,7 +336,7 @@ mod tests {
         schedule.executed(Tsid(1));
         all(&mut schedule);
         schedule.committed(Worker(0), Tsid(1));
-        assert_eq!(all(&mut schedule), [Command::Advance(Tsid(2))]);
+        assert_eq!(all(&mut schedule), [WorkerCommand::Advance(Tsid(2))]);
         assert_eq!(schedule.count(), 0);
     }
 
@@ -345,16 +345,25 @@ mod tests {
     fn groups_are_of_what_waits() {
         let mut schedule = Schedule::new(2, 4);
         schedule.add(Tsid(1), write(1));
-        assert_eq!(all(&mut schedule), [Command::Execute(Worker(0), Tsid(1))]);
+        assert_eq!(
+            all(&mut schedule),
+            [WorkerCommand::Execute(Worker(0), Tsid(1))]
+        );
         for tsid in 2..=9 {
             schedule.add(Tsid(tsid), write(tsid));
         }
-        assert_eq!(all(&mut schedule), [Command::Execute(Worker(1), Tsid(5))]);
+        assert_eq!(
+            all(&mut schedule),
+            [WorkerCommand::Execute(Worker(1), Tsid(5))]
+        );
         assert_eq!(tsids(&schedule, 5), [2, 3, 4, 5]);
         schedule.executed(Tsid(1));
         all(&mut schedule);
         schedule.committed(Worker(0), Tsid(1));
-        assert_eq!(all(&mut schedule), [Command::Execute(Worker(0), Tsid(7))]);
+        assert_eq!(
+            all(&mut schedule),
+            [WorkerCommand::Execute(Worker(0), Tsid(7))]
+        );
         assert_eq!(tsids(&schedule, 7), [6, 7]);
         assert_eq!(schedule.count(), 8);
     }
@@ -367,16 +376,19 @@ mod tests {
         schedule.add(Tsid(1), write(1));
         schedule.add_empty(Tsid(2));
         schedule.add(Tsid(3), write(1));
-        let execute = |name| Command::Execute(Worker(0), Tsid(name));
+        let execute = |name| WorkerCommand::Execute(Worker(0), Tsid(name));
         assert_eq!(all(&mut schedule), [execute(3)]);
         assert_eq!(tsids(&schedule, 3), [1, 3]);
         assert!(!schedule.failed(Tsid(3)));
         assert_eq!(all(&mut schedule), [execute(1)]);
         assert!(schedule.group(Tsid(1)).is_alone);
         schedule.executed(Tsid(1));
-        assert_eq!(all(&mut schedule), [Command::Commit(Worker(0), Tsid(1))]);
+        assert_eq!(
+            all(&mut schedule),
+            [WorkerCommand::Commit(Worker(0), Tsid(1))]
+        );
         schedule.committed(Worker(0), Tsid(1));
-        let rest = [Command::Advance(Tsid(2)), execute(3)];
+        let rest = [WorkerCommand::Advance(Tsid(2)), execute(3)];
         assert_eq!(all(&mut schedule), rest);
         assert!(schedule.group(Tsid(3)).is_alone);
         assert!(schedule.failed(Tsid(3)));
@@ -452,11 +464,11 @@ mod tests {
             loop {
                 for command in all(&mut schedule) {
                     match command {
-                        Command::Advance(tsid) => {
+                        WorkerCommand::Advance(tsid) => {
                             prop_assert_eq!(tsid, Tsid(run.committed + 1));
                             run.committed += 1;
                         }
-                        Command::Execute(_, name) => {
+                        WorkerCommand::Execute(_, name) => {
                             prop_assert!(schedule.group(name).tsids.len() <= group_max);
                             run.begins(schedule.group(name))?;
                             open.push(command);
@@ -477,23 +489,23 @@ mod tests {
                 }
                 match open.remove(index.index(open.len())) {
                     // Each fails once at most, so never alone.
-                    Command::Execute(_, name)
+                    WorkerCommand::Execute(_, name)
                         if luck == 0 && !schedule.group(name).is_alone =>
                     {
                         let group = run.executing.remove(&name).expect("it executes");
                         run.failures.extend(group);
                         prop_assert!(!schedule.failed(name));
                     }
-                    Command::Execute(_, name) => schedule.executed(name),
-                    Command::Commit(worker, name) => {
+                    WorkerCommand::Execute(_, name) => schedule.executed(name),
+                    WorkerCommand::Commit(worker, name) => {
                         run.commits(name)?;
                         schedule.committed(worker, name);
                     }
-                    Command::Rollback(_, name) => {
+                    WorkerCommand::Rollback(_, name) => {
                         run.executing.remove(&name);
                         schedule.rolled_back(name);
                     }
-                    Command::Advance(_) => unreachable!("those are not kept"),
+                    WorkerCommand::Advance(_) => unreachable!("those are not kept"),
                 }
             }
             prop_assert_eq!(run.committed as usize, run.rows.len());

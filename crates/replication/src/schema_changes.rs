@@ -14,12 +14,12 @@ use std::collections::VecDeque;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-use super::Error;
-use super::pgoutput::{Tuple, Value};
+use super::ReplicationError;
+use super::pgoutput::{Tuple, TupleValue};
 use super::query::setup_error;
 use pg_analysis::temporary::{self, Named, Uses};
-use pg_analysis::{Action, Analyser, TEMPORARY_TABLE, TransactionCommand, search_path};
-use proxy_core::freshness::mark::Statement;
+use pg_analysis::{Analyser, StatementAction, TEMPORARY_TABLE, TransactionCommand, search_path};
+use proxy_core::freshness::mark::AnnouncedStatement;
 
 /// The table that the triggers write to, in our own schema.
 pub const TABLE: &str = "schema_change";
@@ -37,7 +37,7 @@ const TRIGGERS: &str = include_str!("schema_changes.sql");
 
 /// Makes the triggers on the primary, unless our role may not: whether changes of the schema are
 /// noticed.
-pub async fn prepare(primary: &Client) -> Result<bool, Error> {
+pub async fn prepare(primary: &Client) -> Result<bool, ReplicationError> {
     let make =
         format!("BEGIN; SELECT pg_advisory_xact_lock(hashtext('hihooi')); {TRIGGERS}; COMMIT");
     let Err(error) = primary.simple_query(&make).await else {
@@ -139,7 +139,7 @@ impl Note {
     pub fn of<'c>(columns: impl Iterator<Item = &'c str>, row: &Tuple) -> Option<Note> {
         let mut note = Note::default();
         for (column, value) in columns.zip(row) {
-            let Value::Text(text) = value else {
+            let TupleValue::Text(text) = value else {
                 return None;
             };
             let text = str::from_utf8(text).ok()?;
@@ -174,16 +174,16 @@ impl Note {
         Some(Some(&rest[..end]))
     }
 
-    fn lost(&self, why: &str) -> Found {
-        Found::Lost(format!("{} cannot be run again here: {why}", self.tag))
+    fn lost(&self, why: &str) -> ReplayableChange {
+        ReplayableChange::Lost(format!("{} cannot be run again here: {why}", self.tag))
     }
 }
 
 /// What replicas are to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum ReplayableChange {
     /// This, with these settings.
-    Statement(Statement, Vec<(String, String)>),
+    Statement(AnnouncedStatement, Vec<(String, String)>),
     /// They cannot, for this reason.
     Lost(String),
 }
@@ -225,8 +225,8 @@ impl Text {
         self.at == at && self.text == text
     }
 
-    fn run(&self, text: String) -> Found {
-        let statement = Statement {
+    fn run(&self, text: String) -> ReplayableChange {
+        let statement = AnnouncedStatement {
             search_path: self.note.path.clone(),
             role: self.note.role.clone(),
             text,
@@ -234,11 +234,11 @@ impl Text {
         let settings = self.note.settings.lines();
         let settings = settings.filter_map(|line| line.split_once('='));
         let settings = settings.map(|(name, value)| (name.into(), value.into()));
-        Found::Statement(statement, settings.collect())
+        ReplayableChange::Statement(statement, settings.collect())
     }
 
     /// Runs one that was noted, unless it is about temporary tables.
-    fn run_noted(&self, text: String) -> Option<Found> {
+    fn run_noted(&self, text: String) -> Option<ReplayableChange> {
         let own: Vec<&str> = self.note.temporary.lines().collect();
         match temporary::uses(&text, &own) {
             Uses::Nothing => Some(self.run(text)),
@@ -249,7 +249,7 @@ impl Text {
 
     /// The statement that was noted is the next of this tag; those before it are of kinds that no
     /// trigger sees.
-    fn noted(&mut self, note: &Note, matters: bool) -> Vec<Found> {
+    fn noted(&mut self, note: &Note, matters: bool) -> Vec<ReplayableChange> {
         self.note = note.clone();
         if let Some(why) = self.problem {
             return matters.then(|| note.lost(why)).into_iter().collect();
@@ -262,14 +262,15 @@ impl Text {
             };
         };
         let before: Vec<String> = self.rest.drain(..place).flatten().collect();
-        let mut found: Vec<Found> = before.into_iter().map(|text| self.run(text)).collect();
+        let mut found: Vec<ReplayableChange> =
+            before.into_iter().map(|text| self.run(text)).collect();
         let noted = self.rest.pop_front().flatten().filter(|_| matters);
         found.extend(noted.and_then(|text| self.run_noted(text)));
         found
     }
 
     /// All that is left. At its end that is of kinds that no trigger sees.
-    fn take_rest(&mut self) -> Vec<Found> {
+    fn take_rest(&mut self) -> Vec<ReplayableChange> {
         let rest = std::mem::take(&mut self.rest).into_iter().flatten();
         rest.map(|text| self.run(text)).collect()
     }
@@ -277,12 +278,12 @@ impl Text {
 
 impl SchemaChanges {
     /// The proxy has written this statement into the log: it is known already if it is noted.
-    pub fn announced(&mut self, statement: &Statement) {
+    pub fn announced(&mut self, statement: &AnnouncedStatement) {
         self.announced.push(statement.text.clone());
     }
 
     /// One was noted.
-    pub fn noted(&mut self, note: &Note, analyser: &Analyser) -> Vec<Found> {
+    pub fn noted(&mut self, note: &Note, analyser: &Analyser) -> Vec<ReplayableChange> {
         let mut found = Vec::new();
         let is_same = |it: &Text| it.is(&note.at, &note.query);
         if !self.sent.as_ref().is_some_and(is_same) {
@@ -333,7 +334,7 @@ impl SchemaChanges {
     }
 
     /// The transaction is committed, or the next text has come.
-    pub fn end(&mut self) -> Vec<Found> {
+    pub fn end(&mut self) -> Vec<ReplayableChange> {
         let ended = [self.inner.take(), self.sent.take()].into_iter().flatten();
         ended.flat_map(|mut it| it.take_rest()).collect()
     }
@@ -356,21 +357,24 @@ fn begin(note: &Note, text: &str, mut announced: Vec<String>, analyser: &Analyse
     let mut is_cut = false;
     for (place, statement) in analysis.iter().enumerate() {
         match &statement.action {
-            Action::Schema(text) => {
+            StatementAction::Schema(text) => {
                 begun.has_script |= is_of_extension(text);
                 let known = announced.iter().position(|it| it == text);
                 let is_news = known.map(|place| announced.remove(place)).is_none();
                 let is_theirs = is_news && !is_of_our_schema(text);
                 begun.rest.push_back(is_theirs.then(|| text.clone()));
             }
-            Action::Alone(text, _) => begun.rest.push_back(Some(text.clone())),
-            Action::Pin(TEMPORARY_TABLE) => begun.rest.push_back(None),
-            Action::Refused(why) => begun.problem = Some(why),
-            Action::Transaction(TransactionCommand::Begin) if place == 0 => {}
-            Action::Transaction(TransactionCommand::Commit) if place == last => {}
-            Action::Transaction(_) => is_cut = true,
-            Action::Unproven(_) | Action::Pin(_) => begun.is_unproven = true,
-            Action::Read | Action::Write | Action::Primary(_) | Action::Session => {}
+            StatementAction::Alone(text, _) => begun.rest.push_back(Some(text.clone())),
+            StatementAction::Pin(TEMPORARY_TABLE) => begun.rest.push_back(None),
+            StatementAction::Refused(why) => begun.problem = Some(why),
+            StatementAction::Transaction(TransactionCommand::Begin) if place == 0 => {}
+            StatementAction::Transaction(TransactionCommand::Commit) if place == last => {}
+            StatementAction::Transaction(_) => is_cut = true,
+            StatementAction::Unproven(_) | StatementAction::Pin(_) => begun.is_unproven = true,
+            StatementAction::Read
+            | StatementAction::Write
+            | StatementAction::Primary(_)
+            | StatementAction::Session => {}
         }
     }
     let is_conforming = !note.settings.contains("standard_conforming_strings=off");
@@ -462,8 +466,10 @@ mod tests {
         }
         found.extend(changes.end());
         let text = |found| match found {
-            Found::Statement(statement, _) => statement.text,
-            Found::Lost(why) => format!("lost: {}", why.rsplit(": ").next().unwrap_or_default()),
+            ReplayableChange::Statement(statement, _) => statement.text,
+            ReplayableChange::Lost(why) => {
+                format!("lost: {}", why.rsplit(": ").next().unwrap_or_default())
+            }
         };
         found.into_iter().map(text).collect()
     }
@@ -549,7 +555,7 @@ mod tests {
     fn announced_statements_are_known() {
         let mut changes = SchemaChanges::default();
         let announce = |changes: &mut SchemaChanges, text: &str| {
-            changes.announced(&Statement {
+            changes.announced(&AnnouncedStatement {
                 search_path: String::new(),
                 role: String::new(),
                 text: text.into(),

@@ -16,8 +16,10 @@ use tokio::time::Instant;
 use tokio_postgres::{Client, SimpleQueryRow};
 
 use super::query::{self, rows, value};
-use super::setup::{self, Seed, Start};
-use super::{Error, Progress, Shared, connect, fence, quarantine, schema_changes, standby};
+use super::setup::{self, ReplicaStart, Seed};
+use super::{
+    Progress, ReplicationError, Shared, connect, fence, quarantine, schema_changes, standby,
+};
 use pg_connect::address::Address;
 use pg_wire::quoting::quoted;
 use proxy_core::freshness::{ReplicaId, Tsid};
@@ -46,9 +48,9 @@ SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.rel
    AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')";
 
 /// Fails where a database that was never filled has tables.
-pub async fn refuse_tables(control: &Client) -> Result<(), Error> {
+pub async fn refuse_tables(control: &Client) -> Result<(), ReplicationError> {
     match has_tables(control).await? {
-        true => Err(Error::Setup(
+        true => Err(ReplicationError::Setup(
             "its database has tables, but was not filled from here: give an empty one, or add it with \
              EMPTY, which drops what is there"
                 .into(),
@@ -78,7 +80,7 @@ struct Taken<'a> {
 
 impl Filling<'_> {
     /// See the module. From the primary, unless a seed is named.
-    pub async fn fill(&self, seed: Option<&Address>) -> Result<Start, Error> {
+    pub async fn fill(&self, seed: Option<&Address>) -> Result<ReplicaStart, ReplicationError> {
         refuse_tables(self.control).await?;
         let primary = connect(&self.shared.primary, fence::SOURCE).await?;
         let start = match seed {
@@ -89,7 +91,7 @@ impl Filling<'_> {
         Ok(start)
     }
 
-    async fn fill_from_primary(&self, primary: &Client) -> Result<Start, Error> {
+    async fn fill_from_primary(&self, primary: &Client) -> Result<ReplicaStart, ReplicationError> {
         // Every commit up to here is in the snapshot: all that ran now has ended before it is
         // taken.
         let applied = setup::position(primary).await?;
@@ -117,24 +119,29 @@ impl Filling<'_> {
             name: value(&row, 0)?,
         };
         self.copy(primary, &taken).await?;
-        Ok(Start {
+        Ok(ReplicaStart {
             applied,
             seed: Some(seed),
         })
     }
 
-    async fn fill_from_seed(&self, primary: &Client, seed: &Address) -> Result<Start, Error> {
-        let unreachable =
-            |error| Error::Connection(format!("{seed}, from which it is filled: {error}"));
+    async fn fill_from_seed(
+        &self,
+        primary: &Client,
+        seed: &Address,
+    ) -> Result<ReplicaStart, ReplicationError> {
+        let unreachable = |error| {
+            ReplicationError::Connection(format!("{seed}, from which it is filled: {error}"))
+        };
         let session = connect(seed, fence::SOURCE).await.map_err(unreachable)?;
         if standby::is_one(&session).await? {
-            return Err(Error::Setup(format!(
+            return Err(ReplicationError::Setup(format!(
                 "{seed} is a streaming standby, which does not say which commits a snapshot shows: leave FROM out, \
                  or add a standby of your own with CONVERT"
             )));
         }
         if let Some(why) = quarantine::noted(&session).await? {
-            return Err(Error::Setup(format!(
+            return Err(ReplicationError::Setup(format!(
                 "{seed} was found to differ from the primary ({why}): fill it from another replica"
             )));
         }
@@ -156,14 +163,14 @@ impl Filling<'_> {
             name: value(&row, 0)?,
         };
         self.copy(primary, &taken).await?;
-        Ok(Start {
+        Ok(ReplicaStart {
             applied,
             seed: None,
         })
     }
 
     /// Copies everything that a snapshot shows, and sees that it is there.
-    async fn copy(&self, primary: &Client, taken: &Taken<'_>) -> Result<(), Error> {
+    async fn copy(&self, primary: &Client, taken: &Taken<'_>) -> Result<(), ReplicationError> {
         let expected = query::number(&query::one(taken.session, SIZE).await?)?;
         // Event triggers are copied, also those of a schema that is not.
         self.control.batch_execute(schema_changes::STAND_IN).await?;
@@ -182,7 +189,7 @@ impl Filling<'_> {
     }
 
     /// Says how far copying is, by how the database grows.
-    async fn watch(&self, expected: u64) -> Error {
+    async fn watch(&self, expected: u64) -> ReplicationError {
         const SIZE_HERE: &str = "SELECT pg_database_size(current_database())";
         let begun = Instant::now();
         let mut before = None;
@@ -200,7 +207,7 @@ impl Filling<'_> {
     }
 
     /// Roles, then everything in the database, by PostgreSQL's own tools.
-    async fn copy_by_tools(&self, taken: &Taken<'_>) -> Result<(), Error> {
+    async fn copy_by_tools(&self, taken: &Taken<'_>) -> Result<(), ReplicationError> {
         self.says("copying roles");
         let mut dump = tool("pg_dumpall", (&self.shared.primary, fence::SOURCE));
         dump.args(["--roles-only", "--no-comments"]);
@@ -229,13 +236,13 @@ impl Filling<'_> {
         let (dumped, restored) = pipe(dump, restore).await?;
         for (name, output) in [("pg_dump", dumped), ("pg_restore", restored)] {
             if let Some(problem) = output {
-                return Err(Error::Setup(format!("{name} failed: {problem}")));
+                return Err(ReplicationError::Setup(format!("{name} failed: {problem}")));
             }
         }
         Ok(())
     }
 
-    async fn compare_counts(&self, origin: &Client) -> Result<(), Error> {
+    async fn compare_counts(&self, origin: &Client) -> Result<(), ReplicationError> {
         self.says("counting rows");
         for table in rows(origin, TABLES).await? {
             let (schema, name) = (quoted(&value(&table, 0)?), quoted(&value(&table, 1)?));
@@ -243,7 +250,7 @@ impl Filling<'_> {
             let there = query::one(origin, &count).await?;
             let here = query::one(self.control, &count).await?;
             if there != here {
-                return Err(Error::Differs(format!(
+                return Err(ReplicationError::Differs(format!(
                     "{schema}.{name} has {here} rows after copying, and {there} where they come from"
                 )));
             }
@@ -258,17 +265,17 @@ impl Filling<'_> {
 
 /// Begins a transaction whose snapshot others can use: the snapshot's name, and what else is asked
 /// of it.
-async fn export(session: &Client, asked: &str) -> Result<SimpleQueryRow, Error> {
+async fn export(session: &Client, asked: &str) -> Result<SimpleQueryRow, ReplicationError> {
     session
         .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         .await?;
     let taken = rows(session, &format!("SELECT pg_export_snapshot(), {asked}")).await?;
-    let none = || Error::Stream("no snapshot was given".into());
+    let none = || ReplicationError::Stream("no snapshot was given".into());
     taken.into_iter().next().ok_or_else(none)
 }
 
 /// Whether a database has tables whose rows would be on every node.
-pub async fn has_tables(client: &Client) -> Result<bool, Error> {
+pub async fn has_tables(client: &Client) -> Result<bool, ReplicationError> {
     Ok(!rows(client, TABLES).await?.is_empty())
 }
 
@@ -288,7 +295,11 @@ pub async fn dump_version() -> Option<u64> {
 
 /// The owner of the database and the rights in it, which `pg_dump` leaves out. Changes of the
 /// schema run here as whoever made them, and need the same rights.
-async fn set_rights(primary: &Client, replica: &Address, control: &Client) -> Result<(), Error> {
+async fn set_rights(
+    primary: &Client,
+    replica: &Address,
+    control: &Client,
+) -> Result<(), ReplicationError> {
     const OWNER: &str =
         "SELECT datdba::regrole FROM pg_database WHERE datname = current_database()";
     const RIGHTS: &str = "
@@ -314,9 +325,9 @@ async fn set_rights(primary: &Client, replica: &Address, control: &Client) -> Re
 async fn pipe(
     mut from: Command,
     mut to: Command,
-) -> Result<(Option<String>, Option<String>), Error> {
+) -> Result<(Option<String>, Option<String>), ReplicationError> {
     let missing = |error: std::io::Error| {
-        Error::Setup(format!("PostgreSQL's client tools cannot be run: {error}"))
+        ReplicationError::Setup(format!("PostgreSQL's client tools cannot be run: {error}"))
     };
     from.stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -4,7 +4,7 @@ use tokio_postgres::Client;
 
 use super::query::number;
 use super::query::{rows, value};
-use super::{Error, SLOT};
+use super::{ReplicationError, SLOT};
 
 /// In bytes, both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Kept {
 
 impl Kept {
     /// As the primary says.
-    pub async fn of(primary: &Client) -> Result<Kept, Error> {
+    pub async fn of(primary: &Client) -> Result<Kept, ReplicationError> {
         // Both are missing where the slot is lost: the stream says so.
         let sql = format!(
             "SELECT coalesce(pg_current_wal_insert_lsn() - restart_lsn, 0), coalesce(safe_wal_size::text, '')

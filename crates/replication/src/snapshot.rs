@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Error;
+use super::ReplicationError;
 
 /// What `pg_current_snapshot()` gives: all below `begin` have ended, none from `end` on has, and of
 /// those between the ones in `running` have not.
@@ -24,10 +24,10 @@ impl Snapshot {
 }
 
 impl std::str::FromStr for Snapshot {
-    type Err = Error;
+    type Err = ReplicationError;
 
-    fn from_str(text: &str) -> Result<Snapshot, Error> {
-        let problem = || Error::Stream(format!("{text} is no snapshot"));
+    fn from_str(text: &str) -> Result<Snapshot, ReplicationError> {
+        let problem = || ReplicationError::Stream(format!("{text} is no snapshot"));
         let number = |text: &str| text.parse::<u64>().map_err(|_| problem());
         let parts: Vec<&str> = text.split(':').collect();
         let [begin, end, running] = parts[..] else {

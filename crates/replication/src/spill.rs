@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
 
-use super::apply::{self, Part, Rows, Step};
-use super::change::Change;
+use super::apply::{self, Part, RowBatch, Step};
+use super::change::CommitChange;
 
 /// Bytes that stand in front of a part.
 const HEAD_LENGTH: usize = 5;
@@ -46,7 +46,7 @@ impl Spill {
     }
 
     /// Appends what these changes do. After an error what was there is there still.
-    pub async fn add(&mut self, changes: &[Change]) -> io::Result<()> {
+    pub async fn add(&mut self, changes: &[CommitChange]) -> io::Result<()> {
         if self.failure.is_some() {
             return Ok(());
         }
@@ -93,8 +93,8 @@ impl Spill {
     }
 
     /// Reads it from the start.
-    pub fn read(&self) -> Reading {
-        Reading {
+    pub fn read(&self) -> SpillCursor {
+        SpillCursor {
             spill: self.clone(),
             at: 0,
         }
@@ -102,12 +102,12 @@ impl Spill {
 }
 
 /// How far somebody has read.
-pub struct Reading {
+pub struct SpillCursor {
     spill: Spill,
     at: u64,
 }
 
-impl Reading {
+impl SpillCursor {
     /// What comes next; nothing at the end.
     pub async fn next(&mut self) -> io::Result<Vec<Part>> {
         let (mut parts, used) = self.piece(PIECE_LENGTH).await?;
@@ -158,7 +158,7 @@ pub(super) fn encode(part: &Part, bytes: &mut Vec<u8>) -> io::Result<()> {
             });
             encode_text(&step.sql, bytes)
         }
-        Part::Rows(Rows { head, rows, tail }) => {
+        Part::Rows(RowBatch { head, rows, tail }) => {
             bytes.push(ROWS);
             let texts = || [head, tail].into_iter().chain(rows);
             let length: usize = texts().map(|text| LENGTH_LENGTH + text.len()).sum();
@@ -211,7 +211,7 @@ fn decode(bytes: &[u8]) -> io::Result<Option<(Part, &[u8])>> {
     Ok(Some((part, rest)))
 }
 
-fn decode_rows(body: &[u8]) -> io::Result<Rows> {
+fn decode_rows(body: &[u8]) -> io::Result<RowBatch> {
     let (head, rest) = decode_bytes(body).ok_or_else(cut_off)?;
     let (tail, mut rest) = decode_bytes(rest).ok_or_else(cut_off)?;
     let mut rows = Vec::new();
@@ -220,7 +220,7 @@ fn decode_rows(body: &[u8]) -> io::Result<Rows> {
         rows.push(utf8(row)?);
         rest = after;
     }
-    Ok(Rows {
+    Ok(RowBatch {
         head: utf8(head)?,
         rows,
         tail: utf8(tail)?,

@@ -15,9 +15,9 @@ use tokio_postgres::Client;
 use super::progress::{ANSWER_MAX, SERVING};
 use super::query::{number, one};
 use super::setup;
-use super::{Error, RETRY_WAIT_MIN, Shared};
+use super::{RETRY_WAIT_MIN, ReplicationError, Shared};
 use pg_wire::quoting::literal;
-use proxy_core::freshness::{ReplicaId, State, Tsid};
+use proxy_core::freshness::{ReplicaId, ReplicaState, Tsid};
 
 /// Time between two questions how far it is, while it is behind, and while it is not.
 const BEHIND_INTERVAL: Duration = Duration::from_millis(2);
@@ -41,12 +41,15 @@ pub struct Parted {
 const TIMELINE: &str = "SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)";
 
 /// Whether a server is a standby.
-pub async fn is_one(server: &Client) -> Result<bool, Error> {
+pub async fn is_one(server: &Client) -> Result<bool, ReplicationError> {
     Ok(one(server, "SELECT pg_is_in_recovery()").await? == "t")
 }
 
 /// Why a standby cannot be a replica of this primary, if so.
-pub async fn refused(primary: &Client, standby: &Client) -> Result<Option<&'static str>, Error> {
+pub async fn refused(
+    primary: &Client,
+    standby: &Client,
+) -> Result<Option<&'static str>, ReplicationError> {
     let server = "SELECT system_identifier FROM pg_control_system()";
     if one(primary, server).await? != one(standby, server).await? {
         return Ok(Some("it is a standby of another server than the primary"));
@@ -64,9 +67,9 @@ pub async fn follow(
     id: ReplicaId,
     (primary, standby): (&Client, &Client),
     wait: &mut Duration,
-) -> Result<(), Error> {
+) -> Result<(), ReplicationError> {
     if let Some(why) = refused(primary, standby).await? {
-        return Err(Error::Setup(why.into()));
+        return Err(ReplicationError::Setup(why.into()));
     }
     // It gets its log by itself: the slot keeps nothing for it.
     shared.durable().remove(&id);
@@ -84,7 +87,7 @@ pub async fn follow(
         let latest = {
             let mut manager = shared.manager();
             manager.applied(id, applied);
-            manager.set_state(id, State::Serving);
+            manager.set_state(id, ReplicaState::Serving);
             manager.latest()
         };
         while applied >= latest
@@ -100,18 +103,20 @@ pub async fn follow(
 }
 
 /// How far its replay has come.
-pub async fn position(standby: &Client) -> Result<Tsid, Error> {
-    let silent = |_| Error::Connection("it does not answer".into());
+pub async fn position(standby: &Client) -> Result<Tsid, ReplicationError> {
+    let silent = |_| ReplicationError::Connection("it does not answer".into());
     let answer = timeout(ANSWER_MAX, one(standby, REPLAYED)).await;
     let place = answer.map_err(silent)??;
     match place.is_empty() {
         false => number(&place).map(Tsid),
-        true => Err(Error::Connection("it is a standby no more".into())),
+        true => Err(ReplicationError::Connection(
+            "it is a standby no more".into(),
+        )),
     }
 }
 
 /// Where a server that takes writes was a standby last; none if it never was.
-pub async fn parted(client: &Client) -> Result<Option<Parted>, Error> {
+pub async fn parted(client: &Client) -> Result<Option<Parted>, ReplicationError> {
     let timeline = one(client, TIMELINE).await?;
     let file = literal(&format!("pg_wal/{timeline}.history"));
     // The first timeline has no history.

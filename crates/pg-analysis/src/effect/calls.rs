@@ -10,7 +10,7 @@ use pg_wire::quoting::name_length;
 
 /// A name, as PostgreSQL keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found<'t> {
+pub struct FoundName<'t> {
     /// In small letters, if it was not in quotes.
     pub name: Cow<'t, str>,
     /// A call of a function has its name before a parenthesis; so do some other things.
@@ -19,8 +19,8 @@ pub struct Found<'t> {
 
 /// The names of a text, in order; none where it has an identifier in Unicode escapes, which could
 /// spell any name.
-pub fn of(text: &str) -> Option<Vec<Found<'_>>> {
-    let mut found: Vec<Found<'_>> = Vec::new();
+pub fn of(text: &str) -> Option<Vec<FoundName<'_>>> {
+    let mut found: Vec<FoundName<'_>> = Vec::new();
     // What stands behind a name and is neither white space nor a comment says whether it is called.
     let mut is_behind_name = false;
     let mut rest = text;
@@ -45,7 +45,7 @@ pub fn of(text: &str) -> Option<Vec<Found<'_>>> {
                 }
                 let length = quoted_length(bytes, b'"');
                 let inner = rest.get(1..length.saturating_sub(1)).unwrap_or_default();
-                found.push(Found {
+                found.push(FoundName {
                     name: inner.replace("\"\"", "\"").into(),
                     is_called: false,
                 });
@@ -68,7 +68,7 @@ pub fn of(text: &str) -> Option<Vec<Found<'_>>> {
                 let length = length.unwrap_or(bytes.len());
                 is_behind_name = !first.is_ascii_digit();
                 if is_behind_name {
-                    found.push(Found {
+                    found.push(FoundName {
                         name: rest[..length].to_ascii_lowercase().into(),
                         is_called: false,
                     });

@@ -57,7 +57,7 @@ pub struct Offer {
 
 /// Why a login is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum LoginRefusal {
     /// The client chose a mechanism that it was not offered.
     Mechanism,
     /// A message is none of the protocol's.
@@ -87,21 +87,26 @@ impl Offer {
         first: &[u8],
         nonce: &[u8],
         verifier: Verifier,
-    ) -> Result<(Exchange, String), Refusal> {
+    ) -> Result<(Exchange, String), LoginRefusal> {
         let mut mechanisms = self.mechanisms().iter();
         let mechanism = mechanisms.find(|name| name.as_bytes() == mechanism);
-        let mechanism = *mechanism.ok_or(Refusal::Mechanism)?;
-        let first = str::from_utf8(first).map_err(|_| Refusal::Malformed)?;
-        let bare_at = first.match_indices(',').nth(1).ok_or(Refusal::Malformed)?.0 + 1;
+        let mechanism = *mechanism.ok_or(LoginRefusal::Mechanism)?;
+        let first = str::from_utf8(first).map_err(|_| LoginRefusal::Malformed)?;
+        let bare_at = first
+            .match_indices(',')
+            .nth(1)
+            .ok_or(LoginRefusal::Malformed)?
+            .0
+            + 1;
         let (header, bare) = first.split_at(bare_at);
         let end_point: &[u8] = match (mechanism, header, &self.end_point) {
             (MECHANISM_PLUS, BOUND_HEADER, Some(end_point)) => end_point,
-            (MECHANISM, "y,,", Some(_)) => return Err(Refusal::Downgraded),
+            (MECHANISM, "y,,", Some(_)) => return Err(LoginRefusal::Downgraded),
             (MECHANISM, "n,,", _) | (MECHANISM, "y,,", None) => &[],
-            _ => return Err(Refusal::Malformed),
+            _ => return Err(LoginRefusal::Malformed),
         };
         let client_nonce = bare.split(',').find_map(|part| part.strip_prefix("r="));
-        let client_nonce = client_nonce.ok_or(Refusal::Malformed)?;
+        let client_nonce = client_nonce.ok_or(LoginRefusal::Malformed)?;
         let nonce = format!("{client_nonce}{}", BASE64.encode(nonce));
         let answer = format!(
             "r={nonce},s={},i={}",
@@ -132,21 +137,21 @@ pub struct Exchange {
 
 impl Exchange {
     /// Reads the client's last message. Returns the server's own proof.
-    pub fn finish(self, last: &[u8]) -> Result<String, Refusal> {
-        let last = str::from_utf8(last).map_err(|_| Refusal::Malformed)?;
-        let (without_proof, proof) = last.rsplit_once(",p=").ok_or(Refusal::Malformed)?;
+    pub fn finish(self, last: &[u8]) -> Result<String, LoginRefusal> {
+        let last = str::from_utf8(last).map_err(|_| LoginRefusal::Malformed)?;
+        let (without_proof, proof) = last.rsplit_once(",p=").ok_or(LoginRefusal::Malformed)?;
         let said = without_proof.strip_prefix("c=");
         let said = said.and_then(|said| said.split_once(",r="));
-        let (binding, nonce) = said.ok_or(Refusal::Malformed)?;
+        let (binding, nonce) = said.ok_or(LoginRefusal::Malformed)?;
         if binding != self.binding && self.is_bound {
-            return Err(Refusal::OtherEndPoint);
+            return Err(LoginRefusal::OtherEndPoint);
         }
-        let proof = BASE64.decode(proof).map_err(|_| Refusal::Malformed)?;
+        let proof = BASE64.decode(proof).map_err(|_| LoginRefusal::Malformed)?;
         if binding != self.binding
             || nonce != self.nonce
             || proof.len() != digest::SHA256_OUTPUT_LEN
         {
-            return Err(Refusal::Malformed);
+            return Err(LoginRefusal::Malformed);
         }
         let signed = format!("{},{without_proof}", self.signed);
         let sign = |key: &[u8]| {
@@ -158,7 +163,7 @@ impl Exchange {
         let client_key: Vec<u8> = pairs.map(|(proof, sign)| proof ^ sign).collect();
         // What is compared is a hash, so that the time it takes tells nothing.
         if digest::digest(&digest::SHA256, &client_key).as_ref() != self.verifier.stored_key {
-            return Err(Refusal::Password);
+            return Err(LoginRefusal::Password);
         }
         let proof = sign(&self.verifier.server_key);
         Ok(format!("v={}", BASE64.encode(proof)))
@@ -178,7 +183,7 @@ mod tests {
         binding: ChannelBinding,
         known: &str,
         given: &str,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), LoginRefusal> {
         let mut client = ScramSha256::new(given.as_bytes(), binding);
         let mechanism = match client.message().starts_with(b"p=") {
             true => MECHANISM_PLUS,
@@ -209,21 +214,24 @@ mod tests {
         for offer in &offers {
             let log_in = |known, given| log_in(offer, ChannelBinding::unsupported(), known, given);
             assert_eq!(log_in("correct horse", "correct horse"), Ok(()));
-            assert_eq!(log_in("correct horse", "correct"), Err(Refusal::Password));
-            assert_eq!(log_in("x", ""), Err(Refusal::Password));
+            assert_eq!(
+                log_in("correct horse", "correct"),
+                Err(LoginRefusal::Password)
+            );
+            assert_eq!(log_in("x", ""), Err(LoginRefusal::Password));
         }
         let bound = log_in(&offer(1), bound_to(1), "x", "y");
-        assert_eq!(bound, Err(Refusal::Password));
+        assert_eq!(bound, Err(LoginRefusal::Password));
     }
 
     #[test]
     fn login_is_tied_to_the_certificate_that_was_shown() {
         assert_eq!(log_in(&offer(1), bound_to(1), "x", "x"), Ok(()));
         let other = log_in(&offer(1), bound_to(2), "x", "x");
-        assert_eq!(other, Err(Refusal::OtherEndPoint));
+        assert_eq!(other, Err(LoginRefusal::OtherEndPoint));
         // It was not offered.
         let unasked = log_in(&Offer::default(), bound_to(1), "x", "x");
-        assert_eq!(unasked, Err(Refusal::Mechanism));
+        assert_eq!(unasked, Err(LoginRefusal::Mechanism));
     }
 
     /// A client that could tie its login is told by whoever stands between that the server cannot.
@@ -231,7 +239,7 @@ mod tests {
     fn hidden_offer_is_noticed() {
         let could = ChannelBinding::unrequested;
         let hidden = log_in(&offer(1), could(), "x", "x");
-        assert_eq!(hidden, Err(Refusal::Downgraded));
+        assert_eq!(hidden, Err(LoginRefusal::Downgraded));
         assert_eq!(log_in(&Offer::default(), could(), "x", "x"), Ok(()));
     }
 
@@ -257,11 +265,11 @@ mod tests {
             (MECHANISM_PLUS, "p=tls-unique,,n=,r=x"),
         ] {
             let started = start(mechanism, first).err();
-            assert_eq!(started, Some(Refusal::Malformed), "{first}");
+            assert_eq!(started, Some(LoginRefusal::Malformed), "{first}");
         }
         for mechanism in ["", "SCRAM-SHA-1", "SCRAM-SHA-256-PLUS-X"] {
             let started = start(mechanism, "n,,n=,r=x").err();
-            assert_eq!(started, Some(Refusal::Mechanism), "{mechanism}");
+            assert_eq!(started, Some(LoginRefusal::Mechanism), "{mechanism}");
         }
         for last in [
             "",
@@ -273,7 +281,7 @@ mod tests {
         ] {
             let exchange = start(MECHANISM, "n,,n=,r=abc").unwrap_or_else(|_| panic!("{last}"));
             let finished = exchange.finish(last.as_bytes());
-            assert_eq!(finished, Err(Refusal::Malformed), "{last}");
+            assert_eq!(finished, Err(LoginRefusal::Malformed), "{last}");
         }
     }
 }

@@ -22,7 +22,7 @@ use core::ops::Bound;
 use super::independence::independent;
 use super::items::Tsid;
 use super::sets::Sets;
-use crate::planted::{self, Bug};
+use crate::planted::{self, ProxyBug};
 
 /// Of those that wait, so many are looked at that cannot run. Each costs some microseconds.
 const WINDOW: usize = 16;
@@ -50,9 +50,9 @@ pub enum Company {
     Alone,
 }
 
-/// What has room in one group.
+/// How much one group may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct GroupLimits {
     /// Transactions, at least one.
     pub count: usize,
     /// Bytes. A single transaction may have more.
@@ -87,9 +87,9 @@ impl Execution {
     /// Transactions that may run now, as one group: one that is independent of all before it that
     /// have not committed, and as many of those that follow it as are so, too. What is in the group
     /// before them does not count, as it runs before them. None if nothing may run.
-    pub fn start(&mut self, room: Room) -> Vec<Tsid> {
+    pub fn start(&mut self, limits: GroupLimits) -> Vec<Tsid> {
         let group = match self.first_to_run() {
-            Some(first) => self.group_from(first, room),
+            Some(first) => self.group_from(first, limits),
             None => Vec::new(),
         };
         for tsid in &group {
@@ -113,7 +113,9 @@ impl Execution {
         for tsid in group {
             let is_oldest = self.running.keys().next() == Some(tsid);
             assert!(
-                is_oldest || planted::is(Bug::CommitsOutOfOrder) || planted::is(Bug::GroupHasGaps),
+                is_oldest
+                    || planted::is(ProxyBug::CommitsOutOfOrder)
+                    || planted::is(ProxyBug::GroupHasGaps),
                 "they commit in TSID order"
             );
             self.leave(*tsid);
@@ -177,24 +179,24 @@ impl Execution {
 
     /// The group ends at the first that cannot be in it, so that what it is made of follows each
     /// other.
-    fn group_from(&self, first: Tsid, room: Room) -> Vec<Tsid> {
+    fn group_from(&self, first: Tsid, limits: GroupLimits) -> Vec<Tsid> {
         let next_running = self.running.range(first..).next().map(|(tsid, _)| *tsid);
         let mut group = Vec::new();
         let mut length = 0;
         for (tsid, task) in self.waiting.range(first..) {
             let is_first = group.is_empty();
             let follows = next_running.is_none_or(|running| *tsid < running);
-            let has_room = group.len() < room.count && length + task.length <= room.length;
+            let has_room = group.len() < limits.count && length + task.length <= limits.length;
             let may_follow = follows && has_room && task.company == Company::Any;
             if !is_first && !may_follow {
                 break;
             }
             let is_independent = is_first
-                || planted::is(Bug::GroupTakesDependent)
+                || planted::is(ProxyBug::GroupTakesDependent)
                 || independent(&self.running_state, &task.sets)
                     && independent(&self.passed.state, &task.sets);
             if !is_independent {
-                match planted::is(Bug::GroupHasGaps) {
+                match planted::is(ProxyBug::GroupHasGaps) {
                     true => continue,
                     false => break,
                 }
@@ -236,9 +238,9 @@ mod tests {
     use super::*;
     use crate::freshness::fixture::{Transaction, transaction};
     use crate::freshness::paper;
-    use crate::freshness::{Row, Table, Touch};
+    use crate::freshness::{RowHash, TableOid, Touch};
 
-    const ONE: Room = Room {
+    const ONE: GroupLimits = GroupLimits {
         count: 1,
         length: 0,
     };
@@ -253,14 +255,14 @@ mod tests {
 
     fn write(row: u64) -> Sets {
         let mut sets = Sets::default();
-        sets.touch(Table(1), Touch::write_rows([Row(row)]));
+        sets.touch(TableOid(1), Touch::write_rows([RowHash(row)]));
         sets
     }
 
     /// Everything that may run now, each as a group.
-    fn start_all(execution: &mut Execution, room: Room) -> Vec<Vec<u64>> {
+    fn start_all(execution: &mut Execution, limits: GroupLimits) -> Vec<Vec<u64>> {
         let groups = core::iter::from_fn(|| {
-            let group = execution.start(room);
+            let group = execution.start(limits);
             (!group.is_empty()).then(|| group.iter().map(|tsid| tsid.0).collect())
         });
         groups.collect()
@@ -306,7 +308,7 @@ mod tests {
     /// What depends on the group itself may be in it; what depends on others ends it.
     #[test]
     fn groups_are_of_those_that_follow_each_other() {
-        let room = Room {
+        let limits = GroupLimits {
             count: 3,
             length: 100,
         };
@@ -316,18 +318,18 @@ mod tests {
         }
         // The sixth depends on the first; the last is behind it, and runs for itself.
         assert_eq!(
-            start_all(&mut execution, room),
+            start_all(&mut execution, limits),
             [vec![1, 2, 3], vec![4, 5], vec![7]]
         );
         // Put back, the last waits until the sixth has gone or is before it in the same group.
         execution.put_back(&[Tsid(7)]);
         execution.complete(&[Tsid(1), Tsid(2), Tsid(3)]);
-        assert_eq!(start_all(&mut execution, room), [[6, 7]]);
+        assert_eq!(start_all(&mut execution, limits), [[6, 7]]);
     }
 
     #[test]
     fn groups_are_bounded() {
-        let room = Room {
+        let limits = GroupLimits {
             count: 9,
             length: 30,
         };
@@ -345,13 +347,13 @@ mod tests {
             execution.add(Tsid(tsid), task);
         }
         assert_eq!(
-            start_all(&mut execution, room),
+            start_all(&mut execution, limits),
             [vec![1, 2, 3], vec![4], vec![5], vec![6]]
         );
         let [first, rest] = [1..=3, 4..=6].map(|tsids| tsids.map(Tsid).collect::<Vec<_>>());
         execution.complete(&first);
         execution.complete(&rest);
-        assert_eq!(execution.start(room), []);
+        assert_eq!(execution.start(limits), []);
         assert_eq!(execution.start_alone(), Some(Tsid(7)));
     }
 
@@ -361,7 +363,7 @@ mod tests {
             history in prop::collection::vec((transaction(), 0..4_u8), 1..16),
             count in 1_usize..5,
         ) {
-            let room = Room { count, length: 1000 };
+            let limits = GroupLimits { count, length: 1000 };
             let mut execution = Execution::default();
             let mut all = BTreeMap::new();
             let mut groups = BTreeMap::new();
@@ -375,7 +377,7 @@ mod tests {
                     all.insert(Tsid(number), transaction);
                 }
                 if what != 3 {
-                    let group = execution.start(room);
+                    let group = execution.start(limits);
                     check(&execution, &all, &group)?;
                     if let Some(first) = group.first() {
                         groups.insert(*first, group);

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::items::{Column, Row, Table};
+use super::items::{ColumnNumber, RowHash, TableOid};
 use super::paper::parts;
 use super::sets::{Class, Parts, Sets, Touch};
 
@@ -14,7 +14,7 @@ const COLUMNS: u16 = 4;
 const ROWS: u64 = 4;
 
 /// A statement on one table: `reads` are columns, `writes` pairs of column (0: all) and row.
-pub fn statement(table: Table, class: Class, reads: &[u16], writes: &[(u16, u64)]) -> Sets {
+pub fn statement(table: TableOid, class: Class, reads: &[u16], writes: &[(u16, u64)]) -> Sets {
     let rows: Vec<u64> = writes.iter().map(|(_, row)| *row).collect();
     let columns: Vec<u16> = writes.iter().map(|(column, _)| *column).collect();
     let mut sets = Sets::default();
@@ -44,11 +44,11 @@ fn touch() -> impl Strategy<Value = Touch> {
 
 /// What up to three statements do, one after the other.
 #[derive(Clone, Debug)]
-pub struct Transaction(Vec<(Table, Touch)>);
+pub struct Transaction(Vec<(TableOid, Touch)>);
 
 /// Any transaction.
 pub fn transaction() -> impl Strategy<Value = Transaction> {
-    let statement = (0..TABLES, touch()).prop_map(|(table, touch)| (Table(table), touch));
+    let statement = (0..TABLES, touch()).prop_map(|(table, touch)| (TableOid(table), touch));
     prop::collection::vec(statement, 0..4).prop_map(Transaction)
 }
 
@@ -106,13 +106,16 @@ impl Transaction {
     }
 }
 
-fn add(cells: &mut BTreeSet<Cell>, table: Table, class: Class, parts: &Parts, existence: bool) {
+fn add(cells: &mut BTreeSet<Cell>, table: TableOid, class: Class, parts: &Parts, existence: bool) {
     for row in 0..ROWS {
-        let row_in = class != Class::Rows || parts.rows.meets(&[Row(row)].into_iter().collect());
+        let row_in =
+            class != Class::Rows || parts.rows.meets(&[RowHash(row)].into_iter().collect());
         for column in 0..=COLUMNS {
             let column_in = match column {
                 0 => existence,
-                _ => parts.columns.meets(&[Column(column)].into_iter().collect()),
+                _ => parts
+                    .columns
+                    .meets(&[ColumnNumber(column)].into_iter().collect()),
             };
             if row_in && column_in {
                 cells.insert((table.0, row, column));

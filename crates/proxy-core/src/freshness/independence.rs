@@ -56,7 +56,7 @@ mod tests {
 
     use super::*;
     use crate::freshness::fixture::{sets, transaction};
-    use crate::freshness::items::Table;
+    use crate::freshness::items::TableOid;
     use crate::freshness::paper;
     use crate::freshness::sets::Touch;
 
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn what_may_write_anything_is_dependent_on_all() {
         let mut read = Sets::default();
-        read.touch(Table(1), Touch::read_table());
+        read.touch(TableOid(1), Touch::read_table());
         assert!(!independent(&Sets::writes_anything(), &read));
         assert!(!independent(
             &Sets::writes_anything(),

@@ -31,11 +31,11 @@ mod pending;
 mod replicas;
 mod watch;
 
-pub use items::{Column, Items, Row, Table, Tsid};
+pub use items::{ColumnNumber, Items, RowHash, TableOid, Tsid};
 pub use mark::{Mark, TStateId};
-pub use moment::Moment;
-pub use pending::Outcome;
-pub use replicas::{Life, Replica, ReplicaId, State};
+pub use moment::ReadMoment;
+pub use pending::CommitOutcome;
+pub use replicas::{Replica, ReplicaId, ReplicaState, ServerLife};
 pub use sets::{Class, Parts, Sets, TableSets, Touch};
 pub use watch::Watch;
 
@@ -43,10 +43,10 @@ use independence::independent;
 use indexes::Indexes;
 use moment::Vain;
 use pending::Pending;
-use replicas::Replicas;
+use replicas::ReplicaMap;
 use watch::{Commits, Watcher};
 
-use crate::planted::{self, Bug};
+use crate::planted::{self, ProxyBug};
 
 /// Rows that come to RIndex between two prunings, at most: a commit may write many.
 const PRUNE_ROWS: usize = 4096;
@@ -98,7 +98,7 @@ pub enum Level {
 
 /// Where a read goes, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum ReadTarget {
     /// The primary.
     Primary(Reason),
     /// A replica that has `applied`, at least the `need`.
@@ -112,7 +112,7 @@ pub enum Target {
         /// The life of its server that has it. A connection that is opened for this read, and is to
         /// another one, has found a server that lost what it had: it had crashed, and nobody has
         /// said so yet.
-        life: Life,
+        life: ServerLife,
     },
 }
 
@@ -148,14 +148,14 @@ pub struct Committed<'a> {
 /// What is committing, what was committed, and what each replica has.
 #[derive(Debug)]
 pub struct Manager {
-    key: mark::Key,
+    key: mark::MarkKey,
     epoch: u64,
     next_id: u64,
     pending: Pending,
     indexes: Indexes,
     /// Those since reads that are watched.
     commits: Commits,
-    replicas: Replicas,
+    replicas: ReplicaMap,
     /// Sessions that are on the primary.
     primary_running: u64,
     vain: Vain,
@@ -172,12 +172,17 @@ pub struct Manager {
 impl Manager {
     /// A manager that begins when everything up to `floor` was committed. `epoch` is higher than
     /// that of every manager before; `key` signs what it writes into the log.
-    pub fn new(key: mark::Key, epoch: u64, floor: Tsid) -> Manager {
+    pub fn new(key: mark::MarkKey, epoch: u64, floor: Tsid) -> Manager {
         Manager::with_limits(key, epoch, floor, ManagerLimits::default())
     }
 
     /// The same, with other limits.
-    pub fn with_limits(key: mark::Key, epoch: u64, floor: Tsid, limits: ManagerLimits) -> Manager {
+    pub fn with_limits(
+        key: mark::MarkKey,
+        epoch: u64,
+        floor: Tsid,
+        limits: ManagerLimits,
+    ) -> Manager {
         Manager {
             limits,
             key,
@@ -186,7 +191,7 @@ impl Manager {
             pending: Pending::default(),
             indexes: Indexes::new(floor),
             commits: Commits::default(),
-            replicas: Replicas::default(),
+            replicas: ReplicaMap::default(),
             primary_running: 0,
             vain: Vain::default(),
             commit_count: 0,
@@ -215,7 +220,7 @@ impl Manager {
     }
 
     /// Signs the marks and statements that the proxy writes into the log.
-    pub fn key(&self) -> &mark::Key {
+    pub fn key(&self) -> &mark::MarkKey {
         &self.key
     }
 
@@ -231,7 +236,7 @@ impl Manager {
     ///
     /// What was committed stays Pending until the slot's reader has seen it; so does what is in
     /// doubt, at most until [`Manager::settle_doubts`].
-    pub fn finished(&mut self, id: TStateId, outcome: Outcome) {
+    pub fn finished(&mut self, id: TStateId, outcome: CommitOutcome) {
         self.pending.finished(id, outcome, TStateId(self.next_id));
     }
 
@@ -249,7 +254,7 @@ impl Manager {
     /// slot's reader has seen every commit from before that.
     pub fn settle_doubts(&mut self, ids: &[TStateId]) {
         for id in ids {
-            self.finished(*id, Outcome::RolledBack);
+            self.finished(*id, CommitOutcome::RolledBack);
         }
     }
 
@@ -262,7 +267,8 @@ impl Manager {
                 .update(&Sets::writes_anything(), committed.tsid);
         }
         self.prune_now_and_then();
-        let is_ours = |mark: &Mark| mark.epoch == self.epoch || planted::is(Bug::MarkOfAnyEpoch);
+        let is_ours =
+            |mark: &Mark| mark.epoch == self.epoch || planted::is(ProxyBug::MarkOfAnyEpoch);
         let id = committed.mark.filter(is_ours).map(|mark| mark.id);
         let shown = id.and_then(|id| self.pending.committed(id));
         let writes = || match committed.has_statements {
@@ -270,7 +276,7 @@ impl Manager {
             false => committed.writes.clone(),
         };
         self.commits.committed((committed.tsid, id), shown, writes);
-        shown.is_some() || planted::is(Bug::GivenBeforeShown)
+        shown.is_some() || planted::is(ProxyBug::GivenBeforeShown)
     }
 
     /// The primary shows a commit that the slot's reader saw before.
@@ -280,9 +286,9 @@ impl Manager {
 
     /// Where a read with these sets goes. The caller brackets its work there with
     /// [`Manager::started`] and [`Manager::ended`].
-    pub fn route(&mut self, reads: &Sets, level: Level) -> Target {
+    pub fn route(&mut self, reads: &Sets, level: Level) -> ReadTarget {
         if reads.is_written() {
-            return Target::Primary(Reason::Writes);
+            return ReadTarget::Primary(Reason::Writes);
         }
         let need = self.need(reads, level);
         let touches_pending = match level {
@@ -291,7 +297,7 @@ impl Manager {
             Level::Gssi | Level::OneCopy => !independent(self.pending.state(), reads),
         };
         if touches_pending {
-            return Target::Primary(Reason::Pending);
+            return ReadTarget::Primary(Reason::Pending);
         }
         self.least_loaded(need, |_, _| true)
     }
@@ -320,7 +326,7 @@ impl Manager {
     /// to be done again, on the primary.
     pub fn is_torn(&self, watch: &Watch) -> bool {
         self.commits.is_torn(watch, &self.indexes, &self.pending)
-            && !planted::is(Bug::TornReadsCount)
+            && !planted::is(ProxyBug::TornReadsCount)
     }
 
     fn watcher(&self) -> Watcher {
@@ -331,22 +337,22 @@ impl Manager {
         matches!(level, Level::Gssi | Level::OneCopy)
     }
 
-    fn least_loaded(&self, need: Tsid, is_good: impl Fn(ReplicaId, Tsid) -> bool) -> Target {
+    fn least_loaded(&self, need: Tsid, is_good: impl Fn(ReplicaId, Tsid) -> bool) -> ReadTarget {
         match self.replicas.least_loaded(need, is_good) {
-            Some((id, life, applied)) => Target::Replica {
+            Some((id, life, applied)) => ReadTarget::Replica {
                 id,
                 need,
                 applied,
                 life,
             },
-            None => Target::Primary(Reason::NoneFresh { need }),
+            None => ReadTarget::Primary(Reason::NoneFresh { need }),
         }
     }
 
     /// Whether a replica still serves and has `need`: it may have gone, or gone back, while a read
     /// that was routed there waited for a connection.
     pub fn has(&self, id: ReplicaId, need: Tsid) -> bool {
-        self.replicas.has(id, need) || planted::is(Bug::GoneBackServes)
+        self.replicas.has(id, need) || planted::is(ProxyBug::GoneBackServes)
     }
 
     /// A read began at a replica; none for a session that goes to the primary.
@@ -383,8 +389,8 @@ impl Manager {
     }
 
     /// Replication has connected to a replica, which has everything up to `applied`; it serves when
-    /// [`State::Serving`].
-    pub fn connected(&mut self, id: ReplicaId, life: Life, applied: Tsid) {
+    /// [`ReplicaState::Serving`].
+    pub fn connected(&mut self, id: ReplicaId, life: ServerLife, applied: Tsid) {
         self.replicas.add(id, applied, Some(life));
     }
 
@@ -394,7 +400,7 @@ impl Manager {
     }
 
     /// A replica serves from now on, or no longer.
-    pub fn set_state(&mut self, id: ReplicaId, state: State) {
+    pub fn set_state(&mut self, id: ReplicaId, state: ReplicaState) {
         self.replicas.set_state(id, state);
     }
 
@@ -457,26 +463,30 @@ mod tests {
 
     pub(super) const FIRST: ReplicaId = ReplicaId(1);
     pub(super) const SECOND: ReplicaId = ReplicaId(2);
-    pub(super) const LIFE: Life = Life(1);
+    pub(super) const LIFE: ServerLife = ServerLife(1);
 
     pub(super) fn read(table: u32) -> Sets {
         let mut sets = Sets::default();
-        sets.touch(Table(table), Touch::read_table());
+        sets.touch(TableOid(table), Touch::read_table());
         sets
     }
 
     pub(super) fn write(table: u32, row: u64) -> Sets {
         let mut sets = Sets::default();
-        sets.touch(Table(table), Touch::write_rows([Row(row)]));
+        sets.touch(TableOid(table), Touch::write_rows([RowHash(row)]));
         sets
     }
 
     pub(super) fn two_replicas() -> Manager {
-        let mut manager =
-            Manager::with_limits(mark::Key::new(b"secret"), 1, Tsid(10), ManagerLimits::SMALL);
+        let mut manager = Manager::with_limits(
+            mark::MarkKey::new(b"secret"),
+            1,
+            Tsid(10),
+            ManagerLimits::SMALL,
+        );
         for id in [FIRST, SECOND] {
             manager.connected(id, LIFE, Tsid(10));
-            manager.set_state(id, State::Serving);
+            manager.set_state(id, ReplicaState::Serving);
         }
         manager
     }
@@ -492,8 +502,8 @@ mod tests {
 
     fn goes_to_primary(manager: &mut Manager, reads: &Sets) -> Option<Reason> {
         match manager.route(reads, Level::Gssi) {
-            Target::Primary(reason) => Some(reason),
-            Target::Replica { .. } => None,
+            ReadTarget::Primary(reason) => Some(reason),
+            ReadTarget::Replica { .. } => None,
         }
     }
 
@@ -505,14 +515,14 @@ mod tests {
         let pending = Some(Reason::Pending);
         assert_eq!(goes_to_primary(&mut manager, &read(1)), pending);
         assert_eq!(goes_to_primary(&mut manager, &read(2)), None);
-        manager.finished(mark.id, Outcome::Committed);
+        manager.finished(mark.id, CommitOutcome::Committed);
         assert_eq!(goes_to_primary(&mut manager, &read(1)), pending);
         assert!(see(&mut manager, 12, Some(mark), &write(1, 7)));
         let need = Tsid(12);
         let stale = Some(Reason::NoneFresh { need });
         assert_eq!(goes_to_primary(&mut manager, &read(1)), stale);
         manager.applied(SECOND, need);
-        let expected = Target::Replica {
+        let expected = ReadTarget::Replica {
             id: SECOND,
             need,
             applied: need,
@@ -526,7 +536,7 @@ mod tests {
         let mut manager = two_replicas();
         let mark = manager.begin_commit(write(1, 7), None);
         assert!(!see(&mut manager, 12, Some(mark), &write(1, 7)));
-        manager.finished(mark.id, Outcome::Committed);
+        manager.finished(mark.id, CommitOutcome::Committed);
         assert_eq!(manager.pending_count(), 0);
     }
 
@@ -534,7 +544,7 @@ mod tests {
     fn doubt_keeps_reads_on_the_primary_until_it_is_settled() {
         let mut manager = two_replicas();
         let mark = manager.begin_commit(Sets::writes_anything(), None);
-        manager.finished(mark.id, Outcome::InDoubt { backend: 99 });
+        manager.finished(mark.id, CommitOutcome::InDoubt { backend: 99 });
         assert_eq!(manager.in_doubt(), [(mark.id, 99)]);
         assert!(goes_to_primary(&mut manager, &read(5)).is_some());
         manager.settle_doubts(&[mark.id]);
@@ -597,7 +607,7 @@ mod tests {
         let mut manager = two_replicas();
         let mark = manager.begin_commit(write(1, 7), None);
         let on_primary = |manager: &mut Manager, table, level| {
-            matches!(manager.route(&read(table), level), Target::Primary(_))
+            matches!(manager.route(&read(table), level), ReadTarget::Primary(_))
         };
         assert!(!on_primary(&mut manager, 1, Level::Weak));
         assert!(on_primary(&mut manager, 2, Level::RsiPc));
@@ -614,7 +624,7 @@ mod tests {
         assert!(manager.has(FIRST, Tsid(12)));
         manager.connected(FIRST, LIFE, Tsid(11));
         assert!(!manager.has(FIRST, Tsid(11)), "it does not serve yet");
-        manager.set_state(FIRST, State::Serving);
+        manager.set_state(FIRST, ReplicaState::Serving);
         assert!(manager.has(FIRST, Tsid(11)) && !manager.has(FIRST, Tsid(12)));
     }
 
@@ -623,15 +633,15 @@ mod tests {
     fn who_was_away_serves_what_was_not_written_since() {
         for (rows, serves) in [(3, true), (5, false)] {
             let mut manager = two_replicas();
-            manager.set_state(FIRST, State::Away);
+            manager.set_state(FIRST, ReplicaState::Away);
             let commits = 11..=10 + ManagerLimits::SMALL.prune_interval;
             for tsid in commits {
                 see(&mut manager, tsid, None, &write(1, tsid % rows));
                 manager.applied(SECOND, Tsid(tsid));
             }
             manager.connected(FIRST, LIFE, Tsid(10));
-            manager.set_state(FIRST, State::Serving);
-            manager.set_state(SECOND, State::Away);
+            manager.set_state(FIRST, ReplicaState::Serving);
+            manager.set_state(SECOND, ReplicaState::Away);
             let is_served = goes_to_primary(&mut manager, &read(2)).is_none();
             assert_eq!(is_served, serves, "{rows}");
             assert!(goes_to_primary(&mut manager, &read(1)).is_some());
@@ -655,7 +665,7 @@ mod tests {
         assert!(!manager.is_primary_busier());
         manager.started(None);
         for id in [FIRST, SECOND] {
-            manager.set_state(id, State::Away);
+            manager.set_state(id, ReplicaState::Away);
         }
         assert!(!manager.is_primary_busier(), "there is nobody else");
     }
@@ -664,13 +674,13 @@ mod tests {
     fn reads_go_to_the_least_loaded_that_serves() {
         let mut manager = two_replicas();
         let target = |manager: &mut Manager| match manager.route(&read(1), Level::Gssi) {
-            Target::Replica { id, .. } => Some(id),
-            Target::Primary(_) => None,
+            ReadTarget::Replica { id, .. } => Some(id),
+            ReadTarget::Primary(_) => None,
         };
         assert_eq!(target(&mut manager), Some(FIRST));
         manager.started(Some(FIRST));
         assert_eq!(target(&mut manager), Some(SECOND));
-        manager.set_state(SECOND, State::Quarantined);
+        manager.set_state(SECOND, ReplicaState::Quarantined);
         assert_eq!(target(&mut manager), Some(FIRST));
         manager.ended(Some(FIRST));
         manager.remove_replica(FIRST);
@@ -681,6 +691,6 @@ mod tests {
     fn what_writes_never_leaves_the_primary() {
         let mut manager = two_replicas();
         let target = manager.route(&write(1, 1), Level::Weak);
-        assert_eq!(target, Target::Primary(Reason::Writes));
+        assert_eq!(target, ReadTarget::Primary(Reason::Writes));
     }
 }

@@ -16,12 +16,12 @@ use super::mark::TStateId;
 use super::replicas::ReplicaId;
 use super::sets::Sets;
 use super::watch::{Watch, Watcher};
-use super::{Level, Manager, Reason, Target};
-use crate::planted::{self, Bug};
+use super::{Level, Manager, ReadTarget, Reason};
+use crate::planted::{self, ProxyBug};
 
 /// When a read began to wait, and for what.
 #[derive(Debug)]
-pub struct Moment {
+pub struct ReadMoment {
     reads: Sets,
     level: Level,
     /// The catalogue by which it is known what is touched.
@@ -47,7 +47,7 @@ pub struct Vain {
 impl Manager {
     /// A read begins to wait, or a transaction that is to see everything that was committed, and
     /// goes on with that: that one may read anything.
-    pub fn moment(&self, reads: &Sets, level: Level) -> Moment {
+    pub fn moment(&self, reads: &Sets, level: Level) -> ReadMoment {
         let reads = match level {
             Level::RsiPc => Sets::reads_anything(),
             Level::Weak | Level::Gssi | Level::OneCopy => reads.clone(),
@@ -56,11 +56,11 @@ impl Manager {
         let touching = pending.filter(|(_, writes)| !independent(writes, &reads));
         let pending = match level {
             Level::Weak => Vec::new(),
-            _ if planted::is(Bug::WaitIgnoresPending) => Vec::new(),
+            _ if planted::is(ProxyBug::WaitIgnoresPending) => Vec::new(),
             _ => touching.map(|(id, _)| id).collect(),
         };
         let watcher = Self::is_strict(level).then(|| self.watcher());
-        Moment {
+        ReadMoment {
             reads,
             level,
             generation: self.generation,
@@ -72,7 +72,7 @@ impl Manager {
     }
 
     /// Whether somebody has waited in vain for what this one would wait for.
-    pub fn is_hopeless(&self, moment: &Moment) -> bool {
+    pub fn is_hopeless(&self, moment: &ReadMoment) -> bool {
         let mut pending = moment.pending.iter();
         let newest = self.vain.newest;
         pending.any(|id| self.vain.pending.contains(id))
@@ -80,7 +80,7 @@ impl Manager {
     }
 
     /// A read has waited as long as it may.
-    pub fn waited_in_vain(&mut self, moment: &Moment) {
+    pub fn waited_in_vain(&mut self, moment: &ReadMoment) {
         let vain = &mut self.vain;
         vain.pending.extend(&moment.pending);
         vain.pending.retain(|id| self.pending.contains(*id));
@@ -92,16 +92,16 @@ impl Manager {
     /// Where a read that waits may go now. As long as it is not known what must be seen, or no
     /// replica has it, that is the primary; ask again a little later (P1). Otherwise it is watched
     /// from the moment on.
-    pub fn route_moment(&mut self, moment: &mut Moment) -> (Target, Option<Watch>) {
+    pub fn route_moment(&mut self, moment: &mut ReadMoment) -> (ReadTarget, Option<Watch>) {
         if moment.generation != self.generation {
-            return (Target::Primary(Reason::Outdated), None);
+            return (ReadTarget::Primary(Reason::Outdated), None);
         }
-        if planted::is(Bug::WaitIsNotWatched) {
+        if planted::is(ProxyBug::WaitIsNotWatched) {
             moment.watcher = moment.watcher.take().map(|_| self.watcher());
         }
         moment.pending.retain(|id| self.pending.contains(*id));
         if !moment.pending.is_empty() {
-            return (Target::Primary(Reason::Pending), None);
+            return (ReadTarget::Primary(Reason::Pending), None);
         }
         let need = self.need(&moment.reads, moment.level);
         let need = *moment.need.get_or_insert(need);
@@ -113,12 +113,13 @@ impl Manager {
         let is_whole = |id: ReplicaId, has: Tsid| {
             let commits = &self.commits;
             let is_split = |watch: &Watch| commits.is_split(watch, &self.indexes, &self.pending);
-            watch(id, has).is_none_or(|watch| !is_split(&watch)) || planted::is(Bug::TornReadsCount)
+            watch(id, has).is_none_or(|watch| !is_split(&watch))
+                || planted::is(ProxyBug::TornReadsCount)
         };
         let target = self.least_loaded(need, is_whole);
         match target {
-            Target::Replica { id, applied, .. } => (target, watch(id, applied)),
-            Target::Primary(_) => (target, None),
+            ReadTarget::Replica { id, applied, .. } => (target, watch(id, applied)),
+            ReadTarget::Primary(_) => (target, None),
         }
     }
 }
@@ -127,15 +128,15 @@ impl Manager {
 mod tests {
     use super::super::tests::{FIRST, LIFE, SECOND, read, see, two_replicas, write};
     use super::*;
-    use crate::freshness::{Class, Mark, Outcome, Parts, Row, Table, Touch};
+    use crate::freshness::{Class, CommitOutcome, Mark, Parts, RowHash, TableOid, Touch};
 
     fn committed(manager: &mut Manager, tsid: u64, mark: Mark, row: u64) {
-        manager.finished(mark.id, Outcome::Committed);
+        manager.finished(mark.id, CommitOutcome::Committed);
         see(manager, tsid, Some(mark), &write(1, row));
     }
 
-    fn at(id: ReplicaId, need: Tsid) -> Target {
-        Target::Replica {
+    fn at(id: ReplicaId, need: Tsid) -> ReadTarget {
+        ReadTarget::Replica {
             id,
             need,
             applied: need,
@@ -151,7 +152,7 @@ mod tests {
             let first = manager.begin_commit(write(1, 7), None);
             let mut moment = manager.moment(&reads, Level::Gssi);
             let mut weak = manager.moment(&reads, Level::Weak);
-            let pending = Target::Primary(Reason::Pending);
+            let pending = ReadTarget::Primary(Reason::Pending);
             assert_eq!(manager.route_moment(&mut moment).0, pending);
             let (target, watch) = manager.route_moment(&mut weak);
             assert_eq!(
@@ -161,7 +162,7 @@ mod tests {
             committed(&mut manager, 12, first, 7);
             let later = manager.begin_commit(write(1, 8), None);
             let need = Tsid(12);
-            let lacks = Target::Primary(Reason::NoneFresh { need });
+            let lacks = ReadTarget::Primary(Reason::NoneFresh { need });
             assert_eq!(manager.route_moment(&mut moment).0, lacks);
             committed(&mut manager, 13, later, 8);
             manager.applied(SECOND, need);
@@ -179,7 +180,7 @@ mod tests {
         let mut moment = manager.moment(&read(1), Level::Gssi);
         assert_eq!(manager.route_moment(&mut moment).0, at(FIRST, Tsid(10)));
         let mut moment = manager.moment(&read(1), Level::RsiPc);
-        let pending = Target::Primary(Reason::Pending);
+        let pending = ReadTarget::Primary(Reason::Pending);
         assert_eq!(manager.route_moment(&mut moment).0, pending);
     }
 
@@ -194,7 +195,7 @@ mod tests {
         committed(&mut manager, 12, first, 7);
         manager.applied(SECOND, Tsid(12));
         let (split, need) = (manager.route_moment(&mut moment).0, Tsid(12));
-        assert_eq!(split, Target::Primary(Reason::NoneFresh { need }));
+        assert_eq!(split, ReadTarget::Primary(Reason::NoneFresh { need }));
         committed(&mut manager, 13, second, 8);
         manager.applied(FIRST, Tsid(13));
         let (whole, watch) = manager.route_moment(&mut moment);
@@ -236,7 +237,7 @@ mod tests {
         let mut manager = two_replicas();
         let mut moment = manager.moment(&read(1), Level::Gssi);
         manager.catalogue_replaced(1);
-        let outdated = Target::Primary(Reason::Outdated);
+        let outdated = ReadTarget::Primary(Reason::Outdated);
         assert_eq!(manager.route_moment(&mut moment).0, outdated);
     }
 
@@ -269,14 +270,14 @@ mod tests {
         assert!(manager.is_torn(&watch(&manager)), "nor since");
         manager.shown(Tsid(12));
         assert!(!manager.is_torn(&before) && !manager.is_torn(&watch(&manager)));
-        manager.finished(other.id, Outcome::RolledBack);
+        manager.finished(other.id, CommitOutcome::RolledBack);
     }
 
     /// A read of one row of the first table.
     fn row_of(row: u64) -> Sets {
         let mut sets = Sets::default();
         let rows = Parts {
-            rows: [Row(row)].into_iter().collect(),
+            rows: [RowHash(row)].into_iter().collect(),
             ..Parts::default()
         };
         let touch = Touch {
@@ -284,15 +285,15 @@ mod tests {
             reads: Some(rows),
             writes: None,
         };
-        sets.touch(Table(1), touch);
+        sets.touch(TableOid(1), touch);
         sets
     }
 
-    impl Target {
+    impl ReadTarget {
         /// The same, of a replica that has this.
-        fn with(self, has: Tsid) -> Target {
+        fn with(self, has: Tsid) -> ReadTarget {
             match self {
-                Target::Replica { id, need, life, .. } => Target::Replica {
+                ReadTarget::Replica { id, need, life, .. } => ReadTarget::Replica {
                     id,
                     need,
                     applied: has,

@@ -8,11 +8,11 @@ use core::time::Duration;
 
 use super::mark::TStateId;
 use super::sets::Sets;
-use crate::planted::{self, Bug};
+use crate::planted::{self, ProxyBug};
 
 /// What became of a commit, as the primary's connection told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CommitOutcome {
     /// It is committed, and the primary shows it.
     Committed,
     /// It is rolled back.
@@ -27,7 +27,7 @@ pub enum Outcome {
 #[derive(Debug)]
 struct Item {
     writes: Sets,
-    outcome: Option<Outcome>,
+    outcome: Option<CommitOutcome>,
     /// The next commit's number when the primary was known to show it.
     shown: Option<TStateId>,
     /// When it was first asked how old it is, by the clock of who asks.
@@ -66,17 +66,17 @@ impl Pending {
 
     /// The outcome is known, or will never be known from that connection. `next` is the number that
     /// the next commit gets.
-    pub fn finished(&mut self, id: TStateId, outcome: Outcome, next: TStateId) {
+    pub fn finished(&mut self, id: TStateId, outcome: CommitOutcome, next: TStateId) {
         let is_over = match outcome {
-            Outcome::RolledBack => true,
-            Outcome::Committed => planted::is(Bug::PendingEndsAtAnswer),
-            Outcome::InDoubt { .. } => planted::is(Bug::DoubtForgotten),
+            CommitOutcome::RolledBack => true,
+            CommitOutcome::Committed => planted::is(ProxyBug::PendingEndsAtAnswer),
+            CommitOutcome::InDoubt { .. } => planted::is(ProxyBug::DoubtForgotten),
         };
         if is_over {
             self.remove(id);
         } else if let Some(item) = self.items.get_mut(&id) {
             item.outcome = Some(outcome);
-            item.shown = (outcome == Outcome::Committed).then_some(next);
+            item.shown = (outcome == CommitOutcome::Committed).then_some(next);
         }
     }
 
@@ -134,7 +134,7 @@ impl Pending {
         let items = self.items.iter();
         items
             .filter_map(|(id, item)| match item.outcome {
-                Some(Outcome::InDoubt { backend }) => Some((*id, backend)),
+                Some(CommitOutcome::InDoubt { backend }) => Some((*id, backend)),
                 _ => None,
             })
             .collect()

@@ -12,7 +12,7 @@ pub struct ReplicaId(pub u32);
 
 /// Whether a replica serves reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ReplicaState {
     /// It is being filled, or it is not reached.
     Away,
     /// It serves.
@@ -26,17 +26,17 @@ pub enum State {
 /// server, which has all that was ever said of it; a server that crashes begins another life, may
 /// have lost some of that, and has lost the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Life(pub i64);
+pub struct ServerLife(pub i64);
 
 /// One replica.
 #[derive(Clone, Copy, Debug)]
 pub struct Replica {
     /// Whether it serves.
-    pub state: State,
+    pub state: ReplicaState,
     /// It has every commit up to this one, and none after.
     pub applied: Tsid,
     /// In which life of its server it has that; none while nobody has connected.
-    pub life: Option<Life>,
+    pub life: Option<ServerLife>,
     /// It may show commits before the primary does: a standby.
     pub shows_early: bool,
     /// Reads that run there.
@@ -47,13 +47,13 @@ pub struct Replica {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub struct Replicas(BTreeMap<ReplicaId, Replica>);
+pub struct ReplicaMap(BTreeMap<ReplicaId, Replica>);
 
-impl Replicas {
+impl ReplicaMap {
     /// A new one, or one that replication has just connected to; away.
-    pub fn add(&mut self, id: ReplicaId, applied: Tsid, life: Option<Life>) {
+    pub fn add(&mut self, id: ReplicaId, applied: Tsid, life: Option<ServerLife>) {
         let replica = Replica {
-            state: State::Away,
+            state: ReplicaState::Away,
             applied,
             life,
             shows_early: false,
@@ -69,7 +69,7 @@ impl Replicas {
     }
 
     /// Whether it serves.
-    pub fn set_state(&mut self, id: ReplicaId, state: State) {
+    pub fn set_state(&mut self, id: ReplicaId, state: ReplicaState) {
         if let Some(replica) = self.0.get_mut(&id) {
             replica.state = state;
         }
@@ -122,7 +122,7 @@ impl Replicas {
         &self,
         need: Tsid,
         is_good: impl Fn(ReplicaId, Tsid) -> bool,
-    ) -> Option<(ReplicaId, Life, Tsid)> {
+    ) -> Option<(ReplicaId, ServerLife, Tsid)> {
         self.serving()
             .filter(|(id, replica)| replica.applied >= need && is_good(*id, replica.applied))
             .filter_map(|(id, replica)| Some((id, replica, replica.life?)))
@@ -148,9 +148,9 @@ impl Replicas {
     /// What all have that serve, or are away and have served or followed before.
     pub fn applied_wherever(&self) -> Option<Tsid> {
         let known = self.0.values().filter(|replica| match replica.state {
-            State::Serving => true,
-            State::Away => replica.life.is_some(),
-            State::Quarantined => false,
+            ReplicaState::Serving => true,
+            ReplicaState::Away => replica.life.is_some(),
+            ReplicaState::Quarantined => false,
         });
         known.map(|replica| replica.applied).min()
     }
@@ -162,6 +162,6 @@ impl Replicas {
 
     fn serving(&self) -> impl Iterator<Item = (ReplicaId, &Replica)> {
         let all = self.iter();
-        all.filter(|(_, replica)| replica.state == State::Serving)
+        all.filter(|(_, replica)| replica.state == ReplicaState::Serving)
     }
 }

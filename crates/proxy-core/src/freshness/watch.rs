@@ -10,9 +10,9 @@
 //!
 //! A read of one row is never torn: who writes a row waits for who wrote it before.
 //!
-//! A read that waits for its replica (see [`Moment`](super::Moment)) has commits from the beginning
-//! of its wait on before and behind what that has, so it is watched from there; and it is not sent
-//! where what the replica has at that time would tear it.
+//! A read that waits for its replica (see [`ReadMoment`](super::ReadMoment)) is watched from the
+//! beginning of its wait, as commits since then may be before or behind what the replica has. It is
+//! not sent where what the replica has at that time would tear it.
 //!
 //! A standby of the primary may show a commit before the primary does, and long before where that
 //! waits for standbys. There what touches a commit that is not known to be visible is done again,
@@ -200,14 +200,15 @@ impl Commits {
 mod tests {
     use super::*;
     use crate::freshness::{
-        Class, Committed, Level, Manager, Mark, Outcome, Parts, ReplicaId, Row, Table, Touch, mark,
+        Class, CommitOutcome, Committed, Level, Manager, Mark, Parts, ReplicaId, RowHash, TableOid,
+        Touch, mark,
     };
 
     const FIRST: ReplicaId = ReplicaId(1);
 
     fn manager() -> Manager {
         Manager::with_limits(
-            mark::Key::new(b"secret"),
+            mark::MarkKey::new(b"secret"),
             1,
             Tsid(10),
             super::super::ManagerLimits::SMALL,
@@ -216,14 +217,14 @@ mod tests {
 
     fn write(row: u64) -> Sets {
         let mut sets = Sets::default();
-        sets.touch(Table(1), Touch::write_rows([Row(row)]));
+        sets.touch(TableOid(1), Touch::write_rows([RowHash(row)]));
         sets
     }
 
     fn read_rows(rows: &[u64]) -> Sets {
         let mut sets = Sets::default();
         let reads = Parts {
-            rows: rows.iter().copied().map(Row).collect(),
+            rows: rows.iter().copied().map(RowHash).collect(),
             ..Parts::default()
         };
         let touch = Touch {
@@ -231,7 +232,7 @@ mod tests {
             reads: Some(reads),
             writes: None,
         };
-        sets.touch(Table(1), touch);
+        sets.touch(TableOid(1), touch);
         sets
     }
 
@@ -247,7 +248,7 @@ mod tests {
     /// One commits after the other began, and before it is seen.
     fn two_at_once(manager: &mut Manager, rows: [u64; 2]) -> [Mark; 2] {
         let marks = rows.map(|row| manager.begin_commit(write(row), None));
-        manager.finished(marks[0].id, Outcome::Committed);
+        manager.finished(marks[0].id, CommitOutcome::Committed);
         see(manager, 12, Some(marks[0]), rows[0]);
         marks
     }
@@ -266,7 +267,7 @@ mod tests {
         assert!(manager.is_torn(&before));
         assert!(!manager.is_torn(&other), "it reads one of both only");
         let later = watch(&manager, &[1, 2]);
-        manager.finished(marks[1].id, Outcome::Committed);
+        manager.finished(marks[1].id, CommitOutcome::Committed);
         see(&mut manager, 13, Some(marks[1]), 2);
         assert!(manager.is_torn(&before), "it is seen, and still in doubt");
         assert!(!manager.is_torn(&later));
@@ -279,7 +280,7 @@ mod tests {
         let watch = watch.expect("it may read all");
         for (row, tsid) in (1..5).zip(11..) {
             let mark = manager.begin_commit(write(row), None);
-            manager.finished(mark.id, Outcome::Committed);
+            manager.finished(mark.id, CommitOutcome::Committed);
             see(&mut manager, tsid, Some(mark), row);
         }
         assert!(!manager.is_torn(&watch));
@@ -301,9 +302,9 @@ mod tests {
             if shows {
                 manager.shown(Tsid(11));
             }
-            manager.finished(under_way.id, Outcome::RolledBack);
+            manager.finished(under_way.id, CommitOutcome::RolledBack);
             let mark = manager.begin_commit(write(2), None);
-            manager.finished(mark.id, Outcome::Committed);
+            manager.finished(mark.id, CommitOutcome::Committed);
             see(&mut manager, 12, Some(mark), 2);
             assert_eq!(manager.is_torn(&watch), !shows);
         }
@@ -341,7 +342,7 @@ mod tests {
         see(&mut manager, 11, None, 1);
         assert_eq!(manager.commits.commits.len(), 1, "it is not visible yet");
         let mark = manager.begin_commit(write(1), None);
-        manager.finished(mark.id, Outcome::Committed);
+        manager.finished(mark.id, CommitOutcome::Committed);
         see(&mut manager, 12, Some(mark), 1);
         assert!(manager.commits.commits.is_empty());
         let watch =
@@ -349,7 +350,7 @@ mod tests {
         let [one, two] = [1, 2].map(|row| watch(&manager, row).expect("two rows"));
         for tsid in 0..=COMMITS_MAX as u64 {
             let mark = manager.begin_commit(write(1), None);
-            manager.finished(mark.id, Outcome::Committed);
+            manager.finished(mark.id, CommitOutcome::Committed);
             see(&mut manager, 13 + tsid, Some(mark), 1);
         }
         assert!(manager.is_torn(&one));

@@ -20,10 +20,10 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use super::failed_block::in_failed_transaction;
-use super::{At, IDLE, INSIDE, Out, Prepared, STATEMENTS_MAX, Session, Trace};
-use crate::server::Server;
+use super::{At, IDLE, INSIDE, Out, Prepared, STATEMENTS_MAX, Session, TraceSetting};
+use crate::server::ServerConnection;
 use pg_wire::cut::HEADER_LEN;
-use pg_wire::message::{self, Bind, Parse, Subject};
+use pg_wire::message::{self, Bind, Parse, StatementOrPortal};
 use pg_wire::report::{Report, Severity};
 
 /// Words that may stand behind `BEGIN` and `START`. Serializable transactions are a server's.
@@ -144,7 +144,7 @@ impl Session {
     }
 
     /// The transaction begins on this server, if it must begin on this one.
-    pub(super) fn begin(&mut self, at: At, server: &mut Server, out: &mut Out) {
+    pub(super) fn begin(&mut self, at: At, server: &mut ServerConnection, out: &mut Out) {
         let is_here = at == At::Primary || self.is_snapshot_deferred();
         let Some(block) = self.block.take_if(|_| is_here) else {
             return;
@@ -285,7 +285,7 @@ impl Session {
                 (tag, "its transaction was on no server")
             }
         };
-        if self.settings.trace == Trace::On {
+        if self.settings.trace == TraceSetting::On {
             let text = format!("replex: no server, {why}");
             Report::new(Severity::Notice, "00000", text).write(&mut out.to_client);
         }
@@ -330,7 +330,7 @@ impl Session {
         }
         let mut is_described = false;
         if let Some((b'D', body)) = frame(count) {
-            is_described = Subject::read(body) == Ok(Subject::Portal(b""));
+            is_described = StatementOrPortal::read(body) == Ok(StatementOrPortal::Portal(b""));
             count += usize::from(is_described);
         }
         let (b'E', body) = frame(count)? else {
@@ -342,7 +342,9 @@ impl Session {
         let used = behind.find(|frame| matches!(frame[0], b'B' | b'E' | b'D' | b'S'));
         let is_used_again = used.is_some_and(|frame| match frame[0] {
             b'E' => message::executed_portal(&frame[HEADER_LEN..]) == Ok(b""),
-            b'D' => Subject::read(&frame[HEADER_LEN..]) == Ok(Subject::Portal(b"")),
+            b'D' => {
+                StatementOrPortal::read(&frame[HEADER_LEN..]) == Ok(StatementOrPortal::Portal(b""))
+            }
             _ => false,
         });
         let is_of_it = message::executed_portal(body) == Ok(b"") && !is_used_again;

@@ -9,8 +9,8 @@
 
 use super::block::Snapshots;
 use super::{Session, settings};
-use crate::grammar::Effect;
-use crate::server::Server;
+use crate::grammar::SessionEffect;
+use crate::server::ServerConnection;
 
 /// What statements may have changed since it was last known what settings the session has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Session {
 
     /// It is known what settings it has on this server: from now on it goes on with any that has
     /// the same, and with such snapshots as [`Session::defer_transactions`] says.
-    pub fn goes_on(&mut self, server: &mut Server, snapshots: Option<Snapshots>) {
+    pub fn goes_on(&mut self, server: &mut ServerConnection, snapshots: Option<Snapshots>) {
         assert!(self.block.is_none(), "its transaction is on no server");
         if self.changes == Changes::Set {
             // What was prepared meanwhile may be of settings that were taken back.
@@ -51,8 +51,13 @@ impl Session {
     }
 
     /// Statements are sent to its server that leave this.
-    pub(super) fn leaves(&mut self, effect: Effect, server: &mut Server) {
-        if self.is_schema_only || matches!(effect, Effect::Nothing | Effect::ReadsSequenceState) {
+    pub(super) fn leaves(&mut self, effect: SessionEffect, server: &mut ServerConnection) {
+        if self.is_schema_only
+            || matches!(
+                effect,
+                SessionEffect::Nothing | SessionEffect::ReadsSequenceState
+            )
+        {
             return;
         }
         server.is_dirty = true;
@@ -61,8 +66,8 @@ impl Session {
             return;
         }
         self.changes = match (self.changes, effect) {
-            (Changes::Nothing, Effect::ResetsSettings) => Changes::Reset,
-            (changes, Effect::ResetsSettings) => changes,
+            (Changes::Nothing, SessionEffect::ResetsSettings) => Changes::Reset,
+            (changes, SessionEffect::ResetsSettings) => changes,
             _ => Changes::Set,
         };
     }

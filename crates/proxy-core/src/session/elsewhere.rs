@@ -31,12 +31,12 @@ use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
 
 use super::changes::Changes;
-use super::expected::{Expected, Kind};
+use super::expected::{Expected, ReplyKind};
 use super::{Bound, IDLE, INSIDE, Out, Prepared, Session, Stage};
-use crate::grammar::Effect;
-use crate::server::{Parameters, Server, UnnamedId};
+use crate::grammar::SessionEffect;
+use crate::server::{Parameters, ServerConnection, UnnamedId};
 use pg_wire::cut::HEADER_LEN;
-use pg_wire::message::{self, Parse, Subject};
+use pg_wire::message::{self, Parse, StatementOrPortal};
 use pg_wire::report::Report;
 
 /// Bytes of an answer that are kept back, at most: a longer one is told as it comes.
@@ -58,7 +58,7 @@ pub enum Proof {
 
 /// What is wrong with a batch that ran elsewhere.
 #[derive(Clone, Debug)]
-pub enum Fault {
+pub enum BatchFault {
     /// What it has seen does not count, or is too long to be kept until that is known.
     Torn,
     /// It failed.
@@ -88,7 +88,7 @@ pub(super) struct Batch {
     answer: BytesMut,
     is_told: bool,
     is_answered: bool,
-    fault: Option<Fault>,
+    fault: Option<BatchFault>,
     /// It runs otherwise than the client has sent it.
     is_as_prepared: bool,
 }
@@ -96,7 +96,7 @@ pub(super) struct Batch {
 /// Why a batch comes back.
 #[derive(Debug)]
 pub(super) struct Failure {
-    fault: Fault,
+    fault: BatchFault,
     /// The client is to be told of it: the batch does not run again.
     is_raised: bool,
 }
@@ -129,14 +129,14 @@ impl Session {
     }
 
     /// Why the batch that waits for a server must go to the primary, if it ran elsewhere before.
-    pub fn failure_elsewhere(&self) -> Option<&Fault> {
+    pub fn failure_elsewhere(&self) -> Option<&BatchFault> {
         self.failure.as_ref().map(|failure| &failure.fault)
     }
 
     /// The batch goes to the primary, where its transaction is. Returns its messages, which are to
     /// be given to [`Session::client`] as if they came now, and how many bytes of the last are to
     /// come.
-    pub fn resume(&mut self, server: &mut Server, out: &mut Out) -> (Vec<Bytes>, usize) {
+    pub fn resume(&mut self, server: &mut ServerConnection, out: &mut Out) -> (Vec<Bytes>, usize) {
         assert_eq!(self.stage, Stage::Wanting, "resumed what was not wanted");
         let waiting = self.waiting.take().expect("its transaction waits");
         assert!(self.batch.is_none(), "its batch runs elsewhere");
@@ -150,10 +150,10 @@ impl Session {
         if waiting.portal_is_old && !is_simple {
             self.portals.remove(&b""[..]);
             message::write(&mut out.to_server, b'C', &[b"P\0"], 0);
-            self.expected.push(Expected::hidden(Kind::Close));
+            self.expected.push(Expected::hidden(ReplyKind::Close));
         }
         if let Some(Failure {
-            fault: Fault::Error(report),
+            fault: BatchFault::Error(report),
             is_raised: true,
         }) = self.failure.take()
         {
@@ -177,8 +177,8 @@ impl Session {
             let body = &frame[HEADER_LEN..];
             let name = match frame[0] {
                 b'P' => Parse::read(body).map_or(&b""[..], |parse| parse.name),
-                b'C' => match Subject::read(body) {
-                    Ok(Subject::Statement(name)) => name,
+                b'C' => match StatementOrPortal::read(body) {
+                    Ok(StatementOrPortal::Statement(name)) => name,
                     _ => b"",
                 },
                 _ => b"",
@@ -304,7 +304,7 @@ impl Session {
         };
         batch
             .fault
-            .get_or_insert_with(|| Fault::Error(report.clone()));
+            .get_or_insert_with(|| BatchFault::Error(report.clone()));
         true
     }
 
@@ -314,7 +314,8 @@ impl Session {
             return;
         };
         let fault = batch.fault.expect("it was answered, or it has failed");
-        let is_canceled = matches!(&fault, Fault::Error(report) if report.code == QUERY_CANCELED);
+        let is_canceled =
+            matches!(&fault, BatchFault::Error(report) if report.code == QUERY_CANCELED);
         let is_raised = batch.is_told || is_canceled;
         self.failure = Some(Failure { fault, is_raised });
         self.stage = Stage::Wanting;
@@ -334,18 +335,18 @@ impl Session {
         self.held = batch.frames;
         // What may leave anything does not run elsewhere.
         let is_simple = self.held.first().is_some_and(|frame| frame[0] == b'Q');
-        self.held_effect = is_simple.then_some(Effect::Nothing);
+        self.held_effect = is_simple.then_some(SessionEffect::Nothing);
     }
 }
 
 impl Batch {
     fn is_torn(&self) -> bool {
-        matches!(self.fault, Some(Fault::Torn))
+        matches!(self.fault, Some(BatchFault::Torn))
     }
 
     fn tears(&mut self) {
         self.proof = Proof::None;
-        self.fault = Some(Fault::Torn);
+        self.fault = Some(BatchFault::Torn);
     }
 
     /// Tells what need not be kept back any more.

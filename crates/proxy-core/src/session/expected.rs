@@ -11,7 +11,7 @@ use crate::server::{StatementId, Statements, UnnamedId};
 
 /// To what a reply belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ReplyKind {
     /// Ends with ParseComplete.
     Parse,
     /// Ends with BindComplete.
@@ -86,7 +86,7 @@ pub struct Prelude {
 #[derive(Debug)]
 pub struct Expected {
     /// To what it belongs.
-    pub kind: Kind,
+    pub kind: ReplyKind,
     /// The session itself asked for it; the client does not see it.
     pub is_hidden: bool,
     /// It may fail, and nobody is told.
@@ -109,7 +109,7 @@ pub struct Expected {
 
 impl Expected {
     /// A reply that the client sees.
-    pub fn of(kind: Kind) -> Expected {
+    pub fn of(kind: ReplyKind) -> Expected {
         Expected {
             kind,
             is_hidden: false,
@@ -127,7 +127,7 @@ impl Expected {
     pub fn of_sync() -> Expected {
         Expected {
             ends: Ends::Sync,
-            ..Expected::of(Kind::Ready)
+            ..Expected::of(ReplyKind::Ready)
         }
     }
 
@@ -135,12 +135,12 @@ impl Expected {
     pub fn made(message: impl Into<Bytes>) -> Expected {
         Expected {
             made: message.into(),
-            ..Expected::of(Kind::Made)
+            ..Expected::of(ReplyKind::Made)
         }
     }
 
     /// A reply that the client does not see.
-    pub fn hidden(kind: Kind) -> Expected {
+    pub fn hidden(kind: ReplyKind) -> Expected {
         Expected {
             is_hidden: true,
             ..Expected::of(kind)
@@ -154,7 +154,7 @@ impl Expected {
     }
 
     /// A reply that the client does not see, and that may be an error.
-    pub fn optional(kind: Kind) -> Expected {
+    pub fn optional(kind: ReplyKind) -> Expected {
         Expected {
             is_optional: true,
             ..Expected::hidden(kind)
@@ -178,15 +178,15 @@ impl Expected {
 
 /// All replies that are to come.
 #[derive(Debug, Default)]
-pub struct Queue {
+pub struct ReplyQueue {
     entries: VecDeque<Expected>,
-    /// Entries of kind [`Kind::Ready`].
+    /// Entries of kind [`ReplyKind::Ready`].
     ready: usize,
     /// Extended messages were sent that no Sync has followed.
     open: bool,
 }
 
-impl Queue {
+impl ReplyQueue {
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -203,7 +203,7 @@ impl Queue {
 
     /// Is nothing to come but ReadyForQuery?
     pub fn is_over(&self) -> bool {
-        self.entries.iter().all(|it| it.kind == Kind::Ready)
+        self.entries.iter().all(|it| it.kind == ReplyKind::Ready)
     }
 
     /// Is nothing to come behind the first ReadyForQuery? A server that asks for data of COPY may
@@ -213,7 +213,7 @@ impl Queue {
     }
 
     pub fn push(&mut self, expected: Expected) {
-        let is_ready = expected.kind == Kind::Ready;
+        let is_ready = expected.kind == ReplyKind::Ready;
         self.ready += usize::from(is_ready);
         self.open = !is_ready;
         self.entries.push_back(expected);
@@ -222,14 +222,14 @@ impl Queue {
     /// What ends the data of a COPY is sent, before it is known whether the last message reads any.
     pub fn copy_ends(&mut self) {
         if let Some(last) = self.entries.back_mut() {
-            last.ends_copy = last.kind == Kind::Execute;
+            last.ends_copy = last.kind == ReplyKind::Execute;
         }
     }
 
     /// Is a reply to come that the client sees, and that a server gives?
     pub fn has_seen(&self) -> bool {
         let mut all = self.entries.iter();
-        all.any(|expected| !expected.is_hidden && expected.kind != Kind::Made)
+        all.any(|expected| !expected.is_hidden && expected.kind != ReplyKind::Made)
     }
 
     pub fn front(&self) -> Option<&Expected> {
@@ -242,14 +242,14 @@ impl Queue {
 
     pub fn pop(&mut self) -> Option<Expected> {
         let expected = self.entries.pop_front()?;
-        self.ready -= usize::from(expected.kind == Kind::Ready);
+        self.ready -= usize::from(expected.kind == ReplyKind::Ready);
         Some(expected)
     }
 
     /// What the session itself asked for, in front of the client's batches, is answered no more.
     pub fn forget_hidden(&mut self) {
         while let Some(Expected {
-            kind: Kind::Ready,
+            kind: ReplyKind::Ready,
             is_hidden: true,
             ..
         }) = self.front()
@@ -261,7 +261,7 @@ impl Queue {
     /// Gives the client what was made for it and whose turn has come.
     pub fn give_made(&mut self, to_client: &mut BytesMut) {
         while let Some(Expected {
-            kind: Kind::Made,
+            kind: ReplyKind::Made,
             made,
             ..
         }) = self.entries.front()
@@ -275,7 +275,10 @@ impl Queue {
     /// ignored by the server, and the batch stays open.
     pub fn reopen(&mut self) {
         let entries = self.entries.iter().map(|it| (it.kind, it.ends));
-        if entries.eq([(Kind::Execute, Ends::Query), (Kind::Ready, Ends::Sync)]) {
+        if entries.eq([
+            (ReplyKind::Execute, Ends::Query),
+            (ReplyKind::Ready, Ends::Sync),
+        ]) {
             self.entries.pop_back();
             self.ready -= 1;
             self.open = true;
@@ -287,11 +290,11 @@ impl Queue {
     pub fn skip_batch(&mut self) -> (Vec<Expected>, bool) {
         let mut entries = self.entries.iter().enumerate();
         let end = entries.position(|(index, it)| {
-            it.kind == Kind::Ready && (index == 0 || it.ends == Ends::Sync)
+            it.kind == ReplyKind::Ready && (index == 0 || it.ends == Ends::Sync)
         });
         let skipped = self.entries.drain(..end.unwrap_or(self.entries.len()));
         let skipped: Vec<Expected> = skipped.rev().collect();
-        let is_ready = |it: &&Expected| it.kind == Kind::Ready;
+        let is_ready = |it: &&Expected| it.kind == ReplyKind::Ready;
         self.ready -= skipped.iter().filter(is_ready).count();
         if end.is_none() {
             self.open = false;

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::{Out, Session};
 use crate::grammar::Grammar;
 use pg_wire::cut::HEADER_LEN;
-use pg_wire::message::{self, Bind, Parse, Subject, executed_portal, split_string};
+use pg_wire::message::{self, Bind, Parse, StatementOrPortal, executed_portal, split_string};
 use pg_wire::report::{Report, Severity};
 
 /// SQLSTATEs.
@@ -35,15 +35,15 @@ impl Session {
 
     /// Closes what a message closes, if it is one that closes something, and says so.
     pub(super) fn closes(&mut self, frame: &Bytes, out: &mut Out) -> bool {
-        let (b'C', Ok(subject)) = (frame[0], Subject::read(&frame[HEADER_LEN..])) else {
+        let (b'C', Ok(subject)) = (frame[0], StatementOrPortal::read(&frame[HEADER_LEN..])) else {
             return false;
         };
         match subject {
-            Subject::Statement(b"") => self.unnamed = None,
-            Subject::Statement(name) => {
+            StatementOrPortal::Statement(b"") => self.unnamed = None,
+            StatementOrPortal::Statement(name) => {
                 self.statements.remove(name);
             }
-            Subject::Portal(_) => {}
+            StatementOrPortal::Portal(_) => {}
         }
         message::write(&mut out.to_client, b'3', &[], 0);
         true
@@ -108,9 +108,9 @@ impl Session {
                 return parse.map_or_else(in_failed_transaction, |parse| is_there(parse.name));
             }
             b'B' => Bind::read(body).map(|bind| bind.statement),
-            b'D' => match Subject::read(body) {
-                Ok(Subject::Portal(portal)) => return no_portal(portal),
-                Ok(Subject::Statement(name)) => Ok(name),
+            b'D' => match StatementOrPortal::read(body) {
+                Ok(StatementOrPortal::Portal(portal)) => return no_portal(portal),
+                Ok(StatementOrPortal::Statement(name)) => Ok(name),
                 Err(error) => Err(error),
             },
             _ => return no_portal(executed_portal(body).unwrap_or_default()),

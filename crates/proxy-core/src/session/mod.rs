@@ -48,21 +48,21 @@ use alloc::vec::Vec;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::grammar::{Effect, Grammar};
-use crate::server::{Parameters, Server, Turn, UnnamedId};
+use crate::grammar::{Grammar, SessionEffect};
+use crate::server::{Parameters, ServerConnection, Turn, UnnamedId};
 use block::Block;
 pub use block::Snapshots;
 pub use changes::Changes;
-pub use demand::{Demand, Text};
+pub use demand::{Text, WaitingBatch};
 use elsewhere::{Batch, Failure, Waiting};
-pub use elsewhere::{Fault, Proof};
-use expected::{Expected, Kind};
+pub use elsewhere::{BatchFault, Proof};
+use expected::{Expected, ReplyKind};
 pub use numbers::Numbers;
 use pg_wire::Malformed;
-use pg_wire::cut::{Message, Piece};
+use pg_wire::cut::{Piece, WireMessage};
 use pg_wire::message::{self, Parse};
 use pg_wire::report::Report;
-pub use settings::{Balancing, Classes, Settings, Trace};
+pub use settings::{Balancing, Classes, ClientSettings, TraceSetting};
 pub use statements::{AsPrepared, Bound, Prepared};
 
 /// Bytes of a batch that are held until a server is chosen; a longer batch goes to the primary.
@@ -166,12 +166,12 @@ pub struct Session {
     /// Bytes of the last held message that are still to come.
     held_rest: usize,
     /// What a simple query may leave behind that is held, or forwarded from there.
-    held_effect: Option<Effect>,
+    held_effect: Option<SessionEffect>,
     /// How statements are read.
     grammar: Grammar,
     /// The statements of the Parse messages that are held, or forwarded from there, in order.
     held_statements: VecDeque<Arc<Prepared>>,
-    expected: expected::Queue,
+    expected: expected::ReplyQueue,
     /// A batch has failed: the server skips everything up to Sync, and so does the session.
     is_skipping: bool,
     /// The server reads data of COPY.
@@ -179,7 +179,7 @@ pub struct Session {
     /// A Sync came while the server read data of COPY, which ignores it.
     sync_ignored: bool,
     pinning: Pinning,
-    settings: Settings,
+    settings: ClientSettings,
     /// The session keeps its server until it ends.
     is_pinned: bool,
     changes: Changes,
@@ -250,12 +250,12 @@ impl Session {
             held_effect: None,
             grammar,
             held_statements: VecDeque::new(),
-            expected: expected::Queue::default(),
+            expected: expected::ReplyQueue::default(),
             is_skipping: false,
             copies_in: false,
             sync_ignored: false,
             pinning,
-            settings: Settings::default(),
+            settings: ClientSettings::default(),
             is_pinned: pinning == Pinning::Always,
             changes: Changes::Nothing,
             client_rest: RestGoes::On,
@@ -342,7 +342,7 @@ impl Session {
     pub fn client(
         &mut self,
         piece: Piece<'_>,
-        server: Option<&mut Server>,
+        server: Option<&mut ServerConnection>,
         out: &mut Out,
     ) -> Result<(), Malformed> {
         let message = match piece {
@@ -403,7 +403,7 @@ impl Session {
     }
 
     /// A message while no server is attached.
-    fn gather(&mut self, message: Message<'_>, out: &mut Out) -> Result<(), Malformed> {
+    fn gather(&mut self, message: WireMessage<'_>, out: &mut Out) -> Result<(), Malformed> {
         self.client_rest = RestGoes::Nowhere;
         let ends = match message.tag() {
             b'X' => {
@@ -481,7 +481,7 @@ impl Session {
     }
 
     /// Is a message all about settings of the proxy? Then it is done.
-    fn sets_by(&mut self, message: Message<'_>, out: &mut Out) -> bool {
+    fn sets_by(&mut self, message: WireMessage<'_>, out: &mut Out) -> bool {
         let Ok((text, _)) = message::split_string(message.body()) else {
             return false;
         };
@@ -498,7 +498,7 @@ impl Session {
     }
 
     /// Is a message all about a transaction that is on no server? Then it is done.
-    fn turns_by(&mut self, message: Message<'_>, out: &mut Out) -> bool {
+    fn turns_by(&mut self, message: WireMessage<'_>, out: &mut Out) -> bool {
         let text = message::split_string(message.body()).ok();
         let text = text.filter(|_| self.held.is_empty() && message.is_whole());
         text.is_some_and(|(text, _)| self.turns(text, out))
@@ -509,7 +509,7 @@ impl Session {
     /// that outlives a batch but for a transaction's snapshot.
     pub fn attach(
         &mut self,
-        server: &mut Server,
+        server: &mut ServerConnection,
         (at, prelude): (At, &[String]),
         out: &mut Out,
     ) -> Result<(), Malformed> {
@@ -545,7 +545,7 @@ impl Session {
         let forwarded = self.answering(out, |session, out| {
             held.iter().enumerate().try_for_each(|(index, frame)| {
                 let rest = if index == last { held_rest } else { 0 };
-                session.forward(Message { frame, rest }, server, out)
+                session.forward(WireMessage { frame, rest }, server, out)
             })
         });
         self.is_schema_only = false;
@@ -591,7 +591,7 @@ impl Session {
     }
 
     /// Tells the client those settings in which the server differs from what it knows.
-    fn tell_parameters(&mut self, server: &Server, out: &mut Out) {
+    fn tell_parameters(&mut self, server: &ServerConnection, out: &mut Out) {
         if Arc::ptr_eq(&self.parameters, &server.parameters) {
             return;
         }
@@ -655,7 +655,7 @@ impl Session {
         self.portals.len() < PORTALS_MAX
     }
 
-    fn expect(&mut self, kind: Kind) {
+    fn expect(&mut self, kind: ReplyKind) {
         self.expected.push(Expected::of(kind));
     }
 }

@@ -1,11 +1,11 @@
 //! The server's messages on their way to the client.
 
-use super::expected::{Expected, Kind, Undo};
+use super::expected::{Expected, ReplyKind, Undo};
 use super::{Changes, IDLE, Out, Pinning, RestGoes, Session, Stage};
-use crate::server::Server;
+use crate::server::ServerConnection;
 use alloc::format;
 use pg_wire::Malformed;
-use pg_wire::cut::{HEADER_LEN, Message, Piece};
+use pg_wire::cut::{HEADER_LEN, Piece, WireMessage};
 use pg_wire::message;
 use pg_wire::report::{self, Report, Severity};
 
@@ -21,7 +21,7 @@ impl Session {
     pub fn server(
         &mut self,
         piece: Piece<'_>,
-        server: &mut Server,
+        server: &mut ServerConnection,
         out: &mut Out,
     ) -> Result<(), Malformed> {
         self.answering(out, |session, out| session.hear(piece, server, out))
@@ -30,7 +30,7 @@ impl Session {
     fn hear(
         &mut self,
         piece: Piece<'_>,
-        server: &mut Server,
+        server: &mut ServerConnection,
         out: &mut Out,
     ) -> Result<(), Malformed> {
         let message = match piece {
@@ -46,10 +46,10 @@ impl Session {
         let mut is_seen =
             !front.is_some_and(|reply| reply.is_hidden || reply.prelude.statements > 0);
         match message.tag() {
-            b'1' => is_seen = !self.take(Kind::Parse)?.is_hidden,
-            b'2' => is_seen = !self.take(Kind::Bind)?.is_hidden,
-            b'3' => is_seen = !self.take(Kind::Close)?.is_hidden,
-            b'T' | b'n' if self.awaits(Kind::Describe) => {
+            b'1' => is_seen = !self.take(ReplyKind::Parse)?.is_hidden,
+            b'2' => is_seen = !self.take(ReplyKind::Bind)?.is_hidden,
+            b'3' => is_seen = !self.take(ReplyKind::Close)?.is_hidden,
+            b'T' | b'n' if self.awaits(ReplyKind::Describe) => {
                 self.expected.pop();
             }
             b'C' | b'I' | b's' => self.completed(message, server),
@@ -57,7 +57,7 @@ impl Session {
             b'Z' => is_seen = !self.ready(message)?.is_hidden && !self.is_ready_elsewhere(),
             b'G' | b'W' => match self.expected.front() {
                 Some(front) if front.ends_copy => {}
-                Some(front) if matches!(front.kind, Kind::Execute | Kind::Ready) => {
+                Some(front) if matches!(front.kind, ReplyKind::Execute | ReplyKind::Ready) => {
                     self.copies_in = true;
                     self.expected.reopen();
                 }
@@ -92,7 +92,7 @@ impl Session {
     }
 
     /// A notification: those that the client has sent itself are from the process that it knows.
-    fn notified(&self, message: Message<'_>, own: u32, out: &mut Out) {
+    fn notified(&self, message: WireMessage<'_>, own: u32, out: &mut Out) {
         let start = out.to_client.len() + HEADER_LEN;
         out.to_client.extend_from_slice(message.frame);
         let process = out.to_client.get_mut(start..start + size_of::<u32>());
@@ -104,8 +104,8 @@ impl Session {
     /// An error of the server.
     fn error(
         &mut self,
-        message: Message<'_>,
-        server: &mut Server,
+        message: WireMessage<'_>,
+        server: &mut ServerConnection,
         out: &mut Out,
     ) -> Result<(), Malformed> {
         let body = self.in_clients_names(message.body());
@@ -124,7 +124,7 @@ impl Session {
             self.failed(server, out);
             return Ok(());
         }
-        if front.is_some_and(|reply| reply.is_hidden && reply.kind == Kind::Ready) {
+        if front.is_some_and(|reply| reply.is_hidden && reply.kind == ReplyKind::Ready) {
             return Err(Malformed(format!(
                 "a statement of the proxy failed: {report}"
             )));
@@ -169,7 +169,7 @@ impl Session {
             return false;
         }
         // What it knew is gone with it.
-        let mut gone = Server::default();
+        let mut gone = ServerConnection::default();
         let was_idle = self.expected.is_empty() && !self.is_within_batch();
         if had_snapshot {
             self.snapshot_is_lost(report);
@@ -200,13 +200,13 @@ impl Session {
         true
     }
 
-    fn awaits(&self, kind: Kind) -> bool {
+    fn awaits(&self, kind: ReplyKind) -> bool {
         self.expected
             .front()
             .is_some_and(|reply| reply.kind == kind)
     }
 
-    fn take(&mut self, kind: Kind) -> Result<Expected, Malformed> {
+    fn take(&mut self, kind: ReplyKind) -> Result<Expected, Malformed> {
         match self.expected.pop() {
             Some(reply) if reply.kind == kind => Ok(reply),
             other => Err(Malformed(format!(
@@ -217,13 +217,13 @@ impl Session {
     }
 
     /// The end of a statement, in an extended batch or in a simple query.
-    fn completed(&mut self, message: Message<'_>, server: &mut Server) {
+    fn completed(&mut self, message: WireMessage<'_>, server: &mut ServerConnection) {
         if self.expected.is_empty() {
             // Nobody has sent one.
             return;
         }
         let mut undo = Undo::Nothing;
-        if self.awaits(Kind::Execute) {
+        if self.awaits(ReplyKind::Execute) {
             undo = self.expected.pop().map_or(undo, |reply| reply.undo);
         } else if let Some(reply) = self.expected.front_mut() {
             reply.prelude.statements = reply.prelude.statements.saturating_sub(1);
@@ -255,11 +255,11 @@ impl Session {
 
     /// The server skips what is left of an extended batch. Of a simple query only
     /// ReadyForQuery is left.
-    fn failed(&mut self, server: &mut Server, out: &mut Out) {
+    fn failed(&mut self, server: &mut ServerConnection, out: &mut Out) {
         let was_copying = core::mem::take(&mut self.copies_in);
         match self.expected.front_mut() {
             None => return,
-            Some(reply) if reply.kind == Kind::Ready => {
+            Some(reply) if reply.kind == ReplyKind::Ready => {
                 // A query ends the unnamed statement, also if it fails.
                 let undo = core::mem::take(&mut reply.undo);
                 if undo.is_of_names() {
@@ -292,7 +292,7 @@ impl Session {
         }
     }
 
-    fn undo(&mut self, undo: Undo, server: &mut Server) {
+    fn undo(&mut self, undo: Undo, server: &mut ServerConnection) {
         match undo {
             Undo::Nothing => {}
             Undo::ForgetOnServer(id) => server.forget(&id),
@@ -330,8 +330,8 @@ impl Session {
         }
     }
 
-    fn ready(&mut self, message: Message<'_>) -> Result<Expected, Malformed> {
-        let reply = self.take(Kind::Ready)?;
+    fn ready(&mut self, message: WireMessage<'_>) -> Result<Expected, Malformed> {
+        let reply = self.take(ReplyKind::Ready)?;
         match message.body() {
             [status @ (b'I' | b'T' | b'E')] => self.status = *status,
             body => return Err(Malformed(format!("status {body:?} of a transaction"))),

@@ -12,7 +12,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 
 use crate::freshness::Level;
-use crate::server::Server;
+use crate::server::ServerConnection;
 use pg_wire::message;
 use pg_wire::quoting::literal;
 use pg_wire::report::{Report, Severity};
@@ -35,9 +35,9 @@ const NAMES: [&str; 4] = [
 
 /// What a client has set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct ClientSettings {
     /// Is each batch told where it went and why?
-    pub trace: Trace,
+    pub trace: TraceSetting,
     /// How consistent reads are.
     pub level: Level,
     /// How finely it is looked at what reads touch.
@@ -70,7 +70,7 @@ pub enum Balancing {
 
 /// Whether batches are told where they went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Trace {
+pub enum TraceSetting {
     /// They are not.
     #[default]
     Off,
@@ -78,12 +78,12 @@ pub enum Trace {
     On,
 }
 
-impl Settings {
+impl ClientSettings {
     /// None if there is no such setting; false if it cannot be this, and stays as it is.
     fn set(&mut self, name: &str, value: &str) -> Option<bool> {
         match (name, value) {
-            ("replex.trace", "on" | "true" | "1") => self.trace = Trace::On,
-            ("replex.trace", "off" | "false" | "0") => self.trace = Trace::Off,
+            ("replex.trace", "on" | "true" | "1") => self.trace = TraceSetting::On,
+            ("replex.trace", "off" | "false" | "0") => self.trace = TraceSetting::Off,
             ("replex.consistency", "gssi") => self.level = Level::Gssi,
             ("replex.consistency", "weak") => self.level = Level::Weak,
             ("replex.consistency", "rsi-pc") => self.level = Level::RsiPc,
@@ -101,7 +101,7 @@ impl Settings {
 
 impl Session {
     /// What the client has set.
-    pub fn settings(&self) -> Settings {
+    pub fn settings(&self) -> ClientSettings {
         self.settings
     }
 
@@ -161,7 +161,7 @@ impl Session {
     }
 
     /// Has the server call the session as it wants to be called.
-    pub(super) fn name_application(&mut self, server: &mut Server, out: &mut Out) {
+    pub(super) fn name_application(&mut self, server: &mut ServerConnection, out: &mut Out) {
         if server.parameters.get(APPLICATION_NAME) != self.application.as_ref()
             && let Some(Ok(name)) = self.application.as_deref().map(str::from_utf8)
         {

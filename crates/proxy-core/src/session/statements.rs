@@ -9,7 +9,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use ring::digest;
 
 use super::Session;
-use crate::grammar::{Effect, Grammar};
+use crate::grammar::{Grammar, SessionEffect};
 use crate::server::{StatementId, Turn};
 use pg_wire::message::{self, Parse};
 
@@ -29,7 +29,7 @@ pub struct Prepared {
     /// long to be kept.
     pub body: Option<Bytes>,
     /// What it may leave behind.
-    pub effect: Effect,
+    pub effect: SessionEffect,
     /// When the client has prepared it.
     pub since: Turn,
 }
@@ -88,7 +88,7 @@ impl Prepared {
             id,
             server_name: server_name(&id),
             body: None,
-            effect: Effect::KeepsSession,
+            effect: SessionEffect::KeepsSession,
             since: Turn::now(),
         }
     }

@@ -3,8 +3,8 @@
 use super::{Action, World};
 use crate::buffer::{Buffer, Given};
 use crate::replica::Extractor;
-use proxy_core::freshness::{Life, ReplicaId};
-use proxy_core::planted::{self, Bug};
+use proxy_core::freshness::{ReplicaId, ServerLife};
+use proxy_core::planted::{self, ProxyBug};
 use replication::handover::{self, Source};
 use replication::locked;
 use replication::pages::Pages;
@@ -38,11 +38,11 @@ impl World {
     /// A replica is taken up, as `follow` does.
     pub(super) fn join(&mut self, id: ReplicaId) -> Result<(), String> {
         let database = self.databases.get_mut(&id).expect("it is there");
-        if !planted::is(Bug::OldExtractorGoesOn) {
+        if !planted::is(ProxyBug::OldExtractorGoesOn) {
             database.hang_up();
         }
         // What it says is on its disk before it counts.
-        if !planted::is(Bug::UnflushedCounts) {
+        if !planted::is(ProxyBug::UnflushedCounts) {
             database.flush(database.noted);
         }
         let noted = database.noted;
@@ -56,7 +56,7 @@ impl World {
             return self.refill(id);
         }
         self.locks += 1;
-        let lock = Life(self.locks);
+        let lock = ServerLife(self.locks);
         let extractor = Extractor::new(&self.databases[&id], lock, self.pace);
         self.extractors.insert(id, extractor);
         locked(&self.manager).connected(id, lock, noted);

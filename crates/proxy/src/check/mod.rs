@@ -12,7 +12,7 @@ use tokio_postgres::Client;
 
 use pg_connect::address::Address;
 use replication::leadership::register::{self, Registered};
-use replication::{Error, connect, query};
+use replication::{ReplicationError, connect, query};
 
 /// The oldest PostgreSQL that is understood: its slots give the proxy's messages.
 const VERSION_MIN: u64 = 14;
@@ -133,7 +133,7 @@ impl Notes {
     }
 
     /// Looking at the rest was not possible.
-    fn finish(&mut self, looked: Result<(), Error>) {
+    fn finish(&mut self, looked: Result<(), ReplicationError>) {
         if let Err(problem) = looked {
             let mend = "See the server's log, and check again.";
             self.stops(format!("it cannot be looked at: {problem}"), mend);
@@ -155,7 +155,7 @@ impl Notes {
     }
 
     /// What every database must be.
-    async fn look_at_server(&mut self, client: &Client) -> Result<(), Error> {
+    async fn look_at_server(&mut self, client: &Client) -> Result<(), ReplicationError> {
         let version = major(client).await?;
         match version >= VERSION_MIN {
             true => self.fine(format!("PostgreSQL {version}")),
@@ -190,18 +190,18 @@ impl Notes {
 }
 
 /// A server's major version.
-async fn major(client: &Client) -> Result<u64, Error> {
+async fn major(client: &Client) -> Result<u64, ReplicationError> {
     Ok(setting(client, "server_version_num").await? / 10_000)
 }
 
 /// A setting that is a number.
-async fn setting(client: &Client, name: &str) -> Result<u64, Error> {
+async fn setting(client: &Client, name: &str) -> Result<u64, ReplicationError> {
     let text = format!("SELECT setting FROM pg_settings WHERE name = '{name}'");
     query::number(&query::one(client, &text).await?)
 }
 
 /// What must be equal, or else texts are ordered or stored otherwise.
-async fn texts(client: &Client) -> Result<BTreeMap<&'static str, String>, Error> {
+async fn texts(client: &Client) -> Result<BTreeMap<&'static str, String>, ReplicationError> {
     let mut found = BTreeMap::new();
     for (name, column) in [
         ("encoding", "pg_encoding_to_char(encoding)"),

@@ -4,17 +4,21 @@ use tokio_postgres::Client;
 
 use super::{Notes, major, setting};
 use pg_connect::address::Address;
-use proxy_pool::{Connection, Key, Login, Settings};
+use proxy_pool::{Connection, ConnectionKey, Login, StartSettings};
 use replication::query::{self, one};
 use replication::setup::{FIRING, KEYLESS, MEND_FIRING};
-use replication::{Error, SLOT, dump_version};
+use replication::{ReplicationError, SLOT, dump_version};
 
 /// What reads of it only the primary can answer.
 const PRIMARY_ONLY: &str = "
 SELECT coalesce(string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid), '') FROM pg_class c
  WHERE (c.relkind IN ('m', 'f') OR c.relkind = 'r' AND c.relpersistence = 'u') AND c.oid >= 16384";
 
-pub async fn look(notes: &mut Notes, address: &Address, client: &Client) -> Result<(), Error> {
+pub async fn look(
+    notes: &mut Notes,
+    address: &Address,
+    client: &Client,
+) -> Result<(), ReplicationError> {
     if one(client, "SELECT pg_is_in_recovery()").await? == "t" {
         notes.stops(
             "it is a standby",
@@ -64,7 +68,7 @@ pub async fn look(notes: &mut Notes, address: &Address, client: &Client) -> Resu
 }
 
 /// The place where the proxy reads commits.
-async fn slot(notes: &mut Notes, client: &Client) -> Result<(), Error> {
+async fn slot(notes: &mut Notes, client: &Client) -> Result<(), ReplicationError> {
     let state = format!(
         "SELECT coalesce(max(CASE WHEN wal_status IN ('lost', 'unreserved') THEN wal_status
                                   WHEN plugin IS DISTINCT FROM 'pgoutput'
@@ -118,13 +122,17 @@ async fn slot(notes: &mut Notes, client: &Client) -> Result<(), Error> {
 }
 
 /// Whether the log can be read from here.
-async fn stream(notes: &mut Notes, address: &Address, client: &Client) -> Result<(), Error> {
+async fn stream(
+    notes: &mut Notes,
+    address: &Address,
+    client: &Client,
+) -> Result<(), ReplicationError> {
     let max = setting(client, "max_wal_senders").await?;
-    let key = Key {
+    let key = ConnectionKey {
         user: address.user.clone(),
         database: address.database.clone(),
-        settings: Settings::default(),
-        changed: Settings::default(),
+        settings: StartSettings::default(),
+        changed: StartSettings::default(),
     };
     let key = key.with([("replication".into(), "database".into())]);
     let password = address.password.clone();
@@ -144,7 +152,7 @@ async fn stream(notes: &mut Notes, address: &Address, client: &Client) -> Result
 }
 
 /// What replicas are filled by.
-async fn tools(notes: &mut Notes, client: &Client) -> Result<(), Error> {
+async fn tools(notes: &mut Notes, client: &Client) -> Result<(), ReplicationError> {
     let version = major(client).await?;
     let install = format!("apt-get install postgresql-client-{version}, or newer.");
     match dump_version().await {

@@ -4,8 +4,8 @@ use tokio_postgres::Client;
 
 use super::{Notes, major, texts};
 use proxy_core::freshness::Tsid;
-use replication::setup::{self, Start};
-use replication::{Error, has_tables, is_same, noted_difference, refused_standby};
+use replication::setup::{self, ReplicaStart};
+use replication::{ReplicationError, has_tables, is_same, noted_difference, refused_standby};
 use replication::{lineage, query};
 
 const EMPTY: &str = "ADD REPLICA '…' EMPTY drops what is there and fills it; or empty it by hand.";
@@ -15,7 +15,7 @@ pub async fn look(
     notes: &mut Notes,
     primary: Option<&Client>,
     client: &Client,
-) -> Result<(), Error> {
+) -> Result<(), ReplicationError> {
     if query::one(client, "SELECT pg_is_in_recovery()").await? == "t" {
         let refused = match primary {
             Some(primary) => refused_standby(primary, client).await?,
@@ -65,7 +65,7 @@ async fn contents(
     notes: &mut Notes,
     primary: Option<&Client>,
     client: &Client,
-) -> Result<(), Error> {
+) -> Result<(), ReplicationError> {
     if let Some(why) = noted_difference(client).await? {
         notes.stops(format!("it was found to differ: {why}"), EMPTY);
         return Ok(());
@@ -84,7 +84,7 @@ async fn contents(
         }
     }
     match setup::applied(client).await? {
-        Some(Start { applied, .. }) => {
+        Some(ReplicaStart { applied, .. }) => {
             let confirmed = match primary {
                 Some(primary) => setup::confirmed(primary).await?,
                 None => Tsid(0),

@@ -7,7 +7,7 @@ use tokio_postgres::error::DbError;
 
 use crate::serve::CONSOLE;
 use pg_connect::address::Address;
-use replication::{Error, connect_and_hear};
+use replication::{ReplicationError, connect_and_hear};
 
 /// What the console answered: names of columns, rows of texts, and what it noted besides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Told {
 }
 
 /// Sends one command to the console at an address, whose database does not matter.
-pub async fn ask(address: &Address, command: &str) -> Result<Told, Error> {
+pub async fn ask(address: &Address, command: &str) -> Result<Told, ReplicationError> {
     let address = Address {
         database: CONSOLE.into(),
         ..address.clone()
@@ -33,7 +33,7 @@ pub async fn ask(address: &Address, command: &str) -> Result<Told, Error> {
     };
     let client = connect_and_hear(&address, "replex proxy admin", hear).await?;
     let refused = |error: tokio_postgres::Error| match error.as_db_error() {
-        Some(said) => Error::Setup(sentences(said)),
+        Some(said) => ReplicationError::Setup(sentences(said)),
         None => error.into(),
     };
     let mut told = Told::default();

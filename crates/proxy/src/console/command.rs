@@ -9,9 +9,9 @@ const SYNTAX_ERROR: &str = "42601";
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum ConsoleCommand {
     /// Show something.
-    Show(Subject),
+    Show(ShowSubject),
     /// Take up a replica.
     Add {
         /// Its URL.
@@ -33,7 +33,7 @@ pub enum Command {
 
 /// What can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub enum ShowSubject {
     /// The replicas, and what each does.
     Replicas,
     /// Where batches went, and why.
@@ -116,20 +116,20 @@ pub fn split(text: &str) -> Vec<&str> {
         .collect()
 }
 
-impl Command {
+impl ConsoleCommand {
     /// What the log calls it, if it changes something.
     pub fn name(&self) -> Option<&'static str> {
         match self {
-            Command::Show(_) | Command::Ignored(_) => None,
-            Command::Add { .. } => Some("ADD REPLICA"),
-            Command::Remove(_) => Some("REMOVE REPLICA"),
-            Command::Checkpoint => Some("CHECKPOINT"),
-            Command::Reload => Some("RELOAD"),
+            ConsoleCommand::Show(_) | ConsoleCommand::Ignored(_) => None,
+            ConsoleCommand::Add { .. } => Some("ADD REPLICA"),
+            ConsoleCommand::Remove(_) => Some("REMOVE REPLICA"),
+            ConsoleCommand::Checkpoint => Some("CHECKPOINT"),
+            ConsoleCommand::Reload => Some("RELOAD"),
         }
     }
 
     /// Reads one command. The error does not repeat URLs, which may hold passwords.
-    pub fn parse(text: &str) -> Result<Command, Report> {
+    pub fn parse(text: &str) -> Result<ConsoleCommand, Report> {
         let text = text.trim().trim_end_matches(';').trim_end();
         let (before, quoted, behind) = match text.split_once('\'') {
             Some((before, rest)) => match rest.split_once('\'') {
@@ -143,8 +143,8 @@ impl Command {
         let words: Vec<&str> = before.split_whitespace().collect();
         let tail: Vec<&str> = behind.split_whitespace().collect();
         match (&words[..], quoted, &tail[..]) {
-            (["SHOW", subject], None, _) => subject_of(subject).map(Command::Show),
-            (["HELP" | "SHOW" | "\\?"], None, _) => Ok(Command::Show(Subject::Help)),
+            (["SHOW", subject], None, _) => subject_of(subject).map(ConsoleCommand::Show),
+            (["HELP" | "SHOW" | "\\?"], None, _) => Ok(ConsoleCommand::Show(ShowSubject::Help)),
             (["ADD", "REPLICA"], Some(url), tail) => match tail {
                 [] => Ok(add(url, Contents::Kept, None)),
                 ["EMPTY"] => Ok(add(url, Contents::Dropped, None)),
@@ -159,16 +159,18 @@ impl Command {
                 "ADD REPLICA 'postgresql://user:password@host:port/database', and behind it EMPTY \
                  if what is there may be dropped.",
             )),
-            (["REMOVE", "REPLICA", number], None, _) => numbered(number).map(Command::Remove),
+            (["REMOVE", "REPLICA", number], None, _) => {
+                numbered(number).map(ConsoleCommand::Remove)
+            }
             (["REMOVE", ..], ..) => {
                 Err(refused("REMOVE REPLICA needs a number").hint("SHOW REPLICAS has the numbers."))
             }
-            (["CHECKPOINT"], None, _) => Ok(Command::Checkpoint),
-            (["RELOAD"], None, _) => Ok(Command::Reload),
-            (["SET", ..], ..) => Ok(Command::Ignored("SET")),
-            (["BEGIN"], None, _) => Ok(Command::Ignored("BEGIN")),
-            (["COMMIT"], None, _) => Ok(Command::Ignored("COMMIT")),
-            (["ROLLBACK"], None, _) => Ok(Command::Ignored("ROLLBACK")),
+            (["CHECKPOINT"], None, _) => Ok(ConsoleCommand::Checkpoint),
+            (["RELOAD"], None, _) => Ok(ConsoleCommand::Reload),
+            (["SET", ..], ..) => Ok(ConsoleCommand::Ignored("SET")),
+            (["BEGIN"], None, _) => Ok(ConsoleCommand::Ignored("BEGIN")),
+            (["COMMIT"], None, _) => Ok(ConsoleCommand::Ignored("COMMIT")),
+            (["ROLLBACK"], None, _) => Ok(ConsoleCommand::Ignored("ROLLBACK")),
             (words, ..) => {
                 let first = words.first().copied().unwrap_or_default();
                 Err(refused(format!("the console has no command {first}")))
@@ -177,8 +179,8 @@ impl Command {
     }
 }
 
-fn add(url: &str, contents: Contents, seed: Option<ReplicaId>) -> Command {
-    Command::Add {
+fn add(url: &str, contents: Contents, seed: Option<ReplicaId>) -> ConsoleCommand {
+    ConsoleCommand::Add {
         url: url.to_string(),
         contents,
         seed,
@@ -191,16 +193,16 @@ fn numbered(number: &str) -> Result<ReplicaId, Report> {
     })
 }
 
-fn subject_of(word: &str) -> Result<Subject, Report> {
+fn subject_of(word: &str) -> Result<ShowSubject, Report> {
     match word {
-        "REPLICAS" => Ok(Subject::Replicas),
-        "ROUTES" => Ok(Subject::Routes),
-        "LAG" => Ok(Subject::Lag),
-        "BUFFER" => Ok(Subject::Buffer),
-        "POOLS" => Ok(Subject::Pools),
-        "CLIENTS" => Ok(Subject::Clients),
-        "PROXY" => Ok(Subject::Proxy),
-        "HELP" => Ok(Subject::Help),
+        "REPLICAS" => Ok(ShowSubject::Replicas),
+        "ROUTES" => Ok(ShowSubject::Routes),
+        "LAG" => Ok(ShowSubject::Lag),
+        "BUFFER" => Ok(ShowSubject::Buffer),
+        "POOLS" => Ok(ShowSubject::Pools),
+        "CLIENTS" => Ok(ShowSubject::Clients),
+        "PROXY" => Ok(ShowSubject::Proxy),
+        "HELP" => Ok(ShowSubject::Help),
         _ => Err(refused(format!("there is no {word} to be shown"))
             .hint("There are REPLICAS, ROUTES, LAG, BUFFER, POOLS, CLIENTS, PROXY and HELP.")),
     }
@@ -216,10 +218,16 @@ mod tests {
 
     #[test]
     fn commands_are_read() {
-        let parse = |text: &str| Command::parse(text).unwrap();
-        assert_eq!(parse(" show  lag ; "), Command::Show(Subject::Lag));
-        assert_eq!(parse("remove replica 7"), Command::Remove(ReplicaId(7)));
-        assert_eq!(parse("Reload"), Command::Reload);
+        let parse = |text: &str| ConsoleCommand::parse(text).unwrap();
+        assert_eq!(
+            parse(" show  lag ; "),
+            ConsoleCommand::Show(ShowSubject::Lag)
+        );
+        assert_eq!(
+            parse("remove replica 7"),
+            ConsoleCommand::Remove(ReplicaId(7))
+        );
+        assert_eq!(parse("Reload"), ConsoleCommand::Reload);
         let url = "postgresql://Ann@h/D";
         let kept = parse("ADD REPLICA 'postgresql://Ann@h/D'");
         assert_eq!(kept, add(url, Contents::Kept, None));
@@ -254,7 +262,7 @@ mod tests {
             "REMOVE REPLICA",
             "ADD",
         ] {
-            let report = Command::parse(text).unwrap_err();
+            let report = ConsoleCommand::parse(text).unwrap_err();
             assert!(!report.message.contains("secret"), "{report}");
             assert!(!report.hint.is_empty(), "{report}");
         }

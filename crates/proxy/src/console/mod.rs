@@ -18,12 +18,12 @@ use std::sync::Arc;
 use bytes::BytesMut;
 
 use crate::serve::Proxy;
-use answer::Answer;
-use command::Command;
+use answer::ConsoleAnswer;
+use command::ConsoleCommand;
 use pg_connect::stream::Peer;
 use pg_wire::Malformed;
 use pg_wire::cut::{Cutter, Piece, Side};
-use pg_wire::message::{self, Bind, Parse, Subject as Described, split_string};
+use pg_wire::message::{self, Bind, Parse, StatementOrPortal as Described, split_string};
 use pg_wire::report::{Report, Severity};
 use replication::events::without_literals;
 use table::Format;
@@ -200,8 +200,8 @@ impl Console<'_> {
         message::write_ready(&mut self.out, b'I');
     }
 
-    async fn answer(&self, text: &str) -> Result<Answer, Report> {
-        let command = Command::parse(text)?;
+    async fn answer(&self, text: &str) -> Result<ConsoleAnswer, Report> {
+        let command = ConsoleCommand::parse(text)?;
         let name = command.name();
         let answer = answer::to(self.proxy, command).await;
         // Who only looks changes nothing.
@@ -215,7 +215,7 @@ impl Console<'_> {
         answer
     }
 
-    fn rows(&mut self, answer: &Answer, format: impl Fn(usize) -> Format) {
+    fn rows(&mut self, answer: &ConsoleAnswer, format: impl Fn(usize) -> Format) {
         for row in &answer.rows {
             table::write_row(row, &format, &mut self.out);
         }
@@ -239,7 +239,7 @@ impl Console<'_> {
                     return Ok(Err(Report::new(Severity::Error, TOO_MANY, text)));
                 }
                 let text = String::from_utf8_lossy(parse.text()?).into_owned();
-                if let Err(report) = Command::parse(&text) {
+                if let Err(report) = ConsoleCommand::parse(&text) {
                     return Ok(Err(report));
                 }
                 self.statements.insert(parse.name.to_vec(), text);
@@ -296,7 +296,7 @@ impl Console<'_> {
             }
             Described::Portal(name) => self.portals.get(name)?.clone(),
         };
-        let command = Command::parse(&portal.text).ok();
+        let command = ConsoleCommand::parse(&portal.text).ok();
         match command.and_then(|command| answer::columns(&command)) {
             Some(columns) => table::describe(columns, |at| portal.format(at), &mut self.out),
             None => message::write(&mut self.out, b'n', &[], 0),

@@ -12,7 +12,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use pg_connect::stream::Peer;
 use pg_wire::startup::{CancelKey, write_cancel};
-use proxy_pool::Node;
+use proxy_pool::ServerNode;
 use proxy_pool::connection::connect;
 
 /// How long a cancel request may take at a server.
@@ -21,29 +21,29 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Where a session's cancel requests go now.
 pub enum Goal {
     /// To the server that it uses.
-    Server(Arc<Node>, Arc<CancelKey>),
+    Server(Arc<ServerNode>, Arc<CancelKey>),
     /// It waits for a server, and looks here.
     Wait(Arc<AtomicBool>),
 }
 
 /// Where they go, if anywhere. Held locked while a request is under way.
-pub type Target = Arc<tokio::sync::Mutex<Option<Goal>>>;
+pub type CancelTarget = Arc<tokio::sync::Mutex<Option<Goal>>>;
 
 /// The keys of all sessions.
 #[derive(Default)]
 pub struct Registry {
-    sessions: Mutex<BTreeMap<u32, (Vec<u8>, Target)>>,
+    sessions: Mutex<BTreeMap<u32, (Vec<u8>, CancelTarget)>>,
 }
 
 /// A session's entry, which ends with it.
-pub struct Entry<'a> {
+pub struct CancelEntry<'a> {
     registry: &'a Registry,
     /// What the client is told.
     pub key: CancelKey,
-    target: Target,
+    target: CancelTarget,
 }
 
-impl Entry<'_> {
+impl CancelEntry<'_> {
     /// Cancel requests lead there from now on. Waits for one that is under way.
     pub async fn leads_to(&self, goal: Option<Goal>) {
         let mut target = match self.target.try_lock() {
@@ -62,7 +62,7 @@ fn as_process(number: u32) -> u32 {
 
 impl Registry {
     /// A key for a new session; protocol 3.0 has room for 4 bytes of secret, 3.2 for more.
-    pub fn enter(&self, minor: u16) -> Entry<'_> {
+    pub fn enter(&self, minor: u16) -> CancelEntry<'_> {
         let random = SystemRandom::new();
         let mut bytes = [0; 36];
         random
@@ -70,7 +70,7 @@ impl Registry {
             .expect("the system gives random bytes");
         let (process, secret) = bytes.split_first_chunk::<4>().expect("there are 36");
         let secret = if minor < 2 { &secret[..4] } else { secret };
-        let target = Target::default();
+        let target = CancelTarget::default();
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         // A number that is taken is passed over.
         let mut process = as_process(u32::from_be_bytes(*process));
@@ -78,7 +78,7 @@ impl Registry {
             process = as_process(process + 1);
         }
         sessions.insert(process, (secret.to_vec(), Arc::clone(&target)));
-        Entry {
+        CancelEntry {
             registry: self,
             key: CancelKey {
                 process,
@@ -110,7 +110,7 @@ impl Registry {
 }
 
 /// Sends a cancel request, and waits until the server has passed it on.
-pub async fn send(node: &Node, key: &CancelKey) -> std::io::Result<()> {
+pub async fn send(node: &ServerNode, key: &CancelKey) -> std::io::Result<()> {
     let mut peer = Peer::new(connect(&node.address).await?);
     peer.write_all(&write_cancel(key)).await?;
     while peer.read().await? > 0 {
@@ -119,7 +119,7 @@ pub async fn send(node: &Node, key: &CancelKey) -> std::io::Result<()> {
     Ok(())
 }
 
-impl Drop for Entry<'_> {
+impl Drop for CancelEntry<'_> {
     fn drop(&mut self) {
         let mut sessions = self.registry.sessions.lock();
         let sessions = sessions.as_mut();

@@ -13,7 +13,7 @@ pub type Where = Option<ReplicaId>;
 
 /// A client that is logged in.
 #[derive(Debug)]
-pub struct Client {
+pub struct ConnectedClient {
     /// As whom.
     pub user: String,
     /// Its database.
@@ -31,24 +31,24 @@ pub struct Client {
 /// All clients, and what was done for them.
 #[derive(Default)]
 pub struct Clients {
-    all: Mutex<BTreeMap<u64, Arc<Client>>>,
+    all: Mutex<BTreeMap<u64, Arc<ConnectedClient>>>,
     routes: Mutex<BTreeMap<(Where, &'static str), u64>>,
 }
 
 /// A client's entry, which ends with its session.
-pub struct Entry<'a> {
+pub struct ClientEntry<'a> {
     clients: &'a Clients,
     number: u64,
-    client: Arc<Client>,
+    client: Arc<ConnectedClient>,
 }
 
 impl Clients {
     /// A client comes, whose session has this number.
-    pub fn enter(&self, number: u64, client: Client) -> Entry<'_> {
+    pub fn enter(&self, number: u64, client: ConnectedClient) -> ClientEntry<'_> {
         let client = Arc::new(client);
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(number, Arc::clone(&client));
-        Entry {
+        ClientEntry {
             clients: self,
             number,
             client,
@@ -56,7 +56,7 @@ impl Clients {
     }
 
     /// Each client by its number.
-    pub fn all(&self) -> BTreeMap<u64, Arc<Client>> {
+    pub fn all(&self) -> BTreeMap<u64, Arc<ConnectedClient>> {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.clone()
     }
@@ -68,7 +68,7 @@ impl Clients {
     }
 }
 
-impl Entry<'_> {
+impl ClientEntry<'_> {
     /// The client is given a server.
     pub fn goes(&self, server: Where, why: &'static str) {
         self.client.batches.fetch_add(1, Ordering::Relaxed);
@@ -94,7 +94,7 @@ impl Entry<'_> {
     }
 }
 
-impl Drop for Entry<'_> {
+impl Drop for ClientEntry<'_> {
     fn drop(&mut self) {
         let all = self.clients.all.lock();
         let mut all = all.unwrap_or_else(PoisonError::into_inner);

@@ -9,14 +9,14 @@ use tokio_rustls::TlsAcceptor;
 
 use super::outset::{Outset, read_outset};
 use super::refusal::{Failed, violation};
-use super::standing::Servers;
+use super::standing::SessionServers;
 use super::{Admission, CONSOLE, Proxy, proof};
 use pg_connect::stream::{Peer, Stream};
 use pg_wire::message;
 use pg_wire::report::{Report, Severity};
 use pg_wire::startup::{self, First, Startup};
 use proxy_core::server::Parameters;
-use proxy_pool::{Key, Login};
+use proxy_pool::{ConnectionKey, Login};
 use replication::events::without_literals;
 
 /// SQLSTATEs.
@@ -30,13 +30,13 @@ const INVALID_AUTHORIZATION: &str = "28";
 /// What a client gets that has logged in, and has not been told yet.
 pub enum Entrance {
     /// A session on servers.
-    Session(Box<Welcome>),
+    Session(Box<SessionStart>),
     /// The console, with the operator's name.
     Console(String),
 }
 
 /// What a session begins with.
-pub struct Welcome {
+pub struct SessionStart {
     /// The minor version of the protocol that its client speaks.
     pub minor: u16,
     /// What its servers must have.
@@ -44,7 +44,7 @@ pub struct Welcome {
     /// How to log in there.
     pub login: Login,
     /// Where it may run.
-    pub servers: Servers,
+    pub servers: SessionServers,
     /// Settings as servers start with.
     pub parameters: Arc<Parameters>,
     /// The right to be logged in.
@@ -135,7 +135,7 @@ impl Proxy {
             peer.write_all(&negotiation(startup)).await?;
         }
         let login = proof::ask(peer, admission, user).await?;
-        let key = Key::of(startup, user);
+        let key = ConnectionKey::of(startup, user);
         // One that is idle begins as this session would.
         let begun = self.outsets.of(&key);
         let begins_as = begun.as_ref().unwrap_or(&key);
@@ -160,7 +160,7 @@ impl Proxy {
         // It has the same settings by itself, and resets them to the same values.
         connection.key = outset.key.clone();
         servers.primary.give_back(connection);
-        Ok(Entrance::Session(Box::new(Welcome {
+        Ok(Entrance::Session(Box::new(SessionStart {
             minor: startup.minor_spoken(),
             outset,
             login,

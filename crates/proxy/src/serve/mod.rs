@@ -38,7 +38,7 @@ use pg_connect::auth::tls::Identity;
 use pg_connect::auth::users::Users;
 use pg_connect::stream::{Peer, Stream};
 use proxy_core::session::Pinning;
-use proxy_pool::{Known, Node, Outsets};
+use proxy_pool::{KnownSettings, Outsets, ServerNode};
 use routing::Routing;
 use standing::Role;
 
@@ -106,7 +106,7 @@ pub type ServeOperator = fn(Arc<Proxy>, Peer, String) -> Pin<Box<dyn Future<Outp
 pub const WAIT_MS_DEFAULT: u64 = 100;
 
 /// What a proxy is told.
-pub struct Options {
+pub struct ProxyOptions {
     /// The database that takes all writes.
     pub primary: Address,
     /// Who may come in.
@@ -154,18 +154,18 @@ pub struct Proxy {
     sessions: AtomicU64,
     cancels: Registry,
     visitors: Clients,
-    known: Known,
+    known: KnownSettings,
     outsets: Outsets,
 }
 
 impl Proxy {
     /// A proxy that serves nobody yet. Without a routing everything goes to the primary; with one,
     /// it refuses its clients once another proxy is the active one.
-    pub fn new(options: Options, routing: Option<Routing>) -> Arc<Proxy> {
+    pub fn new(options: ProxyOptions, routing: Option<Routing>) -> Arc<Proxy> {
         let role = match routing {
             Some(routing) => Role::Active(Arc::new(routing)),
             None => {
-                let node = Node::new(options.primary.clone(), options.connections_max);
+                let node = ServerNode::new(options.primary.clone(), options.connections_max);
                 Role::Pooler(Arc::new(node))
             }
         };
@@ -174,11 +174,11 @@ impl Proxy {
 
     /// A proxy that serves nobody yet, and refuses its clients until [`Proxy::stand`] lets it be
     /// active.
-    pub fn standing_by(options: Options) -> Arc<Proxy> {
+    pub fn standing_by(options: ProxyOptions) -> Arc<Proxy> {
         Proxy::of(options, Role::Standby(None))
     }
 
-    fn of(options: Options, role: Role) -> Arc<Proxy> {
+    fn of(options: ProxyOptions, role: Role) -> Arc<Proxy> {
         Arc::new(Proxy {
             options: Fixed {
                 primary: options.primary,
@@ -198,7 +198,7 @@ impl Proxy {
             sessions: AtomicU64::new(0),
             cancels: Registry::default(),
             visitors: Clients::default(),
-            known: Known::default(),
+            known: KnownSettings::default(),
             outsets: Outsets::default(),
         })
     }
@@ -289,13 +289,13 @@ impl Proxy {
     }
 
     /// Every server; none while it stands by.
-    pub fn nodes(&self) -> BTreeMap<Where, Arc<Node>> {
+    pub fn nodes(&self) -> BTreeMap<Where, Arc<ServerNode>> {
         let Ok(servers) = self.servers() else {
             return BTreeMap::new();
         };
         let replicas = servers.routing.map(|routing| routing.replicas.all());
         let replicas = replicas.into_iter().flatten();
-        let mut nodes: BTreeMap<Where, Arc<Node>> =
+        let mut nodes: BTreeMap<Where, Arc<ServerNode>> =
             replicas.map(|(id, node)| (Some(id), node)).collect();
         nodes.insert(None, servers.primary);
         nodes

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use pg_analysis::Analyser;
-use proxy_core::freshness::{ReplicaId, Table};
+use proxy_core::freshness::{ReplicaId, TableOid};
 use proxy_core::session::Numbers;
 use proxy_core::touched::NamedTables;
 use proxy_pool::Connection;
@@ -22,7 +22,7 @@ pub struct TableNumbers {
 #[derive(Debug, Default)]
 struct Known {
     generation: u64,
-    there: BTreeMap<(ReplicaId, Table), u32>,
+    there: BTreeMap<(ReplicaId, TableOid), u32>,
 }
 
 impl TableNumbers {
@@ -30,11 +30,11 @@ impl TableNumbers {
     pub fn of(&self, id: ReplicaId, named: &NamedTables) -> Option<Vec<(u32, u32)>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         named.generation.filter(|it| *it == known.generation)?;
-        let pair = |table: &Table| Some((*known.there.get(&(id, *table))?, table.0));
+        let pair = |table: &TableOid| Some((*known.there.get(&(id, *table))?, table.0));
         named.tables.iter().map(pair).collect()
     }
 
-    fn learn(&self, id: ReplicaId, generation: u64, there: impl Iterator<Item = (Table, u32)>) {
+    fn learn(&self, id: ReplicaId, generation: u64, there: impl Iterator<Item = (TableOid, u32)>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.generation != generation {
             *known = Known {

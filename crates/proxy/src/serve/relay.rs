@@ -32,17 +32,17 @@ use self::cancels::Cancels;
 use self::place::Place;
 use self::plan::Plan;
 use super::Proxy;
-use super::cancel::{Entry, Goal};
-use super::clients::{self, Client};
-use super::login::Welcome;
+use super::cancel::{CancelEntry, Goal};
+use super::clients::{self, ConnectedClient};
+use super::login::SessionStart;
 use super::outset::{Isolation, Outset};
 use super::routing::{Before, Chosen, Goes, Routing, Why};
 use super::spinning;
-use super::standing::{self, Servers};
+use super::standing::{self, SessionServers};
 use pg_analysis::effect::GRAMMAR;
 use pg_connect::stream::Peer;
 use pg_wire::Malformed;
-use pg_wire::cut::{Cutter, Message, Piece, Side, WHOLE_LEN_MAX};
+use pg_wire::cut::{Cutter, Piece, Side, WHOLE_LEN_MAX, WireMessage};
 use pg_wire::message;
 use pg_wire::report::{Report, Severity};
 use pg_wire::startup::CancelKey;
@@ -50,8 +50,8 @@ use proxy_core::freshness::{Level, Manager, ReplicaId, Watch};
 use proxy_core::server::Parameters;
 use proxy_core::session::{At, Changes, Out, Session, Snapshots, Wants};
 use proxy_core::writes::Writes;
-use proxy_pool::{Connection, Known, Login};
-use replication::leadership::lease::Moment;
+use proxy_pool::{Connection, KnownSettings, Login};
+use replication::leadership::lease::BootTime;
 
 /// Bytes that may wait for a peer before nothing more is read for it.
 const OUTPUT_LEN_MAX: usize = 256 * 1024;
@@ -77,7 +77,7 @@ const CONNECTION_FAILURE: &str = "08006";
 
 /// A client's session and its sockets.
 struct Relay<'a> {
-    servers: &'a Servers,
+    servers: &'a SessionServers,
     /// Ready when another proxy is the active one, of which it wakes the session by itself once it
     /// was polled.
     lost: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
@@ -94,17 +94,17 @@ struct Relay<'a> {
     outset: Outset,
     at_login: Outset,
     /// Settings that sessions have.
-    known: &'a Known,
+    known: &'a KnownSettings,
     /// Replicas that do not take its settings.
     unfit: Vec<ReplicaId>,
     login: Login,
-    entry: Entry<'a>,
+    entry: CancelEntry<'a>,
     /// How long a read waits for a replica, at most.
     wait_max: Duration,
     /// How many more may.
     waiting: &'a Semaphore,
     /// What operators see of it.
-    visit: clients::Entry<'a>,
+    visit: clients::ClientEntry<'a>,
     /// Where cancel requests go while a server is attached.
     cancels: Cancels,
     /// The server that is attached, and where it is.
@@ -117,7 +117,7 @@ struct Relay<'a> {
     writes: Writes,
     held: Held,
     /// Since when no replica serves, as far as this session knows.
-    none_serves: Option<Moment>,
+    none_serves: Option<BootTime>,
     /// What waits for the client may come from a replica.
     has_read: bool,
     /// A part of what waits for the client was sent.
@@ -138,19 +138,19 @@ enum End {
 }
 
 /// Relays a session from its first message to its last.
-pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, welcome: Welcome) {
-    let Welcome {
+pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, start: SessionStart) {
+    let SessionStart {
         minor,
         outset,
         login,
         servers,
         parameters,
         permit: _logged_in,
-    } = welcome;
+    } = start;
     let entry = proxy.cancels.enter(minor);
     let out = welcomed(&parameters, &entry.key);
     let number = proxy.session_number();
-    let client = Client {
+    let client = ConnectedClient {
         user: outset.key.user.clone(),
         database: outset.key.database.clone(),
         address,
@@ -653,7 +653,7 @@ impl Input<'_> {
             refused = before.look(message, goes);
         }
         let instead = refused.as_deref();
-        let instead = instead.map(|frame| Piece::Message(Message { frame, rest: 0 }));
+        let instead = instead.map(|frame| Piece::Message(WireMessage { frame, rest: 0 }));
         let server = connection.map(|connection| &mut connection.server);
         self.session
             .client(instead.unwrap_or(piece), server, self.out)

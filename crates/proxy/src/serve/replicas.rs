@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pg_connect::address::Address;
 use proxy_core::freshness::ReplicaId;
-use proxy_pool::Node;
-use replication::leadership::register::{Change, Registered};
-use replication::{Contents, Error, Intake, Replication};
+use proxy_pool::ServerNode;
+use replication::leadership::register::{RegisterChange, Registered};
+use replication::{Contents, Intake, Replication, ReplicationError};
 
 /// See the module.
 pub struct Replicas {
@@ -29,7 +29,7 @@ pub struct Replicas {
 #[derive(Default)]
 struct Nodes {
     last: u32,
-    all: BTreeMap<ReplicaId, Arc<Node>>,
+    all: BTreeMap<ReplicaId, Arc<ServerNode>>,
     /// URLs of those that are in the register.
     registered: BTreeMap<ReplicaId, String>,
 }
@@ -43,9 +43,9 @@ impl Nodes {
     }
 
     /// Fails where this database is one of them already.
-    fn refuse_second(&self, address: &Address) -> Result<(), Error> {
+    fn refuse_second(&self, address: &Address) -> Result<(), ReplicationError> {
         match self.at(address) {
-            Some(id) => Err(Error::Setup(format!(
+            Some(id) => Err(ReplicationError::Setup(format!(
                 "{address}/{} is replica {} already: remove that first",
                 address.database, id.0
             ))),
@@ -67,13 +67,17 @@ impl Replicas {
 
     /// Takes one up; it is filled and follows in the background, and serves when it has everything.
     /// What becomes of it is said by [`Replication::status`]. The register does not hear of it.
-    pub fn add(&self, address: &Address, intake: impl Into<Intake>) -> Result<ReplicaId, Error> {
+    pub fn add(
+        &self,
+        address: &Address,
+        intake: impl Into<Intake>,
+    ) -> Result<ReplicaId, ReplicationError> {
         let mut nodes = self.nodes();
         nodes.refuse_second(address)?;
         let id = ReplicaId(nodes.last + 1);
         self.replication.add_replica(id, address, intake);
         nodes.last = id.0;
-        let node = Node::new(address.clone(), self.connections_max);
+        let node = ServerNode::new(address.clone(), self.connections_max);
         nodes.all.insert(id, Arc::new(node));
         Ok(id)
     }
@@ -88,18 +92,21 @@ impl Replicas {
         url: &str,
         contents: Contents,
         seed: Option<ReplicaId>,
-    ) -> Result<ReplicaId, Error> {
-        let address = Address::parse(url).map_err(Error::Setup)?;
+    ) -> Result<ReplicaId, ReplicationError> {
+        let address = Address::parse(url).map_err(ReplicationError::Setup)?;
         let _changing = self.changing.lock().await;
         self.nodes().refuse_second(&address)?;
         let seed = seed.map(|id| {
             let node = self.node(id);
             node.ok_or_else(|| {
-                Error::Setup(format!("there is no replica {} to fill it from", id.0))
+                ReplicationError::Setup(format!("there is no replica {} to fill it from", id.0))
             })
         });
         let seed = seed.transpose()?.map(|node| node.address.clone());
-        let (change, before) = (Change::of(&address, Some(url)), Change::of(&address, None));
+        let (change, before) = (
+            RegisterChange::of(&address, Some(url)),
+            RegisterChange::of(&address, None),
+        );
         let register = self.replication.register();
         register.write(change, before).await?;
         let id = self.add(&address, Intake { contents, seed })?;
@@ -128,13 +135,13 @@ impl Replicas {
     /// Lets one go, whose database stays as it is. Reads that run there end in peace. Returns false
     /// if there is none of this number. Fails, and it stays, where it is in the register and the
     /// primary does not take it out.
-    pub async fn remove(&self, id: ReplicaId) -> Result<bool, Error> {
+    pub async fn remove(&self, id: ReplicaId) -> Result<bool, ReplicationError> {
         let _changing = self.changing.lock().await;
         let url = self.nodes().registered.get(&id).cloned();
         if let (Some(url), Some(node)) = (url, self.node(id)) {
             let (change, before) = (
-                Change::of(&node.address, None),
-                Change::of(&node.address, Some(&url)),
+                RegisterChange::of(&node.address, None),
+                RegisterChange::of(&node.address, Some(&url)),
             );
             let register = self.replication.register();
             register.write(change, before).await?;
@@ -179,12 +186,12 @@ impl Replicas {
     }
 
     /// One of them.
-    pub fn node(&self, id: ReplicaId) -> Option<Arc<Node>> {
+    pub fn node(&self, id: ReplicaId) -> Option<Arc<ServerNode>> {
         self.nodes().all.get(&id).cloned()
     }
 
     /// All of them.
-    pub fn all(&self) -> BTreeMap<ReplicaId, Arc<Node>> {
+    pub fn all(&self) -> BTreeMap<ReplicaId, Arc<ServerNode>> {
         self.nodes().all.clone()
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bytes::BytesMut;
 
 use super::numbers::TableNumbers;
-use super::outset::Reading;
+use super::outset::ParseContext;
 use super::pending_age;
 use super::replicas::Replicas;
 use super::trace;
@@ -18,28 +18,30 @@ use super::why::Detail;
 pub use super::why::Why;
 use pg_analysis::effect::{self, GRAMMAR};
 use pg_analysis::{
-    Action, Analyser, Analysis, Constant, INT4, Parameter, Statement, Template, fires_triggers,
-    is_of_node, is_of_roles_alone,
+    AnalysedStatement, Analyser, Analysis, Constant, INT4, Parameter, StatementAction, Template,
+    fires_triggers, is_of_node, is_of_roles_alone,
 };
 use pg_connect::address::Address;
-use pg_wire::cut::Message;
+use pg_wire::cut::WireMessage;
 use pg_wire::message;
 use pg_wire::quoting::quoted;
 use pg_wire::report::{Report, Severity};
 use proxy_core::freshness::{
-    Level, Life, Manager, Moment, Reason, ReplicaId, Sets, Target, Tsid, Watch, mark,
+    Level, Manager, ReadMoment, ReadTarget, Reason, ReplicaId, ServerLife, Sets, Tsid, Watch, mark,
 };
-use proxy_core::grammar::Effect;
-use proxy_core::routing::{Decision, Freshness, Question, Situation, decide};
-use proxy_core::session::{AsPrepared, Bound, Fault, Out, Prepared, Proof, Session, Text, Trace};
+use proxy_core::grammar::SessionEffect;
+use proxy_core::routing::{Freshness, Question, RoutingDecision, Situation, decide};
+use proxy_core::session::{
+    AsPrepared, BatchFault, Bound, Out, Prepared, Proof, Session, Text, TraceSetting,
+};
 use proxy_core::touched::Touched;
 use proxy_core::writes::Writes;
-use proxy_pool::Node;
-use replication::leadership::Leadership;
+use proxy_pool::ServerNode;
+use replication::leadership::ProxyLeadership;
 use replication::leadership::lease::Lease;
 use replication::locked;
 use replication::schema_changes::unless_noted;
-use replication::{Error, Replication, Settings, Started};
+use replication::{Replication, ReplicationError, ReplicationSettings, Started};
 
 /// SQLSTATE: what cannot be replicated.
 const UNSUPPORTED: &str = "0A000";
@@ -51,7 +53,7 @@ const CREATE: &[u8] = b"create";
 /// What routing needs to know, and where reads can go.
 pub struct Routing {
     /// The primary, for as long as this proxy is the active one.
-    pub primary: Arc<Node>,
+    pub primary: Arc<ServerNode>,
     /// Whether it is.
     pub lease: Lease,
     /// Says what statements touch.
@@ -69,7 +71,7 @@ pub struct Before<'a> {
     /// Where routing is known.
     pub routing: &'a Routing,
     /// How statements are read, if that is known.
-    pub reading: Option<&'a Reading>,
+    pub reading: Option<&'a ParseContext>,
     /// Who runs it.
     pub user: &'a str,
     /// Where it goes; none for the primary.
@@ -92,7 +94,7 @@ impl Before<'_> {
     /// Notes what the message's statements may write, and adds what must run in front of them.
     ///
     /// Returns what goes in its place, if it is not to run.
-    pub fn look(&self, message: Message<'_>, goes: Goes<'_>) -> Option<BytesMut> {
+    pub fn look(&self, message: WireMessage<'_>, goes: Goes<'_>) -> Option<BytesMut> {
         if goes.session.is_skipping() {
             return None;
         }
@@ -133,7 +135,7 @@ impl Before<'_> {
         let is_inside = session.is_in_transaction();
         let question = Question::of(Situation::OnPrimary { is_inside }, &touched);
         let reason = match decide(question, &mut routing.replicas_at(Level::Gssi)) {
-            Decision::Primary(reason) => reason,
+            RoutingDecision::Primary(reason) => reason,
             decided => unreachable!("it keeps the primary's connection: {decided:?}"),
         };
         self.tell(&Why::primary(reason), &touched, (session, out));
@@ -154,7 +156,7 @@ impl Before<'_> {
     /// primary.
     ///
     /// Returns what goes in its place, as [`Before::look`].
-    fn look_elsewhere(&self, message: Message<'_>, goes: Goes<'_>) -> Option<BytesMut> {
+    fn look_elsewhere(&self, message: WireMessage<'_>, goes: Goes<'_>) -> Option<BytesMut> {
         let session = goes.session;
         if session.is_inside_quietly() {
             // What might have ended it was skipped.
@@ -168,8 +170,8 @@ impl Before<'_> {
                 }
                 _ => Text::Unknown,
             },
-            b'D' => match message::Subject::read(message.body()) {
-                Ok(message::Subject::Statement(name)) => match session.statement(name) {
+            b'D' => match message::StatementOrPortal::read(message.body()) {
+                Ok(message::StatementOrPortal::Statement(name)) => match session.statement(name) {
                     Some(prepared) => Text::Prepared(prepared),
                     None => return None,
                 },
@@ -185,11 +187,11 @@ impl Before<'_> {
         };
         let words = text.text().unwrap_or_default();
         let question = Question {
-            leaves_nothing: effect::of(words) == Effect::Nothing,
+            leaves_nothing: effect::of(words) == SessionEffect::Nothing,
             is_end: Session::is_end(words),
             ..Question::of(situation, &touched)
         };
-        if decide(question, &mut self.routing.replicas_at(Level::Gssi)) == Decision::Stays {
+        if decide(question, &mut self.routing.replicas_at(Level::Gssi)) == RoutingDecision::Stays {
             // Nothing is written: this says that the transaction may end.
             let is_run = matches!(message.tag(), b'Q' | b'E');
             // Those that are not known are told as no table's.
@@ -225,14 +227,14 @@ impl Before<'_> {
 
     /// Tells a client that has asked for it where a statement goes, if nobody has.
     fn tell(&self, why: &Why, touched: &Touched, (session, out): (&mut Session, &mut Out)) {
-        if !self.is_told && session.settings().trace == Trace::On {
+        if !self.is_told && session.settings().trace == TraceSetting::On {
             let touches = self.routing.described(&touched.sets);
             session.tell(&trace::notice(why, &touches), out);
         }
     }
 
     /// A statement that is being prepared may keep its session by its words.
-    fn look_at_parse(&self, message: Message<'_>, session: &mut Session) {
+    fn look_at_parse(&self, message: WireMessage<'_>, session: &mut Session) {
         let Ok(parse) = message::Parse::read(message.body()) else {
             return;
         };
@@ -249,7 +251,7 @@ impl Before<'_> {
 }
 
 /// What the portal runs that a message executes, if it executes one.
-fn bound_by(message: Message<'_>, session: &Session) -> Option<Bound> {
+fn bound_by(message: WireMessage<'_>, session: &Session) -> Option<Bound> {
     if message.tag() != b'E' {
         return None;
     }
@@ -258,11 +260,11 @@ fn bound_by(message: Message<'_>, session: &Session) -> Option<Bound> {
 }
 
 /// What a message runs, if it runs something; if by a portal, that is bound to this.
-fn run_by<'a>(message: Message<'a>, bound: Option<&'a Bound>) -> Option<Text<'a>> {
+fn run_by<'a>(message: WireMessage<'a>, bound: Option<&'a Bound>) -> Option<Text<'a>> {
     Some(match (message.tag(), bound) {
         (b'Q', _) => match message::split_string(message.body()) {
             // What it leaves behind is looked at where it is forwarded.
-            Ok((text, _)) if message.is_whole() => Text::Simple(text, Effect::Nothing),
+            Ok((text, _)) if message.is_whole() => Text::Simple(text, SessionEffect::Nothing),
             _ => Text::Unknown,
         },
         (b'E', Some(bound)) => Text::Bound(Arc::clone(&bound.prepared), &bound.parameters),
@@ -297,11 +299,11 @@ pub struct Chosen {
     /// Its number.
     pub id: ReplicaId,
     /// Its connections.
-    pub node: Arc<Node>,
+    pub node: Arc<ServerNode>,
     /// What the read must see.
     pub need: Tsid,
     /// In which life of its server it has that.
-    pub life: Life,
+    pub life: ServerLife,
     /// If the read may be torn: when its snapshots are known to have been taken, it is to be asked
     /// whether it is.
     pub watched: Option<Box<(Watch, Proof)>>,
@@ -326,12 +328,12 @@ struct AtLevel<'a> {
 }
 
 impl Freshness for AtLevel<'_> {
-    fn target(&mut self, reads: &Touched) -> Target {
+    fn target(&mut self, reads: &Touched) -> ReadTarget {
         let mut manager = self.routing.manager();
         let target = manager.route(&reads.sets, self.level);
         self.watch = match target {
-            Target::Replica { id, .. } => manager.watch(&reads.sets, self.level, id),
-            Target::Primary(_) => None,
+            ReadTarget::Replica { id, .. } => manager.watch(&reads.sets, self.level, id),
+            ReadTarget::Primary(_) => None,
         };
         target
     }
@@ -348,8 +350,8 @@ impl Routing {
     pub async fn start(
         primary: &Address,
         connections_max: usize,
-        settings: &Settings,
-    ) -> Result<Routing, Error> {
+        settings: &ReplicationSettings,
+    ) -> Result<Routing, ReplicationError> {
         let started = Replication::start(primary, settings).await?;
         Ok(Routing::of(started, primary, connections_max))
     }
@@ -358,16 +360,16 @@ impl Routing {
     pub async fn begin(
         primary: &Address,
         connections_max: usize,
-        settings: &Settings,
-        leadership: Leadership,
-    ) -> Result<Routing, Error> {
+        settings: &ReplicationSettings,
+        leadership: ProxyLeadership,
+    ) -> Result<Routing, ReplicationError> {
         let started = Replication::begin(primary, settings, leadership).await?;
         Ok(Routing::of(started, primary, connections_max))
     }
 
     fn of(started: Started, primary: &Address, connections_max: usize) -> Routing {
         let (replication, manager, analyser) = started;
-        let node = Node::new(primary.clone(), connections_max);
+        let node = ServerNode::new(primary.clone(), connections_max);
         tokio::spawn(pending_age::watch(Arc::downgrade(&manager)));
         Routing {
             primary: Arc::new(node.with_ledger(replication.ledger().clone())),
@@ -384,7 +386,7 @@ impl Routing {
     pub fn prelude(
         &self,
         touched: &Touched,
-        reading: Option<&Reading>,
+        reading: Option<&ParseContext>,
         role: &str,
     ) -> Result<Vec<String>, Report> {
         let refused = |text: &str| Report::new(Severity::Error, UNSUPPORTED, text);
@@ -414,7 +416,7 @@ impl Routing {
             Some(reading) => Ok(reading),
         };
         // A superuser runs these at replicas: they have succeeded on the primary.
-        let plain = Reading::default();
+        let plain = ParseContext::default();
         let is_plain = |text: &String| !is_mixed && is_of_roles_alone(text);
         let prelude = |text: &String| match (&read, fires_triggers(text)) {
             (Err(_), false) if is_plain(text) => Ok(self.announcing(text, &plain, "")),
@@ -431,9 +433,9 @@ impl Routing {
     }
 
     /// The statement that writes this one into the log.
-    fn announcing(&self, text: &str, reading: &Reading, role: &str) -> String {
+    fn announcing(&self, text: &str, reading: &ParseContext, role: &str) -> String {
         let names = reading.search_path.iter().map(|name| quoted(name));
-        let statement = mark::Statement {
+        let statement = mark::AnnouncedStatement {
             search_path: names.collect::<Vec<_>>().join(", "),
             role: role.to_string(),
             text: text.to_owned(),
@@ -450,24 +452,29 @@ impl Routing {
     }
 
     /// Decides where statements go, of which `fault` came at a replica, if it did (R33).
-    pub fn route(&self, question: Question<'_>, fault: Option<&Fault>, level: Level) -> Routed {
+    pub fn route(
+        &self,
+        question: Question<'_>,
+        fault: Option<&BatchFault>,
+        level: Level,
+    ) -> Routed {
         let mut replicas = self.replicas_at(level);
         let question = Question {
             has_failed: fault.is_some(),
             ..question
         };
         match decide(question, &mut replicas) {
-            Decision::Fresh(target) => {
+            RoutingDecision::Fresh(target) => {
                 let proof = question.touched.proof();
                 let watched = replicas.watch.map(|watch| Box::new((watch, proof)));
                 Routed::Fresh(self.of_target(target, watched, "it has all that is read"))
             }
-            Decision::Snapshot => Routed::Snapshot,
-            Decision::Primary(why) => Routed::Primary(Why::primary(why)),
-            Decision::FailedElsewhere => {
+            RoutingDecision::Snapshot => Routed::Snapshot,
+            RoutingDecision::Primary(why) => Routed::Primary(Why::primary(why)),
+            RoutingDecision::FailedElsewhere => {
                 Routed::Primary(Why::failed(fault.expect("the question has it")))
             }
-            decided @ (Decision::Stays | Decision::BeginsAgain) => {
+            decided @ (RoutingDecision::Stays | RoutingDecision::BeginsAgain) => {
                 unreachable!("its transaction has no snapshot at a replica: {decided:?}")
             }
         }
@@ -475,11 +482,11 @@ impl Routing {
 
     /// Where a read goes that waits, or where a transaction takes its snapshot, see
     /// [`Manager::route_moment`].
-    pub fn route_moment(&self, moment: &mut Moment, proof: Proof) -> Route {
+    pub fn route_moment(&self, moment: &mut ReadMoment, proof: Proof) -> Route {
         let (target, watch) = self.manager().route_moment(moment);
         let watched = watch.map(|watch| Box::new((watch, proof)));
         let mut route = self.of_target(target, watched, "it has been waited for");
-        if target == Target::Primary(Reason::Pending) {
+        if target == ReadTarget::Primary(Reason::Pending) {
             route.why = Why::primary("what it must see is being committed");
         }
         route
@@ -487,15 +494,15 @@ impl Routing {
 
     fn of_target(
         &self,
-        target: Target,
+        target: ReadTarget,
         watched: Option<Box<(Watch, Proof)>>,
         reason: &'static str,
     ) -> Route {
         let why = match target {
-            Target::Replica { .. } if !self.lease.is_valid() => {
+            ReadTarget::Replica { .. } if !self.lease.is_valid() => {
                 Why::primary("another proxy might be the active one")
             }
-            Target::Replica {
+            ReadTarget::Replica {
                 id,
                 need,
                 applied,
@@ -521,17 +528,25 @@ impl Routing {
                 }
                 None => Why::primary("the replica is gone"),
             },
-            Target::Primary(Reason::Writes) => Why::primary("it writes"),
-            Target::Primary(Reason::Pending) => Why::primary("it touches what is being committed"),
-            Target::Primary(Reason::NoneFresh { need }) => Why {
+            ReadTarget::Primary(Reason::Writes) => Why::primary("it writes"),
+            ReadTarget::Primary(Reason::Pending) => {
+                Why::primary("it touches what is being committed")
+            }
+            ReadTarget::Primary(Reason::NoneFresh { need }) => Why {
                 reason: "no replica has all that is read yet",
                 detail: Detail::NoneHas(need),
             },
-            Target::Primary(Reason::Outdated) => Why::primary("the schema has changed meanwhile"),
+            ReadTarget::Primary(Reason::Outdated) => {
+                Why::primary("the schema has changed meanwhile")
+            }
         };
         let may_wait = match target {
-            Target::Primary(Reason::Pending | Reason::NoneFresh { .. }) => self.lease.is_valid(),
-            Target::Primary(Reason::Writes | Reason::Outdated) | Target::Replica { .. } => false,
+            ReadTarget::Primary(Reason::Pending | Reason::NoneFresh { .. }) => {
+                self.lease.is_valid()
+            }
+            ReadTarget::Primary(Reason::Writes | Reason::Outdated) | ReadTarget::Replica { .. } => {
+                false
+            }
         };
         Route {
             why,
@@ -551,7 +566,7 @@ impl Routing {
     }
 
     /// What a text touches that is read like this; none where that is not known.
-    pub fn touched(&self, text: &Text<'_>, reading: Option<&Reading>) -> Touched {
+    pub fn touched(&self, text: &Text<'_>, reading: Option<&ParseContext>) -> Touched {
         let is_utf8 = reading.is_none_or(|reading| reading.is_utf8);
         let has_escapes = reading.is_some_and(|reading| reading.has_escapes);
         let is_read =
@@ -570,7 +585,7 @@ impl Routing {
             _ => (self.analyser.analyse(words, search_path), None),
         };
         let parameters = match text {
-            _ if !analysis.iter().any(Statement::is_by_parameters) => Vec::new(),
+            _ if !analysis.iter().any(AnalysedStatement::is_by_parameters) => Vec::new(),
             Text::Bound(prepared, bytes) => parameters_of(prepared, bytes, is_utf8),
             _ => {
                 let constants = template.iter().flat_map(|template| &template.values);
@@ -582,8 +597,10 @@ impl Routing {
         }
         let mut is_known = reading.is_some();
         for statement in analysis.iter() {
-            let is_transaction =
-                matches!(statement.action, Action::Transaction(_) | Action::Session);
+            let is_transaction = matches!(
+                statement.action,
+                StatementAction::Transaction(_) | StatementAction::Session
+            );
             if !is_known && !is_transaction {
                 // It is no further statement.
                 touched.merge(Touched {
@@ -592,7 +609,7 @@ impl Routing {
                 });
             }
             statement.add_to(&mut touched, &parameters);
-            is_known &= statement.action != Action::Session;
+            is_known &= statement.action != StatementAction::Session;
         }
         touched.as_prepared = template.and_then(|template| as_prepared(&analysis, &template));
         touched

@@ -1,8 +1,8 @@
 //! What a proxy is: a pooler, or of several proxies that route the active one, or one that stands
 //! by.
 //!
-//! Invariant: a session has one [`Servers`] from its login to its end, and ends with the lease of
-//! that.
+//! Invariant: a session has one [`SessionServers`] from its login to its end, and ends with the
+//! lease of that.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -11,9 +11,9 @@ use super::Proxy;
 use super::routing::Routing;
 use pg_connect::address::Address;
 use pg_wire::report::{Report, Severity};
-use proxy_pool::Node;
-use replication::leadership::{Leadership, register};
-use replication::{Contents, Error, Replication, Settings, lineage};
+use proxy_pool::ServerNode;
+use replication::leadership::{ProxyLeadership, register};
+use replication::{Contents, Replication, ReplicationError, ReplicationSettings, lineage};
 
 /// Wait between two tries to become the active proxy, of one that has stood by before.
 const RETRY_WAIT: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ const SHUTDOWN: &str = "57P01";
 /// What a proxy is.
 pub enum Role {
     /// It routes nothing, and may be one of many.
-    Pooler(Arc<Node>),
+    Pooler(Arc<ServerNode>),
     /// It waits, for this proxy if it knows.
     Standby(Option<String>),
     /// It was the active one when it was last told.
@@ -35,16 +35,16 @@ pub enum Role {
 
 /// Where a session's statements may run.
 #[derive(Clone)]
-pub struct Servers {
+pub struct SessionServers {
     /// The primary.
-    pub primary: Arc<Node>,
+    pub primary: Arc<ServerNode>,
     /// None if there are no replicas.
     pub routing: Option<Arc<Routing>>,
 }
 
 /// What becomes of a proxy, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ProxyStatus {
     /// It waits for this one.
     Waits(String),
     /// It serves.
@@ -62,13 +62,17 @@ impl Proxy {
     /// change.
     ///
     /// Returns what stands in the way where that was so from the beginning.
-    pub async fn stand(&self, settings: &Settings, mut told: impl FnMut(Standing)) -> Error {
+    pub async fn stand(
+        &self,
+        settings: &ReplicationSettings,
+        mut told: impl FnMut(ProxyStatus),
+    ) -> ReplicationError {
         let mut has_stood = false;
         loop {
             let waits = |name: &str| {
                 has_stood = true;
                 self.become_role(Role::Standby(Some(name.into())));
-                told(Standing::Waits(name.into()));
+                told(ProxyStatus::Waits(name.into()));
             };
             let begun = match self.stand_once(waits).await {
                 Ok(leadership) => self.begin(settings, leadership).await,
@@ -79,18 +83,18 @@ impl Proxy {
                     has_stood = true;
                     problems
                         .into_iter()
-                        .map(Standing::Without)
+                        .map(ProxyStatus::Without)
                         .for_each(&mut told);
                     self.become_role(Role::Active(Arc::clone(&routing)));
-                    told(Standing::Active);
+                    told(ProxyStatus::Active);
                     routing.lease.ended().await;
                     self.become_role(Role::Standby(None));
                     routing.replicas.replication().give_up().await;
-                    told(Standing::Lost);
+                    told(ProxyStatus::Lost);
                 }
                 // Whatever it is, people can mend it, and need not start the proxy again.
                 Err(problem) if has_stood => {
-                    told(Standing::Failed(problem.to_string()));
+                    told(ProxyStatus::Failed(problem.to_string()));
                     tokio::time::sleep(RETRY_WAIT).await;
                 }
                 Err(problem) => return problem,
@@ -98,7 +102,10 @@ impl Proxy {
         }
     }
 
-    async fn stand_once(&self, waits: impl FnMut(&str)) -> Result<Leadership, Error> {
+    async fn stand_once(
+        &self,
+        waits: impl FnMut(&str),
+    ) -> Result<ProxyLeadership, ReplicationError> {
         let primary = &self.options.primary;
         let mut named = self.named.lock().await.clone();
         // Without the primary nothing comes of it below.
@@ -113,9 +120,9 @@ impl Proxy {
     /// Also gives which replicas could not be taken up.
     async fn begin(
         &self,
-        settings: &Settings,
-        leadership: Leadership,
-    ) -> Result<(Arc<Routing>, Vec<String>), Error> {
+        settings: &ReplicationSettings,
+        leadership: ProxyLeadership,
+    ) -> Result<(Arc<Routing>, Vec<String>), ReplicationError> {
         let (primary, connections_max) = (&self.options.primary, self.options.connections_max);
         // Whoever reads the list again waits until those are there that it names now.
         let named = self.named.lock().await;
@@ -144,17 +151,17 @@ impl Proxy {
     }
 
     /// Where new sessions may run. The error is for the client.
-    pub fn servers(&self) -> Result<Servers, Report> {
+    pub fn servers(&self) -> Result<SessionServers, Report> {
         let role = self.role.read().unwrap_or_else(PoisonError::into_inner);
         match &*role {
             Role::Pooler(primary) => {
-                return Ok(Servers {
+                return Ok(SessionServers {
                     primary: Arc::clone(primary),
                     routing: None,
                 });
             }
             Role::Active(routing) if !routing.lease.has_ended() => {
-                return Ok(Servers {
+                return Ok(SessionServers {
                     primary: Arc::clone(&routing.primary),
                     routing: Some(Arc::clone(routing)),
                 });

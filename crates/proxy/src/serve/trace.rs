@@ -5,7 +5,7 @@ use crate::serve::routing::Why;
 use pg_analysis::Catalogue;
 use pg_analysis::catalogue::Relation;
 use pg_wire::report::{Report, Severity};
-use proxy_core::freshness::{Class, Column, Parts, Sets, TableSets};
+use proxy_core::freshness::{Class, ColumnNumber, Parts, Sets, TableSets};
 
 /// SQLSTATE: all is well.
 const SUCCESS: &str = "00000";
@@ -65,7 +65,7 @@ fn columns(parts: &Parts, relation: Option<&Relation>) -> String {
         return "all columns".to_owned();
     }
     let named = parts.columns.named();
-    let named = named.filter(|column| *column != Column::EXISTENCE);
+    let named = named.filter(|column| *column != ColumnNumber::EXISTENCE);
     let names = named.map(|column| {
         let known = relation.and_then(|relation| relation.column_numbered(column));
         known.map_or_else(|| format!("column {}", column.0), |it| it.name.clone())
@@ -87,7 +87,7 @@ fn rows(parts: &Parts, class: Class) -> String {
 
 #[cfg(test)]
 mod tests {
-    use proxy_core::freshness::{Items, Table, Touch};
+    use proxy_core::freshness::{Items, TableOid, Touch};
 
     use super::*;
 
@@ -95,7 +95,7 @@ mod tests {
     fn unknown_names_are_numbers() {
         let mut sets = Sets::reads_anything();
         let reads = Some(Parts {
-            columns: Items::one(Column(2)),
+            columns: Items::one(ColumnNumber(2)),
             rows: Items::default(),
         });
         let touch = Touch {
@@ -103,7 +103,7 @@ mod tests {
             reads,
             writes: None,
         };
-        sets.touch(Table(77), touch);
+        sets.touch(TableOid(77), touch);
         let told = described(&sets, &Catalogue::default());
         let expected = "any table as a whole (TAS): reads all columns\n\
                         the table with OID 77 by columns (CAS): reads column 2";

@@ -4,7 +4,7 @@ use std::fmt;
 
 use pg_wire::report::Report;
 use proxy_core::freshness::{ReplicaId, Tsid};
-use proxy_core::session::Fault;
+use proxy_core::session::BatchFault;
 
 /// Why a batch goes where it goes.
 #[derive(Debug)]
@@ -50,10 +50,10 @@ impl Why {
 
     /// The primary, since the read has failed at the replica, or what it has seen there does not
     /// count.
-    pub fn failed(fault: &Fault) -> Why {
+    pub fn failed(fault: &BatchFault) -> Why {
         match fault {
-            Fault::Torn => Why::torn(),
-            Fault::Error(report) => Why {
+            BatchFault::Torn => Why::torn(),
+            BatchFault::Error(report) => Why {
                 reason: "it failed at the replica",
                 detail: Detail::Refused(Box::new(report.clone())),
             },

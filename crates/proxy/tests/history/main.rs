@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use checker::{Anomaly, Element, Ending, Key, Operation, Transaction, check};
 use pg_local::Postgres;
-use proxy_core::freshness::State;
+use proxy_core::freshness::ReplicaState;
 use rustix::process::Signal;
 use support::cluster::{Cluster, PATIENCE};
 use support::{connect, is_there, signal, try_connect};
@@ -355,7 +355,7 @@ async fn fail(cluster: &mut Cluster, failure: Failure) {
             signal(&replicas[number], Signal::STOP);
             let serves = || {
                 let manager = manager.lock().unwrap();
-                manager.replicas().nth(number).unwrap().1.state == State::Serving
+                manager.replicas().nth(number).unwrap().1.state == ReplicaState::Serving
             };
             let started = Instant::now();
             while serves() {
@@ -387,7 +387,9 @@ async fn fail(cluster: &mut Cluster, failure: Failure) {
             signal(primary, Signal::CONT);
         }
     }
-    cluster.wait(|states| states == [State::Serving; 2]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving; 2])
+        .await;
 }
 
 /// One run with every failure once; what comes of it, and how many transactions there were.

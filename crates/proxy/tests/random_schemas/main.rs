@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use grammar::{Catalogue, Grammar};
 use pg_local::Postgres;
-use proxy_core::freshness::State;
+use proxy_core::freshness::ReplicaState;
 use random::Random;
 use support::cluster::{Cluster, differing, text};
 use support::{connect, is_there};
@@ -226,7 +226,7 @@ impl World {
             .unwrap();
         let started = Instant::now();
         loop {
-            let states: Vec<State> = {
+            let states: Vec<ReplicaState> = {
                 let manager = self.cluster.manager.lock().unwrap();
                 manager
                     .replicas()
@@ -235,7 +235,7 @@ impl World {
             };
             let status = self.cluster.front.replicas().replication().status();
             assert!(
-                !states.contains(&State::Quarantined),
+                !states.contains(&ReplicaState::Quarantined),
                 "{status:?}\n{}",
                 history()
             );
@@ -252,7 +252,7 @@ impl World {
                     differs = differing(&here, &there);
                 }
             }
-            if states.iter().all(|state| *state == State::Serving) && differs.is_empty() {
+            if states.iter().all(|state| *state == ReplicaState::Serving) && differs.is_empty() {
                 return;
             }
             assert!(

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use pg_local::Postgres;
 use proxy::serve::routing::Routing;
-use proxy::serve::{Authentication, Options, WAIT_MS_DEFAULT};
-use proxy_core::freshness::{Manager, State};
-use replication::{Contents, Settings};
+use proxy::serve::{Authentication, ProxyOptions, WAIT_MS_DEFAULT};
+use proxy_core::freshness::{Manager, ReplicaState};
+use replication::{Contents, ReplicationSettings};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::{Front, PASSWORD, USER, ask_for_passwords, connect, options, users};
@@ -68,9 +68,9 @@ impl Cluster {
         Cluster::behind(told, primary, 1).await
     }
 
-    async fn behind(told: Options, primary: Postgres, replicas: usize) -> Cluster {
+    async fn behind(told: ProxyOptions, primary: Postgres, replicas: usize) -> Cluster {
         let address = primary.address("postgres");
-        let settings = Settings::default();
+        let settings = ReplicationSettings::default();
         let routing = Routing::start(&address, told.connections_max, &settings).await;
         let routing = routing.unwrap();
         let manager = Arc::clone(&routing.manager);
@@ -90,15 +90,15 @@ impl Cluster {
             front,
         };
         cluster
-            .wait(|states| states.iter().all(|state| *state == State::Serving))
+            .wait(|states| states.iter().all(|state| *state == ReplicaState::Serving))
             .await;
         cluster
     }
 
-    pub async fn wait(&self, condition: impl Fn(&[State]) -> bool) {
+    pub async fn wait(&self, condition: impl Fn(&[ReplicaState]) -> bool) {
         let started = Instant::now();
         loop {
-            let states: Vec<State> = {
+            let states: Vec<ReplicaState> = {
                 let manager = self.manager.lock().unwrap();
                 manager
                     .replicas()

@@ -16,7 +16,7 @@ use pg_connect::address::Address;
 use pg_local::{Postgres, SUPERUSER};
 use proxy::console::client::{self, Told};
 use proxy::serve::Proxy;
-use replication::Settings;
+use replication::ReplicationSettings;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -50,7 +50,7 @@ async fn be_proxy(databases: &str) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     println!("{SAYS}{}", listener.local_addr().unwrap());
     let proxy = Proxy::standing_by(told);
-    let settings = Settings::default();
+    let settings = ReplicationSettings::default();
     tokio::select! {
         served = proxy.serve(listener) => served.unwrap(),
         problem = proxy.stand(&settings, |standing| println!("{SAYS}{standing:?}")) => panic!("{problem}"),

@@ -10,7 +10,7 @@ use std::time::Instant;
 use pg_connect::address::Address;
 use pg_connect::auth::tls::{self, Identity};
 use pg_local::{Postgres, SUPERUSER};
-use proxy_pool::{Connection, Key, Login, Settings, connection};
+use proxy_pool::{Connection, ConnectionKey, Login, StartSettings, connection};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
     IsCa, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber, SignatureAlgorithm, date_time_ymd,
@@ -147,11 +147,11 @@ pub async fn know_authority(postgres: &Postgres, authority: &str) {
 
 /// From now on it lets in only those who show one of them, too. So far this address lets one in.
 pub async fn want_certificates(postgres: &Postgres, address: &Address) {
-    let key = Key {
+    let key = ConnectionKey {
         user: address.user.clone(),
         database: address.database.clone(),
-        settings: Settings::default(),
-        changed: Settings::default(),
+        settings: StartSettings::default(),
+        changed: StartSettings::default(),
     };
     let login = Login {
         password: address.password.clone(),

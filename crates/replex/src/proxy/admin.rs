@@ -4,7 +4,7 @@ use pg_connect::address::Address;
 use proxy::console::client;
 use replex::failure::CommandFailure;
 use replex::{console, note, say};
-use replication::Error;
+use replication::ReplicationError;
 
 use super::arguments::ProxyAdminArguments;
 use crate::output::Screen;
@@ -14,7 +14,7 @@ pub async fn run(arguments: &ProxyAdminArguments) -> Result<(), CommandFailure> 
     let address = Address::parse(&arguments.proxy).map_err(CommandFailure::Usage)?;
     let told = client::ask(&address, &arguments.words.join(" ")).await;
     let told = told.map_err(|error| match error {
-        Error::Connection(what) => CommandFailure::Unreachable(format!(
+        ReplicationError::Connection(what) => CommandFailure::Unreachable(format!(
             "the proxy at {address} does not answer: {what}. Name it by --proxy URL"
         )),
         other => CommandFailure::Failed(other.to_string()),

@@ -23,11 +23,11 @@ use pg_connect::address::{Address, socket_in};
 use pg_connect::auth::tls::{self, Vouching};
 use pg_connect::auth::users::Users;
 use proxy::serve::listener::Local;
-use proxy::serve::standing::Standing;
-use proxy::serve::{Admission, Authentication, Certificates, Options, Proxy, Reloaded};
+use proxy::serve::standing::ProxyStatus;
+use proxy::serve::{Admission, Authentication, Certificates, Proxy, ProxyOptions, Reloaded};
 use proxy_core::session::Pinning;
 use replex::failure::CommandFailure;
-use replication::{Settings, buffer};
+use replication::{ReplicationSettings, buffer};
 use server::journal::JournalLevel;
 use server::metrics::Metrics;
 use tokio::net::TcpListener;
@@ -153,15 +153,15 @@ async fn serve(arguments: &Serve) -> Result<(), CommandFailure> {
 async fn stand(
     proxy: &Proxy,
     arguments: &Serve,
-    buffer: Option<buffer::Options>,
+    buffer: Option<buffer::BufferOptions>,
     places: &str,
 ) -> Result<Infallible, CommandFailure> {
     let told = |standing| match standing {
-        Standing::Active => {
+        ProxyStatus::Active => {
             say(&format!("ready {places}"));
             tell(JournalLevel::Info, "active", "this is the active proxy");
         }
-        Standing::Waits(name) => {
+        ProxyStatus::Waits(name) => {
             say(&format!("standby {places} for {name}"));
             tell(
                 JournalLevel::Info,
@@ -169,14 +169,16 @@ async fn stand(
                 &format!("this proxy stands by for {name}"),
             );
         }
-        Standing::Lost => {
+        ProxyStatus::Lost => {
             let note = "another proxy may be the active one: this one stands by, its clients were sent away";
             tell(JournalLevel::Warn, "standby", note);
         }
-        Standing::Failed(problem) => tell(JournalLevel::Error, "cannot_be_active", &problem),
-        Standing::Without(problem) => tell(JournalLevel::Error, "replica_not_taken_up", &problem),
+        ProxyStatus::Failed(problem) => tell(JournalLevel::Error, "cannot_be_active", &problem),
+        ProxyStatus::Without(problem) => {
+            tell(JournalLevel::Error, "replica_not_taken_up", &problem)
+        }
     };
-    let settings = Settings {
+    let settings = ReplicationSettings {
         replay_connections: arguments.replay_connections,
         replay_group: arguments.replay_group,
         buffer,
@@ -265,7 +267,7 @@ fn reload(before: &Serve, primary: &Address) -> Result<Reloaded, String> {
     })
 }
 
-fn options(serve: &Serve) -> Result<Options, CommandFailure> {
+fn options(serve: &Serve) -> Result<ProxyOptions, CommandFailure> {
     let Some(primary) = &serve.primary else {
         let text = "give --primary URL, or see `replex proxy --help`";
         return Err(CommandFailure::Usage(text.into()));
@@ -291,7 +293,7 @@ fn options(serve: &Serve) -> Result<Options, CommandFailure> {
         ));
     }
     let (before, address) = (serve.clone(), primary.clone());
-    Ok(Options {
+    Ok(ProxyOptions {
         serve_operator: proxy::console::serve,
         admission: admission(serve, &primary).map_err(CommandFailure::Failed)?,
         replicas: addresses(&serve.replica).map_err(CommandFailure::Usage)?,

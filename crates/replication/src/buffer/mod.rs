@@ -36,16 +36,17 @@ use tokio_postgres::Client;
 
 use super::extractor::QUEUE_LENGTH_MAX;
 use super::pages::{Page, Pages};
-use super::reader::{Answer, Commit, Follower, join};
+use super::reader::{Commit, Follower, JoinAnswer, join};
 use super::spill::Spill;
-use super::tstate::{Effect, TState};
+use super::tstate::{CommitEffect, TState};
 use super::{
-    CONNECTING, Error, RETRY_WAIT_MAX, RETRY_WAIT_MIN, SERVING, Shared, connect, handover, setup,
+    CONNECTING, RETRY_WAIT_MAX, RETRY_WAIT_MIN, ReplicationError, SERVING, Shared, connect,
+    handover, setup,
 };
 use crate::events::EventLog;
 use proxy_core::freshness::Tsid;
 use proxy_pool::ledger::UNPROVEN;
-use table::{PART_LENGTH_MAX, Table};
+use table::{BufferTable, PART_LENGTH_MAX};
 
 /// What the log calls what is told of it.
 const EVENT: &str = "transactions_buffer";
@@ -56,7 +57,7 @@ const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Where it is, and how long it may become.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct BufferOptions {
     /// `host:port` of the coordinators of the store that it is in.
     pub coordinators: Vec<String>,
     /// Bytes, at most.
@@ -67,7 +68,7 @@ pub struct Options {
 
 /// See the module.
 pub struct Buffer {
-    options: Options,
+    options: BufferOptions,
     kept: Mutex<Kept>,
     /// What the log was told of it.
     events: EventLog,
@@ -81,13 +82,13 @@ struct Kept {
     holds: bool,
     /// None before it was reached.
     pages: Option<Pages>,
-    table: Option<Table>,
+    table: Option<BufferTable>,
     status: String,
 }
 
 /// How it is, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct BufferStatus {
     /// What it does, or what is wrong.
     pub text: String,
     /// Whether it follows.
@@ -104,7 +105,7 @@ pub struct Standing {
 
 impl Buffer {
     /// One that was not reached yet.
-    pub fn new(options: Options) -> Buffer {
+    pub fn new(options: BufferOptions) -> Buffer {
         Buffer {
             options,
             kept: Mutex::default(),
@@ -134,10 +135,10 @@ impl Buffer {
     }
 
     /// How it is.
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> BufferStatus {
         let kept = self.kept();
         let pages = kept.pages.as_ref();
-        Standing {
+        BufferStatus {
             text: kept.status.clone(),
             is_following: kept.is_following,
             covered: pages.map(|pages| (pages.from(), pages.until())),
@@ -205,7 +206,7 @@ impl Buffer {
 struct Keeper<'a> {
     shared: &'a Shared,
     buffer: &'a Buffer,
-    table: Table,
+    table: BufferTable,
     /// States that wait to be written, as bytes.
     page: Vec<u8>,
     /// All that was received is before this place, or is this.
@@ -218,17 +219,17 @@ impl Keeper<'_> {
         shared: &Shared,
         buffer: &Buffer,
         wait: &mut Duration,
-    ) -> Result<Infallible, Error> {
+    ) -> Result<Infallible, ReplicationError> {
         let primary = connect(&shared.primary, "replex buffer").await?;
         let line = lineage::line(&primary).await?;
-        let table = Table::open(&buffer.options.coordinators, &line).await?;
+        let table = BufferTable::open(&buffer.options.coordinators, &line).await?;
         buffer.kept().holds = true;
         let start = open(shared, buffer, &table, &primary).await?;
         let (commits, mut received) = mpsc::channel(QUEUE_LENGTH_MAX);
         let joined = join(&shared.joins, Follower::Buffer, start, commits, true);
-        if joined.await? != Answer::Taken {
+        if joined.await? != JoinAnswer::Taken {
             let text = "the primary's slot has gone past what the transactions buffer has";
-            return Err(Error::Connection(text.into()));
+            return Err(ReplicationError::Connection(text.into()));
         }
         *wait = RETRY_WAIT_MIN;
         buffer.stands(true, SERVING);
@@ -246,7 +247,7 @@ impl Keeper<'_> {
             tokio::select! {
                 count = received.recv_many(&mut commits, QUEUE_LENGTH_MAX) => {
                     if count == 0 {
-                        return Err(Error::Connection("the slot's reader let go of it".into()));
+                        return Err(ReplicationError::Connection("the slot's reader let go of it".into()));
                     }
                     for commit in commits.drain(..) {
                         keeper.take(&commit).await?;
@@ -264,10 +265,10 @@ impl Keeper<'_> {
         }
     }
 
-    async fn take(&mut self, commit: &Commit) -> Result<(), Error> {
+    async fn take(&mut self, commit: &Commit) -> Result<(), ReplicationError> {
         if let Commit::Transaction(tstate) = commit {
             match &tstate.effect {
-                Effect::Long(spill) if spill.length() > 0 => {
+                CommitEffect::Long(spill) if spill.length() > 0 => {
                     if !self.page.is_empty() {
                         self.write_page().await?;
                     }
@@ -285,7 +286,7 @@ impl Keeper<'_> {
     }
 
     /// Writes what waits as a page; one without commits takes the place of another one.
-    async fn write_page(&mut self) -> Result<(), Error> {
+    async fn write_page(&mut self) -> Result<(), ReplicationError> {
         let after = self.after();
         let page = Page {
             epoch: self.shared.epoch,
@@ -301,7 +302,7 @@ impl Keeper<'_> {
     }
 
     /// Writes a commit that is too long for memory as a page of its own.
-    async fn write_long(&mut self, tstate: &TState, spill: &Spill) -> Result<(), Error> {
+    async fn write_long(&mut self, tstate: &TState, spill: &Spill) -> Result<(), ReplicationError> {
         let mut head = Vec::new();
         record::encode(tstate, &mut head)?;
         let piece = PART_LENGTH_MAX as u64;
@@ -335,7 +336,7 @@ impl Keeper<'_> {
     }
 
     /// A page is on disk.
-    async fn add(&self, page: Page) -> Result<(), Error> {
+    async fn add(&self, page: Page) -> Result<(), ReplicationError> {
         let gone = {
             let mut kept = self.buffer.kept();
             let pages = kept.pages.as_mut().expect("it was opened");
@@ -352,16 +353,16 @@ impl Keeper<'_> {
         Ok(())
     }
 
-    fn prove(&self) -> Result<(), Error> {
+    fn prove(&self) -> Result<(), ReplicationError> {
         proven(self.shared)
     }
 }
 
 /// Fails if another proxy may be the active one.
-fn proven(shared: &Shared) -> Result<(), Error> {
+fn proven(shared: &Shared) -> Result<(), ReplicationError> {
     match shared.lease.is_valid() {
         true => Ok(()),
-        false => Err(Error::Connection(UNPROVEN.into())),
+        false => Err(ReplicationError::Connection(UNPROVEN.into())),
     }
 }
 
@@ -370,9 +371,9 @@ fn proven(shared: &Shared) -> Result<(), Error> {
 async fn open(
     shared: &Shared,
     buffer: &Buffer,
-    table: &Table,
+    table: &BufferTable,
     primary: &Client,
-) -> Result<Tsid, Error> {
+) -> Result<Tsid, ReplicationError> {
     // What the slot has forgotten by now, it can give nobody later.
     let confirmed = setup::confirmed(primary).await?;
     let (found, torn) = table.pages().await?;

@@ -22,25 +22,25 @@ pub const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(Duration);
+pub struct BootTime(Duration);
 
-impl Moment {
+impl BootTime {
     /// This one.
-    pub fn now() -> Moment {
+    pub fn now() -> BootTime {
         let now = clock_gettime(ClockId::Boottime);
         let whole = u64::try_from(now.tv_sec).unwrap_or(0);
         let rest = u32::try_from(now.tv_nsec).unwrap_or(0);
-        Moment(Duration::new(whole, rest))
+        BootTime(Duration::new(whole, rest))
     }
 
     /// A later one.
     #[must_use]
-    pub fn after(self, wait: Duration) -> Moment {
-        Moment(self.0 + wait)
+    pub fn after(self, wait: Duration) -> BootTime {
+        BootTime(self.0 + wait)
     }
 
     /// How long it was since an earlier one.
-    pub fn since(self, earlier: Moment) -> Duration {
+    pub fn since(self, earlier: BootTime) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 
@@ -76,11 +76,11 @@ impl Lease {
     /// Is nobody else active, for sure? What a replica has said may be told only then (R15).
     pub fn is_valid(&self) -> bool {
         let until = self.0.until.load(Ordering::Acquire);
-        !self.has_ended() && Moment::now().nanoseconds() < until
+        !self.has_ended() && BootTime::now().nanoseconds() < until
     }
 
     /// Has the primary shown that nobody else is active, when it was asked at this time or later?
-    pub fn is_proven_since(&self, moment: Moment) -> bool {
+    pub fn is_proven_since(&self, moment: BootTime) -> bool {
         let until = self.0.until.load(Ordering::Acquire);
         !self.has_ended() && moment.after(LEASE).nanoseconds() <= until
     }
@@ -113,7 +113,7 @@ impl Lease {
     }
 
     /// The primary has shown that the proxy is active, and was asked at this time.
-    pub(super) fn prove(&self, asked: Moment) {
+    pub(super) fn prove(&self, asked: BootTime) {
         let until = asked.after(LEASE).nanoseconds();
         self.0.until.fetch_max(until, Ordering::AcqRel);
     }
@@ -139,15 +139,15 @@ pub struct Beat {
 pub struct Watched {
     beat: Option<Beat>,
     /// When that was seen first.
-    first_seen: Option<Moment>,
-    looked: Option<Moment>,
+    first_seen: Option<BootTime>,
+    looked: Option<BootTime>,
     silent: Duration,
 }
 
 impl Watched {
     /// The primary has answered now, and the last beat was this. A wait for the primary's answer is
     /// no silence of the active proxy: it counts as little as two looks do.
-    pub fn saw(&mut self, beat: Option<Beat>, now: Moment) {
+    pub fn saw(&mut self, beat: Option<Beat>, now: BootTime) {
         let gap = self
             .looked
             .map_or(Duration::ZERO, |looked| now.since(looked));
@@ -170,7 +170,7 @@ impl Watched {
     /// has lost its lock.
     ///
     /// It asked before the primary noted a beat, and that was before the beat was seen here.
-    pub fn run_out(&self, last: Option<Beat>, now: Moment) -> Moment {
+    pub fn run_out(&self, last: Option<Beat>, now: BootTime) -> BootTime {
         let seen = self
             .first_seen
             .filter(|_| last.is_some() && self.beat == last);
@@ -190,19 +190,19 @@ mod tests {
     fn lease_counts_from_the_question() {
         let lease = Lease::new();
         assert!(!lease.is_valid());
-        let now = Moment::now();
-        lease.prove(Moment(now.0.saturating_sub(LEASE)));
+        let now = BootTime::now();
+        lease.prove(BootTime(now.0.saturating_sub(LEASE)));
         assert!(!lease.is_valid());
         lease.prove(now);
         assert!(lease.is_valid());
         // An older answer takes nothing back.
-        lease.prove(Moment(Duration::ZERO));
+        lease.prove(BootTime(Duration::ZERO));
         assert!(lease.is_valid());
     }
 
     #[test]
     fn lease_is_proven_since_the_question() {
-        let (lease, before) = (Lease::new(), Moment::now());
+        let (lease, before) = (Lease::new(), BootTime::now());
         assert!(!lease.is_proven_since(before));
         let asked = before.after(Duration::from_nanos(1));
         lease.prove(asked);
@@ -217,7 +217,7 @@ mod tests {
         let lease = Lease::new();
         let ended = lease.ended();
         lease.end();
-        lease.prove(Moment::now());
+        lease.prove(BootTime::now());
         assert!(!lease.is_valid());
         ended.await;
         lease.ended().await;
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn silence_is_of_the_proxy_and_not_of_the_primary() {
-        let start = Moment(Duration::from_secs(100));
+        let start = BootTime(Duration::from_secs(100));
         let mut watched = Watched::default();
         watched.saw(beat(1), start);
         // The primary did not answer for a minute.
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn lease_of_another_is_waited_for_from_its_last_beat() {
-        let start = Moment(Duration::from_secs(100));
+        let start = BootTime(Duration::from_secs(100));
         let later = start.after(Duration::from_secs(2));
         let mut watched = Watched::default();
         // Never seen: it may have asked just now.

@@ -45,11 +45,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_postgres::Client;
 
 use super::query::one;
-use super::{Error, RETRY_WAIT_MIN};
-use lease::{Beat, LOOK_INTERVAL, Lease, Moment, Watched};
+use super::{RETRY_WAIT_MIN, ReplicationError};
+use lease::{Beat, BootTime, LOOK_INTERVAL, Lease, Watched};
 use pg_connect::address::Address;
-use proxy_pool::ledger::{Entry, Ledger};
-use register::{Change, Register, Request};
+use proxy_pool::ledger::{ConnectionLedger, LedgerEntry};
+use register::{Register, RegisterChange, Request};
 use seat::{Candidate, Holder, LOCK, Seat};
 
 /// Time between two beats.
@@ -71,13 +71,13 @@ const KEPT_OUT_AFTER: Duration = Duration::from_secs(2);
 
 /// This proxy is the active one, until the lease has ended. Dropped, it gives up.
 #[derive(Debug)]
-pub struct Leadership {
+pub struct ProxyLeadership {
     /// Higher than that of every proxy before.
     pub epoch: u64,
     /// Whether that is proven.
     pub lease: Lease,
     /// Where connections to the primary are written down.
-    pub ledger: Ledger,
+    pub ledger: ConnectionLedger,
     /// Where replicas are written down that operators add.
     pub register: Register,
     give_up: Option<oneshot::Sender<oneshot::Sender<()>>>,
@@ -85,12 +85,15 @@ pub struct Leadership {
 
 /// Becomes the active proxy. Returns when it is, however long another one is. `waits` is told for
 /// whom, whenever that changes.
-pub async fn stand(primary: &Address, waits: impl FnMut(&str)) -> Result<Leadership, Error> {
+pub async fn stand(
+    primary: &Address,
+    waits: impl FnMut(&str),
+) -> Result<ProxyLeadership, ReplicationError> {
     let candidate = candidate()?;
     let seat = Seat::open(primary, &candidate).await?;
     seat.make_tables().await?;
     let watched = wait_for_lock(&seat, waits).await?;
-    let locked = Moment::now();
+    let locked = BootTime::now();
     let begun = seat.begin_epoch().await?;
     let alone = match begun.was_released {
         true => locked,
@@ -115,17 +118,17 @@ pub async fn stand(primary: &Address, waits: impl FnMut(&str)) -> Result<Leaders
     };
     keeper.fence(alone).await?;
     tokio::spawn(keeper.run(given_up));
-    Ok(Leadership {
+    Ok(ProxyLeadership {
         epoch: begun.epoch,
         lease,
-        ledger: Ledger::new(entries_in),
+        ledger: ConnectionLedger::new(entries_in),
         register: Register::new(requests_in),
         give_up: Some(give_up),
     })
 }
 
 /// Has the epochs of proxies in front of this primary, which had none, begin behind `epoch`.
-pub async fn begin_after(primary: &Address, epoch: u64) -> Result<(), Error> {
+pub async fn begin_after(primary: &Address, epoch: u64) -> Result<(), ReplicationError> {
     let seat = Seat::open(primary, &candidate()?).await?;
     seat.make_tables().await?;
     seat.begin_after(epoch).await
@@ -133,7 +136,7 @@ pub async fn begin_after(primary: &Address, epoch: u64) -> Result<(), Error> {
 
 /// Keeps proxies from becoming active in front of this database for as long as that session lives.
 /// Not where one is already; who has just gone may have the lock for a moment more.
-pub async fn keep_out(primary: &Client) -> Result<bool, Error> {
+pub async fn keep_out(primary: &Client) -> Result<bool, ReplicationError> {
     let (class, object) = LOCK;
     let lock = format!("SELECT pg_try_advisory_lock({class}, {object})");
     let began = Instant::now();
@@ -147,20 +150,23 @@ pub async fn keep_out(primary: &Client) -> Result<bool, Error> {
 }
 
 /// This proxy, as nobody else is called.
-fn candidate() -> Result<Candidate, Error> {
+fn candidate() -> Result<Candidate, ReplicationError> {
     let mut number = [0; 8];
-    let no_chance = |_| Error::Setup("this machine gives no random numbers".into());
+    let no_chance = |_| ReplicationError::Setup("this machine gives no random numbers".into());
     SystemRandom::new().fill(&mut number).map_err(no_chance)?;
     Ok(Candidate::of(u64::from_be_bytes(number)))
 }
 
 /// Waits until this session has the lock. One of a proxy that is silent is ended; nobody else's is.
-async fn wait_for_lock(seat: &Seat, mut waits: impl FnMut(&str)) -> Result<Watched, Error> {
+async fn wait_for_lock(
+    seat: &Seat,
+    mut waits: impl FnMut(&str),
+) -> Result<Watched, ReplicationError> {
     let mut watched = Watched::default();
     let (mut seen, mut told) = (String::new(), String::new());
     while !seat.try_lock().await? {
         let look = seat.look().await?;
-        watched.saw(look.beat, Moment::now());
+        watched.saw(look.beat, BootTime::now());
         // Only who is there for more than one look: who has just been killed is no reason to wait.
         if look.holder.is_some() && look.name == seen && look.name != told {
             waits(&look.name);
@@ -177,7 +183,7 @@ async fn wait_for_lock(seat: &Seat, mut waits: impl FnMut(&str)) -> Result<Watch
     Ok(watched)
 }
 
-impl Leadership {
+impl ProxyLeadership {
     /// Gives up at once; returns when the primary knows, so that another need not wait.
     pub async fn give_up(mut self) {
         self.lease.end();
@@ -191,7 +197,7 @@ impl Leadership {
     }
 }
 
-impl Drop for Leadership {
+impl Drop for ProxyLeadership {
     fn drop(&mut self) {
         self.lease.end();
     }
@@ -208,15 +214,15 @@ struct Keeper {
     /// The last that was shown.
     last: Beat,
     lease: Lease,
-    entries: mpsc::Receiver<Entry>,
+    entries: mpsc::Receiver<LedgerEntry>,
     requests: mpsc::Receiver<Request>,
     /// What the register is to say again, as what it may say now was told to nobody.
-    taken_back: Option<Change>,
+    taken_back: Option<RegisterChange>,
 }
 
 impl Keeper {
     /// Ends what proxies before have at the primary, and waits until nobody else is active.
-    async fn fence(&mut self, alone: Moment) -> Result<(), Error> {
+    async fn fence(&mut self, alone: BootTime) -> Result<(), ReplicationError> {
         let mut shown = None;
         loop {
             // Those who stand by must not take this one for silent.
@@ -225,7 +231,7 @@ impl Keeper {
                 self.last.number += 1;
                 self.seat.beat(self.last).await?;
             }
-            let is_alone = Moment::now() >= alone;
+            let is_alone = BootTime::now() >= alone;
             if self.seat.fence().await? == 0 && is_alone {
                 break;
             }
@@ -261,7 +267,7 @@ impl Keeper {
 
     /// Shows beats, writes down entries and changes the register. Returns when the session is of no
     /// use any more.
-    async fn serve(&mut self) -> Error {
+    async fn serve(&mut self) -> ReplicationError {
         let mut beat = interval(BEAT_INTERVAL);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -277,8 +283,8 @@ impl Keeper {
         }
     }
 
-    async fn beat(&mut self) -> Result<(), Error> {
-        let asked = Moment::now();
+    async fn beat(&mut self) -> Result<(), ReplicationError> {
+        let asked = BootTime::now();
         self.last.number += 1;
         let has_standby = self.seat.beat(self.last).await?;
         self.lease.sees_standby(has_standby);
@@ -290,7 +296,7 @@ impl Keeper {
     }
 
     /// What is asked for is done and told, or it is taken back.
-    async fn register(&mut self, request: Request) -> Result<(), Error> {
+    async fn register(&mut self, request: Request) -> Result<(), ReplicationError> {
         self.take_back().await?;
         // Whoever waits is told that it failed, as that is dropped.
         if self.taken_back.is_some() || request.done.is_closed() {
@@ -307,7 +313,7 @@ impl Keeper {
     }
 
     /// Where the primary refuses it, the next beat tries again.
-    async fn take_back(&mut self) -> Result<(), Error> {
+    async fn take_back(&mut self) -> Result<(), ReplicationError> {
         if let Some(change) = &self.taken_back
             && self.seat.register(change, self.last.epoch).await?.is_ok()
         {
@@ -316,7 +322,7 @@ impl Keeper {
         Ok(())
     }
 
-    async fn write_down(&mut self, entry: Entry) -> Result<(), Error> {
+    async fn write_down(&mut self, entry: LedgerEntry) -> Result<(), ReplicationError> {
         let mut entries = vec![entry];
         while entries.len() < ENTRIES_AT_ONCE
             && let Ok(entry) = self.entries.try_recv()
@@ -345,7 +351,7 @@ impl Keeper {
         }
     }
 
-    async fn try_rejoin(&mut self) -> Result<Result<(), Lost>, Error> {
+    async fn try_rejoin(&mut self) -> Result<Result<(), Lost>, ReplicationError> {
         let seat = Seat::open(&self.primary, &self.candidate).await?;
         while !seat.try_lock().await? {
             match seat.look().await?.holder {

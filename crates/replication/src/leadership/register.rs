@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use super::super::query::has_table;
 use super::super::query::{rows, value};
-use super::super::{Error, connect};
+use super::super::{ReplicationError, connect};
 use pg_connect::address::Address;
 use pg_wire::quoting::literal;
 
@@ -36,7 +36,7 @@ pub struct Registered {
 }
 
 /// What the register is to say of a database.
-pub struct Change {
+pub struct RegisterChange {
     host: String,
     port: u16,
     database: String,
@@ -44,11 +44,11 @@ pub struct Change {
     url: Option<String>,
 }
 
-impl Change {
+impl RegisterChange {
     /// That it is there with this URL, or that it is not there.
-    pub fn of(address: &Address, url: Option<&str>) -> Change {
+    pub fn of(address: &Address, url: Option<&str>) -> RegisterChange {
         let (host, port, database) = address.place();
-        Change {
+        RegisterChange {
             host: host.into(),
             port,
             database: database.into(),
@@ -84,11 +84,11 @@ impl Change {
 
 /// A change that somebody waits for.
 pub(super) struct Request {
-    pub change: Change,
+    pub change: RegisterChange,
     /// What the register says before.
-    pub before: Change,
+    pub before: RegisterChange,
     /// To be told how it went; closed where nobody waits any more, who takes it for failed.
-    pub done: oneshot::Sender<Result<(), Error>>,
+    pub done: oneshot::Sender<Result<(), ReplicationError>>,
 }
 
 /// Who changes what replicas there are asks here.
@@ -102,7 +102,11 @@ impl Register {
 
     /// Returns when the change is on the primary's disk. If it fails, the register says again what
     /// it has said `before`.
-    pub async fn write(&self, change: Change, before: Change) -> Result<(), Error> {
+    pub async fn write(
+        &self,
+        change: RegisterChange,
+        before: RegisterChange,
+    ) -> Result<(), ReplicationError> {
         let (done, mut is_done) = oneshot::channel();
         let request = Request {
             change,
@@ -123,7 +127,7 @@ impl Register {
             }
         };
         answer.unwrap_or_else(|| {
-            Err(Error::Connection(
+            Err(ReplicationError::Connection(
                 "the primary does not confirm that it has noted that, so nothing has changed: try again when it \
                  answers"
                     .into(),
@@ -133,7 +137,7 @@ impl Register {
 }
 
 /// Who is in the register, in the order in which they came.
-pub async fn read(primary: &Address) -> Result<Vec<Registered>, Error> {
+pub async fn read(primary: &Address) -> Result<Vec<Registered>, ReplicationError> {
     let client = &connect(primary, "replex set-up").await?;
     if !has_table(client, "replica").await? {
         return Ok(Vec::new());

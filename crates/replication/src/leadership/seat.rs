@@ -13,9 +13,9 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::super::query::{first, number, setup_error};
 use super::super::query::{rows, value};
-use super::super::{Error, SLOT, connect, described};
+use super::super::{ReplicationError, SLOT, connect, described};
 use super::lease::Beat;
-use super::register::Change;
+use super::register::RegisterChange;
 use pg_connect::address::Address;
 use pg_wire::quoting::literal;
 
@@ -121,7 +121,7 @@ pub struct Begun {
 
 impl Seat {
     /// A session that has nothing yet.
-    pub async fn open(primary: &Address, candidate: &Candidate) -> Result<Seat, Error> {
+    pub async fn open(primary: &Address, candidate: &Candidate) -> Result<Seat, ReplicationError> {
         let client = connect(primary, &candidate.session).await?;
         let seat = Seat {
             client,
@@ -132,21 +132,21 @@ impl Seat {
     }
 
     /// Makes the tables if they are missing.
-    pub async fn make_tables(&self) -> Result<(), Error> {
+    pub async fn make_tables(&self) -> Result<(), ReplicationError> {
         let made = timeout(ANSWER_MAX, self.client.simple_query(TABLES)).await;
         made.map_err(silent)?.map_err(setup_error)?;
         Ok(())
     }
 
     /// Gets the lock if nobody has it.
-    pub async fn try_lock(&self) -> Result<bool, Error> {
+    pub async fn try_lock(&self) -> Result<bool, ReplicationError> {
         let (class, object) = LOCK;
         let lock = format!("SELECT pg_try_advisory_lock({class}, {object})");
         Ok(self.one(&lock).await? == "t")
     }
 
     /// Who has the lock, and what the active proxy has shown.
-    pub async fn look(&self) -> Result<Look, Error> {
+    pub async fn look(&self) -> Result<Look, ReplicationError> {
         let holder = format!(
             "SELECT a.pid, a.application_name, coalesce(a.usename, ''),
                     coalesce(host(a.client_addr), 'its own machine'), (SELECT name FROM hihooi.leader)
@@ -164,7 +164,7 @@ impl Seat {
         };
         let (session, user, address) = (value(row, 1)?, value(row, 2)?, value(row, 3)?);
         let pid = value(row, 0)?;
-        let not_a_number = |_| Error::Connection(format!("{pid} is no process"));
+        let not_a_number = |_| ReplicationError::Connection(format!("{pid} is no process"));
         let process = pid.parse().map_err(not_a_number)?;
         let is_proxy = session.starts_with(SESSION);
         let name = match is_proxy {
@@ -185,11 +185,11 @@ impl Seat {
         })
     }
 
-    async fn last_beat(&self) -> Result<Option<Beat>, Error> {
+    async fn last_beat(&self) -> Result<Option<Beat>, ReplicationError> {
         let beats = rows(&self.client, "SELECT epoch, number FROM hihooi.beat");
         let beats = timeout(ANSWER_MAX, beats).await.map_err(silent)??;
         let beat = beats.first().map(|row| {
-            Ok::<_, Error>(Beat {
+            Ok::<_, ReplicationError>(Beat {
                 epoch: number(&value(row, 0)?)?,
                 number: number(&value(row, 1)?)?,
             })
@@ -198,7 +198,7 @@ impl Seat {
     }
 
     /// Ends a session, if that still has the lock.
-    pub async fn end_session(&self, process: i32) -> Result<(), Error> {
+    pub async fn end_session(&self, process: i32) -> Result<(), ReplicationError> {
         let end = format!(
             "SELECT pg_terminate_backend(l.pid) FROM pg_locks l WHERE l.pid = {process} AND {}",
             is_lock()
@@ -207,7 +207,7 @@ impl Seat {
     }
 
     /// Raises the epoch. The lock must be this session's.
-    pub async fn begin_epoch(&self) -> Result<Begun, Error> {
+    pub async fn begin_epoch(&self) -> Result<Begun, ReplicationError> {
         let was_released = self.one("SELECT is_released FROM hihooi.leader").await? == "t";
         let last_beat = self.last_beat().await?;
         let name = literal(&self.candidate.name);
@@ -223,7 +223,7 @@ impl Seat {
     }
 
     /// The next epoch is behind this one, and nobody is waited for.
-    pub async fn begin_after(&self, epoch: u64) -> Result<(), Error> {
+    pub async fn begin_after(&self, epoch: u64) -> Result<(), ReplicationError> {
         let raise = format!(
             "UPDATE hihooi.leader SET epoch = greatest(epoch, {epoch}), is_released = true, name = ''"
         );
@@ -231,13 +231,13 @@ impl Seat {
     }
 
     /// The epoch now.
-    pub async fn epoch(&self) -> Result<u64, Error> {
+    pub async fn epoch(&self) -> Result<u64, ReplicationError> {
         number(&self.one("SELECT epoch FROM hihooi.leader").await?)
     }
 
     /// Shows that this proxy lives. That it could be shown proves that the session has its lock.
     /// Tells whether another proxy waits for it.
-    pub async fn beat(&self, beat: Beat) -> Result<bool, Error> {
+    pub async fn beat(&self, beat: Beat) -> Result<bool, ReplicationError> {
         let (epoch, number) = (beat.epoch, beat.number);
         let own = literal(&self.candidate.session);
         let show = format!(
@@ -251,7 +251,7 @@ impl Seat {
     }
 
     /// Writes down backends as this proxy's. Returns those that are there.
-    pub async fn write_down(&self, processes: &[u32]) -> Result<Vec<u32>, Error> {
+    pub async fn write_down(&self, processes: &[u32]) -> Result<Vec<u32>, ReplicationError> {
         let list: Vec<String> = processes.iter().map(ToString::to_string).collect();
         let write = format!(
             "INSERT INTO hihooi.backend SELECT pid, backend_start FROM pg_stat_activity
@@ -269,7 +269,7 @@ impl Seat {
     }
 
     /// Forgets backends that have ended.
-    pub async fn prune(&self) -> Result<(), Error> {
+    pub async fn prune(&self) -> Result<(), ReplicationError> {
         let prune = "DELETE FROM hihooi.backend b WHERE NOT EXISTS (SELECT FROM pg_stat_activity a
                       WHERE a.pid = b.pid AND a.backend_start = b.started)";
         self.run(prune).await
@@ -277,14 +277,18 @@ impl Seat {
 
     /// Changes the register. The inner error says that nothing has changed; with the outer one that
     /// is not known.
-    pub async fn register(&self, change: &Change, epoch: u64) -> Result<Result<(), Error>, Error> {
+    pub async fn register(
+        &self,
+        change: &RegisterChange,
+        epoch: u64,
+    ) -> Result<Result<(), ReplicationError>, ReplicationError> {
         let answer = timeout(ANSWER_MAX, self.client.simple_query(&change.sql(epoch))).await;
         let answer = match answer.map_err(silent)? {
             Ok(answer) => answer,
             Err(error) => {
                 let said = error.as_db_error().and_then(|said| said.parsed_severity());
                 return match said {
-                    Some(Severity::Error) => Ok(Err(Error::Setup(format!(
+                    Some(Severity::Error) => Ok(Err(ReplicationError::Setup(format!(
                         "the primary refuses to note that, so nothing has changed: {}",
                         described(&error)
                     )))),
@@ -294,7 +298,7 @@ impl Seat {
         };
         Ok(match first(&answer)?.as_str() {
             "1" => Ok(()),
-            _ => Err(Error::Setup(
+            _ => Err(ReplicationError::Setup(
                 "this proxy is not the active one any more: nothing has changed".into(),
             )),
         })
@@ -302,7 +306,7 @@ impl Seat {
 
     /// Ends what the proxies before have at the primary: the backends of their clients, and who
     /// reads the slot. Returns how many of them there still are.
-    pub async fn fence(&self) -> Result<u64, Error> {
+    pub async fn fence(&self) -> Result<u64, ReplicationError> {
         let end = format!(
             "SELECT (SELECT count(pg_terminate_backend(a.pid)) FROM {BACKENDS})
                   + (SELECT count(pg_terminate_backend(active_pid)) FROM pg_replication_slots
@@ -313,30 +317,30 @@ impl Seat {
     }
 
     /// They are all gone.
-    pub async fn forget_backends(&self) -> Result<(), Error> {
+    pub async fn forget_backends(&self) -> Result<(), ReplicationError> {
         self.run("DELETE FROM hihooi.backend").await
     }
 
     /// Says that this proxy is active no more, and lets go of the lock.
-    pub async fn release(&self, epoch: u64) -> Result<(), Error> {
+    pub async fn release(&self, epoch: u64) -> Result<(), ReplicationError> {
         let note = format!("UPDATE hihooi.leader SET is_released = true WHERE epoch = {epoch}");
         self.run(&note).await?;
         self.unlock().await
     }
 
     /// Lets go of the lock.
-    pub async fn unlock(&self) -> Result<(), Error> {
+    pub async fn unlock(&self) -> Result<(), ReplicationError> {
         let (class, object) = LOCK;
         let unlock = format!("SELECT pg_advisory_unlock({class}, {object})");
         self.run(&unlock).await
     }
 
-    async fn one(&self, sql: &str) -> Result<String, Error> {
+    async fn one(&self, sql: &str) -> Result<String, ReplicationError> {
         let answer = timeout(ANSWER_MAX, self.client.simple_query(sql)).await;
         first(&answer.map_err(silent)??)
     }
 
-    async fn run(&self, sql: &str) -> Result<(), Error> {
+    async fn run(&self, sql: &str) -> Result<(), ReplicationError> {
         let done = timeout(ANSWER_MAX, self.client.simple_query(sql)).await;
         done.map_err(silent)??;
         Ok(())
@@ -353,6 +357,6 @@ fn is_lock() -> String {
     )
 }
 
-fn silent<T>(_: T) -> Error {
-    Error::Connection("the primary does not answer".into())
+fn silent<T>(_: T) -> ReplicationError {
+    ReplicationError::Connection("the primary does not answer".into())
 }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use super::{End, Relay};
 use proxy_core::freshness::{TStateId, Tsid};
-use replication::leadership::lease::Moment;
+use replication::leadership::lease::BootTime;
 
 /// What the client's answers wait for, at [`Level::OneCopy`].
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl Relay<'_> {
                 }
                 // They may be gone since one of them is to be the primary.
                 None => {
-                    let since = *self.none_serves.get_or_insert_with(Moment::now);
+                    let since = *self.none_serves.get_or_insert_with(BootTime::now);
                     routing.lease.is_proven_since(since)
                 }
             };

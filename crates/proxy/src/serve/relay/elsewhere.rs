@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::{CONNECTION_FAILURE, End, Input, Relay, violation};
 use crate::serve::cancel::Goal;
 use crate::serve::routing::{Chosen, Route, Routed, Routing, Why};
-use pg_wire::cut::{Message, Piece};
+use pg_wire::cut::{Piece, WireMessage};
 use pg_wire::report::{Report, Severity};
 use proxy_core::freshness::Manager;
-use proxy_core::grammar::Effect;
+use proxy_core::grammar::SessionEffect;
 use proxy_core::routing::{Question, Situation};
-use proxy_core::session::{Balancing, Demand};
+use proxy_core::session::{Balancing, WaitingBatch};
 use proxy_core::touched::{NamedTables, Touched};
 use proxy_pool::Connection;
 
@@ -106,12 +106,16 @@ impl Relay<'_> {
 
     /// What the texts of a session touch that has no settings of its own, and whether they leave
     /// nothing behind.
-    pub(super) fn looked_at(&self, demand: &Demand<'_>, routing: &Routing) -> (Touched, bool) {
+    pub(super) fn looked_at(
+        &self,
+        demand: &WaitingBatch<'_>,
+        routing: &Routing,
+    ) -> (Touched, bool) {
         let mut touched = Touched::default();
         let mut leaves_nothing = true;
         for text in &demand.texts {
             touched.merge(routing.touched(text, Some(&self.outset.reading)));
-            leaves_nothing &= text.effect() == Effect::Nothing;
+            leaves_nothing &= text.effect() == SessionEffect::Nothing;
         }
         (touched, leaves_nothing)
     }
@@ -148,7 +152,7 @@ impl Relay<'_> {
         let last = frames.len().saturating_sub(1);
         for (index, frame) in frames.iter().enumerate() {
             let rest = if index == last { rest } else { 0 };
-            input.take(Piece::Message(Message { frame, rest }))?;
+            input.take(Piece::Message(WireMessage { frame, rest }))?;
         }
         Ok(())
     }

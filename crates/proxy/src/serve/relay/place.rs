@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use crate::serve::routing::{Chosen, Routing};
-use crate::serve::standing::Servers;
+use crate::serve::standing::SessionServers;
 use proxy_core::freshness::{Manager, ReplicaId};
-use proxy_pool::Node;
+use proxy_pool::ServerNode;
 
 /// Where a server is.
 #[derive(Clone)]
 pub(super) struct Place {
-    pub node: Arc<Node>,
+    pub node: Arc<ServerNode>,
     /// Its number, if it is a replica.
     pub replica: Option<ReplicaId>,
 }
@@ -24,7 +24,7 @@ impl Chosen {
     }
 }
 
-impl Servers {
+impl SessionServers {
     /// Where statements in a database may go; none for a database that replicas do not follow.
     pub(super) fn routing_of(&self, database: &str) -> Option<&Routing> {
         let is_followed = self.primary.address.database == database;

@@ -1,14 +1,14 @@
 //! Where the batch goes that a session holds which has no server.
 
 use super::Relay;
-use crate::serve::outset::{Isolation, Reading};
+use crate::serve::outset::{Isolation, ParseContext};
 use crate::serve::routing::{Chosen, Routed, Routing};
 use crate::serve::why::Why;
 use pg_wire::report::Report;
 use proxy_core::freshness::Level;
-use proxy_core::grammar::Effect;
+use proxy_core::grammar::SessionEffect;
 use proxy_core::routing::{Question, Situation};
-use proxy_core::session::{AsPrepared, Demand, Text};
+use proxy_core::session::{AsPrepared, Text, WaitingBatch};
 use proxy_core::touched::{NamedTables, Touched};
 
 /// Where a batch goes, why, and what runs in front of it.
@@ -58,7 +58,7 @@ impl Relay<'_> {
         let mut reading = (!self.session.is_pinned()).then_some(&self.outset.reading);
         let (mut touched, is_schema_only) = touched_in_order(&demand, routing, &mut reading);
         let mut effects = demand.texts.iter().map(Text::effect);
-        let leaves_nothing = effects.all(|effect| effect == Effect::Nothing);
+        let leaves_nothing = effects.all(|effect| effect == SessionEffect::Nothing);
         let (is_whole, executes) = (demand.is_whole, demand.executes);
         let (is_open, shares_portals) = (demand.is_open, demand.shares_portals);
         if is_schema_only {
@@ -124,9 +124,9 @@ impl Relay<'_> {
 /// What the statements of a session touch that is read like this, and whether they change the
 /// schema and do nothing else. Afterwards `reading` is how what follows them is read.
 fn touched_in_order(
-    demand: &Demand<'_>,
+    demand: &WaitingBatch<'_>,
     routing: &Routing,
-    reading: &mut Option<&Reading>,
+    reading: &mut Option<&ParseContext>,
 ) -> (Touched, bool) {
     let mut touched = Touched::default();
     let mut is_schema_only = true;

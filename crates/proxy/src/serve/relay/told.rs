@@ -4,7 +4,7 @@ use super::Relay;
 use crate::serve::routing::{Routing, Why};
 use crate::serve::trace;
 use proxy_core::freshness::Sets;
-use proxy_core::session::Trace;
+use proxy_core::session::TraceSetting;
 
 impl Relay<'_> {
     /// Tells a client that has asked for it why its batch goes where it goes.
@@ -15,7 +15,7 @@ impl Relay<'_> {
     }
 
     fn is_traced(&self) -> bool {
-        self.session.settings().trace == Trace::On
+        self.session.settings().trace == TraceSetting::On
     }
 
     /// What a client that has asked for it is told that its batch touches; else empty.

@@ -14,12 +14,12 @@ use pg_connect::auth::users::Users;
 use pg_local::{Postgres, SUPERUSER};
 use proxy::console::client::{self, Told};
 use proxy::serve::routing::Routing;
-use proxy::serve::{Admission, Authentication, Certificates, Options, Proxy, WAIT_MS_DEFAULT};
+use proxy::serve::{Admission, Authentication, Certificates, Proxy, ProxyOptions, WAIT_MS_DEFAULT};
 use proxy_core::session::Pinning;
 use replex::cluster::{self, Cluster};
 use replex::failure::CommandFailure;
 use replex::say;
-use replication::{Settings, buffer};
+use replication::{ReplicationSettings, buffer};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -107,7 +107,7 @@ impl Stage {
         let filled = load::connect(&primary.address(DATABASE)).await?;
         let filled = filled.batch_execute(load::SCHEMA).await;
         filled.map_err(CommandFailure::at("fill the primary"))?;
-        let options = Options {
+        let options = ProxyOptions {
             serve_operator: proxy::console::serve,
             primary: primary.address(DATABASE),
             admission: Admission {
@@ -124,13 +124,13 @@ impl Stage {
             login_timeout: Duration::from_secs(60),
             wait_max: Duration::from_millis(WAIT_MS_DEFAULT),
         };
-        let settings = Settings {
-            buffer: Some(buffer::Options {
+        let settings = ReplicationSettings {
+            buffer: Some(buffer::BufferOptions {
                 coordinators: store.coordinator_addresses().to_vec(),
                 length_max: BUFFER_LENGTH_MAX,
                 is_for_all: true,
             }),
-            ..Settings::default()
+            ..ReplicationSettings::default()
         };
         let routing = Routing::start(&options.primary, options.connections_max, &settings).await;
         let routing = routing.map_err(CommandFailure::at("follow the primary"))?;
