@@ -241,7 +241,7 @@ fn is_different(
     (expression, target): (Node<'_>, &TypeName),
 ) -> bool {
     let facts = Facts::of(names.catalogue, [expression]);
-    let has_word = facts.texts.iter().any(|text| says_time(text));
+    let has_word = facts.texts.iter().any(|text| reads_clock(text));
     let is_constant = is_constant(expression);
     if is_constant {
         // Of whatever type, its input gives what it gives on the primary.
@@ -338,7 +338,7 @@ fn last_name(target: &TypeName) -> &str {
 }
 
 /// Whether a text may be read as the time at which that happens.
-fn says_time(text: &str) -> bool {
+fn reads_clock(text: &str) -> bool {
     let mut words = text.split(|letter: char| !letter.is_ascii_alphabetic());
     words.any(|word| WORDS.iter().any(|it| word.eq_ignore_ascii_case(it)))
 }

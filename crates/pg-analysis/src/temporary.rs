@@ -110,8 +110,8 @@ pub fn named(text: &str) -> Named {
                     // Functions, and all tables of schemas, are temporary only if they are named
                     // so.
                     named.count += grant.objects().len();
-                    let says_so = text.to_ascii_lowercase().contains(SCHEMA);
-                    named.temporary_count += usize::from(says_so);
+                    let is_noted = text.to_ascii_lowercase().contains(SCHEMA);
+                    named.temporary_count += usize::from(is_noted);
                 }
             }
             Node::CreateStmt(create) => {
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_uses_temporary_tables_is_told() {
+    fn uses_of_temporary_tables() {
         let own = ["mine", "Yours"];
         for (text, expected) in [
             ("GRANT SELECT ON mine TO ann", Uses::Only),

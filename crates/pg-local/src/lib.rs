@@ -25,7 +25,7 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 /// The port may be taken between being found free and being used.
 const TRIES_MAX: usize = 5;
 /// `nobody` and `nogroup`.
-const NOBODY: u32 = 65_534;
+const NOBODY_USER: u32 = 65_534;
 /// What PostgreSQL logs once it serves.
 const READY: &str = "database system is ready to accept";
 
@@ -154,7 +154,7 @@ impl Postgres {
         self.kill();
         self.port = port;
         let served = self.serve()?;
-        served.map_err(|said| io::Error::other(format!("PostgreSQL does not start: {said}")))
+        served.map_err(|output| io::Error::other(format!("PostgreSQL does not start: {output}")))
     }
 
     /// Starts it once. The inner error is what it said before it ended.
@@ -261,7 +261,7 @@ impl Drop for Postgres {
 /// refuse to run.
 pub fn without_root(command: &mut Command) -> io::Result<()> {
     if is_root()? {
-        command.uid(NOBODY).gid(NOBODY);
+        command.uid(NOBODY_USER).gid(NOBODY_USER);
     }
     Ok(())
 }
@@ -270,7 +270,7 @@ pub fn without_root(command: &mut Command) -> io::Result<()> {
 pub fn folder_in(base: &Path, prefix: &str) -> io::Result<TempDir> {
     let folder = TempDir::with_prefix_in(prefix, base)?;
     if is_root()? {
-        chown(folder.path(), Some(NOBODY), Some(NOBODY))?;
+        chown(folder.path(), Some(NOBODY_USER), Some(NOBODY_USER))?;
     }
     Ok(folder)
 }
@@ -285,8 +285,8 @@ fn run(command: &mut Command, name: &str) -> io::Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(io::Error::other(format!("{name} failed: {said}")))
+    let output = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("{name} failed: {output}")))
 }
 
 /// Whether a process still does something: one that nobody has asked for its end does not.
@@ -309,22 +309,22 @@ fn own_address() -> Ipv4Addr {
 
 /// Copies what it says to its log, and tells whether it serves.
 fn keep_log(errors: impl BufRead, mut log: File, sender: &Sender<Result<(), String>>) {
-    let mut said = String::new();
+    let mut output = String::new();
     let mut is_ready = false;
     for line in errors.lines().map_while(Result::ok) {
         // The log is for people; the database runs without it.
         let _ = writeln!(log, "{line}");
         if !is_ready {
             is_ready = line.contains(READY);
-            said += &line;
-            said.push('\n');
+            output += &line;
+            output.push('\n');
             if is_ready {
                 let _ = sender.send(Ok(()));
             }
         }
     }
     if !is_ready {
-        let _ = sender.send(Err(said));
+        let _ = sender.send(Err(output));
     }
 }
 

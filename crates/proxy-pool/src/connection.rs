@@ -147,7 +147,7 @@ impl Connection {
             match answer.tag {
                 b'R' => self.authenticate(&answer.body, login).await?,
                 b'E' => return Err(Report::read(&answer.body)),
-                b'S' => self.told(&answer.body),
+                b'S' => self.parameter_status(&answer.body),
                 b'K' => {
                     if let Some((process, secret)) = answer.body.split_first_chunk::<4>() {
                         self.server.process = u32::from_be_bytes(*process);
@@ -163,7 +163,7 @@ impl Connection {
         }
     }
 
-    fn told(&mut self, body: &[u8]) {
+    fn parameter_status(&mut self, body: &[u8]) {
         if let Ok((name, value)) = parameter_status(body) {
             self.server.report(name, value);
         }
@@ -273,7 +273,7 @@ impl Connection {
         loop {
             let answer = self.receive().await?;
             match answer.tag {
-                b'S' => self.told(&answer.body),
+                b'S' => self.parameter_status(&answer.body),
                 b'E' => rows = Err(Report::read(&answer.body)),
                 b'D' => {
                     let row = message::row(&answer.body).map_err(io::Error::other)?;
@@ -391,7 +391,7 @@ impl Connection {
             };
             let message = self.peer.input.split_to(length);
             match tag {
-                b'S' => self.told(&message[HEADER_LEN..]),
+                b'S' => self.parameter_status(&message[HEADER_LEN..]),
                 b'N' => {}
                 _ => return false,
             }
@@ -416,7 +416,7 @@ impl Connection {
             while expected > 0 {
                 let answer = self.receive().await?;
                 match answer.tag {
-                    b'S' => self.told(&answer.body),
+                    b'S' => self.parameter_status(&answer.body),
                     b'E' => return Err(io::Error::other(Report::read(&answer.body))),
                     b'Z' if answer.body == b"I" => expected -= 1,
                     _ => {}

@@ -208,11 +208,11 @@ impl ConnectionKey {
 
     /// The parameters of a server's start-up packet.
     fn startup(&self) -> impl Iterator<Item = (&str, &str)> {
-        let who = [
+        let identity = [
             ("user", self.user.as_str()),
             ("database", self.database.as_str()),
         ];
-        who.into_iter().chain(self.settings.iter())
+        identity.into_iter().chain(self.settings.iter())
     }
 }
 

@@ -68,7 +68,7 @@ impl Reader {
         let read = (self.position, confirmed);
         let source = handover::source(applied, read, &self.recent, false);
         match source {
-            Source::Buffer | Source::Nobody => return source,
+            Source::Buffer | Source::Lost => return source,
             Source::Recent => {
                 let behind = self.recent.iter().filter(|given| given.0 > applied);
                 for Given(tsid, commit) in behind {
@@ -77,7 +77,7 @@ impl Reader {
                 self.given.insert(id, self.position.max(applied));
                 return source;
             }
-            Source::StreamAnew => self.restart(primary, confirmed),
+            Source::RestartedStream => self.restart(primary, confirmed),
             Source::Stream => {}
         }
         self.given.insert(id, applied);
@@ -102,8 +102,8 @@ impl Reader {
                 }
                 self.buffered = Some(self.position.max(applied));
             }
-            Source::StreamAnew => self.restart(primary, confirmed),
-            Source::Buffer | Source::Nobody => unreachable!("it begins where the slot has all"),
+            Source::RestartedStream => self.restart(primary, confirmed),
+            Source::Buffer | Source::Lost => unreachable!("it begins where the slot has all"),
         }
     }
 

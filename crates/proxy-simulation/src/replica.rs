@@ -182,7 +182,7 @@ pub(crate) enum Mood {
 
 /// What a connection to the database says.
 #[derive(Debug)]
-enum Said {
+enum Reply {
     Executed(Tsid),
     Failed(Tsid, Problem),
     Committed(Worker, Tsid),
@@ -203,7 +203,7 @@ pub(crate) struct Extractor {
     /// Sent to the database.
     sent: Vec<WorkerCommand>,
     /// Said by the database, and not heard.
-    said: VecDeque<Said>,
+    replies: VecDeque<Reply>,
     pub applied: Tsid,
     /// Commits that were executed with others.
     pub grouped: u64,
@@ -228,7 +228,7 @@ impl Extractor {
             queue: VecDeque::new(),
             in_hand: BTreeMap::new(),
             sent: Vec::new(),
-            said: VecDeque::new(),
+            replies: VecDeque::new(),
             applied: database.noted,
             grouped: 0,
         }
@@ -251,7 +251,7 @@ impl Extractor {
         [
             !self.queue.is_empty(),
             !self.sent.is_empty(),
-            !self.said.is_empty(),
+            !self.replies.is_empty(),
         ]
     }
 
@@ -294,20 +294,20 @@ impl Extractor {
                     Mood::Willing => database.execute(&group),
                     Mood::Refusing => Err(Problem::Passing),
                 };
-                let said = match done {
-                    Ok(()) => Said::Executed(tsid),
-                    Err(problem) => Said::Failed(tsid, problem),
+                let replies = match done {
+                    Ok(()) => Reply::Executed(tsid),
+                    Err(problem) => Reply::Failed(tsid, problem),
                 };
-                self.said.push_back(said);
+                self.replies.push_back(replies);
             }
             WorkerCommand::Commit(worker, tsid) => {
                 database.commit(tsid);
-                self.said.push_back(Said::Committed(worker, tsid));
+                self.replies.push_back(Reply::Committed(worker, tsid));
                 return Some(tsid);
             }
             WorkerCommand::Rollback(_, tsid) => {
                 database.executed.remove(&tsid);
-                self.said.push_back(Said::RolledBack(tsid));
+                self.replies.push_back(Reply::RolledBack(tsid));
             }
             WorkerCommand::Advance(_) => unreachable!("nobody is sent that"),
         }
@@ -315,10 +315,10 @@ impl Extractor {
     }
 
     /// Hears what the database has said.
-    pub fn hear(&mut self) {
-        match self.said.pop_front().expect("there is something") {
-            Said::Executed(tsid) => self.schedule.executed(tsid),
-            Said::Failed(tsid, problem) => {
+    pub fn receive(&mut self) {
+        match self.replies.pop_front().expect("there is something") {
+            Reply::Executed(tsid) => self.schedule.executed(tsid),
+            Reply::Failed(tsid, problem) => {
                 self.schedule.failed(tsid);
                 // What runs at the same time touches no common row, and what is before has been
                 // committed or touches none either. So nothing fails for another reason, alone or
@@ -328,12 +328,12 @@ impl Extractor {
                     "the commit at {tsid} failed: {problem:?}"
                 );
             }
-            Said::Committed(worker, tsid) => {
+            Reply::Committed(worker, tsid) => {
                 self.schedule.committed(worker, tsid);
                 self.in_hand.retain(|other, _| *other > tsid);
                 self.applied = self.applied.max(tsid);
             }
-            Said::RolledBack(tsid) => self.schedule.rolled_back(tsid),
+            Reply::RolledBack(tsid) => self.schedule.rolled_back(tsid),
         }
         self.go_on();
     }

@@ -59,7 +59,7 @@ enum Action {
     Break,
     /// An Extractor takes a commit, or hears what its database said.
     Take(ReplicaId),
-    Hear(ReplicaId),
+    Receive(ReplicaId),
     /// A database does something.
     Do(ReplicaId),
     /// An Extractor writes down how far it is.
@@ -295,11 +295,11 @@ impl World {
             return;
         };
         let is_connected = database.is_up && extractor.life == database.life;
-        let [takes, sends, hears] = extractor.can();
+        let [takes, sends, returned_by] = extractor.can();
         let own = [
             (takes, 100, Action::Take(id)),
             (sends && is_connected, 100, Action::Do(id)),
-            (hears, 100, Action::Hear(id)),
+            (returned_by, 100, Action::Receive(id)),
             (is_connected, 10, Action::Flush(id)),
             (is_connected && self.has_faults, 1, Action::Cut(id)),
             (!is_connected, 30, Action::Notice(id)),
@@ -336,11 +336,11 @@ impl World {
             }
             Action::Take(id) => {
                 self.extractor(id).take();
-                self.tell(id);
+                self.report(id);
             }
-            Action::Hear(id) => {
-                self.extractor(id).hear();
-                self.tell(id);
+            Action::Receive(id) => {
+                self.extractor(id).receive();
+                self.report(id);
             }
             Action::Do(id) => return self.do_one(id),
             Action::Flush(id) => {
@@ -365,7 +365,7 @@ impl World {
                 self.database(id).leave(&extractor);
                 self.reader.leave(id);
                 self.delivered.remove(&id);
-                locked(&self.manager).set_state(id, ReplicaState::Away);
+                locked(&self.manager).set_state(id, ReplicaState::Unavailable);
             }
             Action::Join(id) => return self.join(id),
             Action::Deliver(id) => return self.deliver(id),
@@ -388,7 +388,7 @@ impl World {
         self.databases.get_mut(&id).expect("it is there")
     }
 
-    fn tell(&self, id: ReplicaId) {
+    fn report(&self, id: ReplicaId) {
         let extractor = &self.extractors[&id];
         let mut manager = locked(&self.manager);
         manager.applied(id, extractor.applied);
@@ -685,7 +685,7 @@ impl World {
             Doing::Asks(read, None) => return self.read_primary(&read),
             Doing::Asks(read, Some(chosen)) => self.connect(number, read, chosen),
             Doing::Runs(read, chosen) => self.read_replica(number, read, chosen),
-            Doing::Answers(read, chosen, has) => return self.hear(number, read, (chosen, has)),
+            Doing::Answers(read, chosen, has) => return self.receive(number, read, (chosen, has)),
         }
         Ok(())
     }

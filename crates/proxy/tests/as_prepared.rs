@@ -99,9 +99,9 @@ async fn answers_are_the_same_byte_by_byte() {
         for _ in 0..7 {
             let served = cluster.served();
             let expected = answer(&mut direct, query).await;
-            let told = answer(&mut raw, query).await;
+            let output = answer(&mut raw, query).await;
             assert_eq!(
-                without_notices(&told),
+                without_notices(&output),
                 without_notices(&expected),
                 "{query}"
             );
@@ -132,14 +132,18 @@ async fn errors_are_those_of_the_text() {
             for _ in 0..2 {
                 for text in [begin, query, "ROLLBACK"] {
                     let expected = answer(&mut direct, text).await;
-                    let told = answer(&mut raw, text).await;
-                    assert_eq!(without_notices(&told), without_notices(&expected), "{text}");
+                    let output = answer(&mut raw, text).await;
+                    assert_eq!(
+                        without_notices(&output),
+                        without_notices(&expected),
+                        "{text}"
+                    );
                 }
             }
         }
     }
     raw.query("SET replex.trace = on");
-    raw.hear().await;
+    raw.reply().await;
     raw.converse_at(&[(
         "SELECT n / m FROM t WHERE id = 3",
         "the primary, since division by zero",
@@ -156,8 +160,8 @@ async fn tables_change() {
         return;
     };
     let columns = |answer: &[(u8, Vec<u8>)]| {
-        let told: Vec<u8> = answer.iter().map(|(tag, _)| *tag).collect();
-        assert_eq!(told, b"TDCZ");
+        let output: Vec<u8> = answer.iter().map(|(tag, _)| *tag).collect();
+        assert_eq!(output, b"TDCZ");
         u16::from_be_bytes(*answer[0].1.first_chunk().unwrap())
     };
     let mut raw = Raw::log_in(cluster.front.address).await;
@@ -240,13 +244,13 @@ async fn statements_of_clients_are_theirs() {
     };
     let mut raw = Raw::log_in(cluster.front.address).await;
     raw.parse("", "SELECT n FROM t WHERE id = 3").sync();
-    assert_eq!(raw.hear().await, "1ZI");
+    assert_eq!(raw.reply().await, "1ZI");
     raw.converse(&[("SELECT n FROM t WHERE id = 1", "T'10'CZI")])
         .await;
     raw.bind("").execute(0).sync();
-    assert_eq!(raw.hear().await, "[26000]ZI");
+    assert_eq!(raw.reply().await, "[26000]ZI");
     raw.parse("a", "SELECT n FROM t WHERE id = $1").sync();
-    assert_eq!(raw.hear().await, "1ZI");
+    assert_eq!(raw.reply().await, "1ZI");
     raw.converse(&[("SELECT n FROM t WHERE id = 1", "T'10'CZI")])
         .await;
     // In transactions, too, and with several in one go.

@@ -19,7 +19,7 @@ fn expect(findings: &[Finding], weight: Weight, place: &str, what: &str) {
     };
     let found = findings.iter().find(is_it);
     let found = found.unwrap_or_else(|| panic!("no {what:?} in {findings:#?}"));
-    assert_eq!(found.mend.is_empty(), weight == Weight::Fine, "{found:?}");
+    assert_eq!(found.fix.is_empty(), weight == Weight::Fine, "{found:?}");
 }
 
 /// What would stop the proxy.

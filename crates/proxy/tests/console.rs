@@ -132,10 +132,11 @@ async fn answers_have_types() {
     let mut address = primary.address("postgres");
     address.port = port;
     address.host = host.to_string();
-    let told = client::ask(&address, "SHOW HELP").await.unwrap();
-    assert_eq!(told.columns, ["command", "meaning"]);
+    let output = client::ask(&address, "SHOW HELP").await.unwrap();
+    assert_eq!(output.columns, ["command", "meaning"]);
     assert!(
-        told.rows
+        output
+            .rows
             .iter()
             .any(|row| row[0].as_deref() == Some("RELOAD"))
     );
@@ -157,12 +158,12 @@ async fn answers_have_types() {
     client::ask(&address, &own).await.unwrap();
     let started = Instant::now();
     loop {
-        let told = client::ask(&address, "SHOW REPLICAS").await.unwrap();
-        if told.rows[0][4].as_deref() == Some("it is the primary itself") {
-            assert_eq!(told.rows[0][3].as_deref(), Some("failed"));
+        let output = client::ask(&address, "SHOW REPLICAS").await.unwrap();
+        if output.rows[0][4].as_deref() == Some("it is the primary itself") {
+            assert_eq!(output.rows[0][3].as_deref(), Some("failed"));
             break;
         }
-        assert!(started.elapsed() < PATIENCE, "{told:?}");
+        assert!(started.elapsed() < PATIENCE, "{output:?}");
     }
 }
 
@@ -179,23 +180,23 @@ async fn console_is_for_operators_and_for_its_commands_only() {
     assert_eq!(other.last_words().await.code, "42501");
     let mut raw = Raw::connect(front.address).await;
     raw.out = pg_wire::startup::write([("user", SUPERUSER), ("database", "hihooi")]);
-    assert_eq!(raw.hear().await, "ZI");
+    assert_eq!(raw.reply().await, "ZI");
     raw.query("SELECT 1");
-    assert_eq!(raw.hear().await, "[42601]ZI");
+    assert_eq!(raw.reply().await, "[42601]ZI");
     raw.query("");
-    assert_eq!(raw.hear().await, "IZI");
+    assert_eq!(raw.reply().await, "IZI");
     raw.query("BEGIN; SHOW LAG; COMMIT");
-    assert_eq!(raw.hear().await, "CTCCZI");
+    assert_eq!(raw.reply().await, "CTCCZI");
     raw.query("ADD REPLICA 'postgresql://a@b/c'");
-    assert_eq!(raw.hear().await, "[55000]ZI");
+    assert_eq!(raw.reply().await, "[55000]ZI");
     raw.parse("", "SHOW LAG").bind("").execute(0).sync();
-    assert_eq!(raw.hear().await, "12CZI");
+    assert_eq!(raw.reply().await, "12CZI");
     raw.parse("s", "oops").bind("s").execute(0).sync();
-    assert_eq!(raw.hear().await, "[42601]ZI");
+    assert_eq!(raw.reply().await, "[42601]ZI");
     raw.bind("gone").execute(0).sync();
-    assert_eq!(raw.hear().await, "[26000]ZI");
+    assert_eq!(raw.reply().await, "[26000]ZI");
     raw.say(b'D', &[b"Sgone\0"]).sync();
-    assert_eq!(raw.hear().await, "[26000]ZI");
+    assert_eq!(raw.reply().await, "[26000]ZI");
     raw.say(b'B', &[b"\0\0"]).sync().flush().await;
     assert_eq!(raw.last_words().await.code, "08P01");
 }

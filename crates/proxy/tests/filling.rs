@@ -49,7 +49,7 @@ async fn commit_that_is_not_shown_yet_is_not_lost() {
     wait_until_held(&client).await;
     let started = Instant::now();
     replication.add_replica(ID, &replica.address("postgres"), Contents::Kept);
-    let says = || {
+    let status_text = || {
         let status = replication.status().remove(&ID);
         status.map(|status| status.text).unwrap_or_default()
     };
@@ -58,8 +58,8 @@ async fn commit_that_is_not_shown_yet_is_not_lost() {
         let mut replicas = manager.replicas();
         replicas.any(|(_, replica)| replica.state == ReplicaState::Serving)
     };
-    while !serves() && !says().starts_with("waiting for transactions") {
-        assert!(started.elapsed() < PATIENCE, "{}", says());
+    while !serves() && !status_text().starts_with("waiting for transactions") {
+        assert!(started.elapsed() < PATIENCE, "{}", status_text());
         tokio::time::sleep(PAUSE).await;
     }
     let_commits_go(&client).await;
@@ -67,7 +67,7 @@ async fn commit_that_is_not_shown_yet_is_not_lost() {
     let there = connect(replica.socket()).await;
     let all = end(&client).await;
     while manager.lock().unwrap().applied_everywhere() < Some(all) {
-        assert!(started.elapsed() < PATIENCE, "{}", says());
+        assert!(started.elapsed() < PATIENCE, "{}", status_text());
         tokio::time::sleep(PAUSE).await;
     }
     assert_eq!(text(&there, "SELECT id FROM t").await, "1");

@@ -87,12 +87,12 @@ async fn commit_of_a_group_that_cannot_be_done_is_named() {
         .await;
 
     let status = cluster.front.replicas().replication().status();
-    let said = status.into_values().next().unwrap().text;
-    let (_, named) = said.split_once("the commit at ").expect(&said);
-    let (named, why) = named.split_once(" cannot be done").expect(&said);
+    let message = status.into_values().next().unwrap().text;
+    let (_, named) = message.split_once("the commit at ").expect(&message);
+    let (named, why) = named.split_once(" cannot be done").expect(&message);
     let named = number(&primary, &format!("SELECT '{named}'::pg_lsn - '0/0'")).await;
-    assert!(place.0 < named && named <= place.1, "{said} {place:?}");
-    assert!(why.contains("found 0 rows instead of 1"), "{said}");
+    assert!(place.0 < named && named <= place.1, "{message} {place:?}");
+    assert!(why.contains("found 0 rows instead of 1"), "{message}");
     let replica = connect(cluster.replicas[0].socket()).await;
     let shown = "SELECT count(*) || ' ' || max(id) FROM t WHERE v = 1";
     assert_eq!(text(&replica, shown).await, "24 24");
@@ -145,7 +145,9 @@ async fn replica_that_dies_in_a_backlog_has_everything_once() {
     let mut cluster = Cluster::start_after(TABLE).await;
     let primary = connect(cluster.primary.socket()).await;
     cluster.replicas[0].crash().unwrap();
-    cluster.wait(|states| states == [ReplicaState::Away]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Unavailable])
+        .await;
     for round in 0..2000 {
         // Every second one depends on one that was not long before.
         let sql = match round % 2 {

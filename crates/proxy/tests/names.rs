@@ -144,7 +144,7 @@ const CONVERSATIONS: &[&[&str]] = &[
 /// = text` to prepare, `name!` to run and `text.` to prepare and run a statement without a name,
 /// several of which with `&` between go in one batch.
 async fn converse(raw: &mut Raw, lines: &[&str]) -> Vec<String> {
-    let mut heard = Vec::new();
+    let mut replies = Vec::new();
     for line in lines {
         let is_simple = !line.contains(" = ") && !line.ends_with(['!', '.']);
         if is_simple {
@@ -163,9 +163,9 @@ async fn converse(raw: &mut Raw, lines: &[&str]) -> Vec<String> {
             }
             raw.sync();
         }
-        heard.push(format!("{line}: {}", raw.hear().await));
+        replies.push(format!("{line}: {}", raw.reply().await));
     }
-    heard
+    replies
 }
 
 /// What is said to a PostgreSQL, and through the proxy to that same one.
@@ -197,9 +197,9 @@ async fn deallocate_keeps_no_connection() {
     raw.converse(&[("SET replex.trace = on", "CZI")]).await;
     for text in ["DEALLOCATE a", "DEALLOCATE ALL"] {
         raw.parse("a", "SELECT id FROM t").sync();
-        raw.hear().await;
+        raw.reply().await;
         raw.query(text);
-        assert_eq!(raw.hear().await, "CZI");
+        assert_eq!(raw.reply().await, "CZI");
         // What did not exist before may have written anything.
         cluster.settle().await;
         raw.converse_at(&[("SELECT count(*) FROM t", "replica", "T'2'CZI")])
@@ -236,21 +236,21 @@ async fn others_keep_their_statements() {
     ] {
         raw.parse("k", "UPDATE t SET id = 2 WHERE id = 2 RETURNING id")
             .sync();
-        raw.hear().await;
+        raw.reply().await;
         raw.bind("k").execute(0).sync();
-        assert_eq!(raw.hear().await, "2'2'CZI");
+        assert_eq!(raw.reply().await, "2'2'CZI");
         other.query(how);
-        assert!(other.hear().await.ends_with("CZI"));
+        assert!(other.reply().await.ends_with("CZI"));
         for begin in ["SELECT 1", "BEGIN"] {
             raw.query(begin);
-            raw.hear().await;
+            raw.reply().await;
             raw.bind("k").execute(0).sync();
-            let heard = raw.hear().await;
-            assert!(heard.starts_with("2'2'C"), "{how}, {begin}: {heard}");
+            let replies = raw.reply().await;
+            assert!(replies.starts_with("2'2'C"), "{how}, {begin}: {replies}");
         }
         raw.query("ROLLBACK");
-        raw.hear().await;
+        raw.reply().await;
         raw.close("k").sync();
-        raw.hear().await;
+        raw.reply().await;
     }
 }

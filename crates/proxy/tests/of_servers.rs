@@ -183,8 +183,11 @@ async fn roles_follow_sessions_that_are_bound() {
     let bind = "CREATE TEMP TABLE mine (id int)";
     bound.batch_execute(bind).await.unwrap();
     for statement in OF_SESSIONS {
-        let said = text(&bound, statement).await;
-        assert!(said.contains("cannot be changed so"), "{statement}: {said}");
+        let message = text(&bound, statement).await;
+        assert!(
+            message.contains("cannot be changed so"),
+            "{statement}: {message}"
+        );
     }
     let write = "INSERT INTO known VALUES (100)";
     bound.batch_execute(write).await.unwrap();

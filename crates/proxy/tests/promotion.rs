@@ -202,8 +202,8 @@ async fn replica_takes_the_primarys_place() {
     let why = refused(promote(&old, &named, None, ignore).await);
     assert!(why.contains("is there"), "{why}");
     cluster.primary.crash().unwrap();
-    let mut said = Vec::new();
-    let promoted = promote(&old, &named, None, |what| said.push(what.to_string())).await;
+    let mut messages = Vec::new();
+    let promoted = promote(&old, &named, None, |what| messages.push(what.to_string())).await;
     let promoted = promoted.unwrap();
     assert_eq!((promoted.followers.len(), promoted.left.len()), (1, 0));
     assert_eq!(
@@ -213,7 +213,8 @@ async fn replica_takes_the_primarys_place() {
         ]
     );
     assert!(
-        said.iter()
+        messages
+            .iter()
             .any(|it| it == "filling the materialised view public.seen")
     );
 
@@ -391,8 +392,8 @@ async fn one_that_is_behind_is_passed_over() {
     assert!(why.contains("has less than"), "{why}");
     let why = refused(promote(&old, &named, Some(&old), ignore).await);
     assert!(why.contains("is not among the replicas"), "{why}");
-    let nobody = Postgres::start(&[]).unwrap();
-    let empty = [nobody.address("postgres")];
+    let unreached = Postgres::start(&[]).unwrap();
+    let empty = [unreached.address("postgres")];
     let why = refused(promote(&old, &empty, None, ignore).await);
     assert!(why.contains("it was never filled"), "{why}");
 

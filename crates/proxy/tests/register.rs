@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use pg_connect::address::Address;
 use pg_local::{Postgres, SUPERUSER};
-use proxy::console::client::{self, Told};
+use proxy::console::client::{self, CommandOutput};
 use proxy::serve::Proxy;
 use replication::ReplicationSettings;
 use rustix::process::Signal;
@@ -27,42 +27,45 @@ const SECRET: &str = "hush";
 struct Running {
     address: SocketAddr,
     proxy: Arc<Proxy>,
-    said: Arc<Mutex<Vec<String>>>,
+    messages: Arc<Mutex<Vec<String>>>,
     standing: JoinHandle<()>,
     serving: JoinHandle<()>,
 }
 
 impl Running {
     async fn start(primary: &Postgres, named: &[&Postgres]) -> Running {
-        let mut told = options(primary, 10);
-        told.replicas = named.iter().map(|it| it.address("postgres")).collect();
+        let mut proxy_options = options(primary, 10);
+        proxy_options.replicas = named.iter().map(|it| it.address("postgres")).collect();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (proxy, said) = (Proxy::standing_by(told), Arc::default());
+        let (proxy, messages) = (Proxy::standing_by(proxy_options), Arc::default());
         let (serves, stands) = (Arc::clone(&proxy), Arc::clone(&proxy));
         let serving = tokio::spawn(async move { serves.serve(listener).await.unwrap() });
-        let heard: Arc<Mutex<Vec<String>>> = Arc::clone(&said);
+        let received: Arc<Mutex<Vec<String>>> = Arc::clone(&messages);
         let standing = tokio::spawn(async move {
-            let told = |standing| heard.lock().unwrap().push(format!("{standing:?}"));
+            let report = |standing| received.lock().unwrap().push(format!("{standing:?}"));
             panic!(
                 "{}",
-                stands.stand(&ReplicationSettings::default(), told).await
+                stands.stand(&ReplicationSettings::default(), report).await
             );
         });
         Running {
             address,
             proxy,
-            said,
+            messages,
             standing,
             serving,
         }
     }
 
     /// Waits until it says something that begins like this.
-    async fn says(&self, start: &str) -> String {
+    async fn status_text(&self, start: &str) -> String {
         wait(start, || async {
-            let said = self.said.lock().unwrap();
-            said.iter().find(|line| line.starts_with(start)).cloned()
+            let messages = self.messages.lock().unwrap();
+            messages
+                .iter()
+                .find(|line| line.starts_with(start))
+                .cloned()
         })
         .await
     }
@@ -74,22 +77,22 @@ impl Running {
         self.serving.abort();
     }
 
-    async fn try_ask(&self, command: &str) -> Result<Told, String> {
+    async fn try_ask(&self, command: &str) -> Result<CommandOutput, String> {
         let address = Address::parse(&format!("postgresql://{SUPERUSER}@{}/x", self.address));
-        let told = client::ask(&address.unwrap(), command).await;
-        told.map_err(|problem| problem.to_string())
+        let output = client::ask(&address.unwrap(), command).await;
+        output.map_err(|problem| problem.to_string())
     }
 
-    async fn ask(&self, command: &str) -> Told {
+    async fn ask(&self, command: &str) -> CommandOutput {
         self.try_ask(command).await.unwrap()
     }
 
     /// Addresses of its replicas, by their numbers.
     async fn replicas(&self) -> Vec<String> {
-        let told = self.ask("SHOW REPLICAS").await;
-        let shown = format!("{told:?}");
+        let output = self.ask("SHOW REPLICAS").await;
+        let shown = format!("{output:?}");
         assert!(!shown.contains(SECRET), "{shown}");
-        let addresses = told.rows.iter().map(|row| row[1].clone().unwrap());
+        let addresses = output.rows.iter().map(|row| row[1].clone().unwrap());
         addresses.collect()
     }
 
@@ -100,8 +103,8 @@ impl Running {
         user.batch_execute(write).await.unwrap();
         let rows = text(&user, "SELECT count(*) FROM t").await;
         let place = Some(replica.socket().to_string());
-        let has_served = |told: &Told| {
-            let mut all = told.rows.iter();
+        let has_served = |output: &CommandOutput| {
+            let mut all = output.rows.iter();
             all.any(|row| row[1] == place && row[8].as_deref() != Some("0"))
         };
         wait("a read at the replica", || async {
@@ -138,24 +141,24 @@ async fn databases() -> (Postgres, [Postgres; 2]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_added_is_followed_by_who_is_active_next() {
+async fn added_replicas_are_followed_by_the_next_active_proxy() {
     if !is_there() {
         return;
     }
     let (primary, [named, added]) = databases().await;
     let both = [&named, &added].map(|it| it.socket().to_string());
     let first = Running::start(&primary, &[&named]).await;
-    first.says("Active").await;
-    let told = first.ask(&add(&added)).await;
-    assert_eq!(told.rows, [[Some("2".to_owned())]]);
+    first.status_text("Active").await;
+    let output = first.ask(&add(&added)).await;
+    assert_eq!(output.rows, [[Some("2".to_owned())]]);
     first.serves(&added).await;
     let why = first.try_ask(&add(&named)).await.unwrap_err();
     assert!(why.contains("is replica 1 already"), "{why}");
 
     let second = Running::start(&primary, &[&named]).await;
-    second.says("Waits").await;
+    second.status_text("Waits").await;
     first.stop().await;
-    second.says("Active").await;
+    second.status_text("Active").await;
     assert_eq!(second.replicas().await, both);
     second.serves(&added).await;
     second.stop().await;
@@ -167,13 +170,13 @@ async fn what_was_added_is_followed_by_who_is_active_next() {
     );
     admin.batch_execute(&unreadable).await.unwrap();
     let third = Running::start(&primary, &[&named, &added]).await;
-    let without = third.says("Without").await;
+    let without = third.status_text("Without").await;
     let place = "the replica at nowhere:1/x: sslcert and sslkey go together";
     assert!(
         without.contains(place) && !without.contains(SECRET),
         "{without}"
     );
-    third.says("Active").await;
+    third.status_text("Active").await;
     assert_eq!(third.replicas().await, both);
     third.serves(&added).await;
     third.stop().await;
@@ -204,7 +207,7 @@ async fn what_was_removed_is_not_followed_again() {
     let places = [&named, &added].map(|it| it.socket().to_string());
     let admin = connect(primary.socket()).await;
     let first = Running::start(&primary, &[&named]).await;
-    first.says("Active").await;
+    first.status_text("Active").await;
     first.ask(&add(&added)).await;
     // What is no more in the file, but in the register, stays.
     let addresses = [&named, &added].map(|it| it.address("postgres"));
@@ -216,13 +219,13 @@ async fn what_was_removed_is_not_followed_again() {
     assert_eq!(first.replicas().await, places[..1]);
     assert_eq!(registered(&admin).await, "");
     // A number is not given twice.
-    let told = first.ask(&add(&added)).await;
-    assert_eq!(told.rows, [[Some("3".to_owned())]]);
+    let output = first.ask(&add(&added)).await;
+    assert_eq!(output.rows, [[Some("3".to_owned())]]);
     first.ask("REMOVE REPLICA 3").await;
     first.stop().await;
 
     let second = Running::start(&primary, &[&named]).await;
-    second.says("Active").await;
+    second.status_text("Active").await;
     assert_eq!(second.replicas().await, places[..1]);
     // Who removes what is named is told that it comes back, and so it does.
     let words = ["-At", "-c", "REMOVE REPLICA 1", "hihooi"];
@@ -236,7 +239,7 @@ async fn what_was_removed_is_not_followed_again() {
     assert_eq!(second.replicas().await, [""; 0]);
     second.stop().await;
     let third = Running::start(&primary, &[&named]).await;
-    third.says("Active").await;
+    third.status_text("Active").await;
     assert_eq!(third.replicas().await, places[..1]);
     third.stop().await;
 }
@@ -249,7 +252,7 @@ async fn what_cannot_be_noted_is_not_done() {
     }
     let (mut primary, [replica, other]) = databases().await;
     let running = Running::start(&primary, &[]).await;
-    running.says("Active").await;
+    running.status_text("Active").await;
     let admin = connect(primary.socket()).await;
     let lock = "BEGIN; LOCK TABLE hihooi.replica IN ACCESS EXCLUSIVE MODE";
     admin.batch_execute(lock).await.unwrap();

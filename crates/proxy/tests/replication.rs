@@ -67,7 +67,7 @@ impl Hihooi {
     }
 
     /// What a replica does, in words.
-    fn says(&self, id: ReplicaId) -> String {
+    fn status_text(&self, id: ReplicaId) -> String {
         let status = self.replication.status().remove(&id);
         status.map(|status| status.text).unwrap_or_default()
     }
@@ -286,7 +286,7 @@ async fn replicas_stay_equal_under_load_and_kills() {
     // One is killed, and comes back where it was.
     first.kill();
     hihooi
-        .wait(|| hihooi.state(FIRST) == Some(ReplicaState::Away))
+        .wait(|| hihooi.state(FIRST) == Some(ReplicaState::Unavailable))
         .await;
     hihooi.wait(reach(2000)).await;
     first.start_again().unwrap();
@@ -531,7 +531,7 @@ async fn replica_that_differs_is_quarantined() {
     hihooi
         .wait(|| hihooi.state(FIRST) == Some(ReplicaState::Quarantined))
         .await;
-    let status = hihooi.says(FIRST);
+    let status = hihooi.status_text(FIRST);
     assert!(status.contains("found 0 rows instead of 1"), "{status}");
     let reads = hihooi
         .analyser
@@ -558,7 +558,7 @@ async fn replica_that_is_silent_serves_nothing_until_it_answers() {
     }
     signal(&replica, Signal::STOP);
     hihooi
-        .wait(|| hihooi.state(FIRST) == Some(ReplicaState::Away))
+        .wait(|| hihooi.state(FIRST) == Some(ReplicaState::Unavailable))
         .await;
     for round in 50..100 {
         write(&client, round).await;
@@ -593,7 +593,7 @@ async fn lost_slot_is_noticed() {
     hihooi
         .wait(|| hihooi.state(FIRST) == Some(ReplicaState::Quarantined))
         .await;
-    let status = hihooi.says(FIRST);
+    let status = hihooi.status_text(FIRST);
     assert!(status.contains("the commits between are lost"), "{status}");
     assert!(status.contains("give --buffer"), "{status}");
 }
@@ -633,7 +633,7 @@ async fn planted_difference_is_found() {
             hihooi.state(FIRST) == Some(ReplicaState::Quarantined)
         })
         .await;
-    let status = hihooi.says(FIRST);
+    let status = hihooi.status_text(FIRST);
     assert!(status.contains("\"public\".\"account\" has"), "{status}");
 
     // Nobody follows it as if nothing had been; emptied, it is filled again.
@@ -652,7 +652,7 @@ async fn planted_difference_is_found() {
     hihooi
         .wait(|| hihooi.state(SECOND) == Some(ReplicaState::Quarantined))
         .await;
-    let status = hihooi.says(SECOND);
+    let status = hihooi.status_text(SECOND);
     assert!(status.contains("was found to differ"), "{status}");
     hihooi.replication.remove_replica(SECOND).await;
     let (third, address) = (ReplicaId(3), replica.address("postgres"));
@@ -692,7 +692,7 @@ async fn removed_replica_goes_on_only_where_nothing_is_lost() {
     hihooi
         .wait(|| hihooi.state(third) == Some(ReplicaState::Quarantined))
         .await;
-    let status = hihooi.says(third);
+    let status = hihooi.status_text(third);
     assert!(status.contains("add it again with EMPTY"), "{status}");
 }
 
@@ -727,7 +727,7 @@ async fn doubt_about_a_commit_is_settled() {
 
 /// Whoever makes the slot anew leaves a gap: that is told, and not passed over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slot_that_is_made_anew_is_noticed() {
+async fn recreated_slot_is_noticed() {
     let Some(pair) = Pair::start("CREATE TABLE t (id int PRIMARY KEY)").await else {
         return;
     };
@@ -742,8 +742,8 @@ async fn slot_that_is_made_anew_is_noticed() {
     ] {
         pair.client.batch_execute(sql).await.unwrap();
     }
-    let said = || pair.hihooi.says(FIRST);
-    pair.hihooi.wait(|| said().contains("EMPTY")).await;
+    let message = || pair.hihooi.status_text(FIRST);
+    pair.hihooi.wait(|| message().contains("EMPTY")).await;
     let there = connect(pair.replica.socket()).await;
     assert_eq!(text(&there, "SELECT count(*) FROM t").await, "0");
 }
@@ -753,7 +753,7 @@ async fn what_cannot_be_replicated_is_refused_in_words() {
     if !is_there() {
         return;
     }
-    let said = |primary: &Postgres| {
+    let message = |primary: &Postgres| {
         let address = primary.address("postgres");
         async move {
             match Replication::start(&address, &ReplicationSettings::default()).await {
@@ -764,7 +764,7 @@ async fn what_cannot_be_replicated_is_refused_in_words() {
         }
     };
     let plain = Postgres::start(&["wal_level=replica"]).unwrap();
-    assert!(said(&plain).await.contains("set wal_level = logical"));
+    assert!(message(&plain).await.contains("set wal_level = logical"));
     let primary = postgres();
     let client = connect(primary.socket()).await;
     client
@@ -772,7 +772,7 @@ async fn what_cannot_be_replicated_is_refused_in_words() {
         .await
         .unwrap();
     assert!(
-        said(&primary)
+        message(&primary)
             .await
             .contains("no primary key, so their changes cannot be replicated: keyless")
     );
@@ -784,7 +784,7 @@ async fn what_cannot_be_replicated_is_refused_in_words() {
     hihooi
         .wait(|| hihooi.state(FIRST) == Some(ReplicaState::Quarantined))
         .await;
-    let status = hihooi.says(FIRST);
+    let status = hihooi.status_text(FIRST);
     assert_eq!(status, "it is the primary itself");
     let filled = postgres();
     let there = connect(filled.socket()).await;
@@ -794,6 +794,6 @@ async fn what_cannot_be_replicated_is_refused_in_words() {
     hihooi
         .wait(|| hihooi.state(SECOND) == Some(ReplicaState::Quarantined))
         .await;
-    let status = hihooi.says(SECOND);
+    let status = hihooi.status_text(SECOND);
     assert!(status.contains("give an empty one"), "{status}");
 }

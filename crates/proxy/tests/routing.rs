@@ -58,10 +58,10 @@ async fn unnamed_statements_are_run_again_after_a_commit() {
     let mut raw = Raw::log_in(cluster.front.address).await;
     raw.parse("", "UPDATE t SET n = n + 1 WHERE id = 1 RETURNING n");
     raw.bind("").execute(0).sync();
-    assert_eq!(raw.hear().await, "12'1'CZI");
+    assert_eq!(raw.reply().await, "12'1'CZI");
     for count in 2..5 {
         raw.bind("").execute(0).sync();
-        assert_eq!(raw.hear().await, format!("2'{count}'CZI"));
+        assert_eq!(raw.reply().await, format!("2'{count}'CZI"));
     }
 }
 
@@ -91,7 +91,7 @@ async fn refused_changes_of_the_schema_leave_the_session() {
     for _ in 0..2 {
         raw.parse("", "CREATE TABLE a (id int PRIMARY KEY)");
         raw.bind("").execute(0).sync();
-        assert_eq!(raw.hear().await, "12[0A000]ZI");
+        assert_eq!(raw.reply().await, "12[0A000]ZI");
     }
     raw.query("CREATE TABLE a (id int PRIMARY KEY)")
         .flush()
@@ -132,30 +132,30 @@ async fn functions_and_triggers_keep_no_session() {
         trigger,
     ] {
         raw.query(text);
-        assert_eq!(raw.hear().await, "CZI", "{text}");
+        assert_eq!(raw.reply().await, "CZI", "{text}");
     }
     for begin in ["SELECT 1", "BEGIN"] {
         raw.query(begin);
-        raw.hear().await;
+        raw.reply().await;
         let text = function(&format!("after_{}", begin.len()));
         raw.parse("", &text).bind("").execute(0).sync();
-        assert!(raw.hear().await.starts_with("12CZ"));
+        assert!(raw.reply().await.starts_with("12CZ"));
     }
     raw.query(&function("g"));
-    assert_eq!(raw.hear().await, "CZT");
+    assert_eq!(raw.reply().await, "CZT");
     raw.query("COMMIT");
-    assert_eq!(raw.hear().await, "CZI");
+    assert_eq!(raw.reply().await, "CZI");
     raw.query("CREATE TABLE u (id int PRIMARY KEY)");
-    assert_eq!(raw.hear().await, "CZI");
+    assert_eq!(raw.reply().await, "CZI");
     let names = "SELECT string_agg(proname, ' ' ORDER BY 1) FROM pg_proc WHERE oid >= 16384
         AND pronamespace = 'public'::regnamespace";
     cluster.wait_until_equal(names).await;
     // What is made for the session alone keeps it.
     let temporary = function("pg_temp.own");
     raw.query(&temporary);
-    assert_eq!(raw.hear().await, "CZI");
+    assert_eq!(raw.reply().await, "CZI");
     raw.query("CREATE TABLE v (id int PRIMARY KEY)");
-    assert_eq!(raw.hear().await, "[0A000]ZI");
+    assert_eq!(raw.reply().await, "[0A000]ZI");
 }
 
 /// A table with a key of this type, and two rows.
@@ -345,7 +345,7 @@ async fn what_cannot_be_replicated_is_refused() {
     cluster.drop_triggers().await;
     let mut raw = Raw::log_in(cluster.front.address).await;
     raw.query("CREATE TABLE a (id int PRIMARY KEY); INSERT INTO a VALUES (1)");
-    assert_eq!(raw.hear().await, "[0A000]ZI");
+    assert_eq!(raw.reply().await, "[0A000]ZI");
     raw.query("CREATE TABLE a (id int PRIMARY KEY, oops)");
     raw.flush().await;
     let Some((b'E', body)) = raw.message().await else {
@@ -360,27 +360,27 @@ async fn what_cannot_be_replicated_is_refused() {
     );
     assert_eq!(raw.until_ready().await, "ZI");
     raw.query("BEGIN");
-    assert_eq!(raw.hear().await, "CZT");
+    assert_eq!(raw.reply().await, "CZT");
     raw.query("CREATE TABLE a (id int PRIMARY KEY)");
-    assert_eq!(raw.hear().await, "CZT");
+    assert_eq!(raw.reply().await, "CZT");
     raw.parse("", "CREATE TABLE b (id int PRIMARY KEY)")
         .bind("")
         .execute(0)
         .sync();
-    assert_eq!(raw.hear().await, "12CZT");
+    assert_eq!(raw.reply().await, "12CZT");
     raw.query("ROLLBACK");
-    assert_eq!(raw.hear().await, "CZI");
+    assert_eq!(raw.reply().await, "CZI");
     raw.parse("", "CREATE TABLE c (id int PRIMARY KEY)")
         .bind("")
         .execute(0)
         .sync();
-    assert_eq!(raw.hear().await, "12CZI");
+    assert_eq!(raw.reply().await, "12CZI");
     let query = "SELECT string_agg(relname, ',') FROM pg_class WHERE relname IN ('a', 'b', 'c')";
     cluster.wait_until_equal(query).await;
     raw.query("SET a.b = 1");
-    assert_eq!(raw.hear().await, "CZI");
+    assert_eq!(raw.reply().await, "CZI");
     raw.query("CREATE TABLE d (id int PRIMARY KEY)");
-    assert_eq!(raw.hear().await, "[0A000]ZI");
+    assert_eq!(raw.reply().await, "[0A000]ZI");
 }
 
 /// Reads that run at a replica which dies fail with a clear error; their sessions go on, and so
@@ -393,17 +393,17 @@ async fn sessions_outlive_a_replica() {
     let mut cluster = Cluster::start(1).await;
     let mut raw = Raw::log_in(cluster.front.address).await;
     raw.query("CREATE TABLE t (id int PRIMARY KEY, n int)");
-    assert_eq!(raw.hear().await, "CZI");
+    assert_eq!(raw.reply().await, "CZI");
     cluster.wait_until_equal("SELECT count(*) FROM t").await;
     let slow = "SELECT count(*) FROM t, generate_series(1, 1000000000)";
     // A function that waits would go to the primary, so this one is busy: what is sent in one batch
     // and what is not.
     let mut extended = Raw::log_in(cluster.front.address).await;
     extended.parse("kept", "SELECT 7").sync();
-    assert_eq!(extended.hear().await, "1ZI");
+    assert_eq!(extended.reply().await, "1ZI");
     for session in [&mut raw, &mut extended] {
         session.query("SET replex.trace = on");
-        assert_eq!(session.hear().await, "CZI");
+        assert_eq!(session.reply().await, "CZI");
     }
     let busy = slow.replace("FROM t,", "FROM (SELECT count(*) FROM t) t,");
     raw.query(&busy).flush().await;
@@ -416,20 +416,20 @@ async fn sessions_outlive_a_replica() {
         .await;
     for session in [&mut raw, &mut extended] {
         let (tag, body) = session.message().await.unwrap();
-        let said = pg_wire::report::Report::read(&body).message;
-        assert!(tag == b'N' && said.contains("replica 1"), "{said}");
+        let message = pg_wire::report::Report::read(&body).message;
+        assert!(tag == b'N' && message.contains("replica 1"), "{message}");
     }
     cluster.replicas[0].kill();
-    let told = raw.until_ready().await;
-    assert!(told.ends_with("[08006]ZI"), "{told}");
-    let told = extended.until_ready().await;
-    assert!(told.ends_with("[08006]ZI"), "{told}");
+    let output = raw.until_ready().await;
+    assert!(output.ends_with("[08006]ZI"), "{output}");
+    let output = extended.until_ready().await;
+    assert!(output.ends_with("[08006]ZI"), "{output}");
     extended.bind("kept").execute(0).sync();
-    assert_eq!(extended.hear().await, "N2'7'CZI");
+    assert_eq!(extended.reply().await, "N2'7'CZI");
     raw.query("INSERT INTO t VALUES (1, 1)");
-    assert_eq!(raw.hear().await, "NCZI");
+    assert_eq!(raw.reply().await, "NCZI");
     raw.query("SELECT n FROM t");
-    assert_eq!(raw.hear().await, "NT'1'CZI");
+    assert_eq!(raw.reply().await, "NT'1'CZI");
     cluster.replicas[0].start_again().unwrap();
     cluster
         .wait(|states| states == [ReplicaState::Serving])
@@ -611,15 +611,15 @@ async fn transactions_on_no_server_fail() {
     .await;
     assert_eq!(cluster.served() - served, 2);
     raw.query("BEGIN");
-    assert_eq!(raw.hear().await, "CZT");
+    assert_eq!(raw.reply().await, "CZT");
     // An extended batch, which is skipped up to Sync.
     raw.parse("", "SELECT 1 / n FROM t").bind("").execute(0);
     raw.parse("", "SELECT n FROM t").bind("").execute(0).sync();
-    assert_eq!(raw.hear().await, "12[22012]ZE");
+    assert_eq!(raw.reply().await, "12[22012]ZE");
     raw.parse("", "SELECT n FROM t").bind("").execute(0).sync();
-    assert_eq!(raw.hear().await, "[25P02]ZE");
+    assert_eq!(raw.reply().await, "[25P02]ZE");
     raw.parse("", "ROLLBACK").bind("").execute(0).sync();
-    assert_eq!(raw.hear().await, "12CZI");
+    assert_eq!(raw.reply().await, "12CZI");
 }
 
 /// Drivers that begin transactions by extended messages, in front of the first statement.
@@ -637,23 +637,23 @@ async fn batches_begin_transactions() {
         raw.parse("", "SELECT id FROM t WHERE id = 1");
         raw.bind("").execute(0).sync();
         let prepared = if round == 0 { "1" } else { "" };
-        assert_eq!(raw.hear().await, format!("{prepared}2C12'1'CZT"));
+        assert_eq!(raw.reply().await, format!("{prepared}2C12'1'CZT"));
         raw.parse("", "COMMIT").bind("").execute(0).sync();
-        assert_eq!(raw.hear().await, "12CZI");
+        assert_eq!(raw.reply().await, "12CZI");
     }
     assert_eq!(cluster.served() - served, 3);
     // A portal that is to go on in the next batch needs a transaction on a server.
     raw.bind("b").execute(0);
     raw.parse("", "SELECT id FROM t ORDER BY id");
     raw.bind("").execute(1).sync();
-    assert_eq!(raw.hear().await, "2C12'1'sZT");
+    assert_eq!(raw.reply().await, "2C12'1'sZT");
     raw.execute(1).sync();
-    assert_eq!(raw.hear().await, "'2'sZT");
+    assert_eq!(raw.reply().await, "'2'sZT");
     raw.bind("b").execute(0).sync();
     // A warning: there is a transaction already.
-    assert_eq!(raw.hear().await, "2NCZT");
+    assert_eq!(raw.reply().await, "2NCZT");
     raw.query("ROLLBACK");
-    assert_eq!(raw.hear().await, "CZI");
+    assert_eq!(raw.reply().await, "CZI");
 }
 
 /// Files of long transactions that this process has open.

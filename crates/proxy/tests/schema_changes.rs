@@ -288,7 +288,7 @@ const LOST: &[(&str, &str)] = &[
 
 /// Whoever cannot follow says why, and is not asked any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_followed_is_said() {
+async fn changes_that_cannot_be_followed_are_reported() {
     if !is_there() {
         return;
     }
@@ -499,7 +499,8 @@ async fn what_would_last_of_temporary_tables_is_refused() {
     for client in [&through, &around] {
         client.batch_execute(make).await.unwrap();
     }
-    let refused = |said: String, sql: &str| assert!(said.contains("temporary"), "{sql}: {said}");
+    let refused =
+        |message: String, sql: &str| assert!(message.contains("temporary"), "{sql}: {message}");
     for sql in OF_TEMPORARY {
         refused(text(&through, sql).await, sql);
         let inside = format!("DO $do$ BEGIN {sql}; END $do$");
@@ -532,7 +533,7 @@ const IN_SQL: &[(&str, bool)] = &[
 
 /// No replica is lost by a function in SQL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_said_is_refused() {
+async fn unannounced_changes_are_refused() {
     if !is_there() {
         return;
     }
@@ -547,8 +548,12 @@ async fn what_is_not_said_is_refused() {
                 "CREATE OR REPLACE FUNCTION does() RETURNS void LANGUAGE sql AS $$ {sql} $$"
             );
             client.batch_execute(&function).await.unwrap();
-            let said = text(client, "SELECT does()").await;
-            assert_eq!(said.contains("PL/pgSQL"), *is_refused, "{sql}: {said}");
+            let message = text(client, "SELECT does()").await;
+            assert_eq!(
+                message.contains("PL/pgSQL"),
+                *is_refused,
+                "{sql}: {message}"
+            );
             assert_equal(&cluster, sql).await;
         }
     }

@@ -24,8 +24,8 @@ async fn console(cluster: &Cluster, command: &str) -> Result<Vec<Vec<String>>, S
     let mut address = cluster.primary.address("postgres");
     address.host = cluster.front.address.ip().to_string();
     address.port = cluster.front.address.port();
-    let told = ask(&address, command).await.map_err(|it| it.to_string())?;
-    let rows = told.rows.into_iter();
+    let output = ask(&address, command).await.map_err(|it| it.to_string())?;
+    let rows = output.rows.into_iter();
     Ok(rows
         .map(|row| row.into_iter().map(Option::unwrap_or_default).collect())
         .collect())
@@ -42,7 +42,7 @@ fn state(cluster: &Cluster, id: ReplicaId) -> Option<ReplicaState> {
     all.find(|(it, _)| *it == id).map(|(_, it)| it.state)
 }
 
-fn says(cluster: &Cluster, id: ReplicaId) -> String {
+fn status_text(cluster: &Cluster, id: ReplicaId) -> String {
     let mut status = cluster.front.replicas().replication().status();
     status.remove(&id).map(|it| it.text).unwrap_or_default()
 }
@@ -138,7 +138,7 @@ async fn seed_must_be_a_replica_that_is_as_the_primary() {
     let added = console(&cluster, &add(&new, "FROM 1")).await.unwrap();
     assert_eq!(added, [["2"]]);
     wait(&cluster, "it is told what it waits for", || {
-        says(&cluster, SECOND).contains("from which it is filled")
+        status_text(&cluster, SECOND).contains("from which it is filled")
     })
     .await;
     cluster.replicas[0].start_again().unwrap();
@@ -163,7 +163,7 @@ async fn seed_must_be_a_replica_that_is_as_the_primary() {
         state(&cluster, ReplicaId(3)) == Some(ReplicaState::Quarantined)
     })
     .await;
-    let why = says(&cluster, ReplicaId(3));
+    let why = status_text(&cluster, ReplicaId(3));
     assert!(why.contains("a row is missing"), "{why}");
     console(&cluster, "REMOVE REPLICA 3").await.unwrap();
 
@@ -180,7 +180,7 @@ async fn seed_must_be_a_replica_that_is_as_the_primary() {
         state(&cluster, ReplicaId(5)) == Some(ReplicaState::Quarantined)
     })
     .await;
-    let why = says(&cluster, ReplicaId(5));
+    let why = status_text(&cluster, ReplicaId(5));
     assert!(why.contains("streaming standby"), "{why}");
 }
 
@@ -251,7 +251,7 @@ async fn checkpoint_has_all_on_disk() {
     // The disk has it: what a killed server had not flushed is gone.
     cluster.replicas[0].kill();
     wait(&cluster, "it is away", || {
-        state(&cluster, FIRST) == Some(ReplicaState::Away)
+        state(&cluster, FIRST) == Some(ReplicaState::Unavailable)
     })
     .await;
     let made = cluster.front.replicas().replication().checkpoint().await;

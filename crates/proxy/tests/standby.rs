@@ -59,7 +59,9 @@ async fn reads_at_a_standby_see_all_that_was_answered() {
             assert!(started.elapsed() < PATIENCE);
         }
         standby.kill();
-        cluster.wait(|states| states == [ReplicaState::Away]).await;
+        cluster
+            .wait(|states| states == [ReplicaState::Unavailable])
+            .await;
         assert_eq!(text(&reader, "SELECT n FROM t WHERE id = 2").await, "0");
         standby.start_again().unwrap();
         cluster
@@ -108,8 +110,8 @@ async fn standbys_of_others_are_refused() {
         cluster
             .wait(|states| states.last() == Some(&ReplicaState::Quarantined))
             .await;
-        let said = &replicas.replication().status()[&id].text;
-        assert!(said.contains(why), "{said}");
+        let message = &replicas.replication().status()[&id].text;
+        assert!(message.contains(why), "{message}");
     }
 }
 
@@ -193,8 +195,8 @@ async fn standby_is_converted_under_load() {
         .wait(|states| states == [ReplicaState::Serving, ReplicaState::Quarantined])
         .await;
     let status = replicas.replication().status();
-    let told = &status[&id.unwrap()].text;
-    assert!(told.contains("it is no standby"), "{told}");
+    let output = &status[&id.unwrap()].text;
+    assert!(output.contains("it is no standby"), "{output}");
 }
 
 /// Nobody else's standby is touched.
@@ -212,8 +214,8 @@ async fn standby_of_another_is_not_converted() {
         .wait(|states| states == [ReplicaState::Quarantined])
         .await;
     let status = replicas.replication().status();
-    let told = &status[&id.unwrap()].text;
-    assert!(told.contains("of another server"), "{told}");
+    let output = &status[&id.unwrap()].text;
+    assert!(output.contains("of another server"), "{output}");
     let client = connect(standby.socket()).await;
     assert_eq!(text(&client, "SELECT pg_is_in_recovery()").await, "t");
 }

@@ -156,7 +156,7 @@ async fn databases_whose_certificate_was_revoked() {
 
 /// One that nobody vouches for is not spoken to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn databases_that_do_not_prove_who_they_are() {
+async fn databases_that_do_not_prove_their_identity() {
     if !is_there() {
         return;
     }

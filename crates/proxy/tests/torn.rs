@@ -77,7 +77,7 @@ async fn directly(cluster: &Cluster) -> Client {
 }
 
 /// A session whose commits wait for standbys.
-async fn who_waits(cluster: &Cluster) -> Client {
+async fn waiter(cluster: &Cluster) -> Client {
     let address = cluster.front.address;
     let (host, port) = (address.ip(), address.port());
     connect_by(&format!(
@@ -117,7 +117,7 @@ async fn read_is_whole(cluster: &Cluster, way: Way) {
     until("the read is on its way", async || node.usage().in_use > 0).await;
 
     hold_commits(&cluster.primary, &primary).await;
-    let first = who_waits(cluster).await;
+    let first = waiter(cluster).await;
     let update = "UPDATE pairs SET n = 1 WHERE id = 1";
     let first = tokio::spawn(async move { first.batch_execute(update).await });
     wait_until_held(&primary).await;
@@ -162,7 +162,7 @@ async fn primary() -> (Postgres, Client) {
 
 /// P1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_sees_two_commits_in_different_order() {
+async fn two_commits_are_never_seen_in_different_orders() {
     if !is_there() {
         return;
     }
@@ -183,7 +183,7 @@ async fn nobody_sees_two_commits_in_different_order() {
 /// A standby shows a commit while the primary still waits for another standby. Who has seen it
 /// there, and asks the primary then, would see it no more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_sees_at_a_standby_what_the_primary_does_not_show() {
+async fn standby_shows_nothing_before_the_primary() {
     if !is_there() {
         return;
     }
@@ -210,7 +210,7 @@ async fn nobody_sees_at_a_standby_what_the_primary_does_not_show() {
         let reading = tokio::spawn(async move { text(&reader, sql).await });
         until("the read is on its way", async || node.usage().in_use > 0).await;
         hold_commits(&cluster.primary, &admin).await;
-        let writer = who_waits(&cluster).await;
+        let writer = waiter(&cluster).await;
         let update = format!("UPDATE pairs SET n = {} WHERE id = 1", number + 1);
         let writing = tokio::spawn(async move { writer.batch_execute(&update).await });
         until("the standby shows it", async || {

@@ -44,19 +44,22 @@ async fn clients_come_by_a_unix_socket() {
     let admin = support::connect(postgres.socket()).await;
     let role = format!("CREATE ROLE {} LOGIN", support::USER);
     admin.batch_execute(&role).await.unwrap();
-    let mut told = options(&postgres, 4);
-    told.admission.authentication = Authentication::Scram(users());
+    let mut proxy_options = options(&postgres, 4);
+    proxy_options.admission.authentication = Authentication::Scram(users());
     let shown = support::tls::identity(folder.path(), &rcgen::PKCS_ECDSA_P256_SHA256);
-    told.admission.tls = Some(shown);
-    let mut front = Front::start(told).await;
+    proxy_options.admission.tls = Some(shown);
+    let mut front = Front::start(proxy_options).await;
     front.listen_in(folder.path()).await;
 
     let port = front.address.port();
     let place = format!("host={} port={port}", folder.path().display());
     assert_eq!(printed(&psql(&postgres, &place).await), "here\n");
     let wrong = format!("{place} password=wrong");
-    let said = complained(&psql(&postgres, &wrong).await);
-    assert!(said.contains("password authentication failed"), "{said}");
+    let message = complained(&psql(&postgres, &wrong).await);
+    assert!(
+        message.contains("password authentication failed"),
+        "{message}"
+    );
 
     let socket = socket_in(folder.path(), port);
     let mode = fs::metadata(&socket).unwrap().permissions().mode();
@@ -210,8 +213,8 @@ async fn databases_are_reached_by_unix_sockets() {
     let manager = Arc::clone(&routing.manager);
     let added = routing.replicas.add(&address(&replica), Contents::Kept);
     added.unwrap();
-    let mut told = options(&primary, 10);
-    told.primary = address(&primary);
-    let front = Front::routed(told, Some(routing)).await;
+    let mut proxy_options = options(&primary, 10);
+    proxy_options.primary = address(&primary);
+    let front = Front::routed(proxy_options, Some(routing)).await;
     until_all_serve(&front, &manager).await;
 }

@@ -184,7 +184,7 @@ async fn reads_do_not_wait_beyond_a_change_of_the_schema() {
 
 /// Its replica may go while it waits: the primary answers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reads_do_not_wait_for_who_is_away() {
+async fn reads_do_not_wait_for_offline_replicas() {
     if !is_there() {
         return;
     }

@@ -184,7 +184,7 @@ impl Stage {
 
     async fn kill(&mut self, id: ReplicaId) {
         self.replica(id).kill();
-        self.wait_until_is(ReplicaState::Away, id).await;
+        self.wait_until_is(ReplicaState::Unavailable, id).await;
     }
 
     /// Kills a replica, and commits what only the buffer keeps for it; the others go on.

@@ -38,9 +38,12 @@ impl Replication {
         primary.batch_execute(nudge).await?;
         let begun = Instant::now();
         loop {
-            let Standing { lack, away } = standing(shared, at);
+            let Standing { lack, unavailable } = standing(shared, at);
             if lack.is_empty() {
-                return Ok(ReplicationCheckpoint { at, without: away });
+                return Ok(ReplicationCheckpoint {
+                    at,
+                    without: unavailable,
+                });
             }
             if begun.elapsed() > CHECKPOINT_MAX {
                 let lack = lack.join(", ");
@@ -56,7 +59,7 @@ impl Replication {
 /// Who is not past a place yet, and who is not there, for people.
 struct Standing {
     lack: Vec<String>,
-    away: Vec<String>,
+    unavailable: Vec<String>,
 }
 
 fn standing(shared: &Shared, at: Tsid) -> Standing {
@@ -68,7 +71,7 @@ fn standing(shared: &Shared, at: Tsid) -> Standing {
     let durable = shared.durable().clone();
     let mut standing = Standing {
         lack: Vec::new(),
-        away: Vec::new(),
+        unavailable: Vec::new(),
     };
     for (id, state, applied) in known {
         let name = format!("replica {}", id.0);
@@ -77,7 +80,9 @@ fn standing(shared: &Shared, at: Tsid) -> Standing {
         match state {
             ReplicaState::Serving if on_disk < at => standing.lack.push(name),
             ReplicaState::Serving => {}
-            ReplicaState::Away | ReplicaState::Quarantined => standing.away.push(name),
+            ReplicaState::Unavailable | ReplicaState::Quarantined => {
+                standing.unavailable.push(name)
+            }
         }
     }
     if let Some(buffer) = &shared.buffer {
@@ -85,7 +90,7 @@ fn standing(shared: &Shared, at: Tsid) -> Standing {
         match buffer.standing().is_following {
             true if buffer.until() < Some(at) => standing.lack.push(name),
             true => {}
-            false => standing.away.push(name),
+            false => standing.unavailable.push(name),
         }
     }
     standing

@@ -262,9 +262,9 @@ fn lock(name: &str) -> String {
 /// What a replica says that cannot read a table which the primary has.
 fn missing(name: &str, error: tokio_postgres::Error) -> ReplicationError {
     match error.as_db_error() {
-        Some(said) => ReplicationError::Differs(format!(
+        Some(reported) => ReplicationError::Differs(format!(
             "{name}: {}. Remove this replica and add it again with EMPTY",
-            said.message()
+            reported.message()
         )),
         None => error.into(),
     }

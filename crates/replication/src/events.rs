@@ -53,8 +53,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn literals_are_not_told() {
-        for (said, told) in [
+    fn literals_are_not_logged() {
+        for (message, logged) in [
             (
                 "invalid input value for enum mood: \"very \"secret\" one\" (22P02)",
                 "invalid input value for enum mood: \"…\" (22P02)",
@@ -66,7 +66,7 @@ mod tests {
             ("connection refused", "connection refused"),
             ("it ends: \"", "it ends: \""),
         ] {
-            assert_eq!(without_literals(said), told);
+            assert_eq!(without_literals(message), logged);
         }
     }
 }

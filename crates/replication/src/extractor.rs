@@ -125,7 +125,7 @@ pub async fn run(
         seed: start.seed,
         hold: Hold::No,
     };
-    extractor.tell();
+    extractor.report_progress();
     if !extractor.is_catching_up() {
         shared.set_status(id, SERVING);
     }
@@ -355,15 +355,18 @@ impl Extractor<'_> {
     async fn go_on(&mut self) -> Result<(), ReplicationError> {
         let turns = self.schedule.turns();
         if !turns.is_empty() {
-            self.tell_workers(turns).await?;
+            self.send_to_workers(turns).await?;
             // They are sent before anything that takes longer.
             tokio::task::yield_now().await;
         }
         let commands = self.schedule.commands();
-        self.tell_workers(commands).await
+        self.send_to_workers(commands).await
     }
 
-    async fn tell_workers(&mut self, commands: Vec<WorkerCommand>) -> Result<(), ReplicationError> {
+    async fn send_to_workers(
+        &mut self,
+        commands: Vec<WorkerCommand>,
+    ) -> Result<(), ReplicationError> {
         for command in commands {
             let (worker, work) = match command {
                 WorkerCommand::Execute(worker, tsid) => {
@@ -392,12 +395,12 @@ impl Extractor<'_> {
         let is_in_order = self.applied < tsid || planted::is(ProxyBug::CommitsOutOfOrder);
         assert!(is_in_order, "commits are in order");
         self.applied = self.applied.max(tsid);
-        self.tell();
+        self.report_progress();
     }
 
     /// Tells the manager how far it is. While it lacks some of what its snapshot did not show, it
     /// is no state that the primary ever had, and serves nothing.
-    fn tell(&self) {
+    fn report_progress(&self) {
         let (from, since) = self.begun;
         if let Some(seed) = self.seed.as_ref().filter(|_| self.is_catching_up()) {
             let (done, all) = (self.applied.0 - from.0, seed.until.0 - from.0);

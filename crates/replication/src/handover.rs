@@ -102,9 +102,9 @@ pub enum Source {
     /// The transactions buffer.
     Buffer,
     /// The stream gives it when it begins anew.
-    StreamAnew,
+    RestartedStream,
     /// Nobody has it any more.
-    Nobody,
+    Lost,
 }
 
 /// Where one who has everything up to `applied` finds what comes next, while every commit up to
@@ -120,24 +120,24 @@ pub fn source<C: Placed>(
         () if applied >= position.max(confirmed) => Source::Stream,
         () if recent.has_all_behind(applied) => Source::Recent,
         () if buffer_has_more => Source::Buffer,
-        () if applied >= confirmed => Source::StreamAnew,
-        () => Source::Nobody,
+        () if applied >= confirmed => Source::RestartedStream,
+        () => Source::Lost,
     }
 }
 
 /// Up to where the slot may forget the log, as far as replicas are concerned; none if there is
-/// none. Who is `away` and finds what he lacks in the buffer needs the log only from the buffer's
+/// none. Who is `unavailable` and finds what he lacks in the buffer needs the log only from the buffer's
 /// end on. Where another proxy waits that has not this buffer, and `slot` is said, he needs all
 /// that the slot gives, which is what is behind that place.
 pub fn forgettable(
     durable: &BTreeMap<ReplicaId, Tsid>,
-    away: &BTreeSet<ReplicaId>,
+    unavailable: &BTreeSet<ReplicaId>,
     (buffer, slot): (Option<&Pages>, Option<Tsid>),
 ) -> Option<Tsid> {
     let needs = durable.iter().map(|(id, tsid)| {
         let has_slot =
             slot.is_some_and(|slot| *tsid >= slot) && !planted::is(ProxyBug::BufferIsForAll);
-        let buffer = buffer.filter(|_| away.contains(id) && !has_slot);
+        let buffer = buffer.filter(|_| unavailable.contains(id) && !has_slot);
         match buffer.filter(|pages| pages.covers(*tsid)) {
             Some(_) if planted::is(ProxyBug::BufferNotWaitedFor) => Tsid(u64::MAX),
             Some(pages) => pages.until(),
@@ -177,7 +177,7 @@ mod tests {
         let mut recent = Recent::<Tsid>::default();
         recent.begin(Tsid(8));
         let new = (Tsid(0), Tsid(8));
-        assert_eq!(source(Tsid(7), new, &recent, false), Source::Nobody);
+        assert_eq!(source(Tsid(7), new, &recent, false), Source::Lost);
         assert_eq!(source(Tsid(7), new, &recent, true), Source::Buffer);
         assert_eq!(source(Tsid(8), new, &recent, true), Source::Stream);
     }

@@ -162,7 +162,7 @@ impl From<io::Error> for ReplicationError {
 /// An error with what the server said.
 fn described(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
-        Some(said) => format!("{} ({})", said.message(), said.code().code()),
+        Some(reported) => format!("{} ({})", reported.message(), reported.code().code()),
         None => match std::error::Error::source(error) {
             Some(source) => format!("{error}: {source}"),
             None => error.to_string(),
@@ -216,20 +216,22 @@ impl Shared {
     /// waits that has not this buffer: then he needs what the slot still has, which is what is
     /// behind `slot`.
     fn needed(&self, slot: Tsid) -> Option<Tsid> {
-        let away: BTreeSet<ReplicaId> = {
+        let unavailable: BTreeSet<ReplicaId> = {
             let manager = self.manager();
             let all = manager.replicas();
-            let away = all.filter(|(_, replica)| replica.state == ReplicaState::Away);
-            away.map(|(id, _)| id).collect()
+            let unavailable = all.filter(|(_, replica)| replica.state == ReplicaState::Unavailable);
+            unavailable.map(|(id, _)| id).collect()
         };
         let durable = self.durable();
         match &self.buffer {
             Some(buffer) => {
                 let is_for_all = buffer.is_for_all() || !self.lease.has_standby();
                 let slot = (!is_for_all).then_some(slot);
-                buffer.with_pages(|pages| handover::forgettable(&durable, &away, (pages, slot)))
+                buffer.with_pages(|pages| {
+                    handover::forgettable(&durable, &unavailable, (pages, slot))
+                })
             }
-            None => handover::forgettable(&durable, &away, (None, None)),
+            None => handover::forgettable(&durable, &unavailable, (None, None)),
         }
     }
 
@@ -245,12 +247,12 @@ impl Shared {
     /// What a replica does now, for people and for the log.
     fn set_status(&self, id: ReplicaId, text: &str) {
         if text != CONNECTING {
-            self.tell(Level::Info, id, text);
+            self.report(Level::Info, id, text);
         }
         self.set_progress(id, text, None);
     }
 
-    fn tell(&self, level: Level, id: ReplicaId, text: &str) {
+    fn report(&self, level: Level, id: ReplicaId, text: &str) {
         self.events.report(level, "replica", Some(id), text);
     }
 
@@ -547,11 +549,11 @@ async fn keep(shared: Shared, id: ReplicaId, replica: Address, intake: Intake) {
             ReplicationError::Connection(_) | ReplicationError::Stream(_) => Level::Warn,
             ReplicationError::Differs(_) | ReplicationError::Setup(_) => Level::Error,
         };
-        shared.tell(level, id, &problem.to_string());
+        shared.report(level, id, &problem.to_string());
         shared.set_progress(id, problem.to_string(), None);
         match problem {
             ReplicationError::Connection(_) | ReplicationError::Stream(_) => {
-                shared.manager().set_state(id, ReplicaState::Away);
+                shared.manager().set_state(id, ReplicaState::Unavailable);
             }
             ReplicationError::Differs(why) => {
                 leave(&shared, id);
@@ -671,14 +673,14 @@ async fn follow(
 /// Connects for the proxy's own work, with TLS as the address says; the connection's own task ends
 /// with the client.
 pub async fn connect(address: &Address, name: &str) -> Result<Client, ReplicationError> {
-    connect_and_hear(address, name, |_| {}).await
+    connect_with_notices(address, name, |_| {}).await
 }
 
 /// The same; notices are heard before the answer to what they are about.
-pub async fn connect_and_hear(
+pub async fn connect_with_notices(
     address: &Address,
     name: &str,
-    hear: impl Fn(DbError) + Send + 'static,
+    on_notice: impl Fn(DbError) + Send + 'static,
 ) -> Result<Client, ReplicationError> {
     let mut config = Config::new();
     config
@@ -701,9 +703,9 @@ pub async fn connect_and_hear(
     let (client, mut connection) = connected.await.map_err(silent)??;
     // What ends the connection is told to whoever uses the client.
     tokio::spawn(async move {
-        while let Some(Ok(said)) = poll_fn(|context| connection.poll_message(context)).await {
-            if let AsyncMessage::Notice(notice) = said {
-                hear(notice);
+        while let Some(Ok(reported)) = poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notice(notice) = reported {
+                on_notice(notice);
             }
         }
     });

@@ -180,7 +180,7 @@ mod tests {
         /// Whatever pages were found, in whatever order: who follows them from anywhere that is
         /// covered meets each place up to the end, and none that is in no page.
         #[test]
-        fn who_follows_the_pages_misses_nothing(
+        fn reader_of_the_pages_misses_nothing(
             found in prop::collection::vec((0_u64..60, 1_u64..20), 1..20),
             surplus in 0_u64..80,
         ) {

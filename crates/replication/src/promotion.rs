@@ -115,20 +115,20 @@ struct Candidate {
     last: Tsid,
 }
 
-/// Promotes the replica that has most, or `chosen` if that has as much. `says` hears what is being
+/// Promotes the replica that has most, or `chosen` if that has as much. `report` hears what is being
 /// done.
 pub async fn promote(
     primary: &Address,
     replicas: &[Address],
     chosen: Option<&Address>,
-    mut says: impl FnMut(&str),
+    mut report: impl FnMut(&str),
 ) -> Result<Promoted, ReplicationError> {
     refuse_alive(primary).await?;
     let mut followers = Vec::new();
     let mut left = Vec::new();
     let mut reached = Vec::new();
     for address in replicas {
-        says(&format!("looking at {address}"));
+        report(&format!("looking at {address}"));
         match Reached::new(address).await {
             Ok(there) => reached.push(there),
             Err(problem) => left.push((address.clone(), problem.to_string())),
@@ -153,9 +153,9 @@ pub async fn promote(
     }
     let first = choose(&candidates, chosen, &left)?;
     let first = candidates.swap_remove(first);
-    says(&format!("promoting {}", first.reached.address));
+    report(&format!("promoting {}", first.reached.address));
     let mut notes = Vec::new();
-    let begins = first.promote(epoch, &mut notes, &mut says).await?;
+    let begins = first.promote(epoch, &mut notes, &mut report).await?;
     let new = line(&first.reached.client).await?;
     for other in candidates {
         let address = other.reached.address.clone();
@@ -164,7 +164,7 @@ pub async fn promote(
                 "it streams from the old primary: have it stream from the new one"
             }
             Some(begins) if first.is_equal(&other) => {
-                says(&format!("leading over {address}"));
+                report(&format!("leading over {address}"));
                 other.follow(&new, begins).await?;
                 followers.push(address);
                 continue;
@@ -373,7 +373,7 @@ impl Candidate {
         &self,
         epoch: u64,
         notes: &mut Vec<String>,
-        says: &mut impl FnMut(&str),
+        report: &mut impl FnMut(&str),
     ) -> Result<Option<Tsid>, ReplicationError> {
         let client = &self.reached.client;
         setup::check(client).await?;
@@ -386,10 +386,10 @@ impl Candidate {
             let is_untouched = setup::confirmed(client).await? == begins;
             return Ok(is_untouched.then_some(begins));
         }
-        says("setting sequences");
+        report("setting sequences");
         set_sequences(client, notes).await?;
         if !self.reached.is_standby && self.reached.parted.is_none() {
-            refresh(client, notes, says).await?;
+            refresh(client, notes, report).await?;
         }
         leadership::begin_after(&self.reached.address, epoch).await?;
         let had_slot = setup::confirmed(client).await? != setup::NO_SLOT;
@@ -543,13 +543,13 @@ async fn set_sequences(client: &Client, notes: &mut Vec<String>) -> Result<(), R
 async fn refresh(
     client: &Client,
     notes: &mut Vec<String>,
-    says: &mut impl FnMut(&str),
+    report: &mut impl FnMut(&str),
 ) -> Result<(), ReplicationError> {
     let views = "SELECT c.oid::regclass FROM pg_class c WHERE c.relkind = 'm' AND c.relispopulated
                   ORDER BY c.oid";
     for row in rows(client, views).await? {
         let view = value(&row, 0)?;
-        says(&format!("filling the materialised view {view}"));
+        report(&format!("filling the materialised view {view}"));
         let filled = client
             .simple_query(&format!("REFRESH MATERIALIZED VIEW {view}"))
             .await;

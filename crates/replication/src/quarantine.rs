@@ -112,8 +112,8 @@ pub async fn empty(shared: &Shared, replica: &Address) -> Result<(), Replication
         format!("ALTER DATABASE {new} RENAME TO {old}"),
     ] {
         let refused = |error: tokio_postgres::Error| match error.as_db_error() {
-            Some(said) => {
-                ReplicationError::Setup(format!("cannot empty {old}: {}", said.message()))
+            Some(reported) => {
+                ReplicationError::Setup(format!("cannot empty {old}: {}", reported.message()))
             }
             None => error.into(),
         };

@@ -51,10 +51,10 @@ pub fn number(text: &str) -> Result<u64, ReplicationError> {
 /// What the primary says that refuses to be set up.
 pub fn setup_error(error: tokio_postgres::Error) -> ReplicationError {
     match error.as_db_error() {
-        Some(said) => ReplicationError::Setup(format!(
+        Some(reported) => ReplicationError::Setup(format!(
             "the primary refused to be set up: {}. It needs a role that may create publications \
              for all tables and replication slots (a superuser)",
-            said.message()
+            reported.message()
         )),
         None => error.into(),
     }

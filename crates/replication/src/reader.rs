@@ -393,7 +393,7 @@ impl SlotReader {
                 let _ = answer.send(JoinAnswer::BufferHasMore);
                 return false;
             }
-            Source::Nobody => {
+            Source::Lost => {
                 let _ = answer.send(JoinAnswer::Gone);
                 return false;
             }
@@ -404,11 +404,11 @@ impl SlotReader {
                     }
                 }
             }
-            Source::Stream | Source::StreamAnew => {}
+            Source::Stream | Source::RestartedStream => {}
         }
         self.followers.insert(follower, given);
         let _ = answer.send(JoinAnswer::Taken);
-        source == Source::StreamAnew
+        source == Source::RestartedStream
     }
 
     /// Lets the primary forget what every replica has on disk; everything, if there is none.

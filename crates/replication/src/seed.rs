@@ -104,7 +104,7 @@ impl Filling<'_> {
             if query::number(&query::one(primary, oldest).await?)? >= horizon {
                 break;
             }
-            self.says("waiting for transactions that run on the primary to end");
+            self.report("waiting for transactions that run on the primary to end");
             tokio::time::sleep(OLD_WAIT).await;
         }
         let shown = "pg_current_snapshot(), pg_current_wal_insert_lsn() - '0/0'::pg_lsn";
@@ -153,7 +153,7 @@ impl Filling<'_> {
             }
             // What it shows is no state of the primary until it is past its own snapshot.
             session.batch_execute("ROLLBACK").await?;
-            self.says("waiting until the replica that it is filled from has caught up");
+            self.report("waiting until the replica that it is filled from has caught up");
             tokio::time::sleep(LOOK_INTERVAL).await;
         };
         let applied = Tsid(query::number(&value(&row, 1)?)?);
@@ -208,7 +208,7 @@ impl Filling<'_> {
 
     /// Roles, then everything in the database, by PostgreSQL's own tools.
     async fn copy_by_tools(&self, taken: &Taken<'_>) -> Result<(), ReplicationError> {
-        self.says("copying roles");
+        self.report("copying roles");
         let mut dump = tool("pg_dumpall", (&self.shared.primary, fence::SOURCE));
         dump.args(["--roles-only", "--no-comments"]);
         let mut restore = tool("psql", (self.replica, fence::SEED));
@@ -243,7 +243,7 @@ impl Filling<'_> {
     }
 
     async fn compare_counts(&self, origin: &Client) -> Result<(), ReplicationError> {
-        self.says("counting rows");
+        self.report("counting rows");
         for table in rows(origin, TABLES).await? {
             let (schema, name) = (quoted(&value(&table, 0)?), quoted(&value(&table, 1)?));
             let count = format!("SELECT count(*) FROM {schema}.{name}");
@@ -258,7 +258,7 @@ impl Filling<'_> {
         Ok(())
     }
 
-    fn says(&self, text: &str) {
+    fn report(&self, text: &str) {
         self.shared.set_status(self.id, text);
     }
 }
@@ -284,8 +284,8 @@ pub async fn dump_version() -> Option<u64> {
     let folder = pg_local::programs().unwrap_or_default();
     let mut command = Command::new(folder.join("pg_dump"));
     let output = command.arg("--version").output().await.ok()?;
-    let said = String::from_utf8(output.stdout).ok()?;
-    let version = said.split_whitespace().nth(2)?;
+    let output = String::from_utf8(output.stdout).ok()?;
+    let version = output.split_whitespace().nth(2)?;
     version
         .split(|sign: char| !sign.is_ascii_digit())
         .next()?
@@ -341,8 +341,8 @@ async fn pipe(
     let to = to.kill_on_drop(true).spawn().map_err(missing)?;
     let (from, to) = tokio::join!(from.wait_with_output(), to.wait_with_output());
     let failure = |output: std::process::Output| {
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        (!output.status.success()).then_some(said)
+        let errors = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        (!output.status.success()).then_some(errors)
     };
     Ok((
         failure(from.map_err(missing)?),

@@ -52,7 +52,7 @@ SELECT coalesce(string_agg(it, ', ' ORDER BY it), '') FROM (
   SELECT format('event trigger %I', evtname) FROM pg_event_trigger
    WHERE evtname NOT LIKE 'hihooi\\_%' AND evtenabled IN ('A', 'R')) AS firing (it)";
 /// How that is mended.
-pub const MEND_FIRING: &str =
+pub const FIX_FIRING: &str =
     "Run ALTER TABLE … ENABLE TRIGGER (or ENABLE RULE, ALTER EVENT TRIGGER … ENABLE) for each";
 
 /// Refuses, and says how to mend it, where the primary is not set up for logical decoding, or where
@@ -75,7 +75,7 @@ pub async fn check(primary: &Client) -> Result<(), ReplicationError> {
     if !firing.is_empty() {
         return Err(ReplicationError::Setup(format!(
             "these are ENABLE ALWAYS or ENABLE REPLICA, and would run again at replicas, where rows come with what \
-             they have done: {firing}. {MEND_FIRING}"
+             they have done: {firing}. {FIX_FIRING}"
         )));
     }
     Ok(())

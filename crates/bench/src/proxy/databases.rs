@@ -220,8 +220,8 @@ impl DatabaseSite {
             database: DATABASE.into(),
             tls: Policy::Disable,
         };
-        let told = console::ask(&address, command).await;
-        let rows = told.map_err(io::Error::other)?.rows.into_iter();
+        let output = console::ask(&address, command).await;
+        let rows = output.map_err(io::Error::other)?.rows.into_iter();
         Ok(rows
             .map(|row| row.into_iter().map(Option::unwrap_or_default).collect())
             .collect())
@@ -319,7 +319,7 @@ pub async fn connect(place: SocketAddr) -> io::Result<Client> {
 /// The server refuses one, or goes away.
 pub async fn ask(client: &Client, sql: &str) -> io::Result<Option<String>> {
     let failed = |error: tokio_postgres::Error| match error.as_db_error() {
-        Some(said) => io::Error::other(format!("{}: {sql:.200}", said.message())),
+        Some(reported) => io::Error::other(format!("{}: {sql:.200}", reported.message())),
         None => io::Error::other(error),
     };
     let answer = client.simple_query(sql).await.map_err(failed)?;

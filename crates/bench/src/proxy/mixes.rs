@@ -321,7 +321,7 @@ impl<'a> Experiment<'a> {
         let mut started = Experiment::start(what, options).await?;
         if let Some(experiment) = &mut started {
             experiment.run().await?;
-            experiment.tell(report).await?;
+            experiment.report_rows(report).await?;
         }
         Ok(started)
     }
@@ -415,7 +415,7 @@ impl<'a> Experiment<'a> {
         load
     }
 
-    async fn tell(&self, report: &mut FigureReport) -> io::Result<()> {
+    async fn report_rows(&self, report: &mut FigureReport) -> io::Result<()> {
         for (number, mix) in self.workload.mixes.iter().enumerate() {
             for size in &self.sizes {
                 let count = size.site.replicas.len();

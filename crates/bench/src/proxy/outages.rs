@@ -49,16 +49,16 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     tokio::time::sleep(RAMP_UP).await;
     let mut report = FigureReport::default();
     let of = clients.without_replica(&mut site, options.span() * RUNS);
-    let (quota, away) = of.await?;
-    away.tell("a replica is killed", &mut report);
+    let (quota, offline) = of.await?;
+    offline.report_rows("a replica is killed", &mut report);
     options.draw_lines(
         "proxy-replica-away",
-        &away.plot("a replica is killed, and started again"),
+        &offline.plot("a replica is killed, and started again"),
     )?;
     let deaf = clients
         .without_commits(&mut site, options.span() * RUNS)
         .await?;
-    deaf.tell("replication stands still", &mut report);
+    deaf.report_rows("replication stands still", &mut report);
     options.draw_lines(
         "proxy-replication-stopped",
         &deaf.plot("replication stands still, and goes on"),
@@ -341,7 +341,7 @@ impl Timeline {
         one(took.iter().sum::<f64>() / took.len() as f64)
     }
 
-    fn tell(&self, what: &str, report: &mut FigureReport) {
+    fn report_rows(&self, what: &str, report: &mut FigureReport) {
         let [begun, ended] = self.outage;
         let parts = [
             ("before", 0.0, begun),

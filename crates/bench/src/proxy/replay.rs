@@ -234,8 +234,8 @@ struct Missed {
 impl Missed {
     /// Has the replica miss it, and gives how many transactions a second it makes up for.
     async fn rate(&self, site: &mut DatabaseSite, options: &MeasureOptions) -> io::Result<f64> {
-        let told = self.way.options();
-        let replay: Vec<&str> = told.iter().map(String::as_str).collect();
+        let output = self.way.options();
+        let replay: Vec<&str> = output.iter().map(String::as_str).collect();
         site.stop_proxy()?;
         let operations = match self.keeper {
             Keeper::Slot => {

@@ -151,12 +151,12 @@ mod tests {
             ("/* a", ""),
         ] {
             let found = of(text).unwrap();
-            let told = found.iter().map(|it| {
+            let names_found = found.iter().map(|it| {
                 let sign = if it.is_called { "(" } else { "" };
                 format!("{}{sign}", it.name)
             });
-            let told: Vec<String> = told.filter(|it| !it.is_empty()).collect();
-            assert_eq!(told.join(" "), names, "{text}");
+            let names_found: Vec<String> = names_found.filter(|it| !it.is_empty()).collect();
+            assert_eq!(names_found.join(" "), names, "{text}");
         }
         assert_eq!(of("SELECT U&\"a!0062\" UESCAPE '!'"), None);
     }

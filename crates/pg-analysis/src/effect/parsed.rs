@@ -214,7 +214,7 @@ fn of_call_of_set_config(call: &FuncCall) -> Option<SessionEffect> {
     if !is_it || has_more || ![setting, value, is_local].iter().all(is_plain) {
         return None;
     }
-    Some(match says(is_local) {
+    Some(match boolean(is_local) {
         Some(true) => SessionEffect::Nothing,
         Some(false) => match text_of(setting) {
             Some(setting) => of_setting(setting, text_of(value).into_iter()),
@@ -238,12 +238,12 @@ fn without_cast(node: Node<'_>) -> Node<'_> {
 }
 
 /// What a constant says as a yes or no.
-fn says(node: Node<'_>) -> Option<bool> {
+fn boolean(node: Node<'_>) -> Option<bool> {
     let Node::A_Const(constant) = node else {
         return None;
     };
     match constant.val()? {
-        ConstValue::Boolean(says) => Some(says),
+        ConstValue::Boolean(boolean) => Some(boolean),
         ConstValue::String("t" | "true" | "on" | "yes" | "1") => Some(true),
         ConstValue::String("f" | "false" | "off" | "no" | "0") => Some(false),
         _ => None,

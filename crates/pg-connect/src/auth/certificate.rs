@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn signature_says_which_hash() {
+    fn signature_names_the_hash() {
         let params = CertificateParams::default;
         let by = |hash, certificate: &CertificateDer<'_>| {
             let hash = digest::digest(hash, certificate);
@@ -87,11 +87,11 @@ mod tests {
         params
             .distinguished_name
             .push(DnType::OrganizationName, "shop");
-        let nobody = made(params.clone(), &rcgen::PKCS_ECDSA_P256_SHA256);
-        assert_eq!(common_name(&nobody), None);
+        let unnamed = made(params.clone(), &rcgen::PKCS_ECDSA_P256_SHA256);
+        assert_eq!(common_name(&unnamed), None);
         params.distinguished_name.push(DnType::CommonName, "änn");
-        let somebody = made(params, &rcgen::PKCS_ECDSA_P256_SHA256);
-        assert_eq!(common_name(&somebody).as_deref(), Some("änn"));
+        let named = made(params, &rcgen::PKCS_ECDSA_P256_SHA256);
+        assert_eq!(common_name(&named).as_deref(), Some("änn"));
     }
 
     proptest! {

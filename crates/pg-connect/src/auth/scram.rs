@@ -140,9 +140,9 @@ impl Exchange {
     pub fn finish(self, last: &[u8]) -> Result<String, LoginRefusal> {
         let last = str::from_utf8(last).map_err(|_| LoginRefusal::Malformed)?;
         let (without_proof, proof) = last.rsplit_once(",p=").ok_or(LoginRefusal::Malformed)?;
-        let said = without_proof.strip_prefix("c=");
-        let said = said.and_then(|said| said.split_once(",r="));
-        let (binding, nonce) = said.ok_or(LoginRefusal::Malformed)?;
+        let received = without_proof.strip_prefix("c=");
+        let received = received.and_then(|received| received.split_once(",r="));
+        let (binding, nonce) = received.ok_or(LoginRefusal::Malformed)?;
         if binding != self.binding && self.is_bound {
             return Err(LoginRefusal::OtherEndPoint);
         }

@@ -221,7 +221,7 @@ fn client_config(files: &Files, verifies: bool) -> Result<ClientConfig, String> 
         }
         None => config
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anybody(provider()))),
+            .with_custom_certificate_verifier(Arc::new(AnyServer(provider()))),
     };
     match &files.proof {
         None => Ok(config.with_no_client_auth()),
@@ -233,9 +233,9 @@ fn client_config(files: &Files, verifies: bool) -> Result<ClientConfig, String> 
 
 /// Takes any certificate: encryption without proof of who the server is.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AnyServer(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyServer {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -41,7 +41,7 @@ pub use watch::Watch;
 
 use independence::independent;
 use indexes::Indexes;
-use moment::Vain;
+use moment::TimedOutWaits;
 use pending::Pending;
 use replicas::ReplicaMap;
 use watch::{Commits, Watcher};
@@ -58,14 +58,14 @@ pub struct ManagerLimits {
     pub prune_interval: u64,
     /// While there are no more rows in RIndex, those are kept that an unavailable replica lacks: it
     /// serves what it has as soon as it is back.
-    pub rows_for_away_max: usize,
+    pub rows_for_unavailable_max: usize,
 }
 
 impl Default for ManagerLimits {
     fn default() -> ManagerLimits {
         ManagerLimits {
             prune_interval: 1024,
-            rows_for_away_max: 1 << 16,
+            rows_for_unavailable_max: 1 << 16,
         }
     }
 }
@@ -74,7 +74,7 @@ impl ManagerLimits {
     /// So little that tests prune at all.
     pub const SMALL: ManagerLimits = ManagerLimits {
         prune_interval: 8,
-        rows_for_away_max: 4,
+        rows_for_unavailable_max: 4,
     };
 }
 
@@ -158,7 +158,7 @@ pub struct Manager {
     replicas: ReplicaMap,
     /// Sessions that are on the primary.
     primary_running: u64,
-    vain: Vain,
+    timed_out: TimedOutWaits,
     commit_count: u64,
     /// When RIndex has so many rows it is pruned.
     rows_max: usize,
@@ -193,7 +193,7 @@ impl Manager {
             commits: Commits::default(),
             replicas: ReplicaMap::default(),
             primary_running: 0,
-            vain: Vain::default(),
+            timed_out: TimedOutWaits::default(),
             commit_count: 0,
             rows_max: PRUNE_ROWS,
             index_bytes_max: 0,
@@ -446,7 +446,7 @@ impl Manager {
             return;
         }
         self.index_bytes_max = self.index_bytes_max();
-        let applied = match self.indexes.row_count() <= self.limits.rows_for_away_max {
+        let applied = match self.indexes.row_count() <= self.limits.rows_for_unavailable_max {
             true => self.replicas.applied_wherever(),
             false => self.applied_everywhere(),
         };
@@ -630,10 +630,10 @@ mod tests {
 
     /// As long as that takes little memory, see [`ManagerLimits`].
     #[test]
-    fn who_was_away_serves_what_was_not_written_since() {
+    fn returning_replica_serves_rows_not_written_since() {
         for (rows, serves) in [(3, true), (5, false)] {
             let mut manager = two_replicas();
-            manager.set_state(FIRST, ReplicaState::Away);
+            manager.set_state(FIRST, ReplicaState::Unavailable);
             let commits = 11..=10 + ManagerLimits::SMALL.prune_interval;
             for tsid in commits {
                 see(&mut manager, tsid, None, &write(1, tsid % rows));
@@ -641,7 +641,7 @@ mod tests {
             }
             manager.connected(FIRST, LIFE, Tsid(10));
             manager.set_state(FIRST, ReplicaState::Serving);
-            manager.set_state(SECOND, ReplicaState::Away);
+            manager.set_state(SECOND, ReplicaState::Unavailable);
             let is_served = goes_to_primary(&mut manager, &read(2)).is_none();
             assert_eq!(is_served, serves, "{rows}");
             assert!(goes_to_primary(&mut manager, &read(1)).is_some());
@@ -665,7 +665,7 @@ mod tests {
         assert!(!manager.is_primary_busier());
         manager.started(None);
         for id in [FIRST, SECOND] {
-            manager.set_state(id, ReplicaState::Away);
+            manager.set_state(id, ReplicaState::Unavailable);
         }
         assert!(!manager.is_primary_busier(), "there is nobody else");
     }

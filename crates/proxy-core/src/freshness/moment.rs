@@ -38,7 +38,7 @@ pub struct ReadMoment {
 
 /// What was waited for in vain.
 #[derive(Debug, Default)]
-pub struct Vain {
+pub struct TimedOutWaits {
     pending: BTreeSet<TStateId>,
     /// That a replica gets more than this.
     newest: Option<Tsid>,
@@ -74,18 +74,18 @@ impl Manager {
     /// Whether somebody has waited in vain for what this one would wait for.
     pub fn is_hopeless(&self, moment: &ReadMoment) -> bool {
         let mut pending = moment.pending.iter();
-        let newest = self.vain.newest;
-        pending.any(|id| self.vain.pending.contains(id))
+        let newest = self.timed_out.newest;
+        pending.any(|id| self.timed_out.pending.contains(id))
             || newest.is_some() && newest == moment.newest
     }
 
     /// A read has waited as long as it may.
-    pub fn waited_in_vain(&mut self, moment: &ReadMoment) {
-        let vain = &mut self.vain;
-        vain.pending.extend(&moment.pending);
-        vain.pending.retain(|id| self.pending.contains(*id));
+    pub fn wait_timed_out(&mut self, moment: &ReadMoment) {
+        let timed_out = &mut self.timed_out;
+        timed_out.pending.extend(&moment.pending);
+        timed_out.pending.retain(|id| self.pending.contains(*id));
         if moment.pending.is_empty() && self.replicas.newest() == moment.newest {
-            vain.newest = moment.newest;
+            timed_out.newest = moment.newest;
         }
     }
 
@@ -208,12 +208,12 @@ mod tests {
 
     /// Where replication stands still, and where a commit takes long, one waits for all.
     #[test]
-    fn what_was_waited_for_in_vain_is_not_waited_for_again() {
+    fn wait_that_timed_out_is_not_repeated() {
         let mut manager = two_replicas();
         let slow = manager.begin_commit(write(1, 7), None);
         let moment = manager.moment(&read(1), Level::Gssi);
         assert!(!manager.is_hopeless(&moment));
-        manager.waited_in_vain(&moment);
+        manager.wait_timed_out(&moment);
         let again = |manager: &Manager, table| {
             let moment = manager.moment(&read(table), Level::Gssi);
             manager.is_hopeless(&moment)
@@ -223,11 +223,11 @@ mod tests {
         committed(&mut manager, 12, slow, 7);
         assert!(!again(&manager, 1), "it is in the log");
         let moment = manager.moment(&read(1), Level::Gssi);
-        manager.waited_in_vain(&moment);
+        manager.wait_timed_out(&moment);
         assert!(again(&manager, 1) && again(&manager, 2));
         manager.applied(SECOND, Tsid(11));
         assert!(!again(&manager, 1));
-        manager.waited_in_vain(&moment);
+        manager.wait_timed_out(&moment);
         assert!(!again(&manager, 1), "it got something meanwhile");
     }
 

@@ -14,7 +14,7 @@ pub struct ReplicaId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplicaState {
     /// It is being filled, or it is not reached.
-    Away,
+    Unavailable,
     /// It serves.
     Serving,
     /// It differs from the primary; only seeding it again helps.
@@ -53,7 +53,7 @@ impl ReplicaMap {
     /// A new one, or one that replication has just connected to; away.
     pub fn add(&mut self, id: ReplicaId, applied: Tsid, life: Option<ServerLife>) {
         let replica = Replica {
-            state: ReplicaState::Away,
+            state: ReplicaState::Unavailable,
             applied,
             life,
             shows_early: false,
@@ -149,7 +149,7 @@ impl ReplicaMap {
     pub fn applied_wherever(&self) -> Option<Tsid> {
         let known = self.0.values().filter(|replica| match replica.state {
             ReplicaState::Serving => true,
-            ReplicaState::Away => replica.life.is_some(),
+            ReplicaState::Unavailable => replica.life.is_some(),
             ReplicaState::Quarantined => false,
         });
         known.map(|replica| replica.applied).min()

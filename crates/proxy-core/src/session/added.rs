@@ -49,7 +49,7 @@ impl Session {
     }
 
     /// Tells the client something behind the replies to what it has sent so far.
-    pub fn tell(&mut self, notice: &Report, out: &mut Out) {
+    pub fn notify(&mut self, notice: &Report, out: &mut Out) {
         let mut message = BytesMut::new();
         notice.write(&mut message);
         self.answering(out, |session, out| match session.expected.is_empty() {

@@ -174,7 +174,7 @@ impl Session {
     }
 
     /// The transaction's status as the client is told.
-    pub(super) fn told_status(&self) -> u8 {
+    pub(super) fn reported_status(&self) -> u8 {
         match &self.block {
             Some(block) if block.is_failed => b'E',
             Some(_) => INSIDE,
@@ -211,7 +211,7 @@ impl Session {
         };
         self.turn(command, text, out);
         self.unnamed = None;
-        message::write_ready(&mut out.to_client, self.told_status());
+        message::write_ready(&mut out.to_client, self.reported_status());
         true
     }
 
@@ -243,7 +243,7 @@ impl Session {
         self.held = held;
         let is_done = self.held.is_empty();
         if is_done {
-            message::write_ready(&mut out.to_client, self.told_status());
+            message::write_ready(&mut out.to_client, self.reported_status());
         }
         is_done
     }

@@ -86,7 +86,7 @@ pub(super) struct Batch {
     parameters: Arc<Parameters>,
     /// What is kept back.
     answer: BytesMut,
-    is_told: bool,
+    is_relayed: bool,
     is_answered: bool,
     fault: Option<BatchFault>,
     /// It runs otherwise than the client has sent it.
@@ -106,7 +106,7 @@ impl Session {
     /// elsewhere?
     pub fn may_wait(&self) -> bool {
         let is_between = self.stage == Stage::Attached && !self.is_within_batch();
-        let is_idle = self.expected.is_empty() && !self.copies_in && !self.is_told_of_end;
+        let is_idle = self.expected.is_empty() && !self.copies_in && !self.is_end_reported;
         let is_known = self.changes == Changes::Nothing;
         let is_there = !self.is_on_replica && self.status == INSIDE && is_known;
         self.is_read_committed && is_between && is_idle && is_there && !self.is_pinned
@@ -143,7 +143,7 @@ impl Session {
         self.stage = Stage::Attached;
         self.status = INSIDE;
         self.portals = waiting.portals;
-        self.tell_parameters(server, out);
+        self.report_parameters(server, out);
         self.held_len = 0;
         let frames = core::mem::take(&mut self.held);
         let is_simple = matches!(frames.first().map(|frame| frame[0]), Some(b'Q' | b'F'));
@@ -195,7 +195,7 @@ impl Session {
             unnamed: self.unnamed.clone(),
             parameters: Arc::clone(&self.parameters),
             answer: BytesMut::new(),
-            is_told: false,
+            is_relayed: false,
             is_answered: false,
             fault: None,
             is_as_prepared,
@@ -236,7 +236,7 @@ impl Session {
 
     /// Is what its server says kept back from the client?
     pub fn keeps_answer(&self) -> bool {
-        self.batch.as_ref().is_some_and(|batch| !batch.is_told)
+        self.batch.as_ref().is_some_and(|batch| !batch.is_relayed)
     }
 
     /// Lets `act` write to the client, if need be into what is kept back.
@@ -245,7 +245,7 @@ impl Session {
         out: &mut Out,
         act: impl FnOnce(&mut Session, &mut Out) -> T,
     ) -> T {
-        let kept = self.batch.as_mut().filter(|batch| !batch.is_told);
+        let kept = self.batch.as_mut().filter(|batch| !batch.is_relayed);
         let to_client = kept.map(|batch| {
             let answer = core::mem::take(&mut batch.answer);
             core::mem::replace(&mut out.to_client, answer)
@@ -259,7 +259,7 @@ impl Session {
             }
         }
         if let Some(batch) = &mut self.batch {
-            batch.told(out);
+            batch.relay(out);
         }
         self.forget_answered();
         done
@@ -296,7 +296,7 @@ impl Session {
     pub(super) fn fails_elsewhere(&mut self, report: &Report) -> bool {
         let is_alone = self.waiting.is_none();
         self.batch.take_if(|batch| {
-            let may_run_again = batch.is_torn() || batch.is_as_prepared && !batch.is_told;
+            let may_run_again = batch.is_torn() || batch.is_as_prepared && !batch.is_relayed;
             is_alone && (!may_run_again || report.code == QUERY_CANCELED)
         });
         let Some(batch) = &mut self.batch else {
@@ -316,7 +316,7 @@ impl Session {
         let fault = batch.fault.expect("it was answered, or it has failed");
         let is_canceled =
             matches!(&fault, BatchFault::Error(report) if report.code == QUERY_CANCELED);
-        let is_raised = batch.is_told || is_canceled;
+        let is_raised = batch.is_relayed || is_canceled;
         self.failure = Some(Failure { fault, is_raised });
         self.stage = Stage::Wanting;
         if is_raised {
@@ -350,7 +350,7 @@ impl Batch {
     }
 
     /// Tells what need not be kept back any more.
-    fn told(&mut self, out: &mut Out) {
+    fn relay(&mut self, out: &mut Out) {
         let is_long = self.answer.len() > ANSWER_LEN_MAX;
         if self.is_torn() {
             self.answer.clear();
@@ -360,7 +360,7 @@ impl Batch {
             }
         } else if self.fault.is_none() && (self.is_answered || is_long) {
             out.to_client.unsplit(self.answer.split());
-            self.is_told = true;
+            self.is_relayed = true;
         }
     }
 }

@@ -58,12 +58,12 @@ impl Session {
         match tag {
             b'S' => {
                 self.is_skipping = false;
-                message::write_ready(&mut out.to_client, self.told_status());
+                message::write_ready(&mut out.to_client, self.reported_status());
             }
             b'Q' if split_string(body).is_ok_and(|(text, _)| is_empty(text)) => {
                 self.unnamed = None;
                 message::write(&mut out.to_client, b'I', &[], 0);
-                message::write_ready(&mut out.to_client, self.told_status());
+                message::write_ready(&mut out.to_client, self.reported_status());
             }
             b'Q' | b'F' => {
                 self.unnamed.take_if(|_| tag == b'Q');
@@ -71,7 +71,7 @@ impl Session {
                 let missing = text.and_then(|(text, _)| no_savepoint(text, self.grammar));
                 let report = missing.unwrap_or_else(in_failed_transaction);
                 report.write(&mut out.to_client);
-                message::write_ready(&mut out.to_client, self.told_status());
+                message::write_ready(&mut out.to_client, self.reported_status());
             }
             b'H' | b'd' | b'c' | b'f' => {}
             _ if self.closes(frame, out) || self.prepares_end(tag, body, out) => {}

@@ -199,7 +199,7 @@ pub struct Session {
     /// What the portals of the current transaction run.
     portals: BTreeMap<Bytes, Bound>,
     /// The server has said that it ends the session.
-    is_told_of_end: bool,
+    is_end_reported: bool,
     /// Its server is a replica, without which it can go on.
     is_on_replica: bool,
     /// The numbers that tables have there.
@@ -268,7 +268,7 @@ impl Session {
             as_prepared: None,
             own_names: None,
             portals: BTreeMap::new(),
-            is_told_of_end: false,
+            is_end_reported: false,
             is_on_replica: false,
             numbers: Numbers::Unknown,
             defers: None,
@@ -331,8 +331,8 @@ impl Session {
     }
 
     /// Has the server told the client that it ends the session?
-    pub fn is_told_of_end(&self) -> bool {
-        self.is_told_of_end
+    pub fn is_end_reported(&self) -> bool {
+        self.is_end_reported
     }
 
     /// A piece of what the client sends. To be called only if [`Session::takes_client`], or with
@@ -415,7 +415,7 @@ impl Session {
             _ if self.is_skipping => {
                 if message.tag() == b'S' {
                     self.is_skipping = false;
-                    message::write_ready(&mut out.to_client, self.told_status());
+                    message::write_ready(&mut out.to_client, self.reported_status());
                 }
                 return Ok(());
             }
@@ -524,7 +524,7 @@ impl Session {
         );
         self.is_read_committed &= self.is_waiting();
         self.begin(at, server, out);
-        self.tell_parameters(server, out);
+        self.report_parameters(server, out);
         match at {
             At::Replica(proof) => self.goes_elsewhere(proof),
             At::Primary => self.failure = None,
@@ -574,7 +574,7 @@ impl Session {
         report.write(&mut out.to_client);
         self.block_fails();
         if is_ended {
-            message::write_ready(&mut out.to_client, self.told_status());
+            message::write_ready(&mut out.to_client, self.reported_status());
         } else {
             self.is_skipping = true;
         }
@@ -591,22 +591,24 @@ impl Session {
     }
 
     /// Tells the client those settings in which the server differs from what it knows.
-    fn tell_parameters(&mut self, server: &ServerConnection, out: &mut Out) {
+    fn report_parameters(&mut self, server: &ServerConnection, out: &mut Out) {
         if Arc::ptr_eq(&self.parameters, &server.parameters) {
             return;
         }
         for (name, value) in server.parameters.iter() {
-            let is_told = !OF_NODES.contains(&&name[..]) && name != settings::APPLICATION_NAME;
-            if is_told && self.parameters.get(name) != Some(value) {
+            let is_reported = !OF_NODES.contains(&&name[..]) && name != settings::APPLICATION_NAME;
+            if is_reported && self.parameters.get(name) != Some(value) {
                 message::write(&mut out.to_client, b'S', &[name, b"\0", value, b"\0"], 0);
             }
         }
         let name = settings::APPLICATION_NAME;
-        let told = self.parameters.get(name).cloned();
+        let reported = self.parameters.get(name).cloned();
         self.parameters = Arc::clone(&server.parameters);
         // The server is yet to be told how the session is called.
-        if let Some(told) = told.filter(|told| server.parameters.get(name) != Some(told)) {
-            Arc::make_mut(&mut self.parameters).insert(Bytes::from_static(name), told);
+        if let Some(reported) =
+            reported.filter(|reported| server.parameters.get(name) != Some(reported))
+        {
+            Arc::make_mut(&mut self.parameters).insert(Bytes::from_static(name), reported);
         }
     }
 

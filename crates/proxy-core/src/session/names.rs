@@ -48,7 +48,7 @@ impl Session {
         };
         self.unnamed = None;
         message::write(&mut out.to_client, b'C', &[tag], 0);
-        message::write_ready(&mut out.to_client, self.told_status());
+        message::write_ready(&mut out.to_client, self.reported_status());
         true
     }
 

@@ -24,10 +24,10 @@ impl Session {
         server: &mut ServerConnection,
         out: &mut Out,
     ) -> Result<(), Malformed> {
-        self.answering(out, |session, out| session.hear(piece, server, out))
+        self.answering(out, |session, out| session.receive(piece, server, out))
     }
 
-    fn hear(
+    fn receive(
         &mut self,
         piece: Piece<'_>,
         server: &mut ServerConnection,
@@ -79,7 +79,7 @@ impl Session {
             RestGoes::Nowhere
         };
         if is_seen && message.tag() == b'Z' {
-            message::write_ready(&mut out.to_client, self.told_status());
+            message::write_ready(&mut out.to_client, self.reported_status());
         } else if is_seen && message.tag() == b'T' && self.is_on_replica {
             self.numbers.write(message.frame, &mut out.to_client);
         } else if is_seen && message.tag() == b'A' {
@@ -116,7 +116,7 @@ impl Session {
                 self.server_rest = RestGoes::Nowhere;
                 return Ok(());
             }
-            self.is_told_of_end = true;
+            self.is_end_reported = true;
         }
         let front = self.expected.front();
         if front.is_some_and(|reply| reply.is_optional) {
@@ -188,7 +188,7 @@ impl Session {
             self.block_fails();
             self.is_skipping = !has_sync;
             if has_sync {
-                message::write_ready(&mut out.to_client, self.told_status());
+                message::write_ready(&mut out.to_client, self.reported_status());
             }
         }
         out.to_server.clear();

@@ -156,7 +156,7 @@ impl Session {
                         transaction.";
             report.hint(hint).write(&mut out.to_client);
         }
-        message::write_ready(&mut out.to_client, self.told_status());
+        message::write_ready(&mut out.to_client, self.reported_status());
         true
     }
 

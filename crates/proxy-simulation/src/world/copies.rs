@@ -20,11 +20,16 @@ impl World {
         if self.durable.len() < self.databases.len() {
             return;
         }
-        let is_away = |id: &&ReplicaId| !self.extractors.contains_key(id);
-        let away = self.databases.keys().filter(is_away).copied().collect();
+        let is_unavailable = |id: &&ReplicaId| !self.extractors.contains_key(id);
+        let unavailable = self
+            .databases
+            .keys()
+            .filter(is_unavailable)
+            .copied()
+            .collect();
         let waits = self.other.as_ref().is_some_and(|other| other.waits);
         let slot = waits.then_some(self.confirmed);
-        let durable = handover::forgettable(&self.durable, &away, (pages.flatten(), slot));
+        let durable = handover::forgettable(&self.durable, &unavailable, (pages.flatten(), slot));
         let durable = durable.unwrap_or_default();
         let follows = self.buffer.as_ref().is_some_and(Buffer::is_following);
         let durable = match pages.flatten().filter(|_| follows) {
@@ -63,7 +68,7 @@ impl World {
         self.durable.insert(id, noted);
         self.delivered.insert(id, noted);
         self.confirm();
-        self.tell(id);
+        self.report(id);
         self.deliver(id)
     }
 
@@ -103,8 +108,8 @@ impl World {
         let log = (&self.primary, self.confirmed);
         match self.reader.join((id, extractor), applied, log) {
             Source::Buffer => unreachable!("it has been read"),
-            Source::Nobody => return self.perform(Action::Notice(id)),
-            Source::Stream | Source::Recent | Source::StreamAnew => {
+            Source::Lost => return self.perform(Action::Notice(id)),
+            Source::Stream | Source::Recent | Source::RestartedStream => {
                 self.delivered.remove(&id);
             }
         }

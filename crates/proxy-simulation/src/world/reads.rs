@@ -85,7 +85,7 @@ impl World {
     }
 
     /// The proxy hears of a read's snapshot. One that may be torn is done again, on the primary.
-    pub(super) fn hear(
+    pub(super) fn receive(
         &mut self,
         number: usize,
         read: Read,

@@ -40,7 +40,7 @@ pub struct Finding {
     /// What was found.
     pub what: String,
     /// How to mend it; empty if nothing is to be mended.
-    pub mend: String,
+    pub fix: String,
 }
 
 /// Looks at a primary, at databases that are to be replicas, and at those that the console has
@@ -111,12 +111,12 @@ impl Notes {
         }
     }
 
-    fn note(&mut self, weight: Weight, what: impl Display, mend: impl Display) {
+    fn note(&mut self, weight: Weight, what: impl Display, fix: impl Display) {
         self.findings.push(Finding {
             place: self.place.clone(),
             weight,
             what: what.to_string(),
-            mend: mend.to_string(),
+            fix: fix.to_string(),
         });
     }
 
@@ -124,19 +124,19 @@ impl Notes {
         self.note(Weight::Fine, what, "");
     }
 
-    fn mind(&mut self, what: impl Display, mend: impl Display) {
-        self.note(Weight::Mind, what, mend);
+    fn mind(&mut self, what: impl Display, fix: impl Display) {
+        self.note(Weight::Mind, what, fix);
     }
 
-    fn stops(&mut self, what: impl Display, mend: impl Display) {
-        self.note(Weight::Stops, what, mend);
+    fn stops(&mut self, what: impl Display, fix: impl Display) {
+        self.note(Weight::Stops, what, fix);
     }
 
     /// Looking at the rest was not possible.
     fn finish(&mut self, looked: Result<(), ReplicationError>) {
         if let Err(problem) = looked {
-            let mend = "See the server's log, and check again.";
-            self.stops(format!("it cannot be looked at: {problem}"), mend);
+            let fix = "See the server's log, and check again.";
+            self.stops(format!("it cannot be looked at: {problem}"), fix);
         }
     }
 

@@ -6,7 +6,7 @@ use super::{Notes, major, setting};
 use pg_connect::address::Address;
 use proxy_pool::{Connection, ConnectionKey, Login, StartSettings};
 use replication::query::{self, one};
-use replication::setup::{FIRING, KEYLESS, MEND_FIRING};
+use replication::setup::{FIRING, FIX_FIRING, KEYLESS};
 use replication::{ReplicationError, SLOT, dump_version};
 
 /// What reads of it only the primary can answer.
@@ -47,7 +47,7 @@ pub async fn look(
         "" => {}
         firing => notes.stops(
             format!("ENABLE ALWAYS or ENABLE REPLICA, which would run again at replicas: {firing}"),
-            format!("{MEND_FIRING}."),
+            format!("{FIX_FIRING}."),
         ),
     }
     match one(client, PRIMARY_ONLY).await?.as_str() {

@@ -73,8 +73,8 @@ async fn contents(
     if let Some(primary) = primary {
         let line = lineage::line(primary).await?;
         if lineage::has_replaced(client, &line).await? {
-            let mend = "Name it by --primary, and see that the old one is not started again.";
-            notes.stops("it was promoted to be the primary", mend);
+            let fix = "Name it by --primary, and see that the old one is not started again.";
+            notes.stops("it was promoted to be the primary", fix);
             return Ok(());
         }
         let follows = lineage::follows(client).await?;

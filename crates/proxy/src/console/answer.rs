@@ -262,7 +262,7 @@ pub fn name(server: Where) -> String {
 /// A state's name for people.
 fn state_name(state: ReplicaState) -> &'static str {
     match state {
-        ReplicaState::Away => "away",
+        ReplicaState::Unavailable => "away",
         ReplicaState::Serving => "serving",
         ReplicaState::Quarantined => "failed",
     }

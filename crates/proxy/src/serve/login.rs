@@ -64,7 +64,7 @@ impl Proxy {
         loop {
             let first = match first(&mut peer).await {
                 Ok(first) => first,
-                Err(failed) => return self.turn_away(peer, failed, address).await,
+                Err(failed) => return self.refuse(peer, failed, address).await,
             };
             match first {
                 First::Tls => peer = encrypt(peer, &admission).await?,
@@ -75,26 +75,26 @@ impl Proxy {
                 }
                 First::Unsupported(text) => {
                     let failed = Report::new(Severity::Fatal, UNSUPPORTED, text).into();
-                    return self.turn_away(peer, failed, address).await;
+                    return self.refuse(peer, failed, address).await;
                 }
                 First::Startup(startup) => {
                     return match self.log_in(&mut peer, &admission, &startup).await {
                         Ok(entrance) => Some((peer, entrance)),
-                        Err(failed) => self.turn_away(peer, failed, address).await,
+                        Err(failed) => self.refuse(peer, failed, address).await,
                     };
                 }
             }
         }
     }
 
-    async fn turn_away(
+    async fn refuse(
         &self,
         mut peer: Peer,
         failed: Failed,
         address: Option<SocketAddr>,
     ) -> Option<(Peer, Entrance)> {
-        if let Failed::Told(report) = failed {
-            tell_refusal(&report, address);
+        if let Failed::Reported(report) = failed {
+            log_refusal(&report, address);
             let mut out = BytesMut::new();
             report.write(&mut out);
             // A client that is gone cannot be told.
@@ -172,11 +172,11 @@ impl Proxy {
 }
 
 /// Tells the log who was not let in for what they have said of themselves (SQLSTATE class 28).
-fn tell_refusal(report: &Report, address: Option<SocketAddr>) {
+fn log_refusal(report: &Report, address: Option<SocketAddr>) {
     if report.code.starts_with(INVALID_AUTHORIZATION) {
         let from = address.map_or_else(|| "this machine".to_owned(), |it| it.to_string());
-        let (code, said) = (&*report.code, without_literals(&report.message));
-        log::warn!(event = "login_refused", from = &*from, sqlstate = code; "{said}");
+        let (code, message) = (&*report.code, without_literals(&report.message));
+        log::warn!(event = "login_refused", from = &*from, sqlstate = code; "{message}");
     }
 }
 

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn told_once_for_as_long_as_it_lasts() {
+    fn reported_once_for_as_long_as_it_lasts() {
         let mut is_late = false;
         let mut levels = Vec::new();
         for seconds in [None, Some(3), Some(11), Some(12), Some(5), None, Some(60)] {

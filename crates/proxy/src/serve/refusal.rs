@@ -10,7 +10,7 @@ const PROTOCOL_VIOLATION: &str = "08P01";
 /// Why a login failed.
 pub enum Failed {
     /// The client is told.
-    Told(Report),
+    Reported(Report),
     /// The client is gone, or nobody it could be told to.
     Gone,
 }
@@ -23,7 +23,7 @@ impl From<io::Error> for Failed {
 
 impl From<Report> for Failed {
     fn from(report: Report) -> Failed {
-        Failed::Told(report.fatal())
+        Failed::Reported(report.fatal())
     }
 }
 

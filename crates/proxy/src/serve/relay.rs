@@ -7,10 +7,10 @@ mod cancels;
 mod changes;
 mod elsewhere;
 mod ending;
+mod notices;
 mod place;
 mod plan;
 mod snapshot;
-mod told;
 mod waiting;
 mod watched;
 
@@ -130,7 +130,7 @@ enum End {
     /// The client is gone, or has said goodbye.
     Client,
     /// The client must be told.
-    Told(Report),
+    Reported(Report),
     /// The server is gone, and has said why itself, or nobody can be told.
     Server,
     /// The server is gone.
@@ -295,7 +295,7 @@ impl Relay<'_> {
             outset: &self.outset,
             connection: self.connection.as_deref_mut(),
             place: self.place.replica,
-            is_told: false,
+            is_notified: false,
             session: &mut self.session,
             writes: &mut self.writes,
             out: &mut self.out,
@@ -359,7 +359,7 @@ impl Relay<'_> {
                 return Ok(());
             }
         };
-        self.tell_why(&plan.why, &plan.touches);
+        self.notify_route(&plan.why, &plan.touches);
         let goal = Goal::Server(Arc::clone(&place.node), connection.cancel_key.clone());
         self.entry.leads_to(Some(goal)).await;
         // From here to its end nothing waits: what is Pending has a connection, whose end it ends
@@ -587,7 +587,7 @@ impl Relay<'_> {
     async fn server_lost(&mut self, error: Option<io::Error>) -> Result<(), End> {
         let is_between =
             |lost: &Connection| lost.cutter.is_between_messages() || self.session.keeps_answer();
-        if self.session.is_told_of_end() || !self.connection.as_deref().is_some_and(is_between) {
+        if self.session.is_end_reported() || !self.connection.as_deref().is_some_and(is_between) {
             return Err(End::Server);
         }
         let address = &self.place.node.address;
@@ -623,7 +623,7 @@ struct Input<'a> {
     connection: Option<&'a mut Connection>,
     place: Option<ReplicaId>,
     /// Has the client been told where it all goes?
-    is_told: bool,
+    is_notified: bool,
     session: &'a mut Session,
     writes: &'a mut Writes,
     out: &'a mut Out,
@@ -643,7 +643,7 @@ impl Input<'_> {
                 reading: is_known.then_some(&self.outset.reading),
                 user: &self.outset.key.user,
                 place: self.place,
-                is_told: self.is_told,
+                is_notified: self.is_notified,
             };
             let goes = Goes {
                 session: &mut *self.session,
@@ -667,7 +667,7 @@ impl Input<'_> {
 
 impl From<Report> for End {
     fn from(report: Report) -> End {
-        End::Told(report.fatal())
+        End::Reported(report.fatal())
     }
 }
 
@@ -679,10 +679,10 @@ fn length(piece: &Piece<'_>) -> usize {
 }
 
 fn violation(error: Malformed) -> End {
-    End::Told(Report::new(Severity::Fatal, PROTOCOL_VIOLATION, error.0))
+    End::Reported(Report::new(Severity::Fatal, PROTOCOL_VIOLATION, error.0))
 }
 
 fn out_of_step(error: Malformed) -> End {
     let text = format!("the server does not keep to the protocol: {error}");
-    End::Told(Report::new(Severity::Fatal, CONNECTION_FAILURE, text))
+    End::Reported(Report::new(Severity::Fatal, CONNECTION_FAILURE, text))
 }

@@ -147,10 +147,10 @@ impl Replicas {
             register.write(change, before).await?;
             self.nodes().registered.remove(&id);
         }
-        Ok(self.let_go(id).await)
+        Ok(self.release(id).await)
     }
 
-    async fn let_go(&self, id: ReplicaId) -> bool {
+    async fn release(&self, id: ReplicaId) -> bool {
         let removed = self.nodes().all.remove(&id);
         self.replication.remove_replica(id).await;
         removed.is_some()
@@ -169,7 +169,7 @@ impl Replicas {
                 id.filter(|id| !nodes.registered.contains_key(id))
             };
             if let Some(id) = id {
-                self.let_go(id).await;
+                self.release(id).await;
             }
         }
         let mut problems = Vec::new();

@@ -77,7 +77,7 @@ pub struct Before<'a> {
     /// Where it goes; none for the primary.
     pub place: Option<ReplicaId>,
     /// Has the client been told where it goes, if it has asked for that?
-    pub is_told: bool,
+    pub is_notified: bool,
 }
 
 /// Where a message goes.
@@ -138,7 +138,7 @@ impl Before<'_> {
             RoutingDecision::Primary(reason) => reason,
             decided => unreachable!("it keeps the primary's connection: {decided:?}"),
         };
-        self.tell(&Why::primary(reason), &touched, (session, out));
+        self.notify(&Why::primary(reason), &touched, (session, out));
         // What Execute runs is ended by what follows, unless it ends its transaction by itself.
         let is_inside = session.is_in_transaction() || message.tag() == b'E';
         writes.note(&touched, is_inside, || routing.manager());
@@ -201,7 +201,7 @@ impl Before<'_> {
                 session.numbers_tables_also(pairs);
             }
             if let Some(id) = self.place.filter(|_| is_run) {
-                self.tell(&Why::snapshot(id), &touched, (session, goes.out));
+                self.notify(&Why::snapshot(id), &touched, (session, goes.out));
             }
             let is_inside = !is_run || !question.is_end;
             goes.writes
@@ -226,10 +226,10 @@ impl Before<'_> {
     }
 
     /// Tells a client that has asked for it where a statement goes, if nobody has.
-    fn tell(&self, why: &Why, touched: &Touched, (session, out): (&mut Session, &mut Out)) {
-        if !self.is_told && session.settings().trace == TraceSetting::On {
+    fn notify(&self, why: &Why, touched: &Touched, (session, out): (&mut Session, &mut Out)) {
+        if !self.is_notified && session.settings().trace == TraceSetting::On {
             let touches = self.routing.described(&touched.sets);
-            session.tell(&trace::notice(why, &touches), out);
+            session.notify(&trace::notice(why, &touches), out);
         }
     }
 

@@ -58,21 +58,21 @@ pub enum ProxyStatus {
 }
 
 impl Proxy {
-    /// Is the active one whenever no other is, and stands by otherwise. `told` hears of each
+    /// Is the active one whenever no other is, and stands by otherwise. `report` hears of each
     /// change.
     ///
     /// Returns what stands in the way where that was so from the beginning.
     pub async fn stand(
         &self,
         settings: &ReplicationSettings,
-        mut told: impl FnMut(ProxyStatus),
+        mut report: impl FnMut(ProxyStatus),
     ) -> ReplicationError {
         let mut has_stood = false;
         loop {
             let waits = |name: &str| {
                 has_stood = true;
                 self.become_role(Role::Standby(Some(name.into())));
-                told(ProxyStatus::Waits(name.into()));
+                report(ProxyStatus::Waits(name.into()));
             };
             let begun = match self.stand_once(waits).await {
                 Ok(leadership) => self.begin(settings, leadership).await,
@@ -84,17 +84,17 @@ impl Proxy {
                     problems
                         .into_iter()
                         .map(ProxyStatus::Without)
-                        .for_each(&mut told);
+                        .for_each(&mut report);
                     self.become_role(Role::Active(Arc::clone(&routing)));
-                    told(ProxyStatus::Active);
+                    report(ProxyStatus::Active);
                     routing.lease.ended().await;
                     self.become_role(Role::Standby(None));
                     routing.replicas.replication().give_up().await;
-                    told(ProxyStatus::Lost);
+                    report(ProxyStatus::Lost);
                 }
                 // Whatever it is, people can mend it, and need not start the proxy again.
                 Err(problem) if has_stood => {
-                    told(ProxyStatus::Failed(problem.to_string()));
+                    report(ProxyStatus::Failed(problem.to_string()));
                     tokio::time::sleep(RETRY_WAIT).await;
                 }
                 Err(problem) => return problem,

@@ -104,9 +104,9 @@ mod tests {
             writes: None,
         };
         sets.touch(TableOid(77), touch);
-        let told = described(&sets, &Catalogue::default());
+        let description = described(&sets, &Catalogue::default());
         let expected = "any table as a whole (TAS): reads all columns\n\
                         the table with OID 77 by columns (CAS): reads column 2";
-        assert_eq!(told, expected);
+        assert_eq!(description, expected);
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use pg_connect::address::Address;
 use pg_local::{Postgres, SUPERUSER};
-use proxy::console::client::{self, Told};
+use proxy::console::client::{self, CommandOutput};
 use proxy::serve::Proxy;
 use replication::ReplicationSettings;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
@@ -28,7 +28,7 @@ use super::{connect, is_there, options_at};
 /// Says to a test that it is to be a proxy, in front of these databases.
 const INSIDE: &str = "REPLEX_TEST_PROXY";
 /// What such a process says begins so, wherever the line has it.
-const SAYS: &str = "the proxy says: ";
+const PREFIX: &str = "the proxy says: ";
 
 /// Runs a test, or is a proxy if whoever started this process says so.
 pub fn run<F: Future<Output = ()>>(name: &'static str, test: fn(&'static str) -> F) {
@@ -45,15 +45,15 @@ pub fn run<F: Future<Output = ()>>(name: &'static str, test: fn(&'static str) ->
 async fn be_proxy(databases: &str) {
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
     let mut addresses = databases.split(' ').map(|url| Address::parse(url).unwrap());
-    let mut told = options_at(addresses.next().unwrap(), 10);
-    told.replicas = addresses.collect();
+    let mut proxy_options = options_at(addresses.next().unwrap(), 10);
+    proxy_options.replicas = addresses.collect();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    println!("{SAYS}{}", listener.local_addr().unwrap());
-    let proxy = Proxy::standing_by(told);
+    println!("{PREFIX}{}", listener.local_addr().unwrap());
+    let proxy = Proxy::standing_by(proxy_options);
     let settings = ReplicationSettings::default();
     tokio::select! {
         served = proxy.serve(listener) => served.unwrap(),
-        problem = proxy.stand(&settings, |standing| println!("{SAYS}{standing:?}")) => panic!("{problem}"),
+        problem = proxy.stand(&settings, |standing| println!("{PREFIX}{standing:?}")) => panic!("{problem}"),
     }
 }
 
@@ -61,7 +61,7 @@ async fn be_proxy(databases: &str) {
 pub struct Running {
     pub child: Child,
     pub address: SocketAddr,
-    said: Arc<Mutex<Vec<String>>>,
+    messages: Arc<Mutex<Vec<String>>>,
 }
 
 impl Running {
@@ -76,29 +76,36 @@ impl Running {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut said = lines.filter_map(|line| {
+        let mut messages = lines.filter_map(|line| {
             let line = line.unwrap();
-            line.split_once(SAYS).map(|(_, said)| said.to_owned())
+            line.split_once(PREFIX)
+                .map(|(_, message)| message.to_owned())
         });
-        let address = said.next().unwrap().parse().unwrap();
+        let address = messages.next().unwrap().parse().unwrap();
         let all = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&all);
-        std::thread::spawn(move || said.for_each(|line| kept.lock().unwrap().push(line)));
+        std::thread::spawn(move || messages.for_each(|line| kept.lock().unwrap().push(line)));
         Running {
             child,
             address,
-            said: all,
+            messages: all,
         }
     }
 
     /// Waits until it says something that begins like this.
-    pub async fn says(&self, start: &str) -> String {
-        let said = Arc::clone(&self.said);
+    pub async fn status_text(&self, start: &str) -> String {
+        let messages = Arc::clone(&self.messages);
         let found = || {
-            let said = said.lock().unwrap();
-            said.iter().find(|line| line.starts_with(start)).cloned()
+            let messages = messages.lock().unwrap();
+            messages
+                .iter()
+                .find(|line| line.starts_with(start))
+                .cloned()
         };
-        wait(&format!("{start} of {:?}", self.said), || async { found() }).await
+        wait(&format!("{start} of {:?}", self.messages), || async {
+            found()
+        })
+        .await
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -106,7 +113,7 @@ impl Running {
         kill_process(process, signal).unwrap();
     }
 
-    pub async fn ask(&self, command: &str) -> Told {
+    pub async fn ask(&self, command: &str) -> CommandOutput {
         let address = Address::parse(&format!("postgresql://{SUPERUSER}@{}/x", self.address));
         client::ask(&address.unwrap(), command).await.unwrap()
     }
@@ -114,10 +121,10 @@ impl Running {
     /// Waits until all its replicas serve.
     pub async fn serves(&self) {
         wait("proxy whose replicas all serve", || async {
-            let told = self.ask("SHOW REPLICAS").await;
-            let states = told.rows.iter().map(|row| row[3].as_deref());
+            let output = self.ask("SHOW REPLICAS").await;
+            let states = output.rows.iter().map(|row| row[3].as_deref());
             let states: Vec<Option<&str>> = states.collect();
-            assert!(!states.contains(&Some("failed")), "{told:?}");
+            assert!(!states.contains(&Some("failed")), "{output:?}");
             let do_all = states.iter().all(|state| *state == Some("serving"));
             (do_all && !states.is_empty()).then_some(())
         })
@@ -126,8 +133,8 @@ impl Running {
 
     /// Reads that its replicas answered.
     pub async fn served(&self) -> u64 {
-        let told = self.ask("SHOW REPLICAS").await;
-        let reads = told.rows.iter().map(|row| row[8].as_ref().unwrap());
+        let output = self.ask("SHOW REPLICAS").await;
+        let reads = output.rows.iter().map(|row| row[8].as_ref().unwrap());
         reads.map(|reads| reads.parse::<u64>().unwrap()).sum()
     }
 
@@ -138,7 +145,7 @@ impl Running {
 
     /// It was active, has lost that, and stands by for the other.
     pub async fn stands_by(&self) {
-        self.says("Lost").await;
+        self.status_text("Lost").await;
         wait("proxy that stands by", || async {
             (self.ask("SHOW PROXY").await.rows[0][1].is_some()).then_some(())
         })
@@ -170,7 +177,7 @@ pub async fn refused(address: SocketAddr) -> (String, String) {
 pub const GOODBYES: [&str; 4] = ["57P01", "08001", "08006", "closed"];
 
 /// What a session is told, in one word: the value that it reads, or an SQLSTATE.
-pub async fn hears(client: &Client, query: &str) -> String {
+pub async fn returned_by(client: &Client, query: &str) -> String {
     match client.simple_query(query).await {
         Ok(messages) => first(&messages).unwrap_or_default(),
         Err(error) => match error.code() {
@@ -223,10 +230,10 @@ impl Pair {
         let mut all = vec![&primary];
         all.extend(&replicas);
         let active = Running::start(test, &all);
-        active.says("Active").await;
+        active.status_text("Active").await;
         active.serves().await;
         let standby = Running::start(test, &all);
-        let waits = standby.says("Waits").await;
+        let waits = standby.status_text("Waits").await;
         let of_active = format!("process {} on", active.child.id());
         assert!(waits.contains(&of_active), "{waits}");
         Pair {

@@ -156,14 +156,14 @@ async fn stand(
     buffer: Option<buffer::BufferOptions>,
     places: &str,
 ) -> Result<Infallible, CommandFailure> {
-    let told = |standing| match standing {
+    let output = |standing| match standing {
         ProxyStatus::Active => {
             say(&format!("ready {places}"));
-            tell(JournalLevel::Info, "active", "this is the active proxy");
+            log_event(JournalLevel::Info, "active", "this is the active proxy");
         }
         ProxyStatus::Waits(name) => {
             say(&format!("standby {places} for {name}"));
-            tell(
+            log_event(
                 JournalLevel::Info,
                 "standby",
                 &format!("this proxy stands by for {name}"),
@@ -171,11 +171,13 @@ async fn stand(
         }
         ProxyStatus::Lost => {
             let note = "another proxy may be the active one: this one stands by, its clients were sent away";
-            tell(JournalLevel::Warn, "standby", note);
+            log_event(JournalLevel::Warn, "standby", note);
         }
-        ProxyStatus::Failed(problem) => tell(JournalLevel::Error, "cannot_be_active", &problem),
+        ProxyStatus::Failed(problem) => {
+            log_event(JournalLevel::Error, "cannot_be_active", &problem)
+        }
         ProxyStatus::Without(problem) => {
-            tell(JournalLevel::Error, "replica_not_taken_up", &problem)
+            log_event(JournalLevel::Error, "replica_not_taken_up", &problem)
         }
     };
     let settings = ReplicationSettings {
@@ -183,7 +185,7 @@ async fn stand(
         replay_group: arguments.replay_group,
         buffer,
     };
-    let problem = proxy.stand(&settings, told).await;
+    let problem = proxy.stand(&settings, output).await;
     let what = format!("replicate from the primary at {}", proxy.primary());
     Err(CommandFailure::at(what)(problem))
 }
@@ -215,7 +217,7 @@ fn with_metrics(proxy: &Arc<Proxy>, metrics: Option<SocketAddr>) -> Result<Strin
     Ok(line)
 }
 
-fn tell(level: JournalLevel, event: &str, note: &str) {
+fn log_event(level: JournalLevel, event: &str, note: &str) {
     server::journal::line(level, event, &[("note", &note)]);
 }
 
@@ -230,10 +232,10 @@ fn say(line: &str) {
 async fn reload_on(hangup: &mut Signal, proxy: &Proxy) {
     while hangup.recv().await.is_some() {
         match proxy.reload().await {
-            Ok(()) => tell(JournalLevel::Info, "reloaded", "files were read again"),
+            Ok(()) => log_event(JournalLevel::Info, "reloaded", "files were read again"),
             Err(problem) => {
                 let note = format!("what was in force before still is: {problem}");
-                tell(JournalLevel::Error, "not_reloaded", &note);
+                log_event(JournalLevel::Error, "not_reloaded", &note);
             }
         }
     }

@@ -206,7 +206,7 @@ mod tests {
     /// What changes the schema touches everything, here as there.
     #[test]
     fn statements_touch_everything() {
-        let told = TState {
+        let written = TState {
             has_statements: true,
             sets: TState::sets_of([(TableOid(3), None)], true),
             ..state(
@@ -216,10 +216,10 @@ mod tests {
             )
         };
         let mut page = Vec::new();
-        encode(&told, &mut page).unwrap();
+        encode(&written, &mut page).unwrap();
         let read = whole(decode(&mut Bytes::from(page)).unwrap());
         assert!(read.has_statements && read.sets.may_write_anything());
-        assert_eq!(read.sets, told.sets);
+        assert_eq!(read.sets, written.sets);
     }
 
     #[tokio::test]
@@ -232,13 +232,13 @@ mod tests {
         let read = decode(&mut Bytes::from(page)).unwrap();
         let ReadRecord::Continued {
             tstate,
-            length: told,
+            length: written,
             failure,
         } = read
         else {
             panic!("it is elsewhere");
         };
-        assert_eq!((tstate.tsid, told, failure), (Tsid(8), length, None));
+        assert_eq!((tstate.tsid, written, failure), (Tsid(8), length, None));
     }
 
     proptest! {

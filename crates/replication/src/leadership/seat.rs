@@ -286,8 +286,10 @@ impl Seat {
         let answer = match answer.map_err(silent)? {
             Ok(answer) => answer,
             Err(error) => {
-                let said = error.as_db_error().and_then(|said| said.parsed_severity());
-                return match said {
+                let reported = error
+                    .as_db_error()
+                    .and_then(|reported| reported.parsed_severity());
+                return match reported {
                     Some(Severity::Error) => Ok(Err(ReplicationError::Setup(format!(
                         "the primary refuses to note that, so nothing has changed: {}",
                         described(&error)

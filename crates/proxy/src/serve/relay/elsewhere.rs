@@ -40,7 +40,7 @@ impl Relay<'_> {
                 Err(why) => route.why = why,
             }
         }
-        self.tell_why(&route.why, &touches);
+        self.notify_route(&route.why, &touches);
         let replica = taken.as_ref().map(|(chosen, _)| chosen.id);
         self.visit.goes(replica, route.why.reason);
         let Some((chosen, mut connection)) = taken else {
@@ -144,7 +144,7 @@ impl Relay<'_> {
             outset: &self.outset,
             connection: Some(connection),
             place: None,
-            is_told: true,
+            is_notified: true,
             session: &mut self.session,
             writes: &mut self.writes,
             out: &mut self.out,

@@ -11,7 +11,7 @@ impl Relay<'_> {
     /// Ends the session: tells the client why, and leaves its server in order.
     pub(super) async fn end(mut self, end: End) {
         let is_server_usable = matches!(end, End::Client)
-            || matches!(&end, End::Told(report) if report.code == PROTOCOL_VIOLATION);
+            || matches!(&end, End::Reported(report) if report.code == PROTOCOL_VIOLATION);
         let is_unproven = self.is_unproven();
         if is_unproven {
             // It would be old, and is never told.
@@ -19,7 +19,7 @@ impl Relay<'_> {
             self.has_read = false;
         }
         // Behind a part of a message nothing else is understood.
-        if let End::Told(report) = end
+        if let End::Reported(report) = end
             && !(is_unproven && self.is_cut)
         {
             report.write(&mut self.out.to_client);

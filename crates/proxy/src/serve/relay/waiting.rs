@@ -80,7 +80,7 @@ impl Relay<'_> {
                 return Ok(route);
             }
             if waited >= self.wait_max {
-                routing.manager().waited_in_vain(&moment);
+                routing.manager().wait_timed_out(&moment);
                 return Ok(route);
             }
             tokio::time::sleep(STEP).await;

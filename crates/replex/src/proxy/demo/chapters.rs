@@ -93,8 +93,8 @@ pub async fn routing(story: &mut Story, stage: &Stage) -> Result<(), CommandFail
             )));
         };
         let touches = notice.detail().unwrap_or_default().replace("public.", "");
-        let told = notice.message().trim_start_matches("replex: ");
-        let (server, why) = told.split_once(", ").unwrap_or((told, ""));
+        let output = notice.message().trim_start_matches("replex: ");
+        let (server, why) = output.split_once(", ").unwrap_or((output, ""));
         let server = server.trim_start_matches("the ");
         rows.push([statement, server, why].map(str::to_owned).to_vec());
         touched.push([statement, &touches].map(str::to_owned).to_vec());
@@ -163,8 +163,8 @@ async fn watch(
 
 /// How many batches went where, and why.
 async fn routes(stage: &Stage) -> Result<BTreeMap<(String, String), u64>, CommandFailure> {
-    let told = stage.ask("SHOW ROUTES").await?;
-    let rows = told.rows.into_iter().map(|row| {
+    let output = stage.ask("SHOW ROUTES").await?;
+    let rows = output.rows.into_iter().map(|row| {
         let text = |at: usize| row[at].clone().unwrap_or_default();
         ((text(0), text(1)), text(2).parse().unwrap_or(0))
     });

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use pg_connect::address::Address;
 use pg_connect::auth::users::Users;
 use pg_local::{Postgres, SUPERUSER};
-use proxy::console::client::{self, Told};
+use proxy::console::client::{self, CommandOutput};
 use proxy::serve::routing::Routing;
 use proxy::serve::{Admission, Authentication, Certificates, Proxy, ProxyOptions, WAIT_MS_DEFAULT};
 use proxy_core::session::Pinning;
@@ -158,15 +158,15 @@ impl Stage {
     }
 
     /// Asks the console.
-    async fn ask(&self, command: &str) -> Result<Told, CommandFailure> {
-        let told = client::ask(&self.proxy, command).await;
-        told.map_err(CommandFailure::at(format!("do `{command}`")))
+    async fn ask(&self, command: &str) -> Result<CommandOutput, CommandFailure> {
+        let output = client::ask(&self.proxy, command).await;
+        output.map_err(CommandFailure::at(format!("do `{command}`")))
     }
 
     /// What the console says of the transactions buffer.
     async fn buffer(&self) -> Result<Kept, CommandFailure> {
-        let told = self.ask("SHOW BUFFER").await?;
-        let row = told.rows.into_iter().next();
+        let output = self.ask("SHOW BUFFER").await?;
+        let row = output.rows.into_iter().next();
         let row =
             row.ok_or_else(|| CommandFailure::Failed("there is no transactions buffer".into()))?;
         let text = |at: usize| row[at].clone().unwrap_or_default();
@@ -186,9 +186,9 @@ impl Stage {
 
     /// A replica's line in the console: its state, what it does, and how far it is with that.
     async fn replica(&self, number: usize) -> Result<Doing, CommandFailure> {
-        let told = self.ask("SHOW REPLICAS").await?;
+        let output = self.ask("SHOW REPLICAS").await?;
         let number = number.to_string();
-        let mut rows = told.rows.into_iter();
+        let mut rows = output.rows.into_iter();
         let row = rows.find(|row| row[0].as_deref() == Some(&number));
         let row = row.ok_or_else(|| CommandFailure::Failed(format!("replica {number} is gone")))?;
         let text = |at: usize| row[at].clone().unwrap_or_default();

@@ -42,8 +42,8 @@ async fn apt_get(arguments: &[&str]) -> Result<(), String> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let last = said.lines().next_back().unwrap_or("nothing").trim();
+    let message = String::from_utf8_lossy(&output.stderr);
+    let last = message.lines().next_back().unwrap_or("nothing").trim();
     Err(format!(
         "apt-get ended with {}, and said: {last}",
         output.status

@@ -8,7 +8,7 @@ use proxy_core::session::TraceSetting;
 
 impl Relay<'_> {
     /// Tells a client that has asked for it why its batch goes where it goes.
-    pub(super) fn tell_why(&mut self, why: &Why, touches: &str) {
+    pub(super) fn notify_route(&mut self, why: &Why, touches: &str) {
         if self.is_traced() {
             trace::notice(why, touches).write(&mut self.out.to_client);
         }
