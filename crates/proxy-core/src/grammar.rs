@@ -1,24 +1,23 @@
-//! What sessions ask of a parser of SQL: what a statement may leave behind in the session that runs
-//! it.
+//! What sessions ask an SQL parser: what state a statement may leave in the session that runs it.
 
 use alloc::string::String;
 
 use pg_wire::cut::WireMessage;
 use pg_wire::message;
 
-/// What a text leaves behind in its session.
+/// The state that a text leaves in its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEffect {
     /// Nothing once its transaction has ended: the next one may run on another connection.
     Nothing,
-    /// It reads what the session's last use of a sequence left: right only where that use was.
+    /// It reads the state of the session's last use of a sequence: right only on that connection.
     ReadsSequenceState,
     /// Settings are again what they were when the session began, at most.
     ResetsSettings,
     /// Settings that concern only the session that has them, see [`pg_wire::settings::is_own`]: it
     /// may go on with any server that has the same.
     SetsSettings,
-    /// Other settings, temporary tables, locks, cursors, listening, or who knows what: its session
+    /// Other settings, temporary tables, locks, cursors, listening, or unknown state: its session
     /// keeps the connection.
     KeepsSession,
 }
@@ -52,7 +51,7 @@ impl Grammar {
 }
 
 impl SessionEffect {
-    /// What both leave together.
+    /// Returns what both leave together.
     #[must_use]
     pub fn and(self, other: SessionEffect) -> SessionEffect {
         match (self, other) {

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-/// What a text does to them that does nothing else.
+/// What a text that does nothing else does to the names of prepared statements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deallocation {
     /// `DEALLOCATE name`.
@@ -16,7 +16,7 @@ const NAME_LEN_MAX: usize = 63;
 /// Longer texts are looked at by servers only, in bytes.
 const TEXT_LEN_MAX: usize = 256;
 
-/// What a text does, if it is one such command and nothing else, not even a comment.
+/// Returns what a text does if it is one such command and nothing else, not even a comment.
 pub fn command_of(text: &[u8]) -> Option<Deallocation> {
     // Most texts are something else.
     let text = text.trim_ascii();
@@ -66,7 +66,7 @@ fn has_any(text: &[u8], words: &[&[u8]]) -> bool {
     })
 }
 
-/// What follows a word and the white space behind it.
+/// Returns what follows a word and the white space behind it.
 fn behind<'a>(text: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
     let (start, rest) = text.split_at_checked(word.len())?;
     let is_word = start.eq_ignore_ascii_case(word);
@@ -76,7 +76,7 @@ fn behind<'a>(text: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
     (is_word && is_end).then(|| rest.trim_ascii_start())
 }
 
-/// The name that a text is, as PostgreSQL reads it.
+/// Returns the name that a text is, as PostgreSQL reads it.
 fn name(text: &[u8]) -> Option<Vec<u8>> {
     let mut name = Vec::new();
     if let Some(quoted) = text.strip_prefix(b"\"") {

@@ -36,13 +36,13 @@ pub enum ProxyBug {
     FloorStays,
     /// R33: what may read anything need see nothing.
     UnknownReadsNothing,
-    /// R33: who reads a column need not see rows that were written.
+    /// R33: a read of a column need not see writes of whole rows.
     RowsHaveNoColumns,
     /// R33: a commit that is read again from the slot counts as the newest of its rows.
     IndexesGoBack,
     /// P1: a read counts that has a commit, and not one that was shown before it.
     TornReadsCount,
-    /// P1: a read that has waited is watched from the end of its wait on only.
+    /// P1: a read that has waited is watched only from the end of its wait.
     WaitIsNotWatched,
     /// R32: a read that waits does not wait for what is Pending.
     WaitIgnoresPending,
@@ -50,17 +50,18 @@ pub enum ProxyBug {
     UnflushedCounts,
     /// I14: what an Extractor had sent before its connections broke may still be done.
     OldExtractorGoesOn,
-    /// I14: who has been away is given what the reader remembers, though there is a gap before it.
+    /// I14: a replica that was offline is given what the reader remembers, though there is a gap
+    /// before it.
     RecentHasGaps,
-    /// I14: the slot forgets what who is away lacks before the transactions buffer has it on its
-    /// disks.
+    /// I14: the slot forgets what an offline replica lacks before the transactions buffer has it on
+    /// its disks.
     BufferNotWaitedFor,
     /// I14: the slot forgets what the transactions buffer has, though another proxy waits that has
     /// another one.
     BufferIsForAll,
     /// I14: pages of the transactions buffer count though some between them are missing.
     PagesHaveGaps,
-    /// I14: a server that came back with less than it had is taken for what it was.
+    /// I14: a server that came back with less than it had is treated as unchanged.
     GoneBackServes,
 }
 
@@ -99,13 +100,13 @@ std::thread_local! {
     static PLANTED: core::cell::Cell<Option<ProxyBug>> = const { core::cell::Cell::new(None) };
 }
 
-/// Plants a bug in what this thread does from now on, or none.
+/// Plants a bug, or none, in what this thread does from now on.
 #[cfg(feature = "planted")]
 pub fn plant(bug: Option<ProxyBug>) {
     PLANTED.set(bug);
 }
 
-/// Whether this bug is planted: in this thread, or by the environment in the whole process.
+/// Returns whether this bug is planted: in this thread, or by the environment in the whole process.
 #[cfg(feature = "planted")]
 pub fn is(bug: ProxyBug) -> bool {
     use std::sync::LazyLock;
@@ -115,7 +116,7 @@ pub fn is(bug: ProxyBug) -> bool {
     PLANTED.get() == Some(bug) || of_process.is_some_and(|name| *name == format!("{bug:?}"))
 }
 
-/// Whether this bug is planted: never, without the feature.
+/// Returns whether this bug is planted: never, without the feature.
 #[cfg(not(feature = "planted"))]
 pub const fn is(_: ProxyBug) -> bool {
     false

@@ -40,7 +40,7 @@ pub enum Situation<'a> {
     },
 }
 
-/// Statements that need a place, and the session that has sent them.
+/// Statements that need a place, and the state of the session that has sent them.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// Where the session stands.
@@ -149,8 +149,8 @@ pub fn decide(question: Question<'_>, freshness: &mut impl Freshness) -> Routing
     RoutingDecision::Fresh(target)
 }
 
-/// Why statements need the primary as parts of a transaction that is on no server, or waits there:
-/// outside of it they would find another time, and other portals.
+/// Returns why statements need the primary as parts of a transaction that is on no server, or waits
+/// there: outside of it they would find another time, and other portals.
 fn needed_inside(question: Question<'_>) -> Option<&'static str> {
     let is_inside = match question.situation {
         Situation::Free { is_inside } => is_inside,
@@ -170,10 +170,10 @@ fn needed_inside(question: Question<'_>) -> Option<&'static str> {
     }
 }
 
-/// May statements run in a transaction that has its snapshot at a replica? Reads may, savepoints,
-/// and what does nothing but end it; behind that, another may begin. A write may, as its client has
-/// said that it is to read only: PostgreSQL refuses it there before it does anything, as it would
-/// on the primary.
+/// May statements run in a transaction that has its snapshot at a replica? Reads and savepoints
+/// may, and so may statements that do nothing but end it; behind these, another may begin. A write
+/// may in a transaction that the client has declared read-only: PostgreSQL refuses it there before
+/// it does anything, as it would on the primary.
 fn stays_at_snapshot(question: Question<'_>) -> bool {
     let touched = question.touched;
     let is_read = touched.needs_primary.is_none();
@@ -463,7 +463,7 @@ mod tests {
         );
     }
 
-    /// What the manager itself says is the target.
+    /// The manager's own choice is the target.
     #[test]
     fn managers_target_counts() {
         struct Real(Manager);

@@ -25,7 +25,7 @@ pub struct Touched {
     pub may_end: bool,
     /// Texts that replicas run, too, in order.
     pub schema: Vec<String>,
-    /// May they change where names are looked up, or who runs what follows?
+    /// May they change where names are looked up, or the role that runs what follows?
     pub changes_settings: bool,
     /// Do they ask for the time at which their transaction began?
     pub of_transaction_time: bool,
@@ -54,7 +54,7 @@ impl Touched {
         }
     }
 
-    /// Returns what their answers may be of.
+    /// Returns what their answers may contain rows of.
     pub fn named(&self) -> NamedTables {
         NamedTables {
             tables: self.named.clone(),
@@ -73,7 +73,7 @@ impl Touched {
         }
     }
 
-    /// Both together.
+    /// Returns both together.
     pub fn merge(&mut self, other: Touched) {
         self.sets.absorb(other.sets);
         self.locked.absorb(other.locked);

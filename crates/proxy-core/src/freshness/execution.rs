@@ -9,8 +9,8 @@
 //! Three departures:
 //! - The paper runs each transaction for itself. What waits anyhow runs in groups, as each commit
 //!   has a price.
-//! - Whether one may run is found out when there is a connection for it, not when it comes (line
-//!   5): by then many that it would have had to wait for have gone.
+//! - Whether one may run is decided when there is a connection for it, not when it comes (line 5):
+//!   by then, many of the transactions that it would have had to wait for have committed.
 //! - Where the oldest that waits cannot run yet, the next ones are looked at all the same (the
 //!   paper's line 16 ends there). Without that, one hot row holds up what has nothing to do with
 //!   it.
@@ -38,10 +38,10 @@ pub struct Task {
     pub company: Company,
 }
 
-/// With whom a transaction runs.
+/// Which transactions may share a group with one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Company {
-    /// With whoever is before and behind it, in one group.
+    /// Those before and behind it may be in its group.
     Any,
     /// It is a group of its own.
     Own,
@@ -50,7 +50,7 @@ pub enum Company {
     Alone,
 }
 
-/// How much one group may contain.
+/// The size limits of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupLimits {
     /// Transactions, at least one.
@@ -84,9 +84,10 @@ impl Execution {
         self.waiting.insert(tsid, task);
     }
 
-    /// Transactions that may run now, as one group: one that is independent of all before it that
-    /// have not committed, and as many of those that follow it as are so, too. What is in the group
-    /// before them does not count, as it runs before them. None if nothing may run.
+    /// Starts a group, and returns its transactions. They are the oldest that is independent of all
+    /// earlier ones that have not committed, and as many of those that follow it as are so, too.
+    /// What is in the group before them does not count, as it runs before them. Returns none if
+    /// nothing may run.
     pub fn start(&mut self, limits: GroupLimits) -> Vec<Tsid> {
         let group = match self.first_to_run() {
             Some(first) => self.group_from(first, limits),
@@ -107,7 +108,7 @@ impl Execution {
         Some(tsid)
     }
 
-    /// A group has committed (line 15).
+    /// Notes that a group has committed (line 15).
     pub fn complete(&mut self, group: &[Tsid]) {
         self.passed = Passed::default();
         for tsid in group {
@@ -122,7 +123,7 @@ impl Execution {
         }
     }
 
-    /// A group was taken back: its transactions wait again, each in its place.
+    /// Notes that a group was rolled back: its transactions wait again, each in its place.
     pub fn put_back(&mut self, group: &[Tsid]) {
         self.passed = Passed::default();
         for tsid in group {
@@ -131,13 +132,13 @@ impl Execution {
         }
     }
 
-    /// One that waits is to run alone.
+    /// Has a waiting transaction run alone.
     pub fn isolate(&mut self, tsid: Tsid) {
         let task = self.waiting.get_mut(&tsid).expect("it waits");
         task.company = Company::Alone;
     }
 
-    /// The oldest that waits.
+    /// Returns the oldest that waits.
     pub fn oldest_waiting(&self) -> Option<(Tsid, &Task)> {
         let (tsid, task) = self.waiting.first_key_value()?;
         Some((*tsid, task))
@@ -284,7 +285,7 @@ mod tests {
         assert_eq!(start_all(&mut execution, ONE), [[14]]);
     }
 
-    /// One that waits for a hot row holds up nobody who has nothing to do with that.
+    /// A transaction that waits for a hot row holds up none that has nothing to do with that row.
     #[test]
     fn later_ones_pass_those_that_wait() {
         let mut both = write(1);

@@ -57,7 +57,7 @@ pub fn sets() -> impl Strategy<Value = Sets> {
     transaction().prop_map(|transaction| transaction.sets())
 }
 
-/// One value of one row of one table; column 0 says whether the row exists.
+/// One value of one row of one table; column 0 holds whether the row exists.
 type Cell = (u32, u64, u16);
 
 impl Transaction {
@@ -77,7 +77,7 @@ impl Transaction {
         meet(self, other) || meet(other, self)
     }
 
-    /// The cells that it writes. Who writes all columns may have made or deleted the row.
+    /// The cells that it writes. A write of all columns may have made or deleted the row.
     pub fn written(&self) -> BTreeSet<Cell> {
         let mut cells = BTreeSet::new();
         for (table, touch) in &self.0 {
@@ -94,7 +94,7 @@ impl Transaction {
         cells
     }
 
-    /// The cells that it reads or writes. Who reads anything of a row sees that it exists.
+    /// The cells that it reads or writes. A read of anything of a row sees that the row exists.
     pub fn touched(&self) -> BTreeSet<Cell> {
         let mut cells = self.written();
         for (table, touch) in &self.0 {

@@ -1,6 +1,6 @@
 //! Algorithm 1: whether two transactions, or groups of transactions, are independent.
 //!
-//! One departure: a table that both only read makes nobody dependent, whatever the classes (the
+//! One departure: a table that both only read makes neither dependent, whatever the classes (the
 //! paper's line 6 looks at every common table once one table conflicts).
 
 use super::sets::{Class, Parts, Sets, TableSets};

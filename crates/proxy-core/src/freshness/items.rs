@@ -16,8 +16,8 @@ pub struct TableOid(pub u32);
 pub struct ColumnNumber(pub u16);
 
 impl ColumnNumber {
-    /// Stands for which rows there are: who writes all columns may make or delete rows, and whoever
-    /// reads anything of a table reads this.
+    /// Stands for the set of rows of a table. A write of all columns may make or delete rows, and
+    /// every read of the table reads this.
     pub const EXISTENCE: ColumnNumber = ColumnNumber(0);
 }
 
@@ -58,8 +58,8 @@ impl core::fmt::Display for Tsid {
 
 /// Items, each with the number of statements that touch it, and the number that touch all of them.
 ///
-/// The paper's hash tables of counters (section 4.2): because items are counted, taking away what
-/// was put in leaves exactly what was there before.
+/// The paper's hash tables of counters (section 4.2): because items are counted, removing what was
+/// added leaves exactly what was there before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Items<T: Ord> {
     all: u64,
@@ -133,7 +133,7 @@ impl<T: Ord + Copy> Items<T> {
         }
     }
 
-    /// The same, with items that nobody else needs.
+    /// Returns the same, consuming sets that have no other user.
     pub fn absorb(&mut self, other: Items<T>) {
         match self.is_empty() {
             true => *self = other,

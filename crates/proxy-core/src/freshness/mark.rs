@@ -2,9 +2,9 @@
 //! `pg_logical_emit_message(true, …)` (R29): the mark at its end, and each statement that leaves no
 //! row images (DDL) right before it runs.
 //!
-//! Anybody may write such messages, so each ends with a code that only who has the key can make:
-//! HMAC-SHA-256 of the prefix and of what stands before the code. What has not the right code is
-//! nobody's message.
+//! Any client may write such messages. Each of ours therefore ends with a code that only the owner
+//! of the key can make: HMAC-SHA-256 of the prefix and of what stands before the code. A message
+//! without the right code is ignored.
 //!
 //! Layouts, all numbers big-endian. Mark: epoch (8 bytes), id (8), code (32). Statement: search
 //! path, role and text, each as length (4) and UTF-8; code (32).
@@ -18,12 +18,12 @@ const MARK_PREFIX: &str = "hihooi";
 const STATEMENT_PREFIX: &str = "hihooi.statement";
 const CODE_LENGTH: usize = 32;
 
-/// What our messages are told from others' by; kept on the primary where only superusers read it.
+/// The key of our messages' codes. It is kept on the primary where only superusers read it.
 #[derive(Clone)]
 pub struct MarkKey(hmac::Key);
 
 impl MarkKey {
-    /// The key with these secret bytes.
+    /// Returns the key with these secret bytes.
     pub fn new(secret: &[u8]) -> MarkKey {
         MarkKey(hmac::Key::new(hmac::HMAC_SHA256, secret))
     }
@@ -32,7 +32,7 @@ impl MarkKey {
         hmac::sign(&self.0, &[prefix.as_bytes(), &[0], bytes].concat())
     }
 
-    /// What stands before the code, if the code is right.
+    /// Returns what stands before the code, if the code is right.
     fn checked<'b>(&self, prefix: &str, bytes: &'b [u8]) -> Option<&'b [u8]> {
         let (bytes, code) = bytes.split_at_checked(bytes.len().checked_sub(CODE_LENGTH)?)?;
         let signed = [prefix.as_bytes(), &[0], bytes].concat();
@@ -51,7 +51,7 @@ impl core::fmt::Debug for MarkKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TStateId(pub u64);
 
-/// What says in the log which transaction of ours this is.
+/// Names one of our transactions in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The manager's epoch.
@@ -81,7 +81,7 @@ pub enum MarkMessage {
 }
 
 impl Mark {
-    /// The statement that writes it into the current transaction, right before COMMIT.
+    /// Returns the statement that writes it into the current transaction, right before COMMIT.
     pub fn sql(&self, key: &MarkKey) -> String {
         let mut bytes = Vec::new();
         bytes.extend(self.epoch.to_be_bytes());
@@ -91,7 +91,8 @@ impl Mark {
 }
 
 impl AnnouncedStatement {
-    /// The statement that writes it into the current transaction, right before it runs there.
+    /// Returns the statement that writes it into the current transaction, right before it runs
+    /// there.
     pub fn sql(&self, key: &MarkKey) -> String {
         let mut bytes = Vec::new();
         for part in [&self.search_path, &self.role, &self.text] {
@@ -103,7 +104,7 @@ impl AnnouncedStatement {
 }
 
 impl MarkMessage {
-    /// The message with these bytes under this prefix; none if it is not ours.
+    /// Returns the message with these bytes under this prefix; none if it is not ours.
     pub fn decode(prefix: &str, bytes: &[u8], key: &MarkKey) -> Option<MarkMessage> {
         if ![MARK_PREFIX, STATEMENT_PREFIX].contains(&prefix) {
             return None;

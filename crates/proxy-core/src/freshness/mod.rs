@@ -1,9 +1,9 @@
-//! The Transaction Manager's pure heart: what is committing, what was committed, what each replica
+//! The Transaction Manager's pure part: what is committing, what was committed, what each replica
 //! has, and where a read may go.
 //!
-//! No I/O, no clock: the proxy tells it of commits before and after they happen, the slot's reader
-//! of their order, the Extractors of their progress. One lock around a [`Manager`] is enough, as no
-//! call waits.
+//! No I/O, no clock. The proxy reports commits before and after they happen, the slot's reader
+//! their order, the Extractors their progress. One lock around a [`Manager`] is enough, as no call
+//! waits.
 //!
 //! Invariants:
 //! - From before COMMIT is sent until the indexes know the commit, its write set is in Pending, and
@@ -78,7 +78,7 @@ impl ManagerLimits {
     };
 }
 
-/// So many more sessions may be on the primary than on a replica, which need not be kept off it: it
+/// The primary may have this many more sessions than a replica before reads are kept off it: it
 /// answers them at once, where replication takes a millisecond or two.
 const SPARE: u64 = 4;
 
@@ -109,9 +109,9 @@ pub enum ReadTarget {
         need: Tsid,
         /// What the replica has.
         applied: Tsid,
-        /// The life of its server that has it. A connection that is opened for this read, and is to
-        /// another one, has found a server that lost what it had: it had crashed, and nobody has
-        /// said so yet.
+        /// The life of its server that has it. A connection that is opened for this read, and
+        /// reaches another life, has found a server that crashed and lost what it had, which
+        /// replication has not noticed yet.
         life: ServerLife,
     },
 }
@@ -132,12 +132,12 @@ pub enum Reason {
     Outdated,
 }
 
-/// A commit as the slot's reader saw it.
+/// A commit as the slot's reader received it.
 #[derive(Debug)]
 pub struct Committed<'a> {
     /// Its place in the order.
     pub tsid: Tsid,
-    /// Our own mark in it, unless somebody wrote without the proxy.
+    /// Our own mark in it; none in a write around the proxy.
     pub mark: Option<Mark>,
     /// What it wrote, by its row images.
     pub writes: &'a Sets,
@@ -170,13 +170,13 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// A manager that begins when everything up to `floor` was committed. `epoch` is higher than
-    /// that of every manager before; `key` signs what it writes into the log.
+    /// Makes a manager that begins when everything up to `floor` was committed. `epoch` is higher
+    /// than that of every manager before; `key` signs what it writes into the log.
     pub fn new(key: mark::MarkKey, epoch: u64, floor: Tsid) -> Manager {
         Manager::with_limits(key, epoch, floor, ManagerLimits::default())
     }
 
-    /// The same, with other limits.
+    /// Makes one with other limits.
     pub fn with_limits(
         key: mark::MarkKey,
         epoch: u64,
@@ -219,47 +219,47 @@ impl Manager {
         }
     }
 
-    /// Signs the marks and statements that the proxy writes into the log.
+    /// Returns the key that signs the marks and statements that the proxy writes into the log.
     pub fn key(&self) -> &mark::MarkKey {
         &self.key
     }
 
-    /// There is a newer catalogue. What is Pending is known by an older one, and may have run on
-    /// the newer tables: with a trigger, or a foreign key, that it did not know of. So it may write
+    /// Notes a newer catalogue. What is Pending is known by an older one, and may have run on the
+    /// newer tables: with a trigger, or a foreign key, that it did not know of. So it may write
     /// anything (R33).
     pub fn catalogue_replaced(&mut self, generation: u64) {
         self.generation = generation;
         self.pending.widen();
     }
 
-    /// The primary said what became of a commit, or will never say.
+    /// Notes the outcome of a commit as the primary's connection has reported it.
     ///
-    /// What was committed stays Pending until the slot's reader has seen it; so does what is in
-    /// doubt, at most until [`Manager::settle_doubts`].
+    /// What was committed stays Pending until the slot's reader has it; so does what is in doubt,
+    /// at most until [`Manager::settle_doubts`].
     pub fn finished(&mut self, id: TStateId, outcome: CommitOutcome) {
         self.pending.finished(id, outcome, TStateId(self.next_id));
     }
 
-    /// How long the oldest commit has been Pending, if one is.
+    /// Returns for how long the oldest commit has been Pending, if one is.
     pub fn oldest_pending(&mut self, now: Duration) -> Option<Duration> {
         self.pending.oldest(now)
     }
 
-    /// Commits that are in doubt, each with the process on the primary that had it.
+    /// Returns the commits that are in doubt, each with the process on the primary that had it.
     pub fn in_doubt(&self) -> Vec<(TStateId, i32)> {
         self.pending.in_doubt()
     }
 
-    /// These commits in doubt did not happen: their processes on the primary have ended, and the
-    /// slot's reader has seen every commit from before that.
+    /// Notes that these commits in doubt did not happen: their processes on the primary have ended,
+    /// and the slot's reader has every commit from before that.
     pub fn settle_doubts(&mut self, ids: &[TStateId]) {
         for id in ids {
             self.finished(*id, CommitOutcome::RolledBack);
         }
     }
 
-    /// The slot's reader saw a commit. Returns whether the primary is known to show it already: if
-    /// not, the reader asks the primary before it gives the commit to replicas.
+    /// Notes a commit of the slot's reader. Returns whether the primary is known to show it
+    /// already: if not, the reader asks the primary before it gives the commit to replicas.
     pub fn committed(&mut self, committed: &Committed<'_>) -> bool {
         self.indexes.update(committed.writes, committed.tsid);
         if committed.has_statements {
@@ -279,12 +279,12 @@ impl Manager {
         shown.is_some() || planted::is(ProxyBug::GivenBeforeShown)
     }
 
-    /// The primary shows a commit that the slot's reader saw before.
+    /// Notes that the primary shows a commit that the slot's reader had before.
     pub fn shown(&mut self, tsid: Tsid) {
         self.commits.shown(tsid, TStateId(self.next_id));
     }
 
-    /// Where a read with these sets goes. The caller brackets its work there with
+    /// Returns where a read with these sets goes. The caller brackets its work there with
     /// [`Manager::started`] and [`Manager::ended`].
     pub fn route(&mut self, reads: &Sets, level: Level) -> ReadTarget {
         if reads.is_written() {
@@ -302,7 +302,7 @@ impl Manager {
         self.least_loaded(need, |_, _| true)
     }
 
-    /// What a read must see of what has its place in the order.
+    /// Returns what a read must see of the commits that have a place in the order.
     fn need(&self, reads: &Sets, level: Level) -> Tsid {
         match level {
             Level::Weak => Tsid(0),
@@ -311,8 +311,8 @@ impl Manager {
         }
     }
 
-    /// A read for which [`Manager::route`] has just chosen this replica; none if it cannot be torn
-    /// there, or what its level promises is less.
+    /// Watches a read for which [`Manager::route`] has just chosen this replica; returns none if it
+    /// cannot be torn there, or its level promises less.
     pub fn watch(&self, reads: &Sets, level: Level, id: ReplicaId) -> Option<Watch> {
         if !Self::is_strict(level) {
             return None;
@@ -322,7 +322,7 @@ impl Manager {
         Watch::new(reads, watcher, self.indexes.latest(), shows_early)
     }
 
-    /// Whether what a snapshot that was taken at the replica since shows may be torn: the read is
+    /// Returns whether a snapshot that was taken at the replica since then may be torn: the read is
     /// to be done again, on the primary.
     pub fn is_torn(&self, watch: &Watch) -> bool {
         self.commits.is_torn(watch, &self.indexes, &self.pending)
@@ -349,13 +349,13 @@ impl Manager {
         }
     }
 
-    /// Whether a replica still serves and has `need`: it may have gone, or gone back, while a read
-    /// that was routed there waited for a connection.
+    /// Returns whether a replica still serves and has `need`: it may have gone, or gone back, while
+    /// a read that was routed there waited for a connection.
     pub fn has(&self, id: ReplicaId, need: Tsid) -> bool {
         self.replicas.has(id, need) || planted::is(ProxyBug::GoneBackServes)
     }
 
-    /// A read began at a replica; none for a session that goes to the primary.
+    /// Notes that a read began at a replica; none for a session that goes to the primary.
     pub fn started(&mut self, id: Option<ReplicaId>) {
         match id {
             Some(id) => self.replicas.started(id),
@@ -363,7 +363,7 @@ impl Manager {
         }
     }
 
-    /// It has ended.
+    /// Notes that it has ended.
     pub fn ended(&mut self, id: Option<ReplicaId>) {
         match id {
             Some(id) => self.replicas.ended(id),
@@ -371,70 +371,70 @@ impl Manager {
         }
     }
 
-    /// Whether by more than `SPARE` more sessions are on the primary than on the replica that has
-    /// the fewest: whoever may wait for that one had better not go there, too.
+    /// Returns whether the primary has more than `SPARE` more sessions than the replica that has
+    /// the fewest: a read that may wait for that replica had better not go to the primary, too.
     pub fn is_primary_busier(&self) -> bool {
         let least = self.replicas.running_least();
         least.is_some_and(|least| self.primary_running > least + SPARE)
     }
 
-    /// This replica is a standby, which may show commits before the primary does.
+    /// Notes that this replica is a standby, which may show commits before the primary does.
     pub fn shows_early(&mut self, id: ReplicaId) {
         self.replicas.set_shows_early(id);
     }
 
-    /// Adds a replica that nobody has connected to.
+    /// Adds a replica that replication has not connected to yet.
     pub fn add_replica(&mut self, id: ReplicaId) {
         self.replicas.add(id, Tsid(0), None);
     }
 
-    /// Replication has connected to a replica, which has everything up to `applied`; it serves when
-    /// [`ReplicaState::Serving`].
+    /// Notes that replication has connected to a replica, which has everything up to `applied`; it
+    /// serves when [`ReplicaState::Serving`].
     pub fn connected(&mut self, id: ReplicaId, life: ServerLife, applied: Tsid) {
         self.replicas.add(id, applied, Some(life));
     }
 
-    /// Takes a replica out for good.
+    /// Removes a replica for good.
     pub fn remove_replica(&mut self, id: ReplicaId) {
         self.replicas.remove(id);
     }
 
-    /// A replica serves from now on, or no longer.
+    /// Sets whether a replica serves.
     pub fn set_state(&mut self, id: ReplicaId, state: ReplicaState) {
         self.replicas.set_state(id, state);
     }
 
-    /// A replica has committed everything up to `tsid`.
+    /// Notes that a replica has committed everything up to `tsid`.
     pub fn applied(&mut self, id: ReplicaId, tsid: Tsid) {
         self.replicas.applied(id, tsid);
     }
 
-    /// What each replica does, by its number.
+    /// Returns the state of each replica, by its number.
     pub fn replicas(&self) -> impl Iterator<Item = (ReplicaId, &Replica)> {
         self.replicas.iter()
     }
 
-    /// The newest commit that the slot's reader saw.
+    /// Returns the newest commit of the slot's reader.
     pub fn latest(&self) -> Tsid {
         self.indexes.latest()
     }
 
-    /// Memory that the three indexes took so far, at most, in bytes.
+    /// Returns the memory that the three indexes took so far, at most, in bytes.
     pub fn index_bytes_max(&self) -> usize {
         self.index_bytes_max.max(self.indexes.bytes())
     }
 
-    /// Whether the slot's reader has not seen this commit yet, if it happened.
+    /// Returns whether the slot's reader does not have this commit yet, if it happened.
     pub fn is_pending(&self, id: TStateId) -> bool {
         self.pending.contains(id)
     }
 
-    /// Number of commits that are Pending.
+    /// Returns the number of commits that are Pending.
     pub fn pending_count(&self) -> usize {
         self.pending.count()
     }
 
-    /// What every serving replica has, if one serves.
+    /// Returns what every serving replica has, if one serves.
     pub fn applied_everywhere(&self) -> Option<Tsid> {
         self.replicas.applied_everywhere()
     }
@@ -584,7 +584,7 @@ mod tests {
         assert_eq!(reason, Some(Reason::NoneFresh { need }));
     }
 
-    /// Who wrote by an old catalogue may have written what a new trigger writes.
+    /// A write that used an old catalogue may have written what a new trigger writes.
     #[test]
     fn writes_by_an_old_catalogue_may_be_of_anything() {
         let mut manager = two_replicas();
@@ -667,7 +667,7 @@ mod tests {
         for id in [FIRST, SECOND] {
             manager.set_state(id, ReplicaState::Unavailable);
         }
-        assert!(!manager.is_primary_busier(), "there is nobody else");
+        assert!(!manager.is_primary_busier(), "there is no replica");
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! since others may have seen that on the primary. All the rest is too late for it: so its wait
 //! ends, however much is written meanwhile.
 //!
-//! Where one has waited in vain, others do not wait: for the same commits, or until a replica gets
-//! something.
+//! Where one wait has timed out, other reads do not wait: for the same commits, or until a replica
+//! gets something.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -36,17 +36,17 @@ pub struct ReadMoment {
     watcher: Option<Watcher>,
 }
 
-/// What was waited for in vain.
+/// Waits that have timed out.
 #[derive(Debug, Default)]
 pub struct TimedOutWaits {
     pending: BTreeSet<TStateId>,
-    /// That a replica gets more than this.
+    /// A replica must get more than this before reads wait again.
     newest: Option<Tsid>,
 }
 
 impl Manager {
-    /// A read begins to wait, or a transaction that is to see everything that was committed, and
-    /// goes on with that: that one may read anything.
+    /// Notes that a read begins to wait. A transaction waits, too, that is to see everything that
+    /// was committed, and goes on with that: it may read anything.
     pub fn moment(&self, reads: &Sets, level: Level) -> ReadMoment {
         let reads = match level {
             Level::RsiPc => Sets::reads_anything(),
@@ -71,7 +71,7 @@ impl Manager {
         }
     }
 
-    /// Whether somebody has waited in vain for what this one would wait for.
+    /// Returns whether a wait for the same has timed out.
     pub fn is_hopeless(&self, moment: &ReadMoment) -> bool {
         let mut pending = moment.pending.iter();
         let newest = self.timed_out.newest;
@@ -79,7 +79,7 @@ impl Manager {
             || newest.is_some() && newest == moment.newest
     }
 
-    /// A read has waited as long as it may.
+    /// Notes that a read has waited as long as it may.
     pub fn wait_timed_out(&mut self, moment: &ReadMoment) {
         let timed_out = &mut self.timed_out;
         timed_out.pending.extend(&moment.pending);
@@ -89,9 +89,9 @@ impl Manager {
         }
     }
 
-    /// Where a read that waits may go now. As long as it is not known what must be seen, or no
-    /// replica has it, that is the primary; ask again a little later (P1). Otherwise it is watched
-    /// from the moment on.
+    /// Returns where a read that waits may go now. As long as it is not known what must be seen, or
+    /// no replica has it, that is the primary; ask again a little later (P1). Otherwise it is
+    /// watched from the moment on.
     pub fn route_moment(&mut self, moment: &mut ReadMoment) -> (ReadTarget, Option<Watch>) {
         if moment.generation != self.generation {
             return (ReadTarget::Primary(Reason::Outdated), None);
@@ -241,8 +241,8 @@ mod tests {
         assert_eq!(manager.route_moment(&mut moment).0, outdated);
     }
 
-    /// It shows commits before the primary does: who has seen one there, and asks the primary,
-    /// would not see it.
+    /// It shows commits before the primary does: a client that has seen one there, and asks the
+    /// primary, would not see it.
     #[test]
     fn what_a_standby_shows_early_does_not_count() {
         let mut manager = two_replicas();
@@ -262,10 +262,7 @@ mod tests {
         let mark = manager.begin_commit(write(1, 7), None);
         assert!(manager.is_torn(&before), "it may be there already");
         see(&mut manager, 12, Some(mark), &write(1, 7));
-        assert!(
-            manager.is_torn(&before),
-            "nobody has said that it is visible"
-        );
+        assert!(manager.is_torn(&before), "it is not known to be visible");
         manager.applied(FIRST, Tsid(12));
         assert!(manager.is_torn(&watch(&manager)), "nor since");
         manager.shown(Tsid(12));

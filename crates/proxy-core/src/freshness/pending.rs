@@ -10,7 +10,7 @@ use super::mark::TStateId;
 use super::sets::Sets;
 use crate::planted::{self, ProxyBug};
 
-/// What became of a commit, as the primary's connection told.
+/// The outcome of a commit, as the primary's connection reported it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitOutcome {
     /// It is committed, and the primary shows it.
@@ -30,7 +30,7 @@ struct Item {
     outcome: Option<CommitOutcome>,
     /// The next commit's number when the primary was known to show it.
     shown: Option<TStateId>,
-    /// When it was first asked how old it is, by the clock of who asks.
+    /// When its age was first asked for, by the caller's clock.
     since: Option<Duration>,
 }
 
@@ -55,7 +55,7 @@ impl Pending {
         assert!(before.is_none(), "ids are given out once");
     }
 
-    /// What each writes is not known any more.
+    /// Notes that what each writes is not known any more.
     pub fn widen(&mut self) {
         for item in self.items.values_mut() {
             self.state.remove(&item.writes);
@@ -64,8 +64,8 @@ impl Pending {
         }
     }
 
-    /// The outcome is known, or will never be known from that connection. `next` is the number that
-    /// the next commit gets.
+    /// Notes the outcome, which is known or will never be known from that connection. `next` is the
+    /// number that the next commit gets.
     pub fn finished(&mut self, id: TStateId, outcome: CommitOutcome, next: TStateId) {
         let is_over = match outcome {
             CommitOutcome::RolledBack => true,
@@ -80,8 +80,8 @@ impl Pending {
         }
     }
 
-    /// The indexes know it now. If the primary is known to show it, returns the number that the
-    /// next commit had when that was known.
+    /// Removes one that the indexes know now. If the primary is known to show it, returns the
+    /// number that the next commit had when that became known.
     pub fn committed(&mut self, id: TStateId) -> Option<TStateId> {
         self.remove(id)?.shown
     }
@@ -117,8 +117,8 @@ impl Pending {
         self.items.len()
     }
 
-    /// For how long the oldest has been there, if there is one. To be asked again and again: its
-    /// age counts from when it was first asked for.
+    /// Returns for how long the oldest has been there, if there is one. To be asked again and
+    /// again: its age counts from when it was first asked for.
     pub fn oldest(&mut self, now: Duration) -> Option<Duration> {
         // The newest have no age yet.
         let items = self.items.values_mut().rev();

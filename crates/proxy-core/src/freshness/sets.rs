@@ -150,7 +150,7 @@ impl TableSets {
         if let Some(parts) = touch.reads {
             self.readers += 1;
             self.read.absorb(parts);
-            // `SELECT count(*)` names no column, and still sees whoever writes all of them.
+            // `SELECT count(*)` names no column, and still sees every write of all of them.
             self.read.columns.add(ColumnNumber::EXISTENCE);
         }
         if let Some(parts) = touch.writes {
@@ -298,7 +298,7 @@ impl Sets {
         }
     }
 
-    /// The same, with sets that nobody else needs.
+    /// Returns the same, consuming sets that have no other user.
     pub fn absorb(&mut self, other: Sets) {
         match self.is_empty() {
             true => *self = other,

@@ -1,14 +1,14 @@
-//! Reads at replicas that may be torn: a read takes its snapshot some time after its replica was
-//! chosen, and commits that began since may have become visible on the primary in another order
-//! than that of its log, in which replicas get them. Who sees the later one on the primary, without
-//! the earlier, and who sees the earlier one at an replica, without the later, disagree for ever (a
-//! long fork; P1).
+//! Reads at replicas that may be torn. A read takes its snapshot some time after its replica was
+//! chosen. Commits that began since then may have become visible on the primary in another order
+//! than that of its log, in which replicas get them. One client sees the later commit on the
+//! primary without the earlier one; another sees the earlier one at a replica without the later
+//! one. They would disagree for ever (a long fork; P1).
 //!
 //! So a read is *watched* from the choice until its snapshot is known to have been taken. It is
 //! torn only if it touches two commits since then of which the later in the log may have been
 //! visible first. Then it is done again, on the primary.
 //!
-//! A read of one row is never torn: who writes a row waits for who wrote it before.
+//! A read of one row is never torn: a writer of a row waits for the one before it.
 //!
 //! A read that waits for its replica (see [`ReadMoment`](super::ReadMoment)) is watched from the
 //! beginning of its wait, as commits since then may be before or behind what the replica has. It is
@@ -28,11 +28,11 @@ use super::mark::TStateId;
 use super::pending::Pending;
 use super::sets::Sets;
 
-/// Commits that are remembered for those that watch, at most. Who began before is torn if anything
-/// was written of what it reads.
+/// Commits that are remembered for watched reads, at most. A read that began before them is torn if
+/// anything was written of what it reads.
 const COMMITS_MAX: usize = 4096;
 
-/// Remembers commits, while somebody has one.
+/// Remembers commits while there is a watched read.
 #[derive(Clone, Debug)]
 pub struct Watcher {
     /// All those up to here were visible before.
@@ -73,11 +73,11 @@ impl Watch {
     }
 }
 
-/// A commit that somebody watched.
+/// A commit that a read watches.
 #[derive(Debug)]
 struct Commit {
     tsid: Tsid,
-    /// None if somebody wrote without the proxy.
+    /// None for a write around the proxy.
     id: Option<TStateId>,
     /// Whatever had this number or a higher one had not sent its COMMIT yet when this was visible;
     /// none where that is not known.
@@ -105,8 +105,8 @@ impl Commits {
         }
     }
 
-    /// The slot's reader saw a commit. The last one is remembered for nobody, too, until it is
-    /// visible.
+    /// Notes a commit of the slot's reader. The last one is remembered without a watched read, too,
+    /// until it is visible.
     pub fn committed(
         &mut self,
         (tsid, id): (Tsid, Option<TStateId>),
@@ -284,13 +284,13 @@ mod tests {
             see(&mut manager, tsid, Some(mark), row);
         }
         assert!(!manager.is_torn(&watch));
-        // Nobody knows when that became visible.
+        // It is not known when that became visible.
         see(&mut manager, 20, None, 7);
         assert!(manager.is_torn(&watch));
     }
 
-    /// A commit that is read before its answer has come, as one from around the proxy always is, is
-    /// visible when the primary says so.
+    /// A commit that is read before its answer has come, as one from around the proxy always is,
+    /// becomes visible when the primary reports it.
     #[test]
     fn what_begins_when_the_last_is_shown_never_tears() {
         let watch = |manager: &Manager| manager.watch(&Sets::reads_anything(), Level::Gssi, FIRST);
@@ -335,7 +335,7 @@ mod tests {
         );
     }
 
-    /// What is not remembered may have been torn, and nothing is remembered for nobody.
+    /// What is not remembered may have been torn, and nothing is remembered without a watched read.
     #[test]
     fn long_reads_are_torn_by_what_is_forgotten() {
         let mut manager = manager();

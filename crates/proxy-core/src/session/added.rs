@@ -48,7 +48,7 @@ impl Session {
         }
     }
 
-    /// Tells the client something behind the replies to what it has sent so far.
+    /// Sends the client a notice behind the replies to what it has sent so far.
     pub fn notify(&mut self, notice: &Report, out: &mut Out) {
         let mut message = BytesMut::new();
         notice.write(&mut message);

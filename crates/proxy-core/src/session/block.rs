@@ -2,7 +2,7 @@
 //!
 //! In a session that defers them, `BEGIN` is answered here. At READ COMMITTED each statement sees
 //! what is committed when that statement begins: as long as the transaction only reads, each may
-//! run anywhere, by itself (P1). The transaction begins on the primary in front of the first batch
+//! run anywhere on its own (P1). The transaction begins on the primary in front of the first batch
 //! that goes there; from then on it is one like any other. One that never gets there ends here,
 //! too.
 //!
@@ -79,15 +79,15 @@ pub(super) struct Block {
     snapshots: Snapshots,
     /// A statement of it has failed: only its end can follow.
     pub is_failed: bool,
-    /// Why its server is gone, if the client is still to be told.
+    /// Why its server is lost, if that is still to be reported to the client.
     lost: Option<Report>,
 }
 
 /// A text that begins or ends a transaction and does nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Command {
-    /// What PostgreSQL answers to it; and whose snapshots are asked for, if any, in a transaction
-    /// that is to read only, if that is said.
+    /// PostgreSQL's answer to it, the snapshots that it asks for, if any, and whether it is
+    /// declared read-only.
     Begin(&'static str, Option<Snapshots>, bool),
     Commit,
     Rollback,
@@ -161,8 +161,8 @@ impl Session {
         self.run(&block.begin, server, out);
     }
 
-    /// The replica is lost where the transaction had its snapshot. The client is told with the next
-    /// batch, unless it waits for an answer.
+    /// Notes that the replica is lost where the transaction had its snapshot. The client gets the
+    /// error with the next batch, unless it waits for an answer.
     pub(super) fn snapshot_is_lost(&mut self, report: &Report) {
         self.status = IDLE;
         self.block = Some(Block {
@@ -173,7 +173,7 @@ impl Session {
         });
     }
 
-    /// The transaction's status as the client is told.
+    /// Returns the transaction's status as it was reported to the client.
     pub(super) fn reported_status(&self) -> u8 {
         match &self.block {
             Some(block) if block.is_failed => b'E',
@@ -183,7 +183,7 @@ impl Session {
         }
     }
 
-    /// The client was told of an error.
+    /// Notes that an error was sent to the client.
     pub(super) fn block_fails(&mut self) {
         if let Some(block) = &mut self.block {
             block.is_failed = true;
@@ -197,7 +197,7 @@ impl Session {
         Some(block.lost.clone().unwrap_or_else(in_failed_transaction))
     }
 
-    /// Has its transaction failed, on no server, and was the client told so?
+    /// Has its transaction failed, on no server, and was the client sent the error?
     pub(super) fn is_block_failed(&self) -> bool {
         let block = self.block.as_ref();
         block.is_some_and(|block| block.is_failed && block.lost.is_none())

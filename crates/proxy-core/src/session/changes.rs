@@ -2,10 +2,10 @@
 //! that have the same.
 //!
 //! What they are now is known to its server only: statements may fail, and transactions may be
-//! rolled back. So before the server is released, whoever owns the sockets reads them there, and
-//! says with what the session goes on.
+//! rolled back. So before the server is released, the owner of the sockets reads them there, and
+//! reports with what the session goes on.
 //!
-//! Invariant: a server on which something may have been changed is dirty until that was said.
+//! Invariant: a server on which something may have been changed is dirty until that was reported.
 
 use super::block::Snapshots;
 use super::{Session, settings};
@@ -31,8 +31,8 @@ impl Session {
         self.changes
     }
 
-    /// It is known what settings it has on this server: from now on it goes on with any that has
-    /// the same, and with such snapshots as [`Session::defer_transactions`] says.
+    /// Notes its settings on this server: from now on it goes on with any server that has the same,
+    /// and with the snapshots of [`Session::defer_transactions`].
     pub fn goes_on(&mut self, server: &mut ServerConnection, snapshots: Option<Snapshots>) {
         assert!(self.block.is_none(), "its transaction is on no server");
         if self.changes == Changes::Set {
@@ -45,7 +45,7 @@ impl Session {
         server.is_dirty = false;
     }
 
-    /// Nobody else can have the settings that it has: it keeps its server.
+    /// Notes that no other session can have the settings that it has: it keeps its server.
     pub fn keep_server(&mut self) {
         self.is_pinned = true;
     }

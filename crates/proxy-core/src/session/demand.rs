@@ -99,7 +99,8 @@ impl<'a> Gathered<'a> {
         self.texts.push(Text::Prepared(statement));
     }
 
-    /// What the client is told of a statement's tables and types must be what they are now.
+    /// A description of a statement that is sent to the client must fit the tables and types of
+    /// now.
     fn describes(&mut self, session: &Session, name: &'a [u8]) {
         let is_here = self.prepared.iter().any(|(known, ..)| *known == name);
         if let Some(statement) = session.statement(name).filter(|_| !is_here) {
@@ -111,7 +112,7 @@ impl<'a> Gathered<'a> {
         let mut of_batch = self.prepared.iter().rev();
         if let Some((_, at, statement)) = of_batch.find(|(known, ..)| *known == name) {
             let bound = Text::Bound(Arc::clone(statement), parameters);
-            // What it is run with says more than that it is prepared.
+            // Its parameters' values are known in addition to its text.
             match &self.texts[*at] {
                 Text::Prepared(_) => self.texts[*at] = bound,
                 _ => self.texts.push(bound),

@@ -5,23 +5,23 @@
 //! that the transaction has written (P1). Between its batches such a transaction *waits*: its next
 //! batch gathers as outside of transactions, and then runs here or there.
 //!
-//! A read that runs by itself at a replica may be *watched*: whether what it has seen counts is
-//! known once its snapshot is known to have been taken, see `manager::watch`. Until then its answer
-//! is kept back. If it does not count, it runs again on the primary.
+//! A read that runs alone at a replica may be *watched*: whether its answer counts is known once
+//! its snapshot is known to have been taken, see `manager::watch`. Until then its answer is kept
+//! back. If it does not count, it runs again on the primary.
 //!
 //! A simple query may run there as a prepared statement. If that fails, it runs on the primary as
 //! the client has sent it, so that the error is that of the client's text, or there is none.
 //!
 //! What fails elsewhere would leave the transaction on the primary as it was, while on one server
 //! it would fail, too. So the answer is kept back until all of it is there. If the batch fails
-//! before anything was told, it runs again on the primary, as if it had never run elsewhere. If it
-//! was told already, or the client itself has cancelled it, the primary is made to raise the same
-//! error.
+//! before anything was relayed, it runs again on the primary, as if it had never run elsewhere. If
+//! part of it was relayed already, or the client itself has cancelled it, the primary is made to
+//! raise the same error.
 //!
 //! Invariants
-//! - While a transaction waits, nothing is expected from the primary, and the status that its
-//!   server has told last is that of whatever else is attached.
-//! - The client hears of a batch once: all of one server's answer, or what one said up to an error
+//! - While a transaction waits, nothing is expected from the primary, and the last reported status
+//!   is that of the other server that is attached.
+//! - The client receives one answer to a batch: all of one server's, or one server's up to an error
 //!   that the primary raised behind it.
 
 use alloc::collections::BTreeMap;
@@ -39,18 +39,18 @@ use pg_wire::cut::HEADER_LEN;
 use pg_wire::message::{self, Parse, StatementOrPortal};
 use pg_wire::report::Report;
 
-/// Bytes of an answer that are kept back, at most: a longer one is told as it comes.
+/// Bytes of an answer that are kept back, at most: a longer one is relayed as it comes.
 const ANSWER_LEN_MAX: usize = 256 * 1024;
 
-/// SQLSTATE: somebody, or a timeout, has cancelled it. It is not run again.
+/// SQLSTATE: a user's request or a timeout has cancelled it. It is not run again.
 const QUERY_CANCELED: &str = "57014";
 
 /// What shows that a batch has taken all its snapshots at a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// Nobody asks.
+    /// No proof is needed.
     None,
-    /// The first that is said of its one statement when that runs.
+    /// The first message that its one statement causes when it runs.
     First,
     /// Its end, or its failure.
     End,
@@ -97,7 +97,7 @@ pub(super) struct Batch {
 #[derive(Debug)]
 pub(super) struct Failure {
     fault: BatchFault,
-    /// The client is to be told of it: the batch does not run again.
+    /// The error is to be sent to the client: the batch does not run again.
     is_raised: bool,
 }
 
@@ -202,8 +202,8 @@ impl Session {
         });
     }
 
-    /// Does the server's next message show that the batch has taken its snapshots there? Then it is
-    /// to be said first whether they count: [`Session::counts`] or [`Session::tears`].
+    /// Does the server's next message show that the batch has taken its snapshots there? Then the
+    /// caller first decides whether they count: [`Session::counts`] or [`Session::tears`].
     pub fn is_proof(&self, tag: u8) -> bool {
         let of_batch = |front: &Expected| !front.is_hidden;
         let is_of_batch = self.expected.front().is_some_and(of_batch);
@@ -234,7 +234,7 @@ impl Session {
         }
     }
 
-    /// Is what its server says kept back from the client?
+    /// Are its server's messages kept back from the client?
     pub fn keeps_answer(&self) -> bool {
         self.batch.as_ref().is_some_and(|batch| !batch.is_relayed)
     }
@@ -275,7 +275,8 @@ impl Session {
         }
     }
 
-    /// The server has said ReadyForQuery to the client's batch. True if the client is not told.
+    /// Handles the server's ReadyForQuery for the client's batch. Returns true if it is not
+    /// relayed.
     pub(super) fn is_ready_elsewhere(&mut self) -> bool {
         let Some(batch) = &mut self.batch else {
             return false;
@@ -290,9 +291,9 @@ impl Session {
         fault.is_some_and(Option::is_some)
     }
 
-    /// Notes why a batch has failed that runs elsewhere. False if the client is to be told: there
-    /// is none, or it is no part of a transaction on the primary, and ran as the client has sent
-    /// it.
+    /// Notes why a batch has failed that runs elsewhere. Returns false if the client gets the
+    /// error: there is none, or it is no part of a transaction on the primary, and ran as the
+    /// client has sent it.
     pub(super) fn fails_elsewhere(&mut self, report: &Report) -> bool {
         let is_alone = self.waiting.is_none();
         self.batch.take_if(|batch| {
@@ -349,7 +350,7 @@ impl Batch {
         self.fault = Some(BatchFault::Torn);
     }
 
-    /// Tells what need not be kept back any more.
+    /// Relays what need not be kept back any more.
     fn relay(&mut self, out: &mut Out) {
         let is_long = self.answer.len() > ANSWER_LEN_MAX;
         if self.is_torn() {

@@ -58,7 +58,7 @@ pub enum Undo {
 }
 
 impl Undo {
-    /// Does it give statements back that are taken away by their names?
+    /// Does it give statements back that are removed by their names?
     pub fn is_of_names(&self) -> bool {
         matches!(self, Undo::Restore(..) | Undo::RestoreAll(..))
     }
@@ -89,7 +89,7 @@ pub struct Expected {
     pub kind: ReplyKind,
     /// The session itself asked for it; the client does not see it.
     pub is_hidden: bool,
-    /// It may fail, and nobody is told.
+    /// It may fail, which is not reported.
     pub is_optional: bool,
     /// Of a simple query: statements that were put in front of the client's, whose replies it does
     /// not see, and how many characters of text they have.
@@ -285,8 +285,8 @@ impl ReplyQueue {
         }
     }
 
-    /// The batch has failed: what the server skips, last first. Is what ends it among what was
-    /// sent? That is Sync, but for a query that stands by itself.
+    /// Drops what the server skips as the batch has failed, last first. Is what ends it among what
+    /// was sent? That is Sync, but for a query that stands alone.
     pub fn skip_batch(&mut self) -> (Vec<Expected>, bool) {
         let mut entries = self.entries.iter().enumerate();
         let end = entries.position(|(index, it)| {

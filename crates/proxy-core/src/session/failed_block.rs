@@ -1,7 +1,7 @@
-//! What is said of messages in a transaction that has failed and is on no server.
+//! The answers to messages in a transaction that has failed and is on no server.
 //!
-//! PostgreSQL refuses there what runs, prepares or binds anything, and still closes statements,
-//! answers an empty query and Sync, and says of what is not there that it is not.
+//! PostgreSQL refuses there what runs, prepares or binds anything. It still closes statements,
+//! answers an empty query and Sync, and reports statements and portals that do not exist.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -33,7 +33,7 @@ impl Session {
         }
     }
 
-    /// Closes what a message closes, if it is one that closes something, and says so.
+    /// Closes what a message closes, if it is one that closes something, and answers it.
     pub(super) fn closes(&mut self, frame: &Bytes, out: &mut Out) -> bool {
         let (b'C', Ok(subject)) = (frame[0], StatementOrPortal::read(&frame[HEADER_LEN..])) else {
             return false;
@@ -128,8 +128,7 @@ pub(super) fn in_failed_transaction() -> Report {
     Report::new(Severity::Error, IN_FAILED_TRANSACTION, text)
 }
 
-/// What is said of a text that goes back to a savepoint: a transaction that is on no server has
-/// none.
+/// The answer to a text that goes back to a savepoint: a transaction that is on no server has none.
 fn no_savepoint(text: &[u8], grammar: Grammar) -> Option<Report> {
     let name = (grammar.rollback_to)(text)?;
     let text = format!("savepoint \"{name}\" does not exist");

@@ -22,7 +22,7 @@ const CLOSE_COMPLETE: &[u8] = b"3\0\0\0\x04";
 const RUN_UNNAMED: &[u8] = b"D\0\0\0\x06P\0E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04";
 
 impl Session {
-    // tidy: long — one match that tells where each message goes
+    // tidy: long — one match that shows where each message goes
     pub(super) fn forward(
         &mut self,
         message: WireMessage<'_>,
@@ -120,8 +120,8 @@ impl Session {
         }
     }
 
-    /// A simple query that runs as a prepared statement. What it does not find as it was when it
-    /// was prepared fails, and is prepared anew the next time.
+    /// A simple query that runs as a prepared statement. It fails if what it refers to has changed
+    /// since it was prepared, and is prepared again the next time.
     fn run_prepared(&mut self, it: &AsPrepared, server: &mut ServerConnection, out: &mut Out) {
         self.held_effect = None;
         self.unnamed = None;

@@ -1,8 +1,8 @@
 //! One client's session over server connections that change between its transactions.
 //!
-//! Pure: messages of both peers go in, bytes for both come out. The machine knows what each
-//! message that was sent to the server will be answered by, so that it can add messages of its own
-//! and take their answers out, and tell where a batch ends.
+//! Pure: messages of both peers go in, bytes for both come out. The machine knows what each message
+//! that was sent to the server will be answered by. So it can add messages of its own and remove
+//! their answers, and knows where a batch ends.
 //!
 //! A *batch* is what the server answers with one ReadyForQuery: a simple query, a function call, or
 //! extended messages up to Sync. Batches run one after the other: what a client sends behind one is
@@ -80,7 +80,7 @@ const IDLE: u8 = b'I';
 const INSIDE: u8 = b'T';
 /// Inside of a transaction that has failed.
 const FAILED: u8 = b'E';
-/// Settings that tell the primary from replicas, which is nothing to clients.
+/// Settings that differ between the primary and replicas, which is nothing to clients.
 const OF_NODES: [&[u8]; 2] = [b"default_transaction_read_only", b"in_hot_standby"];
 
 /// Bytes for both peers.
@@ -92,17 +92,17 @@ pub struct Out {
     pub to_server: BytesMut,
 }
 
-/// What the session wants from those who own the sockets.
+/// What the session wants from the owner of the sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wants {
     /// Messages.
     Messages,
     /// A server, see [`Session::demand`]; then [`Session::attach`] or [`Session::refuse`].
     Server,
-    /// To give its server back; if [`Session::changes`] says so, its settings are to be found out
+    /// To give its server back. If [`Session::changes`] asks for it, its settings are to be read
     /// first, and it may have to keep it.
     Release,
-    /// To end: the client has said goodbye.
+    /// To end: the client has sent Terminate.
     End,
 }
 
@@ -119,8 +119,8 @@ enum Stage {
 pub enum At {
     /// It runs anything.
     Primary,
-    /// It runs reads, each by itself, or all of one transaction that only reads, whose snapshot has
-    /// been taken there. What shows that a read has taken its own?
+    /// It runs single reads, or all of one transaction that only reads, whose snapshot has been
+    /// taken there. What shows that a read has taken its own?
     Replica(Proof),
 }
 
@@ -155,10 +155,10 @@ enum RestGoes {
 #[derive(Debug)]
 pub struct Session {
     number: u64,
-    /// The process of the server that the client was told.
+    /// The server process that was reported to the client.
     process: u32,
     stage: Stage,
-    /// The transaction's status that a server has told last.
+    /// The transaction's status that a server has reported last.
     status: u8,
     /// Frames of a batch that waits for a server.
     held: Vec<Bytes>,
@@ -198,7 +198,7 @@ pub struct Session {
     own_names: Option<Turn>,
     /// What the portals of the current transaction run.
     portals: BTreeMap<Bytes, Bound>,
-    /// The server has said that it ends the session.
+    /// The server has announced that it ends the session.
     is_end_reported: bool,
     /// Its server is a replica, without which it can go on.
     is_on_replica: bool,
@@ -222,14 +222,14 @@ pub struct Session {
     failure: Option<Failure>,
     /// Settings as the client knows them.
     parameters: Arc<Parameters>,
-    /// What servers are to call it, and what they call it by themselves.
+    /// What servers are to call it, and what they call it without that.
     application: Option<Bytes>,
     application_at_login: Option<Bytes>,
 }
 
 impl Session {
-    /// A session that has just logged in and was told these settings. `number` is unique among
-    /// sessions.
+    /// Makes a session that has just logged in, with the settings that were reported to it.
+    /// `number` is unique among sessions.
     pub fn new(
         number: u64,
         parameters: Arc<Parameters>,
@@ -283,7 +283,7 @@ impl Session {
         }
     }
 
-    /// What it wants next.
+    /// Returns what it wants next.
     pub fn wants(&self) -> Wants {
         match self.stage {
             Stage::Wanting => Wants::Server,
@@ -317,7 +317,7 @@ impl Session {
         self.stage != Stage::Wanting
     }
 
-    /// What is left to do on its server if it ended now.
+    /// Returns what is left to do on its server if it ended now.
     pub fn leftover(&self) -> Leftover {
         if self.is_waiting() && self.stage != Stage::Attached {
             Leftover::Transaction
@@ -330,13 +330,13 @@ impl Session {
         }
     }
 
-    /// Has the server told the client that it ends the session?
+    /// Has the server announced to the client that it ends the session?
     pub fn is_end_reported(&self) -> bool {
         self.is_end_reported
     }
 
-    /// A piece of what the client sends. To be called only if [`Session::takes_client`], or with
-    /// the rest of a message whose head was taken; `server` is the one that is attached.
+    /// Takes a piece of what the client sends. To be called only if [`Session::takes_client`], or
+    /// with the rest of a message whose head was taken; `server` is the one that is attached.
     ///
     /// Fails where the client's connection cannot go on.
     pub fn client(
@@ -460,7 +460,7 @@ impl Session {
         }
     }
 
-    /// The client was told that this is its process on the server.
+    /// Notes the server process that was reported to the client.
     pub fn is_called(&mut self, process: u32) {
         self.process = process;
     }
@@ -504,9 +504,9 @@ impl Session {
         text.is_some_and(|(text, _)| self.turns(text, out))
     }
 
-    /// The server that was wanted: what was held goes to it. `prelude` are statements that run in
-    /// front of it in the same transaction, unseen by the client; on a replica, nothing is begun
-    /// that outlives a batch but for a transaction's snapshot.
+    /// Attaches the server that was wanted: what was held goes to it. `prelude` are statements that
+    /// run in front of it in the same transaction, unseen by the client; on a replica, nothing is
+    /// begun that outlives a batch but for a transaction's snapshot.
     pub fn attach(
         &mut self,
         server: &mut ServerConnection,
@@ -552,7 +552,7 @@ impl Session {
         forwarded
     }
 
-    /// Nothing is held any more, and no server wanted. Returns the messages that were held.
+    /// Drops what is held, and the wish for a server. Returns the messages that were held.
     fn drop_held(&mut self) -> Vec<Bytes> {
         self.stage = Stage::Free;
         self.held_len = 0;
@@ -564,7 +564,7 @@ impl Session {
         core::mem::take(&mut self.held)
     }
 
-    /// No server can run what is held: the client is told why. The session goes on.
+    /// Answers what is held with an error, as no server can run it. The session goes on.
     pub fn refuse(&mut self, report: &Report, out: &mut Out) {
         assert_eq!(self.stage, Stage::Wanting, "refused what was not wanted");
         assert!(!self.is_waiting(), "its transaction has a server");
@@ -580,7 +580,7 @@ impl Session {
         }
     }
 
-    /// Its server was taken from it, as it wanted.
+    /// Notes that its server was detached, as it wanted.
     pub fn released(&mut self, out: &mut Out) {
         assert_eq!(self.wants(), Wants::Release, "released what is in use");
         assert_eq!(self.changes, Changes::Nothing, "its settings are not known");
@@ -590,7 +590,7 @@ impl Session {
         self.comes_back(out);
     }
 
-    /// Tells the client those settings in which the server differs from what it knows.
+    /// Reports to the client those settings in which the server differs from what it knows.
     fn report_parameters(&mut self, server: &ServerConnection, out: &mut Out) {
         if Arc::ptr_eq(&self.parameters, &server.parameters) {
             return;
@@ -604,7 +604,7 @@ impl Session {
         let name = settings::APPLICATION_NAME;
         let reported = self.parameters.get(name).cloned();
         self.parameters = Arc::clone(&server.parameters);
-        // The server is yet to be told how the session is called.
+        // The server is yet to get the session's name.
         if let Some(reported) =
             reported.filter(|reported| server.parameters.get(name) != Some(reported))
         {

@@ -3,7 +3,7 @@
 //! On servers statements have names by which sessions share them. SQL that names one finds it all
 //! the same:
 //!
-//! - `DEALLOCATE` by itself is answered here, where no server is attached. Otherwise something is
+//! - `DEALLOCATE` alone is answered here, where no server is attached. Otherwise something is
 //!   prepared on the server under the client's name right before it, so that the server itself
 //!   answers, as the transaction's state has it.
 //! - Before anything else that makes the session keep its server, and names statements, all of the
@@ -25,8 +25,8 @@ use pg_wire::cut::WireMessage;
 use pg_wire::message;
 
 impl Session {
-    /// Carries out `DEALLOCATE` in a simple query while no server is attached. False if it is a
-    /// server's.
+    /// Carries out `DEALLOCATE` in a simple query while no server is attached. Returns false if it
+    /// is a server's.
     pub(super) fn deallocates_by(&mut self, message: WireMessage<'_>, out: &mut Out) -> bool {
         let is_here = self.held.is_empty() && message.is_whole() && !self.is_block_failed();
         let Ok((text, _)) = message::split_string(message.body()) else {
@@ -43,7 +43,7 @@ impl Session {
             Some(Deallocation::Deallocate(name)) if self.statements.remove(&name[..]).is_some() => {
                 b"DEALLOCATE\0"
             }
-            // The server says that it is not there.
+            // The server reports that it is not there.
             _ => return false,
         };
         self.unnamed = None;
@@ -52,8 +52,8 @@ impl Session {
         true
     }
 
-    /// A text is about to run on the server that is attached. If it takes statements away, they are
-    /// the client's no more; returns what to take back if it does not run.
+    /// Prepares for a text that is about to run on the attached server. If it removes statements,
+    /// they are the client's no more; returns what to restore if it does not run.
     pub(super) fn deallocates(
         &mut self,
         text: &[u8],
@@ -83,8 +83,8 @@ impl Session {
         }
     }
 
-    /// A text that leaves this is about to be sent. If it may name statements, the server knows
-    /// them by the names that the client gave them.
+    /// Prepares for a text that leaves this and is about to be sent. If it may name statements, the
+    /// server gets them under the names that the client gave them.
     pub(super) fn names_for(
         &mut self,
         text: &[u8],

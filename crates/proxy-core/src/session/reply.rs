@@ -15,7 +15,7 @@ const NO_STATEMENT: &str = "26000";
 const SYNC: &[u8] = b"S\0\0\0\x04";
 
 impl Session {
-    /// A piece of what the attached server sends.
+    /// Takes a piece of what the attached server sends.
     ///
     /// Fails where the server's replies do not fit what it was sent: both connections must end.
     pub fn server(
@@ -112,7 +112,7 @@ impl Session {
         let report = Report::read(&body);
         if report.severity == Severity::Fatal {
             if self.is_on_replica {
-                // The session outlives it: what the client is told comes with its end.
+                // The session outlives it: the client gets an error with its end.
                 self.server_rest = RestGoes::Nowhere;
                 return Ok(());
             }
@@ -131,8 +131,8 @@ impl Session {
         }
         let prelude = front.map_or(0, |reply| reply.prelude.length);
         if report.code == NO_STATEMENT && self.own_names.is_none() {
-            // Something else than DEALLOCATE has taken statements away: each is prepared anew
-            // before its next use.
+            // Something else than DEALLOCATE has removed statements: each is prepared again before
+            // its next use.
             server.outdate();
         }
         if self.fails_elsewhere(&report) {
@@ -156,8 +156,8 @@ impl Session {
         Ok(())
     }
 
-    /// Its server is lost. Where that was a replica, the client is told that its batch failed, and
-    /// the session goes on: true.
+    /// Notes that its server is lost. Where that was a replica, the client gets an error for its
+    /// batch, and the session goes on: true.
     pub fn lost(&mut self, report: &Report, out: &mut Out) -> bool {
         let had_snapshot = self.has_snapshot_elsewhere && !self.is_done();
         if self.is_on_replica {
@@ -219,7 +219,7 @@ impl Session {
     /// The end of a statement, in an extended batch or in a simple query.
     fn completed(&mut self, message: WireMessage<'_>, server: &mut ServerConnection) {
         if self.expected.is_empty() {
-            // Nobody has sent one.
+            // No client has sent one.
             return;
         }
         let mut undo = Undo::Nothing;
@@ -230,7 +230,7 @@ impl Session {
             undo = core::mem::take(&mut reply.undo);
             self.unnamed.take_if(|_| undo.is_of_names());
         }
-        // Then they were taken away when it was sent, and what is there now was prepared behind it.
+        // Then they were removed when it was sent, and what is there now was prepared behind it.
         let is_done = matches!(undo, Undo::RestoreAll(..));
         match message.body() {
             b"DEALLOCATE ALL\0" | b"DISCARD ALL\0" if !is_done => {

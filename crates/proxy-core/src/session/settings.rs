@@ -17,7 +17,7 @@ use pg_wire::message;
 use pg_wire::quoting::literal;
 use pg_wire::report::{Report, Severity};
 
-/// The setting by which servers tell their sessions apart.
+/// The setting by which servers name their sessions.
 pub const APPLICATION_NAME: &[u8] = b"application_name";
 /// PostgreSQL cuts longer ones, in bytes.
 const APPLICATION_NAME_LEN_MAX: usize = 63;
@@ -36,7 +36,7 @@ const NAMES: [&str; 4] = [
 /// What a client has set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientSettings {
-    /// Is each batch told where it went and why?
+    /// Does the client get a notice with each batch of where it went and why?
     pub trace: TraceSetting,
     /// How consistent reads are.
     pub level: Level,
@@ -68,13 +68,13 @@ pub enum Balancing {
     Transaction,
 }
 
-/// Whether batches are told where they went.
+/// Whether batches come with a notice of where they went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TraceSetting {
     /// They are not.
     #[default]
     Off,
-    /// Each is told by a notice.
+    /// Each comes with a notice.
     On,
 }
 
@@ -100,13 +100,13 @@ impl ClientSettings {
 }
 
 impl Session {
-    /// What the client has set.
+    /// Returns what the client has set.
     pub fn settings(&self) -> ClientSettings {
         self.settings
     }
 
-    /// Carries out a simple query that is only about these settings. False if it is not: then it
-    /// is a server's.
+    /// Carries out a simple query that is only about these settings. Returns false if it is not:
+    /// then it is a server's.
     pub(super) fn sets(&mut self, text: &[u8], out: &mut Out) -> bool {
         let first = text.trim_ascii_start().get(..3);
         if !first.is_some_and(|word| word.eq_ignore_ascii_case(b"set")) {
@@ -116,7 +116,7 @@ impl Session {
             return false;
         };
         let text = text.trim().trim_end_matches(';').trim_end();
-        // A server that is attached is told itself; in a transaction it may be taken back.
+        // An attached server gets it itself; in a transaction it may be rolled back.
         if self.stage == Stage::Free
             && !self.is_deferred()
             && !self.is_waiting()
@@ -160,7 +160,7 @@ impl Session {
         true
     }
 
-    /// Has the server call the session as it wants to be called.
+    /// Sets the session's name at the server as the client wants it.
     pub(super) fn name_application(&mut self, server: &mut ServerConnection, out: &mut Out) {
         if server.parameters.get(APPLICATION_NAME) != self.application.as_ref()
             && let Some(Ok(name)) = self.application.as_deref().map(str::from_utf8)

@@ -1,4 +1,4 @@
-//! Whatever both peers say, in whatever order, the machine neither panics nor leaves its
+//! Whatever both peers send, in whatever order, the machine neither panics nor leaves its
 //! invariants.
 
 use alloc::sync::Arc;
@@ -126,7 +126,7 @@ fn serve(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut O
             assert_eq!(session.leftover(), Leftover::Nothing);
             let server = servers.attached.as_mut();
             let server = server.expect("only a server that is attached is released");
-            // Nobody else gets a server whose settings are not known.
+            // No other session gets a server whose settings are not known.
             assert_eq!(server.is_dirty, session.changes() != Changes::Nothing);
             if server.is_dirty && offer == Offer::Nothing {
                 session.keep_server();
@@ -233,7 +233,7 @@ fn run(steps: Vec<(Step, Offer)>) -> Result<(), TestCaseError> {
         if result.is_err() || serve(&mut session, &mut servers, offer, &mut out) {
             break;
         }
-        // It never waits for somebody who waits for it.
+        // It never waits for a peer that waits for it.
         let waits_for_server = !session.takes_client() && session.wants() == Wants::Messages;
         prop_assert!(!waits_for_server || session.leftover() == Leftover::Batch);
     }
