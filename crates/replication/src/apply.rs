@@ -1,11 +1,11 @@
-//! The statements by which a replica does what a transaction state did on the primary.
+//! The statements by which a replica repeats what a transaction state did on the primary.
 //!
 //! Values are text literals whose type is left open, so that each column's own input function reads
 //! what its output function wrote. Every statement must find just the rows that it is about (R30).
 //!
 //! Rows of one table that follow each other are changed together, by one statement: that takes a
-//! fraction of the time. In which order one statement changes them is PostgreSQL's affair, and may
-//! matter to a unique index; so what fails together is tried again one by one, as it was on the
+//! fraction of the time. PostgreSQL chooses the order in which one statement changes them, which
+//! may matter to a unique index. So what fails together is tried again one by one, as it was on the
 //! primary.
 
 mod found;
@@ -76,7 +76,7 @@ pub enum Pace {
 }
 
 impl Part {
-    /// The statements that do it, in order.
+    /// Returns the statements that do it, in order.
     pub fn steps(self, pace: Pace) -> Vec<Step> {
         match self {
             Part::One(step) => vec![step],
@@ -95,7 +95,7 @@ impl Part {
     }
 }
 
-/// What does these changes, in order.
+/// Returns what does these changes, in order.
 pub fn parts(changes: &[CommitChange]) -> Result<Vec<Part>, ReplicationError> {
     let mut parts = Vec::new();
     let mut rest = changes;
@@ -118,7 +118,7 @@ pub fn parts(changes: &[CommitChange]) -> Result<Vec<Part>, ReplicationError> {
     Ok(parts)
 }
 
-/// The statements that do one change.
+/// Returns the statements that do one change.
 fn steps(change: &CommitChange) -> Result<Vec<Step>, ReplicationError> {
     Ok(match change {
         CommitChange::Insert { table, new } => vec![one_row(insert(table, new)?)],
@@ -168,7 +168,7 @@ fn steps(change: &CommitChange) -> Result<Vec<Step>, ReplicationError> {
     })
 }
 
-/// How many of the first changes can be done together.
+/// Returns how many of the first changes can be done together.
 fn together(changes: &[CommitChange]) -> usize {
     let mut keys = BTreeSet::new();
     let alike = changes.iter().take(ROWS_MAX).take_while(|change| {
@@ -232,7 +232,7 @@ fn key_of<'t>(table: &Shape, tuple: &'t Tuple) -> Vec<&'t TupleValue> {
     key.map(|(_, value)| value).collect()
 }
 
-/// Changes that are alike, as one.
+/// Returns changes that are alike, as one.
 fn rows(run: &[CommitChange]) -> Result<RowBatch, ReplicationError> {
     let mut rows = Vec::with_capacity(run.len());
     for change in run {
@@ -395,7 +395,7 @@ fn can_keep_row(table: &Shape, old: &Option<&Old>, new: &Tuple) -> bool {
     })
 }
 
-/// Takes a row away and puts the new one in its place.
+/// Deletes a row and inserts the new one in its place.
 fn replacement(table: &Shape, new: &Tuple, found: &str) -> Result<String, ReplicationError> {
     let mut values = Vec::with_capacity(new.len());
     for (column, value) in pairs(table, new)? {
@@ -426,7 +426,7 @@ fn pairs<'t>(
     }
 }
 
-/// A value as SQL.
+/// Returns a value as SQL.
 fn text(column: &ShapeColumn, value: &TupleValue) -> Result<String, ReplicationError> {
     match value {
         TupleValue::Null => Ok("NULL".into()),
@@ -448,8 +448,8 @@ fn utf8(bytes: &[u8]) -> Result<&str, ReplicationError> {
     str::from_utf8(bytes).map_err(|_| ReplicationError::Stream("a value is no UTF-8".into()))
 }
 
-/// A table that is emptied. What inherits from it is named by itself, if it is emptied, too;
-/// partitions are always.
+/// A table that is emptied. Tables that inherit from it are named themselves, if they are emptied,
+/// too; partitions are always.
 fn truncated(table: &Shape) -> String {
     match table.is_partitioned {
         true => name(table),

@@ -64,10 +64,11 @@ const CASCADES: &str = "
 SELECT confrelid, conrelid FROM pg_constraint
  WHERE contype = 'f' AND (confupdtype IN ('c', 'n', 'd') OR confdeltype IN ('c', 'n', 'd'))";
 
-/// Some of PostgreSQL's own are said to be immutable, but look up what a number names in the
+/// Some of PostgreSQL's own are declared immutable, but look up what a number names in the
 /// catalogue (`pg_partition_root`, `satisfies_hash_partition`, `ts_token_type`), or know the node's
-/// log (`pg_walfile_name`): all that take or give such numbers are left out but for aggregates,
-/// which compare them; and which Unicode a node knows.
+/// log (`pg_walfile_name`). So all functions with such numbers as arguments or results are left out
+/// but for aggregates, which compare them; and so are those that depend on the Unicode version of a
+/// node.
 const IMMUTABLE: &str = "
 WITH of_nodes AS MATERIALIZED (
      SELECT array_agg(oid) AS types FROM pg_type
@@ -103,8 +104,8 @@ const TRIES_MAX: usize = 50;
 /// Time between two of these tries.
 const TRY_WAIT: Duration = Duration::from_millis(20);
 
-/// Reads it, in one snapshot. That has views which are dropped meanwhile, whose definitions
-/// PostgreSQL does not give any more: then it is read again.
+/// Reads the catalogue, in one snapshot. It is read again if views were dropped meanwhile, since
+/// PostgreSQL does not return their definitions any more.
 pub async fn read(primary: &Client) -> Result<Catalogue, ReplicationError> {
     for _ in 0..TRIES_MAX {
         match read_once(primary).await {
@@ -216,7 +217,7 @@ fn column_number(text: &str) -> Result<ColumnNumber, ReplicationError> {
     Ok(ColumnNumber(number))
 }
 
-/// The columns of an `int2vector`'s text.
+/// Returns the columns of an `int2vector`'s text.
 fn columns(text: &str) -> Result<Vec<ColumnNumber>, ReplicationError> {
     let numbers = text.split_ascii_whitespace().map(|word| word.parse());
     let numbers: Result<Vec<u16>, _> = numbers.collect();
@@ -228,7 +229,7 @@ fn columns(text: &str) -> Result<Vec<ColumnNumber>, ReplicationError> {
         .collect())
 }
 
-/// What is reached from each table by these edges, at any depth, but for itself.
+/// Returns what is reached from each table by these edges, at any depth, but for itself.
 fn reachable(
     edges: &[SimpleQueryRow],
 ) -> Result<BTreeMap<TableOid, Vec<TableOid>>, ReplicationError> {

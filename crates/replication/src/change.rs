@@ -128,7 +128,7 @@ impl Shape {
         }
     }
 
-    /// The row's names: by its key, and by its other unique keys as far as they are known.
+    /// Returns the row's names: by its key, and by its other unique keys as far as they are known.
     pub(super) fn rows_of(&self, tuple: &Tuple) -> Vec<RowHash> {
         let key = (0..self.columns.len()).filter(|index| self.columns[*index].in_key);
         let mut rows: Vec<RowHash> = row_of(0, tuple, key).into_iter().collect();

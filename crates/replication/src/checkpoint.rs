@@ -1,7 +1,7 @@
-//! A place in the primary's log that everybody is past, on disk: what operators ask for before they
-//! stop a server, or copy its files.
+//! A place in the primary's log that all are past, on disk: what operators ask for before they stop
+//! a server, or copy its files.
 //!
-//! Who is away is not waited for, as that may be for ever: it is told instead.
+//! An offline replica is not waited for, as that may be for ever: it is reported instead.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 pub struct ReplicationCheckpoint {
     /// All that was committed before is on disk.
     pub at: Tsid,
-    /// Who was away, for people.
+    /// Replicas that were offline, for people.
     pub without: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ impl Replication {
             if begun.elapsed() > CHECKPOINT_MAX {
                 let lack = lack.join(", ");
                 return Err(ReplicationError::Connection(format!(
-                    "what was committed up to {at} is not on disk everywhere yet: {lack}. SHOW LAG says how far each is"
+                    "what was committed up to {at} is not on disk everywhere yet: {lack}. SHOW LAG shows how far each is"
                 )));
             }
             sleep(LOOK_INTERVAL).await;
@@ -56,7 +56,7 @@ impl Replication {
     }
 }
 
-/// Who is not past a place yet, and who is not there, for people.
+/// The servers that are not past a place yet, and those that are offline, for people.
 struct Standing {
     lack: Vec<String>,
     unavailable: Vec<String>,

@@ -1,11 +1,12 @@
 //! Makes a replica of a streaming standby of the primary: the quickest way to fill one, as files
 //! are copied and not rows (P3).
 //!
-//! The slot is held from before. The standby is told to take writes, which ends its replay
-//! somewhere in the primary's log: it has every commit whose record ends there or before, and no
-//! other. PostgreSQL writes down where that is, since a new timeline begins there.
+//! The slot is held from before. The standby is promoted, which ends its replay somewhere in the
+//! primary's log: it has every commit whose record ends there or before, and no other. PostgreSQL
+//! writes down where that is, since a new timeline begins there.
 //!
-//! Invariant: only what was a standby of this primary right before is followed from such a place.
+//! Invariant: a replica is followed from such a place only if it was a standby of this primary
+//! right before.
 
 use std::time::Duration;
 
@@ -20,8 +21,8 @@ use proxy_core::freshness::ReplicaId;
 /// Between two looks at how far the standby is.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Has a standby take writes, and writes down there how far it is. From then on it is a replica
-/// that goes on where it stopped.
+/// Promotes a standby, and writes down there how far it is. From then on it is a replica that goes
+/// on where it stopped.
 pub async fn convert(
     shared: &Shared,
     id: ReplicaId,
@@ -31,7 +32,7 @@ pub async fn convert(
     let client = connect(replica, fence::EXTRACTOR).await?;
     if !standby::is_one(&client).await? {
         return Err(ReplicationError::Setup(
-            "it is no standby, or takes writes since: add it without CONVERT, or make it anew as a standby"
+            "it is no standby, or takes writes since: add it without CONVERT, or rebuild it as a standby"
                 .into(),
         ));
     }
@@ -47,7 +48,7 @@ pub async fn convert(
     shared.set_status(id, "making a database of its own of the standby");
     if one(&client, "SELECT pg_promote(true, 60)").await? != "t" {
         return Err(ReplicationError::Setup(
-            "the standby was told to take writes, and does not: see its log".into(),
+            "the standby was promoted, and takes no writes yet: see its log".into(),
         ));
     }
     let unreadable =

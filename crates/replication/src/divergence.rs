@@ -1,4 +1,4 @@
-//! Looks for differences between a replica and the primary, all the time (P4).
+//! Looks for differences between a replica and the primary, continuously (P4).
 //!
 //! Both are compared at the same place in the order, without stopping writers: the Extractor is
 //! held, a snapshot of the primary is taken, the Extractor goes on until it has exactly what that
@@ -42,7 +42,7 @@ SET datestyle = 'ISO, YMD'; SET intervalstyle = postgres; SET timezone = 'UTC';
 SET extra_float_digits = 3; SET bytea_output = hex; SET lc_monetary = 'C'; SET client_encoding = 'UTF8';
 SET search_path = ''; SET row_security = off; SET statement_timeout = 0";
 
-/// What the Extractor is asked.
+/// A request to the Extractor.
 pub enum ExtractorRequest {
     /// Take nothing more, and answer when all that was taken is applied.
     Pause(oneshot::Sender<()>),
@@ -259,7 +259,7 @@ fn lock(name: &str) -> String {
     format!("LOCK TABLE ONLY {name} IN ACCESS SHARE MODE;")
 }
 
-/// What a replica says that cannot read a table which the primary has.
+/// Returns the error of a replica that cannot read a table which the primary has.
 fn missing(name: &str, error: tokio_postgres::Error) -> ReplicationError {
     match error.as_db_error() {
         Some(reported) => ReplicationError::Differs(format!(
@@ -270,7 +270,7 @@ fn missing(name: &str, error: tokio_postgres::Error) -> ReplicationError {
     }
 }
 
-/// The first two columns of a query's rows.
+/// Returns the first two columns of a query's rows.
 async fn pairs(client: &Client, sql: &str) -> Result<BTreeMap<String, String>, ReplicationError> {
     let rows = rows(client, sql).await?;
     rows.iter()

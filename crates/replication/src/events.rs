@@ -29,15 +29,15 @@ impl EventLog {
         last.insert(of, text);
     }
 
-    /// There is no such replica any more.
+    /// Forgets a replica that was removed.
     pub fn forget(&self, id: ReplicaId) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.remove(&Some(id));
     }
 }
 
-/// What PostgreSQL says, without the values in it: those stand in double quotes behind a colon,
-/// where names never do.
+/// Returns PostgreSQL's message without the values in it: those stand in double quotes behind a
+/// colon, where names never do.
 pub fn without_literals(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     match (line.find(": \""), line.rfind('"')) {

@@ -1,5 +1,5 @@
 //! The Extractor of one replica: executes commits on several connections, those that wait in
-//! groups, commits them in order, and says how far it is.
+//! groups, commits them in order, and reports how far it is.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,15 +32,15 @@ use proxy_core::planted::{self, ProxyBug};
 pub const QUEUE_LENGTH_MAX: usize = 1024;
 /// Commits that an Extractor has in hand, at most.
 const IN_HAND_MAX: usize = 256;
-/// Nothing is held back for longer than this without a word from who asked for it.
+/// Commits are held back no longer than this without a message from the requester.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Time between two flushes of what is applied.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 /// Statements of one commit are sent in pieces of about this size, in bytes.
 const PIECE_LENGTH: usize = 1 << 20;
 
-/// Values are read as they were written, nothing fires, and no lock is waited for for long: who
-/// holds it may be a later transaction that waits for its turn to commit.
+/// Values are read as they were written, nothing fires, and locks time out soon: their holder may
+/// be a later transaction that waits for its turn to commit.
 const SETTINGS: &str = "
 SET session_replication_role = replica; SET synchronous_commit = off;
 SET client_encoding = 'UTF8'; SET lock_timeout = '1s';
@@ -68,7 +68,7 @@ enum Event {
 /// Why a commit could not be executed.
 struct Failure {
     text: String,
-    /// Whether it was only in somebody's way.
+    /// Whether it was only in the way of another transaction.
     may_pass: bool,
 }
 
@@ -149,7 +149,7 @@ pub async fn run(
 /// Whether commits are held back, so that the replica can be compared.
 enum Hold {
     No,
-    /// Nothing is taken; who asked is told once all that was taken is applied.
+    /// Nothing is taken; the requester gets an answer once all that was taken is applied.
     Paused {
         asked: Option<oneshot::Sender<()>>,
         until: Instant,
@@ -166,13 +166,13 @@ enum Hold {
 }
 
 impl Hold {
-    /// Waits until who holds lets go.
+    /// Waits until the holder releases it.
     async fn resumed(&mut self) {
         match self {
             Hold::No => std::future::pending().await,
-            // Who asked comes back with the place; if it does not, nothing is held for long.
+            // The requester comes back with the place; if it does not, nothing is held for long.
             Hold::Paused { until, .. } => tokio::time::sleep_until(*until).await,
-            // Dropped is let go, too.
+            // Dropping releases it, too.
             Hold::Until { resume, .. } => {
                 let _ = resume.await;
             }
@@ -271,12 +271,12 @@ impl Extractor<'_> {
         }
     }
 
-    /// Tells who asked, once all that was taken is applied.
+    /// Answers the requester, once all that was taken is applied.
     fn answer_hold(&mut self) {
         if self.schedule.count() > 0 {
             return;
         }
-        // Who asked may have given up: then the hold ends by itself.
+        // The requester may have given up: then the hold ends.
         match &mut self.hold {
             Hold::Paused { asked, .. } => {
                 if let Some(asked) = asked.take() {
@@ -398,8 +398,8 @@ impl Extractor<'_> {
         self.report_progress();
     }
 
-    /// Tells the manager how far it is. While it lacks some of what its snapshot did not show, it
-    /// is no state that the primary ever had, and serves nothing.
+    /// Reports to the manager how far it is. While it lacks some of what its snapshot did not show,
+    /// it is no state that the primary ever had, and serves nothing.
     fn report_progress(&self) {
         let (from, since) = self.begun;
         if let Some(seed) = self.seed.as_ref().filter(|_| self.is_catching_up()) {
@@ -423,7 +423,7 @@ impl Extractor<'_> {
         seed.is_some_and(|seed| self.applied < seed.until)
     }
 
-    /// Writes down how far it is, and sees whether the replica still answers.
+    /// Writes down how far it is, and checks whether the replica still answers.
     async fn flush(&mut self) -> Result<(), ReplicationError> {
         let silent = |_| ReplicationError::Connection("it does not answer".into());
         let flushed = timeout(ANSWER_MAX, self.write_down()).await;
@@ -484,7 +484,7 @@ async fn serve(
     }
 }
 
-/// With whom a commit may be in a group: with nobody if it takes long, or leaves settings behind.
+/// Which commits may share a group with this one: none if it takes long, or leaves settings behind.
 fn company(tstate: &TState) -> Company {
     match (&tstate.effect, tstate.has_statements) {
         (CommitEffect::Long(_), _) | (_, true) => Company::Own,
@@ -543,7 +543,7 @@ async fn try_execute(
     do_all(client, parts, pace).await
 }
 
-/// Does what is in a file, piece by piece.
+/// Executes what is in a file, piece by piece.
 async fn do_spilled(client: &Client, spill: &Spill, pace: Pace) -> Result<(), Failure> {
     let mut reading = spill.read();
     loop {
@@ -620,7 +620,7 @@ fn refused(error: tokio_postgres::Error) -> Failure {
     ];
     let code = error.code();
     Failure {
-        // A connection that broke is told by what is tried next on it.
+        // A connection that broke is noticed by what is tried next on it.
         may_pass: code.is_none_or(|code| passing.contains(code)),
         text: described(&error),
     }

@@ -13,13 +13,13 @@ use super::ReplicationError;
 use super::query::{number, one};
 use proxy_core::planted::{self, ProxyBug};
 
-/// What connections are called that execute commits.
+/// Application name of connections that execute commits.
 pub const EXTRACTOR: &str = "replex extractor";
-/// What connections are called that fill a database.
+/// Application name of connections that fill a database.
 pub const SEED: &str = "replex seed";
 
-/// What connections are called from which one is filled: they change nothing, and nobody needs to
-/// end them.
+/// Application name of connections from which one is filled: they change nothing, and need not be
+/// ended.
 pub const SOURCE: &str = "replex copy";
 
 /// How long sessions of an earlier epoch may take to end.
@@ -27,8 +27,8 @@ const END_MAX: Duration = Duration::from_secs(10);
 /// Time between two looks whether they have.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Raises the epoch at a replica, and ends all sessions there that write, but for this one. What
-/// they had committed by then is all they ever commit.
+/// Raises the epoch at a replica, and ends all other sessions there that write. What they had
+/// committed by then is all they ever commit.
 pub async fn raise(control: &Client, epoch: u64) -> Result<(), ReplicationError> {
     let raise = format!(
         "BEGIN;

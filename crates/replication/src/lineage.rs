@@ -14,16 +14,16 @@ use pg_wire::quoting::literal;
 
 /// What our connections are called here.
 const NAME: &str = "replex lineage";
-/// Who starts a proxy waits no longer for replicas that say whether they were promoted.
+/// A proxy that starts waits no longer for replicas to report whether they were promoted.
 const LOOK_MAX: Duration = Duration::from_secs(3);
-/// Which database of which server this is, and which of the lines that servers part into when
-/// standbys are promoted.
+/// Names a database and its server, and which of the lines that servers part into when standbys are
+/// promoted.
 const LINE: &str = "
 SELECT (SELECT system_identifier FROM pg_control_system()) || '/'
        || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) || '/'
        || (SELECT oid FROM pg_database WHERE datname = current_database())";
 
-/// Where a replica says which primary it follows.
+/// Where a replica keeps the name of the primary that it follows.
 pub const FOLLOWS: &str = "
 CREATE TABLE IF NOT EXISTS hihooi.follows (one bool PRIMARY KEY DEFAULT true CHECK (one),
   line text NOT NULL)";
@@ -83,7 +83,7 @@ pub fn replaced(by: &str) -> ReplicationError {
     ))
 }
 
-/// The line of the primary that a database follows, if it says so.
+/// Returns the line of the primary that a database follows, if it has one.
 pub async fn follows(client: &Client) -> Result<Option<String>, ReplicationError> {
     if !has_table(client, "follows").await? {
         return Ok(None);

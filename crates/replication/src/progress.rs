@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A replica that is silent for longer serves nothing until it answers again.
 pub const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// What a replica does that has nothing else to do.
+/// The status of a replica that has nothing else to do.
 pub const SERVING: &str = "serving";
 
 /// How far something is.

@@ -1,19 +1,19 @@
-//! A replica takes the place of a primary that is gone.
+//! Promotion: a replica becomes the primary after the primary is gone.
 //!
 //! All replicas hold prefixes of one order (I14), so the one that has most has all that any other
 //! has. Sessions that execute there are ended and kept out first (`fence`), so that what is read of
 //! it then is all that it will ever have. It gets a *mark* that names the primary whose place it
 //! takes, its sequences go past what its tables have, and it gets what a primary must have. Those
-//! that have exactly the same follow it from the beginning of its slot, before which nobody has
-//! written; the others have to be filled anew.
+//! that have exactly the same follow it from the beginning of its slot, before which no client has
+//! written; the others have to be filled again.
 //!
 //! Invariants:
-//! - A replica says which primary it follows: [`line()`]. It follows no other one.
-//! - A proxy that finds a mark with its primary's line at a replica is active no more, nor becomes
-//!   it.
-//! - What was begun can be gone on with: the database with the mark is taken again, and so is a
-//!   standby that was told to take writes and has no mark yet. Nothing says whether somebody has
-//!   written there since, so nobody follows that one without being filled anew. What else has
+//! - A replica notes which primary it follows: [`line()`]. It follows no other one.
+//! - A proxy that finds a mark with its primary's line at a replica is active no more, and does not
+//!   become active.
+//! - A promotion that was begun can be continued: the database with the mark is taken again, and so
+//!   is a standby that was promoted and has no mark yet. It is not known whether a client has
+//!   written there since, so no replica follows that one without being filled again. What else has
 //!   stopped being a standby looks the same: it is not taken where another replica has more, and
 //!   none is promoted beside it.
 
@@ -35,7 +35,7 @@ use proxy_pool::connection;
 
 /// What our connections are called here.
 const NAME: &str = "replex promotion";
-/// A primary that takes longer to let somebody in is gone.
+/// A primary that takes longer to answer is gone.
 const GONE_AFTER: Duration = Duration::from_secs(5);
 /// How long a standby may take to replay what it has received.
 const REPLAY_MAX: Duration = Duration::from_secs(60);
@@ -79,7 +79,7 @@ async fn line_before(client: &Client, parted: &Parted) -> Result<String, Replica
     Ok(words.join("/"))
 }
 
-/// More than anybody has.
+/// More than any server has.
 const NOT_KNOWN: Tsid = Tsid(u64::MAX);
 
 /// That a database was promoted.
@@ -103,7 +103,7 @@ struct Reached {
     mark: Option<Mark>,
     /// It was a standby of a primary, takes writes, and has no mark.
     parted: Option<Parted>,
-    /// The primary that it follows, if it says so.
+    /// The primary that it follows, if it has noted one.
     follows: Option<String>,
 }
 
@@ -115,8 +115,8 @@ struct Candidate {
     last: Tsid,
 }
 
-/// Promotes the replica that has most, or `chosen` if that has as much. `report` hears what is being
-/// done.
+/// Promotes the replica that has most, or `chosen` if that has as much. `report` gets each step for
+/// people.
 pub async fn promote(
     primary: &Address,
     replicas: &[Address],
@@ -181,7 +181,7 @@ pub async fn promote(
     })
 }
 
-/// Fails while somebody answers at the primary's address, whatever the answer is.
+/// Fails while a server answers at the primary's address, whatever the answer is.
 async fn refuse_alive(primary: &Address) -> Result<(), ReplicationError> {
     match timeout(GONE_AFTER, connection::connect(primary)).await {
         Ok(Ok(_)) => Err(ReplicationError::Setup(format!(
@@ -192,7 +192,7 @@ async fn refuse_alive(primary: &Address) -> Result<(), ReplicationError> {
     }
 }
 
-/// Fails if one that takes writes already may not be the one that an earlier run has promoted.
+/// Fails if a server that takes writes already may not be the one that an earlier run has promoted.
 /// Otherwise no proxy becomes active in front of it as long as it is connected to.
 async fn refuse_primaries(reached: &[Reached]) -> Result<(), ReplicationError> {
     let mut all_parted = reached.iter().filter(|there| there.parted.is_some());
@@ -226,7 +226,7 @@ async fn refuse_primaries(reached: &[Reached]) -> Result<(), ReplicationError> {
     Ok(())
 }
 
-/// The number of the one that is to be promoted.
+/// Returns the number of the one that is to be promoted.
 fn choose(
     candidates: &[Candidate],
     chosen: Option<&Address>,
@@ -291,7 +291,7 @@ fn is_same(one: &Address, other: &Address) -> bool {
 impl Reached {
     async fn new(address: &Address) -> Result<Reached, ReplicationError> {
         let client = connect(address, NAME).await?;
-        // Names of tables are whole, whoever reads them.
+        // Names of tables are whole, whatever the settings of the reader.
         client.batch_execute("SET search_path = ''").await?;
         let is_standby = standby::is_one(&client).await?;
         let mut epoch = 0;
@@ -322,7 +322,7 @@ impl Reached {
         })
     }
 
-    /// Sees to it that it gets nothing more, and says what it has. Fails if it cannot be promoted.
+    /// Ensures that it gets nothing more, and returns what it has. Fails if it cannot be promoted.
     async fn stop(self, epoch: u64) -> Result<Candidate, ReplicationError> {
         let client = &self.client;
         let (has, last) = if let Some(mark) = self.mark {
@@ -405,15 +405,15 @@ impl Candidate {
     }
 
     /// Makes it take writes, and notes that it does. A standby has the old primary's register of
-    /// replicas, in which it may be itself: whoever starts a proxy is told which ones can follow.
-    /// From here on no proxy takes the old primary for one, if it finds this database among its
-    /// replicas.
+    /// replicas, in which it may be itself: a proxy that starts gets the list of those that can
+    /// follow. From here on no proxy takes the old primary for one, if it finds this database among
+    /// its replicas.
     async fn mark(&self) -> Result<Mark, ReplicationError> {
         let client = &self.reached.client;
         let (has, mut last) = (self.has, self.last);
         if self.reached.is_standby && one(client, "SELECT pg_promote(true, 60)").await? != "t" {
             let text =
-                "the standby was told to take writes, and does not: see its log, and try again";
+                "the standby was promoted, and takes no writes yet: see its log, and try again";
             return Err(ReplicationError::Connection(text.into()));
         }
         let before = if self.reached.is_standby {

@@ -1,8 +1,8 @@
-//! What must be known of a replica's database before it is filled or followed: that it is none that
-//! was found to differ, and not the primary; and how it is emptied.
+//! Checks of a replica's database before it is filled or followed: that it was not found to differ,
+//! and is not the primary; and how it is emptied.
 //!
 //! Invariant: a database that was found to differ is not followed again until it was emptied,
-//! whoever asks and however often the proxy was started since.
+//! whichever proxy asks and however often it was started since.
 
 use super::lineage;
 use tokio_postgres::Client;
@@ -25,7 +25,7 @@ pub async fn note(replica: &Address, why: &str) -> Result<(), ReplicationError> 
     Ok(client.batch_execute(&sql).await?)
 }
 
-/// Why the database was found to differ, if it was.
+/// Returns why the database was found to differ, if it was.
 pub async fn noted(replica: &Client) -> Result<Option<String>, ReplicationError> {
     if !has_table(replica, "difference").await? {
         return Ok(None);
@@ -122,7 +122,7 @@ pub async fn empty(shared: &Shared, replica: &Address) -> Result<(), Replication
     Ok(())
 }
 
-/// Fails where a replica's database can be none.
+/// Fails where a database must not be a replica's.
 pub async fn refuse_primary(primary: &Client, replica: &Client) -> Result<(), ReplicationError> {
     if one(replica, "SELECT pg_is_in_recovery()").await? == "t" {
         return Err(ReplicationError::Setup(

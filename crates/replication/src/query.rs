@@ -4,7 +4,7 @@ use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
 
 use super::ReplicationError;
 
-/// The rows of a query.
+/// Returns the rows of a query.
 pub async fn rows(client: &Client, sql: &str) -> Result<Vec<SimpleQueryRow>, ReplicationError> {
     let messages = client.simple_query(sql).await?;
     let rows = messages.into_iter().filter_map(|message| match message {
@@ -14,7 +14,7 @@ pub async fn rows(client: &Client, sql: &str) -> Result<Vec<SimpleQueryRow>, Rep
     Ok(rows.collect())
 }
 
-/// A value that is not NULL.
+/// Returns a value that is not NULL.
 pub fn value(row: &SimpleQueryRow, index: usize) -> Result<String, ReplicationError> {
     let missing = || ReplicationError::Stream("a value is NULL that cannot be".into());
     row.get(index).map(str::to_owned).ok_or_else(missing)
@@ -28,12 +28,12 @@ pub async fn has_table(client: &Client, name: &str) -> Result<bool, ReplicationE
     Ok(one(client, &has).await? != "0")
 }
 
-/// The one value that a query gives.
+/// Returns the one value of a query.
 pub async fn one(client: &Client, sql: &str) -> Result<String, ReplicationError> {
     first(&client.simple_query(sql).await?)
 }
 
-/// The first value of a query's answer.
+/// Returns the first value of a query's answer.
 pub fn first(answer: &[SimpleQueryMessage]) -> Result<String, ReplicationError> {
     let found = answer.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(value(row, 0)),
@@ -42,13 +42,13 @@ pub fn first(answer: &[SimpleQueryMessage]) -> Result<String, ReplicationError> 
     found.ok_or_else(|| ReplicationError::Connection("a query has no answer".into()))?
 }
 
-/// A whole number from a query.
+/// Returns a whole number from a query.
 pub fn number(text: &str) -> Result<u64, ReplicationError> {
     let problem = |_| ReplicationError::Connection(format!("{text} is no number"));
     text.parse().map_err(problem)
 }
 
-/// What the primary says that refuses to be set up.
+/// Returns the primary's error when it refuses to be set up.
 pub fn setup_error(error: tokio_postgres::Error) -> ReplicationError {
     match error.as_db_error() {
         Some(reported) => ReplicationError::Setup(format!(

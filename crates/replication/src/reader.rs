@@ -2,10 +2,11 @@
 //!
 //! For each commit, in this order: the catalogue is read again if it changed; the manager learns of
 //! it; the primary shows it; every follower gets it: each replica, and the transactions buffer if
-//! there is one. When a follower joins that needs older commits than the last one read, the stream
-//! begins again from where the slot is confirmed, and every other one is spared what it was given
-//! before; unless the transactions buffer has them. What that has not on its disks yet is
-//! remembered here, so that who comes from there finds what follows.
+//! there is one. When a follower joins that needs older commits than the last one read, and the
+//! transactions buffer does not have them, the stream begins again from where the slot is
+//! confirmed. Every other follower is spared what it was given before. What the buffer does not
+//! have on its disks yet is remembered here, so that a follower that comes from there finds what
+//! comes next.
 
 use super::query;
 use std::borrow::Cow;
@@ -35,7 +36,7 @@ use pg_connect::auth::tls::Policy;
 use proxy_core::freshness::{Committed, ReplicaId, TStateId, Tsid};
 use proxy_pool::ledger::UNPROVEN;
 
-/// What the log calls what is told of the slot.
+/// Name in the log of events of the slot.
 const EVENT: &str = "slot";
 /// Time between two looks at what can be confirmed and what is in doubt.
 const TICK: Duration = Duration::from_millis(200);
@@ -43,7 +44,7 @@ const TICK: Duration = Duration::from_millis(200);
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// Wait before the primary is asked again whether it shows a commit.
 const SHOWN_WAIT: Duration = Duration::from_millis(1);
-/// A replica that takes nothing from its full queue for so long is let go; it joins again.
+/// A replica that takes nothing from its full queue for so long is dropped; it joins again.
 const STALL_MAX: Duration = Duration::from_secs(10);
 /// The same of the transactions buffer, which replicas that are there need not wait for.
 const BUFFER_STALL_MAX: Duration = Duration::from_secs(1);
@@ -52,7 +53,7 @@ const OPTIONS: &str = "-c datestyle=ISO,YMD -c intervalstyle=postgres -c extra_f
                        -c bytea_output=hex -c timezone=UTC -c client_encoding=UTF8 -c lc_monetary=C \
                        -c search_path=";
 
-/// Who is given commits.
+/// The receivers of commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Follower {
     /// The transactions buffer.
@@ -61,7 +62,7 @@ pub enum Follower {
     Replica(ReplicaId),
 }
 
-/// Somebody who wants every commit after `applied`.
+/// A follower that wants every commit after `applied`.
 pub struct Join {
     follower: Follower,
     applied: Tsid,
@@ -70,8 +71,8 @@ pub struct Join {
     answer: oneshot::Sender<JoinAnswer>,
 }
 
-/// Asks the reader behind `joins` for every commit after `applied`. Who insists can have nothing
-/// more from the transactions buffer.
+/// Asks the reader behind `joins` for every commit after `applied`. With `insists`, it can have
+/// nothing more from the transactions buffer.
 pub async fn join(
     joins: &mpsc::Sender<Join>,
     follower: Follower,
@@ -92,7 +93,7 @@ pub async fn join(
     answered.await.map_err(|_| ended())
 }
 
-/// What becomes of who wants to join.
+/// The answer to a follower that wants to join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinAnswer {
     /// All that follows is given.
@@ -103,7 +104,7 @@ pub enum JoinAnswer {
     Gone,
 }
 
-/// Whom it gives to.
+/// The state of one follower.
 struct Given {
     /// The last that was put into the queue.
     applied: Tsid,
@@ -169,12 +170,12 @@ pub struct SlotReader {
     /// Commits in doubt whose process is gone: if they are not read up to here, they did not
     /// happen.
     doubts: BTreeMap<TStateId, Tsid>,
-    /// What the log was told of the slot.
+    /// What was logged of the slot.
     events: EventLog,
 }
 
 impl SlotReader {
-    /// A reader that has read nothing.
+    /// Makes a reader that has read nothing.
     pub fn new(shared: Shared, joined: mpsc::Receiver<Join>) -> SlotReader {
         SlotReader {
             shared,
@@ -196,7 +197,7 @@ impl SlotReader {
             let position = self.position;
             let done = match self.shared.lease.is_valid() {
                 true => self.read().await,
-                // Who has the slot may be another proxy.
+                // Another proxy may have the slot.
                 false => Err(ReplicationError::Connection(UNPROVEN.into())),
             };
             if let Err(problem) = done {
@@ -274,7 +275,7 @@ impl SlotReader {
                 join = self.joined.recv() => {
                     let Some(join) = join else { return Ok(()) };
                     if self.needs_older(join).await {
-                        // Whatever it says while it ends, the next stream begins anew.
+                        // Whatever it sends while it ends, the next stream begins again.
                         let _ = stream.shutdown().await;
                         return Ok(());
                     }
@@ -295,8 +296,8 @@ impl SlotReader {
                 "the primary has no slot any more".into(),
             ));
         }
-        // Somebody else has moved it, or made it anew: who lacks some of it joins again, and hears
-        // so.
+        // The slot was moved, or dropped and made again: a follower that lacks some of it joins
+        // again, and gets the error.
         self.followers.retain(|_, given| given.applied >= confirmed);
         self.confirmed = self.confirmed.max(confirmed);
         self.recent.begin(confirmed);
@@ -366,7 +367,8 @@ impl SlotReader {
         }
     }
 
-    /// Takes up a follower, if what it needs can be had. Whether the stream must begin anew for it.
+    /// Adds a follower, if what it needs can be had. Returns whether the stream must begin again
+    /// for it.
     async fn needs_older(&mut self, join: Join) -> bool {
         let Join {
             follower,
@@ -387,7 +389,7 @@ impl SlotReader {
         let has_more = buffer.is_some_and(|buffer| buffer.has_after(applied));
         let read = (self.position, self.confirmed);
         let source = handover::source(applied, read, &self.recent, has_more);
-        // Who does not hear the answer has ended, and is let go of with its queue.
+        // A follower that does not receive the answer has ended, and is dropped with its queue.
         match source {
             Source::Buffer => {
                 let _ = answer.send(JoinAnswer::BufferHasMore);
@@ -424,14 +426,15 @@ impl SlotReader {
             durable = durable.map(|durable| buffer.holds(durable));
         }
         if let Some(durable) = durable.filter(|durable| *durable > Tsid(0)) {
-            // Who was given older commits by the transactions buffer may be behind what the slot
-            // has.
+            // A follower that got older commits from the transactions buffer may be behind what the
+            // slot has.
             self.confirmed = self.confirmed.max(durable);
             stream.update_applied_lsn(Lsn::from_u64(self.confirmed.0));
         }
     }
 
-    /// Tells the log when the primary keeps so much for whoever is away that the slot may be lost.
+    /// Logs a warning when the primary keeps so much for offline replicas that the slot may be
+    /// lost.
     async fn look(&self, primary: &Client) -> Result<(), ReplicationError> {
         let kept = Kept::of(primary).await?;
         *self
@@ -444,7 +447,7 @@ impl SlotReader {
             true => (
                 Level::Warn,
                 "the primary keeps more of its log for the slot than may still come: at max_slot_wal_keep_size the \
-                 slot is lost, and who is away must be filled again. SHOW LAG says who that is",
+                 slot is lost, and offline replicas must be filled again: see SHOW LAG",
             ),
         };
         self.events.report(level, EVENT, None, text);
@@ -489,7 +492,7 @@ pub async fn nudge(primary: &Client) -> Result<(), ReplicationError> {
     Ok(())
 }
 
-/// How the slot's stream is read; where that is to be done over TLS, through the bridge.
+/// Returns how the slot's stream is read; where that is to be done over TLS, through the bridge.
 fn stream_configuration(primary: &Address, bridge: Option<&Bridge>) -> ReplicationConfig {
     let (host, port) = match bridge {
         Some(bridge) => (bridge.folder().to_string_lossy(), bridge::PORT),

@@ -1,12 +1,12 @@
-//! In which order an Extractor's connections execute, commit and take back transactions.
+//! In which order an Extractor's connections execute, commit and roll back transactions.
 //!
 //! Pure. A connection executes a group of transactions that follow each other as one transaction of
 //! the replica's; a group's name is its last TSID, which is what the replica has once it has
 //! committed. Groups are of what waits already: there is more than one in a group only where more
-//! wait than there are connections, and nobody waits for a group to be full.
+//! wait than there are connections, and no transaction waits for a group to be full.
 //!
 //! Invariants: commits are in TSID order (R31); an independent group may execute before its turn,
-//! but if one before it fails or is in its way, it is taken back. What fails as a group is tried
+//! but if one before it fails or is in its way, it is rolled back. What fails as a group is tried
 //! again one by one, when it is the oldest, with nothing else running. If it fails alone, the
 //! replica differs from the primary.
 
@@ -24,14 +24,14 @@ const GROUP_LENGTH_MAX: usize = 256 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Worker(pub usize);
 
-/// What a connection, or nobody, is to do. Groups are named by their last transaction.
+/// What a connection, or none, is to do. Groups are named by their last transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerCommand {
     /// Execute without committing.
     Execute(Worker, Tsid),
     /// Commit what was executed.
     Commit(Worker, Tsid),
-    /// Take back what was executed.
+    /// Roll back what was executed.
     Rollback(Worker, Tsid),
     /// All up to here is applied, without work at the replica.
     Advance(Tsid),
@@ -82,7 +82,7 @@ pub struct Schedule {
 impl Schedule {
     /// For this many connections, and groups of so many transactions at most.
     pub fn new(worker_count: usize, group_max: usize) -> Schedule {
-        assert!(worker_count > 0, "somebody has to execute");
+        assert!(worker_count > 0, "at least one connection executes");
         assert!(group_max > 0, "something has to be executed");
         Schedule {
             execution: Execution::default(),
@@ -116,7 +116,7 @@ impl Schedule {
         self.empty.insert(tsid);
     }
 
-    /// A connection has executed it.
+    /// Notes that a connection has executed it.
     pub fn executed(&mut self, name: Tsid) {
         let group = self.groups.get_mut(&name).expect("it was to be executed");
         assert_eq!(
@@ -127,8 +127,8 @@ impl Schedule {
         group.phase = Phase::Executed;
     }
 
-    /// A connection could not execute it, and has taken it back. Returns whether it was alone: then
-    /// trying again changes nothing.
+    /// Notes that a connection could not execute it, and has rolled it back. Returns whether it was
+    /// alone: then trying again changes nothing.
     pub fn failed(&mut self, name: Tsid) -> bool {
         let group = self.put_back(name, Phase::Executing);
         for tsid in &group.tsids {
@@ -137,23 +137,27 @@ impl Schedule {
         group.is_alone
     }
 
-    /// A connection has committed it.
+    /// Notes that a connection has committed it.
     pub fn committed(&mut self, worker: Worker, name: Tsid) {
         let group = self.groups.remove(&name).expect("it was to be committed");
-        assert_eq!(group.phase, Phase::Committing, "it was told to");
-        assert_eq!(group.worker, worker, "who executed it commits it");
+        assert_eq!(group.phase, Phase::Committing, "it was sent the command");
+        assert_eq!(
+            group.worker, worker,
+            "the connection that executed it commits it"
+        );
         self.idle.push(worker);
         // Those between had nothing to do.
         self.empty = self.empty.split_off(&name);
         self.left.push(group.tsids);
     }
 
-    /// A connection has taken it back.
+    /// Notes that a connection has rolled it back.
     pub fn rolled_back(&mut self, name: Tsid) {
         self.put_back(name, Phase::RollingBack);
     }
 
-    /// Whose turn it is: to be told before anything else is done, as all others wait for it.
+    /// Returns whose turn it is. The command is to be sent before anything else is done, as all
+    /// others wait for it.
     pub fn turns(&mut self) -> Vec<WorkerCommand> {
         let mut commands = Vec::new();
         let waiting = self.execution.oldest_waiting().map(|(tsid, _)| tsid);
@@ -175,7 +179,7 @@ impl Schedule {
         commands
     }
 
-    /// What else is to be done now.
+    /// Returns what else is to be done now.
     pub fn commands(&mut self) -> Vec<WorkerCommand> {
         let mut commands = Vec::new();
         // Lets those go on that have waited for what has left.
@@ -207,7 +211,7 @@ impl Schedule {
         commands
     }
 
-    /// The oldest goes alone: whatever else was executed is taken back first.
+    /// The oldest goes alone: whatever else was executed is rolled back first.
     fn clear_the_way(&mut self, commands: &mut Vec<WorkerCommand>) {
         for (name, group) in &mut self.groups {
             if group.phase == Phase::Executed {
@@ -239,7 +243,7 @@ impl Schedule {
     }
 
     fn execute(&mut self, tsids: Vec<Tsid>, company: Company, commands: &mut Vec<WorkerCommand>) {
-        let worker = self.idle.pop().expect("somebody is idle");
+        let worker = self.idle.pop().expect("a connection is idle");
         let name = *tsids.last().expect("a group is of something");
         commands.push(WorkerCommand::Execute(worker, name));
         let group = Group {
@@ -254,7 +258,7 @@ impl Schedule {
     /// What was in a group waits again.
     fn put_back(&mut self, name: Tsid, phase: Phase) -> Group {
         let group = self.groups.remove(&name).expect("it was to be executed");
-        assert_eq!(group.phase, phase, "it was not told to do this");
+        assert_eq!(group.phase, phase, "it was not sent this command");
         self.execution.put_back(&group.tsids);
         self.idle.push(group.worker);
         group
@@ -340,7 +344,7 @@ mod tests {
         assert_eq!(schedule.count(), 0);
     }
 
-    /// Who waits is shared out among the connections; nobody waits for others to come.
+    /// What waits is shared out among the connections; no transaction waits for others to come.
     #[test]
     fn groups_are_of_what_waits() {
         let mut schedule = Schedule::new(2, 4);

@@ -1,12 +1,12 @@
-//! Changes of the schema, whoever makes them: noted on the primary by event triggers, and run again
-//! on replicas in their place among the rows of their transaction.
+//! Changes of the schema by any session: noted on the primary by event triggers, and run again on
+//! replicas in their place among the rows of their transaction.
 //!
-//! The triggers write each into a table of our own, which only superusers may write, and take it
-//! out again: the slot's stream has it all the same, and nobody else can have put it there. What a
+//! The triggers write each into a table of our own, which only superusers may write, and delete it
+//! again: the slot's stream has it all the same, and no other user can have put it there. What a
 //! trigger knows is the text that the client sent, which may be several statements. Each of them
 //! that an event trigger can see is noted, also those that did nothing or concern temporary tables,
 //! so that the notes are matched with the statements in order. Those in functions are found by
-//! PL/pgSQL's own account of what it runs. What cannot be told apart or run again is *lost*: no
+//! PL/pgSQL's own account of what it runs. What is ambiguous or cannot be run again is *lost*: no
 //! replica can do it.
 
 use std::collections::VecDeque;
@@ -24,8 +24,8 @@ use proxy_core::freshness::mark::AnnouncedStatement;
 /// The table that the triggers write to, in our own schema.
 pub const TABLE: &str = "schema_change";
 
-/// What stands for the triggers' function where a copy of the primary's schema is put; `FORGET`
-/// takes it away again, with triggers that were copied.
+/// Stands for the triggers' function where a copy of the primary's schema is put; `FORGET` removes
+/// it again, with triggers that were copied.
 pub const STAND_IN: &str = "
 CREATE SCHEMA IF NOT EXISTS hihooi;
 CREATE OR REPLACE FUNCTION hihooi.note_schema_change() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'";
@@ -118,7 +118,7 @@ pub struct Note {
     pub event: String,
     /// The command tag.
     pub tag: String,
-    /// Does it change what replicas have? Of a DROP the note before says so.
+    /// Does it change what replicas have? Of a DROP the note before has that.
     pub matters: bool,
     /// Settings by which texts mean something else, a line for each.
     pub settings: String,
@@ -277,12 +277,13 @@ impl Text {
 }
 
 impl SchemaChanges {
-    /// The proxy has written this statement into the log: it is known already if it is noted.
+    /// Notes that the proxy has written this statement into the log: it is known already if it is
+    /// noted.
     pub fn announced(&mut self, statement: &AnnouncedStatement) {
         self.announced.push(statement.text.clone());
     }
 
-    /// One was noted.
+    /// Handles a note.
     pub fn noted(&mut self, note: &Note, analyser: &Analyser) -> Vec<ReplayableChange> {
         let mut found = Vec::new();
         let is_same = |it: &Text| it.is(&note.at, &note.query);
@@ -333,7 +334,7 @@ impl SchemaChanges {
         found
     }
 
-    /// The transaction is committed, or the next text has come.
+    /// Handles the end of the transaction, or of the text before the next one.
     pub fn end(&mut self) -> Vec<ReplayableChange> {
         let ended = [self.inner.take(), self.sent.take()].into_iter().flatten();
         ended.flat_map(|mut it| it.take_rest()).collect()
@@ -431,7 +432,8 @@ mod tests {
     use super::*;
     use pg_analysis::Catalogue;
 
-    /// What is found of notes of this text, by event and tag; `~` stands for what does not matter.
+    /// Returns what is found of notes of this text, by event and tag; `~` stands for what does not
+    /// matter.
     fn found(query: &str, notes: &[&str]) -> Vec<String> {
         let mut changes = SchemaChanges::default();
         found_by(&mut changes, query, notes)

@@ -2,11 +2,11 @@
 //! another replica, which is its seed then (the paper's Seed DB, section 6.2): the primary copies
 //! nothing for it.
 //!
-//! A snapshot of the primary itself lists the transactions that were running, and so says which
-//! commits it shows, so that none is missed and none applied twice: commits up to `applied` are all
-//! in it, those after `until` are all not, and of those between it says for each. A snapshot of a
-//! replica shows a prefix of the primary's commits, and says in `hihooi.applied` which (I14). The
-//! slot is held from before the snapshot.
+//! A snapshot of the primary itself lists the transactions that were running. So it shows exactly
+//! which commits it contains, none is missed and none applied twice: commits up to `applied` are
+//! all in it, those after `until` are all not, and those between are decided one by one. A snapshot
+//! of a replica shows a prefix of the primary's commits, named in `hihooi.applied` (I14). The slot
+//! is held from before the snapshot.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -30,7 +30,7 @@ const OLD_WAIT: Duration = Duration::from_millis(20);
 /// Time between two looks at how far copying is.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What a replica does for most of the time.
+/// The status of a replica most of the time.
 const COPYING: &str = "copying the database";
 
 /// How much there is to be copied, in bytes.
@@ -79,7 +79,7 @@ struct Taken<'a> {
 }
 
 impl Filling<'_> {
-    /// See the module. From the primary, unless a seed is named.
+    /// Fills it, see the module. From the primary, unless a seed is named.
     pub async fn fill(&self, seed: Option<&Address>) -> Result<ReplicaStart, ReplicationError> {
         refuse_tables(self.control).await?;
         let primary = connect(&self.shared.primary, fence::SOURCE).await?;
@@ -169,14 +169,14 @@ impl Filling<'_> {
         })
     }
 
-    /// Copies everything that a snapshot shows, and sees that it is there.
+    /// Copies everything that a snapshot shows, and checks that it is there.
     async fn copy(&self, primary: &Client, taken: &Taken<'_>) -> Result<(), ReplicationError> {
         let expected = query::number(&query::one(taken.session, SIZE).await?)?;
         // Event triggers are copied, also those of a schema that is not.
         self.control.batch_execute(schema_changes::STAND_IN).await?;
         tokio::select! {
             copied = self.copy_by_tools(taken) => if let Err(problem) = copied {
-                // Where that went away from which it was copied, trying again may help.
+                // Where the source of the copy has failed, trying again may help.
                 taken.session.batch_execute("").await?;
                 return Err(problem);
             },
@@ -188,7 +188,7 @@ impl Filling<'_> {
         Ok(taken.session.batch_execute("COMMIT").await?)
     }
 
-    /// Says how far copying is, by how the database grows.
+    /// Reports how far copying is, by how the database grows.
     async fn watch(&self, expected: u64) -> ReplicationError {
         const SIZE_HERE: &str = "SELECT pg_database_size(current_database())";
         let begun = Instant::now();
@@ -263,8 +263,8 @@ impl Filling<'_> {
     }
 }
 
-/// Begins a transaction whose snapshot others can use: the snapshot's name, and what else is asked
-/// of it.
+/// Begins a transaction whose snapshot others can use. Returns the snapshot's name, and what else
+/// is asked of it.
 async fn export(session: &Client, asked: &str) -> Result<SimpleQueryRow, ReplicationError> {
     session
         .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -279,7 +279,7 @@ pub async fn has_tables(client: &Client) -> Result<bool, ReplicationError> {
     Ok(!rows(client, TABLES).await?.is_empty())
 }
 
-/// The major version of PostgreSQL's client tools on this machine, if they are there.
+/// Returns the major version of PostgreSQL's client tools on this machine, if they are there.
 pub async fn dump_version() -> Option<u64> {
     let folder = pg_local::programs().unwrap_or_default();
     let mut command = Command::new(folder.join("pg_dump"));
@@ -293,8 +293,8 @@ pub async fn dump_version() -> Option<u64> {
         .ok()
 }
 
-/// The owner of the database and the rights in it, which `pg_dump` leaves out. Changes of the
-/// schema run here as whoever made them, and need the same rights.
+/// Returns the owner of the database and the rights in it, which `pg_dump` leaves out. Changes of
+/// the schema run here as the role that made them, and need the same rights.
 async fn set_rights(
     primary: &Client,
     replica: &Address,
@@ -321,7 +321,7 @@ async fn set_rights(
     Ok(control.batch_execute(&text).await?)
 }
 
-/// Runs one tool into another; for each that fails, what it said.
+/// Runs one tool into another. Returns the error output of each that fails.
 async fn pipe(
     mut from: Command,
     mut to: Command,
@@ -350,8 +350,8 @@ async fn pipe(
     ))
 }
 
-/// One of PostgreSQL's own tools, for a database, in which its session has a name: by that nothing
-/// that fills one outlives this proxy's epoch, see `fence`.
+/// Returns one of PostgreSQL's own tools, for a database. Its session has a name, by which no
+/// filling outlives this proxy's epoch, see `fence`.
 fn tool(name: &str, (address, session): (&Address, &str)) -> Command {
     let folder = pg_local::programs().unwrap_or_default();
     let mut command = Command::new(folder.join(name));

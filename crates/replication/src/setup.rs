@@ -9,8 +9,8 @@ use proxy_core::freshness::mark::MarkKey;
 use proxy_core::freshness::{ServerLife, Tsid};
 use proxy_core::planted::{self, ProxyBug};
 
-/// Who writes down in `hihooi.applied` what is on disk; connections that execute are numbered from
-/// 0.
+/// The name by which `hihooi.applied` has what is on disk; connections that execute are numbered
+/// from 0.
 pub const FLUSHER: i32 = -1;
 
 /// Where a replica begins.
@@ -51,12 +51,12 @@ SELECT coalesce(string_agg(it, ', ' ORDER BY it), '') FROM (
   UNION ALL
   SELECT format('event trigger %I', evtname) FROM pg_event_trigger
    WHERE evtname NOT LIKE 'hihooi\\_%' AND evtenabled IN ('A', 'R')) AS firing (it)";
-/// How that is mended.
+/// How that is fixed.
 pub const FIX_FIRING: &str =
     "Run ALTER TABLE … ENABLE TRIGGER (or ENABLE RULE, ALTER EVENT TRIGGER … ENABLE) for each";
 
-/// Refuses, and says how to mend it, where the primary is not set up for logical decoding, or where
-/// a table's changes would come without a key.
+/// Refuses a primary that is not set up for logical decoding, or has a table whose changes would
+/// come without a key. The error names the fix.
 pub async fn check(primary: &Client) -> Result<(), ReplicationError> {
     let wal_level = one(primary, "SHOW wal_level").await?;
     if wal_level != "logical" {
@@ -144,7 +144,7 @@ pub async fn confirmed(primary: &Client) -> Result<Tsid, ReplicationError> {
     number(&text).map(Tsid)
 }
 
-/// The end of the primary's log.
+/// Returns the end of the primary's log.
 pub async fn position(primary: &Client) -> Result<Tsid, ReplicationError> {
     let text = one(
         primary,
@@ -164,7 +164,7 @@ pub async fn begin_life(replica: &Client) -> Result<ServerLife, ReplicationError
     i64::try_from(key).map(ServerLife).map_err(too_large)
 }
 
-/// How far a replica is; none if it was never filled.
+/// Returns how far a replica is; none if it was never filled.
 pub async fn applied(replica: &Client) -> Result<Option<ReplicaStart>, ReplicationError> {
     if !has_table(replica, "applied").await? {
         return Ok(None);
@@ -199,12 +199,12 @@ pub async fn flush(replica: &Client) -> Result<(), ReplicationError> {
     Ok(())
 }
 
-/// Makes the tables by which a replica says how far it is. They are in place when its rows are.
+/// Makes the tables in which a replica notes how far it is. They are in place when its rows are.
 pub async fn make_tables(replica: &Client, start: &ReplicaStart) -> Result<(), ReplicationError> {
     make_tables_after(replica, "", start).await
 }
 
-/// The same, with statements before, which are done with it or not at all.
+/// Makes them with statements before, which are done together or not at all.
 pub async fn make_tables_after(
     replica: &Client,
     before: &str,
@@ -230,8 +230,8 @@ pub async fn make_tables_after(
     Ok(())
 }
 
-/// Makes sure that each of so many connections has a row to say how far it is. Rows of more
-/// connections than there are now say what they said last, which is less than others say soon.
+/// Makes sure that each of so many connections has a row for how far it is. Rows of more
+/// connections than there are now keep their last value, which is soon less than that of others.
 pub async fn make_rows(
     replica: &Client,
     start: &ReplicaStart,

@@ -1,10 +1,10 @@
 //! What a long transaction did, in a file without a name instead of in memory: as the statements by
 //! which replicas do it, one after the other.
 //!
-//! A statement stands there as a byte that says whether it must find exactly one row, its length in
-//! four bytes, and its text; rows that are changed together as a byte of their own, the length of
-//! all that follows, and their texts, each behind its length. Each replica reads at its own pace;
-//! the file is gone with the last of them.
+//! A statement stands there as a byte for whether it must find exactly one row, its length in four
+//! bytes, and its text; rows that are changed together as a byte of their own, the length of all
+//! that follows, and their texts, each behind its length. Each replica reads at its own pace; the
+//! file is gone with the last of them.
 
 use std::fs::File;
 use std::io;
@@ -68,12 +68,12 @@ impl Spill {
         Ok(())
     }
 
-    /// No replica can do what it says, for this reason.
+    /// Notes that no replica can do what follows, for this reason.
     pub fn fail(&mut self, failure: Option<String>) {
         self.failure = failure;
     }
 
-    /// Bytes of it.
+    /// Returns its bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
@@ -101,14 +101,14 @@ impl Spill {
     }
 }
 
-/// How far somebody has read.
+/// How far one reader has read.
 pub struct SpillCursor {
     spill: Spill,
     at: u64,
 }
 
 impl SpillCursor {
-    /// What comes next; nothing at the end.
+    /// Returns what comes next; nothing at the end.
     pub async fn next(&mut self) -> io::Result<Vec<Part>> {
         let (mut parts, used) = self.piece(PIECE_LENGTH).await?;
         self.at += used;
@@ -127,7 +127,7 @@ impl SpillCursor {
         Ok(parts)
     }
 
-    /// The parts that end within so many bytes, and how many bytes they take.
+    /// Returns the parts that end within so many bytes, and how many bytes they take.
     async fn piece(&self, length_max: u64) -> io::Result<(Vec<Part>, u64)> {
         let bytes = self.bytes(length_max).await?;
         let mut rest = &bytes[..];

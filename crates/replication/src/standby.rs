@@ -1,5 +1,5 @@
 //! A streaming standby of the primary as a replica: PostgreSQL keeps it up, and its replay position
-//! says how far it is (P3).
+//! shows how far it is (P3).
 //!
 //! A TSID is the place in the log behind a commit's record, and a standby shows a commit once its
 //! replay has gone past that. It may do so before the primary does, a moment or, where that waits
@@ -23,7 +23,7 @@ use proxy_core::freshness::{ReplicaId, ReplicaState, Tsid};
 const BEHIND_INTERVAL: Duration = Duration::from_millis(2);
 const IDLE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How far a standby is; an empty text if it is none.
+/// Reads how far a standby is; an empty text if it is none.
 const REPLAYED: &str = "SELECT CASE WHEN pg_is_in_recovery()
     THEN (pg_last_wal_replay_lsn() - '0/0'::pg_lsn)::text ELSE '' END";
 
@@ -45,7 +45,7 @@ pub async fn is_one(server: &Client) -> Result<bool, ReplicationError> {
     Ok(one(server, "SELECT pg_is_in_recovery()").await? == "t")
 }
 
-/// Why a standby cannot be a replica of this primary, if so.
+/// Returns why a standby cannot be a replica of this primary, if so.
 pub async fn refused(
     primary: &Client,
     standby: &Client,
@@ -71,7 +71,7 @@ pub async fn follow(
     if let Some(why) = refused(primary, standby).await? {
         return Err(ReplicationError::Setup(why.into()));
     }
-    // It gets its log by itself: the slot keeps nothing for it.
+    // It streams its log from the primary: the slot keeps nothing for it.
     shared.durable().remove(&id);
     let life = setup::begin_life(standby).await?;
     let mut applied = position(standby).await?;
@@ -102,7 +102,7 @@ pub async fn follow(
     }
 }
 
-/// How far its replay has come.
+/// Returns how far its replay has come.
 pub async fn position(standby: &Client) -> Result<Tsid, ReplicationError> {
     let silent = |_| ReplicationError::Connection("it does not answer".into());
     let answer = timeout(ANSWER_MAX, one(standby, REPLAYED)).await;

@@ -26,7 +26,7 @@ const ROWS_MAX: usize = 4096;
 /// replication holds in memory.
 const LENGTH_MAX: usize = 256 * 1024;
 
-/// Where proxies keep what is their own, on every node something else.
+/// Where proxies keep what is their own, which differs from node to node.
 const OWN_SCHEMA: &str = "hihooi";
 
 /// What one commit did.
@@ -114,12 +114,12 @@ impl CommitEffect {
 #[derive(Default)]
 pub struct Assembler {
     shapes: BTreeMap<u32, Arc<Shape>>,
-    /// Tables of the schema in which proxies keep their own, which are no replica's.
+    /// Tables of the schema in which proxies keep their own, which are not replicated.
     own: BTreeSet<u32>,
     /// That of them in which changes of the schema are noted.
     notes: Option<(u32, Vec<String>)>,
     schema_changes: SchemaChanges,
-    /// Whether a table was described that is not what the catalogue says.
+    /// Whether a table was described that differs from the catalogue.
     pub catalogue_is_old: bool,
     xid: u32,
     mark: Option<Mark>,

@@ -1,4 +1,4 @@
-//! How a row of a replica is found that the primary's stream names.
+//! How a replica finds a row that the primary's stream names.
 //!
 //! By its key, where there is one: with the operator of its index, whatever the search path.
 //! Otherwise by all its values (`REPLICA IDENTITY FULL`). The stream has what types' output

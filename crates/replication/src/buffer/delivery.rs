@@ -31,7 +31,7 @@ pub(crate) async fn deliver(
             let given = give(buffer, &mut applied, &commits).await;
             // The slot may have it still.
             insists = given.is_err();
-            // Who is given by the reader must keep pace with it, or it would have all others wait.
+            // A follower of the reader must keep pace with it, or all others would wait.
             let _ = commits.reserve_many(QUEUE_LENGTH_MAX / 2).await;
         }
         let joined = join(&shared.joins, follower, applied, commits.clone(), insists);
@@ -55,7 +55,7 @@ pub(crate) async fn deliver(
     std::future::pending().await
 }
 
-/// Gives all that the buffer has behind `applied`, which says how far that is.
+/// Gives all that the buffer has behind `applied`, and advances that.
 async fn give(
     buffer: &Buffer,
     applied: &mut Tsid,
@@ -100,7 +100,7 @@ async fn give(
     Ok(())
 }
 
-/// What a long commit does, from the further rows of its page into a file.
+/// Moves what a long commit does from the further rows of its page into a file.
 async fn continued(
     table: &super::BufferTable,
     page: &Page,

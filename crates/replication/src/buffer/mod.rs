@@ -1,22 +1,22 @@
 //! The transactions buffer (the paper's section 3): commits by TSID, in a table of the store.
 //!
-//! Who has a buffer need not have the primary keep its log for replicas that are away: they are
-//! given from here what they have missed, and go on with the slot's reader from where that is. The
-//! buffer follows the reader as an replica does, so that it may be stopped, lose all that it has,
-//! or be somewhere else, and nothing depends on it but who is away: until it is back, the primary
-//! keeps its log for those that rely on it.
+//! With a buffer, the primary need not keep its log for offline replicas: they get from here what
+//! they have missed, and go on with the slot's reader from where that is. The buffer follows the
+//! reader as a replica does. It may be stopped, lose all that it has, or be unavailable, and only
+//! offline replicas depend on it: until it is back, the primary keeps its log for those that rely
+//! on it.
 //!
 //! - `pages` knows which commits are there; `record` writes them as bytes, `table` keeps those.
 //! - `delivery` gives a replica what it has missed.
 //!
-//! What all have is kept, too, as long as there is room: it is what a replica needs that was
-//! removed and is added again (the paper's Archiver). Where there is no room any more, the oldest
-//! goes, whoever needs it.
+//! What all have is kept, too, as long as there is room: a replica needs it that was removed and is
+//! added again (the paper's Archiver). Where there is no room any more, the oldest goes, whichever
+//! replica needs it.
 //!
 //! Invariants:
-//! - The slot forgets nothing that who is away lacks and that is not here on disk.
+//! - The slot forgets nothing that an offline replica lacks and that is not here on disk.
 //! - Pages leave no gap. A buffer that has missed something, since it was another one's or has lost
-//!   it, begins anew.
+//!   it, begins from scratch.
 //! - Only the active proxy writes.
 
 pub mod delivery;
@@ -48,14 +48,14 @@ use proxy_core::freshness::Tsid;
 use proxy_pool::ledger::UNPROVEN;
 use table::{BufferTable, PART_LENGTH_MAX};
 
-/// What the log calls what is told of it.
+/// Name in the log of its events.
 const EVENT: &str = "transactions_buffer";
 /// Bytes of a page of several commits, about.
 const PAGE_LENGTH: usize = 256 * 1024;
 /// Where nothing is committed, how far the primary's log is gets written down so often.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Where it is, and how long it may become.
+/// Where it is, and how large it may become.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BufferOptions {
     /// `host:port` of the coordinators of the store that it is in.
@@ -70,7 +70,7 @@ pub struct BufferOptions {
 pub struct Buffer {
     options: BufferOptions,
     kept: Mutex<Kept>,
-    /// What the log was told of it.
+    /// What was logged of it.
     events: EventLog,
 }
 
@@ -78,7 +78,7 @@ pub struct Buffer {
 #[derive(Default)]
 struct Kept {
     is_following: bool,
-    /// Whether the slot waits for it: while it follows, and while it is found out what it has.
+    /// Whether the slot waits for it: while it follows, and until it is known what it has.
     holds: bool,
     /// None before it was reached.
     pages: Option<Pages>,
@@ -86,7 +86,7 @@ struct Kept {
     status: String,
 }
 
-/// How it is, for people.
+/// Its status, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BufferStatus {
     /// What it does, or what is wrong.
@@ -104,7 +104,7 @@ pub struct BufferStatus {
 }
 
 impl Buffer {
-    /// One that was not reached yet.
+    /// Makes one that was not reached yet.
     pub fn new(options: BufferOptions) -> Buffer {
         Buffer {
             options,
@@ -118,7 +118,7 @@ impl Buffer {
         self.options.is_for_all
     }
 
-    /// Up to where everything is on its disks; none before that is known.
+    /// Returns up to where everything is on its disks; none before that is known.
     pub fn until(&self) -> Option<Tsid> {
         self.kept().pages.as_ref().map(Pages::until)
     }
@@ -134,7 +134,7 @@ impl Buffer {
         self.page_after(place).is_some()
     }
 
-    /// How it is.
+    /// Returns its status.
     pub fn standing(&self) -> BufferStatus {
         let kept = self.kept();
         let pages = kept.pages.as_ref();
@@ -153,7 +153,7 @@ impl Buffer {
         ask(self.kept().pages.as_ref())
     }
 
-    /// Up to where the slot may forget, if it waits for the buffer at all.
+    /// Returns up to where the slot may forget, if it waits for the buffer at all.
     pub(super) fn holds(&self, tsid: Tsid) -> Tsid {
         let kept = self.kept();
         match (kept.holds, &kept.pages) {
@@ -247,7 +247,7 @@ impl Keeper<'_> {
             tokio::select! {
                 count = received.recv_many(&mut commits, QUEUE_LENGTH_MAX) => {
                     if count == 0 {
-                        return Err(ReplicationError::Connection("the slot's reader let go of it".into()));
+                        return Err(ReplicationError::Connection("the slot's reader dropped it".into()));
                     }
                     for commit in commits.drain(..) {
                         keeper.take(&commit).await?;
@@ -366,15 +366,14 @@ fn proven(shared: &Shared) -> Result<(), ReplicationError> {
     }
 }
 
-/// Finds out what is there, removes what is of no use, and tells from where on it must be given
-/// commits.
+/// Reads what is there, removes what is of no use, and returns from where on it needs commits.
 async fn open(
     shared: &Shared,
     buffer: &Buffer,
     table: &BufferTable,
     primary: &Client,
 ) -> Result<Tsid, ReplicationError> {
-    // What the slot has forgotten by now, it can give nobody later.
+    // No source has what the slot has forgotten by now.
     let confirmed = setup::confirmed(primary).await?;
     let (found, torn) = table.pages().await?;
     let (pages, mut useless) = match Pages::of(found.clone()) {

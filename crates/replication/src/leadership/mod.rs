@@ -1,33 +1,34 @@
 //! Which of several proxies is the active one. The others stand by.
 //!
-//! A proxy that routes knows what its own clients write before it is committed (R32); of what
-//! others write it hears from the slot, later. So two of them in front of one primary would give
-//! stale answers.
+//! A proxy that routes knows what its own clients write before it is committed (R32). It receives
+//! what others write from the slot, later. So two of them in front of one primary would give stale
+//! answers.
 //!
-//! - The *lock*, an advisory one, is held at the primary by a session that does nothing else. Who
-//!   has it raises the *epoch*. Both are lost by nobody without the primary's knowing.
+//! - The *lock*, an advisory one, is held at the primary by a session that does nothing else. Its
+//!   holder raises the *epoch*. Neither is lost without the primary's knowing.
 //! - Before a connection to the primary is used for clients, that session writes down its backend.
 //!   As the session's end ends the lock, nothing is written down any more once another has the
 //!   lock: the list is complete.
 //! - Every second that session shows a *beat*. When that is answered, the *lease* is valid for
-//!   three seconds from when it was sent. What a replica has said is told to a client only if the
+//!   three seconds from when it was sent. A replica's answer is relayed to a client only if the
 //!   lease is valid then, and no read is routed to one otherwise.
 //!
-//! Who gets the lock, in this order: raises the epoch; ends all backends of the list and who reads
-//! the slot, until there are none; waits until the lease of the one before has surely run out,
-//! unless that one has said that it gave up; takes the end of the log as its floor; begins.
+//! The proxy that gets the lock does this, in order. It raises the epoch. It ends all backends of
+//! the list and the reader of the slot, until there are none. It waits until the lease of the proxy
+//! before has surely run out, unless that one has given up. It takes the end of the log as its
+//! floor, and begins.
 //!
 //! Invariants:
 //! - When the floor is taken, what clients of earlier epochs committed is in the log before it and
 //!   shown by the primary, and they commit nothing after. So the new manager needs nothing of the
 //!   old one's.
-//! - When it begins, no lease of an earlier epoch is valid. So no replica's answer is told by
-//!   another proxy to who asks after its first commit. An answer whose lease was valid when it was
-//!   looked at, and which is told later, is one to a question from before that commit.
+//! - When it begins, no lease of an earlier epoch is valid. So no other proxy relays a replica's
+//!   answer to a client that asks after its first commit. An answer whose lease was valid when it
+//!   was looked at, and which is relayed later, is one to a question from before that commit.
 //! - A replica executes for one epoch at a time: see `fence`.
 //!
 //! A proxy whose session at the primary is lost tries to get the lock again. If it does, and the
-//! epoch is still its own, nobody was active in between, and it goes on. If another proxy has the
+//! epoch is still its own, no other was active in between, and it goes on. If another proxy has the
 //! lock, its lease has *ended* for good: its clients' sessions are ended.
 //!
 //! That session writes the register of replicas, too: see `register`.
@@ -66,7 +67,7 @@ const ENTRIES_AT_ONCE: usize = 64;
 const REQUESTS_MAX: usize = 16;
 /// How long a proxy that gives up waits for the primary to know.
 const GIVE_UP_MAX: Duration = Duration::from_secs(2);
-/// Who has the lock for longer is there, and has not just gone.
+/// A proxy that has the lock for longer is running, and has not just gone.
 const KEPT_OUT_AFTER: Duration = Duration::from_secs(2);
 
 /// This proxy is the active one, until the lease has ended. Dropped, it gives up.
@@ -83,8 +84,8 @@ pub struct ProxyLeadership {
     give_up: Option<oneshot::Sender<oneshot::Sender<()>>>,
 }
 
-/// Becomes the active proxy. Returns when it is, however long another one is. `waits` is told for
-/// whom, whenever that changes.
+/// Becomes the active proxy. Returns when it is, however long another one is. `waits` gets the name
+/// of that one, whenever it changes.
 pub async fn stand(
     primary: &Address,
     waits: impl FnMut(&str),
@@ -135,7 +136,8 @@ pub async fn begin_after(primary: &Address, epoch: u64) -> Result<(), Replicatio
 }
 
 /// Keeps proxies from becoming active in front of this database for as long as that session lives.
-/// Not where one is already; who has just gone may have the lock for a moment more.
+/// Fails where one is active already; a proxy that has just ended may have the lock for a moment
+/// more.
 pub async fn keep_out(primary: &Client) -> Result<bool, ReplicationError> {
     let (class, object) = LOCK;
     let lock = format!("SELECT pg_try_advisory_lock({class}, {object})");
@@ -149,7 +151,7 @@ pub async fn keep_out(primary: &Client) -> Result<bool, ReplicationError> {
     Ok(true)
 }
 
-/// This proxy, as nobody else is called.
+/// Names this proxy, as no other is named.
 fn candidate() -> Result<Candidate, ReplicationError> {
     let mut number = [0; 8];
     let no_chance = |_| ReplicationError::Setup("this machine gives no random numbers".into());
@@ -157,20 +159,22 @@ fn candidate() -> Result<Candidate, ReplicationError> {
     Ok(Candidate::of(u64::from_be_bytes(number)))
 }
 
-/// Waits until this session has the lock. One of a proxy that is silent is ended; nobody else's is.
+/// Waits until this session has the lock. It ends a session that has it and belongs to a silent
+/// proxy, and no other.
 async fn wait_for_lock(
     seat: &Seat,
     mut waits: impl FnMut(&str),
 ) -> Result<Watched, ReplicationError> {
     let mut watched = Watched::default();
-    let (mut seen, mut told) = (String::new(), String::new());
+    let (mut seen, mut reported) = (String::new(), String::new());
     while !seat.try_lock().await? {
         let look = seat.look().await?;
         watched.saw(look.beat, BootTime::now());
-        // Only who is there for more than one look: who has just been killed is no reason to wait.
-        if look.holder.is_some() && look.name == seen && look.name != told {
+        // Only a holder that is there for more than one look: one that has just been killed is no
+        // reason to wait.
+        if look.holder.is_some() && look.name == seen && look.name != reported {
             waits(&look.name);
-            told.clone_from(&look.name);
+            reported.clone_from(&look.name);
         }
         seen = look.name;
         if let Some(Holder::Other(process)) = look.holder
@@ -216,16 +220,16 @@ struct Keeper {
     lease: Lease,
     entries: mpsc::Receiver<LedgerEntry>,
     requests: mpsc::Receiver<Request>,
-    /// What the register is to say again, as what it may say now was told to nobody.
+    /// What the register must contain again, as its present content was confirmed to no client.
     taken_back: Option<RegisterChange>,
 }
 
 impl Keeper {
-    /// Ends what proxies before have at the primary, and waits until nobody else is active.
+    /// Ends what proxies before have at the primary, and waits until no other is active.
     async fn fence(&mut self, alone: BootTime) -> Result<(), ReplicationError> {
         let mut shown = None;
         loop {
-            // Those who stand by must not take this one for silent.
+            // Standbys must not take this one for silent.
             if shown.is_none_or(|shown: Instant| shown.elapsed() >= BEAT_INTERVAL) {
                 shown = Some(Instant::now());
                 self.last.number += 1;
@@ -256,11 +260,11 @@ impl Keeper {
             }
         };
         self.lease.end();
-        if let Some(told) = ended {
+        if let Some(done) = ended {
             // If this fails, another one waits until the lease has run out.
             let _ = self.seat.release(self.last.epoch).await;
-            if let Some(told) = told {
-                let _ = told.send(());
+            if let Some(done) = done {
+                let _ = done.send(());
             }
         }
     }
@@ -272,7 +276,7 @@ impl Keeper {
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let done = tokio::select! {
-                // A ledger is kept as long as anybody could write.
+                // A ledger is kept as long as any proxy could write.
                 Some(entry) = self.entries.recv() => self.write_down(entry).await,
                 Some(request) = self.requests.recv() => self.register(request).await,
                 _ = beat.tick() => self.beat().await,
@@ -295,10 +299,10 @@ impl Keeper {
         self.take_back().await
     }
 
-    /// What is asked for is done and told, or it is taken back.
+    /// Does what is asked for and confirms it, or takes it back.
     async fn register(&mut self, request: Request) -> Result<(), ReplicationError> {
         self.take_back().await?;
-        // Whoever waits is told that it failed, as that is dropped.
+        // A waiting caller sees the failure, as the channel is dropped.
         if self.taken_back.is_some() || request.done.is_closed() {
             return Ok(());
         }
@@ -333,7 +337,7 @@ impl Keeper {
         let written = self.seat.write_down(&processes).await?;
         for entry in entries {
             if written.contains(&entry.process) {
-                // Who waited may have given up.
+                // The caller may have given up.
                 let _ = entry.written.send(());
             }
         }
@@ -345,7 +349,7 @@ impl Keeper {
         loop {
             match self.try_rejoin().await {
                 Ok(ended) => return ended,
-                // The primary may be down: then nobody is active.
+                // The primary may be down: then no proxy is active.
                 Err(_) => sleep(RETRY_WAIT_MIN).await,
             }
         }

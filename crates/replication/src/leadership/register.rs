@@ -1,5 +1,5 @@
-//! The register of replicas: those that operators have added, kept in the primary, so that whoever
-//! is active next follows them, too.
+//! The register of replicas: those that operators have added, kept in the primary, so that the next
+//! active proxy follows them, too.
 //!
 //! `hihooi.replica` has their URLs as they were given, with passwords, and is its owner's alone, as
 //! PostgreSQL's `pg_subscription` is.
@@ -24,7 +24,8 @@ use pg_wire::quoting::literal;
 
 /// How long is waited until a change is in the register; meanwhile the primary may be restarted.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// How long a change waits for people's locks. Beats wait with it, so this is less than a lease.
+/// How long a change waits for the locks of others. Beats wait with it, so this is less than a
+/// lease.
 const LOCK_MAX: Duration = Duration::from_secs(1);
 
 /// A replica that is in the register.
@@ -35,7 +36,7 @@ pub struct Registered {
     pub url: String,
 }
 
-/// What the register is to say of a database.
+/// What the register must contain of a database.
 pub struct RegisterChange {
     host: String,
     port: u16,
@@ -45,7 +46,7 @@ pub struct RegisterChange {
 }
 
 impl RegisterChange {
-    /// That it is there with this URL, or that it is not there.
+    /// Makes a change after which it is there with this URL, or is not there.
     pub fn of(address: &Address, url: Option<&str>) -> RegisterChange {
         let (host, port, database) = address.place();
         RegisterChange {
@@ -82,16 +83,16 @@ impl RegisterChange {
     }
 }
 
-/// A change that somebody waits for.
+/// A change whose caller waits.
 pub(super) struct Request {
     pub change: RegisterChange,
-    /// What the register says before.
+    /// What the register has before.
     pub before: RegisterChange,
-    /// To be told how it went; closed where nobody waits any more, who takes it for failed.
+    /// For the result; closed where the caller waits no longer, which takes it for failed.
     pub done: oneshot::Sender<Result<(), ReplicationError>>,
 }
 
-/// Who changes what replicas there are asks here.
+/// Takes requests to change which replicas there are.
 #[derive(Clone, Debug)]
 pub struct Register(mpsc::Sender<Request>);
 
@@ -100,8 +101,8 @@ impl Register {
         Register(requests)
     }
 
-    /// Returns when the change is on the primary's disk. If it fails, the register says again what
-    /// it has said `before`.
+    /// Returns when the change is on the primary's disk. If it fails, the register has again what
+    /// it had `before`.
     pub async fn write(
         &self,
         change: RegisterChange,
@@ -114,7 +115,7 @@ impl Register {
             done,
         };
         let asked = async {
-            // Whoever receives none drops it, which is seen below.
+            // A receiver that gets none drops it, which is seen below.
             let _ = self.0.send(request).await;
             (&mut is_done).await
         };
@@ -136,7 +137,7 @@ impl Register {
     }
 }
 
-/// Who is in the register, in the order in which they came.
+/// Returns the entries of the register, in the order in which they came.
 pub async fn read(primary: &Address) -> Result<Vec<Registered>, ReplicationError> {
     let client = &connect(primary, "replex set-up").await?;
     if !has_table(client, "replica").await? {

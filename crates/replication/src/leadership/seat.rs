@@ -1,4 +1,4 @@
-//! What two proxies tell each other, on the primary.
+//! What two proxies communicate to each other, on the primary.
 //!
 //! The lock is of a session that does nothing else. `hihooi.leader` has the epoch, and survives a
 //! crash of the primary, as `hihooi.replica` does: see `register`. `hihooi.beat` and
@@ -44,8 +44,8 @@ INSERT INTO hihooi.leader (epoch, is_released, name)
   SELECT pg_current_wal_insert_lsn() - '0/0', true, '' WHERE NOT EXISTS (SELECT FROM hihooi.leader);
 COMMIT";
 
-/// No setting of the role's may end it, or have texts read otherwise; and passwords in the
-/// register's URLs are in no log and no view. Only superusers may say the latter.
+/// No setting of the role may end it, or change how texts are read; and passwords in the register's
+/// URLs are in no log and no view. Only superusers may set the latter.
 const SETTINGS: &str = "
 SET standard_conforming_strings = on;
 SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN
@@ -60,17 +60,17 @@ SELECT set_config(name, setting, false)
 const BACKENDS: &str = "pg_stat_activity a JOIN hihooi.backend b
   ON b.pid = a.pid AND b.started = a.backend_start";
 
-/// Who stands for it: this proxy, until it ends.
+/// The holder of the lock: this proxy, until it ends.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// For people.
     pub name: String,
-    /// What its sessions are called, which no other's are.
+    /// The name of its sessions, which no others have.
     session: String,
 }
 
 impl Candidate {
-    /// This proxy. The number is one that nobody else has.
+    /// Makes the name of this proxy. The number is one that no other has.
     pub fn of(number: u64) -> Candidate {
         let machine = uname().nodename().to_string_lossy().into_owned();
         Candidate {
@@ -86,7 +86,7 @@ pub struct Seat {
     candidate: Candidate,
 }
 
-/// Who has the lock.
+/// The holder of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A session of this proxy's own, which has not noticed yet that its connection is lost.
@@ -102,7 +102,7 @@ pub enum Holder {
 pub struct Look {
     /// None if the lock has just become free.
     pub holder: Option<Holder>,
-    /// Who that is, for people.
+    /// The name of that one, for people.
     pub name: String,
     /// What the active proxy has shown last.
     pub beat: Option<Beat>,
@@ -113,7 +113,7 @@ pub struct Look {
 pub struct Begun {
     /// The new one.
     pub epoch: u64,
-    /// The active proxy of the one before has said that it is none any more.
+    /// The active proxy of the epoch before has given up.
     pub was_released: bool,
     /// What it has shown last.
     pub last_beat: Option<Beat>,
@@ -138,14 +138,14 @@ impl Seat {
         Ok(())
     }
 
-    /// Gets the lock if nobody has it.
+    /// Acquires the lock if it is free.
     pub async fn try_lock(&self) -> Result<bool, ReplicationError> {
         let (class, object) = LOCK;
         let lock = format!("SELECT pg_try_advisory_lock({class}, {object})");
         Ok(self.one(&lock).await? == "t")
     }
 
-    /// Who has the lock, and what the active proxy has shown.
+    /// Returns the holder of the lock, and what the active proxy has shown.
     pub async fn look(&self) -> Result<Look, ReplicationError> {
         let holder = format!(
             "SELECT a.pid, a.application_name, coalesce(a.usename, ''),
@@ -170,7 +170,7 @@ impl Seat {
         let name = match is_proxy {
             true => format!("{} (from {address})", value(row, 4)?),
             false => format!(
-                "nobody known: user {user} from {address} has the proxies' lock (backend {pid})"
+                "an unknown session: user {user} from {address} has the proxies' lock (backend {pid})"
             ),
         };
         let holder = match (is_proxy, session == self.candidate.session) {
@@ -222,7 +222,7 @@ impl Seat {
         })
     }
 
-    /// The next epoch is behind this one, and nobody is waited for.
+    /// Sets the next epoch behind this one, without a wait for others.
     pub async fn begin_after(&self, epoch: u64) -> Result<(), ReplicationError> {
         let raise = format!(
             "UPDATE hihooi.leader SET epoch = greatest(epoch, {epoch}), is_released = true, name = ''"
@@ -230,13 +230,13 @@ impl Seat {
         self.run(&raise).await
     }
 
-    /// The epoch now.
+    /// Returns the present epoch.
     pub async fn epoch(&self) -> Result<u64, ReplicationError> {
         number(&self.one("SELECT epoch FROM hihooi.leader").await?)
     }
 
     /// Shows that this proxy lives. That it could be shown proves that the session has its lock.
-    /// Tells whether another proxy waits for it.
+    /// Returns whether another proxy waits for it.
     pub async fn beat(&self, beat: Beat) -> Result<bool, ReplicationError> {
         let (epoch, number) = (beat.epoch, beat.number);
         let own = literal(&self.candidate.session);
@@ -275,8 +275,8 @@ impl Seat {
         self.run(prune).await
     }
 
-    /// Changes the register. The inner error says that nothing has changed; with the outer one that
-    /// is not known.
+    /// Changes the register. With the inner error nothing has changed; with the outer one that is
+    /// not known.
     pub async fn register(
         &self,
         change: &RegisterChange,
@@ -306,8 +306,8 @@ impl Seat {
         })
     }
 
-    /// Ends what the proxies before have at the primary: the backends of their clients, and who
-    /// reads the slot. Returns how many of them there still are.
+    /// Ends what the proxies before have at the primary: the backends of their clients, and the
+    /// reader of the slot. Returns how many of them there still are.
     pub async fn fence(&self) -> Result<u64, ReplicationError> {
         let end = format!(
             "SELECT (SELECT count(pg_terminate_backend(a.pid)) FROM {BACKENDS})
@@ -323,14 +323,14 @@ impl Seat {
         self.run("DELETE FROM hihooi.backend").await
     }
 
-    /// Says that this proxy is active no more, and lets go of the lock.
+    /// Notes that this proxy is active no more, and releases the lock.
     pub async fn release(&self, epoch: u64) -> Result<(), ReplicationError> {
         let note = format!("UPDATE hihooi.leader SET is_released = true WHERE epoch = {epoch}");
         self.run(&note).await?;
         self.unlock().await
     }
 
-    /// Lets go of the lock.
+    /// Releases the lock.
     pub async fn unlock(&self) -> Result<(), ReplicationError> {
         let (class, object) = LOCK;
         let unlock = format!("SELECT pg_advisory_unlock({class}, {object})");
@@ -349,7 +349,7 @@ impl Seat {
     }
 }
 
-/// Says of `pg_locks l` that it is the lock, and held.
+/// The condition that `pg_locks l` is the lock, and held.
 fn is_lock() -> String {
     let (class, object) = LOCK;
     format!(
