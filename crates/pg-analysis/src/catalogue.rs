@@ -59,7 +59,7 @@ pub struct Relation {
     pub is_partitioned: bool,
     /// Whether row security decides what is seen of it.
     pub row_security: bool,
-    /// Whether users' triggers or rules do more than a statement on it says.
+    /// Whether users' triggers or rules do more than a statement on it shows.
     pub has_triggers: bool,
     /// Whether a column is computed from others.
     pub has_generated: bool,

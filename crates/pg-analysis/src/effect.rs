@@ -268,8 +268,8 @@ enum Place {
 }
 
 impl Place {
-    /// Where it goes on behind a sign; none where that may be anything. Past the first statement a
-    /// comment cannot be told from the inside of a literal, and what is quoted may be any name.
+    /// Returns where it goes on behind a sign; none where that may be anything. Past the first
+    /// statement a comment looks like the inside of a literal, and what is quoted may be any name.
     fn after_sign(self, sign: u8) -> Option<Place> {
         match (self, sign) {
             (Place::Start, b'(') => Some(Place::Start),

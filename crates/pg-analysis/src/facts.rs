@@ -75,7 +75,7 @@ pub struct Facts<'a> {
     pub texts: Vec<&'a str>,
     /// Whether it has operators.
     pub has_operators: bool,
-    /// Whether it has a word of SQL for the time, or for who asks.
+    /// Whether it has a word of SQL for the time, or for the user that asks.
     pub asks_for_time: bool,
 }
 
@@ -165,7 +165,8 @@ impl<'a> Walk<'a, '_> {
                 self.facts.asks_for_time = true;
                 self.facts.transaction_time |= function.op < ValueOp::SVFOP_CURRENT_ROLE;
                 if function.op >= ValueOp::SVFOP_CURRENT_ROLE {
-                    self.facts.only_primary("it asks who or where it is");
+                    self.facts
+                        .only_primary("it depends on its user or its server");
                 }
             }
             _ => self.see_clause(node),

@@ -68,7 +68,7 @@ const TIMELESS: &[&str] = &[
     "varbit",
     "varchar",
 ];
-/// Types whose input gives the same unless it says `now` or the like.
+/// Types whose input gives the same unless it is `now` or the like.
 const TIMES: &[&str] = &["date", "time", "timestamp", "timestamptz"];
 /// Types of columns that are never read as texts when they are cast: whole and other numbers,
 /// `date`, `time`, `timestamp`, `timestamptz`, `interval`.

@@ -73,7 +73,7 @@ pub enum StatementAction {
     Session,
     /// It makes state in its connection to the primary, to which the session is bound from then on.
     Pin(&'static str),
-    /// It cannot be replicated; the client gets an error with this text, which says what to do.
+    /// It cannot be replicated; the client gets an error with this text, which names what to do.
     Refused(&'static str),
 }
 
@@ -255,12 +255,12 @@ impl TableUse {
     }
 }
 
-/// The statements of one text, in order. A text that does not parse is one statement that touches
-/// anything: the primary says what is wrong with it.
+/// Returns the statements of one text, in order. A text that does not parse is one statement that
+/// touches anything: the primary returns the error.
 #[derive(Debug)]
 pub struct Analysis {
     statements: Vec<AnalysedStatement>,
-    /// What its only statement is as a prepared one, once somebody has asked for it.
+    /// What its only statement is as a prepared one, once that was asked for.
     pub prepared: OnceLock<Arc<Prepared>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a change of the schema says at replicas, where it names what each server has of its own.
+//! What a change of the schema means at replicas, where it names what each server has of its own.
 //!
 //! It names no tablespace there: all is in the default one. A statement about a database that the
 //! replica's server does not have does nothing. Indexes are each server's own, too: one that is

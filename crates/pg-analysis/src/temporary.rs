@@ -28,7 +28,7 @@ pub enum Uses {
 /// The tables that a statement names, as far as they may be temporary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
-    /// How they are called, if no schema is told.
+    /// Their names, if no schema is given.
     pub names: BTreeSet<String>,
     /// How many it names.
     pub count: usize,

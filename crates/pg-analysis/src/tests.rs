@@ -110,7 +110,7 @@ fn analyse_one(text: &str) -> AnalysedStatement {
 }
 
 /// A text touches the same whether its constants are taken for parameters or not, unless the server
-/// refuses it for what it says.
+/// refuses it for its meaning.
 fn is_same_with_constants(analyser: &Analyser, text: &str) {
     let path = ["public".into()];
     let expected = analyser.analyse(text, &path);

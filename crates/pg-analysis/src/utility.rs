@@ -36,7 +36,7 @@ pub fn fires_triggers(text: &str) -> bool {
     pg_raw_parse::parse(text).is_ok_and(|tree| tree.iter().all(|raw| fires(raw.stmt())))
 }
 
-/// Is each of the text's statements about roles alone, and means the same whoever says it, with
+/// Is each of the text's statements about roles alone, and means the same for every user, with
 /// whatever settings?
 pub fn is_of_roles_alone(text: &str) -> bool {
     let is = |node: Node<'_>| match node {
@@ -241,7 +241,7 @@ fn of_copy(names: &Names<'_>, copy: &CopyStmt) -> AnalysedStatement {
             let whole = TableUse::new(relation.table, Touch::write_table());
             AnalysedStatement::touching(StatementAction::Write, vec![whole])
         }
-        _ => AnalysedStatement::unproven("it may set off more than it says"),
+        _ => AnalysedStatement::unproven("its triggers or rules may do anything"),
     }
 }
 

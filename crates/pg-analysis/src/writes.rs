@@ -26,7 +26,7 @@ pub fn analyse(names: &Names<'_>, node: Node<'_>) -> AnalysedStatement {
         _ => AnalysedStatement::unproven(match facts.primary {
             Some(why) if facts.unknown => why,
             _ if !is_target_known(names, node) => "a table is not known",
-            _ => "it may set off more than it says",
+            _ => "its triggers or rules may do anything",
         }),
     }
 }
@@ -79,14 +79,15 @@ fn has_conflict_clause(node: Node<'_>) -> bool {
     matches!(node, Node::InsertStmt(insert) if insert.on_conflict_clause().is_some())
 }
 
-/// A table on which a statement does no more than it says.
+/// A table on which a statement does just what it names.
 fn plain_table<'a>(names: &Names<'a>, name: &Name) -> Option<&'a Relation> {
     let relation = names.resolve(name)?;
     (relation.kind == RelationKind::Table && !relation.has_triggers).then_some(relation)
 }
 
-/// The tables that change with one on which a statement does no more than it says: its children,
-/// and what foreign keys reach from any of them. None if users' triggers of those may do anything.
+/// Returns the tables that change with one on which a statement does just what it names: its
+/// children, and what foreign keys reach from any of them. None if users' triggers of those may do
+/// anything.
 fn changed_with(
     catalogue: &Catalogue,
     relation: &Relation,

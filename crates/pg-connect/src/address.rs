@@ -1,11 +1,11 @@
-//! Where a database is and who logs in there: a URL as libpq takes it.
+//! The address of a database and the user that logs in there: a URL as libpq takes it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::auth::tls::{Files, Policy};
 
-/// The port where nothing else is said.
+/// The default port.
 const PORT_DEFAULT: u16 = 5432;
 
 /// `postgresql://user:password@host:port/database?NAME=VALUE&…`; host and port may stand behind the
@@ -16,7 +16,7 @@ pub struct Address {
     pub host: String,
     /// The TCP port, and part of a Unix socket's name.
     pub port: u16,
-    /// Who logs in for the proxy's own work.
+    /// The user of the proxy's own connections.
     pub user: String,
     /// That user's password.
     pub password: Option<String>,
@@ -27,7 +27,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Which database it is, whoever logs in there.
+    /// Which database it is, whatever user logs in there.
     pub fn place(&self) -> (&str, u16, &str) {
         (&self.host, self.port, &self.database)
     }

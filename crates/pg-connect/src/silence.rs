@@ -1,8 +1,8 @@
-//! How long a peer is believed to be there that says nothing.
+//! How long a silent peer is believed to be there.
 //!
-//! A machine that loses its power or its network closes no connection: whoever waits for it waits
-//! until the system gives up, a quarter of an hour and longer. Here the system asks the peer's
-//! system, which answers also while the peer itself is busy.
+//! A machine that loses its power or its network closes no connection: its peers wait until the
+//! system gives up, a quarter of an hour and longer. Here the system asks the peer's system, which
+//! answers also while the peer itself is busy.
 
 use std::io;
 use std::time::Duration;

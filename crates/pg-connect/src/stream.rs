@@ -181,9 +181,9 @@ impl Peer {
         self.stream.flush().await
     }
 
-    /// Says goodbye, as well as can be.
+    /// Sends Terminate, if the peer is still there.
     pub async fn shutdown(&mut self) {
-        // The peer may be gone already, and nobody is left to hear of it.
+        // The peer may be gone already, and there is no receiver.
         let _ = self.stream.shutdown().await;
     }
 }

@@ -1,8 +1,8 @@
 //! A PostgreSQL of one's own, on loopback in a temporary folder: for the demo, benchmarks and
 //! tests.
 //!
-//! It gives up durability for speed, and takes everything away when it is dropped. PostgreSQL
-//! does not run as root: there it runs as `nobody`.
+//! It gives up durability for speed, and removes everything when it is dropped. PostgreSQL does not
+//! run as root: there it runs as the user `nobody`.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -24,12 +24,12 @@ use pg_connect::auth::tls::Policy;
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// The port may be taken between being found free and being used.
 const TRIES_MAX: usize = 5;
-/// `nobody` and `nogroup`.
-const NOBODY_USER: u32 = 65_534;
+/// The user `nobody` and the group `nogroup`.
+const UNPRIVILEGED_USER: u32 = 65_534;
 /// What PostgreSQL logs once it serves.
 const READY: &str = "database system is ready to accept";
 
-/// The superuser, who needs no password on loopback unless told otherwise.
+/// The superuser. It needs no password on loopback by default.
 pub const SUPERUSER: &str = "postgres";
 
 /// Settings of every database here.
@@ -157,7 +157,7 @@ impl Postgres {
         served.map_err(|output| io::Error::other(format!("PostgreSQL does not start: {output}")))
     }
 
-    /// Starts it once. The inner error is what it said before it ended.
+    /// Starts it once. The inner error is its output before it ended.
     fn serve(&mut self) -> io::Result<Result<(), String>> {
         let mut command = self.command("postgres")?;
         command.arg("-D").arg(self.data());
@@ -210,8 +210,8 @@ impl Postgres {
         }
     }
 
-    /// Kills its first process, and nothing else: the others notice, and end by themselves. Returns
-    /// when they have.
+    /// Kills its first process, and nothing else: the others notice, and end. Returns when they
+    /// have.
     pub fn crash(&mut self) -> io::Result<()> {
         let Some(mut process) = self.process.take() else {
             return Ok(());
@@ -257,11 +257,11 @@ impl Drop for Postgres {
     }
 }
 
-/// Has a command run as `nobody` where this process is root: there PostgreSQL and its poolers
-/// refuse to run.
+/// Has a command run as the user `nobody` where this process is root: there PostgreSQL and its
+/// poolers refuse to run.
 pub fn without_root(command: &mut Command) -> io::Result<()> {
     if is_root()? {
-        command.uid(NOBODY_USER).gid(NOBODY_USER);
+        command.uid(UNPRIVILEGED_USER).gid(UNPRIVILEGED_USER);
     }
     Ok(())
 }
@@ -270,12 +270,16 @@ pub fn without_root(command: &mut Command) -> io::Result<()> {
 pub fn folder_in(base: &Path, prefix: &str) -> io::Result<TempDir> {
     let folder = TempDir::with_prefix_in(prefix, base)?;
     if is_root()? {
-        chown(folder.path(), Some(NOBODY_USER), Some(NOBODY_USER))?;
+        chown(
+            folder.path(),
+            Some(UNPRIVILEGED_USER),
+            Some(UNPRIVILEGED_USER),
+        )?;
     }
     Ok(folder)
 }
 
-/// A place on loopback where nobody listens now: for programs that do not take port 0.
+/// Returns a port on loopback that is free now: for programs that do not take port 0.
 pub fn free_place() -> io::Result<SocketAddr> {
     TcpListener::bind((own_address(), 0))?.local_addr()
 }
@@ -289,7 +293,8 @@ fn run(command: &mut Command, name: &str) -> io::Result<()> {
     Err(io::Error::other(format!("{name} failed: {output}")))
 }
 
-/// Whether a process still does something: one that nobody has asked for its end does not.
+/// Returns whether a process still does something: one that has ended and was not waited for does
+/// not.
 fn is_running(process: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
     let stat = stat.unwrap_or_default();
@@ -301,13 +306,14 @@ fn is_root() -> io::Result<bool> {
     Ok(std::fs::metadata("/proc/self")?.uid() == 0)
 }
 
-/// An address of this process's own, so that nobody else takes the ports that were free.
+/// Returns an address of this process's own, so that no other process takes the ports that were
+/// free.
 fn own_address() -> Ipv4Addr {
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     Ipv4Addr::new(127, 64 | high, middle, low)
 }
 
-/// Copies what it says to its log, and tells whether it serves.
+/// Copies its output to its log, and reports whether it serves.
 fn keep_log(errors: impl BufRead, mut log: File, sender: &Sender<Result<(), String>>) {
     let mut output = String::new();
     let mut is_ready = false;

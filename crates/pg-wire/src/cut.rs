@@ -2,7 +2,7 @@
 //!
 //! A message is a tag, a length of four bytes that counts itself, and a body. Up to
 //! [`WHOLE_LEN_MAX`] it is given whole; a longer one is given as its head, with at least
-//! [`HEAD_LEN`] bytes, and then as whatever arrives, so that nobody has to hold it.
+//! [`HEAD_LEN`] bytes, and then as whatever arrives, so that no peer has to hold it.
 
 use crate::Malformed;
 use alloc::format;
@@ -47,7 +47,7 @@ pub struct WireMessage<'a> {
 }
 
 impl<'a> WireMessage<'a> {
-    /// The first byte, which says what it is.
+    /// The first byte, which names its kind.
     pub fn tag(&self) -> u8 {
         self.frame[0]
     }

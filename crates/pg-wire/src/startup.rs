@@ -30,11 +30,11 @@ pub enum First {
     Cancel(CancelKey),
     /// A session.
     Startup(Startup),
-    /// A version of the protocol that is not spoken: what is to be said of it.
+    /// A version of the protocol that is not spoken: the answer to it.
     Unsupported(String),
 }
 
-/// What names a session to those who may cancel it.
+/// Names a session in requests to cancel its statement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CancelKey {
     /// The session's number, in the place of PostgreSQL's process number.
@@ -43,7 +43,7 @@ pub struct CancelKey {
     pub secret: Vec<u8>,
 }
 
-/// Who wants what session.
+/// The user, the database and the settings of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Startup {
     /// The minor version of protocol 3 that the client asked for.
@@ -87,7 +87,7 @@ pub fn length(buffer: &[u8]) -> Result<Option<usize>, Malformed> {
     }
 }
 
-/// Reads a first packet, as long as [`length`] says.
+/// Reads a first packet, of the length of [`length`].
 pub fn read(packet: &[u8]) -> Result<First, Malformed> {
     let Some((head, body)) = packet.split_first_chunk::<8>() else {
         return Err(Malformed::new("startup packet is too short"));

@@ -45,7 +45,7 @@ pub struct Connection {
     pub cutter: Cutter,
     /// What is on it.
     pub server: ServerConnection,
-    /// Names it to those who cancel what it runs.
+    /// Names it in requests to cancel what it runs.
     pub cancel_key: Arc<CancelKey>,
     /// Whose connections it belongs to.
     pub key: ConnectionKey,
@@ -227,7 +227,7 @@ impl Connection {
                 scram::MECHANISM_PLUS,
                 ChannelBinding::tls_server_end_point(end_point),
             ),
-            // A server that has offered it after all learns that somebody hid that.
+            // A server that has offered it after all learns that the offer was removed on its way.
             Some(_) => (scram::MECHANISM, ChannelBinding::unrequested()),
             None => (scram::MECHANISM, ChannelBinding::unsupported()),
         };
@@ -287,8 +287,8 @@ impl Connection {
         }
     }
 
-    /// What its session has changed since the login, but for the application's name, which servers
-    /// report. None if it cannot be told from the values how to have the same elsewhere.
+    /// Returns what its session has changed since the login, but for the application's name, which
+    /// servers report. None if the values do not show how to have the same elsewhere.
     pub async fn changed(&mut self) -> io::Result<Option<Changed>> {
         let rows = tokio::time::timeout(RESET_TIMEOUT, self.rows(CHANGED)).await;
         let Ok(rows) = rows.map_err(io::Error::other)?? else {
@@ -322,8 +322,8 @@ impl Connection {
         Ok(Some(changed))
     }
 
-    /// Gives a connection that nobody uses, and that has logged in as this key does, its settings.
-    /// If it fails, it is of no use any more. The error is for the client.
+    /// Gives an idle connection that has logged in as this key does its settings. If it fails, it
+    /// is of no use any more. The error is for the client.
     pub async fn change_to(&mut self, key: &ConnectionKey) -> Result<(), Report> {
         let failed = |code: &str, what: String| {
             let text = format!("the server cannot be given the session's settings: {what}");
@@ -359,7 +359,7 @@ impl Connection {
             let text = format!("it is not known whether it has crashed: {what}");
             Report::new(Severity::Error, UNREACHABLE, text)
         };
-        // Anybody may see locks, and a lock's key is shown in two halves.
+        // Any user may see locks, and a lock's key is shown in two halves.
         let ServerLife(key) = life;
         let (high, low) = (key >> 32 & 0xffff_ffff, key & 0xffff_ffff);
         let holds = format!(
@@ -372,14 +372,14 @@ impl Connection {
         match row.first().map(String::as_str) {
             Some("1") => Ok(()),
             _ => {
-                let text = "it may have crashed: replication is to connect there anew first";
+                let text = "it may have crashed: replication must connect to it again first";
                 Err(Report::new(Severity::Error, UNREACHABLE, text))
             }
         }
     }
 
-    /// Takes in settings and notices that came while nobody used it. False if anything else came:
-    /// then it is of no use any more.
+    /// Takes in settings and notices that came while it was idle. Returns false if anything else
+    /// came: then it is of no use any more.
     pub fn take_in(&mut self) -> bool {
         loop {
             let (tag, length) = match self.cutter.next(&self.peer.input) {
@@ -398,8 +398,8 @@ impl Connection {
         }
     }
 
-    /// Ends a transaction that was left open and takes away what a session left, so that the
-    /// next session finds the server as if it had just logged in.
+    /// Ends a transaction that was left open and removes what a session left, so that the next
+    /// session finds the server as if it had just logged in.
     pub async fn reset(&mut self, is_in_transaction: bool) -> io::Result<()> {
         let mut out = BytesMut::new();
         let mut expected = 0;
@@ -438,7 +438,7 @@ fn refused(text: String) -> Report {
     Report::new(Severity::Error, "28000", text)
 }
 
-/// A socket to a server, with TLS as its address says.
+/// A socket to a server, with TLS as its address asks for.
 pub async fn connect(address: &Address) -> io::Result<Stream> {
     if let Some(path) = address.socket() {
         return Ok(Stream::Local(UnixStream::connect(path).await?));

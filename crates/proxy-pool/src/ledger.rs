@@ -22,16 +22,16 @@ const UNREACHABLE: &str = "08001";
 pub struct LedgerEntry {
     /// Its process at the server.
     pub process: u32,
-    /// To be told once it is written down; dropped where that cannot be done.
+    /// Notified once it is written down; dropped where that cannot be done.
     pub written: oneshot::Sender<()>,
 }
 
-/// Who uses a connection asks here first.
+/// The caller asks here before it uses a connection.
 #[derive(Clone, Debug)]
 pub struct ConnectionLedger(mpsc::Sender<LedgerEntry>);
 
 impl ConnectionLedger {
-    /// Entries are written down by whoever receives them.
+    /// Makes one whose entries are written down by the receiver.
     pub fn new(entries: mpsc::Sender<LedgerEntry>) -> ConnectionLedger {
         ConnectionLedger(entries)
     }
@@ -47,6 +47,6 @@ impl ConnectionLedger {
             return Ok(());
         }
         let report = Report::new(Severity::Error, UNREACHABLE, UNPROVEN);
-        Err(report.hint("Ask again, or connect anew."))
+        Err(report.hint("Run it again, or connect again."))
     }
 }

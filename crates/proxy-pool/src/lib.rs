@@ -4,7 +4,7 @@
 //! - A connection serves sessions with the same user, database and start-up settings only.
 //! - An idle connection is in no transaction and has nothing of a session on it.
 //! - No more than `connections_max` connections are open to a node. The right to be in use is a
-//!   permit; whoever waits for one is served in order.
+//!   permit; sessions that wait for one are served in order.
 //! - Where there is a ledger, no connection is used that is not in it.
 
 pub mod connection;
@@ -41,15 +41,14 @@ const TOO_MANY: &str = "53300";
 /// What the sessions that share connections have in common.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnectionKey {
-    /// Who they log in as.
+    /// The user that they log in as.
     pub user: String,
     /// The database.
     pub database: String,
     /// Settings that they start with.
     pub settings: StartSettings,
-    /// Settings that they have changed since. Servers are told them behind the login, so that RESET
-    /// gives back what the session started with. Last, so that keys that log in alike are
-    /// neighbours.
+    /// Settings that they have changed since. Servers get them after the login, so that RESET gives
+    /// back what the session started with. Last, so that keys that log in alike are neighbours.
     pub changed: StartSettings,
 }
 
@@ -117,7 +116,7 @@ impl Outsets {
         (seen.elapsed() < OUTSET_MAX).then(|| outset.clone())
     }
 
-    /// A session that has just been begun anew begins with this.
+    /// A session that has just begun from scratch begins with this.
     pub fn saw(&self, asked: ConnectionKey, outset: ConnectionKey) {
         let mut outsets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if outsets.len() >= KNOWN_MAX {
@@ -375,9 +374,9 @@ impl ServerNode {
         }
     }
 
-    /// An idle connection that has logged in as this key does, if it can be spared: it has other
-    /// settings since. One alone is left to whom it serves, but for those who log in: else each of
-    /// them would open another.
+    /// Returns an idle connection that has logged in as this key does, if it can be spared: it has
+    /// other settings since. A single one is left to its own sessions, but for new logins: else
+    /// each of them would open another.
     fn take_alike(&self, key: &ConnectionKey) -> Option<Box<Connection>> {
         loop {
             let mut open = self.open();
@@ -416,7 +415,7 @@ impl ServerNode {
             }
         }
         drop(open);
-        // Only now: whoever gets the permit finds the connection.
+        // Only now: the next holder of the permit finds the connection.
         drop(permit);
     }
 
@@ -477,8 +476,8 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Has an idle connection stayed open? What the server said meanwhile is taken in: it may have said
-/// goodbye before it closed.
+/// Has an idle connection stayed open? What the server has sent meanwhile is taken in: it may have
+/// announced its end before it closed.
 fn is_alive(connection: &mut Connection) -> bool {
     let mut context = Context::from_waker(Waker::noop());
     loop {

@@ -98,7 +98,7 @@ async fn good_databases_pass_and_are_left_as_they_were() {
         &findings,
         Weight::Fine,
         "primary",
-        "is there, and nobody reads it",
+        "is there, and no proxy reads it",
     );
 }
 

@@ -92,11 +92,8 @@ async fn certificates_are_good_for_their_purpose() {
             match expected {
                 IN => assert_eq!(printed(&output), "here\n", "{certificates:?} {way}"),
                 expected => {
-                    let message = complained(&output);
-                    assert!(
-                        message.contains(expected),
-                        "{certificates:?} {way}: {message}"
-                    );
+                    let text = complained(&output);
+                    assert!(text.contains(expected), "{certificates:?} {way}: {text}");
                 }
             }
         };

@@ -250,7 +250,7 @@ async fn checkpoint_has_all_on_disk() {
     }
     // The disk has it: what a killed server had not flushed is gone.
     cluster.replicas[0].kill();
-    wait(&cluster, "it is away", || {
+    wait(&cluster, "it is unavailable", || {
         state(&cluster, FIRST) == Some(ReplicaState::Unavailable)
     })
     .await;

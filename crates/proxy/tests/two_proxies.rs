@@ -324,7 +324,7 @@ async fn stranger_with_the_lock_is_waited_for() {
     let standing = tokio::spawn(async move { Replication::stand(&address, output).await });
     let name = is_waiting.recv().await.unwrap();
     assert!(
-        name.contains(&format!("nobody known: user {SUPERUSER}")),
+        name.contains(&format!("an unknown session: user {SUPERUSER}")),
         "{name}"
     );
     assert!(!standing.is_finished());

@@ -52,7 +52,7 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let (quota, offline) = of.await?;
     offline.report_rows("a replica is killed", &mut report);
     options.draw_lines(
-        "proxy-replica-away",
+        "proxy-replica-offline",
         &offline.plot("a replica is killed, and started again"),
     )?;
     let deaf = clients

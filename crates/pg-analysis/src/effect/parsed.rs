@@ -237,7 +237,7 @@ fn without_cast(node: Node<'_>) -> Node<'_> {
     }
 }
 
-/// What a constant says as a yes or no.
+/// The value of a constant that is a yes or no.
 fn boolean(node: Node<'_>) -> Option<bool> {
     let Node::A_Const(constant) = node else {
         return None;

@@ -4,9 +4,9 @@ use ring::digest::{self, Algorithm, SHA256, SHA384, SHA512};
 use rustls::pki_types::CertificateDer;
 use x509_parser::parse_x509_certificate;
 
-/// The hash of a server's certificate that ties a login to the TLS connection in which that was
-/// shown: `tls-server-end-point` of RFC 5929, section 4.1. The certificate's signature says which
-/// hash, but it is never MD5 or SHA-1.
+/// Returns the hash of a server's certificate that ties a login to the TLS connection in which that
+/// was shown: `tls-server-end-point` of RFC 5929, section 4.1. The certificate's signature names
+/// the hash, but it is never MD5 or SHA-1.
 ///
 /// None where a signature's kind names no hash. RSA-PSS names one, but libpq before version 16 does
 /// not find it and gives up its login.

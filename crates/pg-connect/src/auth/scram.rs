@@ -1,8 +1,8 @@
 //! SCRAM-SHA-256 (RFC 5802, 7677), the server's side, as PostgreSQL speaks it.
 //!
 //! SCRAM-SHA-256-PLUS ties a login to the TLS connection that it runs in: the client proves which
-//! certificate it was shown, too. Whoever stands between with a certificate of their own is
-//! refused, and so are they if they hide from the client that it was offered.
+//! certificate it was shown, too. An attacker in between with a certificate of their own is
+//! refused, also if they hide from the client that it was offered.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -62,7 +62,7 @@ pub enum LoginRefusal {
     Mechanism,
     /// A message is none of the protocol's.
     Malformed,
-    /// The client can tie its login to the connection, and was told that the server cannot.
+    /// The client can tie its login to the connection, and has received that the server cannot.
     Downgraded,
     /// The client was shown another certificate.
     OtherEndPoint,
@@ -124,7 +124,7 @@ impl Offer {
     }
 }
 
-/// An exchange in which the client has said its first word.
+/// An exchange in which the client has sent its first message.
 pub struct Exchange {
     verifier: Verifier,
     /// The client's channel binding header, which it must repeat, and what it is bound to.
@@ -161,7 +161,7 @@ impl Exchange {
         let signature = sign(&self.verifier.stored_key);
         let pairs = proof.iter().zip(signature.as_ref());
         let client_key: Vec<u8> = pairs.map(|(proof, sign)| proof ^ sign).collect();
-        // What is compared is a hash, so that the time it takes tells nothing.
+        // What is compared is a hash, so that the time it takes reveals nothing.
         if digest::digest(&digest::SHA256, &client_key).as_ref() != self.verifier.stored_key {
             return Err(LoginRefusal::Password);
         }
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(unasked, Err(LoginRefusal::Mechanism));
     }
 
-    /// A client that could tie its login is told by whoever stands between that the server cannot.
+    /// An attacker in between reports to a client that could tie its login that the server cannot.
     #[test]
     fn hidden_offer_is_noticed() {
         let could = ChannelBinding::unrequested;

@@ -17,7 +17,7 @@ use rustls::{
 
 use super::certificate;
 
-/// How a server is spoken to, as libpq's `sslmode` says it.
+/// Whether connections to a server use TLS, as libpq's `sslmode`.
 #[derive(Clone, Debug)]
 pub enum Policy {
     /// Never with TLS.
@@ -26,7 +26,7 @@ pub enum Policy {
     Prefer(Tls),
     /// With TLS or not at all.
     Require(Tls),
-    /// With TLS, and only where somebody vouches for the server.
+    /// With TLS, and only where an authority has signed the server's certificate.
     Verify(Tls),
 }
 
@@ -42,7 +42,7 @@ pub struct Tls {
 /// Files that a URL names, all PEM.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
-    /// Certificates of those who vouch for servers.
+    /// Certificates of the authorities for servers.
     pub roots: Option<PathBuf>,
     /// Their lists of what they have revoked.
     pub revoked: Option<PathBuf>,
@@ -51,8 +51,8 @@ pub struct Files {
 }
 
 impl Policy {
-    /// From `sslmode` and what else the URL says. Like libpq, only `verify-full` checks who the
-    /// server is.
+    /// Returns it from `sslmode` and the URL's other parameters. Like libpq, only `verify-full`
+    /// checks the server's name.
     pub fn of(mode: &str, files: Files) -> Result<Policy, String> {
         let policy = match (mode, &files.roots) {
             ("disable", _) => return Ok(Policy::Disable),
@@ -107,7 +107,7 @@ pub struct Identity {
     pub end_point: Option<Vec<u8>>,
 }
 
-/// Who vouches for clients: files, both PEM.
+/// The authorities for clients: files, both PEM.
 #[derive(Clone, Copy, Debug)]
 pub struct Vouching<'a> {
     /// Certificates of the authorities.
@@ -231,7 +231,7 @@ fn client_config(files: &Files, verifies: bool) -> Result<ClientConfig, String> 
     }
 }
 
-/// Takes any certificate: encryption without proof of who the server is.
+/// Accepts any certificate: encryption without proof of the server's identity.
 #[derive(Debug)]
 struct AnyServer(Arc<CryptoProvider>);
 

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::scram::Verifier;
 
-/// Who may log in, with what.
+/// The users that may log in, with their secrets.
 #[derive(Default)]
 pub struct Users {
     users: BTreeMap<String, User>,
@@ -21,7 +21,7 @@ pub struct Users {
 pub struct User {
     /// What a client's proof is checked with.
     pub verifier: Verifier,
-    /// What servers are told, if they ask.
+    /// The secret for servers, if they ask.
     pub password: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What is missing at the databases before a proxy is put in front of them, and how to mend it.
+//! What is missing at the databases before a proxy is put in front of them, and how to fix it.
 //!
 //! It changes nothing there.
 
@@ -24,7 +24,7 @@ const OWN_CONNECTIONS: u64 = 10;
 pub enum Weight {
     /// It is as it should be.
     Fine,
-    /// The proxy works, but somebody should know.
+    /// The proxy works, but the operator should know.
     Mind,
     /// It would stop the proxy, or this replica.
     Stops,
@@ -39,7 +39,7 @@ pub struct Finding {
     pub weight: Weight,
     /// What was found.
     pub what: String,
-    /// How to mend it; empty if nothing is to be mended.
+    /// How to fix it; empty if there is nothing to fix.
     pub fix: String,
 }
 
@@ -69,7 +69,7 @@ pub async fn check(primary: &Address, replicas: &[Address], connections: u64) ->
     findings
 }
 
-/// The replicas that the console has added and nobody names.
+/// The replicas that the console has added and no option names.
 async fn added(report: &mut Notes, primary: &Address, named: &[Address]) -> Vec<Address> {
     let registered = match register::read(primary).await {
         Ok(registered) => registered,

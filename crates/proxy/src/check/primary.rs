@@ -1,4 +1,4 @@
-//! What a primary must be.
+//! Requirements on a primary.
 
 use tokio_postgres::Client;
 
@@ -95,14 +95,14 @@ async fn slot(notes: &mut Notes, client: &Client) -> Result<(), ReplicationError
                 ),
             }
         }
-        "free" => notes.fine(format!("the slot {SLOT} is there, and nobody reads it")),
+        "free" => notes.fine(format!("the slot {SLOT} is there, and no proxy reads it")),
         "active" => notes.mind(
             format!("the slot {SLOT} is read: a proxy is active in front of this database"),
             "One that is started with the same options stands by for it.",
         ),
         "other" => notes.stops(
             format!("there is a slot {SLOT} that is of another kind, or of another database"),
-            format!("SELECT pg_drop_replication_slot('{SLOT}'), if nobody needs it."),
+            format!("SELECT pg_drop_replication_slot('{SLOT}'), if no proxy needs it."),
         ),
         lost => notes.stops(
             format!("the slot {SLOT} is {lost}: the log that replicas need is gone or going"),
@@ -112,9 +112,9 @@ async fn slot(notes: &mut Notes, client: &Client) -> Result<(), ReplicationError
     let kept = one(client, "SHOW max_slot_wal_keep_size").await?;
     match kept.as_str() {
         "-1" => notes.mind(
-            "max_slot_wal_keep_size = -1: while a replica is away, the log grows until the disk \
+            "max_slot_wal_keep_size = -1: while a replica is offline, the log grows until the disk \
              is full",
-            "Set it to what the disk has room for; a replica that is away for longer is filled anew.",
+            "Set it to what the disk has room for; a replica that is offline for longer is filled again.",
         ),
         size => notes.fine(format!("max_slot_wal_keep_size = {size}")),
     }

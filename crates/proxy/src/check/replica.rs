@@ -1,4 +1,4 @@
-//! What a database must be that is to be a replica.
+//! Requirements on a database that is to be a replica.
 
 use tokio_postgres::Client;
 

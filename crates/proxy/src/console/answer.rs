@@ -1,4 +1,4 @@
-//! What the console's commands give and do.
+//! What the console's commands return and do.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -110,7 +110,7 @@ pub fn columns(command: &ConsoleCommand) -> Option<ConsoleColumns> {
     }
 }
 
-/// Does what a command says.
+/// Executes a command.
 pub async fn to(proxy: &Proxy, command: ConsoleCommand) -> Result<ConsoleAnswer, Report> {
     let columns = columns(&command);
     let mut notice = None;
@@ -158,7 +158,7 @@ pub async fn to(proxy: &Proxy, command: ConsoleCommand) -> Result<ConsoleAnswer,
     })
 }
 
-/// Lets go of a replica. Gives what the operator should know of that.
+/// Removes a replica. Returns what the operator should know of that.
 async fn remove(proxy: &Proxy, id: ReplicaId) -> Result<Option<Report>, Report> {
     let routing = followed(proxy)?;
     let node = routing.replicas.node(id);
@@ -187,7 +187,7 @@ fn refused(problem: ReplicationError) -> Report {
 
 fn followed(proxy: &Proxy) -> Result<Arc<Routing>, Report> {
     if proxy.is_router() {
-        // What it says to clients that it refuses is true here, too.
+        // The refusal that it sends to its clients holds here, too.
         let servers = proxy.servers().map_err(|report| Report {
             severity: Severity::Error,
             ..report
@@ -262,7 +262,7 @@ pub fn name(server: Where) -> String {
 /// A state's name for people.
 fn state_name(state: ReplicaState) -> &'static str {
     match state {
-        ReplicaState::Unavailable => "away",
+        ReplicaState::Unavailable => "unavailable",
         ReplicaState::Serving => "serving",
         ReplicaState::Quarantined => "failed",
     }

@@ -1,4 +1,4 @@
-//! Asks a running proxy's console.
+//! Sends commands to a running proxy's console.
 
 use std::sync::mpsc;
 
@@ -28,7 +28,7 @@ pub async fn ask(address: &Address, command: &str) -> Result<CommandOutput, Repl
     };
     let (sender, notices) = mpsc::channel();
     let sender = move |notice| {
-        // Behind the last answer nobody listens.
+        // After the last answer there is no receiver.
         let _ = sender.send(sentences(&notice));
     };
     let client = connect_with_notices(&address, "replex proxy admin", sender).await?;

@@ -1,4 +1,4 @@
-//! The console's commands as people type them.
+//! The console's commands as operators type them.
 
 use pg_wire::report::{Report, Severity};
 use proxy_core::freshness::ReplicaId;
@@ -21,7 +21,7 @@ pub enum ConsoleCommand {
         /// The replica that it is filled from; otherwise that is the primary.
         seed: Option<ReplicaId>,
     },
-    /// Let go of a replica.
+    /// Remove a replica.
     Remove(ReplicaId),
     /// Have everybody past a place, on disk.
     Checkpoint,
@@ -40,11 +40,11 @@ pub enum ShowSubject {
     Routes,
     /// How far replicas are behind.
     Lag,
-    /// What keeps commits for replicas that are away.
+    /// What keeps commits for offline replicas.
     Buffer,
     /// Connections to servers.
     Pools,
-    /// Who is logged in.
+    /// The clients that are logged in.
     Clients,
     /// Whether this proxy is the active one.
     Proxy,
@@ -59,12 +59,12 @@ pub const HELP: &[(&str, &str)] = &[
     ("SHOW LAG", "how far replicas are behind the primary"),
     (
         "SHOW BUFFER",
-        "what the transactions buffer keeps for replicas that are away",
+        "what the transactions buffer keeps for offline replicas",
     ),
     ("SHOW POOLS", "connections to servers"),
     (
         "SHOW CLIENTS",
-        "who is logged in, and which server each uses now",
+        "the clients that are logged in, and which server each uses now",
     ),
     (
         "SHOW PROXY",
@@ -90,7 +90,7 @@ pub const HELP: &[(&str, &str)] = &[
     ),
     (
         "REMOVE REPLICA n",
-        "let go of a replica; its database stays as it is. Take it out of options and file, too",
+        "remove a replica; its database stays as it is. Remove it from options and file, too",
     ),
     (
         "CHECKPOINT",

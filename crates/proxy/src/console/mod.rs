@@ -1,7 +1,8 @@
-//! The console: who connects to the database `hihooi` of the proxy speaks to the proxy itself.
+//! The console: a client that connects to the database `hihooi` of the proxy speaks to the proxy
+//! itself.
 //!
 //! Only operators may. It understands simple queries and extended ones without parameters, and
-//! keeps no transaction: each command takes effect by itself.
+//! keeps no transaction: each command takes effect on its own.
 
 pub mod client;
 pub mod metrics;
@@ -37,7 +38,7 @@ const UNKNOWN_STATEMENT: &str = "26000";
 const UNSUPPORTED: &str = "0A000";
 const TOO_MANY: &str = "54000";
 
-/// What an operator was told at login, so that drivers take it for a server.
+/// Settings that an operator's client gets at login, so that drivers take it for a server.
 const PARAMETERS: &[(&str, &str)] = &[
     ("server_version", "15.0 (Hihooi's console)"),
     ("server_encoding", "UTF8"),
@@ -66,14 +67,14 @@ async fn run(proxy: &Arc<Proxy>, peer: Peer, user: String) {
         portals: BTreeMap::new(),
         is_skipping: false,
     };
-    // Whoever is gone needs to hear nothing.
+    // A client that is gone needs no answer.
     let _ = console.serve().await;
     console.peer.shutdown().await;
 }
 
 struct Console<'a> {
     proxy: &'a Arc<Proxy>,
-    /// Who has logged in.
+    /// The operator who has logged in.
     user: String,
     peer: Peer,
     out: BytesMut,
@@ -105,7 +106,7 @@ impl Console<'_> {
             let parts = [name.as_bytes(), b"\0", value.as_bytes(), b"\0"];
             message::write(&mut self.out, b'S', &parts, 0);
         }
-        // Nothing here is cancelled: what waits for something gives up by itself.
+        // Nothing here is cancelled: what waits for something gives up after a time.
         message::write(&mut self.out, b'K', &[&[0; 8]], 0);
         message::write_ready(&mut self.out, b'I');
         let mut cutter = Cutter::new(Side::Client);
@@ -204,7 +205,7 @@ impl Console<'_> {
         let command = ConsoleCommand::parse(text)?;
         let name = command.name();
         let answer = answer::to(self.proxy, command).await;
-        // Who only looks changes nothing.
+        // A command that only shows something changes nothing.
         if let Some(name) = name {
             let outcome = match &answer {
                 Ok(_) => "done".to_owned(),

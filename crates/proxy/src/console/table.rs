@@ -1,4 +1,4 @@
-//! What the console answers: rows with types, as PostgreSQL sends them.
+//! The console's answers: rows with types, as PostgreSQL sends them.
 
 use bytes::BytesMut;
 

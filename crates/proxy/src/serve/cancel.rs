@@ -38,7 +38,7 @@ pub struct Registry {
 /// A session's entry, which ends with it.
 pub struct CancelEntry<'a> {
     registry: &'a Registry,
-    /// What the client is told.
+    /// The key that the client gets.
     pub key: CancelKey,
     target: CancelTarget,
 }
@@ -88,7 +88,7 @@ impl Registry {
         }
     }
 
-    /// Passes a request on, if its key is right. Nobody is told how it went.
+    /// Passes a request on, if its key is right. There is no reply to it.
     pub async fn cancel(&self, key: &CancelKey) {
         let target = {
             let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,7 +100,7 @@ impl Registry {
         let target = target.lock().await;
         match &*target {
             Some(Goal::Server(node, key)) => {
-                // A server that cannot be reached cannot be told to cancel.
+                // A server that cannot be reached cannot get the request.
                 let _ = tokio::time::timeout(TIMEOUT, send(node, key)).await;
             }
             Some(Goal::Wait(is_cancelled)) => is_cancelled.store(true, Ordering::Release),

@@ -1,4 +1,4 @@
-//! Who is logged in, and where batches went: for the console and for metrics.
+//! The clients that are logged in, and where batches went: for the console and for metrics.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ pub struct ConnectedClient {
     pub user: String,
     /// Its database.
     pub database: String,
-    /// Where it is, if the system says so.
+    /// Its address, if the system knows one.
     pub address: Option<SocketAddr>,
     /// When it came.
     pub since: Instant,

@@ -1,4 +1,5 @@
-//! A client's first words: TLS, whom it says it is, and what its session is told at the start.
+//! A client's first messages: TLS, its name and its proof, and the settings that its session gets
+//! at the start.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,10 +25,10 @@ const TOO_MANY: &str = "53300";
 const NOT_ALLOWED: &str = "42501";
 const UNSUPPORTED: &str = "0A000";
 const CONNECTION_FAILURE: &str = "08006";
-/// The class of those that say that somebody is not who they say they are.
+/// SQLSTATE class of invalid authorization: of clients that are not the users that they name.
 const INVALID_AUTHORIZATION: &str = "28";
 
-/// What a client gets that has logged in, and has not been told yet.
+/// What a client gets that has logged in, and has no answer yet.
 pub enum Entrance {
     /// A session on servers.
     Session(Box<SessionStart>),
@@ -52,14 +53,15 @@ pub struct SessionStart {
 }
 
 impl Proxy {
-    /// Lets a client log in. None if it wanted something else, or could not: then it was told.
+    /// Lets a client log in. None if it wanted something else, or could not log in: then it got an
+    /// answer.
     pub(super) async fn welcome(
         &self,
         stream: Stream,
         address: Option<SocketAddr>,
     ) -> Option<(Peer, Entrance)> {
         let mut peer = Peer::new(stream);
-        // What is read again meanwhile is for those who come later.
+        // What is read again meanwhile applies to later clients.
         let admission = self.admission();
         loop {
             let first = match first(&mut peer).await {
@@ -97,7 +99,7 @@ impl Proxy {
             log_refusal(&report, address);
             let mut out = BytesMut::new();
             report.write(&mut out);
-            // A client that is gone cannot be told.
+            // A client that is gone cannot get an answer.
             let _ = peer.write_all(&out).await;
             peer.shutdown().await;
         }
@@ -125,7 +127,7 @@ impl Proxy {
             log_in_operator(peer, admission, startup, user).await?;
             return Ok(Entrance::Console(user.to_owned()));
         }
-        // Before anybody is asked for a password: libpq goes on to its next host only then.
+        // Before any client is asked for a password: libpq goes on to its next host only then.
         let servers = self.servers()?;
         let Ok(permit) = Arc::clone(&self.clients).try_acquire_owned() else {
             let text = "sorry, too many clients already";
@@ -157,7 +159,7 @@ impl Proxy {
                 }
             },
         };
-        // It has the same settings by itself, and resets them to the same values.
+        // It has the same settings without them, and resets them to the same values.
         connection.key = outset.key.clone();
         servers.primary.give_back(connection);
         Ok(Entrance::Session(Box::new(SessionStart {
@@ -171,7 +173,7 @@ impl Proxy {
     }
 }
 
-/// Tells the log who was not let in for what they have said of themselves (SQLSTATE class 28).
+/// Logs the refusal of a client for the name or proof that it has sent (SQLSTATE class 28).
 fn log_refusal(report: &Report, address: Option<SocketAddr>) {
     if report.code.starts_with(INVALID_AUTHORIZATION) {
         let from = address.map_or_else(|| "this machine".to_owned(), |it| it.to_string());
@@ -191,7 +193,7 @@ async fn encrypt(mut peer: Peer, admission: &Admission) -> Option<Peer> {
         return None;
     }
     peer.write_all(b"S").await.ok()?;
-    // Bytes that came before the handshake could be anybody's: CVE-2021-23222.
+    // Bytes that came before the handshake may be from an attacker: CVE-2021-23222.
     let Stream::Plain(socket) = peer.into_stream()? else {
         return None;
     };

@@ -1,4 +1,4 @@
-//! The proxy: takes clients, lets them log in, and relays each one's session to servers.
+//! The proxy: accepts clients, lets them log in, and relays each one's session to servers.
 //!
 //! One task a client. It must not know what statements mean: `wire` and the manager do.
 
@@ -44,10 +44,10 @@ use standing::Role;
 
 /// Reads that wait for a replica at a time, at most.
 const WAITING_MAX: usize = 256;
-/// Clients that may be logging in at a time; more are turned away.
+/// Clients that may be logging in at a time; more are refused.
 const LOGINS_MAX: usize = 1_000;
 
-/// How clients prove who they are.
+/// How clients prove their identity.
 #[derive(Debug)]
 pub enum Authentication {
     /// By SCRAM-SHA-256.
@@ -62,34 +62,35 @@ pub enum Certificates {
     /// Nothing: none is asked for.
     #[default]
     Unasked,
-    /// Every client must show one for its user, and prove who it is as without.
+    /// Every client must show one for its user, and also prove its identity as without.
     Required,
     /// Every client must show one for its user, and that is all.
     Enough,
-    /// A client that shows one for its user need do nothing else; others prove who they are as
+    /// A client that shows one for its user need do nothing else; others prove their identity as
     /// without.
     Instead,
 }
 
-/// Who may come in, and how: what can be changed while the proxy runs. Who is in stays in.
+/// Which users may log in, and how: what can be changed while the proxy runs. Clients that are
+/// logged in stay so.
 #[derive(Debug)]
 pub struct Admission {
-    /// Who may log in.
+    /// The users that may log in.
     pub authentication: Authentication,
     /// What clients are shown; without it nothing is encrypted.
     pub tls: Option<Identity>,
     /// What certificates of clients are good for; on Unix sockets, where none can be shown,
     /// nothing.
     pub certificates: Certificates,
-    /// Who may use the console.
+    /// The users that may use the console.
     pub operators: Vec<String>,
 }
 
 /// What can be changed while the proxy runs.
 pub struct Reloaded {
-    /// Who may come in.
+    /// The users that may log in.
     pub admission: Admission,
-    /// The replicas that are named there; none where that is not said.
+    /// The replicas that are named there; none where none are named.
     pub replicas: Option<Vec<Address>>,
 }
 
@@ -102,14 +103,14 @@ pub const CONSOLE: &str = "hihooi";
 /// Serves an operator who has logged in, until they leave.
 pub type ServeOperator = fn(Arc<Proxy>, Peer, String) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Milliseconds that a read waits for a replica, unless told otherwise (P1).
+/// Milliseconds that a read waits for a replica, by default (P1).
 pub const WAIT_MS_DEFAULT: u64 = 100;
 
-/// What a proxy is told.
+/// The options of a proxy.
 pub struct ProxyOptions {
     /// The database that takes all writes.
     pub primary: Address,
-    /// Who may come in.
+    /// The users that may log in.
     pub admission: Admission,
     /// Replicas that there are from the start.
     pub replicas: Vec<Address>,
@@ -143,7 +144,7 @@ pub struct Proxy {
     admission: Mutex<Arc<Admission>>,
     reload: Reload,
     serve_operator: ServeOperator,
-    /// Replicas that were named when that was last read; whoever reads it again holds this.
+    /// Replicas that were named when that was last read; held while it is read again.
     named: tokio::sync::Mutex<Vec<Address>>,
     pinning: Pinning,
     login_timeout: Duration,
@@ -159,8 +160,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy that serves nobody yet. Without a routing everything goes to the primary; with one,
-    /// it refuses its clients once another proxy is the active one.
+    /// Makes a proxy that serves no client yet. Without a routing everything goes to the primary;
+    /// with one, it refuses its clients once another proxy is the active one.
     pub fn new(options: ProxyOptions, routing: Option<Routing>) -> Arc<Proxy> {
         let role = match routing {
             Some(routing) => Role::Active(Arc::new(routing)),
@@ -172,8 +173,8 @@ impl Proxy {
         Proxy::of(options, role)
     }
 
-    /// A proxy that serves nobody yet, and refuses its clients until [`Proxy::stand`] lets it be
-    /// active.
+    /// Makes a proxy that serves no client yet, and refuses its clients until [`Proxy::stand`] lets
+    /// it be active.
     pub fn standing_by(options: ProxyOptions) -> Arc<Proxy> {
         Proxy::of(options, Role::Standby(None))
     }
@@ -278,7 +279,7 @@ impl Proxy {
         Arc::clone(&admission.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Who is logged in, and where batches went.
+    /// Returns the clients that are logged in, and where batches went.
     pub fn visitors(&self) -> &Clients {
         &self.visitors
     }

@@ -1,4 +1,4 @@
-//! The numbers that tables have at replicas, as far as somebody had to ask.
+//! The numbers that tables have at replicas, as far as they were needed.
 //!
 //! A replica that has what a read must see has its tables under the names that the catalogue has,
 //! by which the read is understood. So numbers are known for as long as that catalogue is the
@@ -80,7 +80,7 @@ impl TableNumbers {
         let (Some(asked), Some(generation)) = (asked, named.generation) else {
             return Numbers::Unknown;
         };
-        // A connection that is lost is noticed by whoever uses it next.
+        // A connection that is lost is noticed by its next user.
         let found = connection
             .row(&format!("SELECT {}", asked.join(", ")))
             .await;
@@ -98,7 +98,7 @@ impl TableNumbers {
     }
 }
 
-/// A text, whatever `standard_conforming_strings` says.
+/// Returns a text literal that is valid whatever `standard_conforming_strings` is.
 fn escaped(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }

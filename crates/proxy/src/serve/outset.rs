@@ -33,7 +33,7 @@ pub enum Isolation {
 }
 
 impl Isolation {
-    /// As PostgreSQL's setting says it.
+    /// From PostgreSQL's setting.
     fn of(setting: &str) -> Isolation {
         match setting {
             "read committed" | "read uncommitted" => Isolation::ReadCommitted,
@@ -52,7 +52,7 @@ pub struct Outset {
     pub reads: ConnectionKey,
     /// How its statements are read.
     pub reading: ParseContext,
-    /// How its transactions are isolated unless it says otherwise.
+    /// The default isolation of its transactions.
     pub isolation: Isolation,
 }
 

@@ -1,4 +1,4 @@
-//! How a client proves who it is.
+//! How a client proves its identity.
 
 use std::io;
 
@@ -38,7 +38,7 @@ pub async fn ask(peer: &mut Peer, admission: &Admission, user: &str) -> Result<L
     Ok(login(users, user))
 }
 
-/// Whether the client has proved by a certificate who it is. Fails if it should have.
+/// Returns whether the client has proved its identity by a certificate. Fails if it should have.
 fn is_certificate_enough(
     peer: &Peer,
     certificates: Certificates,
@@ -106,7 +106,7 @@ async fn password(peer: &mut Peer, offer: &Offer, users: &Users, user: &str) -> 
     Ok(())
 }
 
-/// What the client is told, mostly as PostgreSQL says it.
+/// Returns the error for the client, mostly as PostgreSQL words it.
 fn refused(refusal: LoginRefusal, user: &str) -> Failed {
     let (code, text, hint) = match refusal {
         LoginRefusal::Mechanism => {
@@ -116,7 +116,7 @@ fn refused(refusal: LoginRefusal, user: &str) -> Failed {
         LoginRefusal::Downgraded => (
             INVALID_AUTHORIZATION,
             "SCRAM channel binding negotiation error".to_owned(),
-            "Channel binding was offered, and somebody hid that from the client.",
+            "Channel binding was offered, and the offer was removed on its way to the client.",
         ),
         LoginRefusal::OtherEndPoint => (
             INVALID_AUTHORIZATION,

@@ -9,9 +9,9 @@ const PROTOCOL_VIOLATION: &str = "08P01";
 
 /// Why a login failed.
 pub enum Failed {
-    /// The client is told.
+    /// The client gets the error.
     Reported(Report),
-    /// The client is gone, or nobody it could be told to.
+    /// The client is gone, or there is none to send an error to.
     Gone,
 }
 

@@ -78,8 +78,7 @@ const CONNECTION_FAILURE: &str = "08006";
 /// A client's session and its sockets.
 struct Relay<'a> {
     servers: &'a SessionServers,
-    /// Ready when another proxy is the active one, of which it wakes the session by itself once it
-    /// was polled.
+    /// Ready when another proxy is the active one. Once polled, it wakes the session.
     lost: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
     /// It was polled.
     is_woken_when_lost: bool,
@@ -127,11 +126,11 @@ struct Relay<'a> {
 
 /// Why a session ends.
 enum End {
-    /// The client is gone, or has said goodbye.
+    /// The client is gone, or has sent Terminate.
     Client,
-    /// The client must be told.
+    /// The client gets the error.
     Reported(Report),
-    /// The server is gone, and has said why itself, or nobody can be told.
+    /// The server is gone, and has sent the reason itself, or no client is left to get it.
     Server,
     /// The server is gone.
     Lost(Option<io::Error>),
@@ -215,7 +214,7 @@ fn snapshots(isolation: Isolation) -> Option<Snapshots> {
     }
 }
 
-/// What a client is told who has logged in.
+/// Returns the messages to a client that has logged in.
 fn welcomed(parameters: &Parameters, key: &CancelKey) -> Out {
     let mut out = Out::default();
     message::write(&mut out.to_client, b'R', &[&0_u32.to_be_bytes()], 0);
@@ -319,7 +318,7 @@ impl Relay<'_> {
         Ok(self.session.wants() != Wants::Messages)
     }
 
-    /// Says what a transaction that has ended may have written.
+    /// Notes what a transaction that has ended may have written.
     async fn settle(&mut self) {
         if let (Some(routing), Some(connection)) = (self.routing, &mut self.connection)
             && self.session.is_idle()
@@ -519,7 +518,7 @@ impl Relay<'_> {
                 && let Poll::Ready(written) = peer.poll_write(context, &mut self.out.to_server)
             {
                 has_moved |= was_full || self.client_ended;
-                // What the server said before it went is still read.
+                // What the server sent before it went is still read.
                 if written.is_err() {
                     self.out.to_server.clear();
                     has_moved = true;
@@ -600,8 +599,8 @@ impl Relay<'_> {
             true => "Its transaction only read: begin that again, and it goes elsewhere.",
             false => "It was a read: ask again, and it goes elsewhere.",
         };
-        let told = report.clone().hint(hint);
-        if self.session.lost(&told, &mut self.out) {
+        let hinted = report.clone().hint(hint);
+        if self.session.lost(&hinted, &mut self.out) {
             self.visit.leaves();
             self.entry.leads_to(None).await;
             self.servers.count(&self.place, Manager::ended);
@@ -622,7 +621,7 @@ struct Input<'a> {
     outset: &'a Outset,
     connection: Option<&'a mut Connection>,
     place: Option<ReplicaId>,
-    /// Has the client been told where it all goes?
+    /// Was the client notified where it all goes?
     is_notified: bool,
     session: &'a mut Session,
     writes: &'a mut Writes,

@@ -4,9 +4,9 @@
 //! this proxy or another one becomes active.
 //!
 //! Invariants:
-//! - A number is never given twice while a proxy is active, so that what is said of a replica that
-//!   went is never said of another.
-//! - What the register says is changed before what is so here.
+//! - A number is never used twice while a proxy is active, so that a report of a removed replica
+//!   never counts for another one.
+//! - The register is changed before what is here.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ pub struct Replicas {
     replication: Replication,
     connections_max: usize,
     nodes: Mutex<Nodes>,
-    /// Held by who changes which ones there are, while the proxy runs.
+    /// Held while the set of replicas changes, while the proxy runs.
     changing: tokio::sync::Mutex<()>,
 }
 
@@ -65,8 +65,8 @@ impl Replicas {
         }
     }
 
-    /// Takes one up; it is filled and follows in the background, and serves when it has everything.
-    /// What becomes of it is said by [`Replication::status`]. The register does not hear of it.
+    /// Adds a replica; it is filled and follows in the background, and serves when it has
+    /// everything. [`Replication::status`] shows its progress. The register is not changed.
     pub fn add(
         &self,
         address: &Address,
@@ -157,8 +157,8 @@ impl Replicas {
     }
 
     /// Removes those that were named before and are no more, unless they are in the register, and
-    /// takes up those that are named and not there. Others, which nobody named, stay. The error
-    /// says which could not be taken up.
+    /// adds those that are named and not there. Others, which were never named, stay. The error
+    /// names those that could not be added.
     pub async fn exchange(&self, before: &[Address], after: &[Address]) -> Result<(), String> {
         let _changing = self.changing.lock().await;
         let stays = |gone: &&Address| after.iter().any(|it| it.place() == gone.place());

@@ -56,9 +56,9 @@ pub struct Routing {
     pub primary: Arc<ServerNode>,
     /// Whether it is.
     pub lease: Lease,
-    /// Says what statements touch.
+    /// Analyses what statements touch.
     pub analyser: Arc<Analyser>,
-    /// Says where reads may go, and is told of commits.
+    /// Decides where reads may go, and gets reports of commits.
     pub manager: Arc<Mutex<Manager>>,
     /// The replicas.
     pub replicas: Replicas,
@@ -72,11 +72,11 @@ pub struct Before<'a> {
     pub routing: &'a Routing,
     /// How statements are read, if that is known.
     pub reading: Option<&'a ParseContext>,
-    /// Who runs it.
+    /// The user that runs it.
     pub user: &'a str,
     /// Where it goes; none for the primary.
     pub place: Option<ReplicaId>,
-    /// Has the client been told where it goes, if it has asked for that?
+    /// Was the client notified where it goes, if it has asked for that?
     pub is_notified: bool,
 }
 
@@ -139,7 +139,7 @@ impl Before<'_> {
             decided => unreachable!("it keeps the primary's connection: {decided:?}"),
         };
         self.notify(&Why::primary(reason), &touched, (session, out));
-        // What Execute runs is ended by what follows, unless it ends its transaction by itself.
+        // What Execute runs is ended by what follows, unless it ends its transaction itself.
         let is_inside = session.is_in_transaction() || message.tag() == b'E';
         writes.note(&touched, is_inside, || routing.manager());
         if is_simple && !prelude.is_empty() {
@@ -152,7 +152,7 @@ impl Before<'_> {
     }
 
     /// The message goes to a replica, where its transaction has its snapshot. What would find
-    /// something else there than on the primary fails, so that the client begins anew: then on the
+    /// something else there than on the primary fails, so that the client begins again: then on the
     /// primary.
     ///
     /// Returns what goes in its place, as [`Before::look`].
@@ -192,9 +192,9 @@ impl Before<'_> {
             ..Question::of(situation, &touched)
         };
         if decide(question, &mut self.routing.replicas_at(Level::Gssi)) == RoutingDecision::Stays {
-            // Nothing is written: this says that the transaction may end.
+            // Nothing is written: this notes that the transaction may end.
             let is_run = matches!(message.tag(), b'Q' | b'E');
-            // Those that are not known are told as no table's.
+            // Those that are not known are reported as no table's.
             if let Some(id) = self.place
                 && let Some(pairs) = self.routing.numbers.of(id, &touched.named())
             {
@@ -225,7 +225,7 @@ impl Before<'_> {
         }))
     }
 
-    /// Tells a client that has asked for it where a statement goes, if nobody has.
+    /// Notifies a client that has asked for it where a statement goes, unless that was done.
     fn notify(&self, why: &Why, touched: &Touched, (session, out): (&mut Session, &mut Out)) {
         if !self.is_notified && session.settings().trace == TraceSetting::On {
             let touches = self.routing.described(&touched.sets);
@@ -401,7 +401,7 @@ impl Routing {
             _ if is_mixed => {
                 let text =
                     "this change of the schema cannot be sent together with other statements";
-                Err(refused(text).hint("Send each statement by itself."))
+                Err(refused(text).hint("Send each statement in a message of its own."))
             }
             None => {
                 let text =

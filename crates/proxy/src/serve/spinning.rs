@@ -65,7 +65,7 @@ mod tests {
             let begun = Instant::now();
             moved();
             assert!(!is_asleep());
-            // A second one in the same moment wakes nobody, and counts.
+            // A second one in the same moment wakes no task, and counts.
             moved();
             while !is_asleep() {
                 tokio::task::yield_now().await;

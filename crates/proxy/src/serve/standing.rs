@@ -20,7 +20,7 @@ const RETRY_WAIT: Duration = Duration::from_secs(1);
 
 /// SQLSTATE: not now. Clients that know several servers go on to the next.
 const CANNOT_CONNECT_NOW: &str = "57P03";
-/// SQLSTATE: ended by who runs the server. Drivers take the connection for broken.
+/// SQLSTATE: ended by an operator of the server. Drivers take the connection for broken.
 const SHUTDOWN: &str = "57P01";
 
 /// What a proxy is.
@@ -29,7 +29,7 @@ pub enum Role {
     Pooler(Arc<ServerNode>),
     /// It waits, for this proxy if it knows.
     Standby(Option<String>),
-    /// It was the active one when it was last told.
+    /// It was the active one by the last report.
     Active(Arc<Routing>),
 }
 
@@ -58,8 +58,7 @@ pub enum ProxyStatus {
 }
 
 impl Proxy {
-    /// Is the active one whenever no other is, and stands by otherwise. `report` hears of each
-    /// change.
+    /// Is the active one whenever no other is, and stands by otherwise. `report` gets each change.
     ///
     /// Returns what stands in the way where that was so from the beginning.
     pub async fn stand(
@@ -92,7 +91,7 @@ impl Proxy {
                     routing.replicas.replication().give_up().await;
                     report(ProxyStatus::Lost);
                 }
-                // Whatever it is, people can mend it, and need not start the proxy again.
+                // Whatever it is, an operator can fix it, and need not start the proxy again.
                 Err(problem) if has_stood => {
                     report(ProxyStatus::Failed(problem.to_string()));
                     tokio::time::sleep(RETRY_WAIT).await;
@@ -110,7 +109,7 @@ impl Proxy {
         let mut named = self.named.lock().await.clone();
         // Without the primary nothing comes of it below.
         let registered = register::read(primary).await.unwrap_or_default();
-        // What is wrong with URLs is told when they are to be taken up.
+        // What is wrong with URLs is reported when they are to be added.
         let parsed = registered.iter().map(|it| Address::parse(&it.url));
         named.extend(parsed.flatten());
         lineage::refuse_replaced(primary, &named).await?;
@@ -124,13 +123,13 @@ impl Proxy {
         leadership: ProxyLeadership,
     ) -> Result<(Arc<Routing>, Vec<String>), ReplicationError> {
         let (primary, connections_max) = (&self.options.primary, self.options.connections_max);
-        // Whoever reads the list again waits until those are there that it names now.
+        // A reload waits until the replicas are there that are named now.
         let named = self.named.lock().await;
         let routing = Routing::begin(primary, connections_max, settings, leadership).await?;
         for address in &*named {
             routing.replicas.add(address, Contents::Kept)?;
         }
-        // Nobody else can write there any more.
+        // No other proxy can write there any more.
         let registered = register::read(primary).await?;
         let problems = routing.replicas.take_up(registered);
         routing.replicas.replication().knows_all();
@@ -143,7 +142,7 @@ impl Proxy {
         named.iter().any(|it| it.place() == replica.place())
     }
 
-    /// Gives up being the active one, so that another need not wait: clients are told so.
+    /// Gives up being the active one, so that another need not wait. Clients get an error.
     pub async fn give_up(&self) {
         if let Some(routing) = self.followed() {
             routing.replicas.replication().give_up().await;
@@ -201,7 +200,7 @@ impl Proxy {
     }
 }
 
-/// Tells a session's client that the proxy is the active one no more.
+/// Sends a session's client the error that the proxy is the active one no more.
 pub fn is_lost() -> Report {
     let text = "this proxy is not the active one any more";
     Report::new(Severity::Fatal, SHUTDOWN, text).hint(

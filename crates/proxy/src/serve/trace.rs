@@ -1,5 +1,5 @@
-//! What a client is told that has asked for it with `SET replex.trace = on`: where its statements
-//! go and why, which TSID they need, and what they touch.
+//! The notices to a client that has set `replex.trace = on`: where its statements go and why, which
+//! TSID they need, and what they touch.
 
 use crate::serve::routing::Why;
 use pg_analysis::Catalogue;

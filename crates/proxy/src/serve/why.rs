@@ -1,4 +1,4 @@
-//! Why a batch goes where it goes, as clients are told that have asked for it.
+//! Why a batch goes where it goes, as in the notices to clients that have asked for them.
 
 use std::fmt;
 
@@ -14,10 +14,10 @@ pub struct Why {
     pub(super) detail: Detail,
 }
 
-/// What is said of it to people.
+/// The explanation for people.
 #[derive(Debug)]
 pub(super) enum Detail {
-    /// The primary, and nothing else is to be said.
+    /// The primary, without an explanation.
     Nothing,
     /// A replica.
     Replica {
@@ -29,7 +29,7 @@ pub(super) enum Detail {
     Snapshot(ReplicaId),
     /// The primary, since no replica has this.
     NoneHas(Tsid),
-    /// The primary, since the replica said this.
+    /// The primary, since the replica returned this error.
     Refused(Box<Report>),
 }
 

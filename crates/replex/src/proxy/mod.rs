@@ -170,7 +170,7 @@ async fn stand(
             );
         }
         ProxyStatus::Lost => {
-            let note = "another proxy may be the active one: this one stands by, its clients were sent away";
+            let note = "another proxy may be the active one: this one stands by, its clients were disconnected";
             log_event(JournalLevel::Warn, "standby", note);
         }
         ProxyStatus::Failed(problem) => {

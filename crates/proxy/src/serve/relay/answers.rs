@@ -56,9 +56,9 @@ impl Relay<'_> {
         !matches!(self.held, Held::Nothing)
     }
 
-    /// Waits something for the client that a replica has said, while another proxy might be the
-    /// active one? It may be old then, and is told only when the primary has shown that there was
-    /// no other (R15).
+    /// Does something wait for the client that a replica has sent, while another proxy might be the
+    /// active one? It may be old then, and is relayed only when the primary has shown that there
+    /// was no other (R15).
     pub(super) fn is_unproven(&mut self) -> bool {
         if self.out.to_client.is_empty() {
             self.has_read = false;
@@ -77,7 +77,7 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// Writes to the client once, unless that must not be said now.
+    /// Writes to the client once, unless that must not be sent now.
     pub(super) fn poll_client(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.is_unproven() {
             true => Poll::Ready(Ok(())),
@@ -85,7 +85,7 @@ impl Relay<'_> {
         }
     }
 
-    /// The same where it was asked already whether it may be said.
+    /// Writes once, where it was checked already that it may be sent.
     pub(super) fn poll_proven(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let written = self.client.poll_write(context, &mut self.out.to_client);
         if written.is_ready() {

@@ -9,7 +9,7 @@ use crate::serve::cancel::{self, Goal};
 
 /// Where cancel requests go.
 pub(super) enum Cancels {
-    /// To the server, or where the session's entry says.
+    /// To the server, or to the goal of the session's entry.
     Lead,
     /// They wait until the proxy's own statements in front of the client's are done.
     Wait(Arc<AtomicBool>),
@@ -53,7 +53,7 @@ impl Relay<'_> {
         if let Cancels::Wait(is_cancelled) = before
             && is_cancelled.load(Ordering::Acquire)
         {
-            // A server that cannot be reached cannot be told to cancel.
+            // A server that cannot be reached cannot get the request.
             let _ = tokio::time::timeout(GOODBYE_TIMEOUT, cancel::send(&node, &key)).await;
         }
     }

@@ -13,7 +13,7 @@ const TEMPORARY_SCHEMA: &str = "pg_temp";
 
 impl Relay<'_> {
     /// Finds out what settings the session has, which has ended its batch or transaction on the
-    /// primary. It keeps the connection where nobody else could have the same.
+    /// primary. It keeps the connection where no other could have the same.
     pub(super) async fn find_out_settings(&mut self) -> Result<(), End> {
         let connection = self.connection.as_mut();
         let connection = connection.expect("its settings were changed there");

@@ -76,9 +76,9 @@ impl Relay<'_> {
             .map_err(violation)
     }
 
-    /// Where what the session holds goes, in a transaction on the primary that waits. What it may
-    /// write is noted when it goes to the primary. With what the client is told that it touches,
-    /// and the tables of which it may be told.
+    /// Returns where the batch of the session goes, in a transaction on the primary that waits.
+    /// What it may write is noted when it goes to the primary. Returns also what the client's
+    /// notice lists as touched, and the tables that its answer may name.
     fn route_inside(&self) -> (Route, String, NamedTables) {
         let Some(routing) = self.routing else {
             let why = Why::primary("there is no replica");

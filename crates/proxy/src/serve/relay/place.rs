@@ -44,7 +44,7 @@ impl SessionServers {
         }
     }
 
-    /// Counts who is on a server, for the choice of the least loaded.
+    /// Counts the sessions on a server, for the choice of the least loaded.
     pub(super) fn count(&self, place: &Place, count: fn(&mut Manager, Option<ReplicaId>)) {
         if let Some(routing) = &self.routing {
             count(&mut routing.manager(), place.replica);

@@ -17,11 +17,11 @@ pub(super) struct Plan {
     pub replica: Option<Chosen>,
     pub why: Why,
     pub prelude: Vec<String>,
-    /// What the client is told that it touches, see `proxy::trace`; empty if nothing is told.
+    /// What the client's notice lists as touched, see `proxy::trace`; empty without a notice.
     pub touches: String,
     /// What it touches, if a replica may soon have all that it must see.
     pub waits: Option<Box<Touched>>,
-    /// The tables of which the client may be told.
+    /// The tables that the client's answer may name.
     pub named: NamedTables,
     /// What it runs as at a replica, if not as it is.
     pub as_prepared: Option<AsPrepared>,

@@ -23,8 +23,8 @@ impl Relay<'_> {
     }
 }
 
-/// Says whether what a batch has read at a replica counts, if what comes next from there shows that
-/// its snapshots have been taken. True if it was said.
+/// Notes whether what a batch has read at a replica counts, if what comes next from there shows
+/// that its snapshots have been taken. Returns true if that was noted.
 pub(super) fn judge(
     watch: &Watch,
     piece: &Piece<'_>,

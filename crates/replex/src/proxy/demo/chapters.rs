@@ -222,7 +222,7 @@ pub async fn kill(
     let process = stage.replicas[0].process().unwrap_or(0);
     story.say(story.screen.dim(format!("kill -9 {process}")));
     with_first(stage, Postgres::crash).await?;
-    stage.wait(story, 1, "away").await?;
+    stage.wait(story, 1, "unavailable").await?;
     watch(story, stage, load).await?;
     let now = of(&load.seen);
     story.claim(
@@ -277,7 +277,7 @@ async fn wait_until_forgotten(stage: &Stage) -> Result<u64, CommandFailure> {
             return Ok(u64::try_from(row.get::<_, i64>(1)).unwrap_or(0));
         }
         if begun.elapsed() > PATIENCE {
-            let text = "the primary still keeps its log for the replica that is away";
+            let text = "the primary still keeps its log for the offline replica";
             return Err(CommandFailure::Failed(text.into()));
         }
         tokio::time::sleep(LOOK_INTERVAL).await;
