@@ -23,7 +23,7 @@ use crate::suites::Suite;
 /// Why a run cannot go on, for a person.
 type Failure = String;
 
-/// Runs test suites of other projects against a PostgreSQL and through the proxy, and says what
+/// Runs test suites of other projects against a PostgreSQL and through the proxy, and prints what
 /// differs.
 #[derive(Debug, Parser)]
 #[command(bin_name = "cargo xtask foreign")]

@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// By itself; whether it said that all was well.
+    /// It ended without being killed; whether it reported success.
     Ended(bool),
     /// It was killed, with all that it had started.
     TimedOut,

@@ -37,7 +37,7 @@ pub struct SuiteTarget {
     /// A host name or address.
     pub host: String,
     pub port: u16,
-    /// The superuser, who needs no password.
+    /// The superuser. It needs no password.
     pub user: &'static str,
     pub database: &'static str,
     /// PostgreSQL's programs.
@@ -86,7 +86,7 @@ impl SuiteTarget {
 /// What is left of the replicas after a suite.
 #[derive(Debug)]
 pub struct ReplicaReport {
-    /// The state of each, as the console says it.
+    /// The state of each, as the console shows it.
     states: Vec<String>,
 }
 
@@ -214,7 +214,7 @@ impl SuiteServers {
         }
     }
 
-    /// What the console says of the replicas, once all serve or have had time to.
+    /// What the console shows of the replicas, once all serve or have had time to.
     pub fn replicas(&mut self) -> ReplicaReport {
         let begun = Instant::now();
         loop {

@@ -1,5 +1,5 @@
 //! A small snapshot-isolation database in the primary's place: rows with locks, a log, and commits
-//! that are in the log before anybody sees them, and become visible in another order.
+//! that are in the log before any client sees them, and become visible in another order.
 
 use std::collections::BTreeMap;
 
@@ -127,7 +127,7 @@ pub(crate) struct Entry {
     pub shown_at: Option<u64>,
     /// It came by the proxy.
     pub is_ours: bool,
-    /// When somebody knew that it had happened: its client, or a reader that saw it.
+    /// When its happening was first known: to its client, or to a reader that saw it.
     pub known_at: Option<u64>,
 }
 
@@ -265,7 +265,7 @@ impl Primary {
         self.show_at(self.log.len() - 1);
     }
 
-    /// A commit of somebody who goes around the proxy.
+    /// A commit of a client that goes around the proxy.
     pub fn bypass(&mut self, statement: &Statement) {
         let backend = self.open();
         if self.execute(backend, statement)
@@ -288,8 +288,8 @@ impl Primary {
     }
 
     /// Two commits that a read touches, of which the state at `prefix` has the first only, though
-    /// the second was shown before it: the primary never showed that (a long fork). Whoever goes
-    /// around the proxy is not waited for.
+    /// the second was shown before it: the primary never showed that (a long fork). A client that
+    /// goes around the proxy is not waited for.
     pub fn torn(&self, reads: &Reads, prefix: Tsid) -> Option<(Tsid, Tsid)> {
         let there = self
             .log
@@ -328,7 +328,7 @@ impl Primary {
     }
 }
 
-/// Puts a row in its place, or takes it away.
+/// Puts a row in its place, or removes it.
 pub fn put(data: &mut Data, key: Key, image: Option<Image>) {
     match image {
         Some(image) => data.insert(key, image),

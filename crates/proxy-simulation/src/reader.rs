@@ -57,7 +57,7 @@ impl Reader {
     }
 
     /// A replica wants what is behind `applied` and not in the buffer, as `Reader::needs_older` has
-    /// it. The stream begins again if it has gone past that and nobody else has it.
+    /// it. The stream begins again if it has gone past that and no other source has it.
     pub fn join(
         &mut self,
         extractor: (ReplicaId, &mut Extractor),
@@ -84,7 +84,7 @@ impl Reader {
         source
     }
 
-    /// The buffer wants what is behind `applied`, and can have it from nobody else.
+    /// The buffer wants what is behind `applied`, and can have it from no other source.
     pub fn join_buffer(
         &mut self,
         buffer: &mut Buffer,

@@ -27,7 +27,7 @@ pub(crate) struct Database {
     /// How often it has started.
     pub life: u64,
     pub is_up: bool,
-    /// What it shows, and what it says that it has.
+    /// What it shows, and what it reports to have.
     pub data: Data,
     pub noted: Tsid,
     /// What its disk has, and the commits since.
@@ -35,7 +35,7 @@ pub(crate) struct Database {
     recent: Vec<(Data, Tsid)>,
     /// By the last of each group: its changes, and what it notes.
     executed: BTreeMap<Tsid, (Vec<Change>, Tsid)>,
-    /// Commits that were sent on connections that nobody listens to any more.
+    /// Commits that were sent on connections that have no reader any more.
     left: Vec<Tsid>,
 }
 
@@ -180,7 +180,7 @@ pub(crate) enum Mood {
     Refusing,
 }
 
-/// What a connection to the database says.
+/// A reply on a connection to the database.
 #[derive(Debug)]
 enum Reply {
     Executed(Tsid),
@@ -202,7 +202,7 @@ pub(crate) struct Extractor {
     in_hand: BTreeMap<Tsid, Rc<Commit>>,
     /// Sent to the database.
     sent: Vec<WorkerCommand>,
-    /// Said by the database, and not heard.
+    /// Sent by the database, and not received.
     replies: VecDeque<Reply>,
     pub applied: Tsid,
     /// Commits that were executed with others.
@@ -234,7 +234,7 @@ impl Extractor {
         }
     }
 
-    /// The reader gives a commit, or says that there is none up to here.
+    /// The reader gives a commit, or reports that there is none up to here.
     pub fn give(&mut self, tsid: Tsid, commit: Option<Rc<Commit>>) {
         self.queue.push_back((tsid, commit));
     }
@@ -246,7 +246,7 @@ impl Extractor {
         }
     }
 
-    /// Whether there is something to take, to send or to hear.
+    /// Whether there is something to take, to send or to receive.
     pub fn can(&self) -> [bool; 3] {
         [
             !self.queue.is_empty(),
@@ -309,12 +309,12 @@ impl Extractor {
                 database.executed.remove(&tsid);
                 self.replies.push_back(Reply::RolledBack(tsid));
             }
-            WorkerCommand::Advance(_) => unreachable!("nobody is sent that"),
+            WorkerCommand::Advance(_) => unreachable!("it is sent to no connection"),
         }
         None
     }
 
-    /// Hears what the database has said.
+    /// Receives the database's reply.
     pub fn receive(&mut self) {
         match self.replies.pop_front().expect("there is something") {
             Reply::Executed(tsid) => self.schedule.executed(tsid),

@@ -42,7 +42,7 @@ pub(crate) enum Doing {
     Asks(Read, Option<Chosen>),
     /// Its read runs at a replica.
     Runs(Read, Chosen),
-    /// Its read has taken its snapshot there, which has this; nobody has heard of it yet.
+    /// Its read has taken its snapshot there, which has this; the proxy has not received that yet.
     Answers(Read, Chosen, Tsid),
 }
 

@@ -49,7 +49,7 @@ enum Action {
     Lose(usize),
     /// A process whose connection broke goes on.
     Orphan(usize),
-    /// Somebody writes around the proxy.
+    /// A client writes around the proxy.
     Bypass,
     /// The slot's reader goes on.
     Read,
@@ -57,7 +57,7 @@ enum Action {
     Settle,
     /// Its stream breaks.
     Break,
-    /// An Extractor takes a commit, or hears what its database said.
+    /// An Extractor takes a commit, or receives a reply of its database.
     Take(ReplicaId),
     Receive(ReplicaId),
     /// A database does something.
@@ -99,7 +99,7 @@ pub(crate) struct World {
     extractors: BTreeMap<ReplicaId, Extractor>,
     /// Up to where each replica has everything on disk, as the proxy knows it.
     durable: BTreeMap<ReplicaId, Tsid>,
-    /// Keeps commits for replicas that are away, in every second world.
+    /// Keeps commits for offline replicas, in every second world.
     buffer: Option<Buffer>,
     /// Another proxy, where each has a buffer of its own: in every eighth world.
     other: Option<Other>,
@@ -192,7 +192,7 @@ impl World {
         Ok(())
     }
 
-    /// Nobody does anything, nothing is Pending, and replicas have everything.
+    /// No client does anything, nothing is Pending, and replicas have everything.
     fn is_at_rest(&self) -> bool {
         let is_idle = |session: &Session| matches!(session.doing, Doing::Nothing);
         let end = self.primary.position();
@@ -420,8 +420,8 @@ impl World {
         }
     }
 
-    /// The proxy dies. The next one begins once all processes of the one before have ended: who
-    /// takes over ends them.
+    /// The proxy dies. The next one begins once all processes of the one before have ended: the
+    /// next one ends them.
     fn restart(&mut self) {
         self.counts.faults += 1;
         for number in 0..self.sessions.len() {
@@ -452,7 +452,7 @@ impl World {
     }
 
     /// A session's connection breaks, and the proxy knows that: it ends the session, and the client
-    /// comes anew.
+    /// connects again.
     fn lose(&mut self, number: usize) {
         self.counts.faults += 1;
         let session = &mut self.sessions[number];

@@ -1,5 +1,5 @@
-//! Simple queries that read a row by its key run at replicas as prepared statements; nobody can
-//! tell but by the replica's own view of its sessions.
+//! Simple queries that read a row by its key run at replicas as prepared statements. Clients do not
+//! notice, but for the replica's own view of its sessions.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -80,8 +80,8 @@ async fn answers_are_the_same_byte_by_byte() {
             "SELECT n, a FROM two WHERE 1 = a AND b = 2",
             "SELECT n, a FROM two WHERE $1 = a AND b = $2",
         ),
-        // It says that it cuts the name off, each time that it is parsed; and now and then by
-        // itself.
+        // It reports that it cuts the name off, each time that it is parsed; and now and then
+        // without that.
         (&long, &long.replace("= 1", "= $1")),
         // Numbers that are none of the key's, are of another type, or are not what the key is of.
         ("SELECT n, 7 FROM t WHERE id = 1", ""),
@@ -152,7 +152,7 @@ async fn errors_are_those_of_the_text() {
     .await;
 }
 
-/// Statements that were prepared before their tables changed do not get into anybody's way.
+/// Statements that were prepared before their tables changed do not get into the way of others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_change() {
     const READ: &str = "SELECT * FROM t WHERE id = 1";
@@ -191,11 +191,11 @@ async fn tables_change() {
         assert_eq!(columns(&answer(&mut raw, READ).await), expected, "{change}");
         assert_eq!(cluster.served() - served, 1);
     }
-    // Somebody changes the replica's table itself.
+    // Another client changes the replica's table itself.
     let replica = connect(cluster.replicas[0].socket()).await;
     let change = "SET session_replication_role = replica; ALTER TABLE t ADD COLUMN z int";
     replica.batch_execute(change).await.unwrap();
-    // The first fails there, and finds the primary's; then it is prepared anew.
+    // The first fails there, and finds the primary's; then it is prepared again.
     assert_eq!(columns(&answer(&mut raw, READ).await), 6);
     assert_eq!(columns(&answer(&mut raw, READ).await), 7);
 }
@@ -235,7 +235,7 @@ async fn reads_that_are_cut_off() {
     }
 }
 
-/// A client's own unnamed statement ends with a simple query, as ever; and nobody finds the
+/// A client's own unnamed statement ends with a simple query, as ever; and no client finds the
 /// proxy's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn statements_of_clients_are_theirs() {

@@ -1,4 +1,4 @@
-//! What clients and servers should not do has a clear end, costs nobody else anything, and no
+//! What clients and servers should not do has a clear end, costs no other session anything, and no
 //! memory without bound.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -262,7 +262,7 @@ async fn password_that_the_server_refuses() {
     }
 }
 
-/// Bytes behind the wish for TLS, before the handshake, could be anybody's.
+/// Bytes behind the wish for TLS, before the handshake, could be an attacker's.
 #[tokio::test]
 async fn bytes_before_the_tls_handshake() {
     if !is_there() {

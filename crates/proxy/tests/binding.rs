@@ -1,5 +1,5 @@
-//! Logins that are tied to the TLS connection they run in: whoever stands between is noticed by
-//! both sides.
+//! Logins that are tied to the TLS connection they run in: both sides notice an attacker in
+//! between.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -81,8 +81,8 @@ async fn psql_ties_its_login() {
     }
 }
 
-/// Somebody between shows a client a certificate of their own, and reads everything: unless they do
-/// not get past the login.
+/// An attacker in between shows a client a certificate of their own, and reads everything: unless
+/// they do not get past the login.
 #[tokio::test]
 async fn attacker_between_client_and_proxy() {
     if !is_there() {
@@ -137,7 +137,7 @@ async fn attacker_between_proxy_and_server() {
     }
 }
 
-/// Asks something through a proxy before this server. The error is what the client hears.
+/// Runs a query through a proxy before this server. Returns the error that the client receives.
 async fn logged_in(postgres: &Postgres, primary: Address) -> Result<(), String> {
     let mut proxy_options = options(postgres, 4);
     proxy_options.primary = primary;

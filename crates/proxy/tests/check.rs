@@ -1,4 +1,4 @@
-//! Each finding that can be made happen is found, with how to mend it, and nothing is changed.
+//! Each finding that can be made happen is found, with its fix, and nothing is changed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

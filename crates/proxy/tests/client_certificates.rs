@@ -105,7 +105,8 @@ async fn certificates_are_good_for_their_purpose() {
         let local = format!("host={} {ann}", shown.display());
         come(&local, IN).await;
         come(&format!("{local} password=wrong"), NO_PASSWORD).await;
-        // Who is not vouched for gets no further than the handshake, if anybody asks.
+        // A client without a valid certificate gets no further than the handshake, if it is asked
+        // for one.
         let unknown = format!("host={host} sslmode=require {stranger}");
         match certificates {
             Certificates::Unasked => come(&unknown, IN).await,
@@ -147,7 +148,7 @@ fn authorities_that_cannot_be_read() {
     }
 }
 
-/// Who shows one that was revoked gets no further than the handshake; so does everybody where the
+/// A client with a revoked certificate gets no further than the handshake; nor does any where the
 /// list is out of date, as with PostgreSQL's `ssl_crl_file`.
 #[tokio::test]
 async fn revoked_certificates_are_good_for_nothing() {

@@ -1,5 +1,5 @@
-//! Operators see what the proxy does and change its replicas, through psql and through drivers;
-//! nobody else does.
+//! Operators see what the proxy does and change its replicas, through psql and through drivers; no
+//! other user does.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -92,7 +92,7 @@ async fn replicas_are_added_and_removed_by_psql() {
     user.simple_query("SELECT count(*) FROM t").await.unwrap();
 }
 
-/// The metrics say what the console says.
+/// The metrics show what the console shows.
 fn expect_figures(front: &Front) {
     let figures = metrics::text(&front.proxy);
     for figure in [

@@ -1,4 +1,4 @@
-//! What PostgreSQL says before Sync, and what it says in a transaction that has failed.
+//! What PostgreSQL sends before Sync, and what it sends in a transaction that has failed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -81,7 +81,7 @@ async fn statements_are_closed_in_a_failed_transaction() {
     assert_eq!(answers[0][3], "3ZE");
 }
 
-/// A notification of one's own names the process that the client was told.
+/// A notification of one's own names the process that was reported to the client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn own_notifications_name_the_process_that_is_known() {
     if !is_there() {

@@ -144,7 +144,7 @@ const STATEMENTS: &[&str] = &[
     "DO 'BEGIN PERFORM pg_advisory_lock(1); END'",
 ];
 
-/// A statement is said to leave something exactly where a session of PostgreSQL has something
+/// A statement counts as leaving something exactly where a session of PostgreSQL has something
 /// afterwards that it did not have before.
 #[tokio::test]
 async fn effects_are_those_of_postgresql() {

@@ -26,10 +26,10 @@ async fn commit_that_is_not_shown_yet_is_not_lost() {
         return;
     }
     let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
-    // Before: whatever else commits after the one that waits would give away that there is one.
+    // Before: whatever else commits after the one that waits would reveal that there is one.
     let replica = Postgres::start(&[]).unwrap();
     let client = connect(primary.socket()).await;
-    // Whoever does not say otherwise waits for nobody.
+    // By default a session waits for no standby.
     for sql in [
         "CREATE TABLE t (id int PRIMARY KEY)",
         "ALTER DATABASE postgres SET synchronous_commit = local",

@@ -1,5 +1,5 @@
 //! A replica that has crashed has lost what was not on its disk. Until replication has noticed,
-//! only whoever opens a connection there can know.
+//! only a session that opens a connection there can know.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -46,14 +46,17 @@ async fn server_in_another_life_is_found_out_by_new_connections() {
         }
         Err(_) => false,
     };
-    assert!(!asked(BEFORE).await, "nobody is there who could tell");
+    assert!(
+        !asked(BEFORE).await,
+        "no connection is left that could report it"
+    );
     let _first = lock(&postgres, BEFORE).await;
     assert!(asked(BEFORE).await);
     assert_eq!(node.usage().idle, 1);
 
     postgres.crash().unwrap();
     postgres.start_again().unwrap();
-    // The first time it may be the idle one, which nobody has seen to be closed yet.
+    // The first time it may be the idle one, which was not seen to be closed yet.
     for _ in 0..3 {
         assert!(!asked(BEFORE).await);
     }

@@ -1,5 +1,5 @@
 //! Commits that wait are executed in groups at a replica: each group is there as a whole and in its
-//! turn, or not at all, whatever fails and whoever dies.
+//! turn, or not at all, whatever fails and whatever server dies.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -27,7 +27,7 @@ CREATE FUNCTION hihooi.refuse() RETURNS trigger LANGUAGE plpgsql AS
 CREATE TRIGGER refuse AFTER UPDATE ON t REFERENCING NEW TABLE AS rows EXECUTE FUNCTION hihooi.refuse();
 ALTER TABLE t ENABLE ALWAYS TRIGGER refuse";
 
-/// Nothing of `t` is changed at the replica until this session says COMMIT.
+/// Nothing of `t` is changed at the replica until this session commits.
 async fn hold(cluster: &Cluster) -> Client {
     let session = connect(cluster.replicas[0].socket()).await;
     let lock = "BEGIN; LOCK TABLE t IN EXCLUSIVE MODE";
@@ -104,7 +104,7 @@ async fn commit_of_a_group_that_cannot_be_done_is_named() {
 }
 
 /// What fails in a group, and is done one by one then, is done; also where commits depend on each
-/// other in a way that rows do not tell: a unique value goes from row to row.
+/// other in a way that rows do not show: a unique value goes from row to row.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn groups_that_fail_are_done_one_by_one() {
     if !is_there() {

@@ -59,7 +59,7 @@ async fn one_statement_changes_many_rows() {
         cluster.wait_until_equal(ALL).await;
         let count = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM hihooi.statements";
         let count: u64 = text(&replica, count).await.parse().unwrap();
-        // Who changes keys is done one by one.
+        // Changes of keys are done one by one.
         let most = match sql.contains("SET id") {
             true => rows,
             false => 1 + rows / 100,

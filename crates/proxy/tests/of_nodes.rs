@@ -19,7 +19,7 @@ const TABLES: &str = "
     CREATE TABLE t (id int PRIMARY KEY, v text);
     CREATE TABLE r (id int PRIMARY KEY, named regclass);
     CREATE TABLE u (id int PRIMARY KEY, v text); INSERT INTO u VALUES (1, 'of u');
-    CREATE ROLE nobody; DROP ROLE nobody; CREATE ROLE ann;
+    CREATE ROLE unused; DROP ROLE unused; CREATE ROLE ann;
     CREATE TYPE gone AS ENUM ('a'); DROP TYPE gone; CREATE TYPE mood AS ENUM ('a', 'b');
     CREATE VIEW places AS SELECT ctid AS place, id FROM t;
     CREATE FUNCTION named(int) RETURNS int LANGUAGE sql IMMUTABLE RETURN 1;
@@ -168,8 +168,8 @@ async fn parameters_that_are_numbers_of_the_catalogue() {
     assert_eq!(raw.reply().await, "12't'CZI");
 }
 
-/// What a client is told of parameters and columns, as bytes: of a statement that is described in a
-/// batch of its own, of a portal, and of a simple query.
+/// The descriptions of parameters and columns that a client gets, as bytes: of a statement that is
+/// described in a batch of its own, of a portal, and of a simple query.
 async fn descriptions(raw: &mut Raw, text: &str, types: &[u32]) -> Vec<(u8, Vec<u8>)> {
     let count = u16::try_from(types.len()).unwrap().to_be_bytes();
     let types: Vec<u8> = types.iter().flat_map(|it| it.to_be_bytes()).collect();
@@ -219,7 +219,7 @@ const OF_TABLES: &[&str] = &[
     "SELECT 1",
 ];
 
-/// Clients are told the primary's numbers of types and tables, and may use them.
+/// Clients get the primary's numbers of types and tables, and may use them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn numbers_of_types_and_tables_are_the_primarys() {
     if !is_there() {
@@ -316,8 +316,8 @@ async fn new_tables_are_described() {
     }
 }
 
-/// Of PostgreSQL's functions that are said to be immutable, these look at the node, and none is
-/// taken for the same everywhere.
+/// Of PostgreSQL's functions that are declared immutable, these look at the node, and none is taken
+/// for the same everywhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn functions_that_only_say_that_they_are_immutable() {
     if !is_there() {

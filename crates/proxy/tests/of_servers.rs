@@ -158,7 +158,7 @@ const ROLES: &[&str] = &[
     "PREPARE p AS SELECT 1;; CREATE ROLE another ROLE ann;; REASSIGN OWNED BY another TO ann;; REVOKE bound FROM ann",
     "CREATE TEMP TABLE mine (id int);; BEGIN;; CREATE ROLE undone;; ROLLBACK;; CREATE ROLE one; CREATE ROLE two",
 ];
-/// What depends on who says it, or on its settings.
+/// What depends on its session, or on the settings of that.
 const OF_SESSIONS: &[&str] = &[
     "GRANT one TO CURRENT_USER",
     "ALTER ROLE CURRENT_USER SET work_mem = '6MB'",

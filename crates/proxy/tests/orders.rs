@@ -22,7 +22,7 @@ use support::connect;
 use support::is_there;
 use support::raw::Raw;
 
-/// Seeds that the test runs, unless [`SEEDS`] says otherwise.
+/// Seeds that the test runs, unless [`SEEDS`] is set.
 const SEEDS_DEFAULT: u64 = 150;
 /// Names the environment's variable with a number of seeds.
 const SEEDS: &str = "REPLEX_ORDERS_SEEDS";
@@ -182,7 +182,8 @@ fn bursts(seed: u64) -> Vec<Vec<SentMessage>> {
     (0..count).map(|_| burst(&mut chance)).collect()
 }
 
-/// Says a burst and its fence; what is said up to the fence's answer, or to the connection's end.
+/// Sends a burst and its fence; returns the messages up to the fence's answer, or to the
+/// connection's end.
 async fn reply(raw: &mut Raw, burst: &[SentMessage]) -> Vec<String> {
     for message in burst {
         raw.out.extend_from_slice(&message.bytes);
@@ -226,7 +227,7 @@ struct Servers {
     cluster: Cluster,
 }
 
-/// One seed. The error says where what was heard differs.
+/// One seed. The error shows where the replies differ.
 async fn run(servers: &Servers, seed: u64) -> Result<usize, String> {
     let bursts = bursts(seed);
     let mut straight = Raw::log_in(servers.straight.socket()).await;
@@ -315,7 +316,7 @@ async fn any_order_is_answered_as_by_postgresql() {
         }
     }
     println!(
-        "{seeds} seeds, {count} messages heard, {} reads at the replica",
+        "{seeds} seeds, {count} replies, {} reads at the replica",
         servers.cluster.served()
     );
     assert_eq!(failed, [0; 0], "seeds differ");

@@ -134,7 +134,7 @@ async fn two_replicas() -> Cluster {
     cluster
 }
 
-/// Waits until one of the replicas has a status that says this.
+/// Waits until one of the replicas has a status with this text.
 async fn wait_for(replicas: &Replicas, what: &str) {
     let started = Instant::now();
     loop {
@@ -173,7 +173,7 @@ async fn stay_apart(old: &Address, promoted: &Promoted, named: &[Address]) {
         "it was promoted to be the primary",
     ];
     assert_eq!(found, expected.into());
-    // One that follows the new primary does not follow it, even where nobody says more.
+    // One that follows the new primary does not follow it, even where no other names it.
     let routing = Routing::start(old, 10, &ReplicationSettings::default())
         .await
         .unwrap();
@@ -218,7 +218,7 @@ async fn replica_takes_the_primarys_place() {
             .any(|it| it == "filling the materialised view public.seen")
     );
 
-    // Who asks again is told the same, and nobody is disturbed.
+    // A second try returns the same, and no server is disturbed.
     let new = front(&promoted).await;
     let client = new.connect().await;
     assert_eq!(text(&client, ALL).await, before);
@@ -291,7 +291,7 @@ async fn nothing_is_lost_that_every_replica_had() {
     let promoted = promote(&old, &addresses(&cluster), None, ignore)
         .await
         .unwrap();
-    // Who waits for replicas that are gone waits until the primary is back.
+    // A proxy that waits for replicas that are gone waits until the primary is back.
     cluster.front.replicas().replication().give_up().await;
     let new = connect(socket(&promoted.primary)).await;
     let there = text(&new, "SELECT id FROM t").await;
@@ -467,7 +467,7 @@ async fn standby_takes_the_primarys_place() {
     .await;
 
     come_back(&mut cluster, &address).await;
-    // A proxy to which nobody names it finds it in the register.
+    // A proxy whose options do not name it finds it in the register.
     let other = Proxy::standing_by(options_at(old, 10));
     let stood = tokio::time::timeout(
         PATIENCE,
@@ -502,8 +502,7 @@ async fn promote_half_way(standby: &Postgres) {
     assert_eq!(text(&standby, "SELECT pg_promote(true, 60)").await, "t");
 }
 
-/// A standby that was told to take writes, and has no mark of that, is the new primary, and no
-/// other one.
+/// A standby that was promoted, and has no mark of that, is the new primary, and no other one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn standby_that_was_promoted_half_way_is_gone_on_with() {
     if !is_there() {
@@ -527,7 +526,7 @@ async fn standby_that_was_promoted_half_way_is_gone_on_with() {
     let there = connect(standby.socket()).await;
     let fill = "SELECT pg_create_physical_replication_slot('s' || n) FROM generate_series(1, 10) n";
     there.batch_execute(fill).await.unwrap();
-    // Nobody knows of this.
+    // No proxy knows of this.
     let insert = "INSERT INTO t VALUES (41)";
     there.batch_execute(insert).await.unwrap();
     let why = refused(promote(&old, &named, None, ignore).await);

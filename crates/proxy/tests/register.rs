@@ -1,4 +1,4 @@
-//! Replicas that operators have added last: the primary keeps them, and whoever is active next
+//! Replicas that operators have added last: the primary keeps them, and the next active proxy
 //! follows them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
-/// A password that nobody asks for, and nobody must be shown.
+/// A password that no server asks for, and no client must be shown.
 const SECRET: &str = "hush";
 
 /// A proxy that stands for being the active one.
@@ -58,7 +58,7 @@ impl Running {
         }
     }
 
-    /// Waits until it says something that begins like this.
+    /// Waits until it reports something that begins like this.
     async fn status_text(&self, start: &str) -> String {
         wait(start, || async {
             let messages = self.messages.lock().unwrap();
@@ -125,7 +125,7 @@ fn add(replica: &Postgres) -> String {
     format!("ADD REPLICA 'postgresql://{SUPERUSER}:{SECRET}@{socket}/postgres?sslmode=disable'")
 }
 
-/// What the register says.
+/// The content of the register.
 async fn registered(primary: &Client) -> String {
     text(primary, "SELECT url FROM hihooi.replica ORDER BY added").await
 }
@@ -190,7 +190,7 @@ async fn expect_secrecy(primary: &Postgres, admin: &Client) {
     assert_eq!(text(admin, may_read).await, "f");
     let log = std::fs::read_to_string(primary.log()).unwrap();
     assert!(log.contains("CREATE TABLE t"), "{log}");
-    // The test itself has said it there.
+    // The test itself has written it there.
     let mut lines = log.lines().filter(|line| line.contains(SECRET));
     assert!(
         lines.all(|line| line.contains("sslcert=y")),
@@ -227,7 +227,7 @@ async fn what_was_removed_is_not_followed_again() {
     let second = Running::start(&primary, &[&named]).await;
     second.status_text("Active").await;
     assert_eq!(second.replicas().await, places[..1]);
-    // Who removes what is named is told that it comes back, and so it does.
+    // An operator that removes what is named is warned that it comes back, and so it does.
     let words = ["-At", "-c", "REMOVE REPLICA 1", "hihooi"];
     let output = run(&primary, "psql", second.address, &words).await;
     let noticed = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -283,7 +283,7 @@ async fn what_cannot_be_noted_is_not_done() {
     admin.batch_execute(lower).await.unwrap();
     assert_eq!(registered(&admin).await, before);
 
-    // The primary notes it once nobody waits any more.
+    // The primary notes it once no caller waits any more.
     signal(&primary, Signal::STOP);
     expect_silence(&running, &replica, &other).await;
     signal(&primary, Signal::CONT);

@@ -1,4 +1,4 @@
-//! Replicas follow a real primary, whatever is written there and whoever is killed.
+//! Replicas follow a real primary, whatever is written there and whatever server is killed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -436,8 +436,8 @@ async fn schema_changes_are_made_in_their_place() {
     assert_eq!(view[0].action, pg_analysis::StatementAction::Read);
 }
 
-/// What a client was told is seen by every read that begins later, wherever it goes (R32); and no
-/// replica shows a later commit without an earlier one (R31).
+/// What was returned to a client is seen by every read that begins later, wherever it goes (R32);
+/// and no replica shows a later commit without an earlier one (R31).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_see_all_that_was_answered() {
     let Some(pair) = Pair::start(
@@ -598,8 +598,8 @@ async fn lost_slot_is_noticed() {
     assert!(status.contains("give --buffer"), "{status}");
 }
 
-/// A difference that nobody's change comes across is found by comparing; and what only lags is not
-/// taken for a difference.
+/// A difference that no change comes across is found by comparing; and what only lags is not taken
+/// for a difference.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn planted_difference_is_found() {
     let Some(pair) = Pair::start(SCHEMA).await else {
@@ -636,7 +636,7 @@ async fn planted_difference_is_found() {
     let status = hihooi.status_text(FIRST);
     assert!(status.contains("\"public\".\"account\" has"), "{status}");
 
-    // Nobody follows it as if nothing had been; emptied, it is filled again.
+    // It is not followed as if nothing had been; emptied, it is filled again.
     let started = Instant::now();
     while text(
         &meddler,
@@ -662,8 +662,8 @@ async fn planted_difference_is_found() {
     assert_equal(&hihooi, third, &client, &replica).await;
 }
 
-/// The primary keeps its log for no replica that was let go; one that comes back where the log
-/// still begins goes on, another one is told that it cannot.
+/// The primary keeps its log for no replica that was removed; one that comes back where the log
+/// still begins goes on, another one gets the error that it cannot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removed_replica_goes_on_only_where_nothing_is_lost() {
     let Some(pair) = Pair::start(SCHEMA).await else {
@@ -717,7 +717,7 @@ async fn doubt_about_a_commit_is_settled() {
         .lock()
         .unwrap()
         .finished(mark.id, CommitOutcome::InDoubt { backend });
-    // While its process lives, nobody knows.
+    // While its process lives, this is not known.
     assert_eq!(hihooi.manager.lock().unwrap().pending_count(), 1);
     drop(lost);
     hihooi
@@ -725,7 +725,7 @@ async fn doubt_about_a_commit_is_settled() {
         .await;
 }
 
-/// Whoever makes the slot anew leaves a gap: that is told, and not passed over.
+/// A slot that is dropped and made again leaves a gap: that is reported, and not passed over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recreated_slot_is_noticed() {
     let Some(pair) = Pair::start("CREATE TABLE t (id int PRIMARY KEY)").await else {

@@ -16,8 +16,8 @@ use support::raw::Raw;
 use support::{connect, connect_by, is_there, printed, run};
 use tokio_postgres::Client;
 
-/// What somebody may do in the database for owning it, or by a right of its own, is done on
-/// replicas, too.
+/// What a user may do in the database as its owner, or by a right of its own, is done on replicas,
+/// too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rights_in_the_database_are_the_same_everywhere() {
     if !is_there() {
@@ -166,7 +166,7 @@ async fn make_two_rows(client: &Client, key: &str) {
     client.batch_execute(insert).await.unwrap();
 }
 
-/// R32: whoever reads after a commit was answered sees it, through whatever connection.
+/// R32: every reader after a commit was answered sees it, through whatever connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_never_miss_what_was_committed() {
     if !is_there() {
@@ -208,12 +208,12 @@ async fn reads_never_miss_what_was_committed() {
         assert_eq!(row.get::<_, i32>(0), round);
         reader.query("SELECT id FROM calm", &[]).await.unwrap();
     }
-    // What nobody wrote was read at replicas meanwhile.
+    // What was not written was read at replicas meanwhile.
     assert!(cluster.served() >= 200, "{}", cluster.served());
 }
 
-/// Reads of one row wait for nobody who is about to commit another, also where both say by
-/// parameters which row they mean.
+/// Reads of one row do not wait for the commit of another one, also where both name their rows by
+/// parameters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_are_named_by_parameters_too() {
     if !is_there() {
@@ -233,13 +233,13 @@ async fn rows_are_named_by_parameters_too() {
         let text = "UPDATE t SET n = $1 WHERE id = $2";
         let update = writer.prepare(text).await.unwrap();
         writer.execute(&update, &[&5, &1_i64]).await.unwrap();
-        // Its end would be told to a server, too, and be counted there.
+        // Its end would be sent to a server, too, and be counted there.
         update
     });
     let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
     let started = Instant::now();
     while text(&in_the_way, waiting).await == "0" {
-        assert!(started.elapsed() < PATIENCE, "nobody waits for the row");
+        assert!(started.elapsed() < PATIENCE, "no session waits for the row");
     }
     let read = async |id: i64| {
         let before = cluster.served();
@@ -540,7 +540,7 @@ async fn two_rows_at_a_replica() -> Option<(Cluster, Raw)> {
     Some((cluster, raw))
 }
 
-/// Where statements inside of transactions go, and what their clients hear of transactions that
+/// Where statements inside of transactions go, and what their clients receive of transactions that
 /// were on no server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transactions_begin_where_they_must() {

@@ -71,7 +71,7 @@ const CHANGES: &[&str] = &[
     "DO $$ BEGIN FOR i IN 1..2 LOOP CREATE TABLE again (id int PRIMARY KEY); DROP TABLE again; END LOOP; END $$",
     "DO $$ BEGIN BEGIN CREATE TABLE undone (id int PRIMARY KEY); RAISE 'no'; EXCEPTION WHEN OTHERS THEN
      CREATE TABLE done (id int PRIMARY KEY); END; END $$",
-    // Names are of the one who said them.
+    // Names are those of the session.
     "SET search_path = other; CREATE TABLE fruit (id int PRIMARY KEY); INSERT INTO fruit VALUES (1)",
     "SET search_path = other; CREATE TABLE first (id int PRIMARY KEY); SET search_path = public;
      CREATE TABLE second (id int PRIMARY KEY); SET timezone = 'Asia/Tokyo';
@@ -197,8 +197,8 @@ async fn replicas_follow_what_goes_around_the_proxy() {
     }
 }
 
-/// What the proxy has told replicas itself they do once; what functions do that are called through
-/// it comes as what goes around it. Messages as in [`CHANGES`].
+/// What the proxy has sent to replicas itself they do once; what functions do that are called
+/// through it comes as what goes around it. Messages as in [`CHANGES`].
 const THROUGH: &[&str] = &[
     "CREATE TABLE fruit (id serial PRIMARY KEY, name text)",
     "BEGIN;; ALTER TABLE fruit ADD price int DEFAULT 5;; INSERT INTO fruit (name) VALUES ('apple');;
@@ -260,8 +260,8 @@ async fn what_goes_through_the_proxy_is_done_once() {
         let changed = cluster.front.connect().await;
         changed.batch_execute(set).await.unwrap();
         for sql in [
-            "CREATE ROLE nobody VALID UNTIL '2030-01-01'",
-            "ALTER TABLE fruit ADD n int; CREATE ROLE nobody VALID UNTIL '2030-01-01'",
+            "CREATE ROLE unused VALID UNTIL '2030-01-01'",
+            "ALTER TABLE fruit ADD n int; CREATE ROLE unused VALID UNTIL '2030-01-01'",
         ] {
             let refused = text(&changed, sql).await;
             assert!(refused.contains(why), "{refused}");
@@ -270,7 +270,7 @@ async fn what_goes_through_the_proxy_is_done_once() {
     assert_equal(&cluster, "nothing").await;
 }
 
-/// Each, and what is said of it.
+/// Each, and what is reported of it.
 const LOST: &[(&str, &str)] = &[
     (
         "ALTER TABLE account ADD luck float8 DEFAULT random()",
@@ -286,7 +286,7 @@ const LOST: &[(&str, &str)] = &[
     ),
 ];
 
-/// Whoever cannot follow says why, and is not asked any more.
+/// A replica that cannot follow reports why, and is not asked any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_that_cannot_be_followed_are_reported() {
     if !is_there() {
@@ -362,8 +362,8 @@ CREATE DOMAIN evil.text AS pg_catalog.text CHECK (VALUE <> 'none');
 CREATE DOMAIN evil.bool AS pg_catalog.bool CHECK (NOT VALUE);
 CREATE TABLE evil.schema_change (id int)";
 
-/// The triggers work for who may do nothing else there, and nobody who may not write what they
-/// write.
+/// The triggers work for a user that may do nothing else there, and no user that may not write what
+/// they write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn triggers_are_nobodys_tool() {
     if !is_there() {
@@ -391,7 +391,7 @@ async fn triggers_are_nobodys_tool() {
     assert!(text(&ann, forged).await.contains("permission denied"));
     let called = "SELECT hihooi.note_schema_change()";
     assert!(text(&ann, called).await.contains("permission denied"));
-    // Our own schema is nobody else's, and goes as a whole.
+    // Our own schema belongs to us alone, and goes as a whole.
     admin
         .batch_execute("GRANT USAGE ON SCHEMA hihooi TO ann")
         .await

@@ -19,7 +19,7 @@ const SECOND: ReplicaId = ReplicaId(2);
 const ROWS: &str =
     "SELECT count(*) || ' ' || coalesce(sum(hashtextextended(t::text, 0)::numeric), 0) FROM t";
 
-/// What the console answers: columns are names, rows are texts; or what it says against it.
+/// The console's answer: columns are names, rows are texts; or its error.
 async fn console(cluster: &Cluster, command: &str) -> Result<Vec<Vec<String>>, String> {
     let mut address = cluster.primary.address("postgres");
     address.host = cluster.front.address.ip().to_string();
@@ -73,7 +73,7 @@ async fn new_replica_is_filled_from_another_under_load() {
     let fill = "INSERT INTO t SELECT n, 0, repeat('x', 100) FROM generate_series(1, 20000) n";
     client.batch_execute(fill).await.unwrap();
     cluster.settle().await;
-    // Where rows come from can be told by one that only the seed has.
+    // Where rows come from is shown by one that only the seed has.
     let seed = connect(cluster.replicas[0].socket()).await;
     seed.batch_execute("CREATE TABLE of_seed (id int PRIMARY KEY)")
         .await
@@ -111,7 +111,7 @@ async fn new_replica_is_filled_from_another_under_load() {
     assert_eq!(state(&cluster, SECOND), Some(ReplicaState::Serving));
 }
 
-/// Who cannot be a seed is refused in words; one that is away is waited for.
+/// A database that cannot be a seed is refused in words; one that is offline is waited for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn seed_must_be_a_replica_that_is_as_the_primary() {
     if !is_there() {
@@ -137,7 +137,7 @@ async fn seed_must_be_a_replica_that_is_as_the_primary() {
     cluster.replicas[0].kill();
     let added = console(&cluster, &add(&new, "FROM 1")).await.unwrap();
     assert_eq!(added, [["2"]]);
-    wait(&cluster, "it is told what it waits for", || {
+    wait(&cluster, "the status that names what it waits for", || {
         status_text(&cluster, SECOND).contains("from which it is filled")
     })
     .await;
@@ -199,7 +199,7 @@ async fn seed_dies_while_it_is_copied() {
         client.batch_execute(sql).await.unwrap();
     }
     cluster.settle().await;
-    // Whoever copies it waits for this.
+    // The one that copies it waits for this.
     let seed = connect(cluster.replicas[0].socket()).await;
     seed.batch_execute("BEGIN; LOCK TABLE t").await.unwrap();
     let new = Postgres::start(&[]).unwrap();
@@ -223,7 +223,8 @@ async fn seed_dies_while_it_is_copied() {
     cluster.wait_until_equal(ROWS).await;
 }
 
-/// All that was committed before is on disk behind it; who is away is told, and not waited for.
+/// All that was committed before is on disk behind it; an offline replica is reported, and not
+/// waited for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn checkpoint_has_all_on_disk() {
     if !is_there() {

@@ -75,8 +75,8 @@ async fn batches_and_errors_before_sync() {
     .await;
 }
 
-/// Sessions share what servers have prepared. Whoever prepares a statement after its table has
-/// changed must not get one from before, which would fail for good.
+/// Sessions share what servers have prepared. A session that prepares a statement after its table
+/// has changed must not get one from before, which would fail for good.
 #[tokio::test]
 async fn statements_are_prepared_again_when_their_table_has_changed() {
     with(1, async |front: &Front| {
@@ -92,7 +92,7 @@ async fn statements_are_prepared_again_when_their_table_has_changed() {
         two.parse("other", "SELECT * FROM t");
         two.bind("other").execute(0).sync();
         assert!(two.reply().await.starts_with("12'"));
-        // Whoever has one from before is told, and prepares it anew, too.
+        // A session with one from before gets an error, and prepares it again, too.
         two.query("ALTER TABLE t DROP COLUMN b");
         assert_eq!(two.reply().await, "CZI");
         one.bind("s").execute(0).sync();
@@ -237,7 +237,7 @@ async fn nothing_of_a_session_reaches_another() {
             one.query(leaves);
             let output = one.reply().await;
             assert!(!output.contains('['), "{leaves}: {output}");
-            // It is still there for the one who left it.
+            // It is still there for the session that left it.
             one.query("SELECT 1");
             assert!(one.reply().await.starts_with("T'1'C"), "{leaves}");
             one.say(b'X', &[]).flush().await;
@@ -312,7 +312,7 @@ async fn names_of_applications_are_carried_along() {
     .await;
 }
 
-/// A client is told of a setting once, when it changes: the values are PostgreSQL's.
+/// A setting is reported to a client once, when it changes: the values are PostgreSQL's.
 #[tokio::test]
 async fn settings_are_reported_once() {
     with(2, async |front: &Front| {
@@ -386,7 +386,7 @@ async fn cancel_stops_only_the_session_with_the_key() {
         let error = slept.unwrap_err();
         assert_eq!(error.code().map(|code| code.code()), Some("57014"));
         client.batch_execute("SELECT 1").await.unwrap();
-        // A cancel of a session that runs nothing hits nobody.
+        // A cancel of a session that runs nothing hits no other.
         token.cancel_query(tokio_postgres::NoTls).await.unwrap();
         client.batch_execute("SELECT 1").await.unwrap();
     })
@@ -409,7 +409,7 @@ async fn client_that_leaves_in_the_middle_frees_its_server() {
             if text.starts_with("BEGIN") {
                 assert_eq!(raw.until_ready().await, "CCZT");
             }
-            // Without a goodbye, and with an error for whoever writes to it.
+            // Without Terminate, and with an error for a client that writes to it.
             raw.socket.set_zero_linger().unwrap();
             drop(raw);
             setup.query("SELECT count(*) FROM t");

@@ -1,5 +1,5 @@
 //! A session that changes settings which concern only itself goes on with any connection that has
-//! the same: it reads at replicas, rows look as on the primary, and nobody else notices.
+//! the same: it reads at replicas, rows look as on the primary, and no other session notices.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -82,7 +82,7 @@ const LOOKS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// A session that is told where its statements go, with these settings from its start.
+/// A session with notices of where its statements go, with these settings from its start.
 async fn traced(cluster: &Cluster, settings: &[(&str, &str)]) -> Raw {
     let mut raw = Raw::connect(cluster.front.address).await;
     let identity = [("user", "postgres"), ("database", "postgres")];
@@ -99,7 +99,7 @@ async fn cluster() -> Cluster {
     cluster
 }
 
-/// What a text is answered, with the settings of which the client is told.
+/// Returns the settings that are reported to the client in the answer to a text.
 async fn changed_settings(raw: &mut Raw, text: &str) -> Vec<(String, String)> {
     raw.query(text).flush().await;
     let mut settings = Vec::new();
@@ -245,7 +245,7 @@ async fn names_are_looked_up_where_the_server_does() {
         for n in n {
             raw.query(update).reply().await;
             assert_eq!(touches(&mut raw), format!("{schema}.s"), "{set}");
-            // It is Pending under its own name, so that nobody reads what was before.
+            // It is Pending under its own name, so that no session reads what was before.
             raw.query(read);
             let reply = raw.reply().await.replace('N', "");
             assert_eq!(reply, format!("T'{n}'CZI"), "{set}");
@@ -283,7 +283,7 @@ async fn names_are_looked_up_where_the_server_does() {
     .await;
 }
 
-/// Who may not use a schema does not find its tables.
+/// A user that may not use a schema does not find its tables.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schemas_that_are_closed_to_its_user() {
     if !is_there() {
@@ -334,7 +334,7 @@ async fn errors_change_nothing() {
 }
 
 /// A setting goes back to what the session began with, whatever its connections were opened with,
-/// and the client is told.
+/// and is reported to the client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_go_back() {
     if !is_there() {
@@ -453,7 +453,7 @@ async fn settings_of_a_transaction() {
     }
 }
 
-/// Transactions are isolated by default as the session says.
+/// Transactions have the session's default isolation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn isolation_by_default() {
     if !is_there() {
@@ -524,8 +524,8 @@ async fn settings_that_a_replica_refuses() {
     .await;
 }
 
-/// Sessions with settings of all kinds share two connections; each finds its own, whoever came
-/// before.
+/// Sessions with settings of all kinds share two connections; each finds its own, whatever session
+/// came before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_reach_no_other_session() {
     if !is_there() {
@@ -576,7 +576,7 @@ async fn settings_reach_no_other_session() {
             }
         }
         if round == 3 {
-            // Those who leave in the middle of it leave nothing.
+            // Clients that leave in the middle of it leave nothing.
             let mut gone = Raw::log_in(front.address).await;
             gone.converse(&[("BEGIN", "CZT"), ("SET work_mem = '9MB'", "CZT")])
                 .await;

@@ -28,7 +28,7 @@ async fn cluster() -> Option<Cluster> {
     Some(cluster)
 }
 
-/// A session that is told where its statements go.
+/// A session with notices of where its statements go.
 async fn traced(cluster: &Cluster) -> Raw {
     let mut raw = Raw::log_in(cluster.front.address).await;
     raw.converse(&[("SET replex.trace = on", "CZI")]).await;
@@ -96,7 +96,7 @@ async fn snapshots_stay_where_they_were_taken() {
     assert_eq!(raw.reply().await, "12NCZI");
 }
 
-/// Sessions whose transactions are at REPEATABLE READ by themselves.
+/// Sessions whose transactions are at REPEATABLE READ by default.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_usual_level_counts() {
     let Some(cluster) = cluster().await else {
@@ -186,7 +186,7 @@ async fn what_cannot_run_there_is_tried_again_on_the_primary() {
     raw.converse_at(&[(READ, REPLICA, "T'0'CZI")]).await;
 }
 
-/// What is to read only and writes is told so by PostgreSQL, not to try again.
+/// A write in a read-only transaction gets PostgreSQL's error, not the advice to try again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_are_refused_there() {
     let Some(cluster) = cluster().await else {

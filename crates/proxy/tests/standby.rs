@@ -199,7 +199,7 @@ async fn standby_is_converted_under_load() {
     assert!(output.contains("it is no standby"), "{output}");
 }
 
-/// Nobody else's standby is touched.
+/// The standby of another primary is not touched.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn standby_of_another_is_not_converted() {
     if !is_there() {

@@ -28,7 +28,7 @@ fn address(postgres: &Postgres, query: &str) -> Address {
     Address::parse(&url).unwrap()
 }
 
-/// It is filled, follows and serves, with servers that prove who they are and with others.
+/// It is filled, follows and serves, with servers that prove their identity and with others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn databases_with_tls_only_are_followed() {
     if !is_there() {
@@ -108,7 +108,7 @@ async fn databases_that_want_certificates_are_followed() {
     until_all_serve(&front, &manager).await;
 }
 
-/// One whose certificate was revoked is not spoken to, by whoever has the list of `sslcrl`.
+/// A proxy that has the list of `sslcrl` does not connect to one whose certificate was revoked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn databases_whose_certificate_was_revoked() {
     if !is_there() {
@@ -154,7 +154,7 @@ async fn databases_whose_certificate_was_revoked() {
     assert!(absent.contains("absent.pem"), "{absent}");
 }
 
-/// One that nobody vouches for is not spoken to.
+/// It does not connect to one whose certificate no authority has signed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn databases_that_do_not_prove_their_identity() {
     if !is_there() {

@@ -1,6 +1,6 @@
 //! Two commits become visible on the primary in another order than that of its log, while a read is
-//! on its way to a replica, which has only the one that is first in the log. Somebody has seen the
-//! other one without that.
+//! on its way to a replica, which has only the one that is first in the log. Another client has
+//! seen the other one without that.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -68,7 +68,7 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// A session at the replica that says its name, as those of the proxy's own do.
+/// A session at the replica with the name that the proxy's own sessions have.
 async fn directly(cluster: &Cluster) -> Client {
     let address = cluster.replicas[0].socket();
     let (host, port) = (address.ip(), address.port());
@@ -111,7 +111,7 @@ async fn read_is_whole(cluster: &Cluster, way: Way) {
     cluster.settle().await;
     let (reader, process) = reader(cluster, way).await;
     let node = cluster.front.replicas().node(ReplicaId(1)).unwrap();
-    until("nobody reads", async || node.usage().in_use == 0).await;
+    until("no session reads", async || node.usage().in_use == 0).await;
     kill_process(process, Signal::STOP).unwrap();
     let reading = tokio::spawn(async move { read(&reader, way).await });
     until("the read is on its way", async || node.usage().in_use > 0).await;
@@ -124,7 +124,7 @@ async fn read_is_whole(cluster: &Cluster, way: Way) {
     let second = cluster.front.connect().await;
     let update = "UPDATE pairs SET n = 2 WHERE id = 2";
     second.batch_execute(update).await.unwrap();
-    // Somebody sees the second without the first.
+    // A client sees the second without the first.
     assert_eq!(text(&second, READ).await, "0\n2");
 
     // The replica gets the first, and not the second yet.
@@ -142,7 +142,7 @@ async fn read_is_whole(cluster: &Cluster, way: Way) {
     there.batch_execute("ROLLBACK").await.unwrap();
 }
 
-/// Whose commits wait for standbys only where that is said.
+/// A primary whose commits wait for standbys only where that is set.
 async fn primary() -> (Postgres, Client) {
     let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
     let admin = connect(primary.socket()).await;
@@ -150,7 +150,7 @@ async fn primary() -> (Postgres, Client) {
         "CREATE TABLE pairs (id int PRIMARY KEY, n int)",
         "CREATE TABLE others (id int PRIMARY KEY)",
         "INSERT INTO pairs VALUES (1, 0), (2, 0)",
-        // Whoever does not say otherwise waits for nobody.
+        // By default a session waits for no standby.
         "ALTER DATABASE postgres SET synchronous_commit = local",
         "CREATE ROLE waits SUPERUSER LOGIN",
         "ALTER ROLE waits SET synchronous_commit = on",
@@ -180,8 +180,8 @@ async fn two_commits_are_never_seen_in_different_orders() {
     }
 }
 
-/// A standby shows a commit while the primary still waits for another standby. Who has seen it
-/// there, and asks the primary then, would see it no more.
+/// A standby shows a commit while the primary still waits for another standby. A client that has
+/// seen it there, and asks the primary then, would see it no more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn standby_shows_nothing_before_the_primary() {
     if !is_there() {
@@ -204,7 +204,7 @@ async fn standby_shows_nothing_before_the_primary() {
         cluster.settle().await;
         let (reader, process) = reader(&cluster, Way::Simple).await;
         let node = cluster.front.replicas().node(ReplicaId(1)).unwrap();
-        until("nobody reads", async || node.usage().in_use == 0).await;
+        until("no session reads", async || node.usage().in_use == 0).await;
         let shown = text(&admin, sql).await;
         kill_process(process, Signal::STOP).unwrap();
         let reading = tokio::spawn(async move { text(&reader, sql).await });

@@ -1,4 +1,4 @@
-//! `SET replex.trace = on`: what a client is told of its statements.
+//! `SET replex.trace = on`: the notices that a client gets of its statements.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -152,7 +152,7 @@ async fn trace_reports_each_statement_of_a_transaction() {
         (&*written.message, &*written.detail),
         ("replex: the primary, it writes", touches)
     );
-    // What is not run is not told.
+    // What is not run is not reported.
     let failing = "SELECT 1 / (n - 2) FROM t";
     raw.parse("", failing).bind("").execute(0);
     raw.parse("", read).bind("").execute(0);

@@ -17,7 +17,7 @@ use tokio_postgres::error::SqlState;
 const REPLICA: &str = "replica 1,";
 const OWN: &str = "the primary, it touches what its transaction has written or locked";
 
-/// How most transactions begin here, where that goes, and what is said.
+/// How most transactions begin here, where that goes, and the reply.
 const WRITES: [(&str, &str, &str); 2] = [
     ("BEGIN", "no server", "CZT"),
     ("UPDATE t SET n = 7 WHERE id = 1", "the primary", "CZT"),
@@ -29,8 +29,8 @@ const SETUP: &str = "
     CREATE TABLE u (id int PRIMARY KEY, n int); INSERT INTO u VALUES (1, 0), (2, 0);
     CREATE TABLE v (id int PRIMARY KEY, n int)";
 
-/// A cluster whose replica has all, and a session that is told where its statements go; none where
-/// there is no PostgreSQL.
+/// A cluster whose replica has all, and a session with notices of where its statements go; none
+/// where there is no PostgreSQL.
 async fn cluster(further: &str) -> Option<(Cluster, Raw)> {
     if !is_there() {
         return None;
@@ -201,7 +201,7 @@ async fn savepoints_and_levels_of_isolation() {
     assert_eq!(cluster.served(), served);
 }
 
-/// An error elsewhere is one of the transaction, if the primary says the same.
+/// An error elsewhere is one of the transaction, if the primary returns the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_fails_elsewhere_runs_again_on_the_primary() {
     let Some((cluster, mut raw)) = cluster("").await else {
@@ -229,7 +229,7 @@ async fn what_fails_elsewhere_runs_again_on_the_primary() {
     assert_eq!(text(&primary, "SELECT n FROM t WHERE id = 1").await, "7");
 }
 
-/// What was told of an answer stays told: the primary's transaction fails behind it.
+/// What was relayed of an answer stays: the primary's transaction fails behind it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_answers_are_relayed_as_they_come() {
     let Some((_cluster, mut raw)) = cluster("").await else {
@@ -262,17 +262,17 @@ async fn long_answers_are_relayed_as_they_come() {
     }
 }
 
-/// Waits until somebody waits for a lock at the replica.
+/// Waits until a session waits for a lock at the replica.
 async fn wait_for_lock(cluster: &Cluster) {
     let replica = connect(cluster.replicas[0].socket()).await;
     let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
     let started = Instant::now();
     while text(&replica, waiting).await == "0" {
-        assert!(started.elapsed() < PATIENCE, "nobody waits");
+        assert!(started.elapsed() < PATIENCE, "no session waits");
     }
 }
 
-/// A read that is cancelled fails, and does not begin anew elsewhere; one whose replica dies does.
+/// A read that is cancelled fails, and does not begin again elsewhere; one whose replica dies does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_are_cancelled_and_outlive_their_replica() {
     let Some((mut cluster, mut raw)) = cluster("").await else {
@@ -316,7 +316,7 @@ async fn reads_are_cancelled_and_outlive_their_replica() {
     raw.converse_at(&[("COMMIT", "the primary", "CZI")]).await;
 }
 
-/// While a transaction waits, its client hears of the primary's end at once.
+/// While a transaction waits, its client gets the primary's end at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_of_the_primary_arrive_between_statements() {
     let Some((cluster, mut raw)) = cluster("").await else {

@@ -237,7 +237,7 @@ fn proxy_that_slept_follows_the_one_that_followed_it() {
     );
 }
 
-/// It knows nothing of what the other one did, so that it begins anew.
+/// It knows nothing of what the other one did, so that it begins from scratch.
 async fn sleep_and_inherit(test: &'static str) {
     let (mut pair, mut load) = under_load(test).await;
     pair.active.signal(Signal::STOP);

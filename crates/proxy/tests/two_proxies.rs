@@ -48,8 +48,7 @@ async fn take_over(test: &'static str) {
     pair.standby.serves().await;
 }
 
-/// A standby sends its clients away so that they find the active one, and says to operators what it
-/// is.
+/// A standby refuses its clients so that they find the active one, and shows operators what it is.
 async fn expect_refusal(primary: &Postgres, active: &Running, standby: &Running) {
     let (code, message) = refused(standby.address).await;
     assert_eq!(code, "57P03");
@@ -76,7 +75,7 @@ const READ: &str = "SELECT n FROM counter WHERE id = 1";
 #[test]
 fn proxy_that_slept_through_its_lease_returns_nothing_old() {
     run(
-        "one_that_slept_through_its_lease_says_nothing_old",
+        "proxy_that_slept_through_its_lease_returns_nothing_old",
         sleep_through,
     );
 }
@@ -125,11 +124,7 @@ async fn sleep_through(test: &'static str) {
     let commit = tokio::spawn(async move { returned_by(&writer, "COMMIT").await });
     there.batch_execute("COMMIT").await.unwrap();
     wait_for_reads(&watch, READ, 0).await;
-    assert_eq!(
-        text(&watch, READ).await,
-        "0",
-        "what the replica says is old"
-    );
+    assert_eq!(text(&watch, READ).await, "0", "the replica's answer is old");
     zombie.signal(Signal::CONT);
     for reply in [early, commit].into_iter().chain(asked) {
         let reply = reply.await.unwrap();
@@ -157,7 +152,7 @@ async fn session_at_replica(proxy: &Running) -> Client {
     session
 }
 
-/// Says who has the lock of the active proxy: its process on the primary.
+/// Returns the holder of the active proxy's lock: its process on the primary.
 const HOLDER: &str = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2
     AND classid = 1751738479 AND granted";
 
@@ -246,7 +241,7 @@ async fn reads_at_replica(cluster: &Cluster, client: &Client) {
 }
 
 /// Nothing is read at replicas while the primary does not confirm that the proxy is active, and
-/// what was read there before is told only once it has.
+/// what was read there before is relayed only once it has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_say_nothing_while_the_lease_is_not_renewed() {
     if !is_there() {
@@ -303,7 +298,7 @@ async fn wait_for_reads(replica: &Client, read: &str, count: u64) {
     .await;
 }
 
-/// Who is no proxy may have the lock; they are left alone, and waited for.
+/// A session of no proxy may have the lock; it is left alone, and waited for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stranger_with_the_lock_is_waited_for() {
     if !is_there() {

@@ -26,7 +26,7 @@ use tokio::net::UnixStream;
 use tokio_postgres::NoTls;
 use tokio_postgres::error::SqlState;
 
-/// The number of a port that nobody uses here: sockets are in folders of their own.
+/// The number of a port that is not in use here: sockets are in folders of their own.
 const PORT: u16 = 6432;
 
 fn lock_of(socket: &Path) -> PathBuf {
@@ -127,14 +127,14 @@ async fn only_what_is_left_behind_is_taken_over() {
     drop(first);
     assert!(names().is_empty(), "{:?}", names());
 
-    // Somebody answers who keeps no lock file.
+    // A process answers that keeps no lock file.
     let other = UnixListener::bind(&socket).unwrap();
     let refused = bind().await.unwrap_err().to_string();
     assert!(refused.contains("another program"), "{refused}");
     UnixStream::connect(&socket).await.unwrap();
     assert_eq!(names().len(), 1, "{:?}", names());
 
-    // Nobody answers any more.
+    // No process answers any more.
     drop(other);
     fs::write(lock_of(&socket), "4194305\n").unwrap();
     let second = bind().await.unwrap();
@@ -143,10 +143,10 @@ async fn only_what_is_left_behind_is_taken_over() {
     assert_eq!(signed, format!("{}\n", std::process::id()));
     drop(second);
 
-    fs::write(&socket, "somebody's").unwrap();
+    fs::write(&socket, "of another process").unwrap();
     let refused = bind().await.unwrap_err().to_string();
     assert!(refused.contains("something else"), "{refused}");
-    assert_eq!(fs::read_to_string(&socket).unwrap(), "somebody's");
+    assert_eq!(fs::read_to_string(&socket).unwrap(), "of another process");
     let elsewhere = Local::bind(&folder.path().join("nowhere"), PORT).await;
     assert!(elsewhere.is_err());
 }
@@ -187,7 +187,7 @@ async fn databases_are_reached_by_unix_sockets() {
     let setting = format!("unix_socket_directories={}", folder.path().display());
     let primary = Postgres::start(&["synchronous_commit=on", &setting]).unwrap();
     let replica = Postgres::start(&[&setting]).unwrap();
-    // Nobody is let in by the network.
+    // No client can log in by the network.
     for postgres in [&primary, &replica] {
         let admin = support::connect(postgres.socket()).await;
         fs::write(postgres.data().join("pg_hba.conf"), "local all all trust\n").unwrap();

@@ -1,4 +1,4 @@
-//! Reads the primary's catalogue for `analysis`.
+//! Reads the primary's catalogue for `pg-analysis`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

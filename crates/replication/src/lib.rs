@@ -11,7 +11,7 @@
 //! - `seed` fills a new replica while the primary goes on; `convert` makes one of a standby.
 //! - `checkpoint` waits until all servers are past a place.
 //! - `handover` decides which source gives commits to a replica that has been offline.
-//! - `catalogue` reads what `analysis` must know of the primary.
+//! - `catalogue` reads what `pg-analysis` must know of the primary.
 //! - `promotion` makes a replica the primary after the primary is gone.
 //! - `leadership` decides which of several proxies is active; `fence` keeps the others from
 //!   replicas.

@@ -105,7 +105,7 @@ pub async fn keep_to_line(replica: &Client, line: &str) -> Result<(), Replicatio
     match one(replica, &is_same).await?.as_str() {
         "t" => Ok(()),
         _ => Err(ReplicationError::Setup(
-            "it is a replica of another Primary: name that primary, or remove it and add it again with \
+            "it is a replica of another primary: name that primary, or remove it and add it again with \
              EMPTY"
                 .into(),
         )),

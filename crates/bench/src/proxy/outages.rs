@@ -1,5 +1,5 @@
-//! What clients see while a replica is away, and while replicas hear of no commit: sections
-//! 7.6 and 7.7 of the paper, Figures 9 and 10.
+//! What clients see while a replica is offline, and while replicas receive no commit: sections 7.6
+//! and 7.7 of the paper, Figures 9 and 10.
 //!
 //! The load is YCSB's balanced mix, 85% reads and 15% inserts, where the newest rows are read most,
 //! with each database held to an equal share of a core. Clients are of our own: what fails counts
@@ -206,7 +206,7 @@ impl Clients {
             .await?
             .and_then(|pid| pid.parse().ok());
         let sender = sender.and_then(Pid::from_raw);
-        let sender = sender.ok_or_else(|| io::Error::other("nobody reads the slot"))?;
+        let sender = sender.ok_or_else(|| io::Error::other("no proxy reads the slot"))?;
         kill_process(sender, Signal::STOP)?;
         tokio::time::sleep(part).await;
         kill_process(sender, Signal::CONT)?;

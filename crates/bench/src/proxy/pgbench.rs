@@ -171,8 +171,8 @@ impl PgbenchLoad {
 /// How logs begin.
 const LOG: &str = "log";
 
-/// How many transactions pgbench has counted, and how many per second; none if one has failed, or
-/// if it has not said that.
+/// Returns how many transactions pgbench has counted, and how many per second; none if one has
+/// failed, or if its output has no count.
 fn counts(output: &str) -> Option<(u64, f64)> {
     let after = |what: &str| {
         let mut lines = output.lines();
@@ -225,7 +225,7 @@ fn logged_in(line: &str) -> Option<Logged> {
     })
 }
 
-/// Those that ended within `span` after a run had ramped up. Its end says little: the last
+/// Those that ended within `span` after a run had ramped up. Its end shows little: the last
 /// transactions of many clients may come late.
 fn within(all: &[Logged], ramp_up: Duration, span: Duration) -> Vec<Logged> {
     let started = all

@@ -18,7 +18,7 @@ use crate::cpu;
 /// PgBouncer keeps prepared statements over transactions from this version on.
 const PGBOUNCER_PREPARES_FROM: (u32, u32) = (1, 21);
 
-/// What does not end by itself within this is killed.
+/// A process that does not end within this is killed.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
 /// A running rival; dropped, it is stopped.
@@ -193,12 +193,12 @@ pub async fn pgpool(
     Rival::start(command, folder, place).await.map(Some)
 }
 
-/// Says that a package is missing.
+/// Reports that a package is missing.
 pub fn missing(package: &str) {
     note!("LEFT OUT: {package} is not installed, `apt-get install {package}`");
 }
 
-/// Whether Pgpool-II is installed; says so if not.
+/// Returns whether Pgpool-II is installed; reports it if not.
 pub fn has_pgpool() -> bool {
     let found = find("pgpool").is_some();
     if !found {
@@ -216,7 +216,7 @@ fn find(program: &str) -> Option<PathBuf> {
     files.find(|file| file.exists())
 }
 
-/// The first two numbers of what `--version` says: `PgBouncer 1.18.0`.
+/// Returns the first two numbers of the output of `--version`: `PgBouncer 1.18.0`.
 fn version(output: &str) -> Option<(u32, u32)> {
     let word = output.split_whitespace().nth(1)?;
     let mut numbers = word.split('.').map(str::parse);
@@ -234,6 +234,6 @@ mod tests {
         assert!(!of("PgBouncer 1.9.1"));
         assert!(of("PgBouncer 1.21.0"));
         assert!(of("PgBouncer 2.0"));
-        assert!(!of("who knows"));
+        assert!(!of("unknown"));
     }
 }

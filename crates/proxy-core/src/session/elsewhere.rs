@@ -6,7 +6,7 @@
 //! batch gathers as outside of transactions, and then runs here or there.
 //!
 //! A read that runs alone at a replica may be *watched*: whether its answer counts is known once
-//! its snapshot is known to have been taken, see `manager::watch`. Until then its answer is kept
+//! its snapshot is known to have been taken, see `freshness::watch`. Until then its answer is kept
 //! back. If it does not count, it runs again on the primary.
 //!
 //! A simple query may run there as a prepared statement. If that fails, it runs on the primary as

@@ -46,7 +46,7 @@ impl World {
         if !planted::is(ProxyBug::OldExtractorGoesOn) {
             database.hang_up();
         }
-        // What it says is on its disk before it counts.
+        // What it reports is on its disk before it counts.
         if !planted::is(ProxyBug::UnflushedCounts) {
             database.flush(database.noted);
         }
@@ -72,7 +72,7 @@ impl World {
         self.deliver(id)
     }
 
-    /// Nobody has what a replica lacks: it is filled again.
+    /// No source has what a replica lacks: it is filled again.
     fn refill(&mut self, id: ReplicaId) -> Result<(), String> {
         let noted = self.databases[&id].noted;
         if !self.may_lack(id) {

@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// The proxy hears of a read's snapshot. One that may be torn is done again, on the primary.
+    /// The proxy learns of a read's snapshot. One that may be torn is done again, on the primary.
     pub(super) fn receive(
         &mut self,
         number: usize,
@@ -136,7 +136,7 @@ impl World {
         Ok(())
     }
 
-    /// Somebody has seen what a read touches, up to here. What is written around the proxy counts
+    /// A client has seen what a read touches, up to here. What is written around the proxy counts
     /// once the slot's reader has read it.
     fn saw(&mut self, read: &Read, until: Tsid) {
         let (now, position) = (self.now, self.reader.position);

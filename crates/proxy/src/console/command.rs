@@ -94,8 +94,8 @@ pub const HELP: &[(&str, &str)] = &[
     ),
     (
         "CHECKPOINT",
-        "wait until all that is committed now is on disk at every replica that is there, and in the Transactions \
-         Buffer",
+        "wait until all that is committed now is on disk at every replica that is there, and in the transactions \
+         buffer",
     ),
     (
         "RELOAD",

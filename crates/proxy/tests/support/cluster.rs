@@ -36,7 +36,7 @@ impl Cluster {
     }
 
     /// With a replica, so many connections to each server, and passwords on both sides of the
-    /// proxy. The database belongs to [`support::USER`], who is no superuser.
+    /// proxy. The database belongs to [`support::USER`], which is no superuser.
     pub async fn with_passwords(connections: usize) -> Cluster {
         let primary = primary();
         ask_for_passwords(&primary).await;
@@ -48,7 +48,7 @@ impl Cluster {
         let mut proxy_options = options(&primary, connections);
         proxy_options.admission.authentication = Authentication::Scram(users());
         let cluster = Cluster::behind(proxy_options, primary, 1).await;
-        // Nobody has logged in there as that user yet.
+        // That user has not logged in there yet.
         ask_for_passwords(&cluster.replicas[0]).await;
         cluster
     }

@@ -29,7 +29,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Error, NoTls};
 
-/// A user who has a password, and what that is.
+/// A user with a password, and the password.
 pub const USER: &str = "ann";
 pub const PASSWORD: &str = "right";
 
@@ -206,7 +206,7 @@ pub async fn psql(postgres: &Postgres, words: &str) -> Output {
         .unwrap()
 }
 
-/// What a program said that must have failed.
+/// The error output of a program that must have failed.
 pub fn complained(output: &Output) -> String {
     assert!(!output.status.success(), "{output:?}");
     String::from_utf8_lossy(&output.stderr).into_owned()

@@ -1,4 +1,4 @@
-//! A client that speaks the protocol by hand, to say what no driver says.
+//! A client that writes the protocol by hand, to send what no driver sends.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use pg_wire::startup;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// A test that hears nothing for so long has failed.
+/// A test that receives nothing for so long has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A connection on which anything can be said.
+/// A connection on which anything can be sent.
 pub struct Raw {
     pub socket: TcpStream,
     input: BytesMut,
-    /// Said at the next flush.
+    /// Sent at the next flush.
     pub out: BytesMut,
-    /// Notices that [`Raw::until_ready`] has heard.
+    /// Notices that [`Raw::until_ready`] has received.
     pub notices: Vec<Report>,
 }
 
@@ -123,7 +123,7 @@ impl Raw {
         received + "END"
     }
 
-    /// Says what was prepared, and hears what settings are told up to ReadyForQuery.
+    /// Sends what was prepared, and returns the settings that are reported up to ReadyForQuery.
     pub async fn reported_settings(&mut self) -> String {
         self.flush().await;
         let mut settings = Vec::new();
@@ -142,13 +142,13 @@ impl Raw {
         }
     }
 
-    /// Says what was prepared, and hears the answer as [`Raw::until_ready`].
+    /// Sends what was prepared, and returns the reply as [`Raw::until_ready`].
     pub async fn reply(&mut self) -> String {
         self.flush().await;
         self.until_ready().await
     }
 
-    /// Runs texts one after the other; each must be answered as it says, see [`Raw::until_ready`].
+    /// Runs texts one after the other; each must get the reply beside it, see [`Raw::until_ready`].
     pub async fn converse(&mut self, texts: &[(&str, &str)]) {
         for (text, expected) in texts {
             self.query(text);
@@ -156,8 +156,8 @@ impl Raw {
         }
     }
 
-    /// Hears where a statement went, of several places the last, and what was said but for notices.
-    /// To be told of places, the session has set `replex.trace`.
+    /// Sends what was prepared. Returns where the statement went, of several places the last, and
+    /// the reply but for notices. For the notices of places, the session has set `replex.trace`.
     pub async fn reply_at(&mut self) -> (String, String) {
         self.notices.clear();
         let reply = self.reply().await.replace('N', "");

@@ -1,4 +1,4 @@
-//! `replex proxy check`: a line for each finding, and under it how to mend it.
+//! `replex proxy check`: a line for each finding, and under it how to fix it.
 
 use proxy::check::{Weight, check};
 use replex::failure::CommandFailure;

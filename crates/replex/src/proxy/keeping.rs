@@ -1,4 +1,4 @@
-//! Where commits are kept for replicas that are away: the store of the transactions buffer.
+//! Where commits are kept for offline replicas: the store of the transactions buffer.
 
 use std::path::{Path, PathBuf};
 

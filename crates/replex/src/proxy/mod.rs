@@ -59,7 +59,8 @@ fn run_to_its_end(
     runtime(None)?.block_on(crate::interruptible(work))
 }
 
-/// How many threads the options ask for; what is wrong with them is said where they are read again.
+/// How many threads the options ask for; what is wrong with them is reported where they are read
+/// again.
 fn threads(arguments: &Serve) -> u16 {
     file::with_file(arguments).map_or(1, |arguments| arguments.threads)
 }
@@ -204,7 +205,7 @@ async fn listen_locally(
     Ok(Some(local))
 }
 
-/// Metrics are served from here on, if there are to be any; where, as it is said.
+/// Serves metrics from here on, if there are to be any. Returns the address, for people.
 fn with_metrics(proxy: &Arc<Proxy>, metrics: Option<SocketAddr>) -> Result<String, CommandFailure> {
     let mut line = String::new();
     if let Some(metrics) = metrics {
@@ -223,12 +224,12 @@ fn log_event(level: JournalLevel, event: &str, note: &str) {
 
 fn say(line: &str) {
     let mut stdout = std::io::stdout();
-    // Nobody may be listening any more, which is no reason not to serve.
+    // There may be no reader any more, which is no reason not to serve.
     let _ = writeln!(stdout, "{line}");
     let _ = stdout.flush();
 }
 
-/// Reads again who may come in, whenever the signal comes.
+/// Reads again which users may log in, whenever the signal comes.
 async fn reload_on(hangup: &mut Signal, proxy: &Proxy) {
     while hangup.recv().await.is_some() {
         match proxy.reload().await {
@@ -291,7 +292,7 @@ fn options(serve: &Serve) -> Result<ProxyOptions, CommandFailure> {
     let asks_for_passwords = matches!(certificates, Certificates::Unasked | Certificates::Required);
     if !has_passwords && asks_for_passwords && !serve.trust {
         return Err(CommandFailure::Usage(
-            "nobody could log in: give --users FILE, a password in --primary, or --trust".into(),
+            "no client could log in: give --users FILE, a password in --primary, or --trust".into(),
         ));
     }
     let (before, address) = (serve.clone(), primary.clone());
@@ -321,7 +322,7 @@ fn certificates(serve: &Serve) -> Certificates {
     }
 }
 
-/// Reads from files who may come in.
+/// Reads from files which users may log in.
 fn admission(serve: &Serve, primary: &Address) -> Result<Admission, String> {
     let mut users = match &serve.users {
         Some(file) => Users::read(file)?,

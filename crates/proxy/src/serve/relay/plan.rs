@@ -17,7 +17,7 @@ pub(super) struct Plan {
     pub replica: Option<Chosen>,
     pub why: Why,
     pub prelude: Vec<String>,
-    /// What the client's notice lists as touched, see `proxy::trace`; empty without a notice.
+    /// What the client's notice lists as touched, see `serve::trace`; empty without a notice.
     pub touches: String,
     /// What it touches, if a replica may soon have all that it must see.
     pub waits: Option<Box<Touched>>,

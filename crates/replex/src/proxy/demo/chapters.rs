@@ -53,9 +53,9 @@ pub async fn stage(story: &mut Story) -> Result<Stage, CommandFailure> {
     Ok(stage)
 }
 
-/// What `SET replex.trace = on` says of single statements.
+/// What the notices of `SET replex.trace = on` show for single statements.
 pub async fn routing(story: &mut Story, stage: &Stage) -> Result<(), CommandFailure> {
-    story.chapter("Each statement goes where it must, and says why");
+    story.chapter("Each statement goes where it must, and reports why");
     let failed =
         |error: tokio_postgres::Error| CommandFailure::Failed(format!("a statement: {error}"));
     let proxy = &stage.proxy;
@@ -69,7 +69,7 @@ pub async fn routing(story: &mut Story, stage: &Stage) -> Result<(), CommandFail
             std::future::poll_fn(|context| connection.poll_message(context)).await
         {
             if let AsyncMessage::Notice(notice) = message {
-                // Who no longer listens needs no notice.
+                // A receiver that is gone needs no notice.
                 let _ = notices_in.send(notice);
             }
         }
@@ -103,7 +103,7 @@ pub async fn routing(story: &mut Story, stage: &Stage) -> Result<(), CommandFail
     story.show(&["statement", "went to", "why"], &rows);
     let went = |at: usize| rows[at][1].clone();
     story.claim(
-        "The update went to the primary, reads of what nobody wrote went to replicas",
+        "The update went to the primary, reads of unwritten rows went to replicas",
         went(1) == "primary" && went(0).starts_with("rep") && went(3).starts_with("rep"),
     );
     Ok(())
@@ -125,7 +125,7 @@ pub async fn load(story: &mut Story, stage: &Stage) -> Result<DemoLoad, CommandF
     Ok(load)
 }
 
-/// Tells each second what the load does. Returns where batches went meanwhile.
+/// Prints each second what the load does. Returns where batches went meanwhile.
 async fn watch(
     story: &Story,
     stage: &Stage,

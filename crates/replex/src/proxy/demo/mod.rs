@@ -40,7 +40,7 @@ struct Stage {
     primary: Postgres,
     /// By their numbers, from 1 on.
     replicas: Vec<Postgres>,
-    /// The store that commits are kept in for replicas that are away.
+    /// The store that commits are kept in for offline replicas.
     store: Cluster,
     /// The proxy, for applications.
     proxy: Address,
@@ -83,7 +83,7 @@ async fn start_store() -> Result<Cluster, CommandFailure> {
         std::env::current_exe().map_err(CommandFailure::at("find this program's own file"))?;
     let options = cluster::ClusterOptions {
         servers: 1,
-        // It is killed, and nobody is to take its place.
+        // It is killed, and no other is to take its place.
         coordinator_arguments: ["--replace-after", "never"].map(str::to_owned).into(),
         ..cluster::ClusterOptions::new(program)
     };
@@ -163,7 +163,7 @@ impl Stage {
         output.map_err(CommandFailure::at(format!("do `{command}`")))
     }
 
-    /// What the console says of the transactions buffer.
+    /// What the console shows of the transactions buffer.
     async fn buffer(&self) -> Result<Kept, CommandFailure> {
         let output = self.ask("SHOW BUFFER").await?;
         let row = output.rows.into_iter().next();
@@ -243,7 +243,7 @@ struct Doing {
 }
 
 impl Doing {
-    /// For people. Estimates go by tens of hundredths, so that a line is not told for each.
+    /// For people. Estimates go by tens of hundredths, so that not each one is printed.
     fn line(&self, screen: Screen) -> String {
         let mut line = format!("{}, {}", self.state, self.doing);
         if let Some(share) = self.share {

@@ -31,7 +31,7 @@ fn missing(why: &str) -> CommandFailure {
     ))
 }
 
-/// The error is what it said last.
+/// The error is the last line of its output.
 async fn apt_get(arguments: &[&str]) -> Result<(), String> {
     let mut command = Command::new("apt-get");
     let command = command.args(arguments).kill_on_drop(true);
@@ -44,8 +44,5 @@ async fn apt_get(arguments: &[&str]) -> Result<(), String> {
     }
     let message = String::from_utf8_lossy(&output.stderr);
     let last = message.lines().next_back().unwrap_or("nothing").trim();
-    Err(format!(
-        "apt-get ended with {}, and said: {last}",
-        output.status
-    ))
+    Err(format!("apt-get ended with {}: {last}", output.status))
 }
