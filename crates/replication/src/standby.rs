@@ -4,8 +4,8 @@
 //! A TSID is the place in the log behind a commit's record, and a standby shows a commit once its
 //! replay has gone past that. It may do so before the primary does, a moment or, where that waits
 //! for its standbys, much longer: a read there that may have seen such a commit is done again
-//! (`proxy_core::freshness::watch`). For what is written around the proxy that moment remains, until the slot's
-//! reader has read it.
+//! (`proxy_core::freshness::watch`). For what is written around the proxy that moment remains,
+//! until the slot's reader has read it.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! The proxy: accepts clients, lets them log in, and relays each one's session to servers.
 //!
-//! One task a client. It must not know what statements mean: `pg-analysis` and the manager know that.
+//! One task a client. It must not know what statements mean: `pg-analysis` and the manager do.
 
 mod cancel;
 pub mod clients;
