@@ -59,7 +59,7 @@ impl Address {
         let query = Query::parse(query)?;
         let host = query.host.unwrap_or(host);
         let port = match query.port.or(port) {
-            Some(port) => port.parse().map_err(|_| "the URL's port is no number")?,
+            Some(port) => port.parse().map_err(|_| "the URL's port is not a number")?,
             None => PORT_DEFAULT,
         };
         if host.is_empty() || user.is_empty() {

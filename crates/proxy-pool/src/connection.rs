@@ -306,7 +306,7 @@ impl Connection {
         let mut settings = Vec::new();
         for row in rows {
             let [name, value] = <[String; 2]>::try_from(row)
-                .map_err(|_| io::Error::other("the server gives no settings"))?;
+                .map_err(|_| io::Error::other("the server reports no settings"))?;
             if name.is_empty() {
                 changed.schemas.push(value);
                 continue;

@@ -125,7 +125,7 @@ async fn what_is_missing_at_the_primary_is_found() {
     address.user = "ann".into();
     let findings = check(&address, &[], 40).await;
     for what in [
-        "user ann is no superuser",
+        "user ann is not a superuser",
         "wal_level = replica",
         "all 1 replication slots are taken",
         "its log cannot be read from here",
@@ -203,7 +203,7 @@ async fn what_is_wrong_with_a_replica_is_found() {
         &findings,
         Weight::Stops,
         "replica",
-        "user ann is no superuser",
+        "user ann is not a superuser",
     );
     expect(
         &findings,

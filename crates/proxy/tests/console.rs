@@ -150,7 +150,7 @@ async fn answers_have_types() {
     );
     let bad = "ADD REPLICA 'postgresql://a:secret@b:x'";
     let refused = client::ask(&address, bad).await.unwrap_err().to_string();
-    assert!(refused.contains("port is no number") && !refused.contains("secret"));
+    assert!(refused.contains("port is not a number") && !refused.contains("secret"));
     let own = format!(
         "ADD REPLICA 'postgresql://{SUPERUSER}@{}/postgres' EMPTY",
         primary.socket()

@@ -185,7 +185,7 @@ async fn roles_follow_sessions_that_are_bound() {
     for statement in OF_SESSIONS {
         let message = text(&bound, statement).await;
         assert!(
-            message.contains("cannot be changed so"),
+            message.contains("cannot change the schema in this way"),
             "{statement}: {message}"
         );
     }

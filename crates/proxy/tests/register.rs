@@ -256,7 +256,7 @@ async fn what_cannot_be_noted_is_not_done() {
     let admin = connect(primary.socket()).await;
     let lock = "BEGIN; LOCK TABLE hihooi.replica IN ACCESS EXCLUSIVE MODE";
     admin.batch_execute(lock).await.unwrap();
-    let refuses = "the primary refuses to note that, so nothing has changed: canceling";
+    let refuses = "the primary refused to record the change, so nothing has changed: canceling";
     let why = running.try_ask(&add(&replica)).await.unwrap_err();
     assert!(why.starts_with(refuses) && !why.contains(SECRET), "{why}");
     assert_eq!(running.replicas().await, [""; 0]);
@@ -302,7 +302,7 @@ async fn what_cannot_be_noted_is_not_done() {
 /// What the primary does not answer is not done.
 async fn expect_silence(running: &Running, replica: &Postgres, other: &Postgres) {
     let why = running.try_ask(&add(other)).await.unwrap_err();
-    assert!(why.contains("does not confirm that it has noted"), "{why}");
+    assert!(why.contains("did not confirm the change in time"), "{why}");
     let place = replica.socket().to_string();
     assert_eq!(running.replicas().await, [place]);
 }

@@ -196,7 +196,7 @@ async fn standby_is_converted_under_load() {
         .await;
     let status = replicas.replication().status();
     let output = &status[&id.unwrap()].text;
-    assert!(output.contains("it is no standby"), "{output}");
+    assert!(output.contains("it is not a standby"), "{output}");
 }
 
 /// The standby of another primary is not touched.

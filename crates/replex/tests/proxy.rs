@@ -178,7 +178,7 @@ fn operators_ask_and_reload() {
     let refused = running.admin(SUPERUSER, &["RELOAD"]);
     let message = String::from_utf8(refused.stderr).unwrap();
     assert!(
-        message.contains("line 1") && message.contains("still is"),
+        message.contains("line 1") && message.contains("stays in force"),
         "{message}"
     );
     assert!(ann(&running));

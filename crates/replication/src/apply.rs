@@ -445,7 +445,7 @@ fn text(column: &ShapeColumn, value: &TupleValue) -> Result<String, ReplicationE
 }
 
 fn utf8(bytes: &[u8]) -> Result<&str, ReplicationError> {
-    str::from_utf8(bytes).map_err(|_| ReplicationError::Stream("a value is no UTF-8".into()))
+    str::from_utf8(bytes).map_err(|_| ReplicationError::Stream("a value is not UTF-8".into()))
 }
 
 /// A table that is emptied. Tables that inherit from it are named themselves, if they are emptied,

@@ -75,7 +75,8 @@ async fn lead(mut socket: UnixStream, address: &Address) -> io::Result<()> {
             return socket.write_all(&out).await;
         }
     };
-    let mut server = server.ok_or_else(|| io::Error::other("the server speaks unasked"))?;
+    let mut server = server
+        .ok_or_else(|| io::Error::other("the server sent a message before the first request"))?;
     message::write(&mut out, b'R', &[&0_u32.to_be_bytes()], 0);
     message::write_ready(&mut out, b'I');
     socket.write_all(&out).await?;

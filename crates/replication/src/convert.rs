@@ -32,7 +32,7 @@ pub async fn convert(
     let client = connect(replica, fence::EXTRACTOR).await?;
     if !standby::is_one(&client).await? {
         return Err(ReplicationError::Setup(
-            "it is no standby, or takes writes since: add it without CONVERT, or rebuild it as a standby"
+            "it is not a standby, or takes writes by now: add it without CONVERT, or rebuild it as a standby"
                 .into(),
         ));
     }
@@ -45,14 +45,14 @@ pub async fn convert(
         shared.set_status(id, "waiting until it has what the others have");
         tokio::time::sleep(LOOK_INTERVAL).await;
     }
-    shared.set_status(id, "making a database of its own of the standby");
+    shared.set_status(id, "promoting the standby to a database of its own");
     if one(&client, "SELECT pg_promote(true, 60)").await? != "t" {
         return Err(ReplicationError::Setup(
             "the standby was promoted, and takes no writes yet: see its log".into(),
         ));
     }
     let unreadable =
-        || ReplicationError::Setup("PostgreSQL does not say where its replay ended".into());
+        || ReplicationError::Setup("PostgreSQL does not report where its replay ended".into());
     let parted = standby::parted(&client).await?.ok_or_else(unreadable)?;
     let start = ReplicaStart {
         applied: parted.at,

@@ -205,7 +205,7 @@ async fn refuse_primaries(reached: &[Reached]) -> Result<(), ReplicationError> {
         let second = &second.address;
         return Err(ReplicationError::Setup(format!(
             "{address} and {second} were standbys or replicas, and both take writes: there must not be two \
-             Primaries. See which of them was written to, and leave out the other one"
+             primaries. See which of them was written to, and leave out the other one"
         )));
     }
     let before = line_before(&first.client, parted).await?;
@@ -417,8 +417,11 @@ impl Candidate {
             return Err(ReplicationError::Connection(text.into()));
         }
         let before = if self.reached.is_standby {
-            let unreadable =
-                || ReplicationError::Setup("PostgreSQL does not say what it has followed".into());
+            let unreadable = || {
+                ReplicationError::Setup(
+                    "PostgreSQL does not report which primary it has followed".into(),
+                )
+            };
             let parted = standby::parted(client).await?.ok_or_else(unreadable)?;
             line_before(client, &parted).await?
         } else if let Some(parted) = &self.reached.parted {

@@ -16,7 +16,7 @@ pub async fn rows(client: &Client, sql: &str) -> Result<Vec<SimpleQueryRow>, Rep
 
 /// Returns a value that is not NULL.
 pub fn value(row: &SimpleQueryRow, index: usize) -> Result<String, ReplicationError> {
-    let missing = || ReplicationError::Stream("a value is NULL that cannot be".into());
+    let missing = || ReplicationError::Stream("a value is NULL that must not be".into());
     row.get(index).map(str::to_owned).ok_or_else(missing)
 }
 
@@ -44,7 +44,7 @@ pub fn first(answer: &[SimpleQueryMessage]) -> Result<String, ReplicationError> 
 
 /// Returns a whole number from a query.
 pub fn number(text: &str) -> Result<u64, ReplicationError> {
-    let problem = |_| ReplicationError::Connection(format!("{text} is no number"));
+    let problem = |_| ReplicationError::Connection(format!("{text} is not a number"));
     text.parse().map_err(problem)
 }
 

@@ -136,7 +136,7 @@ impl Filling<'_> {
         let session = connect(seed, fence::SOURCE).await.map_err(unreachable)?;
         if standby::is_one(&session).await? {
             return Err(ReplicationError::Setup(format!(
-                "{seed} is a streaming standby, which does not say which commits a snapshot shows: leave FROM out, \
+                "{seed} is a streaming standby, which does not report which commits a snapshot shows: leave FROM out, \
                  or add a standby of your own with CONVERT"
             )));
         }

@@ -109,7 +109,7 @@ pub async fn prepare(primary: &Client) -> Result<(MarkKey, Tsid), ReplicationErr
 /// one wrote is known by the next.
 async fn key(primary: &Client) -> Result<MarkKey, ReplicationError> {
     let mut secret = [0; 32];
-    let no_chance = |_| ReplicationError::Setup("this machine gives no random numbers".into());
+    let no_chance = |_| ReplicationError::Setup("the system returned no random numbers".into());
     SystemRandom::new().fill(&mut secret).map_err(no_chance)?;
     let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
     let make = format!(

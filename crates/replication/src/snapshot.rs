@@ -27,7 +27,7 @@ impl std::str::FromStr for Snapshot {
     type Err = ReplicationError;
 
     fn from_str(text: &str) -> Result<Snapshot, ReplicationError> {
-        let problem = || ReplicationError::Stream(format!("{text} is no snapshot"));
+        let problem = || ReplicationError::Stream(format!("{text} is not a snapshot"));
         let number = |text: &str| text.parse::<u64>().map_err(|_| problem());
         let parts: Vec<&str> = text.split(':').collect();
         let [begin, end, running] = parts[..] else {

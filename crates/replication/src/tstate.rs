@@ -143,7 +143,7 @@ impl Assembler {
     pub fn data(&mut self, data: Bytes, analyser: &Analyser) -> Result<(), ReplicationError> {
         self.length += data.len();
         let malformed =
-            |_| ReplicationError::Stream("the primary sent what is no pgoutput message".into());
+            |_| ReplicationError::Stream("the primary sent an invalid pgoutput message".into());
         match pgoutput::decode(data).map_err(malformed)? {
             PgoutputMessage::Relation(relation) => self.relation(relation, &analyser.catalogue()),
             PgoutputMessage::Insert { relation, new } if self.notes_are_in(relation) => {

@@ -387,7 +387,7 @@ impl Timeline {
         let top = rate.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
         let [begun, ended] = self.outage;
         Lines {
-            title: format!("YCSB 85/15, 18 clients, 3 Replicas: {what}"),
+            title: format!("YCSB 85/15, 18 clients, 3 replicas: {what}"),
             x: "seconds".to_owned(),
             y: "statements per second".to_owned(),
             x_scale: AxisScale::Linear,

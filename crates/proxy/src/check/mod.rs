@@ -136,7 +136,7 @@ impl Notes {
     fn finish(&mut self, looked: Result<(), ReplicationError>) {
         if let Err(problem) = looked {
             let fix = "See the server's log, and check again.";
-            self.stops(format!("it cannot be looked at: {problem}"), fix);
+            self.stops(format!("it cannot be checked: {problem}"), fix);
         }
     }
 
@@ -169,7 +169,7 @@ impl Notes {
         match query::one(client, is_superuser).await?.as_str() {
             "t" => self.fine(format!("user {user} is a superuser")),
             _ => self.stops(
-                format!("user {user} is no superuser"),
+                format!("user {user} is not a superuser"),
                 format!("ALTER ROLE \"{user}\" SUPERUSER, or name another user in the URL."),
             ),
         }

@@ -143,7 +143,7 @@ pub async fn to(proxy: &Proxy, command: ConsoleCommand) -> Result<ConsoleAnswer,
         ConsoleCommand::Reload => {
             let refused = |text: String| {
                 Report::new(Severity::Error, INVALID_VALUE, text)
-                    .hint("What was in force before still is.")
+                    .hint("The previous configuration stays in force.")
             };
             proxy.reload().await.map_err(refused)?;
             (Vec::new(), "RELOAD")

@@ -73,16 +73,16 @@ pub const HELP: &[(&str, &str)] = &[
     ("SHOW HELP", "this list"),
     (
         "ADD REPLICA 'url'",
-        "take up a database, which is empty or was a replica; it is filled while all goes on, and stays an \
-         replica of whichever proxy is active",
+        "add a database, which is empty or was a replica; it is filled while all goes on, and stays a \
+         replica of the active proxy",
     ),
     (
         "ADD REPLICA 'url' EMPTY",
-        "the same, but DROP what is in that database first",
+        "the same, but drop what is in that database first",
     ),
     (
         "ADD REPLICA 'url' FROM n",
-        "the same, also behind EMPTY, but fill it from replica n rather than from the primary",
+        "the same, also with EMPTY, but fill it from replica n rather than from the primary",
     ),
     (
         "ADD REPLICA 'url' CONVERT",
@@ -156,7 +156,7 @@ impl ConsoleCommand {
                 )),
             },
             (["ADD", ..], ..) => Err(refused("a URL in single quotes is missing").hint(
-                "ADD REPLICA 'postgresql://user:password@host:port/database', and behind it EMPTY \
+                "ADD REPLICA 'postgresql://user:password@host:port/database', followed by EMPTY \
                  if what is there may be dropped.",
             )),
             (["REMOVE", "REPLICA", number], None, _) => {
@@ -203,7 +203,7 @@ fn subject_of(word: &str) -> Result<ShowSubject, Report> {
         "CLIENTS" => Ok(ShowSubject::Clients),
         "PROXY" => Ok(ShowSubject::Proxy),
         "HELP" => Ok(ShowSubject::Help),
-        _ => Err(refused(format!("there is no {word} to be shown"))
+        _ => Err(refused(format!("cannot show {word}"))
             .hint("There are REPLICAS, ROUTES, LAG, BUFFER, POOLS, CLIENTS, PROXY and HELP.")),
     }
 }

@@ -85,7 +85,7 @@ impl Local {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
                 if !fs::symlink_metadata(&path)?.file_type().is_socket() {
-                    return taken("there is something else than a socket".into());
+                    return taken("the file is not a socket".into());
                 }
                 fs::remove_file(&path)?;
             }

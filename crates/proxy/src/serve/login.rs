@@ -218,13 +218,13 @@ async fn log_in_operator(
     if admission.operators.iter().any(|known| known == user) {
         return Ok(());
     }
-    let text = format!("user \"{user}\" is no operator of this proxy");
+    let text = format!("user \"{user}\" is not an operator of this proxy");
     Err(Report::new(Severity::Fatal, NOT_ALLOWED, text)
         .hint("Operators are named by --operator.")
         .into())
 }
 
-/// The first packet, whole.
+/// Returns the first packet, whole.
 async fn first(peer: &mut Peer) -> Result<First, Failed> {
     loop {
         let length = startup::length(&peer.input).map_err(|error| violation(error.0))?;

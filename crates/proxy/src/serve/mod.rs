@@ -71,13 +71,13 @@ pub enum Certificates {
     Instead,
 }
 
-/// Which users may log in, and how: what can be changed while the proxy runs. Clients that are
+/// Which users may log in, and how. This can be changed while the proxy runs; clients that are
 /// logged in stay so.
 #[derive(Debug)]
 pub struct Admission {
     /// The users that may log in.
     pub authentication: Authentication,
-    /// What clients are shown; without it nothing is encrypted.
+    /// The certificate that clients are shown; without it nothing is encrypted.
     pub tls: Option<Identity>,
     /// What certificates of clients are good for; on Unix sockets, where none can be shown,
     /// nothing.
@@ -114,7 +114,7 @@ pub struct ProxyOptions {
     pub admission: Admission,
     /// Replicas that there are from the start.
     pub replicas: Vec<Address>,
-    /// Reads both again.
+    /// Reads both of them again.
     pub reload: Reload,
     /// The console, see [`crate::console::serve`].
     pub serve_operator: ServeOperator,
@@ -224,7 +224,7 @@ impl Proxy {
         }
     }
 
-    /// One client, from its first byte to its last.
+    /// Serves one client, from its first byte to its last.
     async fn client(
         self: Arc<Self>,
         stream: Stream,
@@ -246,7 +246,7 @@ impl Proxy {
     }
 
     /// Reads again what can be changed. If that fails, all stays as it is, but for replicas: those
-    /// that can be taken up are.
+    /// that can be added are.
     pub async fn reload(&self) -> Result<(), String> {
         let mut named = self.named.lock().await;
         let reloaded = (self.reload)()?;
@@ -269,7 +269,7 @@ impl Proxy {
         }
     }
 
-    /// The primary's address.
+    /// Returns the primary's address.
     pub fn primary(&self) -> &Address {
         &self.options.primary
     }
@@ -284,12 +284,12 @@ impl Proxy {
         &self.visitors
     }
 
-    /// Reads that wait for a replica now.
+    /// Returns how many reads wait for a replica now.
     pub fn reads_waiting(&self) -> usize {
         WAITING_MAX - self.waiting.available_permits()
     }
 
-    /// Every server; none while it stands by.
+    /// Returns every server; none while it stands by.
     pub fn nodes(&self) -> BTreeMap<Where, Arc<ServerNode>> {
         let Ok(servers) = self.servers() else {
             return BTreeMap::new();

@@ -120,7 +120,7 @@ const OUTSET_NAMES: [&str; 14] = [
 pub async fn read_outset(connection: &mut Connection, known: &KnownSettings) -> io::Result<Outset> {
     let values = connection.row(OUTSET).await?;
     let [search_path, isolation, _, _, _, encoding, .., strings] = &values[..] else {
-        return Err(io::Error::other("the server gives no settings"));
+        return Err(io::Error::other("the server reports no settings"));
     };
     let key = &connection.key;
     let names = OUTSET_NAMES.map(str::to_string);

@@ -65,10 +65,10 @@ const GATHERING_MAX: Duration = Duration::from_millis(50);
 
 /// Bytes of a client that are read ahead, at most: one whole message, and what came with it.
 const INPUT_LEN_MAX: usize = WHOLE_LEN_MAX;
-/// How long a peer is waited for when a session ends.
+/// How long a session waits for a peer when it ends.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The classes of SQLSTATEs that say that a setting's value is not to be had.
+/// The classes of SQLSTATEs of a setting's value that cannot be had.
 const OF_SETTINGS: [&str; 2] = ["22", "42"];
 
 /// SQLSTATEs.
@@ -205,7 +205,7 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, st
     relay.end(end).await;
 }
 
-/// The snapshots of transactions that need not begin on a server; none where they must.
+/// Returns the snapshots of transactions that need not begin on a server; none where they must.
 fn snapshots(isolation: Isolation) -> Option<Snapshots> {
     match isolation {
         Isolation::ReadCommitted => Some(Snapshots::OfStatements),
@@ -260,7 +260,7 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// What the server has sent.
+    /// Handles what the server has sent.
     fn read_server(&mut self) -> Result<(), End> {
         let Some(connection) = &mut self.connection else {
             return Ok(());
@@ -286,7 +286,7 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// What the client has sent. Has the session come to want something?
+    /// Handles what the client has sent. Has the session come to want something?
     fn read_client(&mut self) -> Result<bool, End> {
         let mut used = 0;
         let mut input = Input {
@@ -397,7 +397,7 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// A connection for a plan; if a replica has none, the primary's.
+    /// Returns a connection for a plan; if a replica has none, the primary's.
     async fn take(&mut self, plan: &mut Plan) -> Result<(Place, Box<Connection>), Report> {
         if let (Some(chosen), Some(routing)) = (&plan.replica, self.routing) {
             let mut taken = self.take_there(chosen, routing).await;
@@ -419,8 +419,9 @@ impl Relay<'_> {
         Ok((place, connection))
     }
 
-    /// A connection of a replica that has what was chosen for, also when there is a connection at
-    /// last: it may have crashed meanwhile, and have lost what it had; or be another's by now.
+    /// Returns a connection of a replica that has what was chosen for, also when there is a
+    /// connection at last: it may have crashed meanwhile, and have lost what it had; or be
+    /// another's by now.
     async fn take_there(
         &mut self,
         chosen: &Chosen,
@@ -572,7 +573,7 @@ impl Relay<'_> {
         Poll::Pending
     }
 
-    /// How the session ends when another proxy is the active one.
+    /// Returns how the session ends when another proxy is the active one.
     fn end_of_lost(&self) -> End {
         let connection = self.connection.as_ref();
         match connection.is_none_or(|it| it.cutter.is_between_messages()) {

@@ -35,7 +35,7 @@ struct Nodes {
 }
 
 impl Nodes {
-    /// Which of them is this database.
+    /// Returns which of them is this database.
     fn at(&self, address: &Address) -> Option<ReplicaId> {
         let mut all = self.all.iter();
         let found = all.find(|(_, node)| node.address.place() == address.place());
@@ -55,7 +55,7 @@ impl Nodes {
 }
 
 impl Replicas {
-    /// None so far. Each will have so many connections for sessions, at most.
+    /// Makes an empty set. Each replica will have so many connections for sessions, at most.
     pub fn new(replication: Replication, connections_max: usize) -> Replicas {
         Replicas {
             replication,
@@ -82,8 +82,8 @@ impl Replicas {
         Ok(id)
     }
 
-    /// Takes one up for good: it is in the register first. Fails, and takes nothing up, where the
-    /// URL is none, where the database is one of them already, and where the primary does not note
+    /// Adds a replica for good: it is in the register first. Fails, and adds nothing, where the URL
+    /// is invalid, where the database is one of them already, and where the primary does not note
     /// it.
     ///
     /// If it must be filled, it is filled from the replica `seed`; without that, from the primary.
@@ -114,8 +114,8 @@ impl Replicas {
         Ok(id)
     }
 
-    /// Takes up those that are in the register, where they are not there already. Returns which
-    /// could not be, and why.
+    /// Adds those that are in the register, where they are not there already. Returns which could
+    /// not be added, and why.
     pub fn take_up(&self, registered: Vec<Registered>) -> Vec<String> {
         let mut problems = Vec::new();
         for Registered { place, url } in registered {
@@ -132,9 +132,9 @@ impl Replicas {
         problems
     }
 
-    /// Lets one go, whose database stays as it is. Reads that run there end in peace. Returns false
-    /// if there is none of this number. Fails, and it stays, where it is in the register and the
-    /// primary does not take it out.
+    /// Removes a replica, whose database stays as it is. Reads that run there may finish. Returns
+    /// false if there is none of this number. Fails, and it stays, where it is in the register and
+    /// the primary does not remove it there.
     pub async fn remove(&self, id: ReplicaId) -> Result<bool, ReplicationError> {
         let _changing = self.changing.lock().await;
         let url = self.nodes().registered.get(&id).cloned();
@@ -185,17 +185,17 @@ impl Replicas {
         }
     }
 
-    /// One of them.
+    /// Returns one of them.
     pub fn node(&self, id: ReplicaId) -> Option<Arc<ServerNode>> {
         self.nodes().all.get(&id).cloned()
     }
 
-    /// All of them.
+    /// Returns all of them.
     pub fn all(&self) -> BTreeMap<ReplicaId, Arc<ServerNode>> {
         self.nodes().all.clone()
     }
 
-    /// What makes them follow the primary.
+    /// Returns what makes them follow the primary.
     pub fn replication(&self) -> &Replication {
         &self.replication
     }

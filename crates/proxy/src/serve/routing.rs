@@ -250,7 +250,7 @@ impl Before<'_> {
     }
 }
 
-/// What the portal runs that a message executes, if it executes one.
+/// Returns what the portal runs that a message executes, if it executes one.
 fn bound_by(message: WireMessage<'_>, session: &Session) -> Option<Bound> {
     if message.tag() != b'E' {
         return None;
@@ -259,7 +259,7 @@ fn bound_by(message: WireMessage<'_>, session: &Session) -> Option<Bound> {
     session.of_portal(portal)
 }
 
-/// What a message runs, if it runs something; if by a portal, that is bound to this.
+/// Returns what a message runs, if it runs something; if by a portal, that is bound to this.
 fn run_by<'a>(message: WireMessage<'a>, bound: Option<&'a Bound>) -> Option<Text<'a>> {
     Some(match (message.tag(), bound) {
         (b'Q', _) => match message::split_string(message.body()) {
@@ -284,7 +284,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// To the primary, and a replica is not waited for.
+    /// Sends the read to the primary, without a wait for a replica.
     pub fn primary(why: Why) -> Route {
         Route {
             why,
@@ -302,7 +302,7 @@ pub struct Chosen {
     pub node: Arc<ServerNode>,
     /// What the read must see.
     pub need: Tsid,
-    /// In which life of its server it has that.
+    /// The life of its server that has it.
     pub life: ServerLife,
     /// If the read may be torn: when its snapshots are known to have been taken, it is to be asked
     /// whether it is.
@@ -356,7 +356,7 @@ impl Routing {
         Ok(Routing::of(started, primary, connections_max))
     }
 
-    /// The same of the proxy that is the active one already.
+    /// Makes the routing of a proxy that is the active one already.
     pub async fn begin(
         primary: &Address,
         connections_max: usize,
@@ -381,8 +381,8 @@ impl Routing {
         }
     }
 
-    /// What runs in front of statements: what replicas run, too, is written into the log, unless
-    /// the primary's triggers do that. Fails where the statements cannot be replicated.
+    /// Returns what runs in front of statements: what replicas run, too, is written into the log,
+    /// unless the primary's triggers do that. Fails where the statements cannot be replicated.
     pub fn prelude(
         &self,
         touched: &Touched,
@@ -405,11 +405,11 @@ impl Routing {
             }
             None => {
                 let text =
-                    "the schema cannot be changed so by a session that has changed its settings";
+                    "a session that has changed its settings cannot change the schema in this way";
                 Err(refused(text).hint("Give search_path and role when connecting, not by SET."))
             }
             Some(reading) if reading.is_changed => {
-                let text = "the schema cannot be changed so by a session that has changed how its texts are read";
+                let text = "a session that has changed how its texts are read cannot change the schema in this way";
                 Err(refused(text)
                     .hint("Give TimeZone, DateStyle and the like when connecting, not by SET."))
             }
@@ -432,7 +432,7 @@ impl Routing {
         touched.schema.iter().map(prelude).collect()
     }
 
-    /// The statement that writes this one into the log.
+    /// Returns the statement that writes this one into the log.
     fn announcing(&self, text: &str, reading: &ParseContext, role: &str) -> String {
         let names = reading.search_path.iter().map(|name| quoted(name));
         let statement = mark::AnnouncedStatement {
@@ -480,7 +480,7 @@ impl Routing {
         }
     }
 
-    /// Where a read goes that waits, or where a transaction takes its snapshot, see
+    /// Returns where a read goes that waits, or where a transaction takes its snapshot, see
     /// [`Manager::route_moment`].
     pub fn route_moment(&self, moment: &mut ReadMoment, proof: Proof) -> Route {
         let (target, watch) = self.manager().route_moment(moment);
@@ -555,17 +555,17 @@ impl Routing {
         }
     }
 
-    /// The manager; it is locked for a moment only, as none of its functions waits.
+    /// Locks the manager, for a moment only, as none of its functions waits.
     pub fn manager(&self) -> MutexGuard<'_, Manager> {
         locked(&self.manager)
     }
 
-    /// For people: what sets have in them.
+    /// Describes the content of sets, for people.
     pub fn described(&self, sets: &Sets) -> String {
         trace::described(sets, &self.analyser.catalogue())
     }
 
-    /// What a text touches that is read like this; none where that is not known.
+    /// Returns what a text touches that is read like this; none where that is not known.
     pub fn touched(&self, text: &Text<'_>, reading: Option<&ParseContext>) -> Touched {
         let is_utf8 = reading.is_none_or(|reading| reading.is_utf8);
         let has_escapes = reading.is_some_and(|reading| reading.has_escapes);
@@ -616,8 +616,8 @@ impl Routing {
     }
 }
 
-/// A text that reads a row by its key, as a prepared statement with these values. Each is of the
-/// type that it has as a constant, so that the same operators are meant.
+/// Returns a text that reads a row by its key, as a prepared statement with these values. Each is
+/// of the type that it has as a constant, so that the same operators are meant.
 fn as_prepared(analysis: &Analysis, template: &Template<'_>) -> Option<AsPrepared> {
     let [statement] = &**analysis else {
         return None;
@@ -644,7 +644,7 @@ fn as_prepared(analysis: &Analysis, template: &Template<'_>) -> Option<AsPrepare
     })
 }
 
-/// The parameters of a Bind message; none where they are not understood.
+/// Returns the parameters of a Bind message; none where they are not understood.
 fn parameters_of<'a>(prepared: &Prepared, bytes: &'a [u8], is_utf8: bool) -> Vec<Parameter<'a>> {
     let types = prepared.parameter_types().chain(std::iter::repeat(0));
     let values = message::values(bytes).unwrap_or_default();

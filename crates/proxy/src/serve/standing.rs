@@ -42,7 +42,7 @@ pub struct SessionServers {
     pub routing: Option<Arc<Routing>>,
 }
 
-/// What becomes of a proxy, for people.
+/// The status of a proxy, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProxyStatus {
     /// It waits for this one.
@@ -60,7 +60,7 @@ pub enum ProxyStatus {
 impl Proxy {
     /// Is the active one whenever no other is, and stands by otherwise. `report` gets each change.
     ///
-    /// Returns what stands in the way where that was so from the beginning.
+    /// Returns the reason why it could not become active, where that was so from the beginning.
     pub async fn stand(
         &self,
         settings: &ReplicationSettings,
@@ -116,7 +116,7 @@ impl Proxy {
         Replication::stand(primary, waits).await
     }
 
-    /// Also gives which replicas could not be taken up.
+    /// Becomes the active one. Returns also which replicas could not be added.
     async fn begin(
         &self,
         settings: &ReplicationSettings,
@@ -136,7 +136,7 @@ impl Proxy {
         Ok((Arc::new(routing), problems))
     }
 
-    /// Whether a replica is named by options or in the file, as that was last read.
+    /// Returns whether a replica is named by options or in the file, as that was last read.
     pub async fn is_named(&self, replica: &Address) -> bool {
         let named = self.named.lock().await;
         named.iter().any(|it| it.place() == replica.place())
@@ -149,7 +149,7 @@ impl Proxy {
         }
     }
 
-    /// Where new sessions may run. The error is for the client.
+    /// Returns where new sessions may run. The error is for the client.
     pub fn servers(&self) -> Result<SessionServers, Report> {
         let role = self.role.read().unwrap_or_else(PoisonError::into_inner);
         match &*role {
@@ -175,12 +175,12 @@ impl Proxy {
             .hint("Name both proxies in the connection's URL, and it finds the active one."))
     }
 
-    /// What makes replicas follow the primary, where this proxy is the active one.
+    /// Returns the replication, where this proxy is the active one.
     pub fn followed(&self) -> Option<Arc<Routing>> {
         self.servers().ok()?.routing
     }
 
-    /// For whom it stands by, if it knows.
+    /// Returns the proxy for which it stands by, if that is known.
     pub fn waits_for(&self) -> Option<String> {
         let role = self.role.read().unwrap_or_else(PoisonError::into_inner);
         match &*role {

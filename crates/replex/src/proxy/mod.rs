@@ -178,7 +178,7 @@ async fn stand(
             log_event(JournalLevel::Error, "cannot_be_active", &problem)
         }
         ProxyStatus::Without(problem) => {
-            log_event(JournalLevel::Error, "replica_not_taken_up", &problem)
+            log_event(JournalLevel::Error, "replica_not_added", &problem)
         }
     };
     let settings = ReplicationSettings {
@@ -233,10 +233,14 @@ fn say(line: &str) {
 async fn reload_on(hangup: &mut Signal, proxy: &Proxy) {
     while hangup.recv().await.is_some() {
         match proxy.reload().await {
-            Ok(()) => log_event(JournalLevel::Info, "reloaded", "files were read again"),
+            Ok(()) => log_event(
+                JournalLevel::Info,
+                "reloaded",
+                "the configuration was reloaded",
+            ),
             Err(problem) => {
-                let note = format!("what was in force before still is: {problem}");
-                log_event(JournalLevel::Error, "not_reloaded", &note);
+                let note = format!("the previous configuration stays in force: {problem}");
+                log_event(JournalLevel::Error, "reload_failed", &note);
             }
         }
     }

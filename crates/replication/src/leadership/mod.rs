@@ -154,7 +154,7 @@ pub async fn keep_out(primary: &Client) -> Result<bool, ReplicationError> {
 /// Names this proxy, as no other is named.
 fn candidate() -> Result<Candidate, ReplicationError> {
     let mut number = [0; 8];
-    let no_chance = |_| ReplicationError::Setup("this machine gives no random numbers".into());
+    let no_chance = |_| ReplicationError::Setup("the system returned no random numbers".into());
     SystemRandom::new().fill(&mut number).map_err(no_chance)?;
     Ok(Candidate::of(u64::from_be_bytes(number)))
 }

@@ -129,7 +129,7 @@ impl Register {
         };
         answer.unwrap_or_else(|| {
             Err(ReplicationError::Connection(
-                "the primary does not confirm that it has noted that, so nothing has changed: try again when it \
+                "the primary did not confirm the change in time, so nothing has changed: try again when it \
                  answers"
                     .into(),
             ))

@@ -164,7 +164,8 @@ impl Seat {
         };
         let (session, user, address) = (value(row, 1)?, value(row, 2)?, value(row, 3)?);
         let pid = value(row, 0)?;
-        let not_a_number = |_| ReplicationError::Connection(format!("{pid} is no process"));
+        let not_a_number =
+            |_| ReplicationError::Connection(format!("{pid} is not a process number"));
         let process = pid.parse().map_err(not_a_number)?;
         let is_proxy = session.starts_with(SESSION);
         let name = match is_proxy {
@@ -291,7 +292,7 @@ impl Seat {
                     .and_then(|reported| reported.parsed_severity());
                 return match reported {
                     Some(Severity::Error) => Ok(Err(ReplicationError::Setup(format!(
-                        "the primary refuses to note that, so nothing has changed: {}",
+                        "the primary refused to record the change, so nothing has changed: {}",
                         described(&error)
                     )))),
                     _ => Err(error.into()),

@@ -19,7 +19,7 @@ use proxy_pool::Connection;
 const CONNECTING_MAX: Duration = Duration::from_secs(1);
 
 impl Relay<'_> {
-    /// A transaction on the primary waits for its next batch, if that may run elsewhere.
+    /// Has a transaction on the primary wait for its next batch, if that may run elsewhere.
     pub(super) fn pause(&mut self) {
         let is_apart = self.session.settings().balancing == Balancing::Statement;
         let goes = is_apart && self.routing.is_some() && self.writes.let_reads_go();
@@ -104,8 +104,8 @@ impl Relay<'_> {
         (route, touches, touched.named())
     }
 
-    /// What the texts of a session touch that has no settings of its own, and whether they leave
-    /// nothing behind.
+    /// Returns what the texts of a session touch that has no settings of its own, and whether they
+    /// leave nothing behind.
     pub(super) fn looked_at(
         &self,
         demand: &WaitingBatch<'_>,
@@ -120,7 +120,7 @@ impl Relay<'_> {
         (touched, leaves_nothing)
     }
 
-    /// A connection to a replica, if that comes soon.
+    /// Returns a connection to a replica, if that comes soon.
     async fn take_soon(
         &mut self,
         chosen: &Chosen,
@@ -134,7 +134,7 @@ impl Relay<'_> {
         })
     }
 
-    /// What the session holds goes to the primary, where its transaction is.
+    /// Sends what the session holds to the primary, where its transaction is.
     fn resume(&mut self) -> Result<(), End> {
         let connection = self.connection.as_mut();
         let connection = connection.expect("its transaction is on the primary's connection");
@@ -157,7 +157,7 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// The replica's connection is the session's no more: the primary's is again, if it was kept.
+    /// Gives the replica's connection back: the primary's is the session's again, if it was kept.
     pub(super) async fn return_to_primary(&mut self) {
         // What was kept back of its answer may only now wait for the client.
         self.has_read |= self.place.replica.is_some();

@@ -70,8 +70,8 @@ impl Relay<'_> {
     }
 }
 
-/// Whatever ends a session, also where its task ends in the middle: nothing that it has made
-/// Pending outlives it.
+/// Ends what is Pending with the session, also where its task ends in the middle: nothing that it
+/// has made Pending outlives it.
 impl Drop for Relay<'_> {
     fn drop(&mut self) {
         let place = self.place.clone();

@@ -11,7 +11,7 @@ use proxy_pool::ServerNode;
 #[derive(Clone)]
 pub(super) struct Place {
     pub node: Arc<ServerNode>,
-    /// Its number, if it is a replica.
+    /// Returns its number, if it is a replica.
     pub replica: Option<ReplicaId>,
 }
 
@@ -25,7 +25,8 @@ impl Chosen {
 }
 
 impl SessionServers {
-    /// Where statements in a database may go; none for a database that replicas do not follow.
+    /// Returns where statements in a database may go; none for a database that replicas do not
+    /// follow.
     pub(super) fn routing_of(&self, database: &str) -> Option<&Routing> {
         let is_followed = self.primary.address.database == database;
         self.routing.as_deref().filter(|_| is_followed)

@@ -1,4 +1,4 @@
-//! Where the batch goes that a session holds which has no server.
+//! Where a batch goes whose session has no server.
 
 use super::Relay;
 use crate::serve::outset::{Isolation, ParseContext};
@@ -46,7 +46,7 @@ impl Plan {
 }
 
 impl Relay<'_> {
-    /// Where what the session holds goes.
+    /// Returns where what the session holds goes.
     pub(super) fn plan(&mut self) -> Result<Plan, Report> {
         let demand = self.session.demand();
         if let Some(report) = demand.refusal() {
@@ -111,7 +111,7 @@ impl Relay<'_> {
         })
     }
 
-    /// What is asked of statements that touch this, by what the session is.
+    /// Asks about statements that touch this, by the state of the session.
     fn question<'t>(&self, situation: Situation<'t>, touched: &'t Touched) -> Question<'t> {
         Question {
             is_pinned: self.session.is_pinned(),
@@ -121,8 +121,8 @@ impl Relay<'_> {
     }
 }
 
-/// What the statements of a session touch that is read like this, and whether they change the
-/// schema and do nothing else. Afterwards `reading` is how what follows them is read.
+/// Returns what the statements of a session touch that is read like this, and whether they change
+/// the schema and do nothing else. Afterwards `reading` is how what follows them is read.
 fn touched_in_order(
     demand: &WaitingBatch<'_>,
     routing: &Routing,

@@ -7,7 +7,7 @@ use proxy_core::freshness::Watch;
 use proxy_core::session::{At, Out, Proof, Session};
 
 impl Relay<'_> {
-    /// Where what is held goes now; what may be torn there is watched from now on.
+    /// Returns where what is held goes now; what may be torn there is watched from now on.
     pub(super) fn at(&mut self, chosen: Option<Chosen>) -> At {
         self.watch = None;
         let Some(chosen) = chosen else {

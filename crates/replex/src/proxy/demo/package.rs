@@ -19,7 +19,7 @@ pub async fn provide() -> Result<(), CommandFailure> {
     let installed = apt_get(&["install", "-qy", "--no-install-recommends", "postgresql"]).await;
     match (pg_local::programs(), installed) {
         (Some(_), _) => Ok(()),
-        (None, Ok(())) => Err(missing("it is nowhere to be found after that was done")),
+        (None, Ok(())) => Err(missing("it was not found after the installation")),
         (None, Err(problem)) => Err(missing(&problem)),
     }
 }
