@@ -308,7 +308,7 @@ fn what_must_stay_on_the_primary_stays() {
     ] {
         let statement = analyse_one(text);
         assert!(
-            matches!(&statement.action, Action::Alone(it, _) if it == text),
+            matches!(&statement.action, StatementAction::Alone(it, _) if it == text),
             "{text}"
         );
     }

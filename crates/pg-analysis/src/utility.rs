@@ -129,7 +129,12 @@ fn of_session(names: &Names<'_>, node: Node<'_>, text: &str) -> Option<AnalysedS
     use StatementAction::{Alone, Pin, Primary};
 
     let primary = |why| Some(AnalysedStatement::reads_anything(Primary(why)));
-    let alone = |why| Some(AnalysedStatement::reads_anything(Alone(text.to_owned(), why)));
+    let alone = |why| {
+        Some(AnalysedStatement::reads_anything(Alone(
+            text.to_owned(),
+            why,
+        )))
+    };
     match node {
         // What EXECUTE runs is not seen.
         Node::PrepareStmt(_) | Node::ExecuteStmt(_) => Some(AnalysedStatement::writes_anything(

@@ -48,7 +48,7 @@ const PARAMETERS: &[(&str, &str)] = &[
     ("standard_conforming_strings", "on"),
 ];
 
-/// Serves an operator who has logged in, until they leave.
+/// Serves an operator after the login, until the connection ends.
 pub fn serve(
     proxy: Arc<Proxy>,
     peer: Peer,
@@ -74,7 +74,7 @@ async fn run(proxy: &Arc<Proxy>, peer: Peer, user: String) {
 
 struct Console<'a> {
     proxy: &'a Arc<Proxy>,
-    /// The operator who has logged in.
+    /// The operator that has logged in.
     user: String,
     peer: Peer,
     out: BytesMut,

@@ -100,7 +100,7 @@ pub type Reload = Box<dyn Fn() -> Result<Reloaded, String> + Send + Sync>;
 /// The console's name as a database.
 pub const CONSOLE: &str = "hihooi";
 
-/// Serves an operator who has logged in, until they leave.
+/// Serves an operator after the login, until the connection ends.
 pub type ServeOperator = fn(Arc<Proxy>, Peer, String) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Milliseconds that a read waits for a replica, by default (P1).
