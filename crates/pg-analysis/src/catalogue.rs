@@ -70,12 +70,12 @@ pub struct Relation {
 }
 
 impl Relation {
-    /// The column of this name.
+    /// Returns the column of this name.
     pub fn column(&self, name: &str) -> Option<&ColumnInfo> {
         self.columns.iter().find(|column| column.name == name)
     }
 
-    /// The column of this number.
+    /// Returns the column of this number.
     pub fn column_numbered(&self, number: ColumnNumber) -> Option<&ColumnInfo> {
         self.columns.iter().find(|column| column.number == number)
     }
@@ -104,8 +104,8 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// What a name stands for: `pg_catalog` comes first unless `path` names it, as PostgreSQL has
-    /// it.
+    /// Returns what a name stands for: `pg_catalog` comes first unless `path` names it, as
+    /// PostgreSQL has it.
     pub fn resolve(&self, schema: Option<&str>, name: &str, path: &[String]) -> Option<&Relation> {
         let find = |schema: &str| self.relations.get(&(schema.to_owned(), name.to_owned()));
         match schema {
@@ -125,14 +125,14 @@ impl Catalogue {
         next.is_some_and(|((found, _), _)| found == schema)
     }
 
-    /// The schema and the name of the relation with this number.
+    /// Returns the schema and the name of the relation with this number.
     pub fn name_of(&self, table: TableOid) -> Option<(&str, &str)> {
         let mut names = self.relations.iter();
         let found = names.find(|(_, relation)| relation.table == table);
         found.map(|((schema, name), _)| (&**schema, &**name))
     }
 
-    /// The relation with this number.
+    /// Returns the relation with this number.
     pub fn numbered(&self, table: TableOid) -> Option<&Relation> {
         self.relations
             .values()

@@ -135,7 +135,7 @@ const IS_WATCHED: [bool; BEGINNINGS] = {
 };
 const BEGINNINGS: usize = 1 << 10;
 
-/// A number for the first three letters of a word, in whatever case.
+/// Returns a number for the first three letters of a word, in whatever case.
 const fn beginning(word: &[u8]) -> usize {
     let (mut number, mut at) = (0, 0);
     while at < 3 && at < word.len() {
@@ -179,7 +179,7 @@ fn rollback_to(text: &[u8]) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// The effect of a simple query's or a prepared statement's text, which may hold several
+/// Returns the effect of a simple query's or a prepared statement's text, which may hold several
 /// statements.
 pub fn of(text: &[u8]) -> SessionEffect {
     match by_words(text) {
@@ -282,7 +282,8 @@ impl Place {
         }
     }
 
-    /// Where it goes on behind a word, and what that leaves; none where that may be anything.
+    /// Returns where it goes on behind a word, and what that leaves; none where that may be
+    /// anything.
     fn after_name(self, name: &[u8]) -> Option<(Place, SessionEffect)> {
         if self == Place::Within {
             return Some((Place::Within, SessionEffect::Nothing));
@@ -324,7 +325,7 @@ impl Place {
     }
 }
 
-/// The text from its first word on. Comments nest, as in PostgreSQL.
+/// Returns the text from its first word on. Comments nest, as in PostgreSQL.
 fn without_leading_comments(text: &[u8]) -> &[u8] {
     let mut rest = text.trim_ascii_start();
     loop {
@@ -350,8 +351,8 @@ enum Word<'a> {
     Sign(u8),
 }
 
-/// The words of a text, without regard to literals and comments: what stands in those is a word,
-/// too. So nothing can be hidden behind a quote that is read otherwise by the server.
+/// Returns the words of a text, without regard to literals and comments: what stands in those is a
+/// word, too. So nothing can be hidden behind a quote that is read otherwise by the server.
 fn words(text: &[u8]) -> impl Iterator<Item = Word<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -21,7 +21,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// The name; none if it names another database.
+    /// Returns the name; none if it names another database.
     pub fn of(range: &RangeVar) -> Option<Name> {
         range.catalogname().is_none().then(|| Name {
             schema: range.schemaname().map(str::to_owned),
@@ -80,7 +80,7 @@ pub struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    /// The facts of what hangs on these nodes.
+    /// Returns the facts of what hangs on these nodes.
     pub fn of(catalogue: &Catalogue, roots: impl IntoIterator<Item = Node<'a>>) -> Facts<'a> {
         let mut walk = Walk {
             catalogue,
@@ -296,7 +296,7 @@ impl<'a> Walk<'a, '_> {
         );
     }
 
-    /// A statement inside another that writes.
+    /// Adds a statement inside another that writes.
     fn write(&mut self, node: Node<'a>) {
         self.facts.query_count += 1;
         self.facts.only_primary("it writes");
@@ -332,7 +332,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// What an expression is made of; if it is a column, it may be a whole row instead.
+    /// Adds what an expression is made of; if it is a column, it may be a whole row instead.
     fn operand(&mut self, node: Node<'a>, whole_row: WholeRow) {
         match node {
             Node::ColumnRef(column) => self.column(column.fields(), whole_row),
@@ -365,7 +365,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// A name in a column's place.
+    /// Adds a name in a column's place.
     fn name(&mut self, name: &str) {
         if functions::OF_ANY_VALUE.contains(&name) {
             self.facts.only_primary("it asks how a node keeps a value");
@@ -447,7 +447,7 @@ impl<'a> Walk<'a, '_> {
     }
 }
 
-/// What hangs on a statement that writes, but not its target.
+/// Returns what hangs on a statement that writes, but not its target.
 pub fn parts_of_write(node: Node<'_>) -> Vec<Node<'_>> {
     let mut parts = Vec::new();
     let (with, returning) = match node {

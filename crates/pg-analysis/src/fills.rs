@@ -122,7 +122,7 @@ pub fn of_alter(names: &Names<'_>, alter: &AlterTableStmt, text: &str) -> Statem
     }
 }
 
-/// Why a part of an ALTER is refused.
+/// Returns why a part of an ALTER is refused.
 fn of_command(
     names: &Names<'_>,
     table: Option<&Relation>,
@@ -152,7 +152,7 @@ fn of_command(
     }
 }
 
-/// Whether a table that is made computes a column from where its rows are.
+/// Returns whether a table that is made computes a column from where its rows are.
 pub fn has_place(create: &CreateStmt) -> bool {
     let mut elements = create.table_elts().iter();
     elements.any(|element| match element {
@@ -178,7 +178,7 @@ fn has_system_column(facts: &Facts) -> bool {
         .any(|name| facts.names.contains(*name))
 }
 
-/// Whether a new column may have other values elsewhere.
+/// Returns whether a new column may have other values elsewhere.
 fn fills(names: &Names<'_>, table: Option<&Relation>, column: &ColumnDef) -> bool {
     let Some(target) = column.type_name() else {
         return true;
@@ -206,7 +206,7 @@ fn fills(names: &Names<'_>, table: Option<&Relation>, column: &ColumnDef) -> boo
     }
 }
 
-/// Whether values of a column's new type may be others elsewhere.
+/// Returns whether values of a column's new type may be others elsewhere.
 fn converts(
     names: &Names<'_>,
     table: Option<&Relation>,
@@ -234,7 +234,7 @@ fn converts(
     }
 }
 
-/// Whether an expression that becomes a value of this type may give another one elsewhere.
+/// Returns whether an expression that becomes a value of this type may give another one elsewhere.
 fn is_different(
     names: &Names<'_>,
     table: Option<&Relation>,
@@ -287,7 +287,7 @@ fn is_different(
         })
 }
 
-/// Whether an expression is a constant, perhaps cast to a type.
+/// Returns whether an expression is a constant, perhaps cast to a type.
 fn is_constant(expression: Node<'_>) -> bool {
     match expression {
         Node::A_Const(_) => true,
@@ -337,7 +337,7 @@ fn last_name(target: &TypeName) -> &str {
     last.and_then(|name| name.sval()).unwrap_or_default()
 }
 
-/// Whether a text may be read as the time at which that happens.
+/// Returns whether a text may be read as the time at which that happens.
 fn reads_clock(text: &str) -> bool {
     let mut words = text.split(|letter: char| !letter.is_ascii_alphabetic());
     words.any(|word| WORDS.iter().any(|it| word.eq_ignore_ascii_case(it)))
@@ -349,7 +349,7 @@ mod tests {
     use super::super::{Analyser, Catalogue};
     use super::*;
 
-    /// A table `t` with columns of some types, and some functions.
+    /// Returns a table `t` with columns of some types, and some functions.
     fn catalogue() -> Catalogue {
         let types = [
             ("id", 23),

@@ -51,7 +51,7 @@ pub enum KeyValue {
     },
 }
 
-/// Whether values of this column have one canonical text.
+/// Returns whether values of this column have one canonical text.
 pub fn is_canonical(column: &ColumnInfo) -> bool {
     match column.type_oid {
         BOOL | INT2 | INT4 | INT8 | UUID => true,
@@ -60,7 +60,7 @@ pub fn is_canonical(column: &ColumnInfo) -> bool {
     }
 }
 
-/// The row that these values name; none if a parameter is not understood.
+/// Returns the row that these values name; none if a parameter is not understood.
 pub fn row(values: &[KeyValue], parameters: &[Parameter<'_>]) -> Option<RowHash> {
     let mut is_known = true;
     let values = values.iter().map_while(|value| {
@@ -83,7 +83,7 @@ pub fn row(values: &[KeyValue], parameters: &[Parameter<'_>]) -> Option<RowHash>
     is_known.then_some(row)
 }
 
-/// The key's values where WHERE fixes all of them by equality.
+/// Returns the key's values where WHERE fixes all of them by equality.
 pub fn of_where(
     relation: &Relation,
     aliases: &[&str],
@@ -123,8 +123,8 @@ pub fn of_where(
     found.into_iter().collect()
 }
 
-/// The value that an expression gives a key column, if it is a plain constant or parameter of the
-/// statement with these facts.
+/// Returns the value that an expression gives a key column, if it is a plain constant or parameter
+/// of the statement with these facts.
 pub fn value_of(column: &ColumnInfo, node: Node<'_>, facts: &Facts) -> Option<KeyValue> {
     if !is_canonical(column) {
         return None;

@@ -142,12 +142,12 @@ impl AnalysedStatement {
         }
     }
 
-    /// It touches no table.
+    /// Makes one that touches no table.
     fn without_tables(action: StatementAction) -> AnalysedStatement {
         AnalysedStatement::touching(action, Vec::new())
     }
 
-    /// It runs on the primary, and may read any table there.
+    /// Makes one that runs on the primary, and may read any table there.
     fn reads_anything(action: StatementAction) -> AnalysedStatement {
         AnalysedStatement {
             reads_anything: true,
@@ -155,12 +155,12 @@ impl AnalysedStatement {
         }
     }
 
-    /// What is not understood (R33).
+    /// Returns what is not understood (R33).
     fn unproven(why: &'static str) -> AnalysedStatement {
         AnalysedStatement::writes_anything(StatementAction::Unproven(why))
     }
 
-    /// It may read and write any table.
+    /// Makes one that may read and write any table.
     fn writes_anything(action: StatementAction) -> AnalysedStatement {
         AnalysedStatement {
             writes_anything: true,
@@ -168,7 +168,8 @@ impl AnalysedStatement {
         }
     }
 
-    /// Whether it is no more than what its sets and its action say, whatever its constants are.
+    /// Returns whether it is no more than what its sets and its action say, whatever its constants
+    /// are.
     fn is_plain(&self) -> bool {
         let is_plain = match self.action {
             StatementAction::Read | StatementAction::Write => true,
@@ -178,20 +179,20 @@ impl AnalysedStatement {
         is_plain && !self.writes_anything
     }
 
-    /// The tables and views that a read names, which the columns of its answer may be of.
+    /// Returns the tables and views that a read names, which the columns of its answer may be of.
     pub fn named(&self) -> &[TableOid] {
         &self.named
     }
 
-    /// Whether its sets are smaller where parameters are known.
+    /// Returns whether its sets are smaller where parameters are known.
     pub fn is_by_parameters(&self) -> bool {
         let rows = self.tables.iter().flat_map(|table| &table.rows);
         let mut values = rows.flatten();
         values.any(|value| matches!(value, KeyValue::Parameter { .. }))
     }
 
-    /// How many parameters it has, if it reads one row of one table by a key of whole numbers and
-    /// they are all the key's values, each once.
+    /// Returns how many parameters it has, if it reads one row of one table by a key of whole
+    /// numbers and they are all the key's values, each once.
     pub fn key_parameters(&self) -> Option<usize> {
         let [only] = &self.tables[..] else {
             return None;
@@ -212,7 +213,7 @@ impl AnalysedStatement {
         (reads && key.iter().all(is_number)).then_some(key.len())
     }
 
-    /// Its read and write sets, with these parameters.
+    /// Returns its read and write sets, with these parameters.
     pub fn sets(&self, parameters: &[Parameter<'_>]) -> Sets {
         let mut sets = match (self.writes_anything, self.reads_anything) {
             (true, _) => Sets::writes_anything(),
@@ -290,7 +291,7 @@ struct Cache {
 }
 
 impl Analyser {
-    /// An analyser of statements for a database with this catalogue.
+    /// Returns an analyser of statements for a database with this catalogue.
     pub fn new(catalogue: Catalogue) -> Analyser {
         Analyser {
             catalogue: RwLock::new(Arc::new(catalogue)),
@@ -299,7 +300,7 @@ impl Analyser {
         }
     }
 
-    /// The database has another catalogue now: whatever was analysed is forgotten.
+    /// Replaces the catalogue of the database: whatever was analysed is forgotten.
     pub fn replace(&self, catalogue: Catalogue) {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         let mut here = self
@@ -318,14 +319,14 @@ impl Analyser {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// The catalogue as it is now.
+    /// Returns the catalogue as it is now.
     pub fn catalogue(&self) -> Arc<Catalogue> {
         let catalogue = self.catalogue.read();
         Arc::clone(&catalogue.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The statements of a text that has its values in it, and its template, whose values stand for
-    /// parameters: texts with other values are one text, analysed once. Otherwise as
+    /// Returns the statements of a text that has its values in it, and its template, whose values
+    /// stand for parameters: texts with other values are one text, analysed once. Otherwise as
     /// [`Analyser::analyse`].
     pub fn analyse_with_constants<'t>(
         &self,
@@ -343,7 +344,7 @@ impl Analyser {
         (self.analyse(text, search_path), None)
     }
 
-    /// The statements of a text, with names looked up in the schemas of `search_path`.
+    /// Returns the statements of a text, with names looked up in the schemas of `search_path`.
     ///
     /// Ask again for every execution: the answer changes with the catalogue.
     pub fn analyse(&self, text: &str, search_path: &[String]) -> Arc<Analysis> {
@@ -370,7 +371,7 @@ impl Analyser {
     }
 }
 
-/// The schemas that a `search_path` setting names, in order, as PostgreSQL reads it.
+/// Returns the schemas that a `search_path` setting names, in order, as PostgreSQL reads it.
 pub fn search_path(setting: &str, user: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut rest = setting.trim_ascii();
@@ -409,7 +410,7 @@ pub fn search_path(setting: &str, user: &str) -> Vec<String> {
     names
 }
 
-/// A name as PostgreSQL keeps it, which cuts off what is too long.
+/// Returns a name as PostgreSQL keeps it, which cuts off what is too long.
 fn cut_off(mut name: String) -> String {
     while name.len() > NAME_LENGTH_MAX {
         name.pop();

@@ -18,7 +18,7 @@ const VIEWS_MAX: usize = 100;
 /// What changes a setting as SET does.
 const SET_CONFIG: &str = "set_config";
 
-/// See the module.
+/// Analyses a read, see the module.
 pub fn analyse(names: &Names<'_>, select: &SelectStmt, text: &str) -> AnalysedStatement {
     if let Some(into) = first_of_union(select).into_clause() {
         let made = into.rel().filter(|made| !utility::is_temporary(Some(made)));
@@ -57,14 +57,14 @@ fn only_sets(names: &Names<'_>, select: &SelectStmt) -> bool {
         && select.target_list().iter().all(|target| sets(target.val()))
 }
 
-/// A read with these facts; without rows.
+/// Returns a read with these facts; without rows.
 pub fn of_facts(names: &Names<'_>, facts: &Facts) -> AnalysedStatement {
     let mut tables = Tables::default();
     tables.add(names, facts);
     tables.statement()
 }
 
-/// What a read with these facts reads of `relation`.
+/// Returns what a read with these facts reads of `relation`.
 pub fn columns_of(
     relation: &Relation,
     facts: &Facts,
@@ -246,7 +246,7 @@ pub fn is_of_node(type_oid: u32) -> bool {
     type_oid >= FIRST_USER_OID || functions::TYPES_OF_NODES.contains(&type_oid)
 }
 
-/// The row that a SELECT from one table fixes by its whole key.
+/// Returns the row that a SELECT from one table fixes by its whole key.
 fn rows_of(
     names: &Names<'_>,
     select: &SelectStmt,

@@ -27,7 +27,7 @@ pub(crate) fn is_list_alone(select: &SelectStmt) -> bool {
         && select.larg().is_none()
 }
 
-/// Of queries that UNION and the like combine, the first one: INTO stands there.
+/// Returns the first of the queries that UNION and the like combine: INTO stands there.
 pub(crate) fn first_of_union(mut select: &SelectStmt) -> &SelectStmt {
     while let Some(left) = select.larg() {
         select = left;

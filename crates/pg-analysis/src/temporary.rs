@@ -60,7 +60,7 @@ impl Named {
 pub const REFUSED: &str = "a table that lasts cannot be made of a temporary one, which replicas do not have: write CREATE \
                            TABLE with its columns, then INSERT … SELECT";
 
-/// The temporary table, view or sequence that a statement makes.
+/// Returns the temporary table, view or sequence that a statement makes.
 pub fn made_by<'t>(node: Node<'t>) -> Option<&'t str> {
     let relation = match node {
         Node::CreateStmt(create) => create.relation(),
@@ -74,7 +74,7 @@ pub fn made_by<'t>(node: Node<'t>) -> Option<&'t str> {
     relation.relname()
 }
 
-/// What a statement does, in a session that has these temporary tables.
+/// Returns what a statement does, in a session that has these temporary tables.
 pub fn uses(text: &str, own: &[&str]) -> Uses {
     let named = named(text);
     let mine = named
@@ -89,7 +89,7 @@ pub fn uses(text: &str, own: &[&str]) -> Uses {
     }
 }
 
-/// The tables whose rights a statement is about, or of which it makes one for good.
+/// Returns the tables whose rights a statement is about, or of which it makes one for good.
 pub fn named(text: &str) -> Named {
     let mut named = Named::default();
     let Ok(tree) = pg_raw_parse::parse(text) else {

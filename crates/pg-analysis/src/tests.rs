@@ -15,7 +15,7 @@ fn relation(number: u32, prefix: &str, count: u16) -> Relation {
     relation_of(number, columns)
 }
 
-/// A table with columns of these names and types, the first of which is its key.
+/// Returns a table with columns of these names and types, the first of which is its key.
 pub(super) fn relation_of(
     number: u32,
     columns: impl IntoIterator<Item = (String, u32)>,
@@ -45,7 +45,7 @@ pub(super) fn relation_of(
     }
 }
 
-/// The paper's R and S, and one table for each thing that makes a read or write unsafe.
+/// Returns the paper's R and S, and one table for each thing that makes a read or write unsafe.
 fn catalogue() -> Catalogue {
     let mut catalogue = Catalogue::default();
     let mut add = |name: &str, change: &dyn Fn(&mut Relation)| {
@@ -170,7 +170,7 @@ fn sets(text: &str) -> Sets {
     analyse_one(text).sets(&[])
 }
 
-/// The row that tests of the paper call `number`.
+/// Returns the row that tests of the paper call `number`.
 fn row(number: u64) -> RowHash {
     RowHash::of_key(0, [number.to_string().as_bytes()])
 }

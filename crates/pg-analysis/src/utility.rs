@@ -64,7 +64,7 @@ fn is_of_role(node: Node<'_>) -> bool {
     )
 }
 
-/// What kind of thing gets an owner, a comment, rights, a name or a label.
+/// Returns what kind of thing gets an owner, a comment, rights, a name or a label.
 fn kind_of(node: Node<'_>) -> Option<ObjectType::Type> {
     match node {
         Node::AlterOwnerStmt(alter) => Some(alter.object_type),
@@ -78,7 +78,7 @@ fn kind_of(node: Node<'_>) -> Option<ObjectType::Type> {
 
 const TEMPORARY: u8 = b't';
 
-/// See the module.
+/// Analyses a utility statement, see the module.
 pub fn analyse(names: &Names<'_>, node: Node<'_>, text: &str) -> AnalysedStatement {
     match node {
         Node::TransactionStmt(transaction) => AnalysedStatement::without_tables(
@@ -209,7 +209,8 @@ fn of_session(names: &Names<'_>, node: Node<'_>, text: &str) -> Option<AnalysedS
     }
 }
 
-/// The partition that a part of ALTER TABLE detaches without stopping those that use its table.
+/// Returns the partition that a part of ALTER TABLE detaches without stopping those that use its
+/// table.
 pub fn detached_concurrently(command: Node<'_>) -> Option<&RangeVar> {
     match command {
         Node::AlterTableCmd(command) => match command.def() {
@@ -275,7 +276,7 @@ fn of_schema(names: &Names<'_>, node: Node<'_>, text: &str) -> AnalysedStatement
     AnalysedStatement::writes_anything(action)
 }
 
-/// Whether a trigger of this state fires where rows are applied.
+/// Returns whether a trigger of this state fires where rows are applied.
 fn fires_elsewhere(state: u8) -> bool {
     matches!(state, b'A' | b'R')
 }
@@ -329,8 +330,8 @@ fn of_create_as(create: &CreateTableAsStmt, text: &str) -> StatementAction {
     }
 }
 
-/// The same statement, which makes the table empty. Which words say that it is filled is found by
-/// leaving them out, and parsing.
+/// Returns the same statement, which makes the table empty. Which words say that it is filled is
+/// found by leaving them out, and parsing.
 fn without_data(text: &str) -> Option<String> {
     // On a line of its own: the text may end with a comment.
     let whole = format!("{text}\nWITH NO DATA");

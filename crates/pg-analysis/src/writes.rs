@@ -14,7 +14,7 @@ use proxy_core::freshness::{Class, ColumnNumber, Items, Parts, TableOid, Touch};
 
 const VARCHAR: u32 = 1043;
 
-/// See the module.
+/// Analyses a write, see the module.
 pub fn analyse(names: &Names<'_>, node: Node<'_>) -> AnalysedStatement {
     let facts = Facts::of(names.catalogue, parts_of_write(node));
     let known = || uses(names, node, &facts);
@@ -79,7 +79,7 @@ fn has_conflict_clause(node: Node<'_>) -> bool {
     matches!(node, Node::InsertStmt(insert) if insert.on_conflict_clause().is_some())
 }
 
-/// A table on which a statement does just what it names.
+/// Returns a table on which a statement does just what it names.
 fn plain_table<'a>(names: &Names<'a>, name: &Name) -> Option<&'a Relation> {
     let relation = names.resolve(name)?;
     (relation.kind == RelationKind::Table && !relation.has_triggers).then_some(relation)
@@ -172,7 +172,8 @@ fn columns_touch(read: Items<ColumnNumber>, written: Items<ColumnNumber>) -> Tou
     }
 }
 
-/// The columns that UPDATE assigns; all where one is not known or others are computed from them.
+/// Returns the columns that UPDATE assigns; all where one is not known or others are computed from
+/// them.
 fn assigned(relation: &Relation, names: Vec<Option<&str>>) -> Items<ColumnNumber> {
     let columns = names.iter().map(|name| relation.column((*name)?));
     match columns.collect::<Option<Vec<_>>>() {
@@ -183,7 +184,8 @@ fn assigned(relation: &Relation, names: Vec<Option<&str>>) -> Items<ColumnNumber
     }
 }
 
-/// The rows of `INSERT … VALUES`, where each gives the whole key as constants or parameters.
+/// Returns the rows of `INSERT … VALUES`, where each gives the whole key as constants or
+/// parameters.
 fn inserted_rows(
     names: &Names<'_>,
     relation: &Relation,

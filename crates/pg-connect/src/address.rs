@@ -27,12 +27,12 @@ pub struct Address {
 }
 
 impl Address {
-    /// Which database it is, whatever user logs in there.
+    /// Returns which database it is, whatever user logs in there.
     pub fn place(&self) -> (&str, u16, &str) {
         (&self.host, self.port, &self.database)
     }
 
-    /// The Unix socket that it is reached by, if it is.
+    /// Returns the Unix socket that it is reached by, if it is.
     pub fn socket(&self) -> Option<PathBuf> {
         let folder = self.host.starts_with('/').then(|| Path::new(&self.host));
         folder.map(|folder| socket_in(folder, self.port))
@@ -103,7 +103,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// What a Unix socket in a folder is called, by PostgreSQL's servers and clients alike.
+/// Returns what a Unix socket in a folder is called, by PostgreSQL's servers and clients alike.
 pub fn socket_in(folder: &Path, port: u16) -> PathBuf {
     folder.join(format!(".s.PGSQL.{port}"))
 }
@@ -153,7 +153,7 @@ impl Query {
     }
 }
 
-/// Without percent signs.
+/// Decodes percent signs.
 fn unescape(text: &str) -> Result<String, String> {
     let invalid = || "a percent sign in the URL is not followed by two hexadecimal digits";
     let mut bytes = Vec::new();

@@ -33,7 +33,7 @@ pub const WITH_CLIENTS: Patience = Patience {
 };
 
 impl Patience {
-    /// From now on the connection fails when the peer's machine has been silent for so long, unless
+    /// Has the connection fail when the peer's machine has been silent for so long, unless
     /// something is on its way there.
     pub fn bound(self, socket: &TcpStream) -> io::Result<()> {
         sockopt::set_tcp_keepidle(socket, self.idle)?;
@@ -42,8 +42,8 @@ impl Patience {
         Ok(sockopt::set_socket_keepalive(socket, true)?)
     }
 
-    /// The same for what is on its way. Not for a peer that may be sent more than its system takes
-    /// for it: one that is only slow to read would be taken for silent.
+    /// Bounds the silence also for what is on its way. Not for a peer that may be sent more than
+    /// its system takes for it: one that is only slow to read would be taken for silent.
     pub fn bound_sent(self, socket: &TcpStream) -> io::Result<()> {
         let milliseconds = (self.idle + self.interval * self.count).as_millis();
         let milliseconds = u32::try_from(milliseconds).unwrap_or(u32::MAX);

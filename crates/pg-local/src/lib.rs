@@ -54,7 +54,7 @@ pub struct Postgres {
     process: Option<Child>,
 }
 
-/// Where PostgreSQL's programs are, if it is installed: the newest of Debian's folders, or
+/// Returns where PostgreSQL's programs are, if it is installed: the newest of Debian's folders, or
 /// where PATH leads.
 pub fn programs() -> Option<PathBuf> {
     let debian = std::fs::read_dir("/usr/lib/postgresql").ok();
@@ -77,7 +77,7 @@ impl Postgres {
         Postgres::start_in(&std::env::temp_dir(), settings)
     }
 
-    /// The same, with its folder in this one, which everybody must be able to reach.
+    /// Returns the same, with its folder in this one, which everybody must be able to reach.
     pub fn start_in(base: &Path, settings: &[&str]) -> io::Result<Postgres> {
         let mut postgres = Postgres::stopped(base, settings)?;
         let mut command = postgres.command("initdb")?;
@@ -109,7 +109,7 @@ impl Postgres {
         Ok(postgres)
     }
 
-    /// One that has no data yet.
+    /// Returns one that has no data yet.
     fn stopped(base: &Path, settings: &[&str]) -> io::Result<Postgres> {
         let programs = programs().ok_or_else(|| {
             io::Error::other("PostgreSQL is not installed: `apt-get install postgresql`")
@@ -178,27 +178,27 @@ impl Postgres {
         Ok(wait(&receiver))
     }
 
-    /// The folder of its data.
+    /// Returns the folder of its data.
     pub fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
-    /// What it has logged.
+    /// Returns what it has logged.
     pub fn log(&self) -> PathBuf {
         self.folder.path().join("log")
     }
 
-    /// Where its programs are.
+    /// Returns where its programs are.
     pub fn programs(&self) -> &Path {
         &self.programs
     }
 
-    /// Where it listens.
+    /// Returns where it listens.
     pub fn socket(&self) -> SocketAddr {
         SocketAddr::from((self.host, self.port))
     }
 
-    /// Its address for the superuser and this database.
+    /// Returns its address for the superuser and this database.
     pub fn address(&self, database: &str) -> Address {
         Address {
             host: self.host.to_string(),
@@ -232,7 +232,7 @@ impl Postgres {
         Ok(())
     }
 
-    /// The number of its first process, while it runs.
+    /// Returns the number of its first process, while it runs.
     pub fn process(&self) -> Option<u32> {
         self.process.as_ref().map(Child::id)
     }
@@ -266,7 +266,7 @@ pub fn without_root(command: &mut Command) -> io::Result<()> {
     Ok(())
 }
 
-/// A temporary folder of whom [`without_root`] has commands run as.
+/// Returns a temporary folder of whom [`without_root`] has commands run as.
 pub fn folder_in(base: &Path, prefix: &str) -> io::Result<TempDir> {
     let folder = TempDir::with_prefix_in(prefix, base)?;
     if is_root()? {

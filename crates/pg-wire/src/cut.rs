@@ -47,12 +47,12 @@ pub struct WireMessage<'a> {
 }
 
 impl<'a> WireMessage<'a> {
-    /// The first byte, which names its kind.
+    /// Returns the first byte, which names its kind.
     pub fn tag(&self) -> u8 {
         self.frame[0]
     }
 
-    /// What follows the header, as far as it is here.
+    /// Returns what follows the header, as far as it is here.
     pub fn body(&self) -> &'a [u8] {
         &self.frame[HEADER_LEN..]
     }
@@ -72,7 +72,7 @@ pub struct Cutter {
 }
 
 impl Cutter {
-    /// At the start of a message.
+    /// Makes one at the start of a message.
     pub fn new(side: Side) -> Cutter {
         Cutter { side, rest: 0 }
     }
@@ -82,8 +82,8 @@ impl Cutter {
         self.rest == 0
     }
 
-    /// The piece at the start of `buffer`, which the caller then removes from it; none until more
-    /// bytes have come.
+    /// Returns the piece at the start of `buffer`, which the caller then removes from it; none
+    /// until more bytes have come.
     ///
     /// Fails where no message can start so.
     pub fn next<'a>(&mut self, buffer: &'a [u8]) -> Result<Option<Piece<'a>>, Malformed> {
@@ -159,7 +159,7 @@ mod tests {
         frame
     }
 
-    /// All pieces of `bytes` as they come in chunks of `chunk`, put together again.
+    /// Returns all pieces of `bytes` as they come in chunks of `chunk`, put together again.
     fn pieces(side: Side, bytes: &[u8], chunk: usize) -> Result<(usize, Vec<u8>), Malformed> {
         let mut cutter = Cutter::new(side);
         let (mut buffer, mut given, mut messages) = (Vec::new(), Vec::new(), 0);

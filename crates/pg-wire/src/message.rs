@@ -25,7 +25,7 @@ impl<'a> Parse<'a> {
         Ok(Parse { name, rest })
     }
 
-    /// The statement's text, if all of it is here.
+    /// Returns the statement's text, if all of it is here.
     pub fn text(&self) -> Result<&'a [u8], Malformed> {
         split_string(self.rest).map(|(text, _)| text)
     }
@@ -64,8 +64,8 @@ pub struct ParameterValue<'a> {
     pub bytes: Option<&'a [u8]>,
 }
 
-/// What follows the names in a Bind message with these values, all as text, as are the columns of
-/// its rows.
+/// Returns what follows the names in a Bind message with these values, all as text, as are the
+/// columns of its rows.
 pub fn bound_texts(values: &[&[u8]]) -> Bytes {
     let count = u16::try_from(values.len()).expect("there are few values");
     let length: usize = values.iter().map(|value| 4 + value.len()).sum();
@@ -80,7 +80,7 @@ pub fn bound_texts(values: &[&[u8]]) -> Bytes {
     out.freeze()
 }
 
-/// The parameters' values in what follows the names in a Bind message.
+/// Returns the parameters' values in what follows the names in a Bind message.
 pub fn values(rest: &[u8]) -> Result<Vec<ParameterValue<'_>>, Malformed> {
     let short = || Malformed::new("the parameters of a message are cut off");
     let mut rest = rest;
@@ -138,12 +138,12 @@ impl<'a> StatementOrPortal<'a> {
     }
 }
 
-/// The portal of an Execute message's body.
+/// Returns the portal of an Execute message's body.
 pub fn executed_portal(body: &[u8]) -> Result<&[u8], Malformed> {
     split_string(body).map(|(portal, _)| portal)
 }
 
-/// The text before the first zero byte, and what follows that.
+/// Returns the text before the first zero byte, and what follows that.
 pub fn split_string(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     match CStr::from_bytes_until_nul(bytes) {
         Ok(text) => Ok((text.to_bytes(), &bytes[text.count_bytes() + 1..])),
@@ -151,14 +151,14 @@ pub fn split_string(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     }
 }
 
-/// The name and value of a ParameterStatus message's body.
+/// Returns the name and value of a ParameterStatus message's body.
 pub fn parameter_status(body: &[u8]) -> Result<(Bytes, Bytes), Malformed> {
     let (name, rest) = split_string(body)?;
     let (value, _) = split_string(rest)?;
     Ok((Bytes::copy_from_slice(name), Bytes::copy_from_slice(value)))
 }
 
-/// The columns of a DataRow message's body, as text; NULL is empty.
+/// Returns the columns of a DataRow message's body, as text; NULL is empty.
 pub fn row(body: &[u8]) -> Result<Vec<String>, Malformed> {
     let short = || Malformed::new("a row is too short");
     let mut rest = body;

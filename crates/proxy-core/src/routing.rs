@@ -244,7 +244,7 @@ mod tests {
         }
     }
 
-    /// A transaction that has written to table 1, known by the catalogue of [`GENERATION`].
+    /// Returns a transaction that has written to table 1, known by the catalogue of [`GENERATION`].
     fn written() -> Writes {
         let mut writes = Writes::default();
         let manager = || -> alloc::boxed::Box<Manager> { unreachable!("it does not end") };

@@ -46,7 +46,7 @@ pub struct Touched {
 }
 
 impl Touched {
-    /// What shows that they have taken their snapshots at a replica.
+    /// Returns what shows that they have taken their snapshots at a replica.
     pub fn proof(&self) -> Proof {
         match self.count {
             1 => Proof::First,
@@ -92,7 +92,7 @@ impl Touched {
         self.generation = generations.into_iter().flatten().min();
     }
 
-    /// It is looked at what they read only so finely.
+    /// Coarsens what they read to these classes.
     pub fn coarsen(&mut self, classes: Classes) {
         match classes {
             Classes::Rows => {}
@@ -121,7 +121,7 @@ pub struct NamedTables {
 }
 
 impl NamedTables {
-    /// What is known of their numbers wherever they are, if only one is read.
+    /// Returns what is known of their numbers wherever they are, if only one is read.
     pub fn only(&self) -> Option<Numbers> {
         let first = self.tables.first().filter(|_| self.tables.len() == 1)?;
         Some(Numbers::One(first.0))

@@ -105,7 +105,7 @@ impl Writes {
         !self.pending.is_empty()
     }
 
-    /// What is Pending.
+    /// Returns what is Pending.
     pub fn pending(&self) -> impl Iterator<Item = TStateId> {
         self.pending.iter().map(|mark| mark.id)
     }

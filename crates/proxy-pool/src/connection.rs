@@ -116,7 +116,7 @@ impl Connection {
         self.peer.write_all(bytes).await
     }
 
-    /// The next message, whole. The cutter is between messages before and after.
+    /// Returns the next message, whole. The cutter is between messages before and after.
     async fn receive(&mut self) -> io::Result<Answer> {
         loop {
             if let Some(header) = self.peer.input.first_chunk::<HEADER_LEN>() {
@@ -217,7 +217,8 @@ impl Connection {
         self.send(&out).await
     }
 
-    /// By the best of the mechanisms that the server offers, whose names end in zero bytes each.
+    /// Logs in by the best of the mechanisms that the server offers, whose names end in zero bytes
+    /// each.
     async fn scram(&mut self, offered: &[u8], password: &str) -> io::Result<()> {
         let mut names = offered.split(|&byte| byte == 0);
         let is_plus_offered = names.any(|name| name == scram::MECHANISM_PLUS.as_bytes());
@@ -244,7 +245,7 @@ impl Connection {
         scram.finish(&proof)
     }
 
-    /// The data of the next Authentication message, which must be of this kind.
+    /// Returns the data of the next Authentication message, which must be of this kind.
     async fn sasl(&mut self, kind: u32) -> io::Result<Vec<u8>> {
         let answer = self.receive().await?;
         match (answer.tag, answer.body.split_first_chunk::<4>()) {
@@ -254,15 +255,15 @@ impl Connection {
         }
     }
 
-    /// The columns of the one row that a query gives, as text; NULL is empty. To be called outside
-    /// of transactions, between sessions.
+    /// Returns the columns of the one row that a query gives, as text; NULL is empty. To be called
+    /// outside of transactions, between sessions.
     pub async fn row(&mut self, query: &str) -> io::Result<Vec<String>> {
         let rows = self.rows(query).await?.map_err(io::Error::other)?;
         Ok(rows.into_iter().next_back().unwrap_or_default())
     }
 
-    /// All rows of a query, or the error of the server, which is ready for the next in either case.
-    /// Otherwise as [`Connection::row`].
+    /// Returns all rows of a query, or the error of the server, which is ready for the next in
+    /// either case. Otherwise as [`Connection::row`].
     async fn rows(&mut self, query: &str) -> io::Result<Result<Vec<Vec<String>>, Report>> {
         // Any simple query ends the unnamed statement.
         self.server.unnamed = None;
@@ -344,7 +345,7 @@ impl Connection {
         Ok(())
     }
 
-    /// It has the settings of this key by now, and has logged in as that does.
+    /// Notes that it has the settings of this key by now, and has logged in as that does.
     pub fn becomes(&mut self, key: &ConnectionKey) {
         if self.key != *key {
             self.server.outdate();
@@ -438,7 +439,7 @@ fn refused(text: String) -> Report {
     Report::new(Severity::Error, "28000", text)
 }
 
-/// A socket to a server, with TLS as its address asks for.
+/// Returns a socket to a server, with TLS as its address asks for.
 pub async fn connect(address: &Address) -> io::Result<Stream> {
     if let Some(path) = address.socket() {
         return Ok(Stream::Local(UnixStream::connect(path).await?));

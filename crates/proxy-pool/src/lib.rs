@@ -57,13 +57,13 @@ pub struct ConnectionKey {
 pub struct StartSettings(Arc<BTreeMap<String, String>>);
 
 impl StartSettings {
-    /// By name.
+    /// Returns them by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let all = self.0.iter();
         all.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The value of one.
+    /// Returns the value of one.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
@@ -108,15 +108,15 @@ impl Ord for StartSettings {
 pub struct Outsets(Mutex<BTreeMap<ConnectionKey, (ConnectionKey, Instant)>>);
 
 impl Outsets {
-    /// What those begin with that ask for `asked`, if that was seen lately: their roles' and
-    /// databases' settings may be changed.
+    /// Returns what those begin with that ask for `asked`, if that was seen lately: their roles'
+    /// and databases' settings may be changed.
     pub fn of(&self, asked: &ConnectionKey) -> Option<ConnectionKey> {
         let outsets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (outset, seen) = outsets.get(asked)?;
         (seen.elapsed() < OUTSET_MAX).then(|| outset.clone())
     }
 
-    /// A session that has just begun from scratch begins with this.
+    /// Notes what a session that has just begun from scratch begins with.
     pub fn saw(&self, asked: ConnectionKey, outset: ConnectionKey) {
         let mut outsets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if outsets.len() >= KNOWN_MAX {
@@ -131,7 +131,7 @@ impl Outsets {
 pub struct KnownSettings(Mutex<BTreeSet<StartSettings>>);
 
 impl KnownSettings {
-    /// A key with the same settings, which are kept once for all sessions.
+    /// Returns a key with the same settings, which are kept once for all sessions.
     #[must_use]
     pub fn same(&self, mut key: ConnectionKey) -> ConnectionKey {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -151,7 +151,7 @@ impl KnownSettings {
 }
 
 impl ConnectionKey {
-    /// What a client asked for when it connected.
+    /// Returns what a client asked for when it connected.
     pub fn of(startup: &Startup, user: &str) -> ConnectionKey {
         let database = startup.parameter("database").unwrap_or(user);
         let is_setting =
@@ -168,7 +168,7 @@ impl ConnectionKey {
         }
     }
 
-    /// The same, with further settings.
+    /// Returns the same, with further settings.
     #[must_use]
     pub fn with(&self, settings: impl IntoIterator<Item = (String, String)>) -> ConnectionKey {
         let mut all = BTreeMap::clone(&self.settings.0);
@@ -179,7 +179,7 @@ impl ConnectionKey {
         }
     }
 
-    /// The same, whose session has changed just these settings.
+    /// Returns the same, whose session has changed just these settings.
     #[must_use]
     pub fn changed_to(&self, changed: StartSettings) -> ConnectionKey {
         ConnectionKey {
@@ -194,7 +194,7 @@ impl ConnectionKey {
             == (&other.user, &other.database, &other.settings)
     }
 
-    /// The same for another database.
+    /// Returns the same for another database.
     pub fn of_database<'a>(&'a self, database: &str) -> Cow<'a, ConnectionKey> {
         if self.database == database {
             return Cow::Borrowed(self);
@@ -205,7 +205,7 @@ impl ConnectionKey {
         })
     }
 
-    /// The parameters of a server's start-up packet.
+    /// Returns the parameters of a server's start-up packet.
     fn startup(&self) -> impl Iterator<Item = (&str, &str)> {
         let identity = [
             ("user", self.user.as_str()),
@@ -246,7 +246,7 @@ struct Open {
 }
 
 impl ServerNode {
-    /// A node to which nothing is connected yet.
+    /// Returns a node to which nothing is connected yet.
     pub fn new(address: Address, connections_max: usize) -> ServerNode {
         ServerNode {
             address,
@@ -257,7 +257,7 @@ impl ServerNode {
         }
     }
 
-    /// One whose connections are written down before they are used.
+    /// Returns one whose connections are written down before they are used.
     #[must_use]
     pub fn with_ledger(mut self, ledger: ConnectionLedger) -> ServerNode {
         self.ledger = Some(ledger);
@@ -269,7 +269,7 @@ impl ServerNode {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection of this key: an idle one or a new one. The error is for the client.
+    /// Returns a connection of this key: an idle one or a new one. The error is for the client.
     pub async fn take(
         &self,
         key: &ConnectionKey,
@@ -278,10 +278,10 @@ impl ServerNode {
         self.take_that(key, login, async |_| Ok(())).await
     }
 
-    /// A connection of this key for a read at a replica of which something is known in this life.
-    /// If one is opened now to another life, it is refused: that server has crashed, and lost what
-    /// the read may have to see. One that was open before was in the same life then, and would be
-    /// closed since.
+    /// Returns a connection of this key for a read at a replica of which something is known in this
+    /// life. If one is opened now to another life, it is refused: that server has crashed, and lost
+    /// what the read may have to see. One that was open before was in the same life then, and would
+    /// be closed since.
     pub async fn take_for_read(
         &self,
         key: &ConnectionKey,
@@ -298,7 +298,7 @@ impl ServerNode {
         .await
     }
 
-    /// A connection of this key: an idle one, or a new one that passes.
+    /// Returns a connection of this key: an idle one, or a new one that passes.
     async fn take_that(
         &self,
         key: &ConnectionKey,
@@ -333,7 +333,7 @@ impl ServerNode {
         Ok(connection)
     }
 
-    /// How many connections there are.
+    /// Returns how many connections there are.
     pub fn usage(&self) -> Usage {
         let open = self.open();
         Usage {
@@ -363,7 +363,7 @@ impl ServerNode {
         Ok(permit.expect("the semaphore is never closed"))
     }
 
-    /// The idle connection of a key that was used last and still lives.
+    /// Returns the idle connection of a key that was used last and still lives.
     fn take_idle(&self, key: &ConnectionKey) -> Option<Box<Connection>> {
         loop {
             let mut connection = self.open().idle.get_mut(key)?.pop()?;

@@ -182,7 +182,7 @@ fn together(changes: &[CommitChange]) -> usize {
     alike.count()
 }
 
-/// Whether one statement can do both.
+/// Returns whether one statement can do both.
 fn is_alike(first: &CommitChange, second: &CommitChange) -> bool {
     match (first, second) {
         (CommitChange::Insert { table, new }, CommitChange::Insert { table: other, .. }) => {
@@ -215,13 +215,13 @@ fn is_alike(first: &CommitChange, second: &CommitChange) -> bool {
     }
 }
 
-/// Whether rows of it can be written as values of its row type, with a key to find them by.
+/// Returns whether rows of it can be written as values of its row type, with a key to find them by.
 fn can_be_named(table: &Shape) -> bool {
     let is_text = |column: &ShapeColumn| column.type_oid != found::CHAR;
     table.has_key && table.is_whole && table.columns.iter().all(is_text)
 }
 
-/// Whether an update that keeps the key gives a column this value.
+/// Returns whether an update that keeps the key gives a column this value.
 fn is_set(column: &ShapeColumn, value: &TupleValue) -> bool {
     *value != TupleValue::Unchanged && !column.in_key && column.settable
 }
@@ -278,7 +278,7 @@ fn rows(run: &[CommitChange]) -> Result<RowBatch, ReplicationError> {
     Ok(RowBatch { head, rows, tail })
 }
 
-/// The end of a statement about rows that are written as values of their table's row type.
+/// Returns the end of a statement about rows that are written as values of their table's row type.
 fn found_in_rows(table: &Shape) -> String {
     let key = table.columns.iter().filter(|column| column.in_key);
     let same = key.map(|column| {
@@ -289,7 +289,7 @@ fn found_in_rows(table: &Shape) -> String {
     format!("]::{}[]) AS v WHERE {}", name(table), same.join(" AND "))
 }
 
-/// A row as a value of its table's row type; columns that are not wanted are NULL.
+/// Returns a row as a value of its table's row type; columns that are not wanted are NULL.
 fn row_literal(
     table: &Shape,
     tuple: &Tuple,
@@ -329,7 +329,7 @@ fn insert(table: &Shape, new: &Tuple) -> Result<String, ReplicationError> {
     }
 }
 
-/// An INSERT up to its rows.
+/// Returns an INSERT up to its rows.
 fn into(table: &Shape, new: &Tuple) -> Result<String, ReplicationError> {
     let names = pairs(table, new)?.into_iter();
     let names: Vec<String> = names.map(|(column, _)| quoted(&column.name)).collect();
@@ -340,7 +340,7 @@ fn into(table: &Shape, new: &Tuple) -> Result<String, ReplicationError> {
     ))
 }
 
-/// The values of a row.
+/// Returns the values of a row.
 fn values(table: &Shape, new: &Tuple) -> Result<String, ReplicationError> {
     let texts = pairs(table, new)?.into_iter();
     let texts = texts.map(|(column, value)| text(column, value));
@@ -380,8 +380,8 @@ fn update(table: &Shape, old: Option<&Old>, new: &Tuple) -> Result<String, Repli
     })
 }
 
-/// Whether UPDATE can give a row all of its new values. It cannot where an identity that is always
-/// generated may have got another one, by `SET id = DEFAULT`.
+/// Returns whether UPDATE can give a row all of its new values. It cannot where an identity that is
+/// always generated may have got another one, by `SET id = DEFAULT`.
 fn can_keep_row(table: &Shape, old: &Option<&Old>, new: &Tuple) -> bool {
     let before = match old {
         Some(Old::Key(tuple) | Old::Row(tuple)) => Some(tuple),
@@ -448,8 +448,8 @@ fn utf8(bytes: &[u8]) -> Result<&str, ReplicationError> {
     str::from_utf8(bytes).map_err(|_| ReplicationError::Stream("a value is not UTF-8".into()))
 }
 
-/// A table that is emptied. Tables that inherit from it are named themselves, if they are emptied,
-/// too; partitions are always.
+/// Returns a table that is emptied. Tables that inherit from it are named themselves, if they are
+/// emptied, too; partitions are always.
 fn truncated(table: &Shape) -> String {
     match table.is_partitioned {
         true => name(table),

@@ -48,7 +48,7 @@ impl Bridge {
         Ok(Bridge { folder, task })
     }
 
-    /// The folder that the socket is in.
+    /// Returns the folder that the socket is in.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }

@@ -133,7 +133,7 @@ impl Two<'_> {
         Ok(false)
     }
 
-    /// The same, once; false as well if the primary's snapshot is no prefix.
+    /// Returns the same, once; false as well if the primary's snapshot is no prefix.
     async fn try_hold(&self, tables: &[String]) -> Result<bool, ReplicationError> {
         const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
         const LATER: &str = "; SET LOCAL lock_timeout = '1s'";
@@ -191,7 +191,8 @@ impl Two<'_> {
         self.requests.send(request).await.map_err(ended)
     }
 
-    /// Tables whose count or checksum is another one, or that cannot be read at the replica.
+    /// Returns the tables whose count or checksum is another one, or that cannot be read at the
+    /// replica.
     async fn suspects(&self) -> Result<Vec<String>, ReplicationError> {
         let mut suspects = Vec::new();
         for table in rows(&self.primary, TABLES).await? {
@@ -254,7 +255,7 @@ impl Two<'_> {
     }
 }
 
-/// So that nothing changes what a table is; its rows may.
+/// Locks tables, so that nothing changes what they are; their rows may.
 fn lock(name: &str) -> String {
     format!("LOCK TABLE ONLY {name} IN ACCESS SHARE MODE;")
 }

@@ -317,8 +317,8 @@ impl Extractor<'_> {
         }
     }
 
-    /// Whether there is nothing to do: no change, or the replica was filled from a snapshot that
-    /// showed it.
+    /// Returns whether there is nothing to do: no change, or the replica was filled from a snapshot
+    /// that showed it.
     fn is_empty(&self, tstate: &TState) -> bool {
         let seed = self.seed.as_ref();
         tstate.effect.is_empty()
@@ -458,7 +458,7 @@ impl Extractor<'_> {
     }
 }
 
-/// One connection's task.
+/// Runs one connection's task.
 async fn serve(
     worker: Worker,
     client: Client,
@@ -484,7 +484,8 @@ async fn serve(
     }
 }
 
-/// Which commits may share a group with this one: none if it takes long, or leaves settings behind.
+/// Returns which commits may share a group with this one: none if it takes long, or leaves settings
+/// behind.
 fn company(tstate: &TState) -> Company {
     match (&tstate.effect, tstate.has_statements) {
         (CommitEffect::Long(_), _) | (_, true) => Company::Own,
@@ -507,8 +508,8 @@ async fn execute(
     Ok(Event::Failed(name, failure))
 }
 
-/// The last statement notes the last commit's place: whatever happens, the group is there with its
-/// note, or not at all.
+/// Executes the group, whose last statement notes the last commit's place: whatever happens, the
+/// group is there with its note, or not at all.
 async fn try_execute(
     worker: Worker,
     client: &Client,

@@ -17,9 +17,9 @@ const RECENT_LENGTH_MAX: usize = 16 << 20;
 
 /// Something with a place in the primary's log.
 pub trait Placed {
-    /// The place.
+    /// Returns the place.
     fn tsid(&self) -> Tsid;
-    /// Bytes of memory that it takes, about.
+    /// Returns bytes of memory that it takes, about.
     fn length(&self) -> usize;
 }
 
@@ -73,7 +73,7 @@ impl<C: Placed> Recent<C> {
         self.commits.iter()
     }
 
-    /// Whether all that follows this place is here, and that is something.
+    /// Returns whether all that follows this place is here, and that is something.
     pub fn has_all_behind(&self, place: Tsid) -> bool {
         !self.commits.is_empty() && (place >= self.after || planted::is(ProxyBug::RecentHasGaps))
     }

@@ -405,12 +405,12 @@ impl Replication {
         Ok((replication, manager, analyser))
     }
 
-    /// Whether this proxy is the active one.
+    /// Returns whether this proxy is the active one.
     pub fn lease(&self) -> &Lease {
         &self.shared.lease
     }
 
-    /// Its epoch, which is higher than that of every proxy before.
+    /// Returns its epoch, which is higher than that of every proxy before.
     pub fn epoch(&self) -> u64 {
         self.shared.epoch
     }
@@ -460,8 +460,8 @@ impl Replication {
         assert!(before.is_none(), "a number is used once");
     }
 
-    /// From now on the primary keeps its log only for the replicas that there are, and for none if
-    /// there is none: those that were followed before have been added.
+    /// Has the primary keep its log only for the replicas that there are, and for none if there is
+    /// none: those that were followed before have been added.
     pub fn knows_all(&self) {
         self.shared.knows_all.store(true, Ordering::Release);
     }

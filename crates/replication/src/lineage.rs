@@ -28,7 +28,7 @@ pub const FOLLOWS: &str = "
 CREATE TABLE IF NOT EXISTS hihooi.follows (one bool PRIMARY KEY DEFAULT true CHECK (one),
   line text NOT NULL)";
 
-/// Which database this is, see the module.
+/// Returns which database this is, see the module.
 pub async fn line(primary: &Client) -> Result<String, ReplicationError> {
     one(primary, LINE).await
 }
@@ -75,7 +75,7 @@ pub async fn refuse_replaced(
     Ok(())
 }
 
-/// The primary is none any more.
+/// Returns the error that the primary has been replaced.
 pub fn replaced(by: &str) -> ReplicationError {
     ReplicationError::Setup(format!(
         "the primary has been replaced: {by} was promoted to be the primary. Name that one by --primary, \

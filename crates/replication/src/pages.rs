@@ -75,7 +75,7 @@ impl Pages {
         self.from
     }
 
-    /// Everything is covered up to here.
+    /// Notes that everything is covered up to here.
     pub fn until(&self) -> Tsid {
         self.until
     }
@@ -90,7 +90,7 @@ impl Pages {
         self.all.len()
     }
 
-    /// Whether all that follows this place is here, as far as anything is.
+    /// Returns whether all that follows this place is here, as far as anything is.
     pub fn covers(&self, place: Tsid) -> bool {
         (self.from..=self.until).contains(&place)
     }

@@ -71,7 +71,7 @@ pub struct Promoted {
     pub notes: Vec<String>,
 }
 
-/// The line that a standby had followed until it took writes.
+/// Returns the line that a standby had followed until it took writes.
 async fn line_before(client: &Client, parted: &Parted) -> Result<String, ReplicationError> {
     let own = line(client).await?;
     let mut words: Vec<&str> = own.split('/').collect();
@@ -283,7 +283,7 @@ fn choose(
     }
 }
 
-/// Whether two addresses name the same database in the same words.
+/// Returns whether two addresses name the same database in the same words.
 fn is_same(one: &Address, other: &Address) -> bool {
     format!("{one:?}") == format!("{other:?}")
 }
@@ -362,7 +362,7 @@ impl Reached {
 }
 
 impl Candidate {
-    /// Neither has a commit that the other has not.
+    /// Returns whether neither has a commit that the other does not have.
     fn is_equal(&self, other: &Candidate) -> bool {
         self.last <= other.has && other.last <= self.has
     }
@@ -464,7 +464,8 @@ impl Candidate {
 }
 
 impl Mark {
-    /// The last one of this database's own: a standby that is promoted has its primary's, too.
+    /// Returns the last one of this database's own: a standby that is promoted has its primary's,
+    /// too.
     async fn read(client: &Client) -> Result<Option<Mark>, ReplicationError> {
         let own = literal(&line(client).await?);
         let sql = format!(
@@ -487,7 +488,7 @@ impl Mark {
     }
 }
 
-/// How far a standby has replayed, once that is all that it has received.
+/// Returns how far a standby has replayed, once that is all that it has received.
 async fn replayed(standby: &Client) -> Result<Tsid, ReplicationError> {
     let began = Instant::now();
     let state = "SELECT CASE WHEN pg_last_wal_receive_lsn() > pg_last_wal_replay_lsn() THEN ''

@@ -38,8 +38,8 @@ pub async fn noted(replica: &Client) -> Result<Option<String>, ReplicationError>
     Ok(Some(why))
 }
 
-/// Whether two connections lead to the same database of the same server, whatever their addresses.
-/// Both servers must take writes.
+/// Returns whether two connections lead to the same database of the same server, whatever their
+/// addresses. Both servers must take writes.
 pub async fn is_same(primary: &Client, replica: &Client) -> Result<bool, ReplicationError> {
     // A lock is seen only in its own database.
     let key = one(primary, "SELECT (random() * 9e18)::int8").await?;

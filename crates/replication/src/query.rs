@@ -20,7 +20,7 @@ pub fn value(row: &SimpleQueryRow, index: usize) -> Result<String, ReplicationEr
     row.get(index).map(str::to_owned).ok_or_else(missing)
 }
 
-/// Whether there is this table of ours.
+/// Returns whether there is this table of ours.
 pub async fn has_table(client: &Client, name: &str) -> Result<bool, ReplicationError> {
     let has = format!(
         "SELECT count(*) FROM pg_tables WHERE schemaname = 'hihooi' AND tablename = '{name}'"

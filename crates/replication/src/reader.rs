@@ -113,7 +113,7 @@ struct Given {
 }
 
 impl Given {
-    /// Whether it takes this, or has it already.
+    /// Returns whether it takes this, or has it already.
     async fn give(&mut self, commit: &Commit) -> bool {
         if self.applied >= commit.tsid() {
             return true;
@@ -134,7 +134,7 @@ pub enum Commit {
 }
 
 impl Commit {
-    /// Its place.
+    /// Returns its place.
     pub fn tsid(&self) -> Tsid {
         match self {
             Commit::Transaction(tstate) => tstate.tsid,
@@ -289,7 +289,7 @@ impl SlotReader {
         }
     }
 
-    /// The stream gives what is behind this place.
+    /// Notes that the stream gives what is behind this place.
     fn begin_behind(&mut self, confirmed: Tsid) -> Result<(), ReplicationError> {
         if confirmed == setup::NO_SLOT {
             return Err(ReplicationError::Stream(
@@ -454,8 +454,8 @@ impl SlotReader {
         Ok(())
     }
 
-    /// Commits whose connection broke: they happened if they are read before the log's end at a
-    /// time when their process was gone.
+    /// Settles commits whose connection broke: they happened if they are read before the log's end
+    /// at a time when their process was gone.
     async fn settle_doubts(&mut self, primary: &Client) -> Result<(), ReplicationError> {
         let in_doubt = self.shared.manager().in_doubt();
         for (id, backend) in &in_doubt {

@@ -80,7 +80,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// For this many connections, and groups of so many transactions at most.
+    /// Makes one for this many connections, and groups of so many transactions at most.
     pub fn new(worker_count: usize, group_max: usize) -> Schedule {
         assert!(worker_count > 0, "at least one connection executes");
         assert!(group_max > 0, "something has to be executed");
@@ -95,23 +95,23 @@ impl Schedule {
         }
     }
 
-    /// Transactions that are not yet committed here.
+    /// Returns transactions that are not yet committed here.
     pub fn count(&self) -> usize {
         let executing: usize = self.groups.values().map(|group| group.tsids.len()).sum();
         executing + self.execution.waiting_count() + self.empty.len()
     }
 
-    /// A group that is to be executed.
+    /// Returns a group that is to be executed.
     pub fn group(&self, name: Tsid) -> &Group {
         &self.groups[&name]
     }
 
-    /// The next transaction in TSID order.
+    /// Adds the next transaction in TSID order.
     pub fn add(&mut self, tsid: Tsid, task: Task) {
         self.execution.add(tsid, task);
     }
 
-    /// The next transaction in TSID order has nothing to do.
+    /// Adds the next transaction in TSID order, which has nothing to do.
     pub fn add_empty(&mut self, tsid: Tsid) {
         self.empty.insert(tsid);
     }
@@ -211,7 +211,7 @@ impl Schedule {
         commands
     }
 
-    /// The oldest goes alone: whatever else was executed is rolled back first.
+    /// Makes way for the oldest to run alone: whatever else was executed is rolled back first.
     fn clear_the_way(&mut self, commands: &mut Vec<WorkerCommand>) {
         for (name, group) in &mut self.groups {
             if group.phase == Phase::Executed {
@@ -255,7 +255,7 @@ impl Schedule {
         self.groups.insert(name, group);
     }
 
-    /// What was in a group waits again.
+    /// Puts the transactions of a group back: they wait again.
     fn put_back(&mut self, name: Tsid, phase: Phase) -> Group {
         let group = self.groups.remove(&name).expect("it was to be executed");
         assert_eq!(group.phase, phase, "it was not sent this command");

@@ -50,8 +50,8 @@ pub async fn prepare(primary: &Client) -> Result<bool, ReplicationError> {
     }
 }
 
-/// A statement that does `otherwise`, in PL/pgSQL, where the triggers will not note what the
-/// session does next.
+/// Returns a statement that does `otherwise`, in PL/pgSQL, where the triggers will not note what
+/// the session does next.
 ///
 /// Before that it refuses `text`, the statement that follows, if that makes something for good of
 /// temporary tables.
@@ -66,7 +66,8 @@ pub fn unless_noted(otherwise: &str, text: &str) -> String {
     )
 }
 
-/// In PL/pgSQL: fails if these tables are the session's own, or some of them where all may be.
+/// Returns PL/pgSQL that fails if these tables are the session's own, or some of them where all may
+/// be.
 fn refusing_temporary(named: &Named) -> String {
     if named.names.is_empty() && named.temporary_count == 0 {
         return String::new();
@@ -98,7 +99,7 @@ fn refusing_temporary(named: &Named) -> String {
 const UNLESS_NOTED: &str = "DO $replex_noted$";
 const END_UNLESS_NOTED: &str = "END$replex_noted$";
 
-/// What is behind such statements.
+/// Returns what is behind such statements.
 fn behind_preludes(mut text: &str) -> &str {
     while let Some((_, rest)) = text
         .strip_prefix(UNLESS_NOTED)
@@ -135,7 +136,7 @@ pub struct Note {
 }
 
 impl Note {
-    /// A row of the table, whose columns have these names.
+    /// Returns a row of the table, whose columns have these names.
     pub fn of<'c>(columns: impl Iterator<Item = &'c str>, row: &Tuple) -> Option<Note> {
         let mut note = Note::default();
         for (column, value) in columns.zip(row) {
@@ -164,7 +165,8 @@ impl Note {
         (!note.query.is_empty()).then_some(note)
     }
 
-    /// The text that has the statement, if the client did not send it; `None` if it is not known.
+    /// Returns the text that has the statement, if the client did not send it; `None` if it is not
+    /// known.
     fn inner(&self) -> Option<Option<&str>> {
         let Some((_, callers)) = self.context.split_once('\n') else {
             return Some(None);
@@ -247,8 +249,8 @@ impl Text {
         }
     }
 
-    /// The statement that was noted is the next of this tag; those before it are of kinds that no
-    /// trigger sees.
+    /// Returns what replicas run for a note. The statement that was noted is the next of this tag;
+    /// those before it are of kinds that no trigger sees.
     fn noted(&mut self, note: &Note, matters: bool) -> Vec<ReplayableChange> {
         self.note = note.clone();
         if let Some(why) = self.problem {
@@ -269,7 +271,7 @@ impl Text {
         found
     }
 
-    /// All that is left. At its end that is of kinds that no trigger sees.
+    /// Returns all that is left. At its end that is of kinds that no trigger sees.
     fn take_rest(&mut self) -> Vec<ReplayableChange> {
         let rest = std::mem::take(&mut self.rest).into_iter().flatten();
         rest.map(|text| self.run(text)).collect()
@@ -341,7 +343,7 @@ impl SchemaChanges {
     }
 }
 
-/// One whose first statement is noted; of these replicas know.
+/// Begins a text whose first statement is noted.
 fn begin(note: &Note, text: &str, mut announced: Vec<String>, analyser: &Analyser) -> Text {
     let mut begun = Text {
         at: note.at.clone(),
@@ -416,12 +418,12 @@ fn is_of_our_schema(text: &str) -> bool {
     ["GRANT", "REVOKE"].map(Some).contains(&first.as_deref()) && words.any(|word| word == "HIHOOI")
 }
 
-/// CREATE EXTENSION, ALTER EXTENSION.
+/// Is it CREATE EXTENSION or ALTER EXTENSION?
 fn is_of_extension(text: &str) -> bool {
     words(text).nth(1).is_some_and(|word| word == "EXTENSION")
 }
 
-/// The words of a statement, in capital letters.
+/// Returns the words of a statement, in capital letters.
 fn words(text: &str) -> impl Iterator<Item = String> {
     let words = text.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
     words.filter(|word| !word.is_empty()).map(str::to_uppercase)

@@ -206,7 +206,7 @@ impl Filling<'_> {
         }
     }
 
-    /// Roles, then everything in the database, by PostgreSQL's own tools.
+    /// Copies roles, then everything in the database, by PostgreSQL's own tools.
     async fn copy_by_tools(&self, taken: &Taken<'_>) -> Result<(), ReplicationError> {
         self.report("copying roles");
         let mut dump = tool("pg_dumpall", (&self.shared.primary, fence::SOURCE));
@@ -274,7 +274,7 @@ async fn export(session: &Client, asked: &str) -> Result<SimpleQueryRow, Replica
     taken.into_iter().next().ok_or_else(none)
 }
 
-/// Whether a database has tables whose rows would be on every node.
+/// Returns whether a database has tables whose rows would be on every node.
 pub async fn has_tables(client: &Client) -> Result<bool, ReplicationError> {
     Ok(!rows(client, TABLES).await?.is_empty())
 }

@@ -105,8 +105,8 @@ pub async fn prepare(primary: &Client) -> Result<(MarkKey, Tsid), ReplicationErr
     Ok((key, position(primary).await?))
 }
 
-/// The key that is kept on the primary; made if it is missing. It outlives managers, so that what
-/// one wrote is known by the next.
+/// Returns the key that is kept on the primary; made if it is missing. It outlives managers, so
+/// that what one wrote is known by the next.
 async fn key(primary: &Client) -> Result<MarkKey, ReplicationError> {
     let mut secret = [0; 32];
     let no_chance = |_| ReplicationError::Setup("the system returned no random numbers".into());
@@ -130,7 +130,7 @@ async fn key(primary: &Client) -> Result<MarkKey, ReplicationError> {
 /// Where there is no slot, it gives nothing at all.
 pub const NO_SLOT: Tsid = Tsid(u64::MAX);
 
-/// The slot gives commits after this place.
+/// Returns the place after which the slot gives commits.
 pub async fn confirmed(primary: &Client) -> Result<Tsid, ReplicationError> {
     let none = NO_SLOT.0;
     let text = one(
@@ -187,7 +187,7 @@ pub async fn applied(replica: &Client) -> Result<Option<ReplicaStart>, Replicati
     Ok(Some(ReplicaStart { applied, seed }))
 }
 
-/// What a replica shows is on its disk from now on: Extractors commit without waiting for that.
+/// Has what a replica shows on its disk from now on: Extractors commit without waiting for that.
 pub async fn flush(replica: &Client) -> Result<(), ReplicationError> {
     let sql = format!(
         "BEGIN; SET LOCAL synchronous_commit = on;

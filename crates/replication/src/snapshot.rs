@@ -14,8 +14,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Whether it shows the commit of a transaction of which only the lower half of its number is
-    /// known. Transactions are less than 2^31 from the snapshot's end.
+    /// Returns whether it shows the commit of a transaction of which only the lower half of its
+    /// number is known. Transactions are less than 2^31 from the snapshot's end.
     pub fn shows(&self, xid: u32) -> bool {
         let distance = xid.wrapping_sub(self.end as u32) as i32;
         let whole = self.end.wrapping_add_signed(i64::from(distance));

@@ -36,7 +36,7 @@ pub struct Spill {
 }
 
 impl Spill {
-    /// An empty one, where temporary files are.
+    /// Returns an empty one, where temporary files are.
     pub fn new() -> io::Result<Spill> {
         Ok(Spill {
             file: Arc::new(tempfile::tempfile()?),
@@ -78,7 +78,7 @@ impl Spill {
         self.length
     }
 
-    /// Some of its bytes, from a place on; fewer at the end.
+    /// Returns some of its bytes, from a place on; fewer at the end.
     pub async fn bytes(&self, at: u64, length_max: u64) -> io::Result<Vec<u8>> {
         let length = length_max.min(self.length.saturating_sub(at));
         let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
@@ -87,7 +87,7 @@ impl Spill {
         spawn_blocking(read).await.map_err(io::Error::other)?
     }
 
-    /// Why what follows the statements that are here cannot be done by any replica, if so.
+    /// Returns why what follows the statements that are here cannot be done by any replica, if so.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
@@ -181,7 +181,7 @@ pub(super) fn encode_length(length: usize, bytes: &mut Vec<u8>) -> io::Result<()
     Ok(())
 }
 
-/// All parts that these bytes are.
+/// Returns all parts that these bytes are.
 pub(super) fn decode_all(mut bytes: &[u8]) -> io::Result<Vec<Part>> {
     let mut parts = Vec::new();
     while !bytes.is_empty() {
@@ -192,7 +192,7 @@ pub(super) fn decode_all(mut bytes: &[u8]) -> io::Result<Vec<Part>> {
     Ok(parts)
 }
 
-/// The first part and what follows it; none if it is not all here.
+/// Returns the first part and what follows it; none if it is not all here.
 fn decode(bytes: &[u8]) -> io::Result<Option<(Part, &[u8])>> {
     let Some((kind, bytes)) = bytes.split_first() else {
         return Ok(None);
@@ -227,7 +227,7 @@ fn decode_rows(body: &[u8]) -> io::Result<RowBatch> {
     })
 }
 
-/// Bytes behind their length, and what follows them; none if they are not all here.
+/// Returns bytes behind their length, and what follows them; none if they are not all here.
 fn decode_bytes(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<LENGTH_LENGTH>()?;
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)

@@ -40,7 +40,7 @@ pub struct Parted {
 /// named.
 const TIMELINE: &str = "SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)";
 
-/// Whether a server is a standby.
+/// Returns whether a server is a standby.
 pub async fn is_one(server: &Client) -> Result<bool, ReplicationError> {
     Ok(one(server, "SELECT pg_is_in_recovery()").await? == "t")
 }
@@ -115,7 +115,7 @@ pub async fn position(standby: &Client) -> Result<Tsid, ReplicationError> {
     }
 }
 
-/// Where a server that takes writes was a standby last; none if it never was.
+/// Returns where a server that takes writes was a standby last; none if it never was.
 pub async fn parted(client: &Client) -> Result<Option<Parted>, ReplicationError> {
     let timeline = one(client, TIMELINE).await?;
     let file = literal(&format!("pg_wal/{timeline}.history"));
@@ -133,8 +133,8 @@ pub async fn parted(client: &Client) -> Result<Option<Parted>, ReplicationError>
     }))
 }
 
-/// The last timeline of a history, and where the one that follows it begins: its lines are a
-/// timeline, where that ended, and why.
+/// Returns the last timeline of a history, and where the one that follows it begins: its lines are
+/// a timeline, where that ended, and why.
 fn last_switch(history: &str) -> Option<(&str, &str)> {
     let mut lines = history.lines().map(str::trim);
     let last = lines.rfind(|line| line.starts_with(|sign: char| sign.is_ascii_digit()))?;

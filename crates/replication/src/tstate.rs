@@ -69,7 +69,7 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// What does them.
+    /// Returns what does them.
     pub fn parts(&self) -> Result<Vec<Part>, ReplicationError> {
         match &self.failure {
             Some(failure) => Err(ReplicationError::Stream(failure.clone())),
@@ -79,7 +79,8 @@ impl Recorded {
 }
 
 impl TState {
-    /// What a state writes: of each table rows, or all of it; everything, if it has statements.
+    /// Returns what a state writes: of each table rows, or all of it; everything, if it has
+    /// statements.
     pub fn sets_of(
         writes: impl IntoIterator<Item = (TableOid, Option<BTreeSet<RowHash>>)>,
         has_statements: bool,
@@ -133,13 +134,13 @@ pub struct Assembler {
 }
 
 impl Assembler {
-    /// A transaction begins.
+    /// Begins a transaction.
     pub fn begin(&mut self, xid: u32) {
         assert!(self.changes.is_empty(), "the last one was committed");
         self.xid = xid;
     }
 
-    /// A row message of it.
+    /// Takes a row message of it.
     pub fn data(&mut self, data: Bytes, analyser: &Analyser) -> Result<(), ReplicationError> {
         self.length += data.len();
         let malformed =
@@ -195,7 +196,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// A message of `pg_logical_emit_message` inside it.
+    /// Takes a message of `pg_logical_emit_message` inside it.
     pub fn message(&mut self, prefix: &str, content: &[u8], key: &mark::MarkKey) {
         match mark::MarkMessage::decode(prefix, content, key) {
             Some(mark::MarkMessage::Mark(mark)) => self.mark = Some(mark),
@@ -253,7 +254,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// It is committed, and its commit record ends at `end`.
+    /// Commits it; its commit record ends at `end`.
     pub async fn commit(&mut self, end: Tsid) -> io::Result<TState> {
         let rest = std::mem::take(&mut self.schema_changes).end();
         self.found(rest);
@@ -319,7 +320,7 @@ impl Assembler {
     }
 }
 
-/// A change for tests.
+/// Returns a change for tests.
 #[cfg(test)]
 pub fn statement(text: &str) -> CommitChange {
     let statement = mark::AnnouncedStatement {

@@ -17,8 +17,8 @@ pub struct FoundName<'t> {
     pub is_called: bool,
 }
 
-/// The names of a text, in order; none where it has an identifier in Unicode escapes, which could
-/// spell any name.
+/// Returns the names of a text, in order; none where it has an identifier in Unicode escapes, which
+/// could spell any name.
 pub fn of(text: &str) -> Option<Vec<FoundName<'_>>> {
     let mut found: Vec<FoundName<'_>> = Vec::new();
     // The first sign behind a name, past white space and comments, shows whether it is called.
@@ -85,7 +85,7 @@ pub fn of(text: &str) -> Option<Vec<FoundName<'_>>> {
     Some(found)
 }
 
-/// The length of a text or a name in quotes, with them; a quote within is there twice.
+/// Returns the length of a text or a name in quotes, with them; a quote within is there twice.
 fn quoted_length(bytes: &[u8], quote: u8) -> usize {
     let mut at = 1;
     loop {
@@ -97,7 +97,7 @@ fn quoted_length(bytes: &[u8], quote: u8) -> usize {
     }
 }
 
-/// The length of a comment, in which others may stand.
+/// Returns the length of a comment, in which others may stand.
 pub fn comment_length(bytes: &[u8]) -> usize {
     let (mut at, mut depth) = (0, 0_usize);
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
@@ -117,7 +117,7 @@ pub fn comment_length(bytes: &[u8]) -> usize {
     at
 }
 
-/// The length of a text between dollars, or of the sign of a parameter.
+/// Returns the length of a text between dollars, or of the sign of a parameter.
 fn dollar_length(rest: &str) -> usize {
     let tag = name_length(&rest.as_bytes()[1..]);
     let is_tag = !rest.as_bytes()[1..].first().is_some_and(u8::is_ascii_digit);

@@ -24,7 +24,7 @@ const TEMPORARY: u8 = b't';
 /// server that is being upgraded remembers.
 const KEEPS_CALLS_OF: &[&str] = &["binary_upgrade_", "dblink"];
 
-/// What a text leaves behind; none where it is not understood.
+/// Returns what a text leaves behind; none where it is not understood.
 pub fn of(text: &[u8]) -> Option<SessionEffect> {
     // A backslash may be an escape, or in another encoding a part of a character.
     if text.len() > TEXT_LENGTH_MAX || text.contains(&b'\\') {
@@ -67,7 +67,7 @@ fn of_statement(node: Node<'_>, text: &str) -> Option<SessionEffect> {
     Some(effect)
 }
 
-/// What a statement leaves by its kind.
+/// Returns what a statement leaves by its kind.
 fn of_kind(node: Node<'_>, found: &[calls::FoundName<'_>]) -> SessionEffect {
     let keeps = match node {
         Node::SelectStmt(select) => makes_temporary(select),
@@ -166,7 +166,7 @@ fn of_set(set: &VariableSetStmt) -> SessionEffect {
     }
 }
 
-/// What is left by setting this to values of which these are texts.
+/// Returns what is left by setting this to values of which these are texts.
 fn of_setting<'a>(name: &str, mut values: impl Iterator<Item = &'a str>) -> SessionEffect {
     let is_path = name.eq_ignore_ascii_case("search_path");
     let is_own = settings::is_own(name.as_bytes());
@@ -186,8 +186,8 @@ fn text_of(node: Node<'_>) -> Option<&str> {
     }
 }
 
-/// What a query leaves that does nothing but set settings, by `SELECT set_config(…), …`. None if it
-/// is another one.
+/// Returns what a query leaves that does nothing but set settings, by `SELECT set_config(…), …`.
+/// None if it is another one.
 fn of_set_config(select: &SelectStmt) -> Option<SessionEffect> {
     if !is_list_alone(select) || select.into_clause().is_some() {
         return None;
@@ -224,7 +224,7 @@ fn of_call_of_set_config(call: &FuncCall) -> Option<SessionEffect> {
     })
 }
 
-/// The argument of a cast to text.
+/// Returns the argument of a cast to text.
 fn without_cast(node: Node<'_>) -> Node<'_> {
     let Node::TypeCast(cast) = node else {
         return node;
@@ -237,7 +237,7 @@ fn without_cast(node: Node<'_>) -> Node<'_> {
     }
 }
 
-/// The value of a constant that is a yes or no.
+/// Returns the value of a constant that is a yes or no.
 fn boolean(node: Node<'_>) -> Option<bool> {
     let Node::A_Const(constant) = node else {
         return None;

@@ -17,7 +17,7 @@ pub fn end_point(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
     Some(digest::digest(hash, certificate).as_ref().to_vec())
 }
 
-/// What a kind of signature, by its number, makes `tls-server-end-point` by.
+/// Returns what a kind of signature, by its number, makes `tls-server-end-point` by.
 fn hash_of(signature: &str) -> Option<&'static Algorithm> {
     match signature {
         // RSA with MD5, SHA-1 and SHA-256, then ECDSA with SHA-1 and SHA-256.
@@ -33,8 +33,8 @@ fn hash_of(signature: &str) -> Option<&'static Algorithm> {
     }
 }
 
-/// The common name of whom a certificate is for, as PostgreSQL reads it: the first, if there are
-/// several.
+/// Returns the common name of whom a certificate is for, as PostgreSQL reads it: the first, if
+/// there are several.
 pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
     let (_, parsed) = parse_x509_certificate(certificate).ok()?;
     let name = parsed.subject().iter_common_name().next()?;

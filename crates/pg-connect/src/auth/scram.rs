@@ -26,13 +26,13 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// From a password, with a salt of its own.
+    /// Makes one from a password, with a salt of its own.
     pub fn of_password(password: &str) -> Verifier {
         let text = postgres_protocol::password::scram_sha_256(password.as_bytes());
         Verifier::parse(&text).expect("the library writes PostgreSQL's format")
     }
 
-    /// From `SCRAM-SHA-256$iterations:salt$stored key:server key`; none if it is something else.
+    /// Parses `SCRAM-SHA-256$iterations:salt$stored key:server key`; none if it is something else.
     pub fn parse(text: &str) -> Option<Verifier> {
         let (numbers, keys) = text.strip_prefix("SCRAM-SHA-256$")?.split_once('$')?;
         let (iterations, salt) = numbers.split_once(':')?;
@@ -71,7 +71,7 @@ pub enum LoginRefusal {
 }
 
 impl Offer {
-    /// The names of the mechanisms, the best first.
+    /// Returns the names of the mechanisms, the best first.
     pub fn mechanisms(&self) -> &'static [&'static str] {
         match self.end_point {
             Some(_) => &[MECHANISM_PLUS, MECHANISM],
@@ -176,8 +176,8 @@ mod tests {
 
     use super::*;
 
-    /// What comes of a login with the password `given` where it is `known`, by the best mechanism
-    /// that `binding` allows.
+    /// Returns the result of a login with the password `given` where it is `known`, by the best
+    /// mechanism that `binding` allows.
     fn log_in(
         offer: &Offer,
         binding: ChannelBinding,

@@ -79,7 +79,7 @@ impl Policy {
         Ok(policy(Tls { config, files }))
     }
 
-    /// The same as libpq's `sslmode`.
+    /// Returns the same as libpq's `sslmode`.
     pub fn mode(&self) -> &'static str {
         match self {
             Policy::Disable => "disable",
@@ -89,7 +89,7 @@ impl Policy {
         }
     }
 
-    /// The files that it was made from, if it is any TLS.
+    /// Returns the files that it was made from, if it is any TLS.
     pub fn files(&self) -> Option<&Files> {
         match self {
             Policy::Disable => None,
@@ -117,9 +117,9 @@ pub struct Vouching<'a> {
     pub revoked: Option<&'a Path>,
 }
 
-/// What clients are shown: a chain of certificates and their key, both PEM. With authorities they
-/// are asked for a certificate of their own, but need not have one; one that none of these has
-/// signed, or that was revoked, ends the handshake.
+/// Returns what clients are shown: a chain of certificates and their key, both PEM. With
+/// authorities they are asked for a certificate of their own, but need not have one; one that none
+/// of these has signed, or that was revoked, ends the handshake.
 pub fn identity(
     certificates: &Path,
     key: &Path,
@@ -164,7 +164,7 @@ fn certificates_of(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> 
     certificates.collect::<Result<_, _>>().map_err(failed)
 }
 
-/// At least one, as an empty file is a slip.
+/// Reads the lists of revoked certificates: at least one, as an empty file is a slip.
 fn revocations_of(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
     let failed = |error| {
         format!(
@@ -202,7 +202,7 @@ fn roots_of(path: &Path) -> Result<RootCertStore, String> {
     Ok(store)
 }
 
-/// What servers are asked for, which is nothing unless `verifies`, and what they are shown.
+/// Returns what servers are asked for, which is nothing unless `verifies`, and what they are shown.
 fn client_config(files: &Files, verifies: bool) -> Result<ClientConfig, String> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()

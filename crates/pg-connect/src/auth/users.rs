@@ -70,7 +70,7 @@ impl Users {
         Ok(())
     }
 
-    /// The user of a name.
+    /// Returns the user of a name.
     pub fn find(&self, name: &str) -> Option<&User> {
         self.users.get(name)
     }
@@ -82,7 +82,7 @@ impl fmt::Debug for Users {
     }
 }
 
-/// A word in double quotes, in which `""` is one quote, and what follows it.
+/// Returns a word in double quotes, in which `""` is one quote, and what follows it.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut rest = text.strip_prefix('"')?;
     let mut word = String::new();

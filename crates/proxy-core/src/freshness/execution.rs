@@ -78,7 +78,7 @@ struct Passed {
 }
 
 impl Execution {
-    /// A transaction, in TSID order.
+    /// Adds a transaction, in TSID order.
     pub fn add(&mut self, tsid: Tsid, task: Task) {
         assert!(self.newest() < Some(tsid), "they come in TSID order");
         self.waiting.insert(tsid, task);
@@ -99,7 +99,7 @@ impl Execution {
         group
     }
 
-    /// The oldest is to run, whatever it touches: nothing else does.
+    /// Starts the oldest alone, whatever it touches: nothing else runs.
     pub fn start_alone(&mut self) -> Option<Tsid> {
         assert!(self.running.is_empty(), "nothing else runs");
         let (tsid, _) = self.waiting.first_key_value()?;
@@ -144,7 +144,7 @@ impl Execution {
         Some((*tsid, task))
     }
 
-    /// Transactions that wait.
+    /// Returns transactions that wait.
     pub fn waiting_count(&self) -> usize {
         self.waiting.len()
     }
@@ -178,8 +178,8 @@ impl Execution {
         None
     }
 
-    /// The group ends at the first that cannot be in it, so that what it is made of follows each
-    /// other.
+    /// Returns the group that begins with this one. It ends at the first that cannot be in it, so
+    /// that its transactions follow each other.
     fn group_from(&self, first: Tsid, limits: GroupLimits) -> Vec<Tsid> {
         let next_running = self.running.range(first..).next().map(|(tsid, _)| *tsid);
         let mut group = Vec::new();

@@ -13,7 +13,8 @@ const TABLES: u32 = 3;
 const COLUMNS: u16 = 4;
 const ROWS: u64 = 4;
 
-/// A statement on one table: `reads` are columns, `writes` pairs of column (0: all) and row.
+/// Returns a statement on one table: `reads` are columns, `writes` pairs of column (0: all) and
+/// row.
 pub fn statement(table: TableOid, class: Class, reads: &[u16], writes: &[(u16, u64)]) -> Sets {
     let rows: Vec<u64> = writes.iter().map(|(_, row)| *row).collect();
     let columns: Vec<u16> = writes.iter().map(|(column, _)| *column).collect();
@@ -61,7 +62,7 @@ pub fn sets() -> impl Strategy<Value = Sets> {
 type Cell = (u32, u64, u16);
 
 impl Transaction {
-    /// Its sets.
+    /// Returns its sets.
     pub fn sets(&self) -> Sets {
         let mut sets = Sets::default();
         for (table, touch) in &self.0 {
@@ -70,14 +71,14 @@ impl Transaction {
         sets
     }
 
-    /// Whether one writes a cell that the other reads or writes: the truth that the algorithms must
-    /// never contradict.
+    /// Returns whether one writes a cell that the other reads or writes: the truth that the
+    /// algorithms must never contradict.
     pub fn conflicts(&self, other: &Transaction) -> bool {
         let meet = |a: &Transaction, b: &Transaction| !a.written().is_disjoint(&b.touched());
         meet(self, other) || meet(other, self)
     }
 
-    /// The cells that it writes. A write of all columns may have made or deleted the row.
+    /// Returns the cells that it writes. A write of all columns may have made or deleted the row.
     pub fn written(&self) -> BTreeSet<Cell> {
         let mut cells = BTreeSet::new();
         for (table, touch) in &self.0 {
@@ -94,7 +95,8 @@ impl Transaction {
         cells
     }
 
-    /// The cells that it reads or writes. A read of anything of a row sees that the row exists.
+    /// Returns the cells that it reads or writes. A read of anything of a row sees that the row
+    /// exists.
     pub fn touched(&self) -> BTreeSet<Cell> {
         let mut cells = self.written();
         for (table, touch) in &self.0 {

@@ -5,8 +5,8 @@
 
 use super::sets::{Class, Parts, Sets, TableSets};
 
-/// Whether neither writes what the other touches; if so they may run at the same time, in any
-/// order.
+/// Returns whether neither writes what the other touches; if so they may run at the same time, in
+/// any order.
 pub fn independent(first: &Sets, second: &Sets) -> bool {
     if first.may_write_anything() || second.may_write_anything() {
         return first.is_empty() || second.is_empty();

@@ -49,7 +49,8 @@ struct TableIndex {
 }
 
 impl Indexes {
-    /// Empty indexes of a manager that begins when everything up to `floor` has been committed.
+    /// Makes empty indexes of a manager that begins when everything up to `floor` has been
+    /// committed.
     pub fn new(floor: Tsid) -> Indexes {
         Indexes::with_rows(floor, ROWS_MAX)
     }
@@ -65,28 +66,28 @@ impl Indexes {
         }
     }
 
-    /// Rows in RIndex.
+    /// Returns rows in RIndex.
     pub fn row_count(&self) -> usize {
         self.row_count
     }
 
-    /// Memory that they take, in bytes, near enough: what their entries take in the tables that
-    /// hold them.
+    /// Returns memory that they take, in bytes, near enough: what their entries take in the tables
+    /// that hold them.
     pub fn bytes(&self) -> usize {
         self.tables.values().map(TableIndex::bytes).sum()
     }
 
-    /// The newest commit there is.
+    /// Returns the newest commit there is.
     pub fn latest(&self) -> Tsid {
         self.latest
     }
 
-    /// No answer is older than this.
+    /// Returns the floor: no answer is older than this.
     pub fn floor(&self) -> Tsid {
         self.floor
     }
 
-    /// Algorithm 3: notes the write sets of the commit at `tsid`. Commits may come again after a
+    /// Notes the write sets of the commit at `tsid` (Algorithm 3). Commits may come again after a
     /// restart of the slot's reader: nothing ever goes back.
     pub fn update(&mut self, sets: &Sets, tsid: Tsid) {
         self.latest = self.latest.max(tsid);
@@ -111,8 +112,8 @@ impl Indexes {
         }
     }
 
-    /// Algorithm 4: the oldest state in which a read with these sets sees every commit so far that
-    /// it must see.
+    /// Returns the oldest state in which a read with these sets sees every commit so far that it
+    /// must see (Algorithm 4).
     pub fn need(&self, sets: &Sets) -> Tsid {
         if sets.may_read_anything() || sets.may_write_anything() {
             return match planted::is(ProxyBug::UnknownReadsNothing) {

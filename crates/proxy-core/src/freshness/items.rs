@@ -26,8 +26,9 @@ impl ColumnNumber {
 pub struct RowHash(pub u64);
 
 impl RowHash {
-    /// The row whose key `key` (0: the canonical key, else a unique index's object identifier) has
-    /// these values, each in the canonical text of its type (`int_out` and the like).
+    /// Returns the row whose key `key` (0: the canonical key, else a unique index's object
+    /// identifier) has these values, each in the canonical text of its type (`int_out` and the
+    /// like).
     ///
     /// Every statement and every image names a row by the canonical key; images name it by its
     /// other unique keys too, so that two transactions that would wait for one another at a unique
@@ -85,7 +86,7 @@ impl<T: Ord + Copy> FromIterator<T> for Items<T> {
 }
 
 impl<T: Ord + Copy> Items<T> {
-    /// Every item there is: `*`.
+    /// Returns every item there is: `*`.
     pub fn all() -> Items<T> {
         Items {
             all: 1,
@@ -93,27 +94,27 @@ impl<T: Ord + Copy> Items<T> {
         }
     }
 
-    /// One item.
+    /// Returns one item.
     pub fn one(item: T) -> Items<T> {
         [item].into_iter().collect()
     }
 
-    /// Whether every item is touched.
+    /// Returns whether every item is touched.
     pub fn is_all(&self) -> bool {
         self.all > 0
     }
 
-    /// Whether nothing is touched.
+    /// Returns whether nothing is touched.
     pub fn is_empty(&self) -> bool {
         self.all == 0 && self.named.is_empty()
     }
 
-    /// The items that are named one by one, in order.
+    /// Returns the items that are named one by one, in order.
     pub fn named(&self) -> impl Iterator<Item = T> + '_ {
         self.named.keys().copied()
     }
 
-    /// Whether an item is in both.
+    /// Returns whether an item is in both.
     pub fn meets(&self, other: &Items<T>) -> bool {
         if self.is_all() || other.is_all() {
             return !self.is_empty() && !other.is_empty();

@@ -270,7 +270,7 @@ mod tests {
         manager.finished(other.id, CommitOutcome::RolledBack);
     }
 
-    /// A read of one row of the first table.
+    /// Returns a read of one row of the first table.
     fn row_of(row: u64) -> Sets {
         let mut sets = Sets::default();
         let rows = Parts {
@@ -287,7 +287,7 @@ mod tests {
     }
 
     impl ReadTarget {
-        /// The same, of a replica that has this.
+        /// Returns the same, of a replica that has this.
         fn with(self, has: Tsid) -> ReadTarget {
             match self {
                 ReadTarget::Replica { id, need, life, .. } => ReadTarget::Replica {

@@ -41,7 +41,7 @@ pub fn reads() -> [Sets; 4] {
     ]
 }
 
-/// Columns (0: all) and rows, the rows only where the class knows them.
+/// Returns columns (0: all) and rows, the rows only where the class knows them.
 pub fn parts(class: Class, columns: &[u16], rows: &[u64]) -> Parts {
     Parts {
         columns: match columns.contains(&0) || class == Class::Table {

@@ -42,7 +42,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Before COMMIT is sent.
+    /// Adds one, before COMMIT is sent.
     pub fn insert(&mut self, id: TStateId, writes: Sets) {
         self.state.merge(&writes);
         let item = Item {
@@ -86,33 +86,33 @@ impl Pending {
         self.remove(id)?.shown
     }
 
-    /// Merged write sets of all.
+    /// Returns the merged write sets of all.
     pub fn state(&self) -> &Sets {
         &self.state
     }
 
-    /// What each may write.
+    /// Returns what each may write.
     pub fn iter(&self) -> impl Iterator<Item = (TStateId, &Sets)> {
         self.items.iter().map(|(id, item)| (*id, &item.writes))
     }
 
-    /// What each may write that the primary is not known to show.
+    /// Returns what each may write that the primary is not known to show.
     pub fn hidden(&self) -> impl Iterator<Item = (TStateId, &Sets)> {
         let items = self.items.iter().filter(|(_, item)| item.shown.is_none());
         items.map(|(id, item)| (*id, &item.writes))
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Whether this one is there.
+    /// Returns whether this one is there.
     pub fn contains(&self, id: TStateId) -> bool {
         self.items.contains_key(&id)
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn count(&self) -> usize {
         self.items.len()
     }
@@ -129,7 +129,7 @@ impl Pending {
         oldest.since.map(|since| now.saturating_sub(since))
     }
 
-    /// Those in doubt, each with its process on the primary.
+    /// Returns those in doubt, each with its process on the primary.
     pub fn in_doubt(&self) -> Vec<(TStateId, i32)> {
         let items = self.items.iter();
         items

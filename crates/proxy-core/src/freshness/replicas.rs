@@ -82,7 +82,7 @@ impl ReplicaMap {
         }
     }
 
-    /// Whether it may show commits before the primary does.
+    /// Returns whether it may show commits before the primary does.
     pub fn shows_early(&self, id: ReplicaId) -> bool {
         self.0.get(&id).is_some_and(|it| it.shows_early)
     }
@@ -95,7 +95,7 @@ impl ReplicaMap {
         }
     }
 
-    /// Whether it serves, and has `need`.
+    /// Returns whether it serves, and has `need`.
     pub fn has(&self, id: ReplicaId, need: Tsid) -> bool {
         let mut serving = self.serving();
         serving.any(|(other, replica)| other == id && replica.applied >= need)
@@ -156,7 +156,7 @@ impl ReplicaMap {
         known.map(|replica| replica.applied).min()
     }
 
-    /// Each with its number.
+    /// Returns each with its number.
     pub fn iter(&self) -> impl Iterator<Item = (ReplicaId, &Replica)> {
         self.0.iter().map(|(id, replica)| (*id, replica))
     }

@@ -39,7 +39,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// All columns of rows that are not known.
+    /// Returns all columns of rows that are not known.
     pub fn whole() -> Parts {
         Parts {
             columns: Items::all(),
@@ -64,7 +64,7 @@ impl Parts {
 }
 
 impl Touch {
-    /// A read of everything in the table.
+    /// Returns a read of everything in the table.
     pub fn read_table() -> Touch {
         Touch {
             class: Class::Table,
@@ -73,7 +73,7 @@ impl Touch {
         }
     }
 
-    /// A write that may read and change everything in the table.
+    /// Returns a write that may read and change everything in the table.
     pub fn write_table() -> Touch {
         Touch {
             class: Class::Table,
@@ -82,7 +82,7 @@ impl Touch {
         }
     }
 
-    /// A write of whole rows that are known: what a row image does.
+    /// Returns a write of whole rows that are known: what a row image does.
     pub fn write_rows(rows: impl IntoIterator<Item = RowHash>) -> Touch {
         Touch {
             class: Class::Rows,
@@ -106,7 +106,7 @@ pub struct TableSets {
 }
 
 impl TableSets {
-    /// The affecting class: all statements' class where they agree, else the whole table.
+    /// Returns the affecting class: all statements' class where they agree, else the whole table.
     pub fn class(&self) -> Class {
         match self.statements {
             [rows, 0, 0] if rows > 0 => Class::Rows,
@@ -115,22 +115,22 @@ impl TableSets {
         }
     }
 
-    /// Whether something of the table is written.
+    /// Returns whether something of the table is written.
     pub fn is_written(&self) -> bool {
         self.writers > 0
     }
 
-    /// Whether something of the table is read.
+    /// Returns whether something of the table is read.
     pub fn is_read(&self) -> bool {
         self.readers > 0
     }
 
-    /// What is read.
+    /// Returns what is read.
     pub fn read(&self) -> &Parts {
         &self.read
     }
 
-    /// What is written.
+    /// Returns what is written.
     pub fn written(&self) -> &Parts {
         &self.written
     }
@@ -192,7 +192,7 @@ pub struct Sets {
 }
 
 impl Sets {
-    /// What is not proven: a read of anything (R33).
+    /// Returns what is not proven: a read of anything (R33).
     pub fn reads_anything() -> Sets {
         Sets {
             any_readers: 1,
@@ -200,7 +200,7 @@ impl Sets {
         }
     }
 
-    /// What is not proven: a write of anything (R33).
+    /// Returns what is not proven: a write of anything (R33).
     pub fn writes_anything() -> Sets {
         Sets {
             any_readers: 1,
@@ -209,15 +209,14 @@ impl Sets {
         }
     }
 
-    /// What is known of rows, or of columns too, is known no more: each table is of this class at
-    /// least.
+    /// Forgets what is known of rows, or of columns too: each table is of this class at least.
     pub fn coarsen(&mut self, class: Class) {
         for (_, table) in &mut self.tables {
             table.coarsen(class);
         }
     }
 
-    /// Whether all that they read is one row at most.
+    /// Returns whether all that they read is one row at most.
     pub fn read_one_row(&self) -> bool {
         let is_row = |(_, sets): &(TableOid, TableSets)| {
             let rows = &sets.read.rows;
@@ -250,37 +249,37 @@ impl Sets {
         &mut self.tables[place].1
     }
 
-    /// Whether any table at all may be read.
+    /// Returns whether any table at all may be read.
     pub fn may_read_anything(&self) -> bool {
         self.any_readers > 0
     }
 
-    /// Whether any table at all may be written.
+    /// Returns whether any table at all may be written.
     pub fn may_write_anything(&self) -> bool {
         self.any_writers > 0
     }
 
-    /// Whether nothing is read or written.
+    /// Returns whether nothing is read or written.
     pub fn is_empty(&self) -> bool {
         self.any_readers == 0 && self.any_writers == 0 && self.tables.is_empty()
     }
 
-    /// Whether something is written.
+    /// Returns whether something is written.
     pub fn is_written(&self) -> bool {
         self.any_writers > 0 || self.tables.iter().any(|(_, sets)| sets.is_written())
     }
 
-    /// The tables that are touched, in the order of their numbers.
+    /// Returns the tables that are touched, in the order of their numbers.
     pub fn tables(&self) -> impl Iterator<Item = (TableOid, &TableSets)> {
         self.tables.iter().map(|(table, sets)| (*table, sets))
     }
 
-    /// The sets of one table, if it is touched by name.
+    /// Returns the sets of one table, if it is touched by name.
     pub fn table(&self, table: TableOid) -> Option<&TableSets> {
         Some(&self.tables[self.place(table).ok()?].1)
     }
 
-    /// Whether there may be a table that both touch, whatever they do with it.
+    /// Returns whether there may be a table that both touch, whatever they do with it.
     pub fn shares_table(&self, other: &Sets) -> bool {
         let may_be_any = |sets: &Sets| sets.any_readers > 0 || sets.any_writers > 0;
         let mut tables = self.tables.iter();

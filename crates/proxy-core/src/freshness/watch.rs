@@ -54,8 +54,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A read from the choice of a replica on that has this; none if nothing that it may see there
-    /// is in doubt.
+    /// Returns a read from the choice of a replica on that has this; none if nothing that it may
+    /// see there is in doubt.
     pub fn new(
         reads: &Sets,
         watcher: impl FnOnce() -> Watcher,
@@ -95,7 +95,7 @@ pub struct Commits {
 }
 
 impl Commits {
-    /// Commits are remembered from now on.
+    /// Remembers commits from now on, for the watcher that it returns.
     pub fn watcher(&self, latest: Tsid) -> Watcher {
         let last = self.commits.back();
         let hidden = last.filter(|last| last.shown.is_none());
@@ -133,28 +133,28 @@ impl Commits {
         });
     }
 
-    /// The newest commit is visible, and `next` is the number that the next one gets.
+    /// Notes that the newest commit is visible, and that `next` is the number of the next one.
     pub fn shown(&mut self, tsid: Tsid, next: TStateId) {
         if let Some(last) = self.commits.back_mut().filter(|last| last.tsid == tsid) {
             last.shown.get_or_insert(next);
         }
     }
 
-    /// Whether a snapshot that was taken since may have one commit and not another that was visible
-    /// before; or, where that is possible, one that is not visible.
+    /// Returns whether a snapshot that was taken since may have one commit and not another that was
+    /// visible before; or, where that is possible, one that is not visible.
     pub fn is_torn(&self, watch: &Watch, indexes: &Indexes, pending: &Pending) -> bool {
         let is_early = watch.shows_early && self.is_early(watch, pending);
         let unknown = Tsid(u64::MAX);
         is_early || self.tears(watch, unknown, (indexes, pending))
     }
 
-    /// Whether the state that the replica has now, as far as that is known, has one commit and not
-    /// another that may have been visible before.
+    /// Returns whether the state that the replica has now, as far as that is known, has one commit
+    /// and not another that may have been visible before.
     pub fn is_split(&self, watch: &Watch, indexes: &Indexes, pending: &Pending) -> bool {
         self.tears(watch, watch.has, (indexes, pending))
     }
 
-    /// The same of all states that have what the replica has, and nothing behind `until`.
+    /// Returns the same of all states that have what the replica has, and nothing behind `until`.
     fn tears(&self, watch: &Watch, until: Tsid, (indexes, pending): (&Indexes, &Pending)) -> bool {
         let since = watch.watcher.since;
         if !watch.may_tear || indexes.need(&watch.reads) <= since {
@@ -180,7 +180,7 @@ impl Commits {
         last.is_some_and(|last| pending.any(|(id, writes)| id < last && touches(writes)))
     }
 
-    /// Whether it may have seen what is not visible.
+    /// Returns whether it may have seen what is not visible.
     fn is_early(&self, watch: &Watch, pending: &Pending) -> bool {
         let since = watch.watcher.since;
         let hidden = self.since(since).filter(|it| it.shown.is_none());

@@ -73,14 +73,14 @@ impl Session {
         Some(frame)
     }
 
-    /// The simple query that goes in place of this one: with statements in front of its text that
-    /// run in the same transaction, unseen by the client.
+    /// Returns the simple query that goes in place of this one: with statements in front of its
+    /// text that run in the same transaction, unseen by the client.
     pub fn behind(&mut self, prelude: &[String], message: WireMessage<'_>) -> BytesMut {
         self.held_effect = Some(self.grammar.effect_of_query(message));
         self.with_prelude(prelude, message.frame)
     }
 
-    /// A simple query's frame with statements in front of its text.
+    /// Returns a simple query's frame with statements in front of its text.
     pub(super) fn with_prelude(&mut self, prelude: &[String], frame: &[u8]) -> BytesMut {
         let text: String = prelude
             .iter()
@@ -96,7 +96,7 @@ impl Session {
     }
 }
 
-/// A statement that fails with this.
+/// Returns a statement that fails with this.
 pub(super) fn raising(report: &Report) -> String {
     format!("DO $replex$BEGIN {}; END$replex$", report.raised())
 }

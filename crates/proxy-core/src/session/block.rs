@@ -105,8 +105,8 @@ struct Front<'a> {
 }
 
 impl Session {
-    /// From now on transactions begin on a server only where they must, if they have such snapshots
-    /// unless they say otherwise.
+    /// Has transactions begin on a server only where they must, from now on, if they have such
+    /// snapshots unless they ask for others.
     pub fn defer_transactions(&mut self, snapshots: Option<Snapshots>) {
         self.defers = snapshots;
     }
@@ -122,7 +122,7 @@ impl Session {
         block.is_some_and(|block| block.snapshots == Snapshots::OfTransaction)
     }
 
-    /// What begins such a transaction, and takes its snapshot.
+    /// Returns what begins such a transaction, and takes its snapshot.
     pub fn snapshot_taking(&self) -> Option<String> {
         let block = self.block.as_ref()?;
         Some(format!("{};SELECT 1", block.begin))
@@ -133,7 +133,7 @@ impl Session {
         self.has_snapshot_elsewhere
     }
 
-    /// From now on its snapshots are taken on the primary.
+    /// Has its snapshots taken on the primary from now on.
     pub fn keep_snapshots(&mut self) {
         self.keeps_snapshots = true;
     }
@@ -143,7 +143,7 @@ impl Session {
         matches!(command_of(text), Some(Command::Commit | Command::Rollback))
     }
 
-    /// The transaction begins on this server, if it must begin on this one.
+    /// Begins the transaction on this server, if it must begin on this one.
     pub(super) fn begin(&mut self, at: At, server: &mut ServerConnection, out: &mut Out) {
         let is_here = at == At::Primary || self.is_snapshot_deferred();
         let Some(block) = self.block.take_if(|_| is_here) else {
@@ -191,7 +191,7 @@ impl Session {
         }
     }
 
-    /// Why nothing more runs in the transaction.
+    /// Returns why nothing more runs in the transaction.
     pub(super) fn block_failure(&self) -> Option<Report> {
         let block = self.block.as_ref().filter(|block| block.is_failed)?;
         Some(block.lost.clone().unwrap_or_else(in_failed_transaction))
@@ -248,7 +248,7 @@ impl Session {
         is_done
     }
 
-    /// What a text does to a transaction that is on no server.
+    /// Returns what a text does to a transaction that is on no server.
     fn command(&self, text: &[u8]) -> Option<Command> {
         let usual = self.defers?;
         if self.is_pinned || self.is_waiting() {
@@ -292,8 +292,8 @@ impl Session {
         message::write(&mut out.to_client, b'C', &[tag.as_bytes(), b"\0"], 0);
     }
 
-    /// The statement at the front of a batch, if it begins or ends a transaction that is on no
-    /// server.
+    /// Returns the statement at the front of a batch, if it begins or ends a transaction that is on
+    /// no server.
     fn front<'a>(&self, frames: &'a [Bytes]) -> Option<Front<'a>> {
         let frame = |index: usize| {
             frames
@@ -357,7 +357,7 @@ impl Session {
         })
     }
 
-    /// The client has a statement that no server has yet.
+    /// Notes that the client has a statement that no server has yet.
     pub(super) fn prepare(&mut self, parse: Parse<'_>) {
         let held = self.held_statements.pop_front();
         let prepared = held.unwrap_or_else(|| Arc::new(Prepared::of(parse, self.grammar)));
@@ -372,7 +372,7 @@ impl Session {
     }
 }
 
-/// What a text does, if it is one such statement and nothing else, not even a comment.
+/// Returns what a text does, if it is one such statement and nothing else, not even a comment.
 fn command_of(text: &[u8]) -> Option<Command> {
     // Most texts are something else.
     let start = text.trim_ascii_start().first_chunk()?;

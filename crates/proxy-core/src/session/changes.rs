@@ -26,7 +26,7 @@ pub enum Changes {
 }
 
 impl Session {
-    /// What its statements may have changed.
+    /// Returns what its statements may have changed.
     pub fn changes(&self) -> Changes {
         self.changes
     }
@@ -50,7 +50,7 @@ impl Session {
         self.is_pinned = true;
     }
 
-    /// Statements are sent to its server that leave this.
+    /// Notes that statements are sent to its server that leave this.
     pub(super) fn leaves(&mut self, effect: SessionEffect, server: &mut ServerConnection) {
         if self.is_schema_only
             || matches!(

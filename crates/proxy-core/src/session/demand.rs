@@ -27,7 +27,7 @@ pub enum Text<'a> {
 }
 
 impl Text<'_> {
-    /// The text itself, if it is known.
+    /// Returns the text itself, if it is known.
     pub fn text(&self) -> Option<&[u8]> {
         match self {
             Text::Simple(text, _) => Some(text),
@@ -36,8 +36,8 @@ impl Text<'_> {
         }
     }
 
-    /// The types of its first parameters, by their numbers on the primary, as the client has
-    /// declared them.
+    /// Returns the types of its first parameters, by their numbers on the primary, as the client
+    /// has declared them.
     pub fn parameter_types(&self) -> impl Iterator<Item = u32> {
         let prepared = match self {
             Text::Prepared(prepared) | Text::Bound(prepared, _) => Some(prepared),
@@ -46,7 +46,7 @@ impl Text<'_> {
         prepared.into_iter().flat_map(|it| it.parameter_types())
     }
 
-    /// What it may leave behind in its session.
+    /// Returns what it may leave behind in its session.
     pub fn effect(&self) -> SessionEffect {
         match self {
             Text::Simple(_, effect) => *effect,
@@ -72,7 +72,7 @@ pub struct WaitingBatch<'a> {
 }
 
 impl WaitingBatch<'_> {
-    /// Why it must not get a server.
+    /// Returns why it must not get a server.
     pub fn refusal(&self) -> Option<Report> {
         let first = self.texts.first()?;
         (first.effect() == SessionEffect::ReadsSequenceState).then(|| {
@@ -99,8 +99,8 @@ impl<'a> Gathered<'a> {
         self.texts.push(Text::Prepared(statement));
     }
 
-    /// A description of a statement that is sent to the client must fit the tables and types of
-    /// now.
+    /// Notes that a statement is described to the client: the description must fit the tables and
+    /// types of now.
     fn describes(&mut self, session: &Session, name: &'a [u8]) {
         let is_here = self.prepared.iter().any(|(known, ..)| *known == name);
         if let Some(statement) = session.statement(name).filter(|_| !is_here) {
@@ -126,7 +126,7 @@ impl<'a> Gathered<'a> {
 }
 
 impl Session {
-    /// The batch that waits for a server.
+    /// Returns the batch that waits for a server.
     pub fn demand(&self) -> WaitingBatch<'_> {
         let mut gathered = Gathered::default();
         let mut statements = self.held_statements.iter();
@@ -217,7 +217,7 @@ impl Session {
         shares
     }
 
-    /// The statement that the client has under a name.
+    /// Returns the statement that the client has under a name.
     pub fn statement(&self, name: &[u8]) -> Option<Arc<Prepared>> {
         if name.is_empty() {
             self.unnamed

@@ -112,7 +112,7 @@ impl Session {
         self.is_read_committed && is_between && is_idle && is_there && !self.is_pinned
     }
 
-    /// From now on the next batch gathers. The primary's connection stays the session's.
+    /// Gathers the next batch from now on. The primary's connection stays the session's.
     pub fn wait(&mut self) {
         assert!(self.may_wait(), "waits while something is under way");
         self.waiting = Some(Waiting {
@@ -128,7 +128,8 @@ impl Session {
         self.waiting.is_some()
     }
 
-    /// Why the batch that waits for a server must go to the primary, if it ran elsewhere before.
+    /// Returns why the batch that waits for a server must go to the primary, if it ran elsewhere
+    /// before.
     pub fn failure_elsewhere(&self) -> Option<&BatchFault> {
         self.failure.as_ref().map(|failure| &failure.fault)
     }
@@ -215,7 +216,7 @@ impl Session {
         }
     }
 
-    /// What the batch has seen counts.
+    /// Notes that what the batch has seen counts.
     pub fn counts(&mut self, out: &mut Out) {
         let is_alone = self.waiting.is_none();
         if let Some(batch) = &mut self.batch {
@@ -227,7 +228,7 @@ impl Session {
         }
     }
 
-    /// What the batch has seen does not count: it runs again on the primary.
+    /// Notes that what the batch has seen does not count: it runs again on the primary.
     pub fn tears(&mut self) {
         if let Some(batch) = &mut self.batch {
             batch.tears();
@@ -265,7 +266,7 @@ impl Session {
         done
     }
 
-    /// All of a batch is answered that ran elsewhere.
+    /// Forgets a batch that ran elsewhere once all of it is answered.
     fn forget_answered(&mut self) {
         if self.batch.take_if(|batch| batch.is_answered).is_some()
             && let Some(waiting) = &mut self.waiting
@@ -309,7 +310,7 @@ impl Session {
         true
     }
 
-    /// The other server is not the session's any more: what has failed there wants the primary.
+    /// Gives the other server back: what has failed there wants the primary.
     pub(super) fn comes_back(&mut self, out: &mut Out) {
         let Some(batch) = self.batch.take() else {
             return;

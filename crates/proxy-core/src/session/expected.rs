@@ -108,7 +108,7 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// A reply that the client sees.
+    /// Returns a reply that the client sees.
     pub fn of(kind: ReplyKind) -> Expected {
         Expected {
             kind,
@@ -123,7 +123,7 @@ impl Expected {
         }
     }
 
-    /// What Sync is answered by.
+    /// Returns what Sync is answered by.
     pub fn of_sync() -> Expected {
         Expected {
             ends: Ends::Sync,
@@ -131,7 +131,7 @@ impl Expected {
         }
     }
 
-    /// A message that was made for the client.
+    /// Returns a message that was made for the client.
     pub fn made(message: impl Into<Bytes>) -> Expected {
         Expected {
             made: message.into(),
@@ -139,7 +139,7 @@ impl Expected {
         }
     }
 
-    /// A reply that the client does not see.
+    /// Returns a reply that the client does not see.
     pub fn hidden(kind: ReplyKind) -> Expected {
         Expected {
             is_hidden: true,
@@ -147,13 +147,13 @@ impl Expected {
         }
     }
 
-    /// A reply to a message about this statement.
+    /// Returns a reply to a message about this statement.
     pub fn about(mut self, statement: &[u8]) -> Expected {
         self.statement = Bytes::copy_from_slice(statement);
         self
     }
 
-    /// A reply that the client does not see, and that may be an error.
+    /// Returns a reply that the client does not see, and that may be an error.
     pub fn optional(kind: ReplyKind) -> Expected {
         Expected {
             is_optional: true,
@@ -161,7 +161,7 @@ impl Expected {
         }
     }
 
-    /// What a Sync of the session's own is answered by.
+    /// Returns what a Sync of the session's own is answered by.
     pub fn hidden_sync() -> Expected {
         Expected {
             is_hidden: true,
@@ -169,7 +169,7 @@ impl Expected {
         }
     }
 
-    /// With what to take back.
+    /// Adds what to take back if it fails.
     pub fn or(mut self, undo: Undo) -> Expected {
         self.undo = undo;
         self
@@ -219,7 +219,8 @@ impl ReplyQueue {
         self.entries.push_back(expected);
     }
 
-    /// What ends the data of a COPY is sent, before it is known whether the last message reads any.
+    /// Notes that what ends the data of a COPY is sent, before it is known whether the last message
+    /// reads any.
     pub fn copy_ends(&mut self) {
         if let Some(last) = self.entries.back_mut() {
             last.ends_copy = last.kind == ReplyKind::Execute;
@@ -246,7 +247,8 @@ impl ReplyQueue {
         Some(expected)
     }
 
-    /// What the session itself asked for, in front of the client's batches, is answered no more.
+    /// Forgets what the session itself asked for, in front of the client's batches: it is answered
+    /// no more.
     pub fn forget_hidden(&mut self) {
         while let Some(Expected {
             kind: ReplyKind::Ready,
@@ -271,8 +273,8 @@ impl ReplyQueue {
         }
     }
 
-    /// A COPY reads data in an extended batch: a Sync that was sent right behind its Execute is
-    /// ignored by the server, and the batch stays open.
+    /// Reopens the batch as a COPY reads data in it: the server ignores a Sync that was sent right
+    /// behind its Execute.
     pub fn reopen(&mut self) {
         let entries = self.entries.iter().map(|it| (it.kind, it.ends));
         if entries.eq([

@@ -96,7 +96,7 @@ impl Session {
         parse.is_some()
     }
 
-    /// Why a message of the extended protocol fails.
+    /// Returns why a message of the extended protocol fails.
     fn what_fails(&mut self, tag: u8, body: &[u8]) -> Report {
         let statement = match tag {
             b'P' => {
@@ -122,13 +122,14 @@ impl Session {
     }
 }
 
-/// A statement is run in a transaction that has failed.
+/// Returns the error of a statement in a transaction that has failed.
 pub(super) fn in_failed_transaction() -> Report {
     let text = "current transaction is aborted, commands ignored until end of transaction block";
     Report::new(Severity::Error, IN_FAILED_TRANSACTION, text)
 }
 
-/// The answer to a text that goes back to a savepoint: a transaction that is on no server has none.
+/// Returns the answer to a text that goes back to a savepoint: a transaction that is on no server
+/// has none.
 fn no_savepoint(text: &[u8], grammar: Grammar) -> Option<Report> {
     let name = (grammar.rollback_to)(text)?;
     let text = format!("savepoint \"{name}\" does not exist");

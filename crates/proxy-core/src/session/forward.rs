@@ -105,7 +105,7 @@ impl Session {
         Ok(())
     }
 
-    /// Data of COPY and its end. The server ignores Sync and Flush between them.
+    /// Forwards data of COPY and its end. The server ignores Sync and Flush between them.
     fn copy(&mut self, message: WireMessage<'_>, out: &mut Out) {
         match message.tag() {
             b'S' => self.sync_ignored = true,
@@ -120,8 +120,8 @@ impl Session {
         }
     }
 
-    /// A simple query that runs as a prepared statement. It fails if what it refers to has changed
-    /// since it was prepared, and is prepared again the next time.
+    /// Runs a simple query as a prepared statement. It fails if what it refers to has changed since
+    /// it was prepared, and is prepared again the next time.
     fn run_prepared(&mut self, it: &AsPrepared, server: &mut ServerConnection, out: &mut Out) {
         self.held_effect = None;
         self.unnamed = None;
@@ -138,7 +138,7 @@ impl Session {
         self.expected.push(Expected::of_sync());
     }
 
-    /// A simple query, which also ends the unnamed statement unless it is skipped.
+    /// Forwards a simple query, which also ends the unnamed statement unless it is skipped.
     fn query(
         &mut self,
         message: WireMessage<'_>,
@@ -224,7 +224,7 @@ impl Session {
         Ok(())
     }
 
-    /// The server knows statements by the client's names.
+    /// Forwards a Parse message as it is, as the server knows statements by the client's names.
     fn parse_as_it_is(
         &mut self,
         message: WireMessage<'_>,
@@ -314,8 +314,9 @@ impl Session {
         Ok(())
     }
 
-    /// The name, with its zero byte, that the client's statement has on the server; it is prepared
-    /// there if it is not. A statement that the client does not have is none that the server has.
+    /// Returns the name, with its zero byte, that the client's statement has on the server; it is
+    /// prepared there if it is not. A statement that the client does not have is none that the
+    /// server has.
     fn on_server(&mut self, name: &[u8], server: &mut ServerConnection, out: &mut Out) -> Bytes {
         if name.is_empty() {
             let Some((id, prepared)) = &self.unnamed else {
@@ -344,8 +345,8 @@ impl Session {
         self.prepared_on(server, &prepared, out)
     }
 
-    /// The name, with its zero byte, that a statement has on the server; it is prepared there if it
-    /// is not.
+    /// Returns the name, with its zero byte, that a statement has on the server; it is prepared
+    /// there if it is not.
     fn prepared_on(
         &mut self,
         server: &mut ServerConnection,
@@ -384,7 +385,8 @@ impl Session {
         true
     }
 
-    /// A statement is about to be prepared on the server: another may have to be closed for it.
+    /// Makes room for a statement that is about to be prepared on the server: another may have to
+    /// be closed for it.
     fn make_room(&mut self, prepared: &Prepared, server: &mut ServerConnection, out: &mut Out) {
         if let Some(closed) = server.prepare(prepared.id) {
             self.close_on_server(closed, out);

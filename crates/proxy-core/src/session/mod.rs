@@ -364,31 +364,32 @@ impl Session {
         }
     }
 
-    /// Something else went in the place of the message that was given: what is still to come of it
-    /// goes nowhere.
+    /// Drops the rest of a message that something else has replaced.
     pub fn drop_rest(&mut self) {
         self.client_rest = RestGoes::Nowhere;
     }
 
-    /// What is forwarded next, be it held or not, is known to change nothing but the schema: that
+    /// Notes that what is forwarded next, be it held or not, changes nothing but the schema: that
     /// leaves nothing behind, though the body of a function may have any words.
     pub fn knows_schema_only(&mut self) {
         self.is_schema_only = true;
     }
 
-    /// If what is held is a simple query and nothing else, it runs as this prepared statement at
-    /// the replica that is attached next. If that fails, it runs on the primary, as it is.
+    /// Has what is held run as this prepared statement at the replica that is attached next, if it
+    /// is a simple query and nothing else. If that fails, it runs on the primary, as it is.
     pub fn runs_as(&mut self, prepared: AsPrepared) {
         let is_query = matches!(&self.held[..], [frame] if frame[0] == b'Q');
         self.as_prepared = Some(prepared).filter(|_| is_query && self.held_rest == 0);
     }
 
-    /// What is held, and goes to a replica next, reads tables that have these numbers there.
+    /// Notes the numbers of the tables that what is held reads at the replica to which it goes
+    /// next.
     pub fn numbers_tables(&mut self, numbers: Numbers) {
         self.numbers = numbers;
     }
 
-    /// What goes to that replica next reads these, too, by their numbers there and on the primary.
+    /// Adds numbers of tables that what goes to that replica next reads, too: there and on the
+    /// primary.
     pub fn numbers_tables_also(&mut self, pairs: Vec<(u32, u32)>) {
         match &mut self.numbers {
             Numbers::Pairs(known) => {
@@ -402,7 +403,7 @@ impl Session {
         }
     }
 
-    /// A message while no server is attached.
+    /// Takes a message while no server is attached.
     fn gather(&mut self, message: WireMessage<'_>, out: &mut Out) -> Result<(), Malformed> {
         self.client_rest = RestGoes::Nowhere;
         let ends = match message.tag() {
@@ -450,7 +451,7 @@ impl Session {
         self.stage == Stage::Free && !self.held.is_empty()
     }
 
-    /// What has gathered goes to a server, also if more is to come.
+    /// Has what was gathered go to a server, also if more is to come.
     pub fn gathers_no_more(&mut self, out: &mut Out) {
         self.stage = Stage::Wanting;
         if self.is_block_failed() {
@@ -642,7 +643,7 @@ impl Session {
         self.is_skipping
     }
 
-    /// What a portal runs, as far as it was made by Bind.
+    /// Returns what a portal runs, as far as it was made by Bind.
     pub fn of_portal(&self, portal: &[u8]) -> Option<Bound> {
         self.portals.get(portal).cloned()
     }

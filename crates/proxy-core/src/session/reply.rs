@@ -91,7 +91,8 @@ impl Session {
         Ok(())
     }
 
-    /// A notification: those that the client has sent itself are from the process that it knows.
+    /// Handles a notification: those that the client has sent itself are from the process that it
+    /// knows.
     fn notified(&self, message: WireMessage<'_>, own: u32, out: &mut Out) {
         let start = out.to_client.len() + HEADER_LEN;
         out.to_client.extend_from_slice(message.frame);
@@ -101,7 +102,7 @@ impl Session {
         }
     }
 
-    /// An error of the server.
+    /// Handles an error of the server.
     fn error(
         &mut self,
         message: WireMessage<'_>,
@@ -216,7 +217,7 @@ impl Session {
         }
     }
 
-    /// The end of a statement, in an extended batch or in a simple query.
+    /// Handles the end of a statement, in an extended batch or in a simple query.
     fn completed(&mut self, message: WireMessage<'_>, server: &mut ServerConnection) {
         if self.expected.is_empty() {
             // No client has sent one.
@@ -253,7 +254,7 @@ impl Session {
         }
     }
 
-    /// The server skips what is left of an extended batch. Of a simple query only
+    /// Notes that the server skips what is left of an extended batch. Of a simple query only
     /// ReadyForQuery is left.
     fn failed(&mut self, server: &mut ServerConnection, out: &mut Out) {
         let was_copying = core::mem::take(&mut self.copies_in);

@@ -79,7 +79,8 @@ pub enum TraceSetting {
 }
 
 impl ClientSettings {
-    /// None if there is no such setting; false if it cannot be this, and stays as it is.
+    /// Sets one of them. Returns none if there is no such setting; false if the value is invalid,
+    /// which changes nothing.
     fn set(&mut self, name: &str, value: &str) -> Option<bool> {
         match (name, value) {
             ("replex.trace", "on" | "true" | "1") => self.trace = TraceSetting::On,
@@ -171,8 +172,8 @@ impl Session {
     }
 }
 
-/// The name in `SET application_name = '…'`, if servers take it as it is. With a backslash it may
-/// mean something else, by `standard_conforming_strings`.
+/// Returns the name in `SET application_name = '…'`, if servers take it as it is. With a backslash
+/// it may mean something else, by `standard_conforming_strings`.
 fn application_name(text: &str) -> Option<String> {
     let skip = |text: &str, word: &str| {
         let (start, rest) = text.split_at_checked(word.len())?;

@@ -69,7 +69,7 @@ pub async fn check(primary: &Address, replicas: &[Address], connections: u64) ->
     findings
 }
 
-/// The replicas that the console has added and no option names.
+/// Returns the replicas that the console has added and no option names.
 async fn added(report: &mut Notes, primary: &Address, named: &[Address]) -> Vec<Address> {
     let registered = match register::read(primary).await {
         Ok(registered) => registered,
@@ -132,7 +132,7 @@ impl Notes {
         self.note(Weight::Stops, what, fix);
     }
 
-    /// Looking at the rest was not possible.
+    /// Notes that checking the rest was not possible.
     fn finish(&mut self, looked: Result<(), ReplicationError>) {
         if let Err(problem) = looked {
             let fix = "See the server's log, and check again.";
@@ -154,7 +154,7 @@ impl Notes {
         }
     }
 
-    /// What every database must be.
+    /// Checks what every database must be.
     async fn look_at_server(&mut self, client: &Client) -> Result<(), ReplicationError> {
         let version = major(client).await?;
         match version >= VERSION_MIN {
@@ -189,18 +189,18 @@ impl Notes {
     }
 }
 
-/// A server's major version.
+/// Returns a server's major version.
 async fn major(client: &Client) -> Result<u64, ReplicationError> {
     Ok(setting(client, "server_version_num").await? / 10_000)
 }
 
-/// A setting that is a number.
+/// Returns a setting that is a number.
 async fn setting(client: &Client, name: &str) -> Result<u64, ReplicationError> {
     let text = format!("SELECT setting FROM pg_settings WHERE name = '{name}'");
     query::number(&query::one(client, &text).await?)
 }
 
-/// What must be equal, or else texts are ordered or stored otherwise.
+/// Returns what must be equal, or else texts are ordered or stored otherwise.
 async fn texts(client: &Client) -> Result<BTreeMap<&'static str, String>, ReplicationError> {
     let mut found = BTreeMap::new();
     for (name, column) in [

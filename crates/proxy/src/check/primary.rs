@@ -67,7 +67,7 @@ pub async fn look(
     tools(notes, client).await
 }
 
-/// The place where the proxy reads commits.
+/// Checks the slot from which the proxy reads commits.
 async fn slot(notes: &mut Notes, client: &Client) -> Result<(), ReplicationError> {
     let state = format!(
         "SELECT coalesce(max(CASE WHEN wal_status IN ('lost', 'unreserved') THEN wal_status
@@ -121,7 +121,7 @@ async fn slot(notes: &mut Notes, client: &Client) -> Result<(), ReplicationError
     Ok(())
 }
 
-/// Whether the log can be read from here.
+/// Checks whether the log can be read from here.
 async fn stream(
     notes: &mut Notes,
     address: &Address,
@@ -151,7 +151,7 @@ async fn stream(
     Ok(())
 }
 
-/// What replicas are filled by.
+/// Checks the tools that fill replicas.
 async fn tools(notes: &mut Notes, client: &Client) -> Result<(), ReplicationError> {
     let version = major(client).await?;
     let install = format!("apt-get install postgresql-client-{version}, or newer.");

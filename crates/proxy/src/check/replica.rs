@@ -10,7 +10,7 @@ use replication::{lineage, query};
 
 const EMPTY: &str = "ADD REPLICA '…' EMPTY drops what is there and fills it; or empty it by hand.";
 
-/// Without a connection to the primary, nothing is compared with it.
+/// Checks a replica. Without a connection to the primary, nothing is compared with it.
 pub async fn look(
     notes: &mut Notes,
     primary: Option<&Client>,
@@ -60,7 +60,7 @@ pub async fn look(
     Ok(())
 }
 
-/// Whether it can be filled, or go on.
+/// Checks whether it can be filled, or go on.
 async fn contents(
     notes: &mut Notes,
     primary: Option<&Client>,

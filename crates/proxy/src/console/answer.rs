@@ -93,7 +93,7 @@ const PROXY: ConsoleColumns = &[
 const HELP_COLUMNS: ConsoleColumns = &[("command", Type::Text), ("meaning", Type::Text)];
 const ADDED: ConsoleColumns = &[("replica", Type::Number)];
 
-/// The columns that a command gives, if any.
+/// Returns the columns that a command gives, if any.
 pub fn columns(command: &ConsoleCommand) -> Option<ConsoleColumns> {
     match command {
         ConsoleCommand::Show(ShowSubject::Replicas) => Some(REPLICAS),
@@ -176,7 +176,7 @@ async fn remove(proxy: &Proxy, id: ReplicaId) -> Result<Option<Report>, Report> 
     Ok(is_named.then(|| notice.hint("Take it out there, too.")))
 }
 
-/// Why it is not done.
+/// Returns why it is not done.
 fn refused(problem: ReplicationError) -> Report {
     let code = match problem {
         ReplicationError::Connection(_) | ReplicationError::Stream(_) => NOT_READY,
@@ -251,7 +251,7 @@ fn standing(proxy: &Proxy) -> Vec<ConsoleValue> {
     ]
 }
 
-/// A server's name for people.
+/// Returns a server's name for people.
 pub fn name(server: Where) -> String {
     match server {
         None => "primary".into(),
@@ -259,7 +259,7 @@ pub fn name(server: Where) -> String {
     }
 }
 
-/// A state's name for people.
+/// Returns a state's name for people.
 fn state_name(state: ReplicaState) -> &'static str {
     match state {
         ReplicaState::Unavailable => "unavailable",

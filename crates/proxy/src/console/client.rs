@@ -53,7 +53,7 @@ pub async fn ask(address: &Address, command: &str) -> Result<CommandOutput, Repl
     Ok(output)
 }
 
-/// A report for people.
+/// Returns a report for people.
 fn sentences(report: &DbError) -> String {
     let hint = report.hint().map(|hint| format!(". {hint}"));
     format!("{}{}", report.message(), hint.unwrap_or_default())

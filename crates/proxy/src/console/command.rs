@@ -103,7 +103,7 @@ pub const HELP: &[(&str, &str)] = &[
     ),
 ];
 
-/// The commands of a text, which `;` separates.
+/// Returns the commands of a text, which `;` separates.
 pub fn split(text: &str) -> Vec<&str> {
     let mut is_quoted = false;
     let parts = text.split(|sign: char| {
@@ -117,7 +117,7 @@ pub fn split(text: &str) -> Vec<&str> {
 }
 
 impl ConsoleCommand {
-    /// What the log calls it, if it changes something.
+    /// Returns what the log calls it, if it changes something.
     pub fn name(&self) -> Option<&'static str> {
         match self {
             ConsoleCommand::Show(_) | ConsoleCommand::Ignored(_) => None,

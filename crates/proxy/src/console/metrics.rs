@@ -6,7 +6,7 @@ use super::answer::name;
 use crate::serve::{Proxy, pending_age};
 use proxy_core::freshness::ReplicaState;
 
-/// All counters. Texts of statements and names of users are not among them.
+/// Returns all counters. Texts of statements and names of users are not among them.
 pub fn text(proxy: &Proxy) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.

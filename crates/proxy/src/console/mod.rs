@@ -91,7 +91,7 @@ struct Portal {
 }
 
 impl Portal {
-    /// How a column is wanted: one format stands for all, none for text.
+    /// Returns how a column is wanted: one format stands for all, none for text.
     fn format(&self, position: usize) -> Format {
         let only = (self.formats.len() == 1).then(|| self.formats[0]);
         let own = self.formats.get(position).copied();
@@ -178,7 +178,7 @@ impl Console<'_> {
         Ok(())
     }
 
-    /// A simple query: all of its commands, up to one that fails.
+    /// Runs a simple query: all of its commands, up to one that fails.
     async fn simple(&mut self, text: &str) {
         let texts = command::split(text);
         if texts.is_empty() {
@@ -226,7 +226,7 @@ impl Console<'_> {
         message::write(&mut self.out, b'C', &[answer.tag.as_bytes(), b"\0"], 0);
     }
 
-    /// One message of an extended batch. The inner error is the client's.
+    /// Handles one message of an extended batch. The inner error is the client's.
     async fn extended(&mut self, tag: u8, body: &[u8]) -> Result<Result<(), Report>, Malformed> {
         let unknown = || {
             let text = "there is no statement or portal of this name";
@@ -285,7 +285,7 @@ impl Console<'_> {
         Ok(Ok(()))
     }
 
-    /// None if it does not exist.
+    /// Describes a statement or portal. Returns none if it does not exist.
     fn describe(&mut self, described: Described<'_>) -> Option<()> {
         let portal = match described {
             Described::Statement(name) => {
@@ -306,7 +306,8 @@ impl Console<'_> {
     }
 }
 
-/// The formats of results, behind a Bind's names. Parameters are refused, as no command has any.
+/// Returns the formats of results, behind a Bind's names. Parameters are refused, as no command has
+/// any.
 fn result_formats(rest: &[u8]) -> Result<Vec<Format>, Malformed> {
     let short = || Malformed::new("a Bind message is too short");
     let number = |bytes: &[u8]| bytes.first_chunk::<2>().map(|two| u16::from_be_bytes(*two));

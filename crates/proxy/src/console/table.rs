@@ -16,7 +16,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// Its number in every PostgreSQL, and its length in bytes, -1 for any.
+    /// Returns its number in every PostgreSQL, and its length in bytes, -1 for any.
     fn number(self) -> (u32, i16) {
         match self {
             Type::Text => (25, -1),
@@ -40,12 +40,12 @@ pub enum ConsoleValue {
 }
 
 impl ConsoleValue {
-    /// A count of [`Type::Number`].
+    /// Returns a count of [`Type::Number`].
     pub fn count(count: u64) -> ConsoleValue {
         ConsoleValue::Number(i64::try_from(count).unwrap_or(i64::MAX))
     }
 
-    /// A text.
+    /// Returns a text.
     pub fn text(text: impl ToString) -> ConsoleValue {
         ConsoleValue::Text(text.to_string())
     }

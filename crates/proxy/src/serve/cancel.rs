@@ -44,7 +44,7 @@ pub struct CancelEntry<'a> {
 }
 
 impl CancelEntry<'_> {
-    /// Cancel requests lead there from now on. Waits for one that is under way.
+    /// Sets where cancel requests go from now on. Waits for one that is under way.
     pub async fn leads_to(&self, goal: Option<Goal>) {
         let mut target = match self.target.try_lock() {
             Ok(target) => target,
@@ -54,14 +54,14 @@ impl CancelEntry<'_> {
     }
 }
 
-/// A process number that no server's process has, so that `pg_terminate_backend` of it hits none:
-/// positive, and more than Linux gives (2²² at most).
+/// Returns a process number that no server's process has, so that `pg_terminate_backend` of it hits
+/// none: positive, and more than Linux gives (2²² at most).
 fn as_process(number: u32) -> u32 {
     number & 0x3fff_ffff | 0x4000_0000
 }
 
 impl Registry {
-    /// A key for a new session; protocol 3.0 has room for 4 bytes of secret, 3.2 for more.
+    /// Returns a key for a new session; protocol 3.0 has room for 4 bytes of secret, 3.2 for more.
     pub fn enter(&self, minor: u16) -> CancelEntry<'_> {
         let random = SystemRandom::new();
         let mut bytes = [0; 36];

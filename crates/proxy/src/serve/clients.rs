@@ -43,7 +43,7 @@ pub struct ClientEntry<'a> {
 }
 
 impl Clients {
-    /// A client comes, whose session has this number.
+    /// Adds a client, whose session has this number.
     pub fn enter(&self, number: u64, client: ConnectedClient) -> ClientEntry<'_> {
         let client = Arc::new(client);
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,13 +55,13 @@ impl Clients {
         }
     }
 
-    /// Each client by its number.
+    /// Returns each client by its number.
     pub fn all(&self) -> BTreeMap<u64, Arc<ConnectedClient>> {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.clone()
     }
 
-    /// How many batches went where, and why.
+    /// Returns how many batches went where, and why.
     pub fn routes(&self) -> BTreeMap<(Where, &'static str), u64> {
         let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         routes.clone()
@@ -69,7 +69,7 @@ impl Clients {
 }
 
 impl ClientEntry<'_> {
-    /// The client is given a server.
+    /// Notes that the client is given a server.
     pub fn goes(&self, server: Where, why: &'static str) {
         self.client.batches.fetch_add(1, Ordering::Relaxed);
         self.set(Some(server));
@@ -78,12 +78,12 @@ impl ClientEntry<'_> {
         *routes.entry((server, why)).or_default() += 1;
     }
 
-    /// The client goes on with a server that it kept.
+    /// Notes that the client goes on with a server that it kept.
     pub fn returns(&self, server: Where) {
         self.set(Some(server));
     }
 
-    /// The client gives its server back.
+    /// Notes that the client gives its server back.
     pub fn leaves(&self) {
         self.set(None);
     }

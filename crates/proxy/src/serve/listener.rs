@@ -102,7 +102,7 @@ impl Local {
         Ok(local)
     }
 
-    /// The socket.
+    /// Returns the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }

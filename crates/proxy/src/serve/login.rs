@@ -238,7 +238,7 @@ async fn first(peer: &mut Peer) -> Result<First, Failed> {
     }
 }
 
-/// NegotiateProtocolVersion: which version is spoken, and which options are not known.
+/// Returns NegotiateProtocolVersion: which version is spoken, and which options are not known.
 fn negotiation(startup: &Startup) -> BytesMut {
     let options: Vec<&str> = startup.protocol_options().collect();
     let count = u32::try_from(options.len()).expect("a startup packet is short");

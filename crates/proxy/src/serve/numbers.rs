@@ -26,7 +26,8 @@ struct Known {
 }
 
 impl TableNumbers {
-    /// The numbers of these tables at a replica and on the primary; none if one is not known.
+    /// Returns the numbers of these tables at a replica and on the primary; none if one is not
+    /// known.
     pub fn of(&self, id: ReplicaId, named: &NamedTables) -> Option<Vec<(u32, u32)>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         named.generation.filter(|it| *it == known.generation)?;
@@ -49,7 +50,7 @@ impl TableNumbers {
 }
 
 impl TableNumbers {
-    /// What is to be known of the numbers of these tables at a replica, to which this is a
+    /// Returns what is to be known of the numbers of these tables at a replica, to which this is a
     /// connection between two batches of sessions. It is asked there if need be.
     pub async fn find(
         &self,

@@ -33,7 +33,7 @@ pub enum Isolation {
 }
 
 impl Isolation {
-    /// From PostgreSQL's setting.
+    /// Returns it from PostgreSQL's setting.
     fn of(setting: &str) -> Isolation {
         match setting {
             "read committed" | "read uncommitted" => Isolation::ReadCommitted,
@@ -57,7 +57,7 @@ pub struct Outset {
 }
 
 impl Outset {
-    /// Where nothing needs to be known of it.
+    /// Makes one of this key, of which nothing else needs to be known.
     pub fn of(key: ConnectionKey) -> Outset {
         Outset {
             reads: key.clone(),
@@ -67,7 +67,7 @@ impl Outset {
         }
     }
 
-    /// What a session that began with this has when it has changed these settings since.
+    /// Returns what a session that began with this has when it has changed these settings since.
     pub fn changed_to(&self, changed: StartSettings, known: &KnownSettings) -> Outset {
         let mut reading = self.reading.clone();
         if let Some(path) = changed.value("search_path") {

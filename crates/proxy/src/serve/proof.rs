@@ -132,14 +132,14 @@ fn refused(refusal: LoginRefusal, user: &str) -> Failed {
     Report::new(Severity::Fatal, code, text).hint(hint).into()
 }
 
-/// An Authentication message of these parts.
+/// Sends an Authentication message of these parts.
 async fn say(peer: &mut Peer, parts: &[&[u8]]) -> io::Result<()> {
     let mut out = BytesMut::new();
     message::write(&mut out, b'R', parts, 0);
     peer.write_all(&out).await
 }
 
-/// The body of the client's next message, which must be about its password.
+/// Returns the body of the client's next message, which must be about its password.
 async fn answer(peer: &mut Peer) -> Result<BytesMut, Failed> {
     loop {
         if let Some(header) = peer.input.first_chunk::<HEADER_LEN>() {

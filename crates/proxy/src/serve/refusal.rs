@@ -27,7 +27,7 @@ impl From<Report> for Failed {
     }
 }
 
-/// The client does not keep to the protocol.
+/// Returns the error for a client that does not keep to the protocol.
 pub fn violation(what: impl Into<String>) -> Failed {
     Report::new(Severity::Fatal, PROTOCOL_VIOLATION, what).into()
 }

@@ -583,7 +583,8 @@ impl Relay<'_> {
         }
     }
 
-    /// A session outlives a replica, but not the primary's connection.
+    /// Handles the loss of a server: a session outlives a replica, but not the primary's
+    /// connection.
     async fn server_lost(&mut self, error: Option<io::Error>) -> Result<(), End> {
         let is_between =
             |lost: &Connection| lost.cutter.is_between_messages() || self.session.keeps_answer();

@@ -151,9 +151,9 @@ impl Before<'_> {
         None
     }
 
-    /// The message goes to a replica, where its transaction has its snapshot. What would find
-    /// something else there than on the primary fails, so that the client begins again: then on the
-    /// primary.
+    /// Looks at a message that goes to a replica, where its transaction has its snapshot. What
+    /// would find something else there than on the primary fails, so that the client begins again:
+    /// then on the primary.
     ///
     /// Returns what goes in its place, as [`Before::look`].
     fn look_elsewhere(&self, message: WireMessage<'_>, goes: Goes<'_>) -> Option<BytesMut> {
@@ -233,7 +233,7 @@ impl Before<'_> {
         }
     }
 
-    /// A statement that is being prepared may keep its session by its words.
+    /// Looks at a statement that is being prepared, which may keep its session by its words.
     fn look_at_parse(&self, message: WireMessage<'_>, session: &mut Session) {
         let Ok(parse) = message::Parse::read(message.body()) else {
             return;

@@ -18,7 +18,7 @@ thread_local! {
     static ASLEEP: RefCell<Option<Waker>> = const { RefCell::new(None) };
 }
 
-/// Something has moved that is served by this thread.
+/// Notes that something has moved that is served by this thread.
 pub(super) fn moved() {
     if !HAS_MOVED.replace(true)
         && let Some(waker) = ASLEEP.with_borrow_mut(Option::take)

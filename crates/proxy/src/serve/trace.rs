@@ -12,15 +12,15 @@ const SUCCESS: &str = "00000";
 /// What is not proven to be less (R33).
 const ANY_TABLE: &str = "any table as a whole (TAS)";
 
-/// The notice: where statements go and why, and what they touch, as [`described`], if they have
-/// been looked at.
+/// Returns the notice: where statements go and why, and what they touch, as [`described`], if they
+/// have been looked at.
 pub fn notice(why: &Why, touched: &str) -> Report {
     let text = format!("replex: {why}");
     Report::new(Severity::Notice, SUCCESS, text).detail(touched)
 }
 
-/// What is read and written, a line for each table: its affecting class (the paper's Table 2),
-/// columns, and how many rows. The names are the catalogue's.
+/// Returns what is read and written, a line for each table: its affecting class (the paper's Table
+/// 2), columns, and how many rows. The names are the catalogue's.
 pub fn described(sets: &Sets, catalogue: &Catalogue) -> String {
     let any = (sets.may_read_anything(), sets.may_write_anything());
     let any = match any {

@@ -34,13 +34,13 @@ pub(super) enum Detail {
 }
 
 impl Why {
-    /// The primary, for this reason.
+    /// Returns the primary, for this reason.
     pub fn primary(reason: &'static str) -> Why {
         let detail = Detail::Nothing;
         Why { reason, detail }
     }
 
-    /// The replica where its transaction has its snapshot.
+    /// Returns the replica where its transaction has its snapshot.
     pub(super) fn snapshot(id: ReplicaId) -> Why {
         Why {
             reason: "its transaction has its snapshot there",
@@ -48,8 +48,8 @@ impl Why {
         }
     }
 
-    /// The primary, since the read has failed at the replica, or what it has seen there does not
-    /// count.
+    /// Returns the primary, since the read has failed at the replica, or what it has seen there
+    /// does not count.
     pub fn failed(fault: &BatchFault) -> Why {
         match fault {
             BatchFault::Torn => Why::torn(),
@@ -60,12 +60,12 @@ impl Why {
         }
     }
 
-    /// The primary, since what was seen at the replica may be torn.
+    /// Returns the primary, since what was seen at the replica may be torn.
     pub fn torn() -> Why {
         Why::primary("commits under way together may be seen in another order there")
     }
 
-    /// The primary, since the replica cannot be reached.
+    /// Returns the primary, since the replica cannot be reached.
     pub fn unreachable(report: Report) -> Why {
         Why {
             reason: "the replica cannot be reached",

@@ -23,7 +23,7 @@ const EXACT: [u32; 11] = [16, 17, 20, 21, 23, 26, 1082, 1083, 1114, 1184, 2950];
 /// `varchar`, `interval`, `timetz`, `numeric`.
 const PLAIN: [u32; 8] = [25, 700, 701, 1042, 1043, 1186, 1266, 1700];
 
-/// The rows that a change is about; one of them, where several are alike.
+/// Returns the rows that a change is about; one of them, where several are alike.
 pub fn condition(table: &Shape, old: &Old) -> Result<String, ReplicationError> {
     let tuple = match old {
         Old::Key(tuple) => return key_condition(table, tuple),
@@ -44,7 +44,7 @@ pub fn condition(table: &Shape, old: &Old) -> Result<String, ReplicationError> {
     ))
 }
 
-/// The row with this key.
+/// Returns the row with this key.
 pub fn key_condition(table: &Shape, tuple: &Tuple) -> Result<String, ReplicationError> {
     let mut parts = Vec::new();
     for (column, value) in pairs(table, tuple)? {
@@ -62,7 +62,7 @@ pub fn key_condition(table: &Shape, tuple: &Tuple) -> Result<String, Replication
     }
 }
 
-/// Whether a column has just this value.
+/// Returns whether a column has just this value.
 fn is_same(column: &ShapeColumn, value: &TupleValue) -> Result<String, ReplicationError> {
     let name = quoted(&column.name);
     if *value == TupleValue::Null {
@@ -85,7 +85,7 @@ fn is_same(column: &ShapeColumn, value: &TupleValue) -> Result<String, Replicati
     })
 }
 
-/// A value as SQL that has the column's type, or the one that its domain is of.
+/// Returns a value as SQL that has the column's type, or the one that its domain is of.
 fn typed(column: &ShapeColumn, value: &TupleValue) -> Result<String, ReplicationError> {
     let text = text(column, value)?;
     let is_known = EXACT.contains(&column.type_oid) || PLAIN.contains(&column.type_oid);

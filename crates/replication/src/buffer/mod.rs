@@ -113,7 +113,7 @@ impl Buffer {
         }
     }
 
-    /// Whether a proxy that takes over has it, too.
+    /// Returns whether a proxy that takes over has it, too.
     pub fn is_for_all(&self) -> bool {
         self.options.is_for_all
     }
@@ -123,13 +123,13 @@ impl Buffer {
         self.kept().pages.as_ref().map(Pages::until)
     }
 
-    /// Whether it has all that follows this place.
+    /// Returns whether it has all that follows this place.
     pub fn covers(&self, place: Tsid) -> bool {
         let kept = self.kept();
         kept.pages.as_ref().is_some_and(|it| it.covers(place))
     }
 
-    /// Whether it has all that follows this place, and that is something.
+    /// Returns whether it has all that follows this place, and that is something.
     pub fn has_after(&self, place: Tsid) -> bool {
         self.page_after(place).is_some()
     }
@@ -325,7 +325,7 @@ impl Keeper<'_> {
         self.add(page).await
     }
 
-    /// Behind which place the next page begins. An empty page at the end makes way for it.
+    /// Returns behind which place the next page begins. An empty page at the end makes way for it.
     fn after(&self) -> Tsid {
         let kept = self.buffer.kept();
         let pages = kept.pages.as_ref().expect("it was opened");
@@ -335,7 +335,7 @@ impl Keeper<'_> {
         }
     }
 
-    /// A page is on disk.
+    /// Notes that a page is on disk.
     async fn add(&self, page: Page) -> Result<(), ReplicationError> {
         let gone = {
             let mut kept = self.buffer.kept();

@@ -85,7 +85,7 @@ fn encode_sets(sets: &Sets, page: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads the state at the front of a page, and takes it from there.
+/// Reads the state at the front of a page, and removes it from there.
 pub fn decode(page: &mut Bytes) -> io::Result<ReadRecord> {
     let tsid = Tsid(u64::from_le_bytes(take(page)?));
     let xid = u32::from_le_bytes(take(page)?);
@@ -145,7 +145,7 @@ fn split(page: &mut Bytes, length: usize) -> io::Result<Bytes> {
     }
 }
 
-/// A page that is not what was written.
+/// Returns a page that is not what was written.
 pub fn broken() -> io::Error {
     io::Error::other("a page of the transactions buffer is not what was written")
 }

@@ -43,8 +43,8 @@ fn number(value: u64) -> Value {
 }
 
 impl BufferTable {
-    /// The table of the primary of this line (`lineage::line`), made where there is none: with
-    /// two copies where there are servers for them.
+    /// Returns the table of the primary of this line (`lineage::line`), made where there is none:
+    /// with two copies where there are servers for them.
     pub async fn open(
         coordinators: &[String],
         line: &str,
@@ -70,7 +70,7 @@ impl BufferTable {
         Ok(BufferTable(table.map_err(unreached)?))
     }
 
-    /// All pages that are whole, and rows of others that are not: by epoch, place and part.
+    /// Returns all pages that are whole, and rows of others that are not: by epoch, place and part.
     pub async fn pages(&self) -> Result<(Vec<Page>, Vec<(u64, Tsid, u32)>), ReplicationError> {
         let numbers: Vec<u16> = (0..COLUMNS.len() as u16).collect();
         let mut rows = self
@@ -138,7 +138,7 @@ impl BufferTable {
         }
     }
 
-    /// The bytes of one row of a page.
+    /// Returns the bytes of one row of a page.
     pub async fn read(&self, page: &Page, part: u32) -> Result<Bytes, ReplicationError> {
         let key = [
             number(page.epoch),

@@ -245,7 +245,7 @@ impl Keeper {
         self.beat().await
     }
 
-    /// Until the proxy gives up, or another one is active.
+    /// Runs until the proxy gives up, or another one is active.
     async fn run(mut self, mut given_up: oneshot::Receiver<oneshot::Sender<()>>) {
         let ended = loop {
             tokio::select! {
@@ -316,7 +316,8 @@ impl Keeper {
         self.take_back().await
     }
 
-    /// Where the primary refuses it, the next beat tries again.
+    /// Takes back a change that was not confirmed. Where the primary refuses it, the next beat
+    /// tries again.
     async fn take_back(&mut self) -> Result<(), ReplicationError> {
         if let Some(change) = &self.taken_back
             && self.seat.register(change, self.last.epoch).await?.is_ok()
@@ -344,7 +345,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// The session is lost: gets the lock back, unless another proxy has it.
+    /// Acquires the lock again after the session was lost, unless another proxy has it.
     async fn rejoin(&mut self) -> Result<(), Lost> {
         loop {
             match self.try_rejoin().await {

@@ -57,8 +57,8 @@ impl RegisterChange {
         }
     }
 
-    /// As one transaction, which gives 1, or 0 and changes nothing where the epoch is another one
-    /// by now.
+    /// Returns it as one transaction, which gives 1, or 0 and changes nothing where the epoch is
+    /// another one by now.
     pub(super) fn sql(&self, epoch: u64) -> String {
         let (host, port, database) = (literal(&self.host), self.port, literal(&self.database));
         let change = match &self.url {

@@ -120,7 +120,7 @@ pub struct Begun {
 }
 
 impl Seat {
-    /// A session that has nothing yet.
+    /// Returns a session that has nothing yet.
     pub async fn open(primary: &Address, candidate: &Candidate) -> Result<Seat, ReplicationError> {
         let client = connect(primary, &candidate.session).await?;
         let seat = Seat {
@@ -319,7 +319,7 @@ impl Seat {
         number(&self.one(&end).await?)
     }
 
-    /// They are all gone.
+    /// Forgets the backends, which are all gone.
     pub async fn forget_backends(&self) -> Result<(), ReplicationError> {
         self.run("DELETE FROM hihooi.backend").await
     }
@@ -350,7 +350,7 @@ impl Seat {
     }
 }
 
-/// The condition that `pg_locks l` is the lock, and held.
+/// Returns the condition that `pg_locks l` is the lock, and held.
 fn is_lock() -> String {
     let (class, object) = LOCK;
     format!(

@@ -18,8 +18,8 @@ pub(super) enum Cancels {
 }
 
 impl Relay<'_> {
-    /// If the server is to run something of the proxy's own first, requests wait for its end. To be
-    /// called before that is sent.
+    /// Has requests wait for the end of what the server is to run for the proxy itself first, if
+    /// there is any. To be called before that is sent.
     pub(super) async fn hold_cancels(&mut self) {
         self.cancels = Cancels::Lead;
         if self.session.runs_own() {
