@@ -5,7 +5,7 @@ use crate::Failure;
 
 /// The list of a suite.
 #[derive(Debug)]
-pub struct Known {
+pub struct KnownDifferences {
     /// Name or beginning of a name, whether it is a beginning, and the reason.
     entries: Vec<Entry>,
 }
@@ -26,9 +26,9 @@ impl Entry {
     }
 }
 
-impl Known {
+impl KnownDifferences {
     /// Reads a list. Empty lines and those that begin with `#` are for people.
-    pub fn parse(text: &str) -> Result<Known, Failure> {
+    pub fn parse(text: &str) -> Result<KnownDifferences, Failure> {
         let mut entries = Vec::new();
         for line in text.lines() {
             if line.is_empty() || line.starts_with('#') {
@@ -45,7 +45,7 @@ impl Known {
                 reason: reason.to_owned(),
             });
         }
-        Ok(Known { entries })
+        Ok(KnownDifferences { entries })
     }
 
     /// Whether a test is in the list.
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn names_and_beginnings_are_found() {
         let list = "# for people\n\na\tone\nb/*\tmany\nc\tgone\n";
-        let known = Known::parse(list).unwrap();
+        let known = KnownDifferences::parse(list).unwrap();
         assert_eq!(known.reason("a"), Some("one"));
         assert_eq!(known.reason("b/x"), Some("many"));
         assert!(!known.names("ab"));
@@ -83,14 +83,14 @@ mod tests {
 
     #[test]
     fn an_entry_needs_a_reason() {
-        assert!(Known::parse("a\t\n").is_err());
-        assert!(Known::parse("a because\n").is_err());
+        assert!(KnownDifferences::parse("a\t\n").is_err());
+        assert!(KnownDifferences::parse("a because\n").is_err());
     }
 
     #[test]
     fn the_lists_are_well_formed() {
         for suite in crate::suites::ALL {
-            let read = Known::parse(suite.known);
+            let read = KnownDifferences::parse(suite.known);
             assert!(read.is_ok(), "{}: {read:?}", suite.name);
         }
     }

@@ -16,14 +16,14 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::known::Known;
+use crate::known::KnownDifferences;
 use crate::outcomes::Outcomes;
 use crate::suites::Suite;
 
 /// Why a run cannot go on, for a person.
 type Failure = String;
 
-/// Runs test suites of other projects against a PostgreSQL and through the proxy, and says what
+/// Runs test suites of other projects against a PostgreSQL and through the proxy, and prints what
 /// differs.
 #[derive(Debug, Parser)]
 #[command(bin_name = "cargo xtask foreign")]
@@ -100,17 +100,17 @@ fn compare(suite: &Suite, options: &Options) -> Result<Report, Failure> {
     (suite.fetch)(&folder)?;
 
     say(&format!("{}: straight", suite.name));
-    let servers = servers::Servers::straight(&suite.needs)?;
+    let servers = servers::SuiteServers::straight(&suite.needs)?;
     let straight = (suite.run)(&folder, &servers.target())?;
     drop(servers);
 
     say(&format!("{}: through the proxy", suite.name));
-    let mut servers = servers::Servers::behind_proxy(&suite.needs, &folder)?;
+    let mut servers = servers::SuiteServers::behind_proxy(&suite.needs, &folder)?;
     let through = (suite.run)(&folder, &servers.target())?;
     let replicas = servers.replicas();
     drop(servers);
 
-    let known = Known::parse(suite.known)?;
+    let known = KnownDifferences::parse(suite.known)?;
     let differences = straight.differences(&through);
     let unknown: Vec<&String> = differences.iter().filter(|it| !known.names(it)).collect();
     for difference in &differences {

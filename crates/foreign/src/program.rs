@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// By itself; whether it said that all was well.
+    /// It ended without being killed; whether it reported success.
     Ended(bool),
     /// It was killed, with all that it had started.
     TimedOut,
@@ -62,8 +62,8 @@ pub fn run(command: &mut Command) -> Result<String, Failure> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{line} failed: {}", said.trim_end()))
+    let output = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{line} failed: {}", output.trim_end()))
 }
 
 /// A command line of words without spaces, in a folder.
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_says_what_was_run() {
+    fn failure_names_the_command() {
         let failure = run(&mut words("ls /nowhere-at-all", Path::new("/"))).unwrap_err();
         assert!(
             failure.starts_with("`ls /nowhere-at-all` failed"),

@@ -33,11 +33,11 @@ const SETTINGS: &[&str] = &[
 
 /// Where a suite finds its server.
 #[derive(Debug)]
-pub struct Target {
+pub struct SuiteTarget {
     /// A host name or address.
     pub host: String,
     pub port: u16,
-    /// The superuser, who needs no password.
+    /// The superuser. It needs no password.
     pub user: &'static str,
     pub database: &'static str,
     /// PostgreSQL's programs.
@@ -46,7 +46,7 @@ pub struct Target {
     pub run: &'static str,
 }
 
-impl Target {
+impl SuiteTarget {
     /// As drivers take it.
     pub fn url(&self) -> String {
         self.url_of("postgresql")
@@ -54,7 +54,7 @@ impl Target {
 
     /// The same with another scheme.
     pub fn url_of(&self, scheme: &str) -> String {
-        let Target {
+        let SuiteTarget {
             host,
             port,
             user,
@@ -85,19 +85,19 @@ impl Target {
 
 /// What is left of the replicas after a suite.
 #[derive(Debug)]
-pub struct Replicas {
-    /// The state of each, as the console says it.
+pub struct ReplicaReport {
+    /// The state of each, as the console shows it.
     states: Vec<String>,
 }
 
-impl Replicas {
+impl ReplicaReport {
     /// Whether all serve reads.
     pub fn are_serving(&self) -> bool {
         self.states.iter().all(|state| state == "serving")
     }
 }
 
-impl fmt::Display for Replicas {
+impl fmt::Display for ReplicaReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.are_serving() {
             true => formatter.write_str("serving"),
@@ -115,7 +115,7 @@ pub struct Needs {
 }
 
 /// Running servers; dropped, they are ended.
-pub struct Servers {
+pub struct SuiteServers {
     database: &'static str,
     primary: Postgres,
     replicas: Vec<Postgres>,
@@ -128,12 +128,12 @@ struct Proxy {
     port: u16,
 }
 
-impl Servers {
+impl SuiteServers {
     /// A PostgreSQL alone.
-    pub fn straight(needs: &Needs) -> Result<Servers, Failure> {
+    pub fn straight(needs: &Needs) -> Result<SuiteServers, Failure> {
         let primary = postgres(needs)?;
         make_database(&primary, needs.database)?;
-        Ok(Servers {
+        Ok(SuiteServers {
             database: needs.database,
             primary,
             replicas: Vec::new(),
@@ -142,10 +142,10 @@ impl Servers {
     }
 
     /// The proxy, in front of a primary and replicas. What it logs goes to `folder`.
-    pub fn behind_proxy(needs: &Needs, folder: &Path) -> Result<Servers, Failure> {
+    pub fn behind_proxy(needs: &Needs, folder: &Path) -> Result<SuiteServers, Failure> {
         let primary = postgres(needs)?;
         make_database(&primary, needs.database)?;
-        let mut servers = Servers {
+        let mut servers = SuiteServers {
             database: needs.database,
             primary,
             replicas: Vec::new(),
@@ -201,11 +201,11 @@ impl Servers {
     }
 
     /// Where the suite connects to.
-    pub fn target(&self) -> Target {
+    pub fn target(&self) -> SuiteTarget {
         let straight = target_of(&self.primary, self.database);
         match &self.proxy {
             None => straight,
-            Some(proxy) => Target {
+            Some(proxy) => SuiteTarget {
                 host: proxy.host.clone(),
                 port: proxy.port,
                 run: "proxy",
@@ -214,11 +214,11 @@ impl Servers {
         }
     }
 
-    /// What the console says of the replicas, once all serve or have had time to.
-    pub fn replicas(&mut self) -> Replicas {
+    /// What the console shows of the replicas, once all serve or have had time to.
+    pub fn replicas(&mut self) -> ReplicaReport {
         let begun = Instant::now();
         loop {
-            let replicas = Replicas {
+            let replicas = ReplicaReport {
                 states: self.states().unwrap_or_else(|failure| vec![failure]),
             };
             if replicas.are_serving() || begun.elapsed() > CAUGHT_UP_WITHIN {
@@ -229,7 +229,7 @@ impl Servers {
     }
 
     fn states(&self) -> Result<Vec<String>, Failure> {
-        let console = Target {
+        let console = SuiteTarget {
             database: "hihooi",
             ..self.target()
         };
@@ -268,9 +268,9 @@ fn make_database(postgres: &Postgres, name: &str) -> Result<(), Failure> {
 }
 
 /// A PostgreSQL without a proxy.
-fn target_of(postgres: &Postgres, database: &'static str) -> Target {
+fn target_of(postgres: &Postgres, database: &'static str) -> SuiteTarget {
     let socket = postgres.socket();
-    Target {
+    SuiteTarget {
         host: socket.ip().to_string(),
         port: socket.port(),
         user: SUPERUSER,

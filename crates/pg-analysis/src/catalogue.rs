@@ -5,14 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proxy_core::freshness::{Column, Table};
+use proxy_core::freshness::{ColumnNumber, TableOid};
 
 /// Object identifiers from here on are users', not PostgreSQL's own: they differ between databases.
 pub const FIRST_USER_OID: u32 = 16384;
 
 /// What a name in FROM stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RelationKind {
     /// An ordinary table, or a partitioned one.
     Table,
     /// A view, with its definition in fully qualified names.
@@ -25,7 +25,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnInfo {
     /// Its attribute number.
-    pub number: Column,
+    pub number: ColumnNumber,
     /// Its name.
     pub name: String,
     /// Its type's object identifier.
@@ -44,39 +44,39 @@ pub struct ColumnInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relation {
     /// Its number.
-    pub table: Table,
+    pub table: TableOid,
     /// What it is.
-    pub kind: Kind,
+    pub kind: RelationKind,
     /// Its columns, in order.
     pub columns: Vec<ColumnInfo>,
     /// The canonical key: the columns of its replica identity, as far as it is the primary key.
-    pub key: Vec<Column>,
+    pub key: Vec<ColumnNumber>,
     /// Columns of its other unique indexes, by their object identifiers.
-    pub unique_keys: Vec<(u32, Vec<Column>)>,
+    pub unique_keys: Vec<(u32, Vec<ColumnNumber>)>,
     /// Whether its changes come through the slot with a key or as whole rows.
     pub replicated: bool,
     /// Whether its rows are in its partitions.
     pub is_partitioned: bool,
     /// Whether row security decides what is seen of it.
     pub row_security: bool,
-    /// Whether users' triggers or rules do more than a statement on it says.
+    /// Whether users' triggers or rules do more than a statement on it shows.
     pub has_triggers: bool,
     /// Whether a column is computed from others.
     pub has_generated: bool,
     /// Tables that inherit from it, or are its partitions, at any depth.
-    pub children: Vec<Table>,
+    pub children: Vec<TableOid>,
     /// Tables that a DELETE or a change of a key here may change by foreign keys, at any depth.
-    pub cascades: Vec<Table>,
+    pub cascades: Vec<TableOid>,
 }
 
 impl Relation {
-    /// The column of this name.
+    /// Returns the column of this name.
     pub fn column(&self, name: &str) -> Option<&ColumnInfo> {
         self.columns.iter().find(|column| column.name == name)
     }
 
-    /// The column of this number.
-    pub fn column_numbered(&self, number: Column) -> Option<&ColumnInfo> {
+    /// Returns the column of this number.
+    pub fn column_numbered(&self, number: ColumnNumber) -> Option<&ColumnInfo> {
         self.columns.iter().find(|column| column.number == number)
     }
 }
@@ -104,8 +104,8 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// What a name stands for: `pg_catalog` comes first unless `path` names it, as PostgreSQL has
-    /// it.
+    /// Returns what a name stands for: `pg_catalog` comes first unless `path` names it, as
+    /// PostgreSQL has it.
     pub fn resolve(&self, schema: Option<&str>, name: &str, path: &[String]) -> Option<&Relation> {
         let find = |schema: &str| self.relations.get(&(schema.to_owned(), name.to_owned()));
         match schema {
@@ -125,15 +125,15 @@ impl Catalogue {
         next.is_some_and(|((found, _), _)| found == schema)
     }
 
-    /// The schema and the name of the relation with this number.
-    pub fn name_of(&self, table: Table) -> Option<(&str, &str)> {
+    /// Returns the schema and the name of the relation with this number.
+    pub fn name_of(&self, table: TableOid) -> Option<(&str, &str)> {
         let mut names = self.relations.iter();
         let found = names.find(|(_, relation)| relation.table == table);
         found.map(|((schema, name), _)| (&**schema, &**name))
     }
 
-    /// The relation with this number.
-    pub fn numbered(&self, table: Table) -> Option<&Relation> {
+    /// Returns the relation with this number.
+    pub fn numbered(&self, table: TableOid) -> Option<&Relation> {
         self.relations
             .values()
             .find(|relation| relation.table == table)

@@ -34,7 +34,7 @@ pub enum Constant<'t> {
 }
 
 impl Constant<'_> {
-    /// What it is as a parameter.
+    /// Returns what it is as a parameter.
     pub fn parameter(&self) -> Parameter<'_> {
         let (type_oid, value) = match self {
             Constant::Number(digits) => (keys::INT8, digits),
@@ -48,7 +48,7 @@ impl Constant<'_> {
     }
 }
 
-/// The template of a text; none if it has no constants, or is not understood.
+/// Returns the template of a text; none if it has no constants, or is not understood.
 pub fn template(text: &str) -> Option<Template<'_>> {
     let bytes = text.as_bytes();
     let mut out = String::with_capacity(text.len() + GROWTH);
@@ -86,7 +86,7 @@ pub fn template(text: &str) -> Option<Template<'_>> {
     is_one.then_some(Template { text: out, values })
 }
 
-/// Whether it can stand in a name. What is no ASCII can.
+/// Returns whether it can stand in a name. What is no ASCII can.
 fn is_of_name(character: char) -> bool {
     character.is_ascii_alphanumeric() || character == '_' || !character.is_ascii()
 }
@@ -98,7 +98,7 @@ fn push_number(out: &mut String, number: usize) {
     }
 }
 
-/// The length and the value of the text in quotes that stands first.
+/// Returns the length and the value of the text in quotes that stands first.
 fn quoted(rest: &str) -> Option<(usize, Option<Constant<'_>>)> {
     let mut length = 1;
     loop {
@@ -120,7 +120,8 @@ fn quoted(rest: &str) -> Option<(usize, Option<Constant<'_>>)> {
     Some((length, Some(Constant::Quoted(value))))
 }
 
-/// The length and the value of the number that stands first, behind `out`, which gives its sign.
+/// Returns the length and the value of the number that stands first, behind `out`, which gives its
+/// sign.
 fn number<'t>(rest: &'t str, out: &mut String) -> (usize, Option<Constant<'t>>) {
     let of_number = |byte: &u8| *byte == b'.' || IS_OF_NAME[usize::from(*byte)];
     let bytes = rest.as_bytes();

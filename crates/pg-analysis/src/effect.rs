@@ -13,7 +13,7 @@ use pg_raw_parse::Node;
 use pg_raw_parse::raw::TransactionStmtKind;
 use pg_wire::quoting::name_length;
 use pg_wire::settings;
-use proxy_core::grammar::{Effect, Grammar};
+use proxy_core::grammar::{Grammar, SessionEffect};
 use proxy_core::names;
 
 /// Statements that leave nothing behind, whatever follows, but for the words below. The usual ones
@@ -135,7 +135,7 @@ const IS_WATCHED: [bool; BEGINNINGS] = {
 };
 const BEGINNINGS: usize = 1 << 10;
 
-/// A number for the first three letters of a word, in whatever case.
+/// Returns a number for the first three letters of a word, in whatever case.
 const fn beginning(word: &[u8]) -> usize {
     let (mut number, mut at) = (0, 0);
     while at < 3 && at < word.len() {
@@ -179,28 +179,28 @@ fn rollback_to(text: &[u8]) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// The effect of a simple query's or a prepared statement's text, which may hold several
+/// Returns the effect of a simple query's or a prepared statement's text, which may hold several
 /// statements.
-pub fn of(text: &[u8]) -> Effect {
+pub fn of(text: &[u8]) -> SessionEffect {
     match by_words(text) {
-        by_words @ (Effect::KeepsSession | Effect::ReadsSequenceState) => {
+        by_words @ (SessionEffect::KeepsSession | SessionEffect::ReadsSequenceState) => {
             parsed::of(text).unwrap_or(by_words)
         }
         by_words => by_words,
     }
 }
 
-fn by_words(text: &[u8]) -> Effect {
+fn by_words(text: &[u8]) -> SessionEffect {
     let text = without_leading_comments(text);
     if names::is_deallocate(text) {
-        return Effect::Nothing;
+        return SessionEffect::Nothing;
     }
     // An identifier in Unicode escapes could spell any word.
     if text.contains(&b'&') && text.windows(2).any(|pair| pair == b"&\"") {
-        return Effect::KeepsSession;
+        return SessionEffect::KeepsSession;
     }
     let mut place = Place::Start;
-    let mut effect = Effect::Nothing;
+    let mut effect = SessionEffect::Nothing;
     for word in words(text) {
         let name = match word {
             Word::End => {
@@ -210,14 +210,14 @@ fn by_words(text: &[u8]) -> Effect {
             Word::Sign(sign) => {
                 match place.after_sign(sign) {
                     Some(after) => place = after,
-                    None => return Effect::KeepsSession,
+                    None => return SessionEffect::KeepsSession,
                 }
                 continue;
             }
             Word::Name(name) => name,
         };
         let Some((after, found)) = place.after_name(name) else {
-            return Effect::KeepsSession;
+            return SessionEffect::KeepsSession;
         };
         place = after;
         effect = effect.and(found);
@@ -237,12 +237,12 @@ fn by_words(text: &[u8]) -> Effect {
             .any(|list| list.iter().any(is));
         if keeps || KEEPS_BEGINNINGS.iter().any(begins) {
             return match settings::is_set_config(text) {
-                true => Effect::SetsSettings,
-                false => Effect::KeepsSession,
+                true => SessionEffect::SetsSettings,
+                false => SessionEffect::KeepsSession,
             };
         }
         if READS_SEQUENCE_STATE.iter().any(is) {
-            effect = effect.and(Effect::ReadsSequenceState);
+            effect = effect.and(SessionEffect::ReadsSequenceState);
         }
     }
     effect
@@ -268,8 +268,8 @@ enum Place {
 }
 
 impl Place {
-    /// Where it goes on behind a sign; none where that may be anything. Past the first statement a
-    /// comment cannot be told from the inside of a literal, and what is quoted may be any name.
+    /// Returns where it goes on behind a sign; none where that may be anything. Past the first
+    /// statement a comment looks like the inside of a literal, and what is quoted may be any name.
     fn after_sign(self, sign: u8) -> Option<Place> {
         match (self, sign) {
             (Place::Start, b'(') => Some(Place::Start),
@@ -282,10 +282,11 @@ impl Place {
         }
     }
 
-    /// Where it goes on behind a word, and what that leaves; none where that may be anything.
-    fn after_name(self, name: &[u8]) -> Option<(Place, Effect)> {
+    /// Returns where it goes on behind a word, and what that leaves; none where that may be
+    /// anything.
+    fn after_name(self, name: &[u8]) -> Option<(Place, SessionEffect)> {
         if self == Place::Within {
-            return Some((Place::Within, Effect::Nothing));
+            return Some((Place::Within, SessionEffect::Nothing));
         }
         let first = name[0].to_ascii_lowercase();
         let is = |known: &&str| {
@@ -294,7 +295,9 @@ impl Place {
         let place = match self {
             Place::Start if LEAVES_NOTHING.iter().any(is) => Place::Within,
             Place::Start if is(&"set") => Place::AfterSet,
-            Place::Start if is(&"reset") => return Some((Place::Within, Effect::ResetsSettings)),
+            Place::Start if is(&"reset") => {
+                return Some((Place::Within, SessionEffect::ResetsSettings));
+            }
             Place::AfterSet if SET_FOR_TRANSACTION.iter().any(is) => Place::AfterLocal,
             Place::AfterSet if is(&"session") => Place::AfterSetSession,
             Place::AfterSetSession if is(&"characteristics") => Place::OfIsolation,
@@ -314,15 +317,15 @@ impl Place {
         };
         let effect = match place {
             Place::AfterSetting | Place::AfterTime | Place::BeforeText | Place::OfIsolation => {
-                Effect::SetsSettings
+                SessionEffect::SetsSettings
             }
-            _ => Effect::Nothing,
+            _ => SessionEffect::Nothing,
         };
         Some((place, effect))
     }
 }
 
-/// The text from its first word on. Comments nest, as in PostgreSQL.
+/// Returns the text from its first word on. Comments nest, as in PostgreSQL.
 fn without_leading_comments(text: &[u8]) -> &[u8] {
     let mut rest = text.trim_ascii_start();
     loop {
@@ -348,8 +351,8 @@ enum Word<'a> {
     Sign(u8),
 }
 
-/// The words of a text, without regard to literals and comments: what stands in those is a word,
-/// too. So nothing can be hidden behind a quote that is read otherwise by the server.
+/// Returns the words of a text, without regard to literals and comments: what stands in those is a
+/// word, too. So nothing can be hidden behind a quote that is read otherwise by the server.
 fn words(text: &[u8]) -> impl Iterator<Item = Word<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -405,7 +408,7 @@ mod tests {
             "SELECT pg_advisory_xact_lock(hold) FROM temp",
             "SELECT nextval('temp')",
         ] {
-            assert_eq!(of(text.as_bytes()), Effect::Nothing, "{text}");
+            assert_eq!(of(text.as_bytes()), SessionEffect::Nothing, "{text}");
         }
     }
 
@@ -474,7 +477,7 @@ mod tests {
             "SET search_path = public, \"pg_temp_1\"",
             "SELECT \"set_config\"('a.b', '1', false)",
         ] {
-            assert_eq!(of(text.as_bytes()), Effect::KeepsSession, "{text}");
+            assert_eq!(of(text.as_bytes()), SessionEffect::KeepsSession, "{text}");
         }
     }
 
@@ -497,25 +500,31 @@ mod tests {
             "SELECT set_config('DateStyle', 'ISO', false)",
             "/* a */ SET extra_float_digits = 3",
         ] {
-            assert_eq!(of(text.as_bytes()), Effect::SetsSettings, "{text}");
+            assert_eq!(of(text.as_bytes()), SessionEffect::SetsSettings, "{text}");
         }
         for text in [
             "RESET jit",
             "SELECT pg_advisory_unlock_all();\nCLOSE ALL;\nUNLISTEN *;\nRESET ALL;",
         ] {
-            assert_eq!(of(text.as_bytes()), Effect::ResetsSettings, "{text}");
+            assert_eq!(of(text.as_bytes()), SessionEffect::ResetsSettings, "{text}");
         }
     }
 
     #[test]
     fn state_of_sequences() {
-        assert_eq!(of(b"SELECT lastval()"), Effect::ReadsSequenceState);
-        assert_eq!(of(b"select currval('s')"), Effect::ReadsSequenceState);
-        assert_eq!(of(b"select nextval('s')"), Effect::Nothing);
+        assert_eq!(of(b"SELECT lastval()"), SessionEffect::ReadsSequenceState);
+        assert_eq!(
+            of(b"select currval('s')"),
+            SessionEffect::ReadsSequenceState
+        );
+        assert_eq!(of(b"select nextval('s')"), SessionEffect::Nothing);
         assert_eq!(
             of(b"BEGIN; SELECT temp, currval('s') FROM t"),
-            Effect::ReadsSequenceState
+            SessionEffect::ReadsSequenceState
         );
-        assert_eq!(of(b"LISTEN x; SELECT lastval()"), Effect::KeepsSession);
+        assert_eq!(
+            of(b"LISTEN x; SELECT lastval()"),
+            SessionEffect::KeepsSession
+        );
     }
 }

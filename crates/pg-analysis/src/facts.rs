@@ -21,7 +21,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// The name; none if it names another database.
+    /// Returns the name; none if it names another database.
     pub fn of(range: &RangeVar) -> Option<Name> {
         range.catalogname().is_none().then(|| Name {
             schema: range.schemaname().map(str::to_owned),
@@ -75,12 +75,12 @@ pub struct Facts<'a> {
     pub texts: Vec<&'a str>,
     /// Whether it has operators.
     pub has_operators: bool,
-    /// Whether it has a word of SQL for the time, or for who asks.
+    /// Whether it has a word of SQL for the time, or for the user that asks.
     pub asks_for_time: bool,
 }
 
 impl<'a> Facts<'a> {
-    /// The facts of what hangs on these nodes.
+    /// Returns the facts of what hangs on these nodes.
     pub fn of(catalogue: &Catalogue, roots: impl IntoIterator<Item = Node<'a>>) -> Facts<'a> {
         let mut walk = Walk {
             catalogue,
@@ -165,7 +165,8 @@ impl<'a> Walk<'a, '_> {
                 self.facts.asks_for_time = true;
                 self.facts.transaction_time |= function.op < ValueOp::SVFOP_CURRENT_ROLE;
                 if function.op >= ValueOp::SVFOP_CURRENT_ROLE {
-                    self.facts.only_primary("it asks who or where it is");
+                    self.facts
+                        .only_primary("it depends on its user or its server");
                 }
             }
             _ => self.see_clause(node),
@@ -295,7 +296,7 @@ impl<'a> Walk<'a, '_> {
         );
     }
 
-    /// A statement inside another that writes.
+    /// Adds a statement inside another that writes.
     fn write(&mut self, node: Node<'a>) {
         self.facts.query_count += 1;
         self.facts.only_primary("it writes");
@@ -331,7 +332,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// What an expression is made of; if it is a column, it may be a whole row instead.
+    /// Adds what an expression is made of; if it is a column, it may be a whole row instead.
     fn operand(&mut self, node: Node<'a>, whole_row: WholeRow) {
         match node {
             Node::ColumnRef(column) => self.column(column.fields(), whole_row),
@@ -364,7 +365,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// A name in a column's place.
+    /// Adds a name in a column's place.
     fn name(&mut self, name: &str) {
         if functions::OF_ANY_VALUE.contains(&name) {
             self.facts.only_primary("it asks how a node keeps a value");
@@ -446,7 +447,7 @@ impl<'a> Walk<'a, '_> {
     }
 }
 
-/// What hangs on a statement that writes, but not its target.
+/// Returns what hangs on a statement that writes, but not its target.
 pub fn parts_of_write(node: Node<'_>) -> Vec<Node<'_>> {
     let mut parts = Vec::new();
     let (with, returning) = match node {

@@ -10,7 +10,7 @@ use pg_raw_parse::raw::{AlterTableType, ConstrType, ObjectType};
 
 use super::catalogue::{ColumnInfo, Relation};
 use super::facts::{Facts, Name};
-use super::{Action, Names};
+use super::{Names, StatementAction};
 
 /// Why a change that fills rows is refused.
 const FILLS: &str = "this ALTER TABLE fills existing rows with values that may differ between databases: add the column \
@@ -68,7 +68,7 @@ const TIMELESS: &[&str] = &[
     "varbit",
     "varchar",
 ];
-/// Types whose input gives the same unless it says `now` or the like.
+/// Types whose input gives the same unless it is `now` or the like.
 const TIMES: &[&str] = &["date", "time", "timestamp", "timestamptz"];
 /// Types of columns that are never read as texts when they are cast: whole and other numbers,
 /// `date`, `time`, `timestamp`, `timestamptz`, `interval`.
@@ -109,7 +109,7 @@ const NO_TEXT_FUNCTIONS: &[&str] = &[
 ];
 
 /// Changes that fill columns of rows that are there must fill them alike everywhere.
-pub fn of_alter(names: &Names<'_>, alter: &AlterTableStmt, text: &str) -> Action {
+pub fn of_alter(names: &Names<'_>, alter: &AlterTableStmt, text: &str) -> StatementAction {
     let table = alter.relation().and_then(Name::of);
     let table = table.and_then(|name| names.resolve(&name));
     let refused = alter.cmds().iter().find_map(|command| match command {
@@ -117,12 +117,12 @@ pub fn of_alter(names: &Names<'_>, alter: &AlterTableStmt, text: &str) -> Action
         _ => Some(FILLS),
     });
     match refused {
-        Some(why) => Action::Refused(why),
-        None => Action::Schema(text.to_owned()),
+        Some(why) => StatementAction::Refused(why),
+        None => StatementAction::Schema(text.to_owned()),
     }
 }
 
-/// Why a part of an ALTER is refused.
+/// Returns why a part of an ALTER is refused.
 fn of_command(
     names: &Names<'_>,
     table: Option<&Relation>,
@@ -152,7 +152,7 @@ fn of_command(
     }
 }
 
-/// Whether a table that is made computes a column from where its rows are.
+/// Returns whether a table that is made computes a column from where its rows are.
 pub fn has_place(create: &CreateStmt) -> bool {
     let mut elements = create.table_elts().iter();
     elements.any(|element| match element {
@@ -178,7 +178,7 @@ fn has_system_column(facts: &Facts) -> bool {
         .any(|name| facts.names.contains(*name))
 }
 
-/// Whether a new column may have other values elsewhere.
+/// Returns whether a new column may have other values elsewhere.
 fn fills(names: &Names<'_>, table: Option<&Relation>, column: &ColumnDef) -> bool {
     let Some(target) = column.type_name() else {
         return true;
@@ -206,7 +206,7 @@ fn fills(names: &Names<'_>, table: Option<&Relation>, column: &ColumnDef) -> boo
     }
 }
 
-/// Whether values of a column's new type may be others elsewhere.
+/// Returns whether values of a column's new type may be others elsewhere.
 fn converts(
     names: &Names<'_>,
     table: Option<&Relation>,
@@ -234,14 +234,14 @@ fn converts(
     }
 }
 
-/// Whether an expression that becomes a value of this type may give another one elsewhere.
+/// Returns whether an expression that becomes a value of this type may give another one elsewhere.
 fn is_different(
     names: &Names<'_>,
     table: Option<&Relation>,
     (expression, target): (Node<'_>, &TypeName),
 ) -> bool {
     let facts = Facts::of(names.catalogue, [expression]);
-    let has_word = facts.texts.iter().any(|text| says_time(text));
+    let has_word = facts.texts.iter().any(|text| reads_clock(text));
     let is_constant = is_constant(expression);
     if is_constant {
         // Of whatever type, its input gives what it gives on the primary.
@@ -287,7 +287,7 @@ fn is_different(
         })
 }
 
-/// Whether an expression is a constant, perhaps cast to a type.
+/// Returns whether an expression is a constant, perhaps cast to a type.
 fn is_constant(expression: Node<'_>) -> bool {
     match expression {
         Node::A_Const(_) => true,
@@ -337,8 +337,8 @@ fn last_name(target: &TypeName) -> &str {
     last.and_then(|name| name.sval()).unwrap_or_default()
 }
 
-/// Whether a text may be read as the time at which that happens.
-fn says_time(text: &str) -> bool {
+/// Returns whether a text may be read as the time at which that happens.
+fn reads_clock(text: &str) -> bool {
     let mut words = text.split(|letter: char| !letter.is_ascii_alphabetic());
     words.any(|word| WORDS.iter().any(|it| word.eq_ignore_ascii_case(it)))
 }
@@ -349,7 +349,7 @@ mod tests {
     use super::super::{Analyser, Catalogue};
     use super::*;
 
-    /// A table `t` with columns of some types, and some functions.
+    /// Returns a table `t` with columns of some types, and some functions.
     fn catalogue() -> Catalogue {
         let types = [
             ("id", 23),
@@ -376,7 +376,7 @@ mod tests {
         let analyser = Analyser::new(catalogue());
         let analysis = analyser.analyse(text, &["public".into()]);
         match &analysis[..] {
-            [only] => matches!(only.action, Action::Refused(_)),
+            [only] => matches!(only.action, StatementAction::Refused(_)),
             _ => panic!("{text}"),
         }
     }

@@ -229,20 +229,20 @@ const OTHER_TYPES: &[&str] = &[
     "xml",
 ];
 
-/// Whether a call of this function may run on any node, and touches no table.
+/// Returns whether a call of this function may run on any node, and touches no table.
 pub fn is_same_everywhere(catalogue: &Catalogue, name: &str) -> bool {
     !catalogue.user_functions.contains(name)
         && (catalogue.immutable_functions.contains(name) || STABLE.contains(&name))
 }
 
-/// Whether a call of this function changes no table.
+/// Returns whether a call of this function changes no table.
 pub fn touches_no_table(catalogue: &Catalogue, name: &str) -> bool {
     is_same_everywhere(catalogue, name)
         || (!catalogue.user_functions.contains(name)
             && (catalogue.steady_functions.contains(name) || VOLATILE.contains(&name)))
 }
 
-/// Whether values can be cast to this type on any node.
+/// Returns whether values can be cast to this type on any node.
 pub fn is_plain_type(catalogue: &Catalogue, name: &str) -> bool {
     !catalogue.user_types.contains(name) && TYPES.contains(&name)
 }

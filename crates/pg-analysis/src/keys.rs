@@ -11,7 +11,7 @@ use pg_raw_parse::{ConstValue, Node};
 
 use super::catalogue::{ColumnInfo, Relation};
 use super::facts::Facts;
-use proxy_core::freshness::Row;
+use proxy_core::freshness::RowHash;
 
 const BOOL: u32 = 16;
 pub(super) const INT8: u32 = 20;
@@ -51,7 +51,7 @@ pub enum KeyValue {
     },
 }
 
-/// Whether values of this column have one canonical text.
+/// Returns whether values of this column have one canonical text.
 pub fn is_canonical(column: &ColumnInfo) -> bool {
     match column.type_oid {
         BOOL | INT2 | INT4 | INT8 | UUID => true,
@@ -60,8 +60,8 @@ pub fn is_canonical(column: &ColumnInfo) -> bool {
     }
 }
 
-/// The row that these values name; none if a parameter is not understood.
-pub fn row(values: &[KeyValue], parameters: &[Parameter<'_>]) -> Option<Row> {
+/// Returns the row that these values name; none if a parameter is not understood.
+pub fn row(values: &[KeyValue], parameters: &[Parameter<'_>]) -> Option<RowHash> {
     let mut is_known = true;
     let values = values.iter().map_while(|value| {
         let value = match value {
@@ -79,11 +79,11 @@ pub fn row(values: &[KeyValue], parameters: &[Parameter<'_>]) -> Option<Row> {
         is_known &= value.is_some();
         value
     });
-    let row = Row::of_key(0, values);
+    let row = RowHash::of_key(0, values);
     is_known.then_some(row)
 }
 
-/// The key's values where WHERE fixes all of them by equality.
+/// Returns the key's values where WHERE fixes all of them by equality.
 pub fn of_where(
     relation: &Relation,
     aliases: &[&str],
@@ -123,8 +123,8 @@ pub fn of_where(
     found.into_iter().collect()
 }
 
-/// The value that an expression gives a key column, if it is a plain constant or parameter of the
-/// statement with these facts.
+/// Returns the value that an expression gives a key column, if it is a plain constant or parameter
+/// of the statement with these facts.
 pub fn value_of(column: &ColumnInfo, node: Node<'_>, facts: &Facts) -> Option<KeyValue> {
     if !is_canonical(column) {
         return None;

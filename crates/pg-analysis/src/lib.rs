@@ -38,7 +38,7 @@ pub use reads::is_of_node;
 pub use utility::{TEMPORARY_TABLE, fires_triggers, is_of_roles_alone};
 
 use keys::KeyValue;
-use proxy_core::freshness::{Class, Items, Row, Sets, Table, Touch};
+use proxy_core::freshness::{Class, Items, RowHash, Sets, TableOid, Touch};
 use proxy_core::session::Prepared;
 
 /// Analysed texts that are kept, at most; past this all are forgotten.
@@ -52,7 +52,7 @@ const NAME_LENGTH_MAX: usize = 63;
 
 /// What is to be done with a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum StatementAction {
     /// A read that may run on any node that has what its sets need.
     Read,
     /// It runs on the primary and writes no table.
@@ -61,8 +61,8 @@ pub enum Action {
     Write,
     /// It runs on the primary and may write anything, for this reason (R33).
     Unproven(&'static str),
-    /// It runs on the primary after [`proxy_core::freshness::mark::Statement`] with this text has
-    /// been written into its transaction; replicas run that text.
+    /// It runs on the primary after its transaction has this text as a
+    /// [`proxy_core::freshness::mark::AnnouncedStatement`]. Replicas run that text.
     Schema(String),
     /// It runs on the primary in transactions of its own, for this reason; replicas run this text
     /// once the primary's triggers have noted it.
@@ -73,14 +73,14 @@ pub enum Action {
     Session,
     /// It makes state in its connection to the primary, to which the session is bound from then on.
     Pin(&'static str),
-    /// It cannot be replicated; the client gets an error with this text, which says what to do.
+    /// It cannot be replicated; the client gets an error with this text, which names what to do.
     Refused(&'static str),
 }
 
-impl Action {
+impl StatementAction {
     /// May it write tables, or what is in them?
     fn may_write(&self) -> bool {
-        matches!(self, Action::Write | Action::Unproven(_))
+        matches!(self, StatementAction::Write | StatementAction::Unproven(_))
     }
 }
 
@@ -101,12 +101,12 @@ pub enum TransactionCommand {
 
 /// One statement, analysed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Statement {
+pub struct AnalysedStatement {
     /// What is to be done with it.
-    pub action: Action,
+    pub action: StatementAction,
     tables: Vec<TableUse>,
     /// What it names in its text, views as such.
-    named: Vec<Table>,
+    named: Vec<TableOid>,
     reads_anything: bool,
     writes_anything: bool,
     /// Does it ask for the time at which its transaction began?
@@ -118,7 +118,7 @@ pub struct Statement {
 /// What a statement does with one table: by rows, if parameters can be understood.
 #[derive(Clone, Debug)]
 struct TableUse {
-    table: Table,
+    table: TableOid,
     otherwise: Touch,
     rows: Vec<Vec<KeyValue>>,
 }
@@ -129,9 +129,9 @@ impl PartialEq for TableUse {
     }
 }
 
-impl Statement {
-    fn touching(action: Action, tables: Vec<TableUse>) -> Statement {
-        Statement {
+impl AnalysedStatement {
+    fn touching(action: StatementAction, tables: Vec<TableUse>) -> AnalysedStatement {
+        AnalysedStatement {
             action,
             tables,
             named: Vec::new(),
@@ -142,56 +142,57 @@ impl Statement {
         }
     }
 
-    /// It touches no table.
-    fn without_tables(action: Action) -> Statement {
-        Statement::touching(action, Vec::new())
+    /// Makes one that touches no table.
+    fn without_tables(action: StatementAction) -> AnalysedStatement {
+        AnalysedStatement::touching(action, Vec::new())
     }
 
-    /// It runs on the primary, and may read any table there.
-    fn reads_anything(action: Action) -> Statement {
-        Statement {
+    /// Makes one that runs on the primary, and may read any table there.
+    fn reads_anything(action: StatementAction) -> AnalysedStatement {
+        AnalysedStatement {
             reads_anything: true,
-            ..Statement::without_tables(action)
+            ..AnalysedStatement::without_tables(action)
         }
     }
 
-    /// What is not understood (R33).
-    fn unproven(why: &'static str) -> Statement {
-        Statement::writes_anything(Action::Unproven(why))
+    /// Returns what is not understood (R33).
+    fn unproven(why: &'static str) -> AnalysedStatement {
+        AnalysedStatement::writes_anything(StatementAction::Unproven(why))
     }
 
-    /// It may read and write any table.
-    fn writes_anything(action: Action) -> Statement {
-        Statement {
+    /// Makes one that may read and write any table.
+    fn writes_anything(action: StatementAction) -> AnalysedStatement {
+        AnalysedStatement {
             writes_anything: true,
-            ..Statement::reads_anything(action)
+            ..AnalysedStatement::reads_anything(action)
         }
     }
 
-    /// Whether it is no more than what its sets and its action say, whatever its constants are.
+    /// Returns whether it is no more than what its sets and its action say, whatever its constants
+    /// are.
     fn is_plain(&self) -> bool {
         let is_plain = match self.action {
-            Action::Read | Action::Write => true,
-            Action::Primary(why) => why != functions::BY_NUMBER,
+            StatementAction::Read | StatementAction::Write => true,
+            StatementAction::Primary(why) => why != functions::BY_NUMBER,
             _ => false,
         };
         is_plain && !self.writes_anything
     }
 
-    /// The tables and views that a read names, which the columns of its answer may be of.
-    pub fn named(&self) -> &[Table] {
+    /// Returns the tables and views that a read names, which the columns of its answer may be of.
+    pub fn named(&self) -> &[TableOid] {
         &self.named
     }
 
-    /// Whether its sets are smaller where parameters are known.
+    /// Returns whether its sets are smaller where parameters are known.
     pub fn is_by_parameters(&self) -> bool {
         let rows = self.tables.iter().flat_map(|table| &table.rows);
         let mut values = rows.flatten();
         values.any(|value| matches!(value, KeyValue::Parameter { .. }))
     }
 
-    /// How many parameters it has, if it reads one row of one table by a key of whole numbers and
-    /// they are all the key's values, each once.
+    /// Returns how many parameters it has, if it reads one row of one table by a key of whole
+    /// numbers and they are all the key's values, each once.
     pub fn key_parameters(&self) -> Option<usize> {
         let [only] = &self.tables[..] else {
             return None;
@@ -207,11 +208,12 @@ impl Statement {
             } => *only_here && keys::is_integer(*type_oid),
             KeyValue::Known(_) => false,
         };
-        let reads = self.action == Action::Read && !self.reads_anything && !self.writes_anything;
+        let reads =
+            self.action == StatementAction::Read && !self.reads_anything && !self.writes_anything;
         (reads && key.iter().all(is_number)).then_some(key.len())
     }
 
-    /// Its read and write sets, with these parameters.
+    /// Returns its read and write sets, with these parameters.
     pub fn sets(&self, parameters: &[Parameter<'_>]) -> Sets {
         let mut sets = match (self.writes_anything, self.reads_anything) {
             (true, _) => Sets::writes_anything(),
@@ -226,7 +228,7 @@ impl Statement {
 }
 
 impl TableUse {
-    fn new(table: Table, otherwise: Touch) -> TableUse {
+    fn new(table: TableOid, otherwise: Touch) -> TableUse {
         TableUse {
             table,
             otherwise,
@@ -237,7 +239,7 @@ impl TableUse {
     fn touch(&self, parameters: &[Parameter<'_>]) -> Touch {
         let mut touch = self.otherwise.clone();
         let rows = self.rows.iter().map(|row| keys::row(row, parameters));
-        let rows: Option<Items<Row>> = rows.collect();
+        let rows: Option<Items<RowHash>> = rows.collect();
         let Some(rows) = rows.filter(|rows| !rows.is_empty()) else {
             return touch;
         };
@@ -254,19 +256,19 @@ impl TableUse {
     }
 }
 
-/// The statements of one text, in order. A text that does not parse is one statement that touches
-/// anything: the primary says what is wrong with it.
+/// Returns the statements of one text, in order. A text that does not parse is one statement that
+/// touches anything: the primary returns the error.
 #[derive(Debug)]
 pub struct Analysis {
-    statements: Vec<Statement>,
-    /// What its only statement is as a prepared one, once somebody has asked for it.
+    statements: Vec<AnalysedStatement>,
+    /// What its only statement is as a prepared one, once that was asked for.
     pub prepared: OnceLock<Arc<Prepared>>,
 }
 
 impl Deref for Analysis {
-    type Target = [Statement];
+    type Target = [AnalysedStatement];
 
-    fn deref(&self) -> &[Statement] {
+    fn deref(&self) -> &[AnalysedStatement] {
         &self.statements
     }
 }
@@ -289,7 +291,7 @@ struct Cache {
 }
 
 impl Analyser {
-    /// An analyser of statements for a database with this catalogue.
+    /// Returns an analyser of statements for a database with this catalogue.
     pub fn new(catalogue: Catalogue) -> Analyser {
         Analyser {
             catalogue: RwLock::new(Arc::new(catalogue)),
@@ -298,7 +300,7 @@ impl Analyser {
         }
     }
 
-    /// The database has another catalogue now: whatever was analysed is forgotten.
+    /// Replaces the catalogue of the database: whatever was analysed is forgotten.
     pub fn replace(&self, catalogue: Catalogue) {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         let mut here = self
@@ -317,14 +319,14 @@ impl Analyser {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// The catalogue as it is now.
+    /// Returns the catalogue as it is now.
     pub fn catalogue(&self) -> Arc<Catalogue> {
         let catalogue = self.catalogue.read();
         Arc::clone(&catalogue.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The statements of a text that has its values in it, and its template, whose values stand for
-    /// parameters: texts with other values are one text, analysed once. Otherwise as
+    /// Returns the statements of a text that has its values in it, and its template, whose values
+    /// stand for parameters: texts with other values are one text, analysed once. Otherwise as
     /// [`Analyser::analyse`].
     pub fn analyse_with_constants<'t>(
         &self,
@@ -335,14 +337,14 @@ impl Analyser {
             && let Some(template) = constants::template(text)
         {
             let analysis = self.analyse(&template.text, search_path);
-            if analysis.iter().all(Statement::is_plain) {
+            if analysis.iter().all(AnalysedStatement::is_plain) {
                 return (analysis, Some(template));
             }
         }
         (self.analyse(text, search_path), None)
     }
 
-    /// The statements of a text, with names looked up in the schemas of `search_path`.
+    /// Returns the statements of a text, with names looked up in the schemas of `search_path`.
     ///
     /// Ask again for every execution: the answer changes with the catalogue.
     pub fn analyse(&self, text: &str, search_path: &[String]) -> Arc<Analysis> {
@@ -369,7 +371,7 @@ impl Analyser {
     }
 }
 
-/// The schemas that a `search_path` setting names, in order, as PostgreSQL reads it.
+/// Returns the schemas that a `search_path` setting names, in order, as PostgreSQL reads it.
 pub fn search_path(setting: &str, user: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut rest = setting.trim_ascii();
@@ -408,7 +410,7 @@ pub fn search_path(setting: &str, user: &str) -> Vec<String> {
     names
 }
 
-/// A name as PostgreSQL keeps it, which cuts off what is too long.
+/// Returns a name as PostgreSQL keeps it, which cuts off what is too long.
 fn cut_off(mut name: String) -> String {
     while name.len() > NAME_LENGTH_MAX {
         name.pop();
@@ -416,8 +418,8 @@ fn cut_off(mut name: String) -> String {
     name
 }
 
-fn analyse(catalogue: &Catalogue, text: &str, search_path: &[String]) -> Vec<Statement> {
-    let not_understood = || vec![Statement::unproven("it is not understood")];
+fn analyse(catalogue: &Catalogue, text: &str, search_path: &[String]) -> Vec<AnalysedStatement> {
+    let not_understood = || vec![AnalysedStatement::unproven("it is not understood")];
     if text.len() > TEXT_LENGTH_MAX {
         return not_understood();
     }
@@ -436,11 +438,11 @@ fn analyse(catalogue: &Catalogue, text: &str, search_path: &[String]) -> Vec<Sta
         let text = text.get(start..).unwrap_or(text);
         let text = text.get(..length).filter(|_| length > 0).unwrap_or(text);
         let mut statement = statement(&names, raw.stmt(), text.trim());
-        if let Action::Schema(text) = &statement.action
+        if let StatementAction::Schema(text) = &statement.action
             && !own.is_empty()
             && temporary::uses(text, &own) == temporary::Uses::Some
         {
-            statement.action = Action::Refused(temporary::REFUSED);
+            statement.action = StatementAction::Refused(temporary::REFUSED);
         }
         own.extend(temporary::made_by(raw.stmt()));
         statement
@@ -461,7 +463,7 @@ impl<'a> Names<'a> {
     }
 }
 
-fn statement(names: &Names<'_>, node: Node<'_>, text: &str) -> Statement {
+fn statement(names: &Names<'_>, node: Node<'_>, text: &str) -> AnalysedStatement {
     match node {
         Node::SelectStmt(select) => reads::analyse(names, select, text),
         Node::InsertStmt(_) | Node::UpdateStmt(_) | Node::DeleteStmt(_) => {

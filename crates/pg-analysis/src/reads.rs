@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use pg_raw_parse::Node;
 use pg_raw_parse::nodes::SelectStmt;
 
-use super::catalogue::{FIRST_USER_OID, Kind, Relation};
+use super::catalogue::{FIRST_USER_OID, Relation, RelationKind};
 use super::facts::{Facts, Name};
-use super::{Action, Names, Statement, TEMPORARY_TABLE, TableUse};
+use super::{AnalysedStatement, Names, StatementAction, TEMPORARY_TABLE, TableUse};
 use super::{functions, keys, select_into, utility};
 use crate::select::{first_of_union, is_list_alone};
-use proxy_core::freshness::{Class, Items, Parts, Table, Touch};
+use proxy_core::freshness::{Class, Items, Parts, TableOid, Touch};
 
 /// Views within views, at most in one statement.
 const VIEWS_MAX: usize = 100;
@@ -18,18 +18,20 @@ const VIEWS_MAX: usize = 100;
 /// What changes a setting as SET does.
 const SET_CONFIG: &str = "set_config";
 
-/// See the module.
-pub fn analyse(names: &Names<'_>, select: &SelectStmt, text: &str) -> Statement {
+/// Analyses a read, see the module.
+pub fn analyse(names: &Names<'_>, select: &SelectStmt, text: &str) -> AnalysedStatement {
     if let Some(into) = first_of_union(select).into_clause() {
         let made = into.rel().filter(|made| !utility::is_temporary(Some(made)));
-        return Statement::writes_anything(match made {
-            None => Action::Pin(TEMPORARY_TABLE),
-            Some(made) => select_into::as_create_table(made, text)
-                .map_or(Action::Refused(select_into::REFUSED), Action::Schema),
+        return AnalysedStatement::writes_anything(match made {
+            None => StatementAction::Pin(TEMPORARY_TABLE),
+            Some(made) => select_into::as_create_table(made, text).map_or(
+                StatementAction::Refused(select_into::REFUSED),
+                StatementAction::Schema,
+            ),
         });
     }
     if only_sets(names, select) {
-        return Statement::without_tables(Action::Session);
+        return AnalysedStatement::without_tables(StatementAction::Session);
     }
     let facts = Facts::of(names.catalogue, [Node::SelectStmt(select)]);
     let mut statement = of_facts(names, &facts);
@@ -55,19 +57,19 @@ fn only_sets(names: &Names<'_>, select: &SelectStmt) -> bool {
         && select.target_list().iter().all(|target| sets(target.val()))
 }
 
-/// A read with these facts; without rows.
-pub fn of_facts(names: &Names<'_>, facts: &Facts) -> Statement {
+/// Returns a read with these facts; without rows.
+pub fn of_facts(names: &Names<'_>, facts: &Facts) -> AnalysedStatement {
     let mut tables = Tables::default();
     tables.add(names, facts);
     tables.statement()
 }
 
-/// What a read with these facts reads of `relation`.
+/// Returns what a read with these facts reads of `relation`.
 pub fn columns_of(
     relation: &Relation,
     facts: &Facts,
     known: &BTreeSet<&str>,
-) -> Items<proxy_core::freshness::Column> {
+) -> Items<proxy_core::freshness::ColumnNumber> {
     // A name that is no column of any table here may stand for whole rows.
     let all = facts.star
         || facts
@@ -86,7 +88,7 @@ pub fn columns_of(
 #[derive(Default)]
 struct Tables {
     uses: Vec<TableUse>,
-    named: Vec<Table>,
+    named: Vec<TableOid>,
     primary: Option<&'static str>,
     unknown: bool,
     of_transaction_time: bool,
@@ -144,19 +146,19 @@ impl Tables {
         known: &BTreeSet<&str>,
     ) {
         match &relation.kind {
-            Kind::Other => {
+            RelationKind::Other => {
                 self.primary
                     .get_or_insert("it reads what is not replicated");
             }
-            Kind::View(definition) => self.view(names, definition),
-            Kind::Table => {
+            RelationKind::View(definition) => self.view(names, definition),
+            RelationKind::Table => {
                 let columns = columns_of(relation, facts, known);
                 self.table(relation, columns);
             }
         }
     }
 
-    fn table(&mut self, relation: &Relation, columns: Items<proxy_core::freshness::Column>) {
+    fn table(&mut self, relation: &Relation, columns: Items<proxy_core::freshness::ColumnNumber>) {
         if !relation.replicated {
             self.primary
                 .get_or_insert("it reads a table that is not replicated");
@@ -165,7 +167,7 @@ impl Tables {
             self.primary
                 .get_or_insert("row security decides what it reads");
         }
-        let read = |column: Table| (column, Touch::read_table());
+        let read = |column: TableOid| (column, Touch::read_table());
         let users_type = relation.columns.iter().any(|column| {
             let named = Items::one(column.number);
             is_of_node(column.type_oid) && columns.meets(&named)
@@ -222,19 +224,19 @@ impl Tables {
         }
     }
 
-    fn statement(self) -> Statement {
+    fn statement(self) -> AnalysedStatement {
         if self.unknown {
-            return Statement::unproven(self.primary.unwrap_or("it is not understood"));
+            return AnalysedStatement::unproven(self.primary.unwrap_or("it is not understood"));
         }
         let action = match self.primary {
-            Some(why) => Action::Primary(why),
-            None => Action::Read,
+            Some(why) => StatementAction::Primary(why),
+            None => StatementAction::Read,
         };
-        Statement {
+        AnalysedStatement {
             of_transaction_time: self.of_transaction_time,
             locks: self.locks,
             named: self.named,
-            ..Statement::touching(action, self.uses)
+            ..AnalysedStatement::touching(action, self.uses)
         }
     }
 }
@@ -244,7 +246,7 @@ pub fn is_of_node(type_oid: u32) -> bool {
     type_oid >= FIRST_USER_OID || functions::TYPES_OF_NODES.contains(&type_oid)
 }
 
-/// The row that a SELECT from one table fixes by its whole key.
+/// Returns the row that a SELECT from one table fixes by its whole key.
 fn rows_of(
     names: &Names<'_>,
     select: &SelectStmt,
@@ -257,7 +259,7 @@ fn rows_of(
         return None;
     };
     let relation = names.resolve(&Name::of(range)?)?;
-    if relation.kind != Kind::Table || !relation.children.is_empty() {
+    if relation.kind != RelationKind::Table || !relation.children.is_empty() {
         return None;
     }
     let alias = range.alias();

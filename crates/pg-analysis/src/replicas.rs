@@ -1,4 +1,4 @@
-//! What a change of the schema says at replicas, where it names what each server has of its own.
+//! What a change of the schema means at replicas, where it names what each server has of its own.
 //!
 //! It names no tablespace there: all is in the default one. A statement about a database that the
 //! replica's server does not have does nothing. Indexes are each server's own, too: one that is
@@ -32,7 +32,7 @@ pub fn at_replica(text: &str) -> String {
     }
 }
 
-/// The same, which does nothing where it fails for this reason.
+/// Returns the same, which does nothing where it fails for this reason.
 fn unless(text: &str, failure: &str) -> String {
     let text = literal(text);
     let body = format!("BEGIN EXECUTE {text}; EXCEPTION WHEN {failure} THEN NULL; END");
@@ -86,8 +86,8 @@ fn of_index(text: &str) -> Option<String> {
     }
 }
 
-/// The same as a statement that detaches a partition concurrently, which leaves the partition a
-/// constraint for its bounds; none for another one.
+/// Returns the same as a statement that detaches a partition concurrently, which leaves the
+/// partition a constraint for its bounds; none for another one.
 fn detaching(alter: &AlterTableStmt, text: &str) -> Option<String> {
     let partition = alter.cmds().iter().find_map(detached_concurrently)?;
     let is_plain = |node: Node<'_>| {
@@ -112,8 +112,8 @@ fn detaching(alter: &AlterTableStmt, text: &str) -> Option<String> {
     Some(format!("DO {}", literal(&body)))
 }
 
-/// A text with one of these in the place of a word, so that it is one statement that is so. Which
-/// of the words is meant is found by changing it, and parsing.
+/// Returns a text with one of these in the place of a word, so that it is one statement that is so.
+/// Which of the words is meant is found by changing it, and parsing.
 fn changed(
     text: &str,
     word: &str,
@@ -139,8 +139,8 @@ fn is_about(text: &str, kind: ObjectType::Type) -> bool {
         .is_ok_and(|tree| tree.len() == 1 && tree.iter().all(|raw| is(raw.stmt())))
 }
 
-/// The same, without the tablespaces that it names. Whether a word of the text names one is found
-/// by leaving it out, or putting the default in its place, and parsing.
+/// Returns the same, without the tablespaces that it names. Whether a word of the text names one is
+/// found by leaving it out, or putting the default in its place, and parsing.
 fn in_default_tablespace(text: &str) -> String {
     let mut text = text.to_owned();
     let Some(mut count) = others_named(&text).filter(|count| *count > 0) else {
@@ -170,7 +170,7 @@ fn in_default_tablespace(text: &str) -> String {
     text
 }
 
-/// A text without these words at its end, the last first.
+/// Returns a text without these words at its end, the last first.
 fn without_words<'t>(text: &'t str, words: &[&str]) -> Option<&'t str> {
     words.iter().try_fold(text.trim_ascii_end(), |text, word| {
         let (head, end) = text.split_at_checked(text.len().checked_sub(word.len())?)?;
@@ -179,7 +179,7 @@ fn without_words<'t>(text: &'t str, words: &[&str]) -> Option<&'t str> {
     })
 }
 
-/// Where the name stands that follows spaces and comments.
+/// Returns where the name stands that follows spaces and comments.
 fn name_behind(text: &str, from: usize) -> Option<(usize, usize)> {
     let mut rest = &text[from..];
     loop {
@@ -194,7 +194,8 @@ fn name_behind(text: &str, from: usize) -> Option<(usize, usize)> {
     Some((start, start + identifier_length(rest)?))
 }
 
-/// How many tablespaces a text names that are not the default one; none if it cannot be parsed.
+/// Returns how many tablespaces a text names that are not the default one; none if it cannot be
+/// parsed.
 fn others_named(text: &str) -> Option<usize> {
     let tree = pg_raw_parse::parse(text).ok()?;
     Some(tree.iter().map(|raw| named_by(raw.stmt())).sum())

@@ -3,7 +3,7 @@
 use pg_raw_parse::Node;
 use pg_raw_parse::nodes::SelectStmt;
 
-/// Is a query a list of expressions, without a clause that says more, but INTO?
+/// Is a query a list of expressions, without a further clause but INTO?
 pub(crate) fn is_list_alone(select: &SelectStmt) -> bool {
     let clauses = [
         select.where_clause(),
@@ -27,7 +27,7 @@ pub(crate) fn is_list_alone(select: &SelectStmt) -> bool {
         && select.larg().is_none()
 }
 
-/// Of queries that UNION and the like combine, the first one: INTO stands there.
+/// Returns the first of the queries that UNION and the like combine: INTO stands there.
 pub(crate) fn first_of_union(mut select: &SelectStmt) -> &SelectStmt {
     while let Some(left) = select.larg() {
         select = left;

@@ -46,7 +46,7 @@ pub fn as_create_table(made: &RangeVar, text: &str) -> Option<String> {
     written.find(|written| makes_empty(written))
 }
 
-/// How many bytes at the beginning of a text name a table, with the words before its name.
+/// Returns how many bytes at the beginning of a text name a table, with the words before its name.
 fn table_length(text: &str, is_unlogged: bool) -> Option<usize> {
     let mut rest = text;
     let words = ["unlogged", "table"];

@@ -28,7 +28,7 @@ pub enum Uses {
 /// The tables that a statement names, as far as they may be temporary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
-    /// How they are called, if no schema is told.
+    /// Their names, if no schema is given.
     pub names: BTreeSet<String>,
     /// How many it names.
     pub count: usize,
@@ -60,7 +60,7 @@ impl Named {
 pub const REFUSED: &str = "a table that lasts cannot be made of a temporary one, which replicas do not have: write CREATE \
                            TABLE with its columns, then INSERT … SELECT";
 
-/// The temporary table, view or sequence that a statement makes.
+/// Returns the temporary table, view or sequence that a statement makes.
 pub fn made_by<'t>(node: Node<'t>) -> Option<&'t str> {
     let relation = match node {
         Node::CreateStmt(create) => create.relation(),
@@ -74,7 +74,7 @@ pub fn made_by<'t>(node: Node<'t>) -> Option<&'t str> {
     relation.relname()
 }
 
-/// What a statement does, in a session that has these temporary tables.
+/// Returns what a statement does, in a session that has these temporary tables.
 pub fn uses(text: &str, own: &[&str]) -> Uses {
     let named = named(text);
     let mine = named
@@ -89,7 +89,7 @@ pub fn uses(text: &str, own: &[&str]) -> Uses {
     }
 }
 
-/// The tables whose rights a statement is about, or of which it makes one for good.
+/// Returns the tables whose rights a statement is about, or of which it makes one for good.
 pub fn named(text: &str) -> Named {
     let mut named = Named::default();
     let Ok(tree) = pg_raw_parse::parse(text) else {
@@ -110,8 +110,8 @@ pub fn named(text: &str) -> Named {
                     // Functions, and all tables of schemas, are temporary only if they are named
                     // so.
                     named.count += grant.objects().len();
-                    let says_so = text.to_ascii_lowercase().contains(SCHEMA);
-                    named.temporary_count += usize::from(says_so);
+                    let is_noted = text.to_ascii_lowercase().contains(SCHEMA);
+                    named.temporary_count += usize::from(is_noted);
                 }
             }
             Node::CreateStmt(create) => {
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_uses_temporary_tables_is_told() {
+    fn uses_of_temporary_tables() {
         let own = ["mine", "Yours"];
         for (text, expected) in [
             ("GRANT SELECT ON mine TO ann", Uses::Only),

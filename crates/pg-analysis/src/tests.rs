@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::catalogue::{ColumnInfo, Kind, Relation};
+use super::catalogue::{ColumnInfo, Relation, RelationKind};
 use super::*;
 use proxy_core::freshness::paper;
-use proxy_core::freshness::{Column, Row};
+use proxy_core::freshness::{ColumnNumber, RowHash};
 
 const INT4: u32 = 23;
 const TEXT: u32 = 25;
@@ -15,14 +15,14 @@ fn relation(number: u32, prefix: &str, count: u16) -> Relation {
     relation_of(number, columns)
 }
 
-/// A table with columns of these names and types, the first of which is its key.
+/// Returns a table with columns of these names and types, the first of which is its key.
 pub(super) fn relation_of(
     number: u32,
     columns: impl IntoIterator<Item = (String, u32)>,
 ) -> Relation {
     let columns = columns.into_iter().zip(1..);
     let columns = columns.map(|((name, type_oid), number)| ColumnInfo {
-        number: Column(number),
+        number: ColumnNumber(number),
         name,
         type_oid,
         deterministic: true,
@@ -30,10 +30,10 @@ pub(super) fn relation_of(
         key_operator: None,
     });
     Relation {
-        table: Table(number),
-        kind: Kind::Table,
+        table: TableOid(number),
+        kind: RelationKind::Table,
         columns: columns.collect(),
-        key: vec![Column(1)],
+        key: vec![ColumnNumber(1)],
         unique_keys: Vec::new(),
         replicated: true,
         is_partitioned: false,
@@ -45,7 +45,7 @@ pub(super) fn relation_of(
     }
 }
 
-/// The paper's R and S, and one table for each thing that makes a read or write unsafe.
+/// Returns the paper's R and S, and one table for each thing that makes a read or write unsafe.
 fn catalogue() -> Catalogue {
     let mut catalogue = Catalogue::default();
     let mut add = |name: &str, change: &dyn Fn(&mut Relation)| {
@@ -69,21 +69,23 @@ fn catalogue() -> Catalogue {
     add("secured", &|secured| secured.row_security = true);
     add("unlogged", &|unlogged| unlogged.replicated = false);
     add("triggered", &|triggered| triggered.has_triggers = true);
-    add("parent", &|parent| parent.children = vec![Table(1)]);
-    add("parted", &|parted| parted.cascades = vec![Table(2)]);
+    add("parent", &|parent| parent.children = vec![TableOid(1)]);
+    add("parted", &|parted| parted.cascades = vec![TableOid(2)]);
     add("moods", &|moods| moods.columns[3].type_oid = 20_000);
     add("seen", &|seen| {
-        seen.kind = Kind::View("SELECT a1, a2 FROM public.r".into())
+        seen.kind = RelationKind::View("SELECT a1, a2 FROM public.r".into())
     });
     add("odd", &|odd| {
-        odd.kind = Kind::View("SELECT public.mine() AS a1".into())
+        odd.kind = RelationKind::View("SELECT public.mine() AS a1".into())
     });
-    add("pg_class", &|class| class.kind = Kind::Other);
-    add("watched", &|watched| watched.children = vec![Table(6)]);
-    add("watching", &|watching| watching.cascades = vec![Table(6)]);
-    add("family", &|family| family.children = vec![Table(8)]);
+    add("pg_class", &|class| class.kind = RelationKind::Other);
+    add("watched", &|watched| watched.children = vec![TableOid(6)]);
+    add("watching", &|watching| {
+        watching.cascades = vec![TableOid(6)]
+    });
+    add("family", &|family| family.children = vec![TableOid(8)]);
     add("places", &|places| {
-        places.kind = Kind::View("SELECT r.ctid AS place FROM public.r".into())
+        places.kind = RelationKind::View("SELECT r.ctid AS place FROM public.r".into())
     });
     add("of_r", &|of_r| {
         of_r.columns[0].name = "r".into();
@@ -99,7 +101,7 @@ fn catalogue() -> Catalogue {
     catalogue
 }
 
-fn analyse_one(text: &str) -> Statement {
+fn analyse_one(text: &str) -> AnalysedStatement {
     let analyser = Analyser::new(catalogue());
     let analysis = analyser.analyse(text, &["public".into()]);
     assert_eq!(analysis.len(), 1, "{text}");
@@ -108,7 +110,7 @@ fn analyse_one(text: &str) -> Statement {
 }
 
 /// A text touches the same whether its constants are taken for parameters or not, unless the server
-/// refuses it for what it says.
+/// refuses it for its meaning.
 fn is_same_with_constants(analyser: &Analyser, text: &str) {
     let path = ["public".into()];
     let expected = analyser.analyse(text, &path);
@@ -168,22 +170,24 @@ fn sets(text: &str) -> Sets {
     analyse_one(text).sets(&[])
 }
 
-/// The row that tests of the paper call `number`.
-fn row(number: u64) -> Row {
-    Row::of_key(0, [number.to_string().as_bytes()])
+/// Returns the row that tests of the paper call `number`.
+fn row(number: u64) -> RowHash {
+    RowHash::of_key(0, [number.to_string().as_bytes()])
 }
 
 /// Everything in the paper's tables, but with the rows as they are named here.
 fn same(found: &Sets, table: u32, expected: &Sets, rows: &[u64]) {
-    let found = found.table(Table(table)).expect("the table is found");
-    let expected = expected.table(Table(table)).expect("the table is expected");
+    let found = found.table(TableOid(table)).expect("the table is found");
+    let expected = expected
+        .table(TableOid(table))
+        .expect("the table is expected");
     assert_eq!(found.class(), expected.class());
     assert_eq!(found.written().columns, expected.written().columns);
     if !expected.read().columns.is_all() && !expected.written().columns.is_all() {
         assert_eq!(found.read().columns, expected.read().columns);
     }
-    let found_rows: Vec<Row> = found.read().rows.named().collect();
-    let expected_rows: Vec<Row> = rows.iter().map(|number| row(*number)).collect();
+    let found_rows: Vec<RowHash> = found.read().rows.named().collect();
+    let expected_rows: Vec<RowHash> = rows.iter().map(|number| row(*number)).collect();
     assert_eq!(found_rows, expected_rows);
 }
 
@@ -197,7 +201,7 @@ fn table_1_of_the_paper() {
         ("UPDATE s SET b4 = 1 WHERE b5 < 3", 2, vec![]),
     ];
     for ((text, table, rows), expected) in texts.iter().zip(paper::writes()) {
-        assert_eq!(analyse_one(text).action, Action::Write);
+        assert_eq!(analyse_one(text).action, StatementAction::Write);
         same(&sets(text), *table, &expected, rows);
     }
 }
@@ -213,7 +217,7 @@ fn table_3_of_the_paper() {
     ];
     let [r1, r2, r3, r4] = paper::reads();
     for ((text, table, rows), expected) in texts.iter().zip([&r1, &r2, &r3, &r4, &r4]) {
-        assert_eq!(analyse_one(text).action, Action::Read);
+        assert_eq!(analyse_one(text).action, StatementAction::Read);
         same(&sets(text), *table, expected, rows);
     }
 }
@@ -222,7 +226,7 @@ fn table_3_of_the_paper() {
 fn row_is_found_however_the_key_is_written() {
     let with = |text: &str, parameter: Parameter<'_>| {
         let sets = analyse_one(text).sets(&[parameter]);
-        let table = sets.table(Table(1)).expect("r is read");
+        let table = sets.table(TableOid(1)).expect("r is read");
         (table.class() == Class::Rows).then(|| table.read().rows.named().collect::<Vec<_>>())
     };
     let text = |value: &'static str| Parameter {
@@ -292,7 +296,10 @@ fn what_must_stay_on_the_primary_stays() {
     ];
     for text in primary {
         let statement = analyse_one(text);
-        assert!(matches!(statement.action, Action::Primary(_)), "{text}");
+        assert!(
+            matches!(statement.action, StatementAction::Primary(_)),
+            "{text}"
+        );
         assert!(!statement.sets(&[]).is_written(), "{text}");
     }
     for text in [
@@ -301,7 +308,7 @@ fn what_must_stay_on_the_primary_stays() {
     ] {
         let statement = analyse_one(text);
         assert!(
-            matches!(&statement.action, Action::Alone(it, _) if it == text),
+            matches!(&statement.action, StatementAction::Alone(it, _) if it == text),
             "{text}"
         );
     }
@@ -337,7 +344,10 @@ fn what_is_not_understood_may_write_anything() {
     ];
     for text in anything {
         let statement = analyse_one(text);
-        assert!(matches!(statement.action, Action::Unproven(_)), "{text}");
+        assert!(
+            matches!(statement.action, StatementAction::Unproven(_)),
+            "{text}"
+        );
         assert!(statement.sets(&[]).may_write_anything(), "{text}");
     }
 }
@@ -349,13 +359,13 @@ fn writing_with_query_is_a_write_of_its_table() {
     assert!(!sets.may_write_anything());
     for table in [1, 2] {
         assert!(
-            sets.table(Table(table))
+            sets.table(TableOid(table))
                 .is_some_and(|table| table.is_written())
         );
     }
     let read = analyse_one("WITH x AS (DELETE FROM s RETURNING *) SELECT * FROM x");
     assert!(read.sets(&[]).is_written());
-    assert_ne!(read.action, Action::Read);
+    assert_ne!(read.action, StatementAction::Read);
 }
 
 #[test]
@@ -372,7 +382,10 @@ fn views_parents_and_cascades_touch_what_is_behind_them() {
     assert_eq!(touched("DELETE FROM family"), [2, 8, 15]);
     assert_eq!(touched("INSERT INTO family VALUES (1)"), [8, 15]);
     assert_eq!(touched("SELECT 1"), [0; 0]);
-    assert_eq!(analyse_one("SELECT a1 FROM seen").action, Action::Read);
+    assert_eq!(
+        analyse_one("SELECT a1 FROM seen").action,
+        StatementAction::Read
+    );
 }
 
 #[test]
@@ -386,7 +399,7 @@ fn columns_with_other_names_are_all_columns() {
     ];
     for text in whole {
         let sets = sets(text);
-        let table = sets.table(Table(1)).expect("r is read");
+        let table = sets.table(TableOid(1)).expect("r is read");
         assert!(table.read().columns.is_all(), "{text}");
     }
 }
@@ -394,7 +407,7 @@ fn columns_with_other_names_are_all_columns() {
 #[test]
 fn schema_changes_go_to_replicas_as_text() {
     let schema = |text: &str| match analyse_one(text).action {
-        Action::Schema(text) => Some(text),
+        StatementAction::Schema(text) => Some(text),
         _ => None,
     };
     let create = "CREATE TABLE n (a int PRIMARY KEY)";
@@ -421,7 +434,7 @@ fn schema_changes_go_to_replicas_as_text() {
     ];
     for text in refused {
         assert!(
-            matches!(analyse_one(text).action, Action::Refused(_)),
+            matches!(analyse_one(text).action, StatementAction::Refused(_)),
             "{text}"
         );
     }
@@ -431,7 +444,10 @@ fn schema_changes_go_to_replicas_as_text() {
         "SELECT 1 INTO TEMP n",
         "SELECT 1 INTO TEMP n UNION ALL SELECT 2",
     ] {
-        assert!(matches!(analyse_one(text).action, Action::Pin(_)), "{text}");
+        assert!(
+            matches!(analyse_one(text).action, StatementAction::Pin(_)),
+            "{text}"
+        );
     }
 }
 
@@ -439,13 +455,14 @@ fn schema_changes_go_to_replicas_as_text() {
 fn texts_of_many_statements_are_cut() {
     let analyser = Analyser::new(catalogue());
     let analysis = analyser.analyse("BEGIN; CREATE TABLE é (a int) ; COMMIT", &[]);
-    let actions: Vec<&Action> = analysis.iter().map(|statement| &statement.action).collect();
+    let actions: Vec<&StatementAction> =
+        analysis.iter().map(|statement| &statement.action).collect();
     assert_eq!(
         actions,
         [
-            &Action::Transaction(TransactionCommand::Begin),
-            &Action::Schema("CREATE TABLE é (a int)".into()),
-            &Action::Transaction(TransactionCommand::Commit),
+            &StatementAction::Transaction(TransactionCommand::Begin),
+            &StatementAction::Schema("CREATE TABLE é (a int)".into()),
+            &StatementAction::Transaction(TransactionCommand::Commit),
         ]
     );
     assert!(analyser.analyse("", &[]).is_empty());
@@ -457,12 +474,12 @@ fn new_catalogue_forgets_what_was_analysed() {
     let path = ["public".to_owned()];
     assert_eq!(
         analyser.analyse("SELECT a1 FROM r", &path)[0].action,
-        Action::Read
+        StatementAction::Read
     );
     analyser.replace(Catalogue::default());
     assert_eq!(
         analyser.analyse("SELECT a1 FROM r", &path)[0].action,
-        Action::Unproven("a table is not known")
+        StatementAction::Unproven("a table is not known")
     );
 }
 
@@ -495,7 +512,7 @@ fn settings_that_are_set() {
         "RESET ALL",
     ] {
         let statement = analyse_one(text);
-        assert_eq!(statement.action, Action::Session, "{text}");
+        assert_eq!(statement.action, StatementAction::Session, "{text}");
         assert_eq!(statement.sets(&[]), Sets::default(), "{text}");
     }
 }
@@ -506,12 +523,12 @@ fn catalogue_stands_where_the_path_names_it() {
     let mut catalogue = catalogue();
     let relation = catalogue.relations[&("public".into(), "r".into())].clone();
     let own = Relation {
-        table: Table(77),
+        table: TableOid(77),
         ..relation
     };
     let name = |schema: &str| (schema.to_owned(), "pg_r".to_owned());
     catalogue.relations.insert(name("pg_catalog"), own.clone());
-    let table = Table(78);
+    let table = TableOid(78);
     catalogue
         .relations
         .insert(name("public"), Relation { table, ..own });
@@ -519,8 +536,8 @@ fn catalogue_stands_where_the_path_names_it() {
         let path: Vec<String> = path.iter().map(|name| (*name).to_owned()).collect();
         catalogue.resolve(None, "pg_r", &path).map(|it| it.table)
     };
-    assert_eq!(found(&["public"]), Some(Table(77)));
-    assert_eq!(found(&["public", "pg_catalog"]), Some(Table(78)));
+    assert_eq!(found(&["public"]), Some(TableOid(77)));
+    assert_eq!(found(&["public", "pg_catalog"]), Some(TableOid(78)));
     assert!(catalogue.has_schema("public"));
     assert!(!catalogue.has_schema("publi"));
 }
@@ -596,7 +613,10 @@ fn what_differs_between_nodes() {
         "SELECT to_tsquery($1, 'a')",
     ] {
         let action = analyse_one(text).action;
-        assert!(matches!(action, Action::Primary(_)), "{text}: {action:?}");
+        assert!(
+            matches!(action, StatementAction::Primary(_)),
+            "{text}: {action:?}"
+        );
     }
     for text in [
         "SELECT ctid(r) FROM r",
@@ -606,7 +626,10 @@ fn what_differs_between_nodes() {
         "SELECT pg_column_size(a1) FROM r",
     ] {
         let action = analyse_one(text).action;
-        assert!(!matches!(action, Action::Read), "{text}: {action:?}");
+        assert!(
+            !matches!(action, StatementAction::Read),
+            "{text}: {action:?}"
+        );
     }
     for text in [
         "SELECT r.* FROM r",
@@ -617,6 +640,6 @@ fn what_differs_between_nodes() {
         "SELECT a1 FROM named",
         "SELECT to_tsvector('english', 'a') @@ to_tsquery('a')",
     ] {
-        assert_eq!(analyse_one(text).action, Action::Read, "{text}");
+        assert_eq!(analyse_one(text).action, StatementAction::Read, "{text}");
     }
 }

@@ -3,9 +3,9 @@
 use proxy_core::freshness::Sets;
 use proxy_core::touched::{Touched, WRITES};
 
-use crate::{Action, Parameter, Statement, TransactionCommand};
+use crate::{AnalysedStatement, Parameter, StatementAction, TransactionCommand};
 
-impl Statement {
+impl AnalysedStatement {
     /// Adds what it touches with these parameters to what the statements before it do.
     pub fn add_to(&self, touched: &mut Touched, parameters: &[Parameter<'_>]) {
         touched.count += 1;
@@ -16,23 +16,25 @@ impl Statement {
         }
         touched.sets.absorb(sets);
         let why = match &self.action {
-            Action::Read => {
+            StatementAction::Read => {
                 touched.named.extend(self.named());
                 return;
             }
-            Action::Primary(why) | Action::Unproven(why) | Action::Pin(why) => why,
-            Action::Alone(_, why) => why,
-            Action::Session => {
+            StatementAction::Primary(why)
+            | StatementAction::Unproven(why)
+            | StatementAction::Pin(why) => why,
+            StatementAction::Alone(_, why) => why,
+            StatementAction::Session => {
                 touched.changes_settings = true;
                 "it is about the session"
             }
-            Action::Write => WRITES,
-            Action::Schema(text) => {
+            StatementAction::Write => WRITES,
+            StatementAction::Schema(text) => {
                 touched.may_end = true;
                 touched.schema.push(text.clone());
                 "it changes the schema"
             }
-            Action::Transaction(command) => {
+            StatementAction::Transaction(command) => {
                 touched.commands += 1;
                 match command {
                     TransactionCommand::Begin => touched.begins |= touched.count == 1,
@@ -45,7 +47,7 @@ impl Statement {
                 }
                 "it begins or ends a transaction"
             }
-            Action::Refused(why) => {
+            StatementAction::Refused(why) => {
                 touched.refused = Some(why);
                 "it is refused"
             }

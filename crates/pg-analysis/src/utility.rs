@@ -10,7 +10,7 @@ use pg_raw_parse::raw::{ObjectType, TransactionStmtKind};
 use super::facts::Name;
 use super::fills;
 use super::select_into::makes_empty;
-use super::{Action, Names, Statement, TableUse, TransactionCommand, statement};
+use super::{AnalysedStatement, Names, StatementAction, TableUse, TransactionCommand, statement};
 use proxy_core::freshness::Touch;
 
 /// Do event triggers fire for each of the text's statements that change the schema? They do not for
@@ -36,7 +36,7 @@ pub fn fires_triggers(text: &str) -> bool {
     pg_raw_parse::parse(text).is_ok_and(|tree| tree.iter().all(|raw| fires(raw.stmt())))
 }
 
-/// Is each of the text's statements about roles alone, and means the same whoever says it, with
+/// Is each of the text's statements about roles alone, and means the same for every user, with
 /// whatever settings?
 pub fn is_of_roles_alone(text: &str) -> bool {
     let is = |node: Node<'_>| match node {
@@ -64,7 +64,7 @@ fn is_of_role(node: Node<'_>) -> bool {
     )
 }
 
-/// What kind of thing gets an owner, a comment, rights, a name or a label.
+/// Returns what kind of thing gets an owner, a comment, rights, a name or a label.
 fn kind_of(node: Node<'_>) -> Option<ObjectType::Type> {
     match node {
         Node::AlterOwnerStmt(alter) => Some(alter.object_type),
@@ -78,18 +78,18 @@ fn kind_of(node: Node<'_>) -> Option<ObjectType::Type> {
 
 const TEMPORARY: u8 = b't';
 
-/// See the module.
-pub fn analyse(names: &Names<'_>, node: Node<'_>, text: &str) -> Statement {
+/// Analyses a utility statement, see the module.
+pub fn analyse(names: &Names<'_>, node: Node<'_>, text: &str) -> AnalysedStatement {
     match node {
-        Node::TransactionStmt(transaction) => {
-            Statement::without_tables(Action::Transaction(command(transaction.kind)))
-        }
+        Node::TransactionStmt(transaction) => AnalysedStatement::without_tables(
+            StatementAction::Transaction(command(transaction.kind)),
+        ),
         Node::VariableSetStmt(_) | Node::VariableShowStmt(_) | Node::ConstraintsSetStmt(_) => {
-            Statement::without_tables(Action::Session)
+            AnalysedStatement::without_tables(StatementAction::Session)
         }
         Node::CopyStmt(copy) => of_copy(names, copy),
         Node::TruncateStmt(_) | Node::MergeStmt(_) | Node::CallStmt(_) | Node::DoStmt(_) => {
-            Statement::unproven("it may write any table")
+            AnalysedStatement::unproven("it may write any table")
         }
         Node::ExplainStmt(explain) => {
             let inner = statement(names, explain.query(), text);
@@ -97,10 +97,12 @@ pub fn analyse(names: &Names<'_>, node: Node<'_>, text: &str) -> Statement {
             let runs = options.any(|option| option.defname() == Some("analyze"));
             match inner.action {
                 ref action if action.may_write() => inner,
-                Action::Schema(_) | Action::Refused(_) if runs => Statement::writes_anything(
-                    Action::Refused("EXPLAIN of a statement that makes a table is not replicated"),
-                ),
-                _ => Statement::reads_anything(Action::Primary("it explains")),
+                StatementAction::Schema(_) | StatementAction::Refused(_) if runs => {
+                    AnalysedStatement::writes_anything(StatementAction::Refused(
+                        "EXPLAIN of a statement that makes a table is not replicated",
+                    ))
+                }
+                _ => AnalysedStatement::reads_anything(StatementAction::Primary("it explains")),
             }
         }
         _ => of_session(names, node, text).unwrap_or_else(|| of_schema(names, node, text)),
@@ -123,35 +125,37 @@ fn command(kind: TransactionStmtKind::Type) -> TransactionCommand {
 
 /// Statements that bind the session, or concern only the server that they run on.
 // tidy: long — a dispatching match
-fn of_session(names: &Names<'_>, node: Node<'_>, text: &str) -> Option<Statement> {
-    let primary = |why| Some(Statement::reads_anything(Action::Primary(why)));
+fn of_session(names: &Names<'_>, node: Node<'_>, text: &str) -> Option<AnalysedStatement> {
+    use StatementAction::{Alone, Pin, Primary};
+
+    let primary = |why| Some(AnalysedStatement::reads_anything(Primary(why)));
     let alone = |why| {
-        Some(Statement::reads_anything(Action::Alone(
+        Some(AnalysedStatement::reads_anything(Alone(
             text.to_owned(),
             why,
         )))
     };
     match node {
         // What EXECUTE runs is not seen.
-        Node::PrepareStmt(_) | Node::ExecuteStmt(_) => Some(Statement::writes_anything(
-            Action::Pin("it has a prepared statement of SQL"),
+        Node::PrepareStmt(_) | Node::ExecuteStmt(_) => Some(AnalysedStatement::writes_anything(
+            Pin("it has a prepared statement of SQL"),
         )),
         Node::DeallocateStmt(_) => primary("it has a prepared statement of SQL"),
         Node::DeclareCursorStmt(cursor) => {
             let mut inner = statement(names, cursor.query(), "");
-            inner.action = Action::Pin("it has a cursor");
+            inner.action = Pin("it has a cursor");
             Some(inner)
         }
         Node::FetchStmt(_) | Node::ClosePortalStmt(_) => primary("it has a cursor"),
         Node::ListenStmt(_) | Node::UnlistenStmt(_) => {
-            Some(Statement::without_tables(Action::Pin("it listens")))
+            Some(AnalysedStatement::without_tables(Pin("it listens")))
         }
-        Node::DiscardStmt(_) => Some(Statement::without_tables(Action::Session)),
-        Node::LoadStmt(_) => Some(Statement::without_tables(Action::Pin("it loads a library"))),
+        Node::DiscardStmt(_) => Some(AnalysedStatement::without_tables(StatementAction::Session)),
+        Node::LoadStmt(_) => Some(AnalysedStatement::without_tables(Pin("it loads a library"))),
         Node::NotifyStmt(_) => primary("it notifies"),
-        Node::LockStmt(_) => Some(Statement {
+        Node::LockStmt(_) => Some(AnalysedStatement {
             locks: true,
-            ..Statement::reads_anything(Action::Primary("it locks a table"))
+            ..AnalysedStatement::reads_anything(Primary("it locks a table"))
         }),
         Node::VacuumStmt(_)
         | Node::ClusterStmt(_)
@@ -190,10 +194,12 @@ fn of_session(names: &Names<'_>, node: Node<'_>, text: &str) -> Option<Statement
         Node::GrantStmt(grant)
             if concerns(node, ObjectType::OBJECT_DATABASE) && grant.objects().len() > 1 =>
         {
-            Some(Statement::writes_anything(Action::Refused(
-                "rights in several databases are not given to replicas, which may lack one of them: name one in a \
+            Some(AnalysedStatement::writes_anything(
+                StatementAction::Refused(
+                    "rights in several databases are not given to replicas, which may lack one of them: name one in a \
                  statement",
-            )))
+                ),
+            ))
         }
         _ if concerns(node, ObjectType::OBJECT_TABLESPACE) => primary("it concerns one server"),
         _ if concerns(node, ObjectType::OBJECT_LARGEOBJECT) => {
@@ -203,7 +209,8 @@ fn of_session(names: &Names<'_>, node: Node<'_>, text: &str) -> Option<Statement
     }
 }
 
-/// The partition that a part of ALTER TABLE detaches without stopping those that use its table.
+/// Returns the partition that a part of ALTER TABLE detaches without stopping those that use its
+/// table.
 pub fn detached_concurrently(command: Node<'_>) -> Option<&RangeVar> {
     match command {
         Node::AlterTableCmd(command) => match command.def() {
@@ -219,7 +226,7 @@ pub fn concerns(node: Node<'_>, kind: ObjectType::Type) -> bool {
     kind_of(node) == Some(kind)
 }
 
-fn of_copy(names: &Names<'_>, copy: &CopyStmt) -> Statement {
+fn of_copy(names: &Names<'_>, copy: &CopyStmt) -> AnalysedStatement {
     if !copy.is_from {
         // Its query, if it has one, may write.
         let inner = match copy.query() {
@@ -228,7 +235,7 @@ fn of_copy(names: &Names<'_>, copy: &CopyStmt) -> Statement {
         };
         return match inner {
             Some(inner) if inner.action.may_write() => inner,
-            _ => Statement::reads_anything(Action::Primary("it copies out")),
+            _ => AnalysedStatement::reads_anything(StatementAction::Primary("it copies out")),
         };
     }
     let relation = copy
@@ -238,34 +245,38 @@ fn of_copy(names: &Names<'_>, copy: &CopyStmt) -> Statement {
     match relation {
         Some(relation) if !relation.has_triggers && relation.children.is_empty() => {
             let whole = TableUse::new(relation.table, Touch::write_table());
-            Statement::touching(Action::Write, vec![whole])
+            AnalysedStatement::touching(StatementAction::Write, vec![whole])
         }
-        _ => Statement::unproven("it may set off more than it says"),
+        _ => AnalysedStatement::unproven("its triggers or rules may do anything"),
     }
 }
 
-fn of_schema(names: &Names<'_>, node: Node<'_>, text: &str) -> Statement {
+fn of_schema(names: &Names<'_>, node: Node<'_>, text: &str) -> AnalysedStatement {
     let action = match node {
-        Node::CreateStmt(create) if is_temporary(create.relation()) => Action::Pin(TEMPORARY_TABLE),
-        Node::ViewStmt(view) if is_temporary(view.view()) => Action::Pin(TEMPORARY_TABLE),
+        Node::CreateStmt(create) if is_temporary(create.relation()) => {
+            StatementAction::Pin(TEMPORARY_TABLE)
+        }
+        Node::ViewStmt(view) if is_temporary(view.view()) => StatementAction::Pin(TEMPORARY_TABLE),
         Node::CreateSeqStmt(create) if is_temporary(create.sequence()) => {
-            Action::Pin(TEMPORARY_TABLE)
+            StatementAction::Pin(TEMPORARY_TABLE)
         }
         Node::CreateTableAsStmt(create) => of_create_as(create, text),
         Node::AlterTableStmt(alter) => fills::of_alter(names, alter, text),
-        Node::CreateStmt(create) if fills::has_place(create) => Action::Refused(fills::PLACE),
+        Node::CreateStmt(create) if fills::has_place(create) => {
+            StatementAction::Refused(fills::PLACE)
+        }
         Node::AlterEventTrigStmt(alter) if fires_elsewhere(alter.tgenabled as u8) => {
-            Action::Refused(fills::FIRES)
+            StatementAction::Refused(fills::FIRES)
         }
         Node::DropStmt(drop) if drop.remove_type == ObjectType::OBJECT_STATISTIC_EXT => {
-            Action::Schema(if_exists(text))
+            StatementAction::Schema(if_exists(text))
         }
-        _ => Action::Schema(text.to_owned()),
+        _ => StatementAction::Schema(text.to_owned()),
     };
-    Statement::writes_anything(action)
+    AnalysedStatement::writes_anything(action)
 }
 
-/// Whether a trigger of this state fires where rows are applied.
+/// Returns whether a trigger of this state fires where rows are applied.
 fn fires_elsewhere(state: u8) -> bool {
     matches!(state, b'A' | b'R')
 }
@@ -298,29 +309,29 @@ pub fn is_temporary(relation: Option<&RangeVar>) -> bool {
 }
 
 /// Replicas make the table empty; its rows come as images.
-fn of_create_as(create: &CreateTableAsStmt, text: &str) -> Action {
+fn of_create_as(create: &CreateTableAsStmt, text: &str) -> StatementAction {
     let into = create.into();
     if is_temporary(into.and_then(|into| into.rel())) {
-        return Action::Pin(TEMPORARY_TABLE);
+        return StatementAction::Pin(TEMPORARY_TABLE);
     }
     if matches!(create.query(), Node::ExecuteStmt(_)) {
-        return Action::Refused(
+        return StatementAction::Refused(
             "CREATE TABLE … AS EXECUTE is not replicated: write the query instead",
         );
     }
     if into.is_some_and(|into| into.skip_data) {
-        return Action::Schema(text.to_owned());
+        return StatementAction::Schema(text.to_owned());
     }
     match without_data(text) {
-        Some(text) => Action::Schema(text),
-        None => Action::Refused(
+        Some(text) => StatementAction::Schema(text),
+        None => StatementAction::Refused(
             "CREATE TABLE … AS is only replicated if nothing stands behind WITH DATA",
         ),
     }
 }
 
-/// The same statement, which makes the table empty. Which words say that it is filled is found by
-/// leaving them out, and parsing.
+/// Returns the same statement, which makes the table empty. Which words say that it is filled is
+/// found by leaving them out, and parsing.
 fn without_data(text: &str) -> Option<String> {
     // On a line of its own: the text may end with a comment.
     let whole = format!("{text}\nWITH NO DATA");

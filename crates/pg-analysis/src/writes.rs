@@ -6,27 +6,27 @@ use std::collections::BTreeSet;
 use pg_raw_parse::Node;
 use pg_raw_parse::nodes::{InsertStmt, RangeVar};
 
-use super::catalogue::{Catalogue, Kind, Relation};
+use super::catalogue::{Catalogue, Relation, RelationKind};
 use super::facts::{Facts, Name, parts_of_write};
 use super::keys::{self, KeyValue};
-use super::{Action, Names, Statement, TableUse, reads};
-use proxy_core::freshness::{Class, Column, Items, Parts, Table, Touch};
+use super::{AnalysedStatement, Names, StatementAction, TableUse, reads};
+use proxy_core::freshness::{Class, ColumnNumber, Items, Parts, TableOid, Touch};
 
 const VARCHAR: u32 = 1043;
 
-/// See the module.
-pub fn analyse(names: &Names<'_>, node: Node<'_>) -> Statement {
+/// Analyses a write, see the module.
+pub fn analyse(names: &Names<'_>, node: Node<'_>) -> AnalysedStatement {
     let facts = Facts::of(names.catalogue, parts_of_write(node));
     let known = || uses(names, node, &facts);
     match known() {
-        Some(uses) if !facts.unknown => Statement {
+        Some(uses) if !facts.unknown => AnalysedStatement {
             locks: facts.locks,
-            ..Statement::touching(Action::Write, uses)
+            ..AnalysedStatement::touching(StatementAction::Write, uses)
         },
-        _ => Statement::unproven(match facts.primary {
+        _ => AnalysedStatement::unproven(match facts.primary {
             Some(why) if facts.unknown => why,
             _ if !is_target_known(names, node) => "a table is not known",
-            _ => "it may set off more than it says",
+            _ => "its triggers or rules may do anything",
         }),
     }
 }
@@ -55,7 +55,7 @@ fn uses(names: &Names<'_>, node: Node<'_>, facts: &Facts) -> Option<Vec<TableUse
     for name in &facts.reads {
         let of_with = name.schema.is_none() && facts.with_names.contains(&name.name);
         match names.resolve(name) {
-            Some(read) if read.kind == Kind::Table => {
+            Some(read) if read.kind == RelationKind::Table => {
                 let tables = [read.table].into_iter().chain(read.children.clone());
                 uses.extend(tables.map(|table| TableUse::new(table, Touch::read_table())));
             }
@@ -79,23 +79,24 @@ fn has_conflict_clause(node: Node<'_>) -> bool {
     matches!(node, Node::InsertStmt(insert) if insert.on_conflict_clause().is_some())
 }
 
-/// A table on which a statement does no more than it says.
+/// Returns a table on which a statement does just what it names.
 fn plain_table<'a>(names: &Names<'a>, name: &Name) -> Option<&'a Relation> {
     let relation = names.resolve(name)?;
-    (relation.kind == Kind::Table && !relation.has_triggers).then_some(relation)
+    (relation.kind == RelationKind::Table && !relation.has_triggers).then_some(relation)
 }
 
-/// The tables that change with one on which a statement does no more than it says: its children,
-/// and what foreign keys reach from any of them. None if users' triggers of those may do anything.
+/// Returns the tables that change with one on which a statement does just what it names: its
+/// children, and what foreign keys reach from any of them. None if users' triggers of those may do
+/// anything.
 fn changed_with(
     catalogue: &Catalogue,
     relation: &Relation,
     cascades: bool,
-) -> Option<BTreeSet<Table>> {
-    let mut tables: BTreeSet<Table> = relation.children.iter().copied().collect();
+) -> Option<BTreeSet<TableOid>> {
+    let mut tables: BTreeSet<TableOid> = relation.children.iter().copied().collect();
     if cascades {
         let children = relations_of(catalogue, &tables);
-        let further: Vec<Table> = children
+        let further: Vec<TableOid> = children
             .flat_map(|child| child.cascades.iter().copied())
             .collect();
         tables.extend(further);
@@ -107,7 +108,7 @@ fn changed_with(
 
 fn relations_of<'a>(
     catalogue: &'a Catalogue,
-    tables: &BTreeSet<Table>,
+    tables: &BTreeSet<TableOid>,
 ) -> impl Iterator<Item = &'a Relation> {
     // Most tables have none: then the catalogue, which may be long, is not looked through.
     let all = catalogue.relations.values();
@@ -159,7 +160,7 @@ fn use_of_target(
     table_use
 }
 
-fn columns_touch(read: Items<Column>, written: Items<Column>) -> Touch {
+fn columns_touch(read: Items<ColumnNumber>, written: Items<ColumnNumber>) -> Touch {
     let parts = |columns| Parts {
         columns,
         rows: Items::default(),
@@ -171,8 +172,9 @@ fn columns_touch(read: Items<Column>, written: Items<Column>) -> Touch {
     }
 }
 
-/// The columns that UPDATE assigns; all where one is not known or others are computed from them.
-fn assigned(relation: &Relation, names: Vec<Option<&str>>) -> Items<Column> {
+/// Returns the columns that UPDATE assigns; all where one is not known or others are computed from
+/// them.
+fn assigned(relation: &Relation, names: Vec<Option<&str>>) -> Items<ColumnNumber> {
     let columns = names.iter().map(|name| relation.column((*name)?));
     match columns.collect::<Option<Vec<_>>>() {
         Some(columns) if !relation.has_generated => {
@@ -182,7 +184,8 @@ fn assigned(relation: &Relation, names: Vec<Option<&str>>) -> Items<Column> {
     }
 }
 
-/// The rows of `INSERT … VALUES`, where each gives the whole key as constants or parameters.
+/// Returns the rows of `INSERT … VALUES`, where each gives the whole key as constants or
+/// parameters.
 fn inserted_rows(
     names: &Names<'_>,
     relation: &Relation,

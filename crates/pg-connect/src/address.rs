@@ -1,11 +1,11 @@
-//! Where a database is and who logs in there: a URL as libpq takes it.
+//! The address of a database and the user that logs in there: a URL as libpq takes it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::auth::tls::{Files, Policy};
 
-/// The port where nothing else is said.
+/// The default port.
 const PORT_DEFAULT: u16 = 5432;
 
 /// `postgresql://user:password@host:port/database?NAME=VALUE&…`; host and port may stand behind the
@@ -16,7 +16,7 @@ pub struct Address {
     pub host: String,
     /// The TCP port, and part of a Unix socket's name.
     pub port: u16,
-    /// Who logs in for the proxy's own work.
+    /// The user of the proxy's own connections.
     pub user: String,
     /// That user's password.
     pub password: Option<String>,
@@ -27,12 +27,12 @@ pub struct Address {
 }
 
 impl Address {
-    /// Which database it is, whoever logs in there.
+    /// Returns which database it is, whatever user logs in there.
     pub fn place(&self) -> (&str, u16, &str) {
         (&self.host, self.port, &self.database)
     }
 
-    /// The Unix socket that it is reached by, if it is.
+    /// Returns the Unix socket that it is reached by, if it is.
     pub fn socket(&self) -> Option<PathBuf> {
         let folder = self.host.starts_with('/').then(|| Path::new(&self.host));
         folder.map(|folder| socket_in(folder, self.port))
@@ -59,7 +59,7 @@ impl Address {
         let query = Query::parse(query)?;
         let host = query.host.unwrap_or(host);
         let port = match query.port.or(port) {
-            Some(port) => port.parse().map_err(|_| "the URL's port is no number")?,
+            Some(port) => port.parse().map_err(|_| "the URL's port is not a number")?,
             None => PORT_DEFAULT,
         };
         if host.is_empty() || user.is_empty() {
@@ -103,7 +103,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// What a Unix socket in a folder is called, by PostgreSQL's servers and clients alike.
+/// Returns what a Unix socket in a folder is called, by PostgreSQL's servers and clients alike.
 pub fn socket_in(folder: &Path, port: u16) -> PathBuf {
     folder.join(format!(".s.PGSQL.{port}"))
 }
@@ -153,7 +153,7 @@ impl Query {
     }
 }
 
-/// Without percent signs.
+/// Decodes percent signs.
 fn unescape(text: &str) -> Result<String, String> {
     let invalid = || "a percent sign in the URL is not followed by two hexadecimal digits";
     let mut bytes = Vec::new();

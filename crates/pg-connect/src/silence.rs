@@ -1,8 +1,8 @@
-//! How long a peer is believed to be there that says nothing.
+//! How long a silent peer is believed to be there.
 //!
-//! A machine that loses its power or its network closes no connection: whoever waits for it waits
-//! until the system gives up, a quarter of an hour and longer. Here the system asks the peer's
-//! system, which answers also while the peer itself is busy.
+//! A machine that loses its power or its network closes no connection: its peers wait until the
+//! system gives up, a quarter of an hour and longer. Here the system asks the peer's system, which
+//! answers also while the peer itself is busy.
 
 use std::io;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub const WITH_CLIENTS: Patience = Patience {
 };
 
 impl Patience {
-    /// From now on the connection fails when the peer's machine has been silent for so long, unless
+    /// Has the connection fail when the peer's machine has been silent for so long, unless
     /// something is on its way there.
     pub fn bound(self, socket: &TcpStream) -> io::Result<()> {
         sockopt::set_tcp_keepidle(socket, self.idle)?;
@@ -42,8 +42,8 @@ impl Patience {
         Ok(sockopt::set_socket_keepalive(socket, true)?)
     }
 
-    /// The same for what is on its way. Not for a peer that may be sent more than its system takes
-    /// for it: one that is only slow to read would be taken for silent.
+    /// Bounds the silence also for what is on its way. Not for a peer that may be sent more than
+    /// its system takes for it: one that is only slow to read would be taken for silent.
     pub fn bound_sent(self, socket: &TcpStream) -> io::Result<()> {
         let milliseconds = (self.idle + self.interval * self.count).as_millis();
         let milliseconds = u32::try_from(milliseconds).unwrap_or(u32::MAX);

@@ -28,7 +28,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// The certificate that the peer has shown.
+    /// Returns the certificate that the peer has shown.
     pub fn certificate(&self) -> Option<&CertificateDer<'static>> {
         match self {
             Stream::Plain(_) | Stream::Local(_) => None,
@@ -99,7 +99,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Its socket, if that leads through a network.
+    /// Returns its socket, if that leads through a network.
     pub fn network(&self) -> Option<&TcpStream> {
         match &self.stream {
             Stream::Plain(socket) => Some(socket),
@@ -108,12 +108,12 @@ impl Peer {
         }
     }
 
-    /// The certificate that the peer has shown.
+    /// Returns the certificate that the peer has shown.
     pub fn certificate(&self) -> Option<&CertificateDer<'static>> {
         self.stream.certificate()
     }
 
-    /// With nothing read yet.
+    /// Makes one with nothing read yet.
     pub fn new(stream: Stream) -> Peer {
         Peer {
             stream,
@@ -127,7 +127,7 @@ impl Peer {
         matches!(self.stream, Stream::Tls(_))
     }
 
-    /// The socket, if nothing has been read of it that was not looked at.
+    /// Returns the socket, if nothing has been read of it that was not looked at.
     pub fn into_stream(self) -> Option<Stream> {
         self.input.is_empty().then_some(self.stream)
     }
@@ -181,9 +181,9 @@ impl Peer {
         self.stream.flush().await
     }
 
-    /// Says goodbye, as well as can be.
+    /// Sends Terminate, if the peer is still there.
     pub async fn shutdown(&mut self) {
-        // The peer may be gone already, and nobody is left to hear of it.
+        // The peer may be gone already, and there is no receiver.
         let _ = self.stream.shutdown().await;
     }
 }

@@ -1,8 +1,8 @@
 //! A PostgreSQL of one's own, on loopback in a temporary folder: for the demo, benchmarks and
 //! tests.
 //!
-//! It gives up durability for speed, and takes everything away when it is dropped. PostgreSQL
-//! does not run as root: there it runs as `nobody`.
+//! It gives up durability for speed, and removes everything when it is dropped. PostgreSQL does not
+//! run as root: there it runs as the user `nobody`.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -24,12 +24,12 @@ use pg_connect::auth::tls::Policy;
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// The port may be taken between being found free and being used.
 const TRIES_MAX: usize = 5;
-/// `nobody` and `nogroup`.
-const NOBODY: u32 = 65_534;
+/// The user `nobody` and the group `nogroup`.
+const UNPRIVILEGED_USER: u32 = 65_534;
 /// What PostgreSQL logs once it serves.
 const READY: &str = "database system is ready to accept";
 
-/// The superuser, who needs no password on loopback unless told otherwise.
+/// The superuser. It needs no password on loopback by default.
 pub const SUPERUSER: &str = "postgres";
 
 /// Settings of every database here.
@@ -54,7 +54,7 @@ pub struct Postgres {
     process: Option<Child>,
 }
 
-/// Where PostgreSQL's programs are, if it is installed: the newest of Debian's folders, or
+/// Returns where PostgreSQL's programs are, if it is installed: the newest of Debian's folders, or
 /// where PATH leads.
 pub fn programs() -> Option<PathBuf> {
     let debian = std::fs::read_dir("/usr/lib/postgresql").ok();
@@ -77,7 +77,7 @@ impl Postgres {
         Postgres::start_in(&std::env::temp_dir(), settings)
     }
 
-    /// The same, with its folder in this one, which everybody must be able to reach.
+    /// Returns the same, with its folder in this one, which everybody must be able to reach.
     pub fn start_in(base: &Path, settings: &[&str]) -> io::Result<Postgres> {
         let mut postgres = Postgres::stopped(base, settings)?;
         let mut command = postgres.command("initdb")?;
@@ -109,7 +109,7 @@ impl Postgres {
         Ok(postgres)
     }
 
-    /// One that has no data yet.
+    /// Returns one that has no data yet.
     fn stopped(base: &Path, settings: &[&str]) -> io::Result<Postgres> {
         let programs = programs().ok_or_else(|| {
             io::Error::other("PostgreSQL is not installed: `apt-get install postgresql`")
@@ -154,10 +154,10 @@ impl Postgres {
         self.kill();
         self.port = port;
         let served = self.serve()?;
-        served.map_err(|said| io::Error::other(format!("PostgreSQL does not start: {said}")))
+        served.map_err(|output| io::Error::other(format!("PostgreSQL does not start: {output}")))
     }
 
-    /// Starts it once. The inner error is what it said before it ended.
+    /// Starts it once. The inner error is its output before it ended.
     fn serve(&mut self) -> io::Result<Result<(), String>> {
         let mut command = self.command("postgres")?;
         command.arg("-D").arg(self.data());
@@ -178,27 +178,27 @@ impl Postgres {
         Ok(wait(&receiver))
     }
 
-    /// The folder of its data.
+    /// Returns the folder of its data.
     pub fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
-    /// What it has logged.
+    /// Returns what it has logged.
     pub fn log(&self) -> PathBuf {
         self.folder.path().join("log")
     }
 
-    /// Where its programs are.
+    /// Returns where its programs are.
     pub fn programs(&self) -> &Path {
         &self.programs
     }
 
-    /// Where it listens.
+    /// Returns where it listens.
     pub fn socket(&self) -> SocketAddr {
         SocketAddr::from((self.host, self.port))
     }
 
-    /// Its address for the superuser and this database.
+    /// Returns its address for the superuser and this database.
     pub fn address(&self, database: &str) -> Address {
         Address {
             host: self.host.to_string(),
@@ -210,8 +210,8 @@ impl Postgres {
         }
     }
 
-    /// Kills its first process, and nothing else: the others notice, and end by themselves. Returns
-    /// when they have.
+    /// Kills its first process, and nothing else: the others notice, and end. Returns when they
+    /// have.
     pub fn crash(&mut self) -> io::Result<()> {
         let Some(mut process) = self.process.take() else {
             return Ok(());
@@ -232,7 +232,7 @@ impl Postgres {
         Ok(())
     }
 
-    /// The number of its first process, while it runs.
+    /// Returns the number of its first process, while it runs.
     pub fn process(&self) -> Option<u32> {
         self.process.as_ref().map(Child::id)
     }
@@ -257,25 +257,29 @@ impl Drop for Postgres {
     }
 }
 
-/// Has a command run as `nobody` where this process is root: there PostgreSQL and its poolers
-/// refuse to run.
+/// Has a command run as the user `nobody` where this process is root: there PostgreSQL and its
+/// poolers refuse to run.
 pub fn without_root(command: &mut Command) -> io::Result<()> {
     if is_root()? {
-        command.uid(NOBODY).gid(NOBODY);
+        command.uid(UNPRIVILEGED_USER).gid(UNPRIVILEGED_USER);
     }
     Ok(())
 }
 
-/// A temporary folder of whom [`without_root`] has commands run as.
+/// Returns a temporary folder of whom [`without_root`] has commands run as.
 pub fn folder_in(base: &Path, prefix: &str) -> io::Result<TempDir> {
     let folder = TempDir::with_prefix_in(prefix, base)?;
     if is_root()? {
-        chown(folder.path(), Some(NOBODY), Some(NOBODY))?;
+        chown(
+            folder.path(),
+            Some(UNPRIVILEGED_USER),
+            Some(UNPRIVILEGED_USER),
+        )?;
     }
     Ok(folder)
 }
 
-/// A place on loopback where nobody listens now: for programs that do not take port 0.
+/// Returns a port on loopback that is free now: for programs that do not take port 0.
 pub fn free_place() -> io::Result<SocketAddr> {
     TcpListener::bind((own_address(), 0))?.local_addr()
 }
@@ -285,11 +289,12 @@ fn run(command: &mut Command, name: &str) -> io::Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(io::Error::other(format!("{name} failed: {said}")))
+    let output = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("{name} failed: {output}")))
 }
 
-/// Whether a process still does something: one that nobody has asked for its end does not.
+/// Returns whether a process still does something: one that has ended and was not waited for does
+/// not.
 fn is_running(process: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
     let stat = stat.unwrap_or_default();
@@ -301,30 +306,31 @@ fn is_root() -> io::Result<bool> {
     Ok(std::fs::metadata("/proc/self")?.uid() == 0)
 }
 
-/// An address of this process's own, so that nobody else takes the ports that were free.
+/// Returns an address of this process's own, so that no other process takes the ports that were
+/// free.
 fn own_address() -> Ipv4Addr {
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     Ipv4Addr::new(127, 64 | high, middle, low)
 }
 
-/// Copies what it says to its log, and tells whether it serves.
+/// Copies its output to its log, and reports whether it serves.
 fn keep_log(errors: impl BufRead, mut log: File, sender: &Sender<Result<(), String>>) {
-    let mut said = String::new();
+    let mut output = String::new();
     let mut is_ready = false;
     for line in errors.lines().map_while(Result::ok) {
         // The log is for people; the database runs without it.
         let _ = writeln!(log, "{line}");
         if !is_ready {
             is_ready = line.contains(READY);
-            said += &line;
-            said.push('\n');
+            output += &line;
+            output.push('\n');
             if is_ready {
                 let _ = sender.send(Ok(()));
             }
         }
     }
     if !is_ready {
-        let _ = sender.send(Err(said));
+        let _ = sender.send(Err(output));
     }
 }
 

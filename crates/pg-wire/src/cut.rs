@@ -2,7 +2,7 @@
 //!
 //! A message is a tag, a length of four bytes that counts itself, and a body. Up to
 //! [`WHOLE_LEN_MAX`] it is given whole; a longer one is given as its head, with at least
-//! [`HEAD_LEN`] bytes, and then as whatever arrives, so that nobody has to hold it.
+//! [`HEAD_LEN`] bytes, and then as whatever arrives, so that no peer has to hold it.
 
 use crate::Malformed;
 use alloc::format;
@@ -32,27 +32,27 @@ pub enum Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// A message, or the head of a long one.
-    Message(Message<'a>),
+    Message(WireMessage<'a>),
     /// More of the message whose head was given before.
     Rest(&'a [u8]),
 }
 
 /// A message, or the head of a long one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message<'a> {
+pub struct WireMessage<'a> {
     /// Header and body as they came.
     pub frame: &'a [u8],
     /// How many bytes of it are still to come; 0 for a whole one.
     pub rest: usize,
 }
 
-impl<'a> Message<'a> {
-    /// The first byte, which says what it is.
+impl<'a> WireMessage<'a> {
+    /// Returns the first byte, which names its kind.
     pub fn tag(&self) -> u8 {
         self.frame[0]
     }
 
-    /// What follows the header, as far as it is here.
+    /// Returns what follows the header, as far as it is here.
     pub fn body(&self) -> &'a [u8] {
         &self.frame[HEADER_LEN..]
     }
@@ -72,7 +72,7 @@ pub struct Cutter {
 }
 
 impl Cutter {
-    /// At the start of a message.
+    /// Makes one at the start of a message.
     pub fn new(side: Side) -> Cutter {
         Cutter { side, rest: 0 }
     }
@@ -82,8 +82,8 @@ impl Cutter {
         self.rest == 0
     }
 
-    /// The piece at the start of `buffer`, which the caller then removes from it; none until more
-    /// bytes have come.
+    /// Returns the piece at the start of `buffer`, which the caller then removes from it; none
+    /// until more bytes have come.
     ///
     /// Fails where no message can start so.
     pub fn next<'a>(&mut self, buffer: &'a [u8]) -> Result<Option<Piece<'a>>, Malformed> {
@@ -124,7 +124,7 @@ impl Cutter {
             buffer.len().min(total)
         };
         self.rest = total - taken;
-        Ok(Some(Piece::Message(Message {
+        Ok(Some(Piece::Message(WireMessage {
             frame: &buffer[..taken],
             rest: self.rest,
         })))
@@ -159,7 +159,7 @@ mod tests {
         frame
     }
 
-    /// All pieces of `bytes` as they come in chunks of `chunk`, put together again.
+    /// Returns all pieces of `bytes` as they come in chunks of `chunk`, put together again.
     fn pieces(side: Side, bytes: &[u8], chunk: usize) -> Result<(usize, Vec<u8>), Malformed> {
         let mut cutter = Cutter::new(side);
         let (mut buffer, mut given, mut messages) = (Vec::new(), Vec::new(), 0);

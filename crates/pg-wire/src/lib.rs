@@ -27,7 +27,7 @@ use core::fmt;
 pub struct Malformed(pub String);
 
 impl Malformed {
-    /// With what is wrong.
+    /// Makes one with what is wrong.
     pub fn new(what: impl Into<String>) -> Malformed {
         Malformed(what.into())
     }

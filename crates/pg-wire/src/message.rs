@@ -25,7 +25,7 @@ impl<'a> Parse<'a> {
         Ok(Parse { name, rest })
     }
 
-    /// The statement's text, if all of it is here.
+    /// Returns the statement's text, if all of it is here.
     pub fn text(&self) -> Result<&'a [u8], Malformed> {
         split_string(self.rest).map(|(text, _)| text)
     }
@@ -57,15 +57,15 @@ impl<'a> Bind<'a> {
 
 /// A parameter's value, as a Bind message has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Value<'a> {
+pub struct ParameterValue<'a> {
     /// Whether it is in binary format.
     pub binary: bool,
     /// Its bytes; none for NULL.
     pub bytes: Option<&'a [u8]>,
 }
 
-/// What follows the names in a Bind message with these values, all as text, as are the columns of
-/// its rows.
+/// Returns what follows the names in a Bind message with these values, all as text, as are the
+/// columns of its rows.
 pub fn bound_texts(values: &[&[u8]]) -> Bytes {
     let count = u16::try_from(values.len()).expect("there are few values");
     let length: usize = values.iter().map(|value| 4 + value.len()).sum();
@@ -80,8 +80,8 @@ pub fn bound_texts(values: &[&[u8]]) -> Bytes {
     out.freeze()
 }
 
-/// The parameters' values in what follows the names in a Bind message.
-pub fn values(rest: &[u8]) -> Result<Vec<Value<'_>>, Malformed> {
+/// Returns the parameters' values in what follows the names in a Bind message.
+pub fn values(rest: &[u8]) -> Result<Vec<ParameterValue<'_>>, Malformed> {
     let short = || Malformed::new("the parameters of a message are cut off");
     let mut rest = rest;
     let formats = count(&mut rest).ok_or_else(short)?;
@@ -93,7 +93,7 @@ pub fn values(rest: &[u8]) -> Result<Vec<Value<'_>>, Malformed> {
         // One format stands for all, none for text.
         let binary = *formats.get(index).or(formats.first()).unwrap_or(&false);
         let bytes = field(&mut rest).ok_or_else(short)?;
-        values.push(Value { binary, bytes });
+        values.push(ParameterValue { binary, bytes });
     }
     Ok(values)
 }
@@ -116,34 +116,34 @@ fn field<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
 
 /// The body of a Describe or Close message: what it is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject<'a> {
+pub enum StatementOrPortal<'a> {
     /// A prepared statement.
     Statement(&'a [u8]),
     /// A portal.
     Portal(&'a [u8]),
 }
 
-impl<'a> Subject<'a> {
+impl<'a> StatementOrPortal<'a> {
     /// Reads a body.
-    pub fn read(body: &'a [u8]) -> Result<Subject<'a>, Malformed> {
+    pub fn read(body: &'a [u8]) -> Result<StatementOrPortal<'a>, Malformed> {
         let Some((kind, rest)) = body.split_first() else {
             return Err(Malformed::new("message is too short"));
         };
         let (name, rest) = split_string(rest)?;
         match (kind, rest) {
-            (b'S', []) => Ok(Subject::Statement(name)),
-            (b'P', []) => Ok(Subject::Portal(name)),
+            (b'S', []) => Ok(StatementOrPortal::Statement(name)),
+            (b'P', []) => Ok(StatementOrPortal::Portal(name)),
             _ => Err(Malformed::new("invalid message of Describe or Close")),
         }
     }
 }
 
-/// The portal of an Execute message's body.
+/// Returns the portal of an Execute message's body.
 pub fn executed_portal(body: &[u8]) -> Result<&[u8], Malformed> {
     split_string(body).map(|(portal, _)| portal)
 }
 
-/// The text before the first zero byte, and what follows that.
+/// Returns the text before the first zero byte, and what follows that.
 pub fn split_string(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     match CStr::from_bytes_until_nul(bytes) {
         Ok(text) => Ok((text.to_bytes(), &bytes[text.count_bytes() + 1..])),
@@ -151,14 +151,14 @@ pub fn split_string(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     }
 }
 
-/// The name and value of a ParameterStatus message's body.
+/// Returns the name and value of a ParameterStatus message's body.
 pub fn parameter_status(body: &[u8]) -> Result<(Bytes, Bytes), Malformed> {
     let (name, rest) = split_string(body)?;
     let (value, _) = split_string(rest)?;
     Ok((Bytes::copy_from_slice(name), Bytes::copy_from_slice(value)))
 }
 
-/// The columns of a DataRow message's body, as text; NULL is empty.
+/// Returns the columns of a DataRow message's body, as text; NULL is empty.
 pub fn row(body: &[u8]) -> Result<Vec<String>, Malformed> {
     let short = || Malformed::new("a row is too short");
     let mut rest = body;
@@ -219,7 +219,7 @@ mod tests {
         let bytes: Vec<_> = values(&made).unwrap().iter().map(|it| it.bytes).collect();
         assert_eq!(bytes, [Some(&b"17"[..]), Some(b"")]);
         let text = b"\0\0\0\x02\0\0\0\x01a\xff\xff\xff\xff\0\0";
-        let value = |binary, bytes| Value { binary, bytes };
+        let value = |binary, bytes| ParameterValue { binary, bytes };
         let expected = vec![value(false, Some(&b"a"[..])), value(false, None)];
         assert_eq!(values(text), Ok(expected));
         let each = b"\0\x02\0\0\0\x01\0\x02\0\0\0\x01a\0\0\0\x01b\0\0";
@@ -242,7 +242,7 @@ mod tests {
             if let Ok(bind) = Bind::read(&body) {
                 prop_assert!(bind.rest.len() + bind.portal.len() + bind.statement.len() + 2 == body.len());
             }
-            let _ = Subject::read(&body);
+            let _ = StatementOrPortal::read(&body);
             let _ = executed_portal(&body);
             let _ = parameter_status(&body);
             let _ = values(&body);

@@ -3,12 +3,12 @@
 use alloc::format;
 use alloc::string::String;
 
-/// A name.
+/// Returns a name.
 pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A text, with `standard_conforming_strings` on.
+/// Returns a text, with `standard_conforming_strings` on.
 pub fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
@@ -26,13 +26,13 @@ pub const IS_OF_NAME: [bool; 256] = {
     }
 };
 
-/// How many bytes of a name stand at the beginning.
+/// Returns how many bytes of a name stand at the beginning.
 pub fn name_length(text: &[u8]) -> usize {
     let end = text.iter().position(|byte| !IS_OF_NAME[usize::from(*byte)]);
     end.unwrap_or(text.len())
 }
 
-/// How many bytes of a name stand at the beginning, which may be in quotes.
+/// Returns how many bytes of a name stand at the beginning, which may be in quotes.
 ///
 /// A quote in a name is written twice: of such a name it is the first part.
 pub fn identifier_length(text: &str) -> Option<usize> {

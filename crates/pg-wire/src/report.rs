@@ -48,7 +48,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The statement of PL/pgSQL by which a server fails with this.
+    /// Returns the statement of PL/pgSQL by which a server fails with this.
     pub fn raised(&self) -> String {
         let hint = match &self.hint[..] {
             "" => String::new(),
@@ -61,7 +61,7 @@ impl Report {
         )
     }
 
-    /// Without a hint.
+    /// Makes one without a hint.
     pub fn new(severity: Severity, code: &str, message: impl Into<String>) -> Report {
         Report {
             severity,
@@ -72,21 +72,21 @@ impl Report {
         }
     }
 
-    /// With more about it, in lines.
+    /// Adds more about it, in lines.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Report {
         self.detail = detail.into();
         self
     }
 
-    /// With what to do.
+    /// Adds what to do.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Report {
         self.hint = hint.into();
         self
     }
 
-    /// The same, ending the session.
+    /// Returns the same, ending the session.
     #[must_use]
     pub fn fatal(mut self) -> Report {
         self.severity = Severity::Fatal;
@@ -136,7 +136,8 @@ impl Report {
     }
 }
 
-/// The body of an ErrorResponse whose place in the query is `characters` further to the front.
+/// Returns the body of an ErrorResponse whose place in the query is `characters` further to the
+/// front.
 pub fn moved(body: &[u8], characters: usize) -> Vec<u8> {
     let fields = body.split(|&byte| byte == 0).map(|field| {
         let place = field

@@ -2,8 +2,8 @@
 //! by `set_config`.
 //!
 //! A session that changes one of these may go on with any server that has the same. Others it has
-//! on its own server only: what decides who it is and what it may do, what makes something for
-//! other sessions, what is read by extensions and functions of users.
+//! on its own server only: what decides its user and rights, what makes something for other
+//! sessions, what is read by extensions and functions of users.
 
 /// In whatever case, beside those that begin as [`OF_PLANNER`].
 const OWN: &[&str] = &[

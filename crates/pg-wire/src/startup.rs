@@ -30,11 +30,11 @@ pub enum First {
     Cancel(CancelKey),
     /// A session.
     Startup(Startup),
-    /// A version of the protocol that is not spoken: what is to be said of it.
+    /// A version of the protocol that is not spoken: the answer to it.
     Unsupported(String),
 }
 
-/// What names a session to those who may cancel it.
+/// Names a session in requests to cancel its statement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CancelKey {
     /// The session's number, in the place of PostgreSQL's process number.
@@ -43,7 +43,7 @@ pub struct CancelKey {
     pub secret: Vec<u8>,
 }
 
-/// Who wants what session.
+/// The user, the database and the settings of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Startup {
     /// The minor version of protocol 3 that the client asked for.
@@ -53,13 +53,13 @@ pub struct Startup {
 }
 
 impl Startup {
-    /// The value of a parameter.
+    /// Returns the value of a parameter.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         let mut of_name = self.parameters.iter().filter(|(known, _)| known == name);
         of_name.next_back().map(|(_, value)| value.as_str())
     }
 
-    /// The minor version that both speak. There was no 3.1.
+    /// Returns the minor version that both speak. There was no 3.1.
     pub fn minor_spoken(&self) -> u16 {
         match self.minor {
             0 | 1 => 0,
@@ -74,7 +74,7 @@ impl Startup {
     }
 }
 
-/// How long the first packet is, in bytes, by its first four; none until they are here.
+/// Returns how long the first packet is, in bytes, by its first four; none until they are here.
 pub fn length(buffer: &[u8]) -> Result<Option<usize>, Malformed> {
     let Some(bytes) = buffer.first_chunk::<4>() else {
         return Ok(None);
@@ -87,7 +87,7 @@ pub fn length(buffer: &[u8]) -> Result<Option<usize>, Malformed> {
     }
 }
 
-/// Reads a first packet, as long as [`length`] says.
+/// Reads a first packet, of the length of [`length`].
 pub fn read(packet: &[u8]) -> Result<First, Malformed> {
     let Some((head, body)) = packet.split_first_chunk::<8>() else {
         return Err(Malformed::new("startup packet is too short"));
@@ -143,7 +143,7 @@ fn parameters(body: &[u8]) -> Result<Vec<(String, String)>, Malformed> {
     Ok(owned.collect())
 }
 
-/// The packet that starts a session of protocol 3.0 at a server.
+/// Returns the packet that starts a session of protocol 3.0 at a server.
 ///
 /// Parameters must not contain zero bytes; those that come from [`read`] do not.
 pub fn write<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> BytesMut {
@@ -160,7 +160,7 @@ pub fn write<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> By
     with_length(packet)
 }
 
-/// The packet that asks a server for TLS.
+/// Returns the packet that asks a server for TLS.
 pub fn write_tls() -> BytesMut {
     let mut packet = BytesMut::new();
     packet.put_u32(0);
@@ -168,7 +168,7 @@ pub fn write_tls() -> BytesMut {
     with_length(packet)
 }
 
-/// The packet that cancels what a server's connection runs.
+/// Returns the packet that cancels what a server's connection runs.
 pub fn write_cancel(key: &CancelKey) -> BytesMut {
     let mut packet = BytesMut::new();
     packet.put_u32(0);

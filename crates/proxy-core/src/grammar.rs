@@ -1,24 +1,23 @@
-//! What sessions ask of a parser of SQL: what a statement may leave behind in the session that runs
-//! it.
+//! What sessions ask an SQL parser: what state a statement may leave in the session that runs it.
 
 use alloc::string::String;
 
-use pg_wire::cut::Message;
+use pg_wire::cut::WireMessage;
 use pg_wire::message;
 
-/// What a text leaves behind in its session.
+/// The state that a text leaves in its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum SessionEffect {
     /// Nothing once its transaction has ended: the next one may run on another connection.
     Nothing,
-    /// It reads what the session's last use of a sequence left: right only where that use was.
+    /// It reads the state of the session's last use of a sequence: right only on that connection.
     ReadsSequenceState,
     /// Settings are again what they were when the session began, at most.
     ResetsSettings,
     /// Settings that concern only the session that has them, see [`pg_wire::settings::is_own`]: it
     /// may go on with any server that has the same.
     SetsSettings,
-    /// Other settings, temporary tables, locks, cursors, listening, or who knows what: its session
+    /// Other settings, temporary tables, locks, cursors, listening, or unknown state: its session
     /// keeps the connection.
     KeepsSession,
 }
@@ -27,7 +26,7 @@ pub enum Effect {
 #[derive(Clone, Copy, Debug)]
 pub struct Grammar {
     /// Returns what a text may leave behind.
-    pub effect: fn(&[u8]) -> Effect,
+    pub effect: fn(&[u8]) -> SessionEffect,
     /// Returns the savepoint that a text goes back to by its first statement, if that is ROLLBACK
     /// TO.
     pub rollback_to: fn(&[u8]) -> Option<String>,
@@ -35,37 +34,42 @@ pub struct Grammar {
 
 impl Grammar {
     /// Returns the effect of a simple query's message.
-    pub fn effect_of_query(self, message: Message<'_>) -> Effect {
+    pub fn effect_of_query(self, message: WireMessage<'_>) -> SessionEffect {
         match message::split_string(message.body()) {
             Ok((text, _)) if message.is_whole() => (self.effect)(text),
-            _ => Effect::KeepsSession,
+            _ => SessionEffect::KeepsSession,
         }
     }
 
     /// Returns the effect of a Parse message's text.
-    pub(crate) fn effect_of_parse(self, body: &[u8]) -> Effect {
+    pub(crate) fn effect_of_parse(self, body: &[u8]) -> SessionEffect {
         match message::split_string(body) {
             Ok((text, _)) => (self.effect)(text),
-            Err(_) => Effect::KeepsSession,
+            Err(_) => SessionEffect::KeepsSession,
         }
     }
 }
 
-impl Effect {
-    /// What both leave together.
+impl SessionEffect {
+    /// Returns what both leave together.
     #[must_use]
-    pub fn and(self, other: Effect) -> Effect {
+    pub fn and(self, other: SessionEffect) -> SessionEffect {
         match (self, other) {
-            (effect, Effect::Nothing) | (Effect::Nothing, effect) => effect,
+            (effect, SessionEffect::Nothing) | (SessionEffect::Nothing, effect) => effect,
             (effect, other) if effect == other => effect,
-            (Effect::SetsSettings, Effect::ResetsSettings)
-            | (Effect::ResetsSettings, Effect::SetsSettings) => Effect::SetsSettings,
-            _ => Effect::KeepsSession,
+            (SessionEffect::SetsSettings, SessionEffect::ResetsSettings)
+            | (SessionEffect::ResetsSettings, SessionEffect::SetsSettings) => {
+                SessionEffect::SetsSettings
+            }
+            _ => SessionEffect::KeepsSession,
         }
     }
 
     /// Does it leave nothing but settings by which sessions may share servers?
     pub fn is_of_settings(self) -> bool {
-        matches!(self, Effect::ResetsSettings | Effect::SetsSettings)
+        matches!(
+            self,
+            SessionEffect::ResetsSettings | SessionEffect::SetsSettings
+        )
     }
 }

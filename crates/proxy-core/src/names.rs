@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-/// What a text does to them that does nothing else.
+/// What a text that does nothing else does to the names of prepared statements.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum Deallocation {
     /// `DEALLOCATE name`.
     Deallocate(Vec<u8>),
     /// `DEALLOCATE ALL`, or `DISCARD ALL`, which does other things, too.
@@ -16,8 +16,8 @@ const NAME_LEN_MAX: usize = 63;
 /// Longer texts are looked at by servers only, in bytes.
 const TEXT_LEN_MAX: usize = 256;
 
-/// What a text does, if it is one such command and nothing else, not even a comment.
-pub fn command_of(text: &[u8]) -> Option<Command> {
+/// Returns what a text does if it is one such command and nothing else, not even a comment.
+pub fn command_of(text: &[u8]) -> Option<Deallocation> {
     // Most texts are something else.
     let text = text.trim_ascii();
     let first = *text.first()?;
@@ -28,14 +28,14 @@ pub fn command_of(text: &[u8]) -> Option<Command> {
     if let Some(rest) = behind(text, b"discard") {
         return rest
             .eq_ignore_ascii_case(b"all")
-            .then_some(Command::DeallocateAll);
+            .then_some(Deallocation::DeallocateAll);
     }
     let rest = behind(text, b"deallocate")?;
     let rest = behind(rest, b"prepare").unwrap_or(rest);
     if rest.eq_ignore_ascii_case(b"all") {
-        return Some(Command::DeallocateAll);
+        return Some(Deallocation::DeallocateAll);
     }
-    name(rest).map(Command::Deallocate)
+    name(rest).map(Deallocation::Deallocate)
 }
 
 /// Is a text `DEALLOCATE` and nothing else? What it leaves is known.
@@ -66,7 +66,7 @@ fn has_any(text: &[u8], words: &[&[u8]]) -> bool {
     })
 }
 
-/// What follows a word and the white space behind it.
+/// Returns what follows a word and the white space behind it.
 fn behind<'a>(text: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
     let (start, rest) = text.split_at_checked(word.len())?;
     let is_word = start.eq_ignore_ascii_case(word);
@@ -76,7 +76,7 @@ fn behind<'a>(text: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
     (is_word && is_end).then(|| rest.trim_ascii_start())
 }
 
-/// The name that a text is, as PostgreSQL reads it.
+/// Returns the name that a text is, as PostgreSQL reads it.
 fn name(text: &[u8]) -> Option<Vec<u8>> {
     let mut name = Vec::new();
     if let Some(quoted) = text.strip_prefix(b"\"") {
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn commands() {
-        let deallocates = |name: &str| Some(Command::Deallocate(name.into()));
+        let deallocates = |name: &str| Some(Deallocation::Deallocate(name.into()));
         for (text, command) in [
             (
                 "DEALLOCATE pdo_stmt_00000001",
@@ -117,10 +117,10 @@ mod tests {
             ("DEALLOCATE \"A \"\"b\"", deallocates("A \"b")),
             ("DEALLOCATE\"a\"", deallocates("a")),
             ("DEALLOCATE prepare", deallocates("prepare")),
-            ("DEALLOCATE ALL", Some(Command::DeallocateAll)),
-            ("DEALLOCATE PREPARE ALL;", Some(Command::DeallocateAll)),
+            ("DEALLOCATE ALL", Some(Deallocation::DeallocateAll)),
+            ("DEALLOCATE PREPARE ALL;", Some(Deallocation::DeallocateAll)),
             ("DEALLOCATE \"all\"", deallocates("all")),
-            ("DISCARD ALL", Some(Command::DeallocateAll)),
+            ("DISCARD ALL", Some(Deallocation::DeallocateAll)),
             ("DISCARD PLANS", None),
             ("DEALLOCATE a; SELECT 1", None),
             ("DEALLOCATE a b", None),

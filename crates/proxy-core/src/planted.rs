@@ -10,7 +10,7 @@ use alloc::string::String;
 
 /// One mutation of the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bug {
+pub enum ProxyBug {
     /// R29: a commit is Pending only until its client has the answer.
     PendingEndsAtAnswer,
     /// R29: a mark counts that an earlier manager wrote.
@@ -36,13 +36,13 @@ pub enum Bug {
     FloorStays,
     /// R33: what may read anything need see nothing.
     UnknownReadsNothing,
-    /// R33: who reads a column need not see rows that were written.
+    /// R33: a read of a column need not see writes of whole rows.
     RowsHaveNoColumns,
     /// R33: a commit that is read again from the slot counts as the newest of its rows.
     IndexesGoBack,
     /// P1: a read counts that has a commit, and not one that was shown before it.
     TornReadsCount,
-    /// P1: a read that has waited is watched from the end of its wait on only.
+    /// P1: a read that has waited is watched only from the end of its wait.
     WaitIsNotWatched,
     /// R32: a read that waits does not wait for what is Pending.
     WaitIgnoresPending,
@@ -50,64 +50,65 @@ pub enum Bug {
     UnflushedCounts,
     /// I14: what an Extractor had sent before its connections broke may still be done.
     OldExtractorGoesOn,
-    /// I14: who has been away is given what the reader remembers, though there is a gap before it.
+    /// I14: a replica that was offline is given what the reader remembers, though there is a gap
+    /// before it.
     RecentHasGaps,
-    /// I14: the slot forgets what who is away lacks before the transactions buffer has it on its
-    /// disks.
+    /// I14: the slot forgets what an offline replica lacks before the transactions buffer has it on
+    /// its disks.
     BufferNotWaitedFor,
     /// I14: the slot forgets what the transactions buffer has, though another proxy waits that has
     /// another one.
     BufferIsForAll,
     /// I14: pages of the transactions buffer count though some between them are missing.
     PagesHaveGaps,
-    /// I14: a server that came back with less than it had is taken for what it was.
+    /// I14: a server that came back with less than it had is treated as unchanged.
     GoneBackServes,
 }
 
-impl Bug {
+impl ProxyBug {
     /// Every planted bug.
-    pub const ALL: &[Bug] = &[
-        Bug::PendingEndsAtAnswer,
-        Bug::MarkOfAnyEpoch,
-        Bug::CommitsOutOfOrder,
-        Bug::GroupTakesDependent,
-        Bug::GroupHasGaps,
-        Bug::GroupNotesItsFirst,
-        Bug::NotPending,
-        Bug::DoubtForgotten,
-        Bug::GivenBeforeShown,
-        Bug::FloorIgnored,
-        Bug::FloorStays,
-        Bug::UnknownReadsNothing,
-        Bug::RowsHaveNoColumns,
-        Bug::IndexesGoBack,
-        Bug::TornReadsCount,
-        Bug::WaitIsNotWatched,
-        Bug::WaitIgnoresPending,
-        Bug::UnflushedCounts,
-        Bug::RecentHasGaps,
-        Bug::BufferNotWaitedFor,
-        Bug::BufferIsForAll,
-        Bug::PagesHaveGaps,
-        Bug::OldExtractorGoesOn,
-        Bug::GoneBackServes,
+    pub const ALL: &[ProxyBug] = &[
+        ProxyBug::PendingEndsAtAnswer,
+        ProxyBug::MarkOfAnyEpoch,
+        ProxyBug::CommitsOutOfOrder,
+        ProxyBug::GroupTakesDependent,
+        ProxyBug::GroupHasGaps,
+        ProxyBug::GroupNotesItsFirst,
+        ProxyBug::NotPending,
+        ProxyBug::DoubtForgotten,
+        ProxyBug::GivenBeforeShown,
+        ProxyBug::FloorIgnored,
+        ProxyBug::FloorStays,
+        ProxyBug::UnknownReadsNothing,
+        ProxyBug::RowsHaveNoColumns,
+        ProxyBug::IndexesGoBack,
+        ProxyBug::TornReadsCount,
+        ProxyBug::WaitIsNotWatched,
+        ProxyBug::WaitIgnoresPending,
+        ProxyBug::UnflushedCounts,
+        ProxyBug::RecentHasGaps,
+        ProxyBug::BufferNotWaitedFor,
+        ProxyBug::BufferIsForAll,
+        ProxyBug::PagesHaveGaps,
+        ProxyBug::OldExtractorGoesOn,
+        ProxyBug::GoneBackServes,
     ];
 }
 
 #[cfg(feature = "planted")]
 std::thread_local! {
-    static PLANTED: core::cell::Cell<Option<Bug>> = const { core::cell::Cell::new(None) };
+    static PLANTED: core::cell::Cell<Option<ProxyBug>> = const { core::cell::Cell::new(None) };
 }
 
-/// Plants a bug in what this thread does from now on, or none.
+/// Plants a bug, or none, in what this thread does from now on.
 #[cfg(feature = "planted")]
-pub fn plant(bug: Option<Bug>) {
+pub fn plant(bug: Option<ProxyBug>) {
     PLANTED.set(bug);
 }
 
-/// Whether this bug is planted: in this thread, or by the environment in the whole process.
+/// Returns whether this bug is planted: in this thread, or by the environment in the whole process.
 #[cfg(feature = "planted")]
-pub fn is(bug: Bug) -> bool {
+pub fn is(bug: ProxyBug) -> bool {
     use std::sync::LazyLock;
     static OF_PROCESS: LazyLock<Option<String>> =
         LazyLock::new(|| std::env::var("REPLEX_HIHOOI_PLANTED").ok());
@@ -115,8 +116,8 @@ pub fn is(bug: Bug) -> bool {
     PLANTED.get() == Some(bug) || of_process.is_some_and(|name| *name == format!("{bug:?}"))
 }
 
-/// Whether this bug is planted: never, without the feature.
+/// Returns whether this bug is planted: never, without the feature.
 #[cfg(not(feature = "planted"))]
-pub const fn is(_: Bug) -> bool {
+pub const fn is(_: ProxyBug) -> bool {
     false
 }

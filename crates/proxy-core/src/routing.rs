@@ -12,7 +12,7 @@
 //!
 //! Everything that is not in the table runs on the primary (R33).
 
-use crate::freshness::Target;
+use crate::freshness::ReadTarget;
 use crate::touched::{Touched, WRITES};
 use crate::writes::Writes;
 
@@ -40,7 +40,7 @@ pub enum Situation<'a> {
     },
 }
 
-/// Statements that need a place, and the session that has sent them.
+/// Statements that need a place, and the state of the session that has sent them.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// Where the session stands.
@@ -82,13 +82,13 @@ impl<'a> Question<'a> {
 
 /// Where statements run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum RoutingDecision {
     /// On the primary, for this reason.
     Primary(&'static str),
     /// On the primary, as they have failed at a replica.
     FailedElsewhere,
     /// Where they are fresh enough: a replica, or the primary while there is none.
-    Fresh(Target),
+    Fresh(ReadTarget),
     /// At a replica that has everything, where their transaction takes its snapshot.
     Snapshot,
     /// At the replica where their transaction has its snapshot.
@@ -100,19 +100,19 @@ pub enum Decision {
 /// What decisions ask about replicas.
 pub trait Freshness {
     /// Returns where a read of these can run.
-    fn target(&mut self, reads: &Touched) -> Target;
+    fn target(&mut self, reads: &Touched) -> ReadTarget;
     /// Returns the catalogue's generation. It is asked for after [`Freshness::target`]: as long as
     /// a change of the schema is Pending, reads of what it touches go to the primary.
     fn generation(&self) -> u64;
 }
 
 /// Decides where statements run.
-pub fn decide(question: Question<'_>, freshness: &mut impl Freshness) -> Decision {
+pub fn decide(question: Question<'_>, freshness: &mut impl Freshness) -> RoutingDecision {
     let touched = question.touched;
     if let Situation::AtSnapshot { may_be_over } = question.situation {
         return match stays_at_snapshot(question) && !may_be_over {
-            true => Decision::Stays,
-            false => Decision::BeginsAgain,
+            true => RoutingDecision::Stays,
+            false => RoutingDecision::BeginsAgain,
         };
     }
     if let Situation::OnPrimary { is_inside } = question.situation {
@@ -120,37 +120,37 @@ pub fn decide(question: Question<'_>, freshness: &mut impl Freshness) -> Decisio
             true => "its transaction is there",
             false => "its session is there",
         };
-        return Decision::Primary(touched.needs_primary.unwrap_or(kept));
+        return RoutingDecision::Primary(touched.needs_primary.unwrap_or(kept));
     }
     if question.has_failed {
-        return Decision::FailedElsewhere;
+        return RoutingDecision::FailedElsewhere;
     }
     if let Some(why) = touched.needs_primary.or(needed_inside(question)) {
-        return Decision::Primary(why);
+        return RoutingDecision::Primary(why);
     }
     let leaves_nothing = question.is_whole && question.leaves_nothing;
     if !leaves_nothing || question.is_serializable || question.is_pinned {
-        return Decision::Primary("what it leaves is kept there");
+        return RoutingDecision::Primary("what it leaves is kept there");
     }
     let Situation::Waits(writes) = question.situation else {
         return match question.situation {
-            Situation::TakesSnapshot if !touched.sets.is_written() => Decision::Snapshot,
-            _ => Decision::Fresh(freshness.target(touched)),
+            Situation::TakesSnapshot if !touched.sets.is_written() => RoutingDecision::Snapshot,
+            _ => RoutingDecision::Fresh(freshness.target(touched)),
         };
     };
     if !writes.is_independent(&touched.sets) {
-        return Decision::Primary("it touches what its transaction has written or locked");
+        return RoutingDecision::Primary("it touches what its transaction has written or locked");
     }
     let target = freshness.target(touched);
-    let is_replica = matches!(target, Target::Replica { .. });
+    let is_replica = matches!(target, ReadTarget::Replica { .. });
     if is_replica && writes.is_outdated(freshness.generation()) {
-        return Decision::Primary("the schema has changed since its transaction wrote");
+        return RoutingDecision::Primary("the schema has changed since its transaction wrote");
     }
-    Decision::Fresh(target)
+    RoutingDecision::Fresh(target)
 }
 
-/// Why statements need the primary as parts of a transaction that is on no server, or waits there:
-/// outside of it they would find another time, and other portals.
+/// Returns why statements need the primary as parts of a transaction that is on no server, or waits
+/// there: outside of it they would find another time, and other portals.
 fn needed_inside(question: Question<'_>) -> Option<&'static str> {
     let is_inside = match question.situation {
         Situation::Free { is_inside } => is_inside,
@@ -170,10 +170,10 @@ fn needed_inside(question: Question<'_>) -> Option<&'static str> {
     }
 }
 
-/// May statements run in a transaction that has its snapshot at a replica? Reads may, savepoints,
-/// and what does nothing but end it; behind that, another may begin. A write may, as its client has
-/// said that it is to read only: PostgreSQL refuses it there before it does anything, as it would
-/// on the primary.
+/// May statements run in a transaction that has its snapshot at a replica? Reads and savepoints
+/// may, and so may statements that do nothing but end it; behind these, another may begin. A write
+/// may in a transaction that the client has declared read-only: PostgreSQL refuses it there before
+/// it does anything, as it would on the primary.
 fn stays_at_snapshot(question: Question<'_>) -> bool {
     let touched = question.touched;
     let is_read = touched.needs_primary.is_none();
@@ -190,22 +190,23 @@ mod tests {
     use super::*;
     use crate::freshness::paper::parts;
     use crate::freshness::{
-        Class, Life, Manager, ManagerLimits, Reason, ReplicaId, Sets, Table, Touch, Tsid, mark,
+        Class, Manager, ManagerLimits, Reason, ReplicaId, ServerLife, Sets, TableOid, Touch, Tsid,
+        mark,
     };
 
     const GENERATION: u64 = 3;
-    const REPLICA: Target = Target::Replica {
+    const REPLICA: ReadTarget = ReadTarget::Replica {
         id: ReplicaId(1),
         need: Tsid(1),
         applied: Tsid(2),
-        life: Life(7),
+        life: ServerLife(7),
     };
-    const PENDING: Target = Target::Primary(Reason::Pending);
+    const PENDING: ReadTarget = ReadTarget::Primary(Reason::Pending);
 
-    struct Replicas(Target, u64);
+    struct Replicas(ReadTarget, u64);
 
     impl Freshness for Replicas {
-        fn target(&mut self, _: &Touched) -> Target {
+        fn target(&mut self, _: &Touched) -> ReadTarget {
             self.0
         }
 
@@ -222,7 +223,7 @@ mod tests {
             reads: (!writes).then(all),
             writes: writes.then(all),
         };
-        sets.touch(Table(table), touch);
+        sets.touch(TableOid(table), touch);
         sets
     }
 
@@ -243,7 +244,7 @@ mod tests {
         }
     }
 
-    /// A transaction that has written to table 1, known by the catalogue of [`GENERATION`].
+    /// Returns a transaction that has written to table 1, known by the catalogue of [`GENERATION`].
     fn written() -> Writes {
         let mut writes = Writes::default();
         let manager = || -> alloc::boxed::Box<Manager> { unreachable!("it does not end") };
@@ -254,8 +255,8 @@ mod tests {
     // tidy: long — a table of cases
     #[test]
     fn table_of_cases() {
-        use Decision::{BeginsAgain, FailedElsewhere, Fresh, Primary, Snapshot, Stays};
-        const KEPT: Decision = Primary("what it leaves is kept there");
+        use RoutingDecision::{BeginsAgain, FailedElsewhere, Fresh, Primary, Snapshot, Stays};
+        const KEPT: RoutingDecision = Primary("what it leaves is kept there");
         const FREE: Situation<'_> = Situation::Free { is_inside: false };
         const INSIDE: Situation<'_> = Situation::Free { is_inside: true };
         const AT: Situation<'_> = Situation::AtSnapshot { may_be_over: false };
@@ -453,32 +454,35 @@ mod tests {
         let why = "the schema has changed since its transaction wrote";
         assert_eq!(
             decide(question, &mut Replicas(REPLICA, newer)),
-            Decision::Primary(why)
+            RoutingDecision::Primary(why)
         );
         // The change is Pending still: that is the reason.
         assert_eq!(
             decide(question, &mut Replicas(PENDING, newer)),
-            Decision::Fresh(PENDING)
+            RoutingDecision::Fresh(PENDING)
         );
     }
 
-    /// What the manager itself says is the target.
+    /// The manager's own choice is the target.
     #[test]
     fn managers_target_counts() {
         struct Real(Manager);
         impl Freshness for Real {
-            fn target(&mut self, reads: &Touched) -> Target {
+            fn target(&mut self, reads: &Touched) -> ReadTarget {
                 self.0.route(&reads.sets, crate::freshness::Level::Gssi)
             }
             fn generation(&self) -> u64 {
                 GENERATION
             }
         }
-        let key = mark::Key::new(b"secret");
+        let key = mark::MarkKey::new(b"secret");
         let manager = Manager::with_limits(key, 1, Tsid(10), ManagerLimits::SMALL);
         let reads = read(1);
         let question = Question::of(Situation::Free { is_inside: false }, &reads);
-        let none = Target::Primary(Reason::NoneFresh { need: Tsid(10) });
-        assert_eq!(decide(question, &mut Real(manager)), Decision::Fresh(none));
+        let none = ReadTarget::Primary(Reason::NoneFresh { need: Tsid(10) });
+        assert_eq!(
+            decide(question, &mut Real(manager)),
+            RoutingDecision::Fresh(none)
+        );
     }
 }

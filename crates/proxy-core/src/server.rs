@@ -1,5 +1,5 @@
-//! What is known of one server connection, whoever uses it: its prepared statements and the last
-//! settings that it reported.
+//! What is known of one server connection, whichever session uses it: its prepared statements and
+//! the last settings that it reported.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -13,18 +13,18 @@ pub const STATEMENTS_MAX: usize = 500;
 /// Settings as the server reports them.
 pub type Parameters = BTreeMap<Bytes, Bytes>;
 
-/// What names a statement among all of all clients: a hash of its text and parameter types.
+/// Names a statement among those of all clients: a hash of its text and parameter types.
 pub type StatementId = [u8; 16];
 
-/// What names the unnamed statement of a client: the client's session and a count in it.
+/// Names the unnamed statement of a client: the client's session and a count in it.
 pub type UnnamedId = (u64, u64);
 
-/// When something was prepared, among all that anybody has prepared.
+/// When something was prepared, in the order of all preparations by all clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Turn(u64);
 
 impl Turn {
-    /// Now: behind all before.
+    /// Returns the present time: behind all before.
     pub fn now() -> Turn {
         static LAST: AtomicU64 = AtomicU64::new(0);
         Turn(LAST.fetch_add(1, Ordering::Relaxed) + 1)
@@ -44,10 +44,10 @@ pub struct Use {
 
 /// One server connection.
 #[derive(Debug, Default)]
-pub struct Server {
+pub struct ServerConnection {
     /// Prepared on it, or sent to be.
     prepared: BTreeMap<StatementId, Use>,
-    /// Its process at the server.
+    /// Its backend process at the server.
     pub process: u32,
     /// Whose unnamed statement it holds.
     pub unnamed: Option<UnnamedId>,
@@ -58,8 +58,8 @@ pub struct Server {
     uses: u64,
 }
 
-impl Server {
-    /// Since when a statement is prepared, or sent to be, if it is. It counts as used now.
+impl ServerConnection {
+    /// Returns since when a statement is prepared, or sent to be, if it is. This counts as a use.
     pub fn uses(&mut self, id: &StatementId) -> Option<Turn> {
         self.uses += 1;
         let used = self.prepared.get_mut(id)?;
@@ -67,8 +67,8 @@ impl Server {
         Some(used.since)
     }
 
-    /// A statement is being prepared. Returns the one that must be closed for it, if there are
-    /// too many.
+    /// Notes that a statement is being prepared. Returns the one that must be closed for it, if
+    /// there are too many.
     pub fn prepare(&mut self, id: StatementId) -> Option<StatementId> {
         let mut closed = None;
         if self.prepared.len() >= STATEMENTS_MAX {
@@ -83,12 +83,12 @@ impl Server {
         closed
     }
 
-    /// A statement is not prepared after all.
+    /// Notes that a statement is not prepared after all.
     pub fn forget(&mut self, id: &StatementId) {
         self.prepared.remove(id);
     }
 
-    /// A statement that was to be closed is prepared still.
+    /// Notes that a statement that was to be closed is still prepared.
     pub fn keep(&mut self, id: StatementId) {
         self.put(id, Turn::default());
     }
@@ -98,8 +98,8 @@ impl Server {
         self.prepared.insert(id, Use { since, last });
     }
 
-    /// It has other settings now: what was prepared before may mean something else, and is prepared
-    /// anew where it is used.
+    /// Notes that it has other settings now: what was prepared before may mean something else, and
+    /// is prepared again where it is used.
     pub fn outdate(&mut self) {
         self.unnamed = None;
         for used in self.prepared.values_mut() {
@@ -107,23 +107,23 @@ impl Server {
         }
     }
 
-    /// All prepared statements are gone, as after DEALLOCATE ALL.
+    /// Notes that all prepared statements are gone, as after DEALLOCATE ALL.
     pub fn forget_all(&mut self) {
         self.prepared.clear();
         self.unnamed = None;
     }
 
-    /// All statements with names are gone. Returns them.
+    /// Removes all statements with names, and returns them.
     pub fn forget_named(&mut self) -> Statements {
         core::mem::take(&mut self.prepared)
     }
 
-    /// They are there still.
+    /// Notes that these statements are still there.
     pub fn restore_named(&mut self, statements: Statements) {
         self.prepared = statements;
     }
 
-    /// The server reported a setting.
+    /// Notes a setting that the server has reported.
     pub fn report(&mut self, name: Bytes, value: Bytes) {
         if self.parameters.get(&name) != Some(&value) {
             Arc::make_mut(&mut self.parameters).insert(name, value);
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn least_recently_used_is_closed() {
-        let mut server = Server::default();
+        let mut server = ServerConnection::default();
         for number in 0..STATEMENTS_MAX {
             assert_eq!(server.prepare(id(number)), None);
         }

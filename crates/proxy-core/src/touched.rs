@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::freshness::{Class, Sets, Table};
+use crate::freshness::{Class, Sets, TableOid};
 use crate::session::{AsPrepared, Classes, Numbers, Proof};
 
 /// How every name of that schema begins.
@@ -25,7 +25,7 @@ pub struct Touched {
     pub may_end: bool,
     /// Texts that replicas run, too, in order.
     pub schema: Vec<String>,
-    /// May they change where names are looked up, or who runs what follows?
+    /// May they change where names are looked up, or the role that runs what follows?
     pub changes_settings: bool,
     /// Do they ask for the time at which their transaction began?
     pub of_transaction_time: bool,
@@ -40,13 +40,13 @@ pub struct Touched {
     /// The oldest catalogue by which this is known, see `Analyser::generation`.
     pub generation: Option<u64>,
     /// The tables and views that reads among them name.
-    pub named: BTreeSet<Table>,
+    pub named: BTreeSet<TableOid>,
     /// What the only one is as a prepared statement, if that is the same.
     pub as_prepared: Option<AsPrepared>,
 }
 
 impl Touched {
-    /// What shows that they have taken their snapshots at a replica.
+    /// Returns what shows that they have taken their snapshots at a replica.
     pub fn proof(&self) -> Proof {
         match self.count {
             1 => Proof::First,
@@ -54,7 +54,7 @@ impl Touched {
         }
     }
 
-    /// Returns what their answers may be of.
+    /// Returns what their answers may contain rows of.
     pub fn named(&self) -> NamedTables {
         NamedTables {
             tables: self.named.clone(),
@@ -73,7 +73,7 @@ impl Touched {
         }
     }
 
-    /// Both together.
+    /// Returns both together.
     pub fn merge(&mut self, other: Touched) {
         self.sets.absorb(other.sets);
         self.locked.absorb(other.locked);
@@ -92,7 +92,7 @@ impl Touched {
         self.generation = generations.into_iter().flatten().min();
     }
 
-    /// It is looked at what they read only so finely.
+    /// Coarsens what they read to these classes.
     pub fn coarsen(&mut self, classes: Classes) {
         match classes {
             Classes::Rows => {}
@@ -115,13 +115,13 @@ impl Touched {
 #[derive(Clone, Debug, Default)]
 pub struct NamedTables {
     /// By their numbers on the primary.
-    pub tables: BTreeSet<Table>,
+    pub tables: BTreeSet<TableOid>,
     /// The catalogue by which they are known.
     pub generation: Option<u64>,
 }
 
 impl NamedTables {
-    /// What is known of their numbers wherever they are, if only one is read.
+    /// Returns what is known of their numbers wherever they are, if only one is read.
     pub fn only(&self) -> Option<Numbers> {
         let first = self.tables.first().filter(|_| self.tables.len() == 1)?;
         Some(Numbers::One(first.0))

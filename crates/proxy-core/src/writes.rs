@@ -1,4 +1,4 @@
-//! What a session's transaction has written, and how the manager hears of its end.
+//! What a session's transaction has written, and how the manager learns of its end.
 //!
 //! Before anything is sent that may commit, what may have been written is Pending (R32). When the
 //! transaction has ended, marks are written into the primary's log, in a transaction of their own
@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use core::ops::DerefMut;
 
 use crate::freshness::independence::independent;
-use crate::freshness::{Manager, Mark, Outcome, Sets, TStateId};
-use crate::planted::{self, Bug};
+use crate::freshness::{CommitOutcome, Manager, Mark, Sets, TStateId};
+use crate::planted::{self, ProxyBug};
 use crate::touched::Touched;
 
 /// The writes of one session. Its functions lock the manager only where they need it.
@@ -37,8 +37,8 @@ pub struct Writes {
 }
 
 impl Writes {
-    /// Statements are about to be sent. `is_inside` says that they run inside of a transaction that
-    /// goes on behind them, unless it may end by them.
+    /// Notes that statements are about to be sent. With `is_inside` they run inside of a
+    /// transaction that goes on behind them, unless it may end by them.
     pub fn note<L: DerefMut<Target = Manager>>(
         &mut self,
         touched: &Touched,
@@ -53,7 +53,7 @@ impl Writes {
             self.generation = self.generation.or(touched.generation);
         }
         self.may_be_over |= touched.may_end || !is_inside;
-        if self.unsent.is_written() && self.may_be_over && !planted::is(Bug::NotPending) {
+        if self.unsent.is_written() && self.may_be_over && !planted::is(ProxyBug::NotPending) {
             let sets = core::mem::take(&mut self.unsent);
             self.pending
                 .push(lock().begin_commit(sets, self.generation));
@@ -71,7 +71,7 @@ impl Writes {
         self.has_settings
     }
 
-    /// The transaction has not ended, whatever was sent.
+    /// Notes that the transaction has not ended, whatever was sent.
     pub fn goes_on(&mut self) {
         self.may_be_over = false;
     }
@@ -105,13 +105,13 @@ impl Writes {
         !self.pending.is_empty()
     }
 
-    /// What is Pending.
+    /// Returns what is Pending.
     pub fn pending(&self) -> impl Iterator<Item = TStateId> {
         self.pending.iter().map(|mark| mark.id)
     }
 
-    /// No transaction is open any more, and everything that was sent is answered: the statements
-    /// that are to be run now, each in a transaction of its own.
+    /// Returns the statements that are to be run now, each in a transaction of its own. To be
+    /// called when no transaction is open any more and everything that was sent is answered.
     pub fn ended<L: DerefMut<Target = Manager>>(
         &mut self,
         lock: impl FnOnce() -> L,
@@ -133,29 +133,29 @@ impl Writes {
         self.is_marked = false;
         let mut manager = lock();
         for mark in self.pending.drain(..) {
-            manager.finished(mark.id, Outcome::Committed);
+            manager.finished(mark.id, CommitOutcome::Committed);
         }
         Vec::new()
     }
 
-    /// The session has ended without a connection to the primary: of what is Pending nothing was
-    /// sent.
+    /// Notes that the session has ended without a connection to the primary: of what is Pending
+    /// nothing was sent.
     pub fn never_sent<L: DerefMut<Target = Manager>>(&mut self, lock: impl FnOnce() -> L) {
         if !self.is_pending() {
             return;
         }
         let mut manager = lock();
         for mark in self.pending.drain(..) {
-            manager.finished(mark.id, Outcome::RolledBack);
+            manager.finished(mark.id, CommitOutcome::RolledBack);
         }
     }
 
-    /// The connection to this process on the primary is lost, or is closed.
+    /// Notes that the connection to this process on the primary is lost or closed.
     pub fn lost<L: DerefMut<Target = Manager>>(&mut self, backend: u32, lock: impl FnOnce() -> L) {
         let mut manager = lock();
         for mark in self.pending.drain(..) {
             let backend = i32::try_from(backend).unwrap_or(0);
-            manager.finished(mark.id, Outcome::InDoubt { backend });
+            manager.finished(mark.id, CommitOutcome::InDoubt { backend });
         }
     }
 }

@@ -13,7 +13,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsConnector;
 
-use super::{Key, Login, Settings};
+use super::{ConnectionKey, Login, StartSettings};
 use pg_connect::address::Address;
 use pg_connect::auth::tls::Policy;
 use pg_connect::auth::{certificate, scram};
@@ -25,8 +25,8 @@ use pg_wire::quoting::literal;
 use pg_wire::report::{Report, Severity};
 use pg_wire::settings;
 use pg_wire::startup::{self, CancelKey};
-use proxy_core::freshness::Life;
-use proxy_core::server::Server;
+use proxy_core::freshness::ServerLife;
+use proxy_core::server::ServerConnection;
 
 /// How long a server may take to be connected to and to log in.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -44,11 +44,11 @@ pub struct Connection {
     /// Where in the server's messages the reader is.
     pub cutter: Cutter,
     /// What is on it.
-    pub server: Server,
-    /// Names it to those who cancel what it runs.
+    pub server: ServerConnection,
+    /// Names it in requests to cancel what it runs.
     pub cancel_key: Arc<CancelKey>,
     /// Whose connections it belongs to.
-    pub key: Key,
+    pub key: ConnectionKey,
     /// The right to be in use; none while it is idle.
     pub permit: Option<OwnedSemaphorePermit>,
 }
@@ -57,7 +57,7 @@ pub struct Connection {
 #[derive(Debug, Default)]
 pub struct Changed {
     /// Settings, each of which concerns only the session that has it.
-    pub settings: Settings,
+    pub settings: StartSettings,
     /// The schemas in which names are looked up now, in order: those of `search_path` that are
     /// there, and that its user may use.
     pub schemas: Vec<String>,
@@ -77,7 +77,11 @@ struct Answer {
 
 impl Connection {
     /// Connects and logs in. The error is for the client.
-    pub async fn open(address: &Address, key: &Key, login: &Login) -> Result<Connection, Report> {
+    pub async fn open(
+        address: &Address,
+        key: &ConnectionKey,
+        login: &Login,
+    ) -> Result<Connection, Report> {
         let unreachable = |what: String| {
             let text = format!("the server at {address} cannot be reached: {what}");
             Report::new(Severity::Error, UNREACHABLE, text)
@@ -90,7 +94,7 @@ impl Connection {
             let mut connection = Connection {
                 peer: Peer::new(stream),
                 cutter: Cutter::new(Side::Server),
-                server: Server::default(),
+                server: ServerConnection::default(),
                 cancel_key: Arc::default(),
                 key: key.clone(),
                 permit: None,
@@ -112,7 +116,7 @@ impl Connection {
         self.peer.write_all(bytes).await
     }
 
-    /// The next message, whole. The cutter is between messages before and after.
+    /// Returns the next message, whole. The cutter is between messages before and after.
     async fn receive(&mut self) -> io::Result<Answer> {
         loop {
             if let Some(header) = self.peer.input.first_chunk::<HEADER_LEN>() {
@@ -143,7 +147,7 @@ impl Connection {
             match answer.tag {
                 b'R' => self.authenticate(&answer.body, login).await?,
                 b'E' => return Err(Report::read(&answer.body)),
-                b'S' => self.told(&answer.body),
+                b'S' => self.parameter_status(&answer.body),
                 b'K' => {
                     if let Some((process, secret)) = answer.body.split_first_chunk::<4>() {
                         self.server.process = u32::from_be_bytes(*process);
@@ -159,7 +163,7 @@ impl Connection {
         }
     }
 
-    fn told(&mut self, body: &[u8]) {
+    fn parameter_status(&mut self, body: &[u8]) {
         if let Ok((name, value)) = parameter_status(body) {
             self.server.report(name, value);
         }
@@ -213,7 +217,8 @@ impl Connection {
         self.send(&out).await
     }
 
-    /// By the best of the mechanisms that the server offers, whose names end in zero bytes each.
+    /// Logs in by the best of the mechanisms that the server offers, whose names end in zero bytes
+    /// each.
     async fn scram(&mut self, offered: &[u8], password: &str) -> io::Result<()> {
         let mut names = offered.split(|&byte| byte == 0);
         let is_plus_offered = names.any(|name| name == scram::MECHANISM_PLUS.as_bytes());
@@ -223,7 +228,7 @@ impl Connection {
                 scram::MECHANISM_PLUS,
                 ChannelBinding::tls_server_end_point(end_point),
             ),
-            // A server that has offered it after all learns that somebody hid that.
+            // A server that has offered it after all learns that the offer was removed on its way.
             Some(_) => (scram::MECHANISM, ChannelBinding::unrequested()),
             None => (scram::MECHANISM, ChannelBinding::unsupported()),
         };
@@ -240,7 +245,7 @@ impl Connection {
         scram.finish(&proof)
     }
 
-    /// The data of the next Authentication message, which must be of this kind.
+    /// Returns the data of the next Authentication message, which must be of this kind.
     async fn sasl(&mut self, kind: u32) -> io::Result<Vec<u8>> {
         let answer = self.receive().await?;
         match (answer.tag, answer.body.split_first_chunk::<4>()) {
@@ -250,15 +255,15 @@ impl Connection {
         }
     }
 
-    /// The columns of the one row that a query gives, as text; NULL is empty. To be called outside
-    /// of transactions, between sessions.
+    /// Returns the columns of the one row that a query gives, as text; NULL is empty. To be called
+    /// outside of transactions, between sessions.
     pub async fn row(&mut self, query: &str) -> io::Result<Vec<String>> {
         let rows = self.rows(query).await?.map_err(io::Error::other)?;
         Ok(rows.into_iter().next_back().unwrap_or_default())
     }
 
-    /// All rows of a query, or the error of the server, which is ready for the next in either case.
-    /// Otherwise as [`Connection::row`].
+    /// Returns all rows of a query, or the error of the server, which is ready for the next in
+    /// either case. Otherwise as [`Connection::row`].
     async fn rows(&mut self, query: &str) -> io::Result<Result<Vec<Vec<String>>, Report>> {
         // Any simple query ends the unnamed statement.
         self.server.unnamed = None;
@@ -269,7 +274,7 @@ impl Connection {
         loop {
             let answer = self.receive().await?;
             match answer.tag {
-                b'S' => self.told(&answer.body),
+                b'S' => self.parameter_status(&answer.body),
                 b'E' => rows = Err(Report::read(&answer.body)),
                 b'D' => {
                     let row = message::row(&answer.body).map_err(io::Error::other)?;
@@ -283,8 +288,8 @@ impl Connection {
         }
     }
 
-    /// What its session has changed since the login, but for the application's name, which servers
-    /// report. None if it cannot be told from the values how to have the same elsewhere.
+    /// Returns what its session has changed since the login, but for the application's name, which
+    /// servers report. None if the values do not show how to have the same elsewhere.
     pub async fn changed(&mut self) -> io::Result<Option<Changed>> {
         let rows = tokio::time::timeout(RESET_TIMEOUT, self.rows(CHANGED)).await;
         let Ok(rows) = rows.map_err(io::Error::other)?? else {
@@ -302,7 +307,7 @@ impl Connection {
         let mut settings = Vec::new();
         for row in rows {
             let [name, value] = <[String; 2]>::try_from(row)
-                .map_err(|_| io::Error::other("the server gives no settings"))?;
+                .map_err(|_| io::Error::other("the server reports no settings"))?;
             if name.is_empty() {
                 changed.schemas.push(value);
                 continue;
@@ -318,9 +323,9 @@ impl Connection {
         Ok(Some(changed))
     }
 
-    /// Gives a connection that nobody uses, and that has logged in as this key does, its settings.
-    /// If it fails, it is of no use any more. The error is for the client.
-    pub async fn change_to(&mut self, key: &Key) -> Result<(), Report> {
+    /// Gives an idle connection that has logged in as this key does its settings. If it fails, it
+    /// is of no use any more. The error is for the client.
+    pub async fn change_to(&mut self, key: &ConnectionKey) -> Result<(), Report> {
         let failed = |code: &str, what: String| {
             let text = format!("the server cannot be given the session's settings: {what}");
             Report::new(Severity::Error, code, text)
@@ -340,8 +345,8 @@ impl Connection {
         Ok(())
     }
 
-    /// It has the settings of this key by now, and has logged in as that does.
-    pub fn becomes(&mut self, key: &Key) {
+    /// Notes that it has the settings of this key by now, and has logged in as that does.
+    pub fn becomes(&mut self, key: &ConnectionKey) {
         if self.key != *key {
             self.server.outdate();
             self.key = key.clone();
@@ -350,13 +355,13 @@ impl Connection {
 
     /// At a replica that has just been logged in to: is it in this life still? If not, it has
     /// crashed, and may have lost what it had not on disk.
-    pub async fn is_in(&mut self, life: Life) -> Result<(), Report> {
+    pub async fn is_in(&mut self, life: ServerLife) -> Result<(), Report> {
         let unknown = |what: String| {
             let text = format!("it is not known whether it has crashed: {what}");
             Report::new(Severity::Error, UNREACHABLE, text)
         };
-        // Anybody may see locks, and a lock's key is shown in two halves.
-        let Life(key) = life;
+        // Any user may see locks, and a lock's key is shown in two halves.
+        let ServerLife(key) = life;
         let (high, low) = (key >> 32 & 0xffff_ffff, key & 0xffff_ffff);
         let holds = format!(
             "SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND granted
@@ -368,14 +373,14 @@ impl Connection {
         match row.first().map(String::as_str) {
             Some("1") => Ok(()),
             _ => {
-                let text = "it may have crashed: replication is to connect there anew first";
+                let text = "it may have crashed: replication must connect to it again first";
                 Err(Report::new(Severity::Error, UNREACHABLE, text))
             }
         }
     }
 
-    /// Takes in settings and notices that came while nobody used it. False if anything else came:
-    /// then it is of no use any more.
+    /// Takes in settings and notices that came while it was idle. Returns false if anything else
+    /// came: then it is of no use any more.
     pub fn take_in(&mut self) -> bool {
         loop {
             let (tag, length) = match self.cutter.next(&self.peer.input) {
@@ -387,15 +392,15 @@ impl Connection {
             };
             let message = self.peer.input.split_to(length);
             match tag {
-                b'S' => self.told(&message[HEADER_LEN..]),
+                b'S' => self.parameter_status(&message[HEADER_LEN..]),
                 b'N' => {}
                 _ => return false,
             }
         }
     }
 
-    /// Ends a transaction that was left open and takes away what a session left, so that the
-    /// next session finds the server as if it had just logged in.
+    /// Ends a transaction that was left open and removes what a session left, so that the next
+    /// session finds the server as if it had just logged in.
     pub async fn reset(&mut self, is_in_transaction: bool) -> io::Result<()> {
         let mut out = BytesMut::new();
         let mut expected = 0;
@@ -412,7 +417,7 @@ impl Connection {
             while expected > 0 {
                 let answer = self.receive().await?;
                 match answer.tag {
-                    b'S' => self.told(&answer.body),
+                    b'S' => self.parameter_status(&answer.body),
                     b'E' => return Err(io::Error::other(Report::read(&answer.body))),
                     b'Z' if answer.body == b"I" => expected -= 1,
                     _ => {}
@@ -424,7 +429,7 @@ impl Connection {
         if self.server.is_dirty {
             self.server.forget_all();
             self.server.is_dirty = false;
-            self.key = self.key.changed_to(Settings::default());
+            self.key = self.key.changed_to(StartSettings::default());
         }
         Ok(())
     }
@@ -434,7 +439,7 @@ fn refused(text: String) -> Report {
     Report::new(Severity::Error, "28000", text)
 }
 
-/// A socket to a server, with TLS as its address says.
+/// Returns a socket to a server, with TLS as its address asks for.
 pub async fn connect(address: &Address) -> io::Result<Stream> {
     if let Some(path) = address.socket() {
         return Ok(Stream::Local(UnixStream::connect(path).await?));

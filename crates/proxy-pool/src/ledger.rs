@@ -19,34 +19,34 @@ const UNREACHABLE: &str = "08001";
 
 /// A connection that is to be used.
 #[derive(Debug)]
-pub struct Entry {
+pub struct LedgerEntry {
     /// Its process at the server.
     pub process: u32,
-    /// To be told once it is written down; dropped where that cannot be done.
+    /// Notified once it is written down; dropped where that cannot be done.
     pub written: oneshot::Sender<()>,
 }
 
-/// Who uses a connection asks here first.
+/// The caller asks here before it uses a connection.
 #[derive(Clone, Debug)]
-pub struct Ledger(mpsc::Sender<Entry>);
+pub struct ConnectionLedger(mpsc::Sender<LedgerEntry>);
 
-impl Ledger {
-    /// Entries are written down by whoever receives them.
-    pub fn new(entries: mpsc::Sender<Entry>) -> Ledger {
-        Ledger(entries)
+impl ConnectionLedger {
+    /// Makes one whose entries are written down by the receiver.
+    pub fn new(entries: mpsc::Sender<LedgerEntry>) -> ConnectionLedger {
+        ConnectionLedger(entries)
     }
 
     /// Returns when a connection may be used. The error is for the client.
     pub async fn write(&self, process: u32) -> Result<(), Report> {
         let (written, is_written) = oneshot::channel();
         let asked = async {
-            let sent = self.0.send(Entry { process, written }).await;
+            let sent = self.0.send(LedgerEntry { process, written }).await;
             sent.is_ok() && is_written.await.is_ok()
         };
         if timeout(WAIT_MAX, asked).await.unwrap_or(false) {
             return Ok(());
         }
         let report = Report::new(Severity::Error, UNREACHABLE, UNPROVEN);
-        Err(report.hint("Ask again, or connect anew."))
+        Err(report.hint("Run it again, or connect again."))
     }
 }

@@ -4,7 +4,7 @@
 //! - A connection serves sessions with the same user, database and start-up settings only.
 //! - An idle connection is in no transaction and has nothing of a session on it.
 //! - No more than `connections_max` connections are open to a node. The right to be in use is a
-//!   permit; whoever waits for one is served in order.
+//!   permit; sessions that wait for one are served in order.
 //! - Where there is a ledger, no connection is used that is not in it.
 
 pub mod connection;
@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use connection::Connection;
-use ledger::Ledger;
+use ledger::ConnectionLedger;
 use pg_connect::address::Address;
 use pg_wire::report::{Report, Severity};
 use pg_wire::startup::Startup;
-use proxy_core::freshness::Life;
+use proxy_core::freshness::ServerLife;
 
 /// Different settings that are remembered, at most; past this all are forgotten.
 const KNOWN_MAX: usize = 1000;
@@ -40,31 +40,30 @@ const TOO_MANY: &str = "53300";
 
 /// What the sessions that share connections have in common.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
-    /// Who they log in as.
+pub struct ConnectionKey {
+    /// The user that they log in as.
     pub user: String,
     /// The database.
     pub database: String,
     /// Settings that they start with.
-    pub settings: Settings,
-    /// Settings that they have changed since. Servers are told them behind the login, so that RESET
-    /// gives back what the session started with. Last, so that keys that log in alike are
-    /// neighbours.
-    pub changed: Settings,
+    pub settings: StartSettings,
+    /// Settings that they have changed since. Servers get them after the login, so that RESET gives
+    /// back what the session started with. Last, so that keys that log in alike are neighbours.
+    pub changed: StartSettings,
 }
 
-/// Settings by name. Those that were made equal by [`Known::same`] are compared at once.
+/// Settings by name. Those that were made equal by [`KnownSettings::same`] are compared at once.
 #[derive(Clone, Debug, Default)]
-pub struct Settings(Arc<BTreeMap<String, String>>);
+pub struct StartSettings(Arc<BTreeMap<String, String>>);
 
-impl Settings {
-    /// By name.
+impl StartSettings {
+    /// Returns them by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let all = self.0.iter();
         all.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The value of one.
+    /// Returns the value of one.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
@@ -75,28 +74,28 @@ impl Settings {
     }
 }
 
-impl FromIterator<(String, String)> for Settings {
-    fn from_iter<T: IntoIterator<Item = (String, String)>>(all: T) -> Settings {
-        Settings(Arc::new(all.into_iter().collect()))
+impl FromIterator<(String, String)> for StartSettings {
+    fn from_iter<T: IntoIterator<Item = (String, String)>>(all: T) -> StartSettings {
+        StartSettings(Arc::new(all.into_iter().collect()))
     }
 }
 
-impl PartialEq for Settings {
-    fn eq(&self, other: &Settings) -> bool {
+impl PartialEq for StartSettings {
+    fn eq(&self, other: &StartSettings) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Settings {}
+impl Eq for StartSettings {}
 
-impl PartialOrd for Settings {
-    fn partial_cmp(&self, other: &Settings) -> Option<Ordering> {
+impl PartialOrd for StartSettings {
+    fn partial_cmp(&self, other: &StartSettings) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Settings {
-    fn cmp(&self, other: &Settings) -> Ordering {
+impl Ord for StartSettings {
+    fn cmp(&self, other: &StartSettings) -> Ordering {
         match Arc::ptr_eq(&self.0, &other.0) {
             true => Ordering::Equal,
             false => self.0.cmp(&other.0),
@@ -106,19 +105,19 @@ impl Ord for Settings {
 
 /// What sessions that ask for the same begin with.
 #[derive(Debug, Default)]
-pub struct Outsets(Mutex<BTreeMap<Key, (Key, Instant)>>);
+pub struct Outsets(Mutex<BTreeMap<ConnectionKey, (ConnectionKey, Instant)>>);
 
 impl Outsets {
-    /// What those begin with that ask for `asked`, if that was seen lately: their roles' and
-    /// databases' settings may be changed.
-    pub fn of(&self, asked: &Key) -> Option<Key> {
+    /// Returns what those begin with that ask for `asked`, if that was seen lately: their roles'
+    /// and databases' settings may be changed.
+    pub fn of(&self, asked: &ConnectionKey) -> Option<ConnectionKey> {
         let outsets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (outset, seen) = outsets.get(asked)?;
         (seen.elapsed() < OUTSET_MAX).then(|| outset.clone())
     }
 
-    /// A session that has just been begun anew begins with this.
-    pub fn saw(&self, asked: Key, outset: Key) {
+    /// Notes what a session that has just begun from scratch begins with.
+    pub fn saw(&self, asked: ConnectionKey, outset: ConnectionKey) {
         let mut outsets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if outsets.len() >= KNOWN_MAX {
             outsets.clear();
@@ -129,12 +128,12 @@ impl Outsets {
 
 /// Settings that sessions have.
 #[derive(Debug, Default)]
-pub struct Known(Mutex<BTreeSet<Settings>>);
+pub struct KnownSettings(Mutex<BTreeSet<StartSettings>>);
 
-impl Known {
-    /// A key with the same settings, which are kept once for all sessions.
+impl KnownSettings {
+    /// Returns a key with the same settings, which are kept once for all sessions.
     #[must_use]
-    pub fn same(&self, mut key: Key) -> Key {
+    pub fn same(&self, mut key: ConnectionKey) -> ConnectionKey {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for settings in [&mut key.settings, &mut key.changed] {
             match known.get(settings) {
@@ -151,9 +150,9 @@ impl Known {
     }
 }
 
-impl Key {
-    /// What a client asked for when it connected.
-    pub fn of(startup: &Startup, user: &str) -> Key {
+impl ConnectionKey {
+    /// Returns what a client asked for when it connected.
+    pub fn of(startup: &Startup, user: &str) -> ConnectionKey {
         let database = startup.parameter("database").unwrap_or(user);
         let is_setting =
             |name: &str| !matches!(name, "user" | "database") && !name.starts_with("_pq_.");
@@ -161,58 +160,58 @@ impl Key {
             .parameters
             .iter()
             .filter(|(name, _)| is_setting(name));
-        Key {
+        ConnectionKey {
             user: user.to_string(),
             database: database.to_string(),
             settings: settings.cloned().collect(),
-            changed: Settings::default(),
+            changed: StartSettings::default(),
         }
     }
 
-    /// The same, with further settings.
+    /// Returns the same, with further settings.
     #[must_use]
-    pub fn with(&self, settings: impl IntoIterator<Item = (String, String)>) -> Key {
+    pub fn with(&self, settings: impl IntoIterator<Item = (String, String)>) -> ConnectionKey {
         let mut all = BTreeMap::clone(&self.settings.0);
         all.extend(settings);
-        Key {
-            settings: Settings(Arc::new(all)),
+        ConnectionKey {
+            settings: StartSettings(Arc::new(all)),
             ..self.clone()
         }
     }
 
-    /// The same, whose session has changed just these settings.
+    /// Returns the same, whose session has changed just these settings.
     #[must_use]
-    pub fn changed_to(&self, changed: Settings) -> Key {
-        Key {
+    pub fn changed_to(&self, changed: StartSettings) -> ConnectionKey {
+        ConnectionKey {
             changed,
             ..self.clone()
         }
     }
 
     /// Do sessions of both log in in the same way?
-    fn logs_in_as(&self, other: &Key) -> bool {
+    fn logs_in_as(&self, other: &ConnectionKey) -> bool {
         (&self.user, &self.database, &self.settings)
             == (&other.user, &other.database, &other.settings)
     }
 
-    /// The same for another database.
-    pub fn of_database<'a>(&'a self, database: &str) -> Cow<'a, Key> {
+    /// Returns the same for another database.
+    pub fn of_database<'a>(&'a self, database: &str) -> Cow<'a, ConnectionKey> {
         if self.database == database {
             return Cow::Borrowed(self);
         }
-        Cow::Owned(Key {
+        Cow::Owned(ConnectionKey {
             database: database.to_owned(),
             ..self.clone()
         })
     }
 
-    /// The parameters of a server's start-up packet.
+    /// Returns the parameters of a server's start-up packet.
     fn startup(&self) -> impl Iterator<Item = (&str, &str)> {
-        let who = [
+        let identity = [
             ("user", self.user.as_str()),
             ("database", self.database.as_str()),
         ];
-        who.into_iter().chain(self.settings.iter())
+        identity.into_iter().chain(self.settings.iter())
     }
 }
 
@@ -224,13 +223,13 @@ pub struct Login {
 }
 
 /// One server: the primary or a replica.
-pub struct Node {
+pub struct ServerNode {
     /// Where it is.
     pub address: Address,
     permits: Arc<Semaphore>,
     connections_max: usize,
     /// Where its connections are written down.
-    ledger: Option<Ledger>,
+    ledger: Option<ConnectionLedger>,
     open: Mutex<Open>,
 }
 
@@ -241,15 +240,15 @@ struct Open {
         clippy::vec_box,
         reason = "they go from hand to hand, a pointer each time"
     )]
-    idle: BTreeMap<Key, Vec<Box<Connection>>>,
+    idle: BTreeMap<ConnectionKey, Vec<Box<Connection>>>,
     /// All connections that are open or being opened.
     count: usize,
 }
 
-impl Node {
-    /// A node to which nothing is connected yet.
-    pub fn new(address: Address, connections_max: usize) -> Node {
-        Node {
+impl ServerNode {
+    /// Returns a node to which nothing is connected yet.
+    pub fn new(address: Address, connections_max: usize) -> ServerNode {
+        ServerNode {
             address,
             permits: Arc::new(Semaphore::new(connections_max)),
             connections_max,
@@ -258,9 +257,9 @@ impl Node {
         }
     }
 
-    /// One whose connections are written down before they are used.
+    /// Returns one whose connections are written down before they are used.
     #[must_use]
-    pub fn with_ledger(mut self, ledger: Ledger) -> Node {
+    pub fn with_ledger(mut self, ledger: ConnectionLedger) -> ServerNode {
         self.ledger = Some(ledger);
         self
     }
@@ -270,20 +269,24 @@ impl Node {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection of this key: an idle one or a new one. The error is for the client.
-    pub async fn take(&self, key: &Key, login: &Login) -> Result<Box<Connection>, Report> {
+    /// Returns a connection of this key: an idle one or a new one. The error is for the client.
+    pub async fn take(
+        &self,
+        key: &ConnectionKey,
+        login: &Login,
+    ) -> Result<Box<Connection>, Report> {
         self.take_that(key, login, async |_| Ok(())).await
     }
 
-    /// A connection of this key for a read at a replica of which something is known in this life.
-    /// If one is opened now to another life, it is refused: that server has crashed, and lost what
-    /// the read may have to see. One that was open before was in the same life then, and would be
-    /// closed since.
+    /// Returns a connection of this key for a read at a replica of which something is known in this
+    /// life. If one is opened now to another life, it is refused: that server has crashed, and lost
+    /// what the read may have to see. One that was open before was in the same life then, and would
+    /// be closed since.
     pub async fn take_for_read(
         &self,
-        key: &Key,
+        key: &ConnectionKey,
         login: &Login,
-        life: Life,
+        life: ServerLife,
     ) -> Result<Box<Connection>, Report> {
         self.take_that(key, login, async |connection| {
             if let Some(socket) = connection.peer.network() {
@@ -295,10 +298,10 @@ impl Node {
         .await
     }
 
-    /// A connection of this key: an idle one, or a new one that passes.
+    /// Returns a connection of this key: an idle one, or a new one that passes.
     async fn take_that(
         &self,
-        key: &Key,
+        key: &ConnectionKey,
         login: &Login,
         passes: impl AsyncFnOnce(&mut Connection) -> Result<(), Report>,
     ) -> Result<Box<Connection>, Report> {
@@ -330,7 +333,7 @@ impl Node {
         Ok(connection)
     }
 
-    /// How many connections there are.
+    /// Returns how many connections there are.
     pub fn usage(&self) -> Usage {
         let open = self.open();
         Usage {
@@ -360,8 +363,8 @@ impl Node {
         Ok(permit.expect("the semaphore is never closed"))
     }
 
-    /// The idle connection of a key that was used last and still lives.
-    fn take_idle(&self, key: &Key) -> Option<Box<Connection>> {
+    /// Returns the idle connection of a key that was used last and still lives.
+    fn take_idle(&self, key: &ConnectionKey) -> Option<Box<Connection>> {
         loop {
             let mut connection = self.open().idle.get_mut(key)?.pop()?;
             if is_alive(&mut connection) {
@@ -371,14 +374,14 @@ impl Node {
         }
     }
 
-    /// An idle connection that has logged in as this key does, if it can be spared: it has other
-    /// settings since. One alone is left to whom it serves, but for those who log in: else each of
-    /// them would open another.
-    fn take_alike(&self, key: &Key) -> Option<Box<Connection>> {
+    /// Returns an idle connection that has logged in as this key does, if it can be spared: it has
+    /// other settings since. A single one is left to its own sessions, but for new logins: else
+    /// each of them would open another.
+    fn take_alike(&self, key: &ConnectionKey) -> Option<Box<Connection>> {
         loop {
             let mut open = self.open();
             let has_room = open.count < self.connections_max;
-            let first = key.changed_to(Settings::default());
+            let first = key.changed_to(StartSettings::default());
             let alike = open.idle.range_mut(first..);
             let alike = alike.take_while(|(other, _)| key.logs_in_as(other));
             let (mut count, mut longest) = (0, None);
@@ -412,7 +415,7 @@ impl Node {
             }
         }
         drop(open);
-        // Only now: whoever gets the permit finds the connection.
+        // Only now: the next holder of the permit finds the connection.
         drop(permit);
     }
 
@@ -447,12 +450,12 @@ pub struct Usage {
 }
 
 /// A place among the open connections; given up unless it is forgotten.
-struct Counted<'a>(&'a Node);
+struct Counted<'a>(&'a ServerNode);
 
 impl Counted<'_> {
     /// Closes an idle connection of another key if there is no place: the caller has a permit, so
     /// that not all open ones can be in use.
-    fn new(node: &Node) -> Counted<'_> {
+    fn new(node: &ServerNode) -> Counted<'_> {
         let mut open = node.open();
         if open.count >= node.connections_max {
             let mut idle = open.idle.values_mut();
@@ -473,8 +476,8 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Has an idle connection stayed open? What the server said meanwhile is taken in: it may have said
-/// goodbye before it closed.
+/// Has an idle connection stayed open? What the server has sent meanwhile is taken in: it may have
+/// announced its end before it closed.
 fn is_alive(connection: &mut Connection) -> bool {
     let mut context = Context::from_waker(Waker::noop());
     loop {

@@ -1,5 +1,5 @@
 //! The transactions buffer: a table that survives its store's crashes, unless it is lost, and what
-//! the proxy knows of it. Its pages and who is given what by whom are the real ones.
+//! the proxy knows of it. Its pages and the decision on sources are the real ones.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -74,15 +74,14 @@ impl Buffer {
         self.rows.clear();
     }
 
-    /// Nobody knows anything of it any more.
+    /// No proxy knows anything of it any more.
     pub fn leave(&mut self) {
         self.pages = None;
         self.queue = None;
     }
 
-    /// Looks at what there is, as `buffer::open` does. Tells behind which place it must be given
-    /// commits. What is of no use may be left there, as by a proxy that dies before it has removed
-    /// it.
+    /// Looks at what there is, as `buffer::open` does. Returns behind which place it needs commits.
+    /// What is of no use may be left there, as by a proxy that dies before it has removed it.
     pub fn open(&mut self, confirmed: Tsid, leaves: bool) -> Tsid {
         let found: Vec<Page> = self.rows.iter().map(|(page, _)| *page).collect();
         let (pages, useless) = match Pages::of(found.clone()) {
@@ -104,7 +103,7 @@ impl Buffer {
     }
 
     /// Writes some of what was given as a page, as `Keeper::write_page` does. Where its store dies
-    /// just then, the page is there, and nobody knows.
+    /// just then, the page is there, and no proxy knows.
     pub fn write(&mut self, epoch: u64, count: usize, dies: bool) {
         let queue = self.queue.as_mut().expect("it follows");
         let states: Vec<Given> = queue.drain(..count).collect();

@@ -9,15 +9,16 @@
 //!
 //! Properties:
 //! - I14: each state of a replica is one that a replay of the log gives.
-//! - R31: what a replica executes at the same time, or before its turn, is in nobody's way there.
-//! - GSSI: a read sees every commit that it touches and that somebody knew of before it began: the
+//! - R31: what a replica executes at the same time, or before its turn, is in the way of no other
+//!   there.
+//! - GSSI: a read sees every commit that it touches and that a client knew of before it began: the
 //!   writer by its answer, or a reader that had seen it.
 //! - No long fork: a read has no commit without one that it touches, too, and that the primary
 //!   showed before.
-//! - A replica is told that nobody has what it lacks only if the transactions buffer has lost or
-//!   let go something, or if it was lacking that already when a proxy came that has another buffer,
-//!   and is the active one by now.
-//! - Nobody is seen to go back: what a replica showed, the primary shows.
+//! - A replica gets the error that no source has what it lacks only if the transactions buffer has
+//!   lost or dropped something, or if it was lacking that already when a proxy came that has
+//!   another buffer, and is the active one by now.
+//! - No client sees time go back: what a replica showed, the primary shows.
 //! - When faults stop, everything is settled, and all replicas are equal to the primary.
 
 #![cfg(test)]
@@ -32,10 +33,10 @@ mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use proxy_core::planted::{Bug, plant};
+use proxy_core::planted::{ProxyBug, plant};
 use world::World;
 
-/// Seeds that the tests run, unless [`SEEDS`] says otherwise.
+/// Seeds that the tests run, unless [`SEEDS`] is set.
 const SEEDS_DEFAULT: u64 = 2_000;
 /// Seeds that have failed once: a replica was given the stream of a new proxy, which began behind
 /// what it lacked; and what the reader remembered from before the stream skipped something.
@@ -52,7 +53,7 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().expect("it is a whole number"))
 }
 
-/// One run. An error says what property does not hold, and the story.
+/// One run. An error names the property that does not hold, and has the story.
 fn run(seed: u64) -> Result<Counts, String> {
     let mut world = World::new(seed);
     let ran = catch_unwind(AssertUnwindSafe(|| world.run()));
@@ -111,7 +112,7 @@ fn reads_see_what_they_must_and_replicas_are_prefixes() {
     println!("{seeds} seeds passed, {all:?}");
     assert!(all.reads_at_replicas > seeds, "replicas are read");
     assert!(all.faults > seeds, "there are faults");
-    assert!(all.pages_given > seeds, "who was away is given pages");
+    assert!(all.pages_given > seeds, "offline replicas are given pages");
     assert!(all.grouped > seeds, "commits are executed in groups");
 }
 
@@ -119,7 +120,7 @@ fn reads_see_what_they_must_and_replicas_are_prefixes() {
 #[test]
 fn every_planted_bug_is_found() {
     let mut needed = Vec::new();
-    for bug in Bug::ALL {
+    for bug in ProxyBug::ALL {
         plant(Some(*bug));
         let found = (0..SEEDS_PLANTED).find(|seed| run(*seed).is_err());
         plant(None);

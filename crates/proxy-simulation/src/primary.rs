@@ -1,10 +1,12 @@
 //! A small snapshot-isolation database in the primary's place: rows with locks, a log, and commits
-//! that are in the log before anybody sees them, and become visible in another order.
+//! that are in the log before any client sees them, and become visible in another order.
 
 use std::collections::BTreeMap;
 
 use proxy_core::freshness::mark::emitted;
-use proxy_core::freshness::{Class, Column, Items, Parts, Row, Sets, Table, Touch, Tsid};
+use proxy_core::freshness::{
+    Class, ColumnNumber, Items, Parts, RowHash, Sets, TableOid, Touch, Tsid,
+};
 
 /// Tables, and rows of each.
 pub const TABLES: u32 = 2;
@@ -51,12 +53,12 @@ pub(crate) enum Statement {
 impl Statement {
     /// What the analysis would say of it.
     pub fn sets(&self) -> Sets {
-        let column = |column: usize| Items::one(Column(column as u16 + 1));
-        let rows = |key: &Key| Items::one(Row(key.row));
+        let column = |column: usize| Items::one(ColumnNumber(column as u16 + 1));
+        let rows = |key: &Key| Items::one(RowHash(key.row));
         let mut sets = Sets::default();
         match self {
             Statement::Put(key, _) | Statement::Delete(key) => {
-                sets.touch(Table(key.table), Touch::write_rows([Row(key.row)]));
+                sets.touch(TableOid(key.table), Touch::write_rows([RowHash(key.row)]));
             }
             Statement::Set(key, number, _) => {
                 let touch = Touch {
@@ -70,7 +72,7 @@ impl Statement {
                         rows: rows(key),
                     }),
                 };
-                sets.touch(Table(key.table), touch);
+                sets.touch(TableOid(key.table), touch);
             }
             Statement::SetWhere(table, ..) => {
                 let parts = |number| Parts {
@@ -82,7 +84,7 @@ impl Statement {
                     reads: Some(parts(0)),
                     writes: Some(parts(1)),
                 };
-                sets.touch(Table(*table), touch);
+                sets.touch(TableOid(*table), touch);
             }
             Statement::Schema => sets = Sets::writes_anything(),
         }
@@ -125,7 +127,7 @@ pub(crate) struct Entry {
     pub shown_at: Option<u64>,
     /// It came by the proxy.
     pub is_ours: bool,
-    /// When somebody knew that it had happened: its client, or a reader that saw it.
+    /// When its happening was first known: to its client, or to a reader that saw it.
     pub known_at: Option<u64>,
 }
 
@@ -263,7 +265,7 @@ impl Primary {
         self.show_at(self.log.len() - 1);
     }
 
-    /// A commit of somebody who goes around the proxy.
+    /// A commit of a client that goes around the proxy.
     pub fn bypass(&mut self, statement: &Statement) {
         let backend = self.open();
         if self.execute(backend, statement)
@@ -286,8 +288,8 @@ impl Primary {
     }
 
     /// Two commits that a read touches, of which the state at `prefix` has the first only, though
-    /// the second was shown before it: the primary never showed that (a long fork). Whoever goes
-    /// around the proxy is not waited for.
+    /// the second was shown before it: the primary never showed that (a long fork). A client that
+    /// goes around the proxy is not waited for.
     pub fn torn(&self, reads: &Reads, prefix: Tsid) -> Option<(Tsid, Tsid)> {
         let there = self
             .log
@@ -326,7 +328,7 @@ impl Primary {
     }
 }
 
-/// Puts a row in its place, or takes it away.
+/// Puts a row in its place, or removes it.
 pub fn put(data: &mut Data, key: Key, image: Option<Image>) {
     match image {
         Some(image) => data.insert(key, image),
@@ -354,24 +356,24 @@ impl Reads {
                     class: Class::Rows,
                     reads: Some(Parts {
                         columns: Items::all(),
-                        rows: Items::one(Row(key.row)),
+                        rows: Items::one(RowHash(key.row)),
                     }),
                     writes: None,
                 };
-                sets.touch(Table(key.table), touch);
+                sets.touch(TableOid(key.table), touch);
             }
             Reads::Column(table, column) => {
                 let touch = Touch {
                     class: Class::Columns,
                     reads: Some(Parts {
-                        columns: Items::one(Column(*column as u16 + 1)),
+                        columns: Items::one(ColumnNumber(*column as u16 + 1)),
                         rows: Items::default(),
                     }),
                     writes: None,
                 };
-                sets.touch(Table(*table), touch);
+                sets.touch(TableOid(*table), touch);
             }
-            Reads::Table(table) => sets.touch(Table(*table), Touch::read_table()),
+            Reads::Table(table) => sets.touch(TableOid(*table), Touch::read_table()),
             Reads::Anything => sets = Sets::reads_anything(),
         }
         sets

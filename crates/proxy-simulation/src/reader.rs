@@ -7,9 +7,9 @@ use std::rc::Rc;
 use super::buffer::{Buffer, Given};
 use super::primary::{Change, Entry, Primary};
 use super::replica::{Commit, Extractor};
-use proxy_core::freshness::mark::Message;
+use proxy_core::freshness::mark::MarkMessage;
 use proxy_core::freshness::{
-    Committed, Manager, Mark, ReplicaId, Row, Sets, TStateId, Table, Touch, Tsid,
+    Committed, Manager, Mark, ReplicaId, RowHash, Sets, TStateId, TableOid, Touch, Tsid,
 };
 use replication::handover::{self, Recent, Source};
 
@@ -57,7 +57,7 @@ impl Reader {
     }
 
     /// A replica wants what is behind `applied` and not in the buffer, as `Reader::needs_older` has
-    /// it. The stream begins again if it has gone past that and nobody else has it.
+    /// it. The stream begins again if it has gone past that and no other source has it.
     pub fn join(
         &mut self,
         extractor: (ReplicaId, &mut Extractor),
@@ -68,7 +68,7 @@ impl Reader {
         let read = (self.position, confirmed);
         let source = handover::source(applied, read, &self.recent, false);
         match source {
-            Source::Buffer | Source::Nobody => return source,
+            Source::Buffer | Source::Lost => return source,
             Source::Recent => {
                 let behind = self.recent.iter().filter(|given| given.0 > applied);
                 for Given(tsid, commit) in behind {
@@ -77,14 +77,14 @@ impl Reader {
                 self.given.insert(id, self.position.max(applied));
                 return source;
             }
-            Source::StreamAnew => self.restart(primary, confirmed),
+            Source::RestartedStream => self.restart(primary, confirmed),
             Source::Stream => {}
         }
         self.given.insert(id, applied);
         source
     }
 
-    /// The buffer wants what is behind `applied`, and can have it from nobody else.
+    /// The buffer wants what is behind `applied`, and can have it from no other source.
     pub fn join_buffer(
         &mut self,
         buffer: &mut Buffer,
@@ -102,8 +102,8 @@ impl Reader {
                 }
                 self.buffered = Some(self.position.max(applied));
             }
-            Source::StreamAnew => self.restart(primary, confirmed),
-            Source::Buffer | Source::Nobody => unreachable!("it begins where the slot has all"),
+            Source::RestartedStream => self.restart(primary, confirmed),
+            Source::Buffer | Source::Lost => unreachable!("it begins where the slot has all"),
         }
     }
 
@@ -218,9 +218,9 @@ fn place(primary: &Primary, confirmed: Tsid) -> usize {
 
 fn mark(entry: &Entry, manager: &Manager) -> Option<Mark> {
     let (prefix, bytes) = entry.message.as_ref()?;
-    match Message::decode(prefix, bytes, manager.key())? {
-        Message::Mark(mark) => Some(mark),
-        Message::Statement(_) => None,
+    match MarkMessage::decode(prefix, bytes, manager.key())? {
+        MarkMessage::Mark(mark) => Some(mark),
+        MarkMessage::Statement(_) => None,
     }
 }
 
@@ -228,7 +228,7 @@ fn mark(entry: &Entry, manager: &Manager) -> Option<Mark> {
 fn sets(entry: &Entry) -> Sets {
     let mut sets = Sets::default();
     for Change { key, .. } in &entry.changes {
-        sets.touch(Table(key.table), Touch::write_rows([Row(key.row)]));
+        sets.touch(TableOid(key.table), Touch::write_rows([RowHash(key.row)]));
     }
     if entry.has_statements {
         sets.merge(&Sets::writes_anything());

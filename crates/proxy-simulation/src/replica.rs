@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use super::primary::{Change, Data, Key, put};
 use proxy_core::freshness::execution::{Company, Task};
-use proxy_core::freshness::{Life, Sets, Tsid};
-use proxy_core::planted::{self, Bug};
-use replication::schedule::{Command, Schedule, Worker};
+use proxy_core::freshness::{ServerLife, Sets, Tsid};
+use proxy_core::planted::{self, ProxyBug};
+use replication::schedule::{Schedule, Worker, WorkerCommand};
 
 /// Bytes of a commit, for the schedule.
 const LENGTH: usize = 1000;
@@ -27,7 +27,7 @@ pub(crate) struct Database {
     /// How often it has started.
     pub life: u64,
     pub is_up: bool,
-    /// What it shows, and what it says that it has.
+    /// What it shows, and what it reports to have.
     pub data: Data,
     pub noted: Tsid,
     /// What its disk has, and the commits since.
@@ -35,7 +35,7 @@ pub(crate) struct Database {
     recent: Vec<(Data, Tsid)>,
     /// By the last of each group: its changes, and what it notes.
     executed: BTreeMap<Tsid, (Vec<Change>, Tsid)>,
-    /// Commits that were sent on connections that nobody listens to any more.
+    /// Commits that were sent on connections that have no reader any more.
     left: Vec<Tsid>,
 }
 
@@ -102,7 +102,7 @@ impl Database {
         if extractor.life == self.life {
             self.left
                 .extend(extractor.sent.iter().filter_map(|sent| match sent {
-                    Command::Commit(_, tsid) => Some(*tsid),
+                    WorkerCommand::Commit(_, tsid) => Some(*tsid),
                     _ => None,
                 }));
         }
@@ -143,7 +143,7 @@ impl Database {
         let changes = group.iter().flat_map(|commit| commit.changes.clone());
         let [first, last] = [group.first(), group.last()].map(|commit| commit.map(|it| it.tsid));
         let last = last.expect("a group is of something");
-        let notes = match planted::is(Bug::GroupNotesItsFirst) {
+        let notes = match planted::is(ProxyBug::GroupNotesItsFirst) {
             true => first.unwrap_or(last),
             false => last,
         };
@@ -180,9 +180,9 @@ pub(crate) enum Mood {
     Refusing,
 }
 
-/// What a connection to the database says.
+/// A reply on a connection to the database.
 #[derive(Debug)]
-enum Said {
+enum Reply {
     Executed(Tsid),
     Failed(Tsid, Problem),
     Committed(Worker, Tsid),
@@ -193,7 +193,7 @@ enum Said {
 #[derive(Debug)]
 pub(crate) struct Extractor {
     /// The lock that it holds there.
-    pub lock: Life,
+    pub lock: ServerLife,
     /// The life of the database that it speaks to.
     pub life: u64,
     schedule: Schedule,
@@ -201,9 +201,9 @@ pub(crate) struct Extractor {
     queue: VecDeque<(Tsid, Option<Rc<Commit>>)>,
     in_hand: BTreeMap<Tsid, Rc<Commit>>,
     /// Sent to the database.
-    sent: Vec<Command>,
-    /// Said by the database, and not heard.
-    said: VecDeque<Said>,
+    sent: Vec<WorkerCommand>,
+    /// Sent by the database, and not received.
+    replies: VecDeque<Reply>,
     pub applied: Tsid,
     /// Commits that were executed with others.
     pub grouped: u64,
@@ -220,7 +220,7 @@ pub(crate) struct Pace {
 
 impl Extractor {
     /// One that begins where the database is.
-    pub fn new(database: &Database, lock: Life, pace: Pace) -> Extractor {
+    pub fn new(database: &Database, lock: ServerLife, pace: Pace) -> Extractor {
         Extractor {
             lock,
             life: database.life,
@@ -228,13 +228,13 @@ impl Extractor {
             queue: VecDeque::new(),
             in_hand: BTreeMap::new(),
             sent: Vec::new(),
-            said: VecDeque::new(),
+            replies: VecDeque::new(),
             applied: database.noted,
             grouped: 0,
         }
     }
 
-    /// The reader gives a commit, or says that there is none up to here.
+    /// The reader gives a commit, or reports that there is none up to here.
     pub fn give(&mut self, tsid: Tsid, commit: Option<Rc<Commit>>) {
         self.queue.push_back((tsid, commit));
     }
@@ -246,12 +246,12 @@ impl Extractor {
         }
     }
 
-    /// Whether there is something to take, to send or to hear.
+    /// Whether there is something to take, to send or to receive.
     pub fn can(&self) -> [bool; 3] {
         [
             !self.queue.is_empty(),
             !self.sent.is_empty(),
-            !self.said.is_empty(),
+            !self.replies.is_empty(),
         ]
     }
 
@@ -281,7 +281,7 @@ impl Extractor {
     pub fn do_one(&mut self, database: &mut Database, which: usize, mood: Mood) -> Option<Tsid> {
         let command = self.sent.remove(which % self.sent.len());
         match command {
-            Command::Execute(_, tsid) => {
+            WorkerCommand::Execute(_, tsid) => {
                 let group = &self.schedule.group(tsid).tsids;
                 let group: Vec<_> = group
                     .iter()
@@ -294,31 +294,31 @@ impl Extractor {
                     Mood::Willing => database.execute(&group),
                     Mood::Refusing => Err(Problem::Passing),
                 };
-                let said = match done {
-                    Ok(()) => Said::Executed(tsid),
-                    Err(problem) => Said::Failed(tsid, problem),
+                let replies = match done {
+                    Ok(()) => Reply::Executed(tsid),
+                    Err(problem) => Reply::Failed(tsid, problem),
                 };
-                self.said.push_back(said);
+                self.replies.push_back(replies);
             }
-            Command::Commit(worker, tsid) => {
+            WorkerCommand::Commit(worker, tsid) => {
                 database.commit(tsid);
-                self.said.push_back(Said::Committed(worker, tsid));
+                self.replies.push_back(Reply::Committed(worker, tsid));
                 return Some(tsid);
             }
-            Command::Rollback(_, tsid) => {
+            WorkerCommand::Rollback(_, tsid) => {
                 database.executed.remove(&tsid);
-                self.said.push_back(Said::RolledBack(tsid));
+                self.replies.push_back(Reply::RolledBack(tsid));
             }
-            Command::Advance(_) => unreachable!("nobody is sent that"),
+            WorkerCommand::Advance(_) => unreachable!("it is sent to no connection"),
         }
         None
     }
 
-    /// Hears what the database has said.
-    pub fn hear(&mut self) {
-        match self.said.pop_front().expect("there is something") {
-            Said::Executed(tsid) => self.schedule.executed(tsid),
-            Said::Failed(tsid, problem) => {
+    /// Receives the database's reply.
+    pub fn receive(&mut self) {
+        match self.replies.pop_front().expect("there is something") {
+            Reply::Executed(tsid) => self.schedule.executed(tsid),
+            Reply::Failed(tsid, problem) => {
                 self.schedule.failed(tsid);
                 // What runs at the same time touches no common row, and what is before has been
                 // committed or touches none either. So nothing fails for another reason, alone or
@@ -328,12 +328,12 @@ impl Extractor {
                     "the commit at {tsid} failed: {problem:?}"
                 );
             }
-            Said::Committed(worker, tsid) => {
+            Reply::Committed(worker, tsid) => {
                 self.schedule.committed(worker, tsid);
                 self.in_hand.retain(|other, _| *other > tsid);
                 self.applied = self.applied.max(tsid);
             }
-            Said::RolledBack(tsid) => self.schedule.rolled_back(tsid),
+            Reply::RolledBack(tsid) => self.schedule.rolled_back(tsid),
         }
         self.go_on();
     }
@@ -343,7 +343,7 @@ impl Extractor {
         commands.extend(self.schedule.commands());
         for command in commands {
             match command {
-                Command::Advance(tsid) => self.applied = self.applied.max(tsid),
+                WorkerCommand::Advance(tsid) => self.applied = self.applied.max(tsid),
                 other => self.sent.push(other),
             }
         }

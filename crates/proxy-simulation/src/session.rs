@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::primary::{Reads, Statement};
-use proxy_core::freshness::{Level, Life, Moment, ReplicaId, Tsid, Watch};
+use proxy_core::freshness::{Level, ReadMoment, ReplicaId, ServerLife, Tsid, Watch};
 use proxy_core::writes::Writes;
 
 /// See the module.
@@ -37,12 +37,12 @@ pub(crate) enum Doing {
     /// It has sent its marks.
     Marks(VecDeque<String>),
     /// Its read waits for a replica that has what it must see.
-    Waits(Read, Moment),
+    Waits(Read, ReadMoment),
     /// Its read waits for a connection.
     Asks(Read, Option<Chosen>),
     /// Its read runs at a replica.
     Runs(Read, Chosen),
-    /// Its read has taken its snapshot there, which has this; nobody has heard of it yet.
+    /// Its read has taken its snapshot there, which has this; the proxy has not received that yet.
     Answers(Read, Chosen, Tsid),
 }
 
@@ -63,6 +63,6 @@ pub(crate) struct Read {
 pub(crate) struct Chosen {
     pub id: ReplicaId,
     pub need: Tsid,
-    pub life: Life,
+    pub life: ServerLife,
     pub server: u64,
 }

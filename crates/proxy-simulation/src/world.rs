@@ -16,7 +16,9 @@ use super::reader::Reader;
 use super::replica::{Database, Extractor, Mood, Pace};
 use super::session::{Chosen, Doing, Read, Session};
 use proxy_core::freshness::mark;
-use proxy_core::freshness::{Level, Manager, ManagerLimits, ReplicaId, State, Target, Tsid};
+use proxy_core::freshness::{
+    Level, Manager, ManagerLimits, ReadTarget, ReplicaId, ReplicaState, Tsid,
+};
 use proxy_core::touched::Touched;
 use replication::locked;
 
@@ -47,7 +49,7 @@ enum Action {
     Lose(usize),
     /// A process whose connection broke goes on.
     Orphan(usize),
-    /// Somebody writes around the proxy.
+    /// A client writes around the proxy.
     Bypass,
     /// The slot's reader goes on.
     Read,
@@ -55,9 +57,9 @@ enum Action {
     Settle,
     /// Its stream breaks.
     Break,
-    /// An Extractor takes a commit, or hears what its database said.
+    /// An Extractor takes a commit, or receives a reply of its database.
     Take(ReplicaId),
-    Hear(ReplicaId),
+    Receive(ReplicaId),
     /// A database does something.
     Do(ReplicaId),
     /// An Extractor writes down how far it is.
@@ -97,7 +99,7 @@ pub(crate) struct World {
     extractors: BTreeMap<ReplicaId, Extractor>,
     /// Up to where each replica has everything on disk, as the proxy knows it.
     durable: BTreeMap<ReplicaId, Tsid>,
-    /// Keeps commits for replicas that are away, in every second world.
+    /// Keeps commits for offline replicas, in every second world.
     buffer: Option<Buffer>,
     /// Another proxy, where each has a buffer of its own: in every eighth world.
     other: Option<Other>,
@@ -190,7 +192,7 @@ impl World {
         Ok(())
     }
 
-    /// Nobody does anything, nothing is Pending, and replicas have everything.
+    /// No client does anything, nothing is Pending, and replicas have everything.
     fn is_at_rest(&self) -> bool {
         let is_idle = |session: &Session| matches!(session.doing, Doing::Nothing);
         let end = self.primary.position();
@@ -293,11 +295,11 @@ impl World {
             return;
         };
         let is_connected = database.is_up && extractor.life == database.life;
-        let [takes, sends, hears] = extractor.can();
+        let [takes, sends, returned_by] = extractor.can();
         let own = [
             (takes, 100, Action::Take(id)),
             (sends && is_connected, 100, Action::Do(id)),
-            (hears, 100, Action::Hear(id)),
+            (returned_by, 100, Action::Receive(id)),
             (is_connected, 10, Action::Flush(id)),
             (is_connected && self.has_faults, 1, Action::Cut(id)),
             (!is_connected, 30, Action::Notice(id)),
@@ -334,11 +336,11 @@ impl World {
             }
             Action::Take(id) => {
                 self.extractor(id).take();
-                self.tell(id);
+                self.report(id);
             }
-            Action::Hear(id) => {
-                self.extractor(id).hear();
-                self.tell(id);
+            Action::Receive(id) => {
+                self.extractor(id).receive();
+                self.report(id);
             }
             Action::Do(id) => return self.do_one(id),
             Action::Flush(id) => {
@@ -363,7 +365,7 @@ impl World {
                 self.database(id).leave(&extractor);
                 self.reader.leave(id);
                 self.delivered.remove(&id);
-                locked(&self.manager).set_state(id, State::Away);
+                locked(&self.manager).set_state(id, ReplicaState::Unavailable);
             }
             Action::Join(id) => return self.join(id),
             Action::Deliver(id) => return self.deliver(id),
@@ -386,11 +388,11 @@ impl World {
         self.databases.get_mut(&id).expect("it is there")
     }
 
-    fn tell(&self, id: ReplicaId) {
+    fn report(&self, id: ReplicaId) {
         let extractor = &self.extractors[&id];
         let mut manager = locked(&self.manager);
         manager.applied(id, extractor.applied);
-        manager.set_state(id, State::Serving);
+        manager.set_state(id, ReplicaState::Serving);
     }
 
     /// I14.
@@ -418,8 +420,8 @@ impl World {
         }
     }
 
-    /// The proxy dies. The next one begins once all processes of the one before have ended: who
-    /// takes over ends them.
+    /// The proxy dies. The next one begins once all processes of the one before have ended: the
+    /// next one ends them.
     fn restart(&mut self) {
         self.counts.faults += 1;
         for number in 0..self.sessions.len() {
@@ -450,7 +452,7 @@ impl World {
     }
 
     /// A session's connection breaks, and the proxy knows that: it ends the session, and the client
-    /// comes anew.
+    /// connects again.
     fn lose(&mut self, number: usize) {
         self.counts.faults += 1;
         let session = &mut self.sessions[number];
@@ -539,13 +541,13 @@ impl World {
             let mut manager = locked(&self.manager);
             let target = manager.route(&sets, level);
             let watch = match target {
-                Target::Primary(_) => None,
-                Target::Replica { id, .. } => manager.watch(&sets, level, id),
+                ReadTarget::Primary(_) => None,
+                ReadTarget::Replica { id, .. } => manager.watch(&sets, level, id),
             };
             drop(manager);
             let chosen = match target {
-                Target::Primary(_) => None,
-                Target::Replica { id, need, life, .. } => Some(Chosen {
+                ReadTarget::Primary(_) => None,
+                ReadTarget::Replica { id, need, life, .. } => Some(Chosen {
                     id,
                     need,
                     life,
@@ -683,7 +685,7 @@ impl World {
             Doing::Asks(read, None) => return self.read_primary(&read),
             Doing::Asks(read, Some(chosen)) => self.connect(number, read, chosen),
             Doing::Runs(read, chosen) => self.read_replica(number, read, chosen),
-            Doing::Answers(read, chosen, has) => return self.hear(number, read, (chosen, has)),
+            Doing::Answers(read, chosen, has) => return self.receive(number, read, (chosen, has)),
         }
         Ok(())
     }
@@ -691,7 +693,7 @@ impl World {
 
 /// A manager that begins at the log's end, which is higher than that of every one before.
 fn manager(floor: Tsid) -> Mutex<Manager> {
-    let key = mark::Key::new(b"secret");
+    let key = mark::MarkKey::new(b"secret");
     Mutex::new(Manager::with_limits(
         key,
         floor.0,

@@ -1,8 +1,8 @@
 //! A PostgreSQL proxy whose replicas answer consistently.
 //!
 //! Clients speak the PostgreSQL protocol to it. Writes go to the primary; each read goes to any
-//! replica that is fresh enough for just what it reads. `serve` has the sessions, `console` the
-//! operators' commands, `check` what databases must have.
+//! replica that is fresh enough for what it reads. `serve` has the sessions, `console` the
+//! operators' commands, `check` the requirements on databases.
 //!
 //! It must not know the store's servers, partitions and messages.
 

@@ -1,5 +1,5 @@
-//! Simple queries that read a row by its key run at replicas as prepared statements; nobody can
-//! tell but by the replica's own view of its sessions.
+//! Simple queries that read a row by its key run at replicas as prepared statements. Clients do not
+//! notice, but for the replica's own view of its sessions.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -80,8 +80,8 @@ async fn answers_are_the_same_byte_by_byte() {
             "SELECT n, a FROM two WHERE 1 = a AND b = 2",
             "SELECT n, a FROM two WHERE $1 = a AND b = $2",
         ),
-        // It says that it cuts the name off, each time that it is parsed; and now and then by
-        // itself.
+        // It reports that it cuts the name off, each time that it is parsed; and now and then
+        // without that.
         (&long, &long.replace("= 1", "= $1")),
         // Numbers that are none of the key's, are of another type, or are not what the key is of.
         ("SELECT n, 7 FROM t WHERE id = 1", ""),
@@ -99,9 +99,9 @@ async fn answers_are_the_same_byte_by_byte() {
         for _ in 0..7 {
             let served = cluster.served();
             let expected = answer(&mut direct, query).await;
-            let told = answer(&mut raw, query).await;
+            let output = answer(&mut raw, query).await;
             assert_eq!(
-                without_notices(&told),
+                without_notices(&output),
                 without_notices(&expected),
                 "{query}"
             );
@@ -132,14 +132,18 @@ async fn errors_are_those_of_the_text() {
             for _ in 0..2 {
                 for text in [begin, query, "ROLLBACK"] {
                     let expected = answer(&mut direct, text).await;
-                    let told = answer(&mut raw, text).await;
-                    assert_eq!(without_notices(&told), without_notices(&expected), "{text}");
+                    let output = answer(&mut raw, text).await;
+                    assert_eq!(
+                        without_notices(&output),
+                        without_notices(&expected),
+                        "{text}"
+                    );
                 }
             }
         }
     }
     raw.query("SET replex.trace = on");
-    raw.hear().await;
+    raw.reply().await;
     raw.converse_at(&[(
         "SELECT n / m FROM t WHERE id = 3",
         "the primary, since division by zero",
@@ -148,7 +152,7 @@ async fn errors_are_those_of_the_text() {
     .await;
 }
 
-/// Statements that were prepared before their tables changed do not get into anybody's way.
+/// Statements that were prepared before their tables changed do not get into the way of others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_change() {
     const READ: &str = "SELECT * FROM t WHERE id = 1";
@@ -156,8 +160,8 @@ async fn tables_change() {
         return;
     };
     let columns = |answer: &[(u8, Vec<u8>)]| {
-        let told: Vec<u8> = answer.iter().map(|(tag, _)| *tag).collect();
-        assert_eq!(told, b"TDCZ");
+        let output: Vec<u8> = answer.iter().map(|(tag, _)| *tag).collect();
+        assert_eq!(output, b"TDCZ");
         u16::from_be_bytes(*answer[0].1.first_chunk().unwrap())
     };
     let mut raw = Raw::log_in(cluster.front.address).await;
@@ -187,11 +191,11 @@ async fn tables_change() {
         assert_eq!(columns(&answer(&mut raw, READ).await), expected, "{change}");
         assert_eq!(cluster.served() - served, 1);
     }
-    // Somebody changes the replica's table itself.
+    // Another client changes the replica's table itself.
     let replica = connect(cluster.replicas[0].socket()).await;
     let change = "SET session_replication_role = replica; ALTER TABLE t ADD COLUMN z int";
     replica.batch_execute(change).await.unwrap();
-    // The first fails there, and finds the primary's; then it is prepared anew.
+    // The first fails there, and finds the primary's; then it is prepared again.
     assert_eq!(columns(&answer(&mut raw, READ).await), 6);
     assert_eq!(columns(&answer(&mut raw, READ).await), 7);
 }
@@ -231,7 +235,7 @@ async fn reads_that_are_cut_off() {
     }
 }
 
-/// A client's own unnamed statement ends with a simple query, as ever; and nobody finds the
+/// A client's own unnamed statement ends with a simple query, as ever; and no client finds the
 /// proxy's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn statements_of_clients_are_theirs() {
@@ -240,13 +244,13 @@ async fn statements_of_clients_are_theirs() {
     };
     let mut raw = Raw::log_in(cluster.front.address).await;
     raw.parse("", "SELECT n FROM t WHERE id = 3").sync();
-    assert_eq!(raw.hear().await, "1ZI");
+    assert_eq!(raw.reply().await, "1ZI");
     raw.converse(&[("SELECT n FROM t WHERE id = 1", "T'10'CZI")])
         .await;
     raw.bind("").execute(0).sync();
-    assert_eq!(raw.hear().await, "[26000]ZI");
+    assert_eq!(raw.reply().await, "[26000]ZI");
     raw.parse("a", "SELECT n FROM t WHERE id = $1").sync();
-    assert_eq!(raw.hear().await, "1ZI");
+    assert_eq!(raw.reply().await, "1ZI");
     raw.converse(&[("SELECT n FROM t WHERE id = 1", "T'10'CZI")])
         .await;
     // In transactions, too, and with several in one go.

@@ -1,4 +1,4 @@
-//! What clients and servers should not do has a clear end, costs nobody else anything, and no
+//! What clients and servers should not do has a clear end, costs no other session anything, and no
 //! memory without bound.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -55,7 +55,7 @@ async fn garbage_ends_only_its_own_connection() {
         assert_eq!(words.code, "08P01", "{garbage:?}: {words}");
         let mut other = Raw::log_in(front.address).await;
         other.query("SELECT 1");
-        assert_eq!(other.hear().await, "T'1'CZI");
+        assert_eq!(other.reply().await, "T'1'CZI");
     }
 }
 
@@ -65,9 +65,9 @@ async fn clients_that_never_log_in() {
         return;
     }
     let postgres = Postgres::start(&[]).unwrap();
-    let mut told = options(&postgres, 1);
-    told.login_timeout = Duration::from_millis(200);
-    let front = Front::start(told).await;
+    let mut proxy_options = options(&postgres, 1);
+    proxy_options.login_timeout = Duration::from_millis(200);
+    let front = Front::start(proxy_options).await;
     let mut silent = Vec::new();
     for _ in 0..50 {
         silent.push(Raw::connect(front.address).await);
@@ -84,9 +84,9 @@ async fn too_many_clients() {
         return;
     }
     let postgres = Postgres::start(&[]).unwrap();
-    let mut told = options(&postgres, 1);
-    told.clients_max = 2;
-    let front = Front::start(told).await;
+    let mut proxy_options = options(&postgres, 1);
+    proxy_options.clients_max = 2;
+    let front = Front::start(proxy_options).await;
     let one = Raw::log_in(front.address).await;
     let _two = Raw::log_in(front.address).await;
     let mut three = Raw::connect(front.address).await;
@@ -98,7 +98,7 @@ async fn too_many_clients() {
     loop {
         let mut raw = Raw::connect(front.address).await;
         raw.out = pg_wire::startup::write([("user", "postgres")]);
-        if raw.hear().await.ends_with("ZI") {
+        if raw.reply().await.ends_with("ZI") {
             break;
         }
     }
@@ -130,7 +130,7 @@ async fn client_that_stops_reading_holds_up_its_server() {
     drop(raw);
     let mut next = Raw::log_in(front.address).await;
     next.query("SELECT 1");
-    assert_eq!(next.hear().await, "T'1'CZI");
+    assert_eq!(next.reply().await, "T'1'CZI");
 }
 
 /// What this process holds in memory.
@@ -141,7 +141,7 @@ fn memory_bytes() -> usize {
 }
 
 #[tokio::test]
-async fn primary_that_is_away_and_comes_back() {
+async fn primary_that_is_offline_and_comes_back() {
     if !is_there() {
         return;
     }
@@ -150,7 +150,7 @@ async fn primary_that_is_away_and_comes_back() {
     let mut idle = Raw::log_in(front.address).await;
     let mut inside = Raw::log_in(front.address).await;
     inside.query("BEGIN");
-    assert_eq!(inside.hear().await, "CZT");
+    assert_eq!(inside.reply().await, "CZT");
     postgres.kill();
     let words = inside.last_words().await;
     assert!(
@@ -158,9 +158,9 @@ async fn primary_that_is_away_and_comes_back() {
         "{words}"
     );
     idle.query("SELECT 1");
-    assert_eq!(idle.hear().await, "[08001]ZI");
+    assert_eq!(idle.reply().await, "[08001]ZI");
     idle.parse("", "SELECT 1").bind("").execute(0).sync();
-    assert_eq!(idle.hear().await, "[08001]ZI");
+    assert_eq!(idle.reply().await, "[08001]ZI");
     let mut late = Raw::connect(front.address).await;
     late.out = pg_wire::startup::write([("user", "postgres")]);
     late.flush().await;
@@ -172,7 +172,7 @@ async fn primary_that_is_away_and_comes_back() {
     );
     postgres.start_again().unwrap();
     idle.query("SELECT 1");
-    assert_eq!(idle.hear().await, "T'1'CZI");
+    assert_eq!(idle.reply().await, "T'1'CZI");
 }
 
 /// SCRAM and TLS to the proxy; SCRAM, md5 and TLS from there to the server, which is a proxy
@@ -249,9 +249,9 @@ async fn password_that_the_server_refuses() {
     admin.batch_execute(text).await.unwrap();
     ask_for_passwords(&postgres).await;
     for known in [users(), Users::default()] {
-        let mut told = options(&postgres, 1);
-        told.admission.authentication = Authentication::Trust(known);
-        let front = Front::start(told).await;
+        let mut proxy_options = options(&postgres, 1);
+        proxy_options.admission.authentication = Authentication::Trust(known);
+        let front = Front::start(proxy_options).await;
         let mut raw = Raw::connect(front.address).await;
         raw.out = pg_wire::startup::write([("user", "ann"), ("database", "postgres")]);
         raw.flush().await;
@@ -262,7 +262,7 @@ async fn password_that_the_server_refuses() {
     }
 }
 
-/// Bytes behind the wish for TLS, before the handshake, could be anybody's.
+/// Bytes behind the wish for TLS, before the handshake, could be an attacker's.
 #[tokio::test]
 async fn bytes_before_the_tls_handshake() {
     if !is_there() {
@@ -270,9 +270,9 @@ async fn bytes_before_the_tls_handshake() {
     }
     let folder = TempDir::new().unwrap();
     let postgres = Postgres::start(&[]).unwrap();
-    let mut told = options(&postgres, 1);
-    told.admission.tls = Some(identity(folder.path(), &PKCS_ECDSA_P256_SHA256));
-    let front = Front::start(told).await;
+    let mut proxy_options = options(&postgres, 1);
+    proxy_options.admission.tls = Some(identity(folder.path(), &PKCS_ECDSA_P256_SHA256));
+    let front = Front::start(proxy_options).await;
     let mut raw = Raw::connect(front.address).await;
     let mut packet = pg_wire::startup::write_tls();
     packet.extend_from_slice(&pg_wire::startup::write([("user", "postgres")]));

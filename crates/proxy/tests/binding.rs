@@ -1,5 +1,5 @@
-//! Logins that are tied to the TLS connection they run in: whoever stands between is noticed by
-//! both sides.
+//! Logins that are tied to the TLS connection they run in: both sides notice an attacker in
+//! between.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -26,10 +26,10 @@ const NEGOTIATION_FAILED: &str = "SCRAM channel binding negotiation error";
 /// A database that has [`USER`] and trusts everybody, and a proxy in front that wants her password
 /// and shows this.
 async fn proxy(postgres: &Postgres, identity: Identity) -> Front {
-    let mut told = options(postgres, 4);
-    told.admission.authentication = Authentication::Scram(users());
-    told.admission.tls = Some(identity);
-    Front::start(told).await
+    let mut proxy_options = options(postgres, 4);
+    proxy_options.admission.authentication = Authentication::Scram(users());
+    proxy_options.admission.tls = Some(identity);
+    Front::start(proxy_options).await
 }
 
 async fn database() -> Postgres {
@@ -59,29 +59,32 @@ async fn psql_ties_its_login() {
     ] {
         let front = proxy(&postgres, identity(folder.path(), kind)).await;
         let tied = at(front.address, "sslmode=require channel_binding=require");
-        let told = psql(&postgres, &tied).await;
+        let output = psql(&postgres, &tied).await;
         match is_tied {
-            true => assert_eq!(printed(&told), "here\n"),
-            false => assert!(complained(&told).contains("channel binding"), "{told:?}"),
+            true => assert_eq!(printed(&output), "here\n"),
+            false => assert!(
+                complained(&output).contains("channel binding"),
+                "{output:?}"
+            ),
         }
         for words in [
             "sslmode=require",
             "sslmode=require channel_binding=disable",
             "sslmode=disable",
         ] {
-            let told = psql(&postgres, &at(front.address, words)).await;
-            assert_eq!(printed(&told), "here\n", "{words}");
+            let output = psql(&postgres, &at(front.address, words)).await;
+            assert_eq!(printed(&output), "here\n", "{words}");
         }
         let without = at(front.address, "sslmode=disable channel_binding=require");
-        let said = complained(&psql(&postgres, &without).await);
-        assert!(said.contains("channel binding"), "{said}");
+        let message = complained(&psql(&postgres, &without).await);
+        assert!(message.contains("channel binding"), "{message}");
     }
 }
 
-/// Somebody between shows a client a certificate of their own, and reads everything: unless they do
-/// not get past the login.
+/// An attacker in between shows a client a certificate of their own, and reads everything: unless
+/// they do not get past the login.
 #[tokio::test]
-async fn somebody_between_client_and_proxy() {
+async fn attacker_between_client_and_proxy() {
     if !is_there() {
         return;
     }
@@ -91,12 +94,12 @@ async fn somebody_between_client_and_proxy() {
     let front = proxy(&postgres, shown).await;
     let url = format!("postgresql://{USER}@{}?sslmode=require", front.address);
     let server = Address::parse(&url).unwrap();
-    for (does, said) in [(Does::Read, CHECK_FAILED), (Does::Hide, NEGOTIATION_FAILED)] {
+    for (does, message) in [(Does::Read, CHECK_FAILED), (Does::Hide, NEGOTIATION_FAILED)] {
         let shown = identity(other.path(), &PKCS_ECDSA_P256_SHA256);
         let between = Between::start(server.clone(), shown, does).await;
-        let told = psql(&postgres, &at(between.address, "sslmode=require")).await;
-        let complaint = complained(&told);
-        assert!(complaint.contains(said), "{complaint}");
+        let output = psql(&postgres, &at(between.address, "sslmode=require")).await;
+        let complaint = complained(&output);
+        assert!(complaint.contains(message), "{complaint}");
         // It would have worked.
         let careless = at(between.address, "sslmode=require channel_binding=disable");
         assert_eq!(printed(&psql(&postgres, &careless).await), "here\n");
@@ -105,7 +108,7 @@ async fn somebody_between_client_and_proxy() {
 
 /// The same between the proxy and its database, for sessions and for the proxy's own work.
 #[tokio::test]
-async fn somebody_between_proxy_and_server() {
+async fn attacker_between_proxy_and_server() {
     if !is_there() {
         return;
     }
@@ -123,28 +126,28 @@ async fn somebody_between_proxy_and_server() {
         "{findings}"
     );
     logged_in(&postgres, server.clone()).await.unwrap();
-    for (does, said) in [(Does::Read, CHECK_FAILED), (Does::Hide, NEGOTIATION_FAILED)] {
+    for (does, message) in [(Does::Read, CHECK_FAILED), (Does::Hide, NEGOTIATION_FAILED)] {
         let shown = identity(folder.path(), &PKCS_ECDSA_P256_SHA256);
         let between = Between::start(server.clone(), shown, does).await;
         let through = address(between.address);
         let problem = logged_in(&postgres, through.clone()).await.unwrap_err();
-        assert!(problem.contains(said), "{problem}");
+        assert!(problem.contains(message), "{problem}");
         let findings = format!("{:?}", check(&through, &[], 10).await);
-        assert!(findings.contains(said), "{findings}");
+        assert!(findings.contains(message), "{findings}");
     }
 }
 
-/// Asks something through a proxy before this server. The error is what the client hears.
+/// Runs a query through a proxy before this server. Returns the error that the client receives.
 async fn logged_in(postgres: &Postgres, primary: Address) -> Result<(), String> {
-    let mut told = options(postgres, 4);
-    told.primary = primary;
-    told.admission.authentication = Authentication::Trust(users());
-    let front = Front::start(told).await;
+    let mut proxy_options = options(postgres, 4);
+    proxy_options.primary = primary;
+    proxy_options.admission.authentication = Authentication::Trust(users());
+    let front = Front::start(proxy_options).await;
     let line = at(front.address, &format!("user={USER} dbname=postgres"));
     let connected = tokio_postgres::connect(&line, NoTls).await;
     let (client, connection) = connected.map_err(|error| {
-        let said = error.as_db_error().map(ToString::to_string);
-        said.unwrap_or_else(|| error.to_string())
+        let message = error.as_db_error().map(ToString::to_string);
+        message.unwrap_or_else(|| error.to_string())
     })?;
     tokio::spawn(connection);
     client.batch_execute("SELECT 1").await.unwrap();

@@ -1,4 +1,4 @@
-//! Each finding that can be made happen is found, with how to mend it, and nothing is changed.
+//! Each finding that can be made happen is found, with its fix, and nothing is changed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -9,7 +9,7 @@ use pg_local::{Postgres, SUPERUSER};
 use proxy::check::{Finding, Weight, check};
 use proxy::serve::routing::Routing;
 use proxy_core::freshness::ReplicaId;
-use replication::{Contents, Settings};
+use replication::{Contents, ReplicationSettings};
 use support::{connect, is_there};
 
 /// The findings, which must contain this one.
@@ -19,7 +19,7 @@ fn expect(findings: &[Finding], weight: Weight, place: &str, what: &str) {
     };
     let found = findings.iter().find(is_it);
     let found = found.unwrap_or_else(|| panic!("no {what:?} in {findings:#?}"));
-    assert_eq!(found.mend.is_empty(), weight == Weight::Fine, "{found:?}");
+    assert_eq!(found.fix.is_empty(), weight == Weight::Fine, "{found:?}");
 }
 
 /// What would stop the proxy.
@@ -63,7 +63,9 @@ async fn good_databases_pass_and_are_left_as_they_were() {
     run(&primary, untouched).await;
 
     // With a proxy in front of it, another one stands by; without it, it can follow.
-    let routing = Routing::start(&at, 4, &Settings::default()).await.unwrap();
+    let routing = Routing::start(&at, 4, &ReplicationSettings::default())
+        .await
+        .unwrap();
     let slot_is_read = "DO $$BEGIN WHILE NOT EXISTS (SELECT FROM pg_replication_slots WHERE active)
                         LOOP PERFORM pg_sleep(0.01); END LOOP; END$$";
     run(&primary, slot_is_read).await;
@@ -96,7 +98,7 @@ async fn good_databases_pass_and_are_left_as_they_were() {
         &findings,
         Weight::Fine,
         "primary",
-        "is there, and nobody reads it",
+        "is there, and no proxy reads it",
     );
 }
 
@@ -123,7 +125,7 @@ async fn what_is_missing_at_the_primary_is_found() {
     address.user = "ann".into();
     let findings = check(&address, &[], 40).await;
     for what in [
-        "user ann is no superuser",
+        "user ann is not a superuser",
         "wal_level = replica",
         "all 1 replication slots are taken",
         "its log cannot be read from here",
@@ -201,7 +203,7 @@ async fn what_is_wrong_with_a_replica_is_found() {
         &findings,
         Weight::Stops,
         "replica",
-        "user ann is no superuser",
+        "user ann is not a superuser",
     );
     expect(
         &findings,

@@ -47,7 +47,7 @@ fn expected(certificates: Certificates) -> Expected {
 }
 
 #[tokio::test]
-async fn certificates_are_good_for_what_is_said() {
+async fn certificates_are_good_for_their_purpose() {
     if !is_there() {
         return;
     }
@@ -80,20 +80,20 @@ async fn certificates_are_good_for_what_is_said() {
             authorities: &root,
             revoked: None,
         });
-        let mut told = options(&postgres, 4);
-        told.admission.authentication = Authentication::Scram(users());
-        told.admission.tls = Some(tls::identity(&chain, &key, vouching).unwrap());
-        told.admission.certificates = certificates;
-        let mut front = Front::start(told).await;
+        let mut proxy_options = options(&postgres, 4);
+        proxy_options.admission.authentication = Authentication::Scram(users());
+        proxy_options.admission.tls = Some(tls::identity(&chain, &key, vouching).unwrap());
+        proxy_options.admission.certificates = certificates;
+        let mut front = Front::start(proxy_options).await;
         front.listen_in(shown).await;
         let (host, port) = (front.address.ip(), front.address.port());
         let come = async |way: &str, expected: &str| {
-            let told = psql(&postgres, &format!("port={port} {way}")).await;
+            let output = psql(&postgres, &format!("port={port} {way}")).await;
             match expected {
-                IN => assert_eq!(printed(&told), "here\n", "{certificates:?} {way}"),
+                IN => assert_eq!(printed(&output), "here\n", "{certificates:?} {way}"),
                 expected => {
-                    let said = complained(&told);
-                    assert!(said.contains(expected), "{certificates:?} {way}: {said}");
+                    let text = complained(&output);
+                    assert!(text.contains(expected), "{certificates:?} {way}: {text}");
                 }
             }
         };
@@ -105,7 +105,8 @@ async fn certificates_are_good_for_what_is_said() {
         let local = format!("host={} {ann}", shown.display());
         come(&local, IN).await;
         come(&format!("{local} password=wrong"), NO_PASSWORD).await;
-        // Who is not vouched for gets no further than the handshake, if anybody asks.
+        // A client without a valid certificate gets no further than the handshake, if it is asked
+        // for one.
         let unknown = format!("host={host} sslmode=require {stranger}");
         match certificates {
             Certificates::Unasked => come(&unknown, IN).await,
@@ -147,7 +148,7 @@ fn authorities_that_cannot_be_read() {
     }
 }
 
-/// Who shows one that was revoked gets no further than the handshake; so does everybody where the
+/// A client with a revoked certificate gets no further than the handshake; nor does any where the
 /// list is out of date, as with PostgreSQL's `ssl_crl_file`.
 #[tokio::test]
 async fn revoked_certificates_are_good_for_nothing() {
@@ -177,20 +178,20 @@ async fn revoked_certificates_are_good_for_nothing() {
             authorities: &root,
             revoked: Some(&list),
         };
-        let mut told = options(&postgres, 4);
-        told.admission.tls = Some(tls::identity(&chain, &key, Some(vouching)).unwrap());
-        told.admission.certificates = Certificates::Enough;
-        let front = Front::start(told).await;
+        let mut proxy_options = options(&postgres, 4);
+        proxy_options.admission.tls = Some(tls::identity(&chain, &key, Some(vouching)).unwrap());
+        proxy_options.admission.certificates = Certificates::Enough;
+        let front = Front::start(proxy_options).await;
         let (host, port) = (front.address.ip(), front.address.port());
         let way = |user: &str, certificate: &str| {
             format!("host={host} port={port} user={user} sslmode=require {certificate}")
         };
-        let told = psql(&postgres, &way(USER, &ann)).await;
+        let output = psql(&postgres, &way(USER, &ann)).await;
         match is_in {
-            true => assert_eq!(printed(&told), "here\n"),
-            false => drop(complained(&told)),
+            true => assert_eq!(printed(&output), "here\n"),
+            false => drop(complained(&output)),
         }
-        let said = complained(&psql(&postgres, &way("eve", &eve)).await);
-        assert!(said.contains("SSL"), "{said}");
+        let message = complained(&psql(&postgres, &way("eve", &eve)).await);
+        assert!(message.contains("SSL"), "{message}");
     }
 }

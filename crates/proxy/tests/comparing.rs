@@ -4,7 +4,7 @@
 
 mod support;
 
-use proxy_core::freshness::{ReplicaId, State};
+use proxy_core::freshness::{ReplicaId, ReplicaState};
 use support::cluster::{Cluster, text, wait};
 use support::{connect, is_there};
 
@@ -55,7 +55,12 @@ async fn changes_of_tables_are_no_differences() {
     let replication = cluster.front.replicas().replication();
     let comparisons = cluster.wait(|states| {
         replication.compare_now();
-        assert_ne!(states, [State::Quarantined], "{:?}", replication.status());
+        assert_ne!(
+            states,
+            [ReplicaState::Quarantined],
+            "{:?}",
+            replication.status()
+        );
         replication.compared().get(&ReplicaId(1)) >= Some(&12)
     });
     tokio::select! {

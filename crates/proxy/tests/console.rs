@@ -1,5 +1,5 @@
-//! Operators see what the proxy does and change its replicas, through psql and through drivers;
-//! nobody else does.
+//! Operators see what the proxy does and change its replicas, through psql and through drivers; no
+//! other user does.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use pg_local::{Postgres, SUPERUSER};
 use proxy::console::{client, metrics};
 use proxy::serve::routing::Routing;
-use replication::Settings;
+use replication::ReplicationSettings;
 use support::raw::Raw;
 use support::{Front, connect_by, is_there, options, printed, run};
 
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A proxy that has no replica yet.
 async fn start(primary: &Postgres) -> Front {
     let address = primary.address("postgres");
-    let routing = Routing::start(&address, 10, &Settings::default())
+    let routing = Routing::start(&address, 10, &ReplicationSettings::default())
         .await
         .unwrap();
     routing.replicas.replication().knows_all();
@@ -92,7 +92,7 @@ async fn replicas_are_added_and_removed_by_psql() {
     user.simple_query("SELECT count(*) FROM t").await.unwrap();
 }
 
-/// The metrics say what the console says.
+/// The metrics show what the console shows.
 fn expect_figures(front: &Front) {
     let figures = metrics::text(&front.proxy);
     for figure in [
@@ -132,10 +132,11 @@ async fn answers_have_types() {
     let mut address = primary.address("postgres");
     address.port = port;
     address.host = host.to_string();
-    let told = client::ask(&address, "SHOW HELP").await.unwrap();
-    assert_eq!(told.columns, ["command", "meaning"]);
+    let output = client::ask(&address, "SHOW HELP").await.unwrap();
+    assert_eq!(output.columns, ["command", "meaning"]);
     assert!(
-        told.rows
+        output
+            .rows
             .iter()
             .any(|row| row[0].as_deref() == Some("RELOAD"))
     );
@@ -149,7 +150,7 @@ async fn answers_have_types() {
     );
     let bad = "ADD REPLICA 'postgresql://a:secret@b:x'";
     let refused = client::ask(&address, bad).await.unwrap_err().to_string();
-    assert!(refused.contains("port is no number") && !refused.contains("secret"));
+    assert!(refused.contains("port is not a number") && !refused.contains("secret"));
     let own = format!(
         "ADD REPLICA 'postgresql://{SUPERUSER}@{}/postgres' EMPTY",
         primary.socket()
@@ -157,12 +158,12 @@ async fn answers_have_types() {
     client::ask(&address, &own).await.unwrap();
     let started = Instant::now();
     loop {
-        let told = client::ask(&address, "SHOW REPLICAS").await.unwrap();
-        if told.rows[0][4].as_deref() == Some("it is the primary itself") {
-            assert_eq!(told.rows[0][3].as_deref(), Some("failed"));
+        let output = client::ask(&address, "SHOW REPLICAS").await.unwrap();
+        if output.rows[0][4].as_deref() == Some("it is the primary itself") {
+            assert_eq!(output.rows[0][3].as_deref(), Some("failed"));
             break;
         }
-        assert!(started.elapsed() < PATIENCE, "{told:?}");
+        assert!(started.elapsed() < PATIENCE, "{output:?}");
     }
 }
 
@@ -179,23 +180,23 @@ async fn console_is_for_operators_and_for_its_commands_only() {
     assert_eq!(other.last_words().await.code, "42501");
     let mut raw = Raw::connect(front.address).await;
     raw.out = pg_wire::startup::write([("user", SUPERUSER), ("database", "hihooi")]);
-    assert_eq!(raw.hear().await, "ZI");
+    assert_eq!(raw.reply().await, "ZI");
     raw.query("SELECT 1");
-    assert_eq!(raw.hear().await, "[42601]ZI");
+    assert_eq!(raw.reply().await, "[42601]ZI");
     raw.query("");
-    assert_eq!(raw.hear().await, "IZI");
+    assert_eq!(raw.reply().await, "IZI");
     raw.query("BEGIN; SHOW LAG; COMMIT");
-    assert_eq!(raw.hear().await, "CTCCZI");
+    assert_eq!(raw.reply().await, "CTCCZI");
     raw.query("ADD REPLICA 'postgresql://a@b/c'");
-    assert_eq!(raw.hear().await, "[55000]ZI");
+    assert_eq!(raw.reply().await, "[55000]ZI");
     raw.parse("", "SHOW LAG").bind("").execute(0).sync();
-    assert_eq!(raw.hear().await, "12CZI");
+    assert_eq!(raw.reply().await, "12CZI");
     raw.parse("s", "oops").bind("s").execute(0).sync();
-    assert_eq!(raw.hear().await, "[42601]ZI");
+    assert_eq!(raw.reply().await, "[42601]ZI");
     raw.bind("gone").execute(0).sync();
-    assert_eq!(raw.hear().await, "[26000]ZI");
+    assert_eq!(raw.reply().await, "[26000]ZI");
     raw.say(b'D', &[b"Sgone\0"]).sync();
-    assert_eq!(raw.hear().await, "[26000]ZI");
+    assert_eq!(raw.reply().await, "[26000]ZI");
     raw.say(b'B', &[b"\0\0"]).sync().flush().await;
     assert_eq!(raw.last_words().await.code, "08P01");
 }

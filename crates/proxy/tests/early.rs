@@ -1,4 +1,4 @@
-//! What PostgreSQL says before Sync, and what it says in a transaction that has failed.
+//! What PostgreSQL sends before Sync, and what it sends in a transaction that has failed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -27,7 +27,7 @@ async fn errors_come_without_sync() {
         ] {
             let mut raw = Raw::log_in(address).await;
             raw.query(before);
-            raw.hear().await;
+            raw.reply().await;
             raw.parse("", text).bind("").execute(0);
             raw.flush().await;
             // What comes before the error is sent with it.
@@ -36,7 +36,7 @@ async fn errors_come_without_sync() {
                 tags.push(char::from(raw.message().await.unwrap().0));
             }
             raw.sync();
-            assert!(raw.hear().await.starts_with('Z'));
+            assert!(raw.reply().await.starts_with('Z'));
         }
     }
 }
@@ -51,37 +51,37 @@ async fn statements_are_closed_in_a_failed_transaction() {
     cluster.settle().await;
     let mut answers = Vec::new();
     for address in [cluster.primary.socket(), cluster.front.address] {
-        let mut heard = Vec::new();
+        let mut replies = Vec::new();
         let mut raw = Raw::log_in(address).await;
         for first in ["SELECT 1/0", "INSERT INTO t VALUES (1), (1)"] {
             raw.parse("a", "SELECT 1").sync();
-            heard.push(raw.hear().await);
+            replies.push(raw.reply().await);
             for text in ["BEGIN", first] {
                 raw.query(text);
-                heard.push(raw.hear().await);
+                replies.push(raw.reply().await);
             }
             raw.close("a").sync();
-            heard.push(raw.hear().await);
+            replies.push(raw.reply().await);
             raw.sync();
-            heard.push(raw.hear().await);
+            replies.push(raw.reply().await);
             raw.close("a").bind("a").sync();
-            heard.push(raw.hear().await);
+            replies.push(raw.reply().await);
             raw.query("");
-            heard.push(raw.hear().await);
+            replies.push(raw.reply().await);
             raw.close("a")
                 .parse("", "ROLLBACK")
                 .bind("")
                 .execute(0)
                 .sync();
-            heard.push(raw.hear().await);
+            replies.push(raw.reply().await);
         }
-        answers.push(heard);
+        answers.push(replies);
     }
     assert_eq!(answers[1], answers[0]);
     assert_eq!(answers[0][3], "3ZE");
 }
 
-/// A notification of one's own names the process that the client was told.
+/// A notification of one's own names the process that was reported to the client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn own_notifications_name_the_process_that_is_known() {
     if !is_there() {
@@ -146,12 +146,12 @@ async fn cancel_requests_come_at_any_time() {
             let mut cancel = Raw::connect(address).await;
             cancel.out = write_cancel(&key);
             cancel.flush().await;
-            let heard = raw.until_ready().await;
-            assert!(!heard.ends_with("END"), "{text}: {heard}");
+            let replies = raw.until_ready().await;
+            assert!(!replies.ends_with("END"), "{text}: {replies}");
         }
         raw.query("ROLLBACK");
-        let heard = raw.hear().await;
-        assert!(!heard.ends_with("END"), "{heard}");
+        let replies = raw.reply().await;
+        assert!(!replies.ends_with("END"), "{replies}");
     }
     cluster.settle().await;
     let count = "SELECT count(*) > 0 FROM t";

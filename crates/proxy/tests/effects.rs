@@ -7,7 +7,7 @@ mod support;
 
 use pg_analysis::effect;
 use pg_local::Postgres;
-use proxy_core::grammar::Effect;
+use proxy_core::grammar::SessionEffect;
 use support::cluster::{Cluster, text};
 use support::raw::Raw;
 use support::{connect, is_there};
@@ -144,7 +144,7 @@ const STATEMENTS: &[&str] = &[
     "DO 'BEGIN PERFORM pg_advisory_lock(1); END'",
 ];
 
-/// A statement is said to leave something exactly where a session of PostgreSQL has something
+/// A statement counts as leaving something exactly where a session of PostgreSQL has something
 /// afterwards that it did not have before.
 #[tokio::test]
 async fn effects_are_those_of_postgresql() {
@@ -164,14 +164,18 @@ async fn effects_are_those_of_postgresql() {
     let mut raw = Raw::log_in(postgres.socket()).await;
     for statement in forms.chain(statements) {
         raw.query(STATE);
-        let before = raw.hear().await;
+        let before = raw.reply().await;
         raw.query(&statement);
-        let heard = raw.hear().await;
-        assert!(!heard.contains('['), "{statement}: {heard}");
+        let reply = raw.reply().await;
+        assert!(!reply.contains('['), "{statement}: {reply}");
         raw.query(STATE);
-        let leaves = raw.hear().await != before;
+        let leaves = raw.reply().await != before;
         let effect = effect::of(statement.as_bytes());
-        assert_eq!(effect != Effect::Nothing, leaves, "{statement}: {effect:?}");
+        assert_eq!(
+            effect != SessionEffect::Nothing,
+            leaves,
+            "{statement}: {effect:?}"
+        );
         if leaves {
             raw = Raw::log_in(postgres.socket()).await;
         }
@@ -188,7 +192,7 @@ async fn sessions_are_bound_by_statements_not_by_words() {
     cluster.settle().await;
     let mut raw = Raw::log_in(cluster.front.address).await;
     raw.query("SET replex.trace = on");
-    raw.hear().await;
+    raw.reply().await;
     const REPLICA: &str = "replica 1";
     const PRIMARY: &str = "the primary";
     let read = ("SELECT id FROM t WHERE id = 1", REPLICA, "T'1'CZI");
@@ -216,9 +220,9 @@ async fn sessions_are_bound_by_statements_not_by_words() {
         ("SELECT pg_try_advisory_lock(7)", true),
     ] {
         raw.parse("", text).bind("").execute(0).sync();
-        raw.hear().await;
+        raw.reply().await;
         raw.query(read.0);
-        let (place, _) = raw.hear_at().await;
+        let (place, _) = raw.reply_at().await;
         let expected = if is_bound { PRIMARY } else { REPLICA };
         assert!(place.starts_with(expected), "{text}: {place}");
     }

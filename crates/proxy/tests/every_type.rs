@@ -6,7 +6,7 @@
 mod support;
 
 use pg_local::SUPERUSER;
-use proxy_core::freshness::State;
+use proxy_core::freshness::ReplicaState;
 use support::cluster::{Cluster, text};
 use support::{connect, is_there};
 
@@ -99,7 +99,7 @@ SELECT string_agg(format('%s %s', c.oid::regclass, query_to_xml(
 async fn assert_equal(cluster: &Cluster, query: &str) {
     cluster.settle().await;
     cluster
-        .wait(|states| states.iter().all(|state| *state == State::Serving))
+        .wait(|states| states.iter().all(|state| *state == ReplicaState::Serving))
         .await;
     let expected = text(&connect(cluster.primary.socket()).await, query).await;
     let there = text(&connect(cluster.replicas[0].socket()).await, query).await;

@@ -7,8 +7,8 @@ mod support;
 use std::time::{Duration, Instant};
 
 use pg_local::Postgres;
-use proxy_core::freshness::{ReplicaId, State, Tsid};
-use replication::{Contents, Replication, Settings};
+use proxy_core::freshness::{ReplicaId, ReplicaState, Tsid};
+use replication::{Contents, Replication, ReplicationSettings};
 use support::cluster::{PATIENCE, text};
 use support::held::{hold_commits, let_commits_go, wait_until_held};
 use support::{connect, is_there};
@@ -26,10 +26,10 @@ async fn commit_that_is_not_shown_yet_is_not_lost() {
         return;
     }
     let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
-    // Before: whatever else commits after the one that waits would give away that there is one.
+    // Before: whatever else commits after the one that waits would reveal that there is one.
     let replica = Postgres::start(&[]).unwrap();
     let client = connect(primary.socket()).await;
-    // Whoever does not say otherwise waits for nobody.
+    // By default a session waits for no standby.
     for sql in [
         "CREATE TABLE t (id int PRIMARY KEY)",
         "ALTER DATABASE postgres SET synchronous_commit = local",
@@ -37,7 +37,11 @@ async fn commit_that_is_not_shown_yet_is_not_lost() {
         client.batch_execute(sql).await.unwrap();
     }
     hold_commits(&primary, &client).await;
-    let started = Replication::start(&primary.address("postgres"), &Settings::default()).await;
+    let started = Replication::start(
+        &primary.address("postgres"),
+        &ReplicationSettings::default(),
+    )
+    .await;
     let (replication, manager, _) = started.unwrap();
     let waiting = connect(primary.socket()).await;
     let insert = "SET synchronous_commit = on; INSERT INTO t VALUES (1)";
@@ -45,17 +49,17 @@ async fn commit_that_is_not_shown_yet_is_not_lost() {
     wait_until_held(&client).await;
     let started = Instant::now();
     replication.add_replica(ID, &replica.address("postgres"), Contents::Kept);
-    let says = || {
+    let status_text = || {
         let status = replication.status().remove(&ID);
         status.map(|status| status.text).unwrap_or_default()
     };
     let serves = || {
         let manager = manager.lock().unwrap();
         let mut replicas = manager.replicas();
-        replicas.any(|(_, replica)| replica.state == State::Serving)
+        replicas.any(|(_, replica)| replica.state == ReplicaState::Serving)
     };
-    while !serves() && !says().starts_with("waiting for transactions") {
-        assert!(started.elapsed() < PATIENCE, "{}", says());
+    while !serves() && !status_text().starts_with("waiting for transactions") {
+        assert!(started.elapsed() < PATIENCE, "{}", status_text());
         tokio::time::sleep(PAUSE).await;
     }
     let_commits_go(&client).await;
@@ -63,7 +67,7 @@ async fn commit_that_is_not_shown_yet_is_not_lost() {
     let there = connect(replica.socket()).await;
     let all = end(&client).await;
     while manager.lock().unwrap().applied_everywhere() < Some(all) {
-        assert!(started.elapsed() < PATIENCE, "{}", says());
+        assert!(started.elapsed() < PATIENCE, "{}", status_text());
         tokio::time::sleep(PAUSE).await;
     }
     assert_eq!(text(&there, "SELECT id FROM t").await, "1");

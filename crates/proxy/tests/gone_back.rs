@@ -1,5 +1,5 @@
 //! A replica that has crashed has lost what was not on its disk. Until replication has noticed,
-//! only whoever opens a connection there can know.
+//! only a session that opens a connection there can know.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -7,15 +7,15 @@ mod support;
 
 use pg_local::{Postgres, SUPERUSER};
 use pg_wire::startup::Startup;
-use proxy_core::freshness::Life;
-use proxy_pool::{Key, Login, Node};
+use proxy_core::freshness::ServerLife;
+use proxy_pool::{ConnectionKey, Login, ServerNode};
 use support::{connect, is_there};
 
 /// A key with both halves in use, and bit 31 of the lower one set.
-const BEFORE: Life = Life(0x0012_3456_89ab_cdef);
-const AFTER: Life = Life(0x0012_3456_89ab_cdee);
+const BEFORE: ServerLife = ServerLife(0x0012_3456_89ab_cdef);
+const AFTER: ServerLife = ServerLife(0x0012_3456_89ab_cdee);
 
-async fn lock(postgres: &Postgres, Life(key): Life) -> tokio_postgres::Client {
+async fn lock(postgres: &Postgres, ServerLife(key): ServerLife) -> tokio_postgres::Client {
     let session = connect(postgres.socket()).await;
     let lock = format!("SELECT pg_advisory_lock({key})");
     session.batch_execute(&lock).await.unwrap();
@@ -28,12 +28,12 @@ async fn server_in_another_life_is_found_out_by_new_connections() {
         return;
     }
     let mut postgres = Postgres::start(&[]).unwrap();
-    let node = Node::new(postgres.address("postgres"), 2);
+    let node = ServerNode::new(postgres.address("postgres"), 2);
     let startup = Startup {
         minor: 0,
         parameters: vec![("database".into(), "postgres".into())],
     };
-    let key = Key::of(&startup, SUPERUSER);
+    let key = ConnectionKey::of(&startup, SUPERUSER);
     let login = Login::default();
     let asked = async |life| match node.take_for_read(&key, &login, life).await {
         Ok(mut connection) => {
@@ -46,14 +46,17 @@ async fn server_in_another_life_is_found_out_by_new_connections() {
         }
         Err(_) => false,
     };
-    assert!(!asked(BEFORE).await, "nobody is there who could tell");
+    assert!(
+        !asked(BEFORE).await,
+        "no connection is left that could report it"
+    );
     let _first = lock(&postgres, BEFORE).await;
     assert!(asked(BEFORE).await);
     assert_eq!(node.usage().idle, 1);
 
     postgres.crash().unwrap();
     postgres.start_again().unwrap();
-    // The first time it may be the idle one, which nobody has seen to be closed yet.
+    // The first time it may be the idle one, which was not seen to be closed yet.
     for _ in 0..3 {
         assert!(!asked(BEFORE).await);
     }

@@ -1,5 +1,5 @@
 //! Commits that wait are executed in groups at a replica: each group is there as a whole and in its
-//! turn, or not at all, whatever fails and whoever dies.
+//! turn, or not at all, whatever fails and whatever server dies.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -7,7 +7,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use proxy_core::freshness::State;
+use proxy_core::freshness::ReplicaState;
 use support::cluster::{Cluster, PATIENCE, text};
 use support::{connect, is_there};
 use tokio_postgres::Client;
@@ -27,7 +27,7 @@ CREATE FUNCTION hihooi.refuse() RETURNS trigger LANGUAGE plpgsql AS
 CREATE TRIGGER refuse AFTER UPDATE ON t REFERENCING NEW TABLE AS rows EXECUTE FUNCTION hihooi.refuse();
 ALTER TABLE t ENABLE ALWAYS TRIGGER refuse";
 
-/// Nothing of `t` is changed at the replica until this session says COMMIT.
+/// Nothing of `t` is changed at the replica until this session commits.
 async fn hold(cluster: &Cluster) -> Client {
     let session = connect(cluster.replicas[0].socket()).await;
     let lock = "BEGIN; LOCK TABLE t IN EXCLUSIVE MODE";
@@ -82,15 +82,17 @@ async fn commit_of_a_group_that_cannot_be_done_is_named() {
     }
     wait_until_given(&cluster, &primary).await;
     holder.batch_execute("COMMIT").await.unwrap();
-    cluster.wait(|states| states == [State::Quarantined]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Quarantined])
+        .await;
 
     let status = cluster.front.replicas().replication().status();
-    let said = status.into_values().next().unwrap().text;
-    let (_, named) = said.split_once("the commit at ").expect(&said);
-    let (named, why) = named.split_once(" cannot be done").expect(&said);
+    let message = status.into_values().next().unwrap().text;
+    let (_, named) = message.split_once("the commit at ").expect(&message);
+    let (named, why) = named.split_once(" cannot be done").expect(&message);
     let named = number(&primary, &format!("SELECT '{named}'::pg_lsn - '0/0'")).await;
-    assert!(place.0 < named && named <= place.1, "{said} {place:?}");
-    assert!(why.contains("found 0 rows instead of 1"), "{said}");
+    assert!(place.0 < named && named <= place.1, "{message} {place:?}");
+    assert!(why.contains("found 0 rows instead of 1"), "{message}");
     let replica = connect(cluster.replicas[0].socket()).await;
     let shown = "SELECT count(*) || ' ' || max(id) FROM t WHERE v = 1";
     assert_eq!(text(&replica, shown).await, "24 24");
@@ -102,7 +104,7 @@ async fn commit_of_a_group_that_cannot_be_done_is_named() {
 }
 
 /// What fails in a group, and is done one by one then, is done; also where commits depend on each
-/// other in a way that rows do not tell: a unique value goes from row to row.
+/// other in a way that rows do not show: a unique value goes from row to row.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn groups_that_fail_are_done_one_by_one() {
     if !is_there() {
@@ -128,7 +130,9 @@ async fn groups_that_fail_are_done_one_by_one() {
     holder.batch_execute("COMMIT").await.unwrap();
     cluster.wait_until_equal(ALL).await;
     cluster.settle().await;
-    cluster.wait(|states| states == [State::Serving]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving])
+        .await;
 }
 
 /// A replica that dies again and again while it makes up for what it has missed loses what was not
@@ -141,7 +145,9 @@ async fn replica_that_dies_in_a_backlog_has_everything_once() {
     let mut cluster = Cluster::start_after(TABLE).await;
     let primary = connect(cluster.primary.socket()).await;
     cluster.replicas[0].crash().unwrap();
-    cluster.wait(|states| states == [State::Away]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Unavailable])
+        .await;
     for round in 0..2000 {
         // Every second one depends on one that was not long before.
         let sql = match round % 2 {
@@ -164,5 +170,7 @@ async fn replica_that_dies_in_a_backlog_has_everything_once() {
     cluster.replicas[0].start_again().unwrap();
     cluster.wait_until_equal(ALL).await;
     cluster.settle().await;
-    cluster.wait(|states| states == [State::Serving]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving])
+        .await;
 }

@@ -4,7 +4,7 @@
 
 mod support;
 
-use proxy_core::freshness::State;
+use proxy_core::freshness::ReplicaState;
 use support::cluster::{Cluster, text};
 use support::{connect, is_there};
 
@@ -59,7 +59,7 @@ async fn one_statement_changes_many_rows() {
         cluster.wait_until_equal(ALL).await;
         let count = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM hihooi.statements";
         let count: u64 = text(&replica, count).await.parse().unwrap();
-        // Who changes keys is done one by one.
+        // Changes of keys are done one by one.
         let most = match sql.contains("SET id") {
             true => rows,
             false => 1 + rows / 100,
@@ -85,7 +85,7 @@ async fn what_fails_together_is_done_one_by_one() {
     }
     cluster.settle().await;
     cluster
-        .wait(|states| states.iter().all(|state| *state == State::Serving))
+        .wait(|states| states.iter().all(|state| *state == ReplicaState::Serving))
         .await;
 }
 
@@ -155,6 +155,6 @@ async fn rows_of_every_kind_arrive() {
     let replica = connect(cluster.replicas[0].socket()).await;
     assert_eq!(text(&replica, EACH[4]).await, "");
     cluster
-        .wait(|states| states.iter().all(|state| *state == State::Serving))
+        .wait(|states| states.iter().all(|state| *state == ReplicaState::Serving))
         .await;
 }

@@ -1,5 +1,5 @@
 //! SQL and the protocol share the names of prepared statements, as they do in PostgreSQL; and what
-//! sessions share on a server is theirs whatever another one takes away there.
+//! sessions share on a server is theirs whatever another one deallocates there.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -10,7 +10,7 @@ use support::is_there;
 use support::raw::Raw;
 
 const SETUP: &str = "CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1), (2);
-    CREATE FUNCTION takes_away() RETURNS int LANGUAGE plpgsql AS
+    CREATE FUNCTION deallocates_all() RETURNS int LANGUAGE plpgsql AS
         $$ BEGIN EXECUTE 'DEALLOCATE ' || 'ALL'; RETURN 1; END $$";
 
 /// What clients say, each in a session of its own.
@@ -73,7 +73,7 @@ const CONVERSATIONS: &[&[&str]] = &[
         "DISCARD ALL",
         "a!",
     ],
-    // In a transaction that has failed nothing is taken away.
+    // In a transaction that has failed nothing is deallocated.
     &[
         "a = SELECT 1",
         "BEGIN",
@@ -140,11 +140,11 @@ const CONVERSATIONS: &[&[&str]] = &[
     ],
 ];
 
-/// Says each line, and hears the tags, see [`Raw::until_ready`]. A line is a simple query; or `name
-/// = text` to prepare, `name!` to run and `text.` to prepare and run a statement without a name,
-/// several of which with `&` between go in one batch.
+/// Sends each line, and returns the tags, see [`Raw::until_ready`]. A line is a simple query; or
+/// `name = text` to prepare, `name!` to run and `text.` to prepare and run a statement without a
+/// name, several of which with `&` between go in one batch.
 async fn converse(raw: &mut Raw, lines: &[&str]) -> Vec<String> {
-    let mut heard = Vec::new();
+    let mut replies = Vec::new();
     for line in lines {
         let is_simple = !line.contains(" = ") && !line.ends_with(['!', '.']);
         if is_simple {
@@ -163,12 +163,12 @@ async fn converse(raw: &mut Raw, lines: &[&str]) -> Vec<String> {
             }
             raw.sync();
         }
-        heard.push(format!("{line}: {}", raw.hear().await));
+        replies.push(format!("{line}: {}", raw.reply().await));
     }
-    heard
+    replies
 }
 
-/// What is said to a PostgreSQL, and through the proxy to that same one.
+/// What is sent to a PostgreSQL, and through the proxy to that same one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_are_those_of_the_client() {
     if !is_there() {
@@ -197,9 +197,9 @@ async fn deallocate_keeps_no_connection() {
     raw.converse(&[("SET replex.trace = on", "CZI")]).await;
     for text in ["DEALLOCATE a", "DEALLOCATE ALL"] {
         raw.parse("a", "SELECT id FROM t").sync();
-        raw.hear().await;
+        raw.reply().await;
         raw.query(text);
-        assert_eq!(raw.hear().await, "CZI");
+        assert_eq!(raw.reply().await, "CZI");
         // What did not exist before may have written anything.
         cluster.settle().await;
         raw.converse_at(&[("SELECT count(*) FROM t", "replica", "T'2'CZI")])
@@ -219,7 +219,7 @@ async fn deallocate_keeps_no_connection() {
     }
 }
 
-/// A function that deallocates everything takes nothing away from other sessions on the same
+/// A function that deallocates everything removes nothing from other sessions on the same
 /// connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn others_keep_their_statements() {
@@ -231,26 +231,26 @@ async fn others_keep_their_statements() {
     let mut other = Raw::log_in(cluster.front.address).await;
     let mut raw = Raw::log_in(cluster.front.address).await;
     for how in [
-        "SELECT takes_away()",
-        "DO $$ BEGIN PERFORM takes_away(); END $$",
+        "SELECT deallocates_all()",
+        "DO $$ BEGIN PERFORM deallocates_all(); END $$",
     ] {
         raw.parse("k", "UPDATE t SET id = 2 WHERE id = 2 RETURNING id")
             .sync();
-        raw.hear().await;
+        raw.reply().await;
         raw.bind("k").execute(0).sync();
-        assert_eq!(raw.hear().await, "2'2'CZI");
+        assert_eq!(raw.reply().await, "2'2'CZI");
         other.query(how);
-        assert!(other.hear().await.ends_with("CZI"));
+        assert!(other.reply().await.ends_with("CZI"));
         for begin in ["SELECT 1", "BEGIN"] {
             raw.query(begin);
-            raw.hear().await;
+            raw.reply().await;
             raw.bind("k").execute(0).sync();
-            let heard = raw.hear().await;
-            assert!(heard.starts_with("2'2'C"), "{how}, {begin}: {heard}");
+            let replies = raw.reply().await;
+            assert!(replies.starts_with("2'2'C"), "{how}, {begin}: {replies}");
         }
         raw.query("ROLLBACK");
-        raw.hear().await;
+        raw.reply().await;
         raw.close("k").sync();
-        raw.hear().await;
+        raw.reply().await;
     }
 }

@@ -19,7 +19,7 @@ const TABLES: &str = "
     CREATE TABLE t (id int PRIMARY KEY, v text);
     CREATE TABLE r (id int PRIMARY KEY, named regclass);
     CREATE TABLE u (id int PRIMARY KEY, v text); INSERT INTO u VALUES (1, 'of u');
-    CREATE ROLE nobody; DROP ROLE nobody; CREATE ROLE ann;
+    CREATE ROLE unused; DROP ROLE unused; CREATE ROLE ann;
     CREATE TYPE gone AS ENUM ('a'); DROP TYPE gone; CREATE TYPE mood AS ENUM ('a', 'b');
     CREATE VIEW places AS SELECT ctid AS place, id FROM t;
     CREATE FUNCTION named(int) RETURNS int LANGUAGE sql IMMUTABLE RETURN 1;
@@ -107,23 +107,23 @@ async fn what_differs_is_read_on_the_primary() {
         "the test needs nodes that differ"
     );
     for asked in OF_NODES {
-        let mut heard = Vec::new();
+        let mut replies = Vec::new();
         for raw in [&mut straight, &mut through] {
-            let mut said = vec![raw.query(asked).hear().await];
+            let mut message = vec![raw.query(asked).reply().await];
             raw.parse("", asked).bind("").execute(0).sync();
-            said.push(raw.hear().await);
+            message.push(raw.reply().await);
             for inside in ["BEGIN", "SELECT v FROM t WHERE id = 1", asked, "COMMIT"] {
-                said.push(raw.query(inside).hear().await);
+                message.push(raw.query(inside).reply().await);
             }
             let cursor = format!("DECLARE c CURSOR FOR {asked}");
             for inside in ["BEGIN", &cursor, "FETCH ALL FROM c", "COMMIT"] {
-                said.push(raw.query(inside).hear().await);
+                message.push(raw.query(inside).reply().await);
             }
-            heard.push(said);
+            replies.push(message);
         }
-        assert_eq!(heard[1], heard[0], "{asked}");
-        let works = heard[0].iter().all(|said| !said.contains('['));
-        assert!(works, "{asked}: {heard:?}");
+        assert_eq!(replies[1], replies[0], "{asked}");
+        let works = replies[0].iter().all(|message| !message.contains('['));
+        assert!(works, "{asked}: {replies:?}");
     }
     // A place that was read is the row's where it is written.
     let place = text(&client, "SELECT ctid FROM t WHERE id = 3").await;
@@ -165,21 +165,21 @@ async fn parameters_that_are_numbers_of_the_catalogue() {
     let value = [&length[..], number.as_bytes()].concat();
     raw.say(b'B', &[b"\0\0\0\0\0\x01", &value, b"\0\0"]);
     raw.execute(0).sync();
-    assert_eq!(raw.hear().await, "12't'CZI");
+    assert_eq!(raw.reply().await, "12't'CZI");
 }
 
-/// What a client is told of parameters and columns, as bytes: of a statement that is described in a
-/// batch of its own, of a portal, and of a simple query.
+/// The descriptions of parameters and columns that a client gets, as bytes: of a statement that is
+/// described in a batch of its own, of a portal, and of a simple query.
 async fn descriptions(raw: &mut Raw, text: &str, types: &[u32]) -> Vec<(u8, Vec<u8>)> {
     let count = u16::try_from(types.len()).unwrap().to_be_bytes();
     let types: Vec<u8> = types.iter().flat_map(|it| it.to_be_bytes()).collect();
-    let mut told = Vec::new();
+    let mut output = Vec::new();
     let mut keep = async |raw: &mut Raw| {
         raw.sync().flush().await;
         while let Some((tag, body)) = raw.message().await {
             if matches!(tag, b't' | b'T' | b'E' | b'D') {
                 let is_error = tag == b'E';
-                told.push((tag, if is_error { Vec::new() } else { body }));
+                output.push((tag, if is_error { Vec::new() } else { body }));
             } else if tag == b'Z' {
                 break;
             }
@@ -204,7 +204,7 @@ async fn descriptions(raw: &mut Raw, text: &str, types: &[u32]) -> Vec<(u8, Vec<
         keep(raw).await;
         raw.until_ready().await;
     }
-    told
+    output
 }
 
 /// Reads whose columns are of tables.
@@ -219,7 +219,7 @@ const OF_TABLES: &[&str] = &[
     "SELECT 1",
 ];
 
-/// Clients are told the primary's numbers of types and tables, and may use them.
+/// Clients get the primary's numbers of types and tables, and may use them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn numbers_of_types_and_tables_are_the_primarys() {
     if !is_there() {
@@ -264,27 +264,27 @@ async fn numbers_of_types_and_tables_are_the_primarys() {
     ] {
         let served = cluster.served();
         for text in OF_TABLES {
-            let mut told = Vec::new();
+            let mut output = Vec::new();
             for raw in &mut raw {
                 if !begin.is_empty() {
                     raw.query(begin);
-                    raw.hear().await;
+                    raw.reply().await;
                 }
-                told.push(descriptions(raw, text, &[]).await);
+                output.push(descriptions(raw, text, &[]).await);
                 if !begin.is_empty() {
                     raw.query("COMMIT");
-                    raw.hear().await;
+                    raw.reply().await;
                 }
             }
-            assert_eq!(told[1], told[0], "{begin} {text}");
-            assert!(told[0].iter().all(|(tag, _)| *tag != b'E'), "{text}");
+            assert_eq!(output[1], output[0], "{begin} {text}");
+            assert!(output[0].iter().all(|(tag, _)| *tag != b'E'), "{text}");
         }
         assert!(cluster.served() > served, "{begin}");
     }
     for (text, types) in at_primary {
         let [straight, through] = &mut raw;
-        let told = descriptions(straight, text, types).await;
-        assert_eq!(descriptions(through, text, types).await, told, "{text}");
+        let output = descriptions(straight, text, types).await;
+        assert_eq!(descriptions(through, text, types).await, output, "{text}");
     }
 }
 
@@ -301,7 +301,7 @@ async fn new_tables_are_described() {
         raw.query(&format!(
             "CREATE TABLE t{round} (id int PRIMARY KEY, v text)"
         ));
-        assert_eq!(raw.hear().await, "CZI");
+        assert_eq!(raw.reply().await, "CZI");
         for text in [
             "INSERT INTO t VALUES ($1, $2) RETURNING *",
             "SELECT * FROM t WHERE id = $1",
@@ -309,15 +309,15 @@ async fn new_tables_are_described() {
             let (name, text) = (text.len(), text.replace(" t ", &format!(" t{round} ")));
             let name = format!("{name}_{round}");
             raw.parse(&name, &text).sync();
-            assert_eq!(raw.hear().await, "1ZI", "{text}");
+            assert_eq!(raw.reply().await, "1ZI", "{text}");
             raw.say(b'D', &[b"S", name.as_bytes(), b"\0"]).sync();
-            assert_eq!(raw.hear().await, "tTZI", "{text}");
+            assert_eq!(raw.reply().await, "tTZI", "{text}");
         }
     }
 }
 
-/// Of PostgreSQL's functions that are said to be immutable, these look at the node, and none is
-/// taken for the same everywhere.
+/// Of PostgreSQL's functions that are declared immutable, these look at the node, and none is taken
+/// for the same everywhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn functions_that_only_say_that_they_are_immutable() {
     if !is_there() {

@@ -5,7 +5,7 @@
 
 mod support;
 
-use proxy_core::freshness::State;
+use proxy_core::freshness::ReplicaState;
 use support::cluster::{Cluster, text};
 use support::{connect, is_there};
 
@@ -112,7 +112,9 @@ async fn statements_about_one_server_stop_no_replica() {
             let wrote = "INSERT INTO known SELECT max(id) + 1 FROM known";
             admin.batch_execute(wrote).await.unwrap();
             cluster.settle().await;
-            cluster.wait(|states| states == [State::Serving]).await;
+            cluster
+                .wait(|states| states == [ReplicaState::Serving])
+                .await;
             cluster.wait_until_equal(ROWS).await;
         }
     }
@@ -156,7 +158,7 @@ const ROLES: &[&str] = &[
     "PREPARE p AS SELECT 1;; CREATE ROLE another ROLE ann;; REASSIGN OWNED BY another TO ann;; REVOKE bound FROM ann",
     "CREATE TEMP TABLE mine (id int);; BEGIN;; CREATE ROLE undone;; ROLLBACK;; CREATE ROLE one; CREATE ROLE two",
 ];
-/// What depends on who says it, or on its settings.
+/// What depends on its session, or on the settings of that.
 const OF_SESSIONS: &[&str] = &[
     "GRANT one TO CURRENT_USER",
     "ALTER ROLE CURRENT_USER SET work_mem = '6MB'",
@@ -181,13 +183,18 @@ async fn roles_follow_sessions_that_are_bound() {
     let bind = "CREATE TEMP TABLE mine (id int)";
     bound.batch_execute(bind).await.unwrap();
     for statement in OF_SESSIONS {
-        let said = text(&bound, statement).await;
-        assert!(said.contains("cannot be changed so"), "{statement}: {said}");
+        let message = text(&bound, statement).await;
+        assert!(
+            message.contains("cannot change the schema in this way"),
+            "{statement}: {message}"
+        );
     }
     let write = "INSERT INTO known VALUES (100)";
     bound.batch_execute(write).await.unwrap();
     cluster.settle().await;
-    cluster.wait(|states| states == [State::Serving]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving])
+        .await;
     let roles = "SELECT string_agg(format('%s %s %s %s', rolname, rolcreatedb, rolcanlogin, array(
                         SELECT roleid::regrole FROM pg_auth_members WHERE member = r.oid ORDER BY 1)), ', ' ORDER BY rolname)
                    FROM pg_roles r WHERE rolname !~ '^pg_' AND NOT rolsuper";

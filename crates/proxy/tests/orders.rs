@@ -22,7 +22,7 @@ use support::connect;
 use support::is_there;
 use support::raw::Raw;
 
-/// Seeds that the test runs, unless [`SEEDS`] says otherwise.
+/// Seeds that the test runs, unless [`SEEDS`] is set.
 const SEEDS_DEFAULT: u64 = 150;
 /// Names the environment's variable with a number of seeds.
 const SEEDS: &str = "REPLEX_ORDERS_SEEDS";
@@ -101,63 +101,63 @@ impl Chance {
 
 /// A message, and how it reads.
 #[derive(Clone)]
-struct Said {
+struct SentMessage {
     bytes: BytesMut,
     story: String,
 }
 
-fn said(tag: u8, parts: &[&[u8]], story: String) -> Said {
+fn message(tag: u8, parts: &[&[u8]], story: String) -> SentMessage {
     let mut bytes = BytesMut::new();
     message::write(&mut bytes, tag, parts, 0);
-    Said { bytes, story }
+    SentMessage { bytes, story }
 }
 
-fn any(chance: &mut Chance) -> Said {
+fn any(chance: &mut Chance) -> SentMessage {
     let (name, portal, text) = (chance.of(NAMES), chance.of(PORTALS), chance.of(TEXTS));
     match chance.of(b"PPPPBBBBBEEEEEDdCcHSSSQQQFxyz") {
         b'P' => {
             let parts: [&[u8]; 4] = [name.as_bytes(), b"\0", text.as_bytes(), b"\0\0\0"];
-            said(b'P', &parts, format!("Parse {name:?} {text:?}"))
+            message(b'P', &parts, format!("Parse {name:?} {text:?}"))
         }
         b'B' => {
             let parameters = chance.of(&[&b"\0\0"[..], b"\0\0", b"\0\x01\0\0\0\x012"]);
             let story = format!("Bind {portal:?} {name:?} {parameters:?}");
             let (portal, name) = (portal.as_bytes(), name.as_bytes());
             let parts: [&[u8]; 7] = [portal, b"\0", name, b"\0", b"\0\0", parameters, b"\0\0"];
-            said(b'B', &parts, story)
+            message(b'B', &parts, story)
         }
         b'E' => {
             let rows = chance.of(&[0_u8, 0, 0, 1]);
             let parts: [&[u8]; 3] = [portal.as_bytes(), b"\0\0\0\0", &[rows]];
-            said(b'E', &parts, format!("Execute {portal:?} {rows}"))
+            message(b'E', &parts, format!("Execute {portal:?} {rows}"))
         }
-        b'D' => said(
+        b'D' => message(
             b'D',
             &[b"S", name.as_bytes(), b"\0"],
             format!("Describe {name:?}"),
         ),
         b'd' => {
             let story = format!("Describe portal {portal:?}");
-            said(b'D', &[b"P", portal.as_bytes(), b"\0"], story)
+            message(b'D', &[b"P", portal.as_bytes(), b"\0"], story)
         }
-        b'C' => said(
+        b'C' => message(
             b'C',
             &[b"S", name.as_bytes(), b"\0"],
             format!("Close {name:?}"),
         ),
         b'c' => {
             let story = format!("Close portal {portal:?}");
-            said(b'C', &[b"P", portal.as_bytes(), b"\0"], story)
+            message(b'C', &[b"P", portal.as_bytes(), b"\0"], story)
         }
-        b'H' => said(b'H', &[], "Flush".into()),
-        b'S' => said(b'S', &[], "Sync".into()),
-        b'Q' => said(b'Q', &[text.as_bytes(), b"\0"], format!("Query {text:?}")),
+        b'H' => message(b'H', &[], "Flush".into()),
+        b'S' => message(b'S', &[], "Sync".into()),
+        b'Q' => message(b'Q', &[text.as_bytes(), b"\0"], format!("Query {text:?}")),
         b'F' => {
             // abs(int4) of 7, as text.
             let call = b"\0\0\x05\x75\0\0\0\x01\0\0\0\x017\0\0";
             // In a transaction that has failed it has been seen to end PostgreSQL 15's server
             // process.
-            let mut both = said(
+            let mut both = message(
                 b'Q',
                 &[b"ROLLBACK\0"],
                 "Query ROLLBACK, FunctionCall".into(),
@@ -165,14 +165,14 @@ fn any(chance: &mut Chance) -> Said {
             message::write(&mut both.bytes, b'F', &[call], 0);
             both
         }
-        b'x' => said(b'd', &[b"11\t1\n"], "CopyData".into()),
-        b'y' => said(b'c', &[], "CopyDone".into()),
-        _ => said(b'f', &[b"no\0"], "CopyFail".into()),
+        b'x' => message(b'd', &[b"11\t1\n"], "CopyData".into()),
+        b'y' => message(b'c', &[], "CopyDone".into()),
+        _ => message(b'f', &[b"no\0"], "CopyFail".into()),
     }
 }
 
 /// Bursts of a session.
-fn bursts(seed: u64) -> Vec<Vec<Said>> {
+fn bursts(seed: u64) -> Vec<Vec<SentMessage>> {
     let mut chance = Chance(seed);
     let count = 1 + chance.below(6);
     let burst = |chance: &mut Chance| {
@@ -182,13 +182,14 @@ fn bursts(seed: u64) -> Vec<Vec<Said>> {
     (0..count).map(|_| burst(&mut chance)).collect()
 }
 
-/// Says a burst and its fence; what is said up to the fence's answer, or to the connection's end.
-async fn hear(raw: &mut Raw, burst: &[Said]) -> Vec<String> {
-    for said in burst {
-        raw.out.extend_from_slice(&said.bytes);
+/// Sends a burst and its fence; returns the messages up to the fence's answer, or to the
+/// connection's end.
+async fn reply(raw: &mut Raw, burst: &[SentMessage]) -> Vec<String> {
+    for message in burst {
+        raw.out.extend_from_slice(&message.bytes);
     }
     raw.say(b'f', &[b"fence\0"]).sync().query("");
-    let mut heard = Vec::new();
+    let mut replies = Vec::new();
     let out = std::mem::take(&mut raw.out);
     if tokio::io::AsyncWriteExt::write_all(&mut raw.socket, &out)
         .await
@@ -199,10 +200,10 @@ async fn hear(raw: &mut Raw, burst: &[Said]) -> Vec<String> {
     let mut is_over = false;
     loop {
         let Some((tag, body)) = raw.message().await else {
-            heard.push("END".into());
-            return heard;
+            replies.push("END".into());
+            return replies;
         };
-        heard.push(match tag {
+        replies.push(match tag {
             b'S' | b'K' | b'R' => continue,
             b'E' | b'N' => {
                 let report = Report::read(&body);
@@ -216,7 +217,7 @@ async fn hear(raw: &mut Raw, burst: &[Said]) -> Vec<String> {
         });
         is_over |= tag == b'I';
         if tag == b'Z' && is_over {
-            return heard;
+            return replies;
         }
     }
 }
@@ -226,7 +227,7 @@ struct Servers {
     cluster: Cluster,
 }
 
-/// One seed. The error says where what was heard differs.
+/// One seed. The error shows where the replies differ.
 async fn run(servers: &Servers, seed: u64) -> Result<usize, String> {
     let bursts = bursts(seed);
     let mut straight = Raw::log_in(servers.straight.socket()).await;
@@ -234,23 +235,24 @@ async fn run(servers: &Servers, seed: u64) -> Result<usize, String> {
     let mut story = String::new();
     let mut count = 0;
     for burst in &bursts {
-        for said in burst {
-            story += &format!("  {}\n", said.story);
+        for message in burst {
+            story += &format!("  {}\n", message.story);
         }
         story += "  fence\n";
-        let expected = tokio::time::timeout(PATIENCE, hear(&mut straight, burst)).await;
+        let expected = tokio::time::timeout(PATIENCE, reply(&mut straight, burst)).await;
         let expected = expected.map_err(|_| format!("{story}PostgreSQL itself waits"))?;
-        let heard = tokio::time::timeout(PATIENCE, hear(&mut through, burst)).await;
-        let heard = heard.map_err(|_| format!("{story}the proxy waits; expected {expected:#?}"))?;
-        if differs_as_known(&expected, &heard) {
+        let replies = tokio::time::timeout(PATIENCE, reply(&mut through, burst)).await;
+        let replies =
+            replies.map_err(|_| format!("{story}the proxy waits; expected {expected:#?}"))?;
+        if differs_as_known(&expected, &replies) {
             // What follows may differ, too.
             break;
         }
-        if heard != expected {
-            return Err(format!("{story}expected {expected:#?}\nheard {heard:#?}"));
+        if replies != expected {
+            return Err(format!("{story}expected {expected:#?}\nheard {replies:#?}"));
         }
-        count += heard.len();
-        if heard.last().is_some_and(|last| last == "END") {
+        count += replies.len();
+        if replies.last().is_some_and(|last| last == "END") {
             break;
         }
     }
@@ -262,19 +264,19 @@ async fn run(servers: &Servers, seed: u64) -> Result<usize, String> {
 /// where its modes may be set still. Of one that is on no server yet, the portal of its BEGIN is
 /// not there; and once it has failed, what has no rows is not described, and nothing else is found
 /// wrong.
-fn differs_as_known(expected: &[String], heard: &[String]) -> bool {
-    let mut both = expected.iter().zip(heard);
-    let Some((expected, heard)) = both.find(|(expected, heard)| expected != heard) else {
+fn differs_as_known(expected: &[String], replies: &[String]) -> bool {
+    let mut both = expected.iter().zip(replies);
+    let Some((expected, replies)) = both.find(|(expected, replies)| expected != replies) else {
         return false;
     };
     let is_of_begin = ["E 55000", "E 25P02", "n "]
         .iter()
         .any(|it| expected.starts_with(it))
-        && heard.as_str() == "E 34000 portal \"\" does not exist";
+        && replies.as_str() == "E 34000 portal \"\" does not exist";
     let is_of_failed = ["E ", "t "].iter().any(|it| expected.starts_with(it));
-    let is_of_failed = is_of_failed && heard.starts_with("E 25P02");
+    let is_of_failed = is_of_failed && replies.starts_with("E 25P02");
     let is_of_order = expected.contains("must be called before any query");
-    heard.contains(AT_REPLICA) || is_of_order || is_of_begin || is_of_failed
+    replies.contains(AT_REPLICA) || is_of_order || is_of_begin || is_of_failed
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -303,7 +305,7 @@ async fn any_order_is_answered_as_by_postgresql() {
         admin.batch_execute(RESTORE).await.unwrap();
         of_primary.batch_execute(RESTORE).await.unwrap();
         match run(&servers, seed).await {
-            Ok(heard) => count += heard,
+            Ok(replies) => count += replies,
             Err(difference) => {
                 println!("{difference}\nreplay: {SEED}={seed} {SEEDS}=1\n");
                 failed.push(seed);
@@ -314,7 +316,7 @@ async fn any_order_is_answered_as_by_postgresql() {
         }
     }
     println!(
-        "{seeds} seeds, {count} messages heard, {} reads at the replica",
+        "{seeds} seeds, {count} replies, {} reads at the replica",
         servers.cluster.served()
     );
     assert_eq!(failed, [0; 0], "seeds differ");

@@ -16,10 +16,10 @@ use proxy::check::{Weight, check};
 use proxy::serve::Proxy;
 use proxy::serve::replicas::Replicas;
 use proxy::serve::routing::Routing;
-use proxy_core::freshness::State;
+use proxy_core::freshness::ReplicaState;
 use replication::lineage;
 use replication::promotion::{Promoted, promote};
-use replication::{Contents, Error, Settings};
+use replication::{Contents, ReplicationError, ReplicationSettings};
 use support::cluster::{Cluster, PATIENCE, text};
 use support::{Front, connect, is_there, options_at, try_connect};
 use tokio_postgres::Client;
@@ -61,7 +61,7 @@ async fn write(client: &Client) {
 }
 
 /// Why it could not be done.
-fn refused(promoted: Result<Promoted, Error>) -> String {
+fn refused(promoted: Result<Promoted, ReplicationError>) -> String {
     match promoted {
         Ok(promoted) => panic!("{:?} was promoted", promoted.primary),
         Err(problem) => problem.to_string(),
@@ -75,7 +75,7 @@ fn addresses(cluster: &Cluster) -> Vec<Address> {
 
 /// A proxy in front of what was promoted.
 async fn front(promoted: &Promoted) -> Front {
-    let routing = Routing::start(&promoted.primary, 10, &Settings::default())
+    let routing = Routing::start(&promoted.primary, 10, &ReplicationSettings::default())
         .await
         .unwrap();
     for follower in &promoted.followers {
@@ -89,7 +89,9 @@ async fn front(promoted: &Promoted) -> Front {
     let front = Front::routed(options_at(promoted.primary.clone(), 10), Some(routing)).await;
     let started = Instant::now();
     let serve = |manager: &proxy_core::freshness::Manager| {
-        manager.replicas().all(|(_, it)| it.state == State::Serving)
+        manager
+            .replicas()
+            .all(|(_, it)| it.state == ReplicaState::Serving)
     };
     while !serve(&manager.lock().unwrap()) {
         let status = front.replicas().replication().status();
@@ -126,11 +128,13 @@ async fn two_replicas() -> Cluster {
         .add(&second.address("postgres"), Contents::Kept)
         .unwrap();
     cluster.replicas.push(second);
-    cluster.wait(|states| states == [State::Serving; 2]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving; 2])
+        .await;
     cluster
 }
 
-/// Waits until one of the replicas has a status that says this.
+/// Waits until one of the replicas has a status with this text.
 async fn wait_for(replicas: &Replicas, what: &str) {
     let started = Instant::now();
     loop {
@@ -169,8 +173,10 @@ async fn stay_apart(old: &Address, promoted: &Promoted, named: &[Address]) {
         "it was promoted to be the primary",
     ];
     assert_eq!(found, expected.into());
-    // One that follows the new primary does not follow it, even where nobody says more.
-    let routing = Routing::start(old, 10, &Settings::default()).await.unwrap();
+    // One that follows the new primary does not follow it, even where no other names it.
+    let routing = Routing::start(old, 10, &ReplicationSettings::default())
+        .await
+        .unwrap();
     let replicas = &routing.replicas;
     replicas
         .add(&promoted.followers[0], Contents::Kept)
@@ -196,8 +202,8 @@ async fn replica_takes_the_primarys_place() {
     let why = refused(promote(&old, &named, None, ignore).await);
     assert!(why.contains("is there"), "{why}");
     cluster.primary.crash().unwrap();
-    let mut said = Vec::new();
-    let promoted = promote(&old, &named, None, |what| said.push(what.to_string())).await;
+    let mut messages = Vec::new();
+    let promoted = promote(&old, &named, None, |what| messages.push(what.to_string())).await;
     let promoted = promoted.unwrap();
     assert_eq!((promoted.followers.len(), promoted.left.len()), (1, 0));
     assert_eq!(
@@ -207,11 +213,12 @@ async fn replica_takes_the_primarys_place() {
         ]
     );
     assert!(
-        said.iter()
+        messages
+            .iter()
             .any(|it| it == "filling the materialised view public.seen")
     );
 
-    // Who asks again is told the same, and nobody is disturbed.
+    // A second try returns the same, and no server is disturbed.
     let new = front(&promoted).await;
     let client = new.connect().await;
     assert_eq!(text(&client, ALL).await, before);
@@ -284,7 +291,7 @@ async fn nothing_is_lost_that_every_replica_had() {
     let promoted = promote(&old, &addresses(&cluster), None, ignore)
         .await
         .unwrap();
-    // Who waits for replicas that are gone waits until the primary is back.
+    // A proxy that waits for replicas that are gone waits until the primary is back.
     cluster.front.replicas().replication().give_up().await;
     let new = connect(socket(&promoted.primary)).await;
     let there = text(&new, "SELECT id FROM t").await;
@@ -350,7 +357,9 @@ async fn what_a_replica_lacks_is_not_answered_when_it_is_promoted() {
     let old = cluster.primary.address("postgres");
     let promoted = promote(&old, &addresses(&cluster), None, ignore).await;
     promoted.unwrap();
-    cluster.wait(|states| states != [State::Serving]).await;
+    cluster
+        .wait(|states| states != [ReplicaState::Serving])
+        .await;
     let routing = cluster.front.proxy.followed().unwrap();
     while routing.lease.is_valid() {
         assert!(started.elapsed() < PATIENCE);
@@ -383,8 +392,8 @@ async fn one_that_is_behind_is_passed_over() {
     assert!(why.contains("has less than"), "{why}");
     let why = refused(promote(&old, &named, Some(&old), ignore).await);
     assert!(why.contains("is not among the replicas"), "{why}");
-    let nobody = Postgres::start(&[]).unwrap();
-    let empty = [nobody.address("postgres")];
+    let unreached = Postgres::start(&[]).unwrap();
+    let empty = [unreached.address("postgres")];
     let why = refused(promote(&old, &empty, None, ignore).await);
     assert!(why.contains("it was never filled"), "{why}");
 
@@ -420,7 +429,9 @@ async fn standby_takes_the_primarys_place() {
     let url = format!("postgresql://{SUPERUSER}@{}/postgres", standby.socket());
     let replicas = cluster.front.replicas();
     replicas.register(&url, Contents::Kept, None).await.unwrap();
-    cluster.wait(|states| states == [State::Serving]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving])
+        .await;
     let client = cluster.front.connect().await;
     for change in SETUP.split_inclusive(';') {
         client.batch_execute(change).await.unwrap();
@@ -456,9 +467,13 @@ async fn standby_takes_the_primarys_place() {
     .await;
 
     come_back(&mut cluster, &address).await;
-    // A proxy to which nobody names it finds it in the register.
+    // A proxy whose options do not name it finds it in the register.
     let other = Proxy::standing_by(options_at(old, 10));
-    let stood = tokio::time::timeout(PATIENCE, other.stand(&Settings::default(), |_| {})).await;
+    let stood = tokio::time::timeout(
+        PATIENCE,
+        other.stand(&ReplicationSettings::default(), |_| {}),
+    )
+    .await;
     let why = stood.expect("it does not stand there").to_string();
     assert!(why.contains("was promoted to be the primary"), "{why}");
 }
@@ -471,7 +486,9 @@ async fn standby_and_replica() -> (Cluster, Postgres) {
     replicas
         .add(&standby.address("postgres"), Contents::Kept)
         .unwrap();
-    cluster.wait(|states| states == [State::Serving; 2]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving; 2])
+        .await;
     let client = cluster.front.connect().await;
     let insert = "INSERT INTO t SELECT generate_series(1, 40)";
     client.batch_execute(insert).await.unwrap();
@@ -485,8 +502,7 @@ async fn promote_half_way(standby: &Postgres) {
     assert_eq!(text(&standby, "SELECT pg_promote(true, 60)").await, "t");
 }
 
-/// A standby that was told to take writes, and has no mark of that, is the new primary, and no
-/// other one.
+/// A standby that was promoted, and has no mark of that, is the new primary, and no other one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn standby_that_was_promoted_half_way_is_gone_on_with() {
     if !is_there() {
@@ -510,7 +526,7 @@ async fn standby_that_was_promoted_half_way_is_gone_on_with() {
     let there = connect(standby.socket()).await;
     let fill = "SELECT pg_create_physical_replication_slot('s' || n) FROM generate_series(1, 10) n";
     there.batch_execute(fill).await.unwrap();
-    // Nobody knows of this.
+    // No proxy knows of this.
     let insert = "INSERT INTO t VALUES (41)";
     there.batch_execute(insert).await.unwrap();
     let why = refused(promote(&old, &named, None, ignore).await);

@@ -1,4 +1,4 @@
-//! Replicas that operators have added last: the primary keeps them, and whoever is active next
+//! Replicas that operators have added last: the primary keeps them, and the next active proxy
 //! follows them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use pg_connect::address::Address;
 use pg_local::{Postgres, SUPERUSER};
-use proxy::console::client::{self, Told};
+use proxy::console::client::{self, CommandOutput};
 use proxy::serve::Proxy;
-use replication::Settings;
+use replication::ReplicationSettings;
 use rustix::process::Signal;
 use support::cluster::{text, wait};
 use support::{connect, is_there, options, printed, run, signal};
@@ -20,46 +20,52 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
-/// A password that nobody asks for, and nobody must be shown.
+/// A password that no server asks for, and no client must be shown.
 const SECRET: &str = "hush";
 
 /// A proxy that stands for being the active one.
 struct Running {
     address: SocketAddr,
     proxy: Arc<Proxy>,
-    said: Arc<Mutex<Vec<String>>>,
+    messages: Arc<Mutex<Vec<String>>>,
     standing: JoinHandle<()>,
     serving: JoinHandle<()>,
 }
 
 impl Running {
     async fn start(primary: &Postgres, named: &[&Postgres]) -> Running {
-        let mut told = options(primary, 10);
-        told.replicas = named.iter().map(|it| it.address("postgres")).collect();
+        let mut proxy_options = options(primary, 10);
+        proxy_options.replicas = named.iter().map(|it| it.address("postgres")).collect();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (proxy, said) = (Proxy::standing_by(told), Arc::default());
+        let (proxy, messages) = (Proxy::standing_by(proxy_options), Arc::default());
         let (serves, stands) = (Arc::clone(&proxy), Arc::clone(&proxy));
         let serving = tokio::spawn(async move { serves.serve(listener).await.unwrap() });
-        let heard: Arc<Mutex<Vec<String>>> = Arc::clone(&said);
+        let received: Arc<Mutex<Vec<String>>> = Arc::clone(&messages);
         let standing = tokio::spawn(async move {
-            let told = |standing| heard.lock().unwrap().push(format!("{standing:?}"));
-            panic!("{}", stands.stand(&Settings::default(), told).await);
+            let report = |standing| received.lock().unwrap().push(format!("{standing:?}"));
+            panic!(
+                "{}",
+                stands.stand(&ReplicationSettings::default(), report).await
+            );
         });
         Running {
             address,
             proxy,
-            said,
+            messages,
             standing,
             serving,
         }
     }
 
-    /// Waits until it says something that begins like this.
-    async fn says(&self, start: &str) -> String {
+    /// Waits until it reports something that begins like this.
+    async fn status_text(&self, start: &str) -> String {
         wait(start, || async {
-            let said = self.said.lock().unwrap();
-            said.iter().find(|line| line.starts_with(start)).cloned()
+            let messages = self.messages.lock().unwrap();
+            messages
+                .iter()
+                .find(|line| line.starts_with(start))
+                .cloned()
         })
         .await
     }
@@ -71,22 +77,22 @@ impl Running {
         self.serving.abort();
     }
 
-    async fn try_ask(&self, command: &str) -> Result<Told, String> {
+    async fn try_ask(&self, command: &str) -> Result<CommandOutput, String> {
         let address = Address::parse(&format!("postgresql://{SUPERUSER}@{}/x", self.address));
-        let told = client::ask(&address.unwrap(), command).await;
-        told.map_err(|problem| problem.to_string())
+        let output = client::ask(&address.unwrap(), command).await;
+        output.map_err(|problem| problem.to_string())
     }
 
-    async fn ask(&self, command: &str) -> Told {
+    async fn ask(&self, command: &str) -> CommandOutput {
         self.try_ask(command).await.unwrap()
     }
 
     /// Addresses of its replicas, by their numbers.
     async fn replicas(&self) -> Vec<String> {
-        let told = self.ask("SHOW REPLICAS").await;
-        let shown = format!("{told:?}");
+        let output = self.ask("SHOW REPLICAS").await;
+        let shown = format!("{output:?}");
         assert!(!shown.contains(SECRET), "{shown}");
-        let addresses = told.rows.iter().map(|row| row[1].clone().unwrap());
+        let addresses = output.rows.iter().map(|row| row[1].clone().unwrap());
         addresses.collect()
     }
 
@@ -97,8 +103,8 @@ impl Running {
         user.batch_execute(write).await.unwrap();
         let rows = text(&user, "SELECT count(*) FROM t").await;
         let place = Some(replica.socket().to_string());
-        let has_served = |told: &Told| {
-            let mut all = told.rows.iter();
+        let has_served = |output: &CommandOutput| {
+            let mut all = output.rows.iter();
             all.any(|row| row[1] == place && row[8].as_deref() != Some("0"))
         };
         wait("a read at the replica", || async {
@@ -119,7 +125,7 @@ fn add(replica: &Postgres) -> String {
     format!("ADD REPLICA 'postgresql://{SUPERUSER}:{SECRET}@{socket}/postgres?sslmode=disable'")
 }
 
-/// What the register says.
+/// The content of the register.
 async fn registered(primary: &Client) -> String {
     text(primary, "SELECT url FROM hihooi.replica ORDER BY added").await
 }
@@ -135,24 +141,24 @@ async fn databases() -> (Postgres, [Postgres; 2]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_added_is_followed_by_who_is_active_next() {
+async fn added_replicas_are_followed_by_the_next_active_proxy() {
     if !is_there() {
         return;
     }
     let (primary, [named, added]) = databases().await;
     let both = [&named, &added].map(|it| it.socket().to_string());
     let first = Running::start(&primary, &[&named]).await;
-    first.says("Active").await;
-    let told = first.ask(&add(&added)).await;
-    assert_eq!(told.rows, [[Some("2".to_owned())]]);
+    first.status_text("Active").await;
+    let output = first.ask(&add(&added)).await;
+    assert_eq!(output.rows, [[Some("2".to_owned())]]);
     first.serves(&added).await;
     let why = first.try_ask(&add(&named)).await.unwrap_err();
     assert!(why.contains("is replica 1 already"), "{why}");
 
     let second = Running::start(&primary, &[&named]).await;
-    second.says("Waits").await;
+    second.status_text("Waits").await;
     first.stop().await;
-    second.says("Active").await;
+    second.status_text("Active").await;
     assert_eq!(second.replicas().await, both);
     second.serves(&added).await;
     second.stop().await;
@@ -164,13 +170,13 @@ async fn what_was_added_is_followed_by_who_is_active_next() {
     );
     admin.batch_execute(&unreadable).await.unwrap();
     let third = Running::start(&primary, &[&named, &added]).await;
-    let without = third.says("Without").await;
+    let without = third.status_text("Without").await;
     let place = "the replica at nowhere:1/x: sslcert and sslkey go together";
     assert!(
         without.contains(place) && !without.contains(SECRET),
         "{without}"
     );
-    third.says("Active").await;
+    third.status_text("Active").await;
     assert_eq!(third.replicas().await, both);
     third.serves(&added).await;
     third.stop().await;
@@ -184,7 +190,7 @@ async fn expect_secrecy(primary: &Postgres, admin: &Client) {
     assert_eq!(text(admin, may_read).await, "f");
     let log = std::fs::read_to_string(primary.log()).unwrap();
     assert!(log.contains("CREATE TABLE t"), "{log}");
-    // The test itself has said it there.
+    // The test itself has written it there.
     let mut lines = log.lines().filter(|line| line.contains(SECRET));
     assert!(
         lines.all(|line| line.contains("sslcert=y")),
@@ -201,7 +207,7 @@ async fn what_was_removed_is_not_followed_again() {
     let places = [&named, &added].map(|it| it.socket().to_string());
     let admin = connect(primary.socket()).await;
     let first = Running::start(&primary, &[&named]).await;
-    first.says("Active").await;
+    first.status_text("Active").await;
     first.ask(&add(&added)).await;
     // What is no more in the file, but in the register, stays.
     let addresses = [&named, &added].map(|it| it.address("postgres"));
@@ -213,15 +219,15 @@ async fn what_was_removed_is_not_followed_again() {
     assert_eq!(first.replicas().await, places[..1]);
     assert_eq!(registered(&admin).await, "");
     // A number is not given twice.
-    let told = first.ask(&add(&added)).await;
-    assert_eq!(told.rows, [[Some("3".to_owned())]]);
+    let output = first.ask(&add(&added)).await;
+    assert_eq!(output.rows, [[Some("3".to_owned())]]);
     first.ask("REMOVE REPLICA 3").await;
     first.stop().await;
 
     let second = Running::start(&primary, &[&named]).await;
-    second.says("Active").await;
+    second.status_text("Active").await;
     assert_eq!(second.replicas().await, places[..1]);
-    // Who removes what is named is told that it comes back, and so it does.
+    // An operator that removes what is named is warned that it comes back, and so it does.
     let words = ["-At", "-c", "REMOVE REPLICA 1", "hihooi"];
     let output = run(&primary, "psql", second.address, &words).await;
     let noticed = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -233,7 +239,7 @@ async fn what_was_removed_is_not_followed_again() {
     assert_eq!(second.replicas().await, [""; 0]);
     second.stop().await;
     let third = Running::start(&primary, &[&named]).await;
-    third.says("Active").await;
+    third.status_text("Active").await;
     assert_eq!(third.replicas().await, places[..1]);
     third.stop().await;
 }
@@ -246,11 +252,11 @@ async fn what_cannot_be_noted_is_not_done() {
     }
     let (mut primary, [replica, other]) = databases().await;
     let running = Running::start(&primary, &[]).await;
-    running.says("Active").await;
+    running.status_text("Active").await;
     let admin = connect(primary.socket()).await;
     let lock = "BEGIN; LOCK TABLE hihooi.replica IN ACCESS EXCLUSIVE MODE";
     admin.batch_execute(lock).await.unwrap();
-    let refuses = "the primary refuses to note that, so nothing has changed: canceling";
+    let refuses = "the primary refused to record the change, so nothing has changed: canceling";
     let why = running.try_ask(&add(&replica)).await.unwrap_err();
     assert!(why.starts_with(refuses) && !why.contains(SECRET), "{why}");
     assert_eq!(running.replicas().await, [""; 0]);
@@ -277,7 +283,7 @@ async fn what_cannot_be_noted_is_not_done() {
     admin.batch_execute(lower).await.unwrap();
     assert_eq!(registered(&admin).await, before);
 
-    // The primary notes it once nobody waits any more.
+    // The primary notes it once no caller waits any more.
     signal(&primary, Signal::STOP);
     expect_silence(&running, &replica, &other).await;
     signal(&primary, Signal::CONT);
@@ -296,7 +302,7 @@ async fn what_cannot_be_noted_is_not_done() {
 /// What the primary does not answer is not done.
 async fn expect_silence(running: &Running, replica: &Postgres, other: &Postgres) {
     let why = running.try_ask(&add(other)).await.unwrap_err();
-    assert!(why.contains("does not confirm that it has noted"), "{why}");
+    assert!(why.contains("did not confirm the change in time"), "{why}");
     let place = replica.socket().to_string();
     assert_eq!(running.replicas().await, [place]);
 }

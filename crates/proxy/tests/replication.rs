@@ -1,4 +1,4 @@
-//! Replicas follow a real primary, whatever is written there and whoever is killed.
+//! Replicas follow a real primary, whatever is written there and whatever server is killed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use pg_analysis::Analyser;
 use pg_local::Postgres;
-use proxy_core::freshness::mark::Statement;
-use proxy_core::freshness::{Level, Manager, Outcome, ReplicaId, State, Target};
-use replication::{Contents, Error, Replication, Settings};
+use proxy_core::freshness::mark::AnnouncedStatement;
+use proxy_core::freshness::{CommitOutcome, Level, Manager, ReadTarget, ReplicaId, ReplicaState};
+use replication::{Contents, Replication, ReplicationError, ReplicationSettings};
 use rustix::process::Signal;
 use support::{connect, is_there, signal};
 use tokio::task::JoinSet;
@@ -41,9 +41,9 @@ impl Hihooi {
 
     async fn with_connections(primary: &Postgres, replay_connections: u16) -> Hihooi {
         let address = primary.address("postgres");
-        let settings = Settings {
+        let settings = ReplicationSettings {
             replay_connections,
-            ..Settings::default()
+            ..ReplicationSettings::default()
         };
         let started = Instant::now();
         loop {
@@ -67,7 +67,7 @@ impl Hihooi {
     }
 
     /// What a replica does, in words.
-    fn says(&self, id: ReplicaId) -> String {
+    fn status_text(&self, id: ReplicaId) -> String {
         let status = self.replication.status().remove(&id);
         status.map(|status| status.text).unwrap_or_default()
     }
@@ -86,7 +86,7 @@ impl Hihooi {
             let manager = self.manager.lock().unwrap();
             let mut replicas = manager.replicas();
             replicas.any(|(other, replica)| {
-                other == id && replica.state == State::Serving && replica.applied.0 >= end
+                other == id && replica.state == ReplicaState::Serving && replica.applied.0 >= end
             })
         };
         self.wait(there).await;
@@ -101,7 +101,7 @@ impl Hihooi {
         }
     }
 
-    fn state(&self, id: ReplicaId) -> Option<State> {
+    fn state(&self, id: ReplicaId) -> Option<ReplicaState> {
         let manager = self.manager.lock().unwrap();
         let mut replicas = manager.replicas();
         replicas
@@ -286,7 +286,7 @@ async fn replicas_stay_equal_under_load_and_kills() {
     // One is killed, and comes back where it was.
     first.kill();
     hihooi
-        .wait(|| hihooi.state(FIRST) == Some(State::Away))
+        .wait(|| hihooi.state(FIRST) == Some(ReplicaState::Unavailable))
         .await;
     hihooi.wait(reach(2000)).await;
     first.start_again().unwrap();
@@ -414,7 +414,7 @@ async fn schema_changes_are_made_in_their_place() {
     for text in texts {
         let analysis = hihooi.analyser.analyse(text, &path);
         let schema = match &analysis[0].action {
-            pg_analysis::Action::Schema(text) => Some(Statement {
+            pg_analysis::StatementAction::Schema(text) => Some(AnnouncedStatement {
                 search_path: "public".into(),
                 role: "postgres".into(),
                 text: text.clone(),
@@ -426,18 +426,18 @@ async fn schema_changes_are_made_in_their_place() {
         let before = schema.map(|schema| schema.sql(&key)).unwrap_or_default();
         let all = format!("BEGIN; {before}; {text}\n; {}; COMMIT", mark.sql(&key));
         client.simple_query(&all).await.unwrap();
-        let outcome = Outcome::Committed;
+        let outcome = CommitOutcome::Committed;
         hihooi.manager.lock().unwrap().finished(mark.id, outcome);
         assert_equal(&hihooi, FIRST, &client, &replica).await;
     }
     assert_eq!(hihooi.manager.lock().unwrap().pending_count(), 0);
     // The catalogue followed.
     let view = hihooi.analyser.analyse("SELECT id FROM dear", &path);
-    assert_eq!(view[0].action, pg_analysis::Action::Read);
+    assert_eq!(view[0].action, pg_analysis::StatementAction::Read);
 }
 
-/// What a client was told is seen by every read that begins later, wherever it goes (R32); and no
-/// replica shows a later commit without an earlier one (R31).
+/// What was returned to a client is seen by every read that begins later, wherever it goes (R32);
+/// and no replica shows a later commit without an earlier one (R31).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_see_all_that_was_answered() {
     let Some(pair) = Pair::start(
@@ -469,7 +469,7 @@ async fn reads_see_all_that_was_answered() {
                     let mark = hihooi.manager.lock().unwrap().begin_commit(writes, None);
                     let all = format!("BEGIN; {update}; {}; COMMIT", mark.sql(&key));
                     client.simple_query(&all).await.unwrap();
-                    let outcome = Outcome::Committed;
+                    let outcome = CommitOutcome::Committed;
                     hihooi.manager.lock().unwrap().finished(mark.id, outcome);
                 }
                 answered.store(count, Ordering::SeqCst);
@@ -488,8 +488,8 @@ async fn reads_see_all_that_was_answered() {
         let before = answered.load(Ordering::SeqCst);
         let target = hihooi.manager.lock().unwrap().route(&reads, Level::Gssi);
         let node = match target {
-            Target::Primary(_) => &at_primary,
-            Target::Replica { .. } => {
+            ReadTarget::Primary(_) => &at_primary,
+            ReadTarget::Replica { .. } => {
                 served += 1;
                 &at_replica
             }
@@ -506,7 +506,7 @@ async fn reads_see_all_that_was_answered() {
         .analyse("SELECT * FROM counter", &["public".into()])[0]
         .sets(&[]);
     let target = hihooi.manager.lock().unwrap().route(&reads, Level::Gssi);
-    assert!(matches!(target, Target::Replica { .. }), "{target:?}");
+    assert!(matches!(target, ReadTarget::Replica { .. }), "{target:?}");
     println!("{served} reads were served by the replica");
 }
 
@@ -529,16 +529,16 @@ async fn replica_that_differs_is_quarantined() {
     let update = "UPDATE account SET balance = 2 WHERE id = 9";
     client.batch_execute(update).await.unwrap();
     hihooi
-        .wait(|| hihooi.state(FIRST) == Some(State::Quarantined))
+        .wait(|| hihooi.state(FIRST) == Some(ReplicaState::Quarantined))
         .await;
-    let status = hihooi.says(FIRST);
+    let status = hihooi.status_text(FIRST);
     assert!(status.contains("found 0 rows instead of 1"), "{status}");
     let reads = hihooi
         .analyser
         .analyse("SELECT 1 FROM loose", &["public".into()])[0]
         .sets(&[]);
     let target = hihooi.manager.lock().unwrap().route(&reads, Level::Weak);
-    assert!(matches!(target, Target::Primary(_)));
+    assert!(matches!(target, ReadTarget::Primary(_)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -558,7 +558,7 @@ async fn replica_that_is_silent_serves_nothing_until_it_answers() {
     }
     signal(&replica, Signal::STOP);
     hihooi
-        .wait(|| hihooi.state(FIRST) == Some(State::Away))
+        .wait(|| hihooi.state(FIRST) == Some(ReplicaState::Unavailable))
         .await;
     for round in 50..100 {
         write(&client, round).await;
@@ -591,15 +591,15 @@ async fn lost_slot_is_noticed() {
     let hihooi = Hihooi::start(&primary).await;
     hihooi.add(FIRST, &replica);
     hihooi
-        .wait(|| hihooi.state(FIRST) == Some(State::Quarantined))
+        .wait(|| hihooi.state(FIRST) == Some(ReplicaState::Quarantined))
         .await;
-    let status = hihooi.says(FIRST);
+    let status = hihooi.status_text(FIRST);
     assert!(status.contains("the commits between are lost"), "{status}");
     assert!(status.contains("give --buffer"), "{status}");
 }
 
-/// A difference that nobody's change comes across is found by comparing; and what only lags is not
-/// taken for a difference.
+/// A difference that no change comes across is found by comparing; and what only lags is not taken
+/// for a difference.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn planted_difference_is_found() {
     let Some(pair) = Pair::start(SCHEMA).await else {
@@ -620,7 +620,7 @@ async fn planted_difference_is_found() {
             compared() >= Some(5)
         })
         .await;
-    assert_eq!(hihooi.state(FIRST), Some(State::Serving));
+    assert_eq!(hihooi.state(FIRST), Some(ReplicaState::Serving));
     writers.join_all().await;
     hihooi.wait_for(FIRST, &client).await;
     let meddler = connect(replica.socket()).await;
@@ -630,13 +630,13 @@ async fn planted_difference_is_found() {
     hihooi
         .wait(|| {
             hihooi.replication.compare_now();
-            hihooi.state(FIRST) == Some(State::Quarantined)
+            hihooi.state(FIRST) == Some(ReplicaState::Quarantined)
         })
         .await;
-    let status = hihooi.says(FIRST);
+    let status = hihooi.status_text(FIRST);
     assert!(status.contains("\"public\".\"account\" has"), "{status}");
 
-    // Nobody follows it as if nothing had been; emptied, it is filled again.
+    // It is not followed as if nothing had been; emptied, it is filled again.
     let started = Instant::now();
     while text(
         &meddler,
@@ -650,9 +650,9 @@ async fn planted_difference_is_found() {
     hihooi.replication.remove_replica(FIRST).await;
     hihooi.add(SECOND, &replica);
     hihooi
-        .wait(|| hihooi.state(SECOND) == Some(State::Quarantined))
+        .wait(|| hihooi.state(SECOND) == Some(ReplicaState::Quarantined))
         .await;
-    let status = hihooi.says(SECOND);
+    let status = hihooi.status_text(SECOND);
     assert!(status.contains("was found to differ"), "{status}");
     hihooi.replication.remove_replica(SECOND).await;
     let (third, address) = (ReplicaId(3), replica.address("postgres"));
@@ -662,8 +662,8 @@ async fn planted_difference_is_found() {
     assert_equal(&hihooi, third, &client, &replica).await;
 }
 
-/// The primary keeps its log for no replica that was let go; one that comes back where the log
-/// still begins goes on, another one is told that it cannot.
+/// The primary keeps its log for no replica that was removed; one that comes back where the log
+/// still begins goes on, another one gets the error that it cannot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removed_replica_goes_on_only_where_nothing_is_lost() {
     let Some(pair) = Pair::start(SCHEMA).await else {
@@ -690,9 +690,9 @@ async fn removed_replica_goes_on_only_where_nothing_is_lost() {
     let third = ReplicaId(3);
     hihooi.add(third, replica);
     hihooi
-        .wait(|| hihooi.state(third) == Some(State::Quarantined))
+        .wait(|| hihooi.state(third) == Some(ReplicaState::Quarantined))
         .await;
-    let status = hihooi.says(third);
+    let status = hihooi.status_text(third);
     assert!(status.contains("add it again with EMPTY"), "{status}");
 }
 
@@ -716,8 +716,8 @@ async fn doubt_about_a_commit_is_settled() {
         .manager
         .lock()
         .unwrap()
-        .finished(mark.id, Outcome::InDoubt { backend });
-    // While its process lives, nobody knows.
+        .finished(mark.id, CommitOutcome::InDoubt { backend });
+    // While its process lives, this is not known.
     assert_eq!(hihooi.manager.lock().unwrap().pending_count(), 1);
     drop(lost);
     hihooi
@@ -725,9 +725,9 @@ async fn doubt_about_a_commit_is_settled() {
         .await;
 }
 
-/// Whoever makes the slot anew leaves a gap: that is told, and not passed over.
+/// A slot that is dropped and made again leaves a gap: that is reported, and not passed over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slot_that_is_made_anew_is_noticed() {
+async fn recreated_slot_is_noticed() {
     let Some(pair) = Pair::start("CREATE TABLE t (id int PRIMARY KEY)").await else {
         return;
     };
@@ -742,8 +742,8 @@ async fn slot_that_is_made_anew_is_noticed() {
     ] {
         pair.client.batch_execute(sql).await.unwrap();
     }
-    let said = || pair.hihooi.says(FIRST);
-    pair.hihooi.wait(|| said().contains("EMPTY")).await;
+    let message = || pair.hihooi.status_text(FIRST);
+    pair.hihooi.wait(|| message().contains("EMPTY")).await;
     let there = connect(pair.replica.socket()).await;
     assert_eq!(text(&there, "SELECT count(*) FROM t").await, "0");
 }
@@ -753,18 +753,18 @@ async fn what_cannot_be_replicated_is_refused_in_words() {
     if !is_there() {
         return;
     }
-    let said = |primary: &Postgres| {
+    let message = |primary: &Postgres| {
         let address = primary.address("postgres");
         async move {
-            match Replication::start(&address, &Settings::default()).await {
-                Err(Error::Setup(text)) => text,
+            match Replication::start(&address, &ReplicationSettings::default()).await {
+                Err(ReplicationError::Setup(text)) => text,
                 Err(other) => panic!("{other:?}"),
                 Ok(_) => panic!("it started"),
             }
         }
     };
     let plain = Postgres::start(&["wal_level=replica"]).unwrap();
-    assert!(said(&plain).await.contains("set wal_level = logical"));
+    assert!(message(&plain).await.contains("set wal_level = logical"));
     let primary = postgres();
     let client = connect(primary.socket()).await;
     client
@@ -772,7 +772,7 @@ async fn what_cannot_be_replicated_is_refused_in_words() {
         .await
         .unwrap();
     assert!(
-        said(&primary)
+        message(&primary)
             .await
             .contains("no primary key, so their changes cannot be replicated: keyless")
     );
@@ -782,9 +782,9 @@ async fn what_cannot_be_replicated_is_refused_in_words() {
     let hihooi = Hihooi::start(&primary).await;
     hihooi.add(FIRST, &primary);
     hihooi
-        .wait(|| hihooi.state(FIRST) == Some(State::Quarantined))
+        .wait(|| hihooi.state(FIRST) == Some(ReplicaState::Quarantined))
         .await;
-    let status = hihooi.says(FIRST);
+    let status = hihooi.status_text(FIRST);
     assert_eq!(status, "it is the primary itself");
     let filled = postgres();
     let there = connect(filled.socket()).await;
@@ -792,8 +792,8 @@ async fn what_cannot_be_replicated_is_refused_in_words() {
     there.batch_execute(table).await.unwrap();
     hihooi.add(SECOND, &filled);
     hihooi
-        .wait(|| hihooi.state(SECOND) == Some(State::Quarantined))
+        .wait(|| hihooi.state(SECOND) == Some(ReplicaState::Quarantined))
         .await;
-    let status = hihooi.says(SECOND);
+    let status = hihooi.status_text(SECOND);
     assert!(status.contains("give an empty one"), "{status}");
 }

@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use pg_local::Postgres;
-use proxy_core::freshness::{ReplicaId, State};
+use proxy_core::freshness::{ReplicaId, ReplicaState};
 use replication::Contents;
 use support::cluster::{Cluster, PATIENCE, text};
 use support::raw::Raw;
 use support::{connect, connect_by, is_there, printed, run};
 use tokio_postgres::Client;
 
-/// What somebody may do in the database for owning it, or by a right of its own, is done on
-/// replicas, too.
+/// What a user may do in the database as its owner, or by a right of its own, is done on replicas,
+/// too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rights_in_the_database_are_the_same_everywhere() {
     if !is_there() {
@@ -58,10 +58,10 @@ async fn unnamed_statements_are_run_again_after_a_commit() {
     let mut raw = Raw::log_in(cluster.front.address).await;
     raw.parse("", "UPDATE t SET n = n + 1 WHERE id = 1 RETURNING n");
     raw.bind("").execute(0).sync();
-    assert_eq!(raw.hear().await, "12'1'CZI");
+    assert_eq!(raw.reply().await, "12'1'CZI");
     for count in 2..5 {
         raw.bind("").execute(0).sync();
-        assert_eq!(raw.hear().await, format!("2'{count}'CZI"));
+        assert_eq!(raw.reply().await, format!("2'{count}'CZI"));
     }
 }
 
@@ -91,7 +91,7 @@ async fn refused_changes_of_the_schema_leave_the_session() {
     for _ in 0..2 {
         raw.parse("", "CREATE TABLE a (id int PRIMARY KEY)");
         raw.bind("").execute(0).sync();
-        assert_eq!(raw.hear().await, "12[0A000]ZI");
+        assert_eq!(raw.reply().await, "12[0A000]ZI");
     }
     raw.query("CREATE TABLE a (id int PRIMARY KEY)")
         .flush()
@@ -104,7 +104,9 @@ async fn refused_changes_of_the_schema_leave_the_session() {
             break;
         }
     }
-    cluster.wait(|states| states == [State::Serving]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving])
+        .await;
 }
 
 /// The body of a function may have any words: its session may change the schema further.
@@ -130,30 +132,30 @@ async fn functions_and_triggers_keep_no_session() {
         trigger,
     ] {
         raw.query(text);
-        assert_eq!(raw.hear().await, "CZI", "{text}");
+        assert_eq!(raw.reply().await, "CZI", "{text}");
     }
     for begin in ["SELECT 1", "BEGIN"] {
         raw.query(begin);
-        raw.hear().await;
+        raw.reply().await;
         let text = function(&format!("after_{}", begin.len()));
         raw.parse("", &text).bind("").execute(0).sync();
-        assert!(raw.hear().await.starts_with("12CZ"));
+        assert!(raw.reply().await.starts_with("12CZ"));
     }
     raw.query(&function("g"));
-    assert_eq!(raw.hear().await, "CZT");
+    assert_eq!(raw.reply().await, "CZT");
     raw.query("COMMIT");
-    assert_eq!(raw.hear().await, "CZI");
+    assert_eq!(raw.reply().await, "CZI");
     raw.query("CREATE TABLE u (id int PRIMARY KEY)");
-    assert_eq!(raw.hear().await, "CZI");
+    assert_eq!(raw.reply().await, "CZI");
     let names = "SELECT string_agg(proname, ' ' ORDER BY 1) FROM pg_proc WHERE oid >= 16384
         AND pronamespace = 'public'::regnamespace";
     cluster.wait_until_equal(names).await;
     // What is made for the session alone keeps it.
     let temporary = function("pg_temp.own");
     raw.query(&temporary);
-    assert_eq!(raw.hear().await, "CZI");
+    assert_eq!(raw.reply().await, "CZI");
     raw.query("CREATE TABLE v (id int PRIMARY KEY)");
-    assert_eq!(raw.hear().await, "[0A000]ZI");
+    assert_eq!(raw.reply().await, "[0A000]ZI");
 }
 
 /// A table with a key of this type, and two rows.
@@ -164,7 +166,7 @@ async fn make_two_rows(client: &Client, key: &str) {
     client.batch_execute(insert).await.unwrap();
 }
 
-/// R32: whoever reads after a commit was answered sees it, through whatever connection.
+/// R32: every reader after a commit was answered sees it, through whatever connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_never_miss_what_was_committed() {
     if !is_there() {
@@ -206,12 +208,12 @@ async fn reads_never_miss_what_was_committed() {
         assert_eq!(row.get::<_, i32>(0), round);
         reader.query("SELECT id FROM calm", &[]).await.unwrap();
     }
-    // What nobody wrote was read at replicas meanwhile.
+    // What was not written was read at replicas meanwhile.
     assert!(cluster.served() >= 200, "{}", cluster.served());
 }
 
-/// Reads of one row wait for nobody who is about to commit another, also where both say by
-/// parameters which row they mean.
+/// Reads of one row do not wait for the commit of another one, also where both name their rows by
+/// parameters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_are_named_by_parameters_too() {
     if !is_there() {
@@ -231,13 +233,13 @@ async fn rows_are_named_by_parameters_too() {
         let text = "UPDATE t SET n = $1 WHERE id = $2";
         let update = writer.prepare(text).await.unwrap();
         writer.execute(&update, &[&5, &1_i64]).await.unwrap();
-        // Its end would be told to a server, too, and be counted there.
+        // Its end would be sent to a server, too, and be counted there.
         update
     });
     let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
     let started = Instant::now();
     while text(&in_the_way, waiting).await == "0" {
-        assert!(started.elapsed() < PATIENCE, "nobody waits for the row");
+        assert!(started.elapsed() < PATIENCE, "no session waits for the row");
     }
     let read = async |id: i64| {
         let before = cluster.served();
@@ -343,7 +345,7 @@ async fn what_cannot_be_replicated_is_refused() {
     cluster.drop_triggers().await;
     let mut raw = Raw::log_in(cluster.front.address).await;
     raw.query("CREATE TABLE a (id int PRIMARY KEY); INSERT INTO a VALUES (1)");
-    assert_eq!(raw.hear().await, "[0A000]ZI");
+    assert_eq!(raw.reply().await, "[0A000]ZI");
     raw.query("CREATE TABLE a (id int PRIMARY KEY, oops)");
     raw.flush().await;
     let Some((b'E', body)) = raw.message().await else {
@@ -358,27 +360,27 @@ async fn what_cannot_be_replicated_is_refused() {
     );
     assert_eq!(raw.until_ready().await, "ZI");
     raw.query("BEGIN");
-    assert_eq!(raw.hear().await, "CZT");
+    assert_eq!(raw.reply().await, "CZT");
     raw.query("CREATE TABLE a (id int PRIMARY KEY)");
-    assert_eq!(raw.hear().await, "CZT");
+    assert_eq!(raw.reply().await, "CZT");
     raw.parse("", "CREATE TABLE b (id int PRIMARY KEY)")
         .bind("")
         .execute(0)
         .sync();
-    assert_eq!(raw.hear().await, "12CZT");
+    assert_eq!(raw.reply().await, "12CZT");
     raw.query("ROLLBACK");
-    assert_eq!(raw.hear().await, "CZI");
+    assert_eq!(raw.reply().await, "CZI");
     raw.parse("", "CREATE TABLE c (id int PRIMARY KEY)")
         .bind("")
         .execute(0)
         .sync();
-    assert_eq!(raw.hear().await, "12CZI");
+    assert_eq!(raw.reply().await, "12CZI");
     let query = "SELECT string_agg(relname, ',') FROM pg_class WHERE relname IN ('a', 'b', 'c')";
     cluster.wait_until_equal(query).await;
     raw.query("SET a.b = 1");
-    assert_eq!(raw.hear().await, "CZI");
+    assert_eq!(raw.reply().await, "CZI");
     raw.query("CREATE TABLE d (id int PRIMARY KEY)");
-    assert_eq!(raw.hear().await, "[0A000]ZI");
+    assert_eq!(raw.reply().await, "[0A000]ZI");
 }
 
 /// Reads that run at a replica which dies fail with a clear error; their sessions go on, and so
@@ -391,17 +393,17 @@ async fn sessions_outlive_a_replica() {
     let mut cluster = Cluster::start(1).await;
     let mut raw = Raw::log_in(cluster.front.address).await;
     raw.query("CREATE TABLE t (id int PRIMARY KEY, n int)");
-    assert_eq!(raw.hear().await, "CZI");
+    assert_eq!(raw.reply().await, "CZI");
     cluster.wait_until_equal("SELECT count(*) FROM t").await;
     let slow = "SELECT count(*) FROM t, generate_series(1, 1000000000)";
     // A function that waits would go to the primary, so this one is busy: what is sent in one batch
     // and what is not.
     let mut extended = Raw::log_in(cluster.front.address).await;
     extended.parse("kept", "SELECT 7").sync();
-    assert_eq!(extended.hear().await, "1ZI");
+    assert_eq!(extended.reply().await, "1ZI");
     for session in [&mut raw, &mut extended] {
         session.query("SET replex.trace = on");
-        assert_eq!(session.hear().await, "CZI");
+        assert_eq!(session.reply().await, "CZI");
     }
     let busy = slow.replace("FROM t,", "FROM (SELECT count(*) FROM t) t,");
     raw.query(&busy).flush().await;
@@ -414,22 +416,24 @@ async fn sessions_outlive_a_replica() {
         .await;
     for session in [&mut raw, &mut extended] {
         let (tag, body) = session.message().await.unwrap();
-        let said = pg_wire::report::Report::read(&body).message;
-        assert!(tag == b'N' && said.contains("replica 1"), "{said}");
+        let message = pg_wire::report::Report::read(&body).message;
+        assert!(tag == b'N' && message.contains("replica 1"), "{message}");
     }
     cluster.replicas[0].kill();
-    let told = raw.until_ready().await;
-    assert!(told.ends_with("[08006]ZI"), "{told}");
-    let told = extended.until_ready().await;
-    assert!(told.ends_with("[08006]ZI"), "{told}");
+    let output = raw.until_ready().await;
+    assert!(output.ends_with("[08006]ZI"), "{output}");
+    let output = extended.until_ready().await;
+    assert!(output.ends_with("[08006]ZI"), "{output}");
     extended.bind("kept").execute(0).sync();
-    assert_eq!(extended.hear().await, "N2'7'CZI");
+    assert_eq!(extended.reply().await, "N2'7'CZI");
     raw.query("INSERT INTO t VALUES (1, 1)");
-    assert_eq!(raw.hear().await, "NCZI");
+    assert_eq!(raw.reply().await, "NCZI");
     raw.query("SELECT n FROM t");
-    assert_eq!(raw.hear().await, "NT'1'CZI");
+    assert_eq!(raw.reply().await, "NT'1'CZI");
     cluster.replicas[0].start_again().unwrap();
-    cluster.wait(|states| states == [State::Serving]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving])
+        .await;
     cluster.wait_until_equal("SELECT n FROM t").await;
 }
 
@@ -473,13 +477,17 @@ async fn replicas_come_and_go_under_load() {
         "{twice}"
     );
     cluster.replicas.push(added);
-    cluster.wait(|states| states == [State::Serving; 2]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving; 2])
+        .await;
     let replicas = cluster.front.replicas();
     assert!(replicas.remove(ReplicaId(1)).await.unwrap());
     assert!(!replicas.remove(ReplicaId(1)).await.unwrap());
     let emptied = replicas.add(&cluster.replicas[0].address("postgres"), Contents::Dropped);
     assert_eq!((second, emptied.unwrap()), (ReplicaId(2), ReplicaId(3)));
-    cluster.wait(|states| states == [State::Serving; 2]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving; 2])
+        .await;
     stop.store(true, Ordering::Relaxed);
     load.await.unwrap();
     cluster
@@ -532,7 +540,7 @@ async fn two_rows_at_a_replica() -> Option<(Cluster, Raw)> {
     Some((cluster, raw))
 }
 
-/// Where statements inside of transactions go, and what their clients hear of transactions that
+/// Where statements inside of transactions go, and what their clients receive of transactions that
 /// were on no server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transactions_begin_where_they_must() {
@@ -603,15 +611,15 @@ async fn transactions_on_no_server_fail() {
     .await;
     assert_eq!(cluster.served() - served, 2);
     raw.query("BEGIN");
-    assert_eq!(raw.hear().await, "CZT");
+    assert_eq!(raw.reply().await, "CZT");
     // An extended batch, which is skipped up to Sync.
     raw.parse("", "SELECT 1 / n FROM t").bind("").execute(0);
     raw.parse("", "SELECT n FROM t").bind("").execute(0).sync();
-    assert_eq!(raw.hear().await, "12[22012]ZE");
+    assert_eq!(raw.reply().await, "12[22012]ZE");
     raw.parse("", "SELECT n FROM t").bind("").execute(0).sync();
-    assert_eq!(raw.hear().await, "[25P02]ZE");
+    assert_eq!(raw.reply().await, "[25P02]ZE");
     raw.parse("", "ROLLBACK").bind("").execute(0).sync();
-    assert_eq!(raw.hear().await, "12CZI");
+    assert_eq!(raw.reply().await, "12CZI");
 }
 
 /// Drivers that begin transactions by extended messages, in front of the first statement.
@@ -629,23 +637,23 @@ async fn batches_begin_transactions() {
         raw.parse("", "SELECT id FROM t WHERE id = 1");
         raw.bind("").execute(0).sync();
         let prepared = if round == 0 { "1" } else { "" };
-        assert_eq!(raw.hear().await, format!("{prepared}2C12'1'CZT"));
+        assert_eq!(raw.reply().await, format!("{prepared}2C12'1'CZT"));
         raw.parse("", "COMMIT").bind("").execute(0).sync();
-        assert_eq!(raw.hear().await, "12CZI");
+        assert_eq!(raw.reply().await, "12CZI");
     }
     assert_eq!(cluster.served() - served, 3);
     // A portal that is to go on in the next batch needs a transaction on a server.
     raw.bind("b").execute(0);
     raw.parse("", "SELECT id FROM t ORDER BY id");
     raw.bind("").execute(1).sync();
-    assert_eq!(raw.hear().await, "2C12'1'sZT");
+    assert_eq!(raw.reply().await, "2C12'1'sZT");
     raw.execute(1).sync();
-    assert_eq!(raw.hear().await, "'2'sZT");
+    assert_eq!(raw.reply().await, "'2'sZT");
     raw.bind("b").execute(0).sync();
     // A warning: there is a transaction already.
-    assert_eq!(raw.hear().await, "2NCZT");
+    assert_eq!(raw.reply().await, "2NCZT");
     raw.query("ROLLBACK");
-    assert_eq!(raw.hear().await, "CZI");
+    assert_eq!(raw.reply().await, "CZI");
 }
 
 /// Files of long transactions that this process has open.

@@ -7,8 +7,8 @@ mod support;
 
 use pg_local::Postgres;
 use proxy::serve::routing::Routing;
-use proxy_core::freshness::State;
-use replication::{Contents, Settings};
+use proxy_core::freshness::ReplicaState;
+use replication::{Contents, ReplicationSettings};
 use support::cluster::{Cluster, differing, text};
 use support::{connect, is_there};
 
@@ -71,7 +71,7 @@ const CHANGES: &[&str] = &[
     "DO $$ BEGIN FOR i IN 1..2 LOOP CREATE TABLE again (id int PRIMARY KEY); DROP TABLE again; END LOOP; END $$",
     "DO $$ BEGIN BEGIN CREATE TABLE undone (id int PRIMARY KEY); RAISE 'no'; EXCEPTION WHEN OTHERS THEN
      CREATE TABLE done (id int PRIMARY KEY); END; END $$",
-    // Names are of the one who said them.
+    // Names are those of the session.
     "SET search_path = other; CREATE TABLE fruit (id int PRIMARY KEY); INSERT INTO fruit VALUES (1)",
     "SET search_path = other; CREATE TABLE first (id int PRIMARY KEY); SET search_path = public;
      CREATE TABLE second (id int PRIMARY KEY); SET timezone = 'Asia/Tokyo';
@@ -166,7 +166,7 @@ async fn assert_equal_after(cluster: &Cluster, later: &str, after: &str) {
         .unwrap();
     cluster.settle().await;
     cluster
-        .wait(|states| states.iter().all(|state| *state == State::Serving))
+        .wait(|states| states.iter().all(|state| *state == ReplicaState::Serving))
         .await;
     let primary = connect(cluster.primary.socket()).await;
     for sql in [THERE, ROWS] {
@@ -197,8 +197,8 @@ async fn replicas_follow_what_goes_around_the_proxy() {
     }
 }
 
-/// What the proxy has told replicas itself they do once; what functions do that are called through
-/// it comes as what goes around it. Messages as in [`CHANGES`].
+/// What the proxy has sent to replicas itself they do once; what functions do that are called
+/// through it comes as what goes around it. Messages as in [`CHANGES`].
 const THROUGH: &[&str] = &[
     "CREATE TABLE fruit (id serial PRIMARY KEY, name text)",
     "BEGIN;; ALTER TABLE fruit ADD price int DEFAULT 5;; INSERT INTO fruit (name) VALUES ('apple');;
@@ -260,8 +260,8 @@ async fn what_goes_through_the_proxy_is_done_once() {
         let changed = cluster.front.connect().await;
         changed.batch_execute(set).await.unwrap();
         for sql in [
-            "CREATE ROLE nobody VALID UNTIL '2030-01-01'",
-            "ALTER TABLE fruit ADD n int; CREATE ROLE nobody VALID UNTIL '2030-01-01'",
+            "CREATE ROLE unused VALID UNTIL '2030-01-01'",
+            "ALTER TABLE fruit ADD n int; CREATE ROLE unused VALID UNTIL '2030-01-01'",
         ] {
             let refused = text(&changed, sql).await;
             assert!(refused.contains(why), "{refused}");
@@ -270,7 +270,7 @@ async fn what_goes_through_the_proxy_is_done_once() {
     assert_equal(&cluster, "nothing").await;
 }
 
-/// Each, and what is said of it.
+/// Each, and what is reported of it.
 const LOST: &[(&str, &str)] = &[
     (
         "ALTER TABLE account ADD luck float8 DEFAULT random()",
@@ -286,9 +286,9 @@ const LOST: &[(&str, &str)] = &[
     ),
 ];
 
-/// Whoever cannot follow says why, and is not asked any more.
+/// A replica that cannot follow reports why, and is not asked any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_followed_is_said() {
+async fn changes_that_cannot_be_followed_are_reported() {
     if !is_there() {
         return;
     }
@@ -299,7 +299,9 @@ async fn what_cannot_be_followed_is_said() {
         for message in sql.split(";;") {
             around.batch_execute(message).await.unwrap();
         }
-        cluster.wait(|states| states == [State::Quarantined]).await;
+        cluster
+            .wait(|states| states == [ReplicaState::Quarantined])
+            .await;
         let status = replicas.replication().status();
         let (id, status) = status.first_key_value().unwrap();
         assert!(status.text.contains(why), "{}", status.text);
@@ -360,8 +362,8 @@ CREATE DOMAIN evil.text AS pg_catalog.text CHECK (VALUE <> 'none');
 CREATE DOMAIN evil.bool AS pg_catalog.bool CHECK (NOT VALUE);
 CREATE TABLE evil.schema_change (id int)";
 
-/// The triggers work for who may do nothing else there, and nobody who may not write what they
-/// write.
+/// The triggers work for a user that may do nothing else there, and no user that may not write what
+/// they write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn triggers_are_nobodys_tool() {
     if !is_there() {
@@ -389,7 +391,7 @@ async fn triggers_are_nobodys_tool() {
     assert!(text(&ann, forged).await.contains("permission denied"));
     let called = "SELECT hihooi.note_schema_change()";
     assert!(text(&ann, called).await.contains("permission denied"));
-    // Our own schema is nobody else's, and goes as a whole.
+    // Our own schema belongs to us alone, and goes as a whole.
     admin
         .batch_execute("GRANT USAGE ON SCHEMA hihooi TO ann")
         .await
@@ -497,7 +499,8 @@ async fn what_would_last_of_temporary_tables_is_refused() {
     for client in [&through, &around] {
         client.batch_execute(make).await.unwrap();
     }
-    let refused = |said: String, sql: &str| assert!(said.contains("temporary"), "{sql}: {said}");
+    let refused =
+        |message: String, sql: &str| assert!(message.contains("temporary"), "{sql}: {message}");
     for sql in OF_TEMPORARY {
         refused(text(&through, sql).await, sql);
         let inside = format!("DO $do$ BEGIN {sql}; END $do$");
@@ -530,7 +533,7 @@ const IN_SQL: &[(&str, bool)] = &[
 
 /// No replica is lost by a function in SQL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_said_is_refused() {
+async fn unannounced_changes_are_refused() {
     if !is_there() {
         return;
     }
@@ -545,8 +548,12 @@ async fn what_is_not_said_is_refused() {
                 "CREATE OR REPLACE FUNCTION does() RETURNS void LANGUAGE sql AS $$ {sql} $$"
             );
             client.batch_execute(&function).await.unwrap();
-            let said = text(client, "SELECT does()").await;
-            assert_eq!(said.contains("PL/pgSQL"), *is_refused, "{sql}: {said}");
+            let message = text(client, "SELECT does()").await;
+            assert_eq!(
+                message.contains("PL/pgSQL"),
+                *is_refused,
+                "{sql}: {message}"
+            );
             assert_equal(&cluster, sql).await;
         }
     }
@@ -674,7 +681,7 @@ async fn what_would_fire_again_is_found_before() {
                 suppress_redundant_updates_trigger(); ALTER TABLE t ENABLE ALWAYS TRIGGER again";
     admin.batch_execute(make).await.unwrap();
     let address = primary.address("postgres");
-    let routing = Routing::start(&address, 4, &Settings::default()).await;
+    let routing = Routing::start(&address, 4, &ReplicationSettings::default()).await;
     let problem = routing.err().unwrap().to_string();
     assert!(problem.contains("trigger again on t"), "{problem}");
     let found = proxy::check::check(&address, &[], 4).await;
@@ -686,7 +693,7 @@ async fn what_would_fire_again_is_found_before() {
         .batch_execute("ALTER TABLE t ENABLE TRIGGER again")
         .await
         .unwrap();
-    Routing::start(&address, 4, &Settings::default())
+    Routing::start(&address, 4, &ReplicationSettings::default())
         .await
         .unwrap();
 }

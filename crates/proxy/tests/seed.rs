@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use pg_local::{Postgres, SUPERUSER};
 use proxy::console::client::ask;
-use proxy_core::freshness::{ReplicaId, State, Tsid};
+use proxy_core::freshness::{ReplicaId, ReplicaState, Tsid};
 use support::cluster::{Cluster, PATIENCE, text};
 use support::{connect, is_there};
 
@@ -19,13 +19,13 @@ const SECOND: ReplicaId = ReplicaId(2);
 const ROWS: &str =
     "SELECT count(*) || ' ' || coalesce(sum(hashtextextended(t::text, 0)::numeric), 0) FROM t";
 
-/// What the console answers: columns are names, rows are texts; or what it says against it.
+/// The console's answer: columns are names, rows are texts; or its error.
 async fn console(cluster: &Cluster, command: &str) -> Result<Vec<Vec<String>>, String> {
     let mut address = cluster.primary.address("postgres");
     address.host = cluster.front.address.ip().to_string();
     address.port = cluster.front.address.port();
-    let told = ask(&address, command).await.map_err(|it| it.to_string())?;
-    let rows = told.rows.into_iter();
+    let output = ask(&address, command).await.map_err(|it| it.to_string())?;
+    let rows = output.rows.into_iter();
     Ok(rows
         .map(|row| row.into_iter().map(Option::unwrap_or_default).collect())
         .collect())
@@ -36,13 +36,13 @@ fn add(postgres: &Postgres, behind: &str) -> String {
     format!("ADD REPLICA 'postgresql://{SUPERUSER}@{socket}/postgres?sslmode=disable' {behind}")
 }
 
-fn state(cluster: &Cluster, id: ReplicaId) -> Option<State> {
+fn state(cluster: &Cluster, id: ReplicaId) -> Option<ReplicaState> {
     let manager = cluster.manager.lock().unwrap();
     let mut all = manager.replicas();
     all.find(|(it, _)| *it == id).map(|(_, it)| it.state)
 }
 
-fn says(cluster: &Cluster, id: ReplicaId) -> String {
+fn status_text(cluster: &Cluster, id: ReplicaId) -> String {
     let mut status = cluster.front.replicas().replication().status();
     status.remove(&id).map(|it| it.text).unwrap_or_default()
 }
@@ -73,7 +73,7 @@ async fn new_replica_is_filled_from_another_under_load() {
     let fill = "INSERT INTO t SELECT n, 0, repeat('x', 100) FROM generate_series(1, 20000) n";
     client.batch_execute(fill).await.unwrap();
     cluster.settle().await;
-    // Where rows come from can be told by one that only the seed has.
+    // Where rows come from is shown by one that only the seed has.
     let seed = connect(cluster.replicas[0].socket()).await;
     seed.batch_execute("CREATE TABLE of_seed (id int PRIMARY KEY)")
         .await
@@ -99,7 +99,7 @@ async fn new_replica_is_filled_from_another_under_load() {
     let added = console(&cluster, &add(&new, "FROM 1")).await.unwrap();
     assert_eq!(added, [["2"]]);
     wait(&cluster, "it serves", || {
-        state(&cluster, SECOND) == Some(State::Serving)
+        state(&cluster, SECOND) == Some(ReplicaState::Serving)
     })
     .await;
     is_over.store(true, Ordering::Relaxed);
@@ -108,10 +108,10 @@ async fn new_replica_is_filled_from_another_under_load() {
     assert_eq!(text(&there, "SELECT count(*) FROM of_seed").await, "0");
     cluster.replicas.push(new);
     cluster.wait_until_equal(ROWS).await;
-    assert_eq!(state(&cluster, SECOND), Some(State::Serving));
+    assert_eq!(state(&cluster, SECOND), Some(ReplicaState::Serving));
 }
 
-/// Who cannot be a seed is refused in words; one that is away is waited for.
+/// A database that cannot be a seed is refused in words; one that is offline is waited for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn seed_must_be_a_replica_that_is_as_the_primary() {
     if !is_there() {
@@ -137,13 +137,13 @@ async fn seed_must_be_a_replica_that_is_as_the_primary() {
     cluster.replicas[0].kill();
     let added = console(&cluster, &add(&new, "FROM 1")).await.unwrap();
     assert_eq!(added, [["2"]]);
-    wait(&cluster, "it is told what it waits for", || {
-        says(&cluster, SECOND).contains("from which it is filled")
+    wait(&cluster, "the status that names what it waits for", || {
+        status_text(&cluster, SECOND).contains("from which it is filled")
     })
     .await;
     cluster.replicas[0].start_again().unwrap();
     wait(&cluster, "it is filled", || {
-        state(&cluster, SECOND) == Some(State::Serving)
+        state(&cluster, SECOND) == Some(ReplicaState::Serving)
     })
     .await;
     console(&cluster, "REMOVE REPLICA 2").await.unwrap();
@@ -160,10 +160,10 @@ async fn seed_must_be_a_replica_that_is_as_the_primary() {
     let again = console(&cluster, &add(&new, "EMPTY FROM 1")).await.unwrap();
     assert_eq!(again, [["3"]]);
     wait(&cluster, "it is refused", || {
-        state(&cluster, ReplicaId(3)) == Some(State::Quarantined)
+        state(&cluster, ReplicaId(3)) == Some(ReplicaState::Quarantined)
     })
     .await;
-    let why = says(&cluster, ReplicaId(3));
+    let why = status_text(&cluster, ReplicaId(3));
     assert!(why.contains("a row is missing"), "{why}");
     console(&cluster, "REMOVE REPLICA 3").await.unwrap();
 
@@ -171,16 +171,16 @@ async fn seed_must_be_a_replica_that_is_as_the_primary() {
     let added = console(&cluster, &add(&standby, "")).await.unwrap();
     assert_eq!(added, [["4"]]);
     wait(&cluster, "the standby serves", || {
-        state(&cluster, ReplicaId(4)) == Some(State::Serving)
+        state(&cluster, ReplicaId(4)) == Some(ReplicaState::Serving)
     })
     .await;
     let from_standby = add(&new, "EMPTY FROM 4");
     assert_eq!(console(&cluster, &from_standby).await.unwrap(), [["5"]]);
     wait(&cluster, "it is refused", || {
-        state(&cluster, ReplicaId(5)) == Some(State::Quarantined)
+        state(&cluster, ReplicaId(5)) == Some(ReplicaState::Quarantined)
     })
     .await;
-    let why = says(&cluster, ReplicaId(5));
+    let why = status_text(&cluster, ReplicaId(5));
     assert!(why.contains("streaming standby"), "{why}");
 }
 
@@ -199,7 +199,7 @@ async fn seed_dies_while_it_is_copied() {
         client.batch_execute(sql).await.unwrap();
     }
     cluster.settle().await;
-    // Whoever copies it waits for this.
+    // The one that copies it waits for this.
     let seed = connect(cluster.replicas[0].socket()).await;
     seed.batch_execute("BEGIN; LOCK TABLE t").await.unwrap();
     let new = Postgres::start(&[]).unwrap();
@@ -216,14 +216,15 @@ async fn seed_dies_while_it_is_copied() {
     cluster.replicas[0].kill();
     cluster.replicas[0].start_again().unwrap();
     wait(&cluster, "it is filled", || {
-        state(&cluster, SECOND) == Some(State::Serving)
+        state(&cluster, SECOND) == Some(ReplicaState::Serving)
     })
     .await;
     cluster.replicas.push(new);
     cluster.wait_until_equal(ROWS).await;
 }
 
-/// All that was committed before is on disk behind it; who is away is told, and not waited for.
+/// All that was committed before is on disk behind it; an offline replica is reported, and not
+/// waited for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn checkpoint_has_all_on_disk() {
     if !is_there() {
@@ -250,8 +251,8 @@ async fn checkpoint_has_all_on_disk() {
     }
     // The disk has it: what a killed server had not flushed is gone.
     cluster.replicas[0].kill();
-    wait(&cluster, "it is away", || {
-        state(&cluster, FIRST) == Some(State::Away)
+    wait(&cluster, "it is unavailable", || {
+        state(&cluster, FIRST) == Some(ReplicaState::Unavailable)
     })
     .await;
     let made = cluster.front.replicas().replication().checkpoint().await;

@@ -25,13 +25,13 @@ async fn batches_and_errors_before_sync() {
     with(1, async |front: &Front| {
         let mut raw = Raw::log_in(front.address).await;
         raw.query("CREATE TABLE t (a int)");
-        assert_eq!(raw.hear().await, "CZI");
+        assert_eq!(raw.reply().await, "CZI");
         raw.query("SELECT 1; SELECT 1/0; SELECT 2");
-        assert_eq!(raw.hear().await, "T'1'C[22012]ZI");
+        assert_eq!(raw.reply().await, "T'1'C[22012]ZI");
         raw.query("");
-        assert_eq!(raw.hear().await, "IZI");
+        assert_eq!(raw.reply().await, "IZI");
         raw.sync().sync();
-        assert_eq!(raw.hear().await, "ZI");
+        assert_eq!(raw.reply().await, "ZI");
         assert_eq!(raw.until_ready().await, "ZI");
 
         // What follows the error is skipped, up to Sync; what follows Sync is not.
@@ -42,7 +42,7 @@ async fn batches_and_errors_before_sync() {
             .bind("bad")
             .execute(0)
             .sync();
-        assert_eq!(raw.hear().await, "12'7'C[42601]ZI");
+        assert_eq!(raw.reply().await, "12'7'C[42601]ZI");
         assert_eq!(raw.until_ready().await, "12'8'CZI");
         // A batch is one transaction.
         raw.parse("", "INSERT INTO t VALUES (1)")
@@ -50,7 +50,7 @@ async fn batches_and_errors_before_sync() {
             .execute(0);
         raw.parse("", "SELECT 1/0").bind("").execute(0).sync();
         raw.query("SELECT count(*) FROM t");
-        assert_eq!(raw.hear().await, "12C1[22012]ZI");
+        assert_eq!(raw.reply().await, "12C1[22012]ZI");
         assert_eq!(raw.until_ready().await, "T'0'CZI");
         // Flush gives the answers before Sync, also of an error.
         raw.parse("", "SELECT 1/0").say(b'H', &[]).flush().await;
@@ -58,7 +58,7 @@ async fn batches_and_errors_before_sync() {
         raw.bind("").execute(0).say(b'H', &[]).flush().await;
         assert_eq!(raw.message().await.map(|(tag, _)| tag), Some(b'E'));
         raw.parse("", "SELECT 1").query("SELECT 2").sync();
-        assert_eq!(raw.hear().await, "ZI");
+        assert_eq!(raw.reply().await, "ZI");
         // A portal that is suspended goes on where it was.
         raw.query("BEGIN").flush().await;
         assert_eq!(raw.until_ready().await, "CZT");
@@ -66,42 +66,42 @@ async fn batches_and_errors_before_sync() {
             .bind("")
             .execute(2);
         raw.execute(2).sync();
-        assert_eq!(raw.hear().await, "12'1''2's'3'CZT");
+        assert_eq!(raw.reply().await, "12'1''2's'3'CZT");
         raw.query("oops").flush().await;
         assert_eq!(raw.until_ready().await, "[42601]ZE");
         raw.query("COMMIT");
-        assert_eq!(raw.hear().await, "CZI");
+        assert_eq!(raw.reply().await, "CZI");
     })
     .await;
 }
 
-/// Sessions share what servers have prepared. Whoever prepares a statement after its table has
-/// changed must not get one from before, which would fail for good.
+/// Sessions share what servers have prepared. A session that prepares a statement after its table
+/// has changed must not get one from before, which would fail for good.
 #[tokio::test]
-async fn statements_are_prepared_anew_when_their_table_has_changed() {
+async fn statements_are_prepared_again_when_their_table_has_changed() {
     with(1, async |front: &Front| {
         let mut one = Raw::log_in(front.address).await;
         let mut two = Raw::log_in(front.address).await;
         one.query("CREATE TABLE t (a int); INSERT INTO t VALUES (7)");
-        assert_eq!(one.hear().await, "CCZI");
+        assert_eq!(one.reply().await, "CCZI");
         one.parse("s", "SELECT * FROM t");
         one.bind("s").execute(0).sync();
-        assert_eq!(one.hear().await, "12'7'CZI");
+        assert_eq!(one.reply().await, "12'7'CZI");
         two.query("ALTER TABLE t ADD COLUMN b int");
-        assert_eq!(two.hear().await, "CZI");
+        assert_eq!(two.reply().await, "CZI");
         two.parse("other", "SELECT * FROM t");
         two.bind("other").execute(0).sync();
-        assert!(two.hear().await.starts_with("12'"));
-        // Whoever has one from before is told, and prepares it anew, too.
+        assert!(two.reply().await.starts_with("12'"));
+        // A session with one from before gets an error, and prepares it again, too.
         two.query("ALTER TABLE t DROP COLUMN b");
-        assert_eq!(two.hear().await, "CZI");
+        assert_eq!(two.reply().await, "CZI");
         one.bind("s").execute(0).sync();
-        assert_eq!(one.hear().await, "[0A000]ZI");
+        assert_eq!(one.reply().await, "[0A000]ZI");
         one.close("s").parse("s", "SELECT * FROM t");
         one.bind("s").execute(0).sync();
-        assert_eq!(one.hear().await, "312'7'CZI");
+        assert_eq!(one.reply().await, "312'7'CZI");
         one.bind("s").execute(0).sync();
-        assert_eq!(one.hear().await, "2'7'CZI");
+        assert_eq!(one.reply().await, "2'7'CZI");
     })
     .await;
 }
@@ -113,46 +113,46 @@ async fn prepared_statements_are_their_clients_own() {
         let mut two = Raw::log_in(front.address).await;
         one.parse("s", "SELECT 1").sync();
         two.parse("s", "SELECT 2").sync();
-        assert_eq!(one.hear().await, "1ZI");
-        assert_eq!(two.hear().await, "1ZI");
+        assert_eq!(one.reply().await, "1ZI");
+        assert_eq!(two.reply().await, "1ZI");
         for _ in 0..2 {
             one.bind("s").execute(0).sync();
             two.bind("s").execute(0).sync();
-            assert_eq!(one.hear().await, "2'1'CZI");
-            assert_eq!(two.hear().await, "2'2'CZI");
+            assert_eq!(one.reply().await, "2'1'CZI");
+            assert_eq!(two.reply().await, "2'2'CZI");
         }
         // The unnamed one, too, outlives its batch, but no simple query.
         one.parse("", "SELECT 10").sync();
         two.parse("", "SELECT 20").sync();
-        assert_eq!(one.hear().await, "1ZI");
-        assert_eq!(two.hear().await, "1ZI");
+        assert_eq!(one.reply().await, "1ZI");
+        assert_eq!(two.reply().await, "1ZI");
         one.bind("").execute(0).sync();
-        assert_eq!(one.hear().await, "2'10'CZI");
+        assert_eq!(one.reply().await, "2'10'CZI");
         two.query("SELECT 0");
-        assert_eq!(two.hear().await, "T'0'CZI");
+        assert_eq!(two.reply().await, "T'0'CZI");
         two.bind("").execute(0).sync();
-        assert_eq!(two.hear().await, "[26000]ZI");
+        assert_eq!(two.reply().await, "[26000]ZI");
         // A name is taken until it is closed; one that is not there is not found.
         one.parse("s", "SELECT 3").sync();
-        assert_eq!(one.hear().await, "[42P05]ZI");
+        assert_eq!(one.reply().await, "[42P05]ZI");
         one.close("s")
             .parse("s", "SELECT 3")
             .bind("s")
             .execute(0)
             .sync();
-        assert_eq!(one.hear().await, "312'3'CZI");
+        assert_eq!(one.reply().await, "312'3'CZI");
         one.bind("t").execute(0).sync();
-        assert_eq!(one.hear().await, "[26000]ZI");
+        assert_eq!(one.reply().await, "[26000]ZI");
         // A statement whose batch failed before it was never prepared, and one is not closed.
         one.bind("t").parse("u", "SELECT 4").close("s").sync();
-        assert_eq!(one.hear().await, "[26000]ZI");
+        assert_eq!(one.reply().await, "[26000]ZI");
         one.bind("s").execute(0).sync().bind("u").execute(0).sync();
-        assert_eq!(one.hear().await, "2'3'CZI");
+        assert_eq!(one.reply().await, "2'3'CZI");
         assert_eq!(one.until_ready().await, "[26000]ZI");
         one.query("DEALLOCATE ALL");
-        assert_eq!(one.hear().await, "CZI");
+        assert_eq!(one.reply().await, "CZI");
         one.bind("s").sync();
-        assert_eq!(one.hear().await, "[26000]ZI");
+        assert_eq!(one.reply().await, "[26000]ZI");
     })
     .await;
 }
@@ -168,12 +168,12 @@ async fn more_prepared_statements_than_a_server_holds() {
                     raw.parse(&name, &format!("SELECT {number}"));
                 }
                 raw.bind(&name).execute(0).sync();
-                assert_eq!(raw.hear().await, format!("{round}2'{number}'CZI"));
+                assert_eq!(raw.reply().await, format!("{round}2'{number}'CZI"));
             }
         }
         // The view has the client's, by the names that it has given them.
         raw.query("SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 's%'");
-        assert_eq!(raw.hear().await, format!("T'{}'CZI", STATEMENTS_MAX + 10));
+        assert_eq!(raw.reply().await, format!("T'{}'CZI", STATEMENTS_MAX + 10));
     })
     .await;
 }
@@ -183,18 +183,18 @@ async fn copy_in_simple_and_extended_protocol() {
     with(1, async |front: &Front| {
         let mut raw = Raw::log_in(front.address).await;
         raw.query("CREATE TABLE t (a int)");
-        assert_eq!(raw.hear().await, "CZI");
+        assert_eq!(raw.reply().await, "CZI");
         raw.query("COPY t FROM STDIN")
             .say(b'd', &[b"1\n"])
             .say(b'c', &[]);
-        assert_eq!(raw.hear().await, "GCZI");
+        assert_eq!(raw.reply().await, "GCZI");
         // The server ignores the Sync that libpq sends before the data.
         raw.parse("", "COPY t FROM STDIN")
             .bind("")
             .execute(0)
             .sync();
         raw.say(b'd', &[b"2\n"]).say(b'c', &[]).sync();
-        assert_eq!(raw.hear().await, "12GCZI");
+        assert_eq!(raw.reply().await, "12GCZI");
         // An error in the data: what follows of them is ignored.
         raw.query("COPY t FROM STDIN")
             .say(b'd', &[b"x\n"])
@@ -206,15 +206,15 @@ async fn copy_in_simple_and_extended_protocol() {
         raw.say(b'd', &[b"3\n"])
             .say(b'c', &[])
             .query("SELECT sum(a) FROM t");
-        assert_eq!(raw.hear().await, "T'3'CZI");
+        assert_eq!(raw.reply().await, "T'3'CZI");
         raw.parse("", "COPY t FROM STDIN")
             .bind("")
             .execute(0)
             .sync();
         raw.say(b'f', &[b"no\0"]).sync();
-        assert_eq!(raw.hear().await, "12G[57014]ZI");
+        assert_eq!(raw.reply().await, "12G[57014]ZI");
         raw.query("COPY t TO STDOUT");
-        assert_eq!(raw.hear().await, "HddcCZI");
+        assert_eq!(raw.reply().await, "HddcCZI");
     })
     .await;
 }
@@ -235,11 +235,11 @@ async fn nothing_of_a_session_reaches_another() {
         ] {
             let mut one = Raw::log_in(front.address).await;
             one.query(leaves);
-            let told = one.hear().await;
-            assert!(!told.contains('['), "{leaves}: {told}");
-            // It is still there for the one who left it.
+            let output = one.reply().await;
+            assert!(!output.contains('['), "{leaves}: {output}");
+            // It is still there for the session that left it.
             one.query("SELECT 1");
-            assert!(one.hear().await.starts_with("T'1'C"), "{leaves}");
+            assert!(one.reply().await.starts_with("T'1'C"), "{leaves}");
             one.say(b'X', &[]).flush().await;
             assert_eq!(one.message().await, None);
             let mut two = Raw::log_in(front.address).await;
@@ -251,7 +251,7 @@ async fn nothing_of_a_session_reaches_another() {
                    || (SELECT count(*) FROM pg_cursors)
                    || (SELECT count(*) FROM pg_prepared_statements)",
             );
-            assert_eq!(two.hear().await, "T'\"$user\", public00000'CZI", "{leaves}");
+            assert_eq!(two.reply().await, "T'\"$user\", public00000'CZI", "{leaves}");
         }
     })
     .await;
@@ -283,42 +283,42 @@ async fn names_of_applications_are_carried_along() {
         let mut one = Raw::log_in(front.address).await;
         let mut two = Raw::log_in(front.address).await;
         one.parse("s", "SHOW application_name").sync();
-        assert_eq!(one.hear().await, "1ZI");
+        assert_eq!(one.reply().await, "1ZI");
         for name in ["first", "it's"] {
             let text = format!("SET application_name = '{}'", name.replace('\'', "''"));
             one.query(&text);
-            assert_eq!(one.hear().await, "CZI");
+            assert_eq!(one.reply().await, "CZI");
             for _ in 0..2 {
                 one.bind("s").execute(0).sync();
-                assert_eq!(one.hear().await, format!("2'{name}'CZI"));
+                assert_eq!(one.reply().await, format!("2'{name}'CZI"));
                 two.query("SHOW application_name");
-                assert_eq!(two.hear().await, "T''CZI");
+                assert_eq!(two.reply().await, "T''CZI");
             }
         }
         // A session that keeps its server for another reason sets it there, until all is reset.
         one.query("SET replex_test.x = '1MB'");
-        assert_eq!(one.hear().await, "CZI");
+        assert_eq!(one.reply().await, "CZI");
         one.query("SET application_name = 'third'");
-        assert_eq!(one.hear().await, "CZI");
+        assert_eq!(one.reply().await, "CZI");
         one.query("SHOW application_name");
-        assert_eq!(one.hear().await, "T'third'CZI");
+        assert_eq!(one.reply().await, "T'third'CZI");
         one.query("DISCARD ALL");
-        assert_eq!(one.hear().await, "CZI");
+        assert_eq!(one.reply().await, "CZI");
         two.query("SHOW application_name");
-        assert_eq!(two.hear().await, "T''CZI");
+        assert_eq!(two.reply().await, "T''CZI");
         one.query("SHOW application_name");
-        assert_eq!(one.hear().await, "T''CZI");
+        assert_eq!(one.reply().await, "T''CZI");
     })
     .await;
 }
 
-/// A client is told of a setting once, when it changes: the values are PostgreSQL's.
+/// A setting is reported to a client once, when it changes: the values are PostgreSQL's.
 #[tokio::test]
-async fn settings_are_told_once() {
+async fn settings_are_reported_once() {
     with(2, async |front: &Front| {
         let mut one = Raw::log_in(front.address).await;
         let mut two = Raw::log_in(front.address).await;
-        for (text, told) in [
+        for (text, output) in [
             ("SET application_name = 'x'", "application_name=x"),
             ("SET application_name = 'x'", ""),
             ("SELECT 1", ""),
@@ -334,11 +334,11 @@ async fn settings_are_told_once() {
             ("DISCARD ALL", "DateStyle=ISO, MDY"),
         ] {
             one.query(text);
-            assert_eq!(one.settings_told().await, told, "{text}");
+            assert_eq!(one.reported_settings().await, output, "{text}");
             two.query("SET application_name = 'other'");
-            two.settings_told().await;
+            two.reported_settings().await;
             two.query("SELECT 1");
-            assert_eq!(two.settings_told().await, "");
+            assert_eq!(two.reported_settings().await, "");
         }
     })
     .await;
@@ -349,17 +349,17 @@ async fn last_value_of_a_sequence_is_no_one_elses() {
     with(1, async |front: &Front| {
         let mut raw = Raw::log_in(front.address).await;
         raw.query("CREATE SEQUENCE s");
-        assert_eq!(raw.hear().await, "CZI");
+        assert_eq!(raw.reply().await, "CZI");
         raw.query("SELECT nextval('s')");
-        assert_eq!(raw.hear().await, "T'1'CZI");
+        assert_eq!(raw.reply().await, "T'1'CZI");
         raw.query("SELECT lastval()");
-        assert_eq!(raw.hear().await, "[0A000]ZI");
+        assert_eq!(raw.reply().await, "[0A000]ZI");
         raw.parse("", "SELECT lastval()").bind("").execute(0).sync();
-        assert_eq!(raw.hear().await, "[0A000]ZI");
+        assert_eq!(raw.reply().await, "[0A000]ZI");
         raw.query("BEGIN; SELECT nextval('s')");
-        assert_eq!(raw.hear().await, "CT'2'CZT");
+        assert_eq!(raw.reply().await, "CT'2'CZT");
         raw.query("SELECT lastval()");
-        assert_eq!(raw.hear().await, "T'2'CZT");
+        assert_eq!(raw.reply().await, "T'2'CZT");
     })
     .await;
 }
@@ -386,7 +386,7 @@ async fn cancel_stops_only_the_session_with_the_key() {
         let error = slept.unwrap_err();
         assert_eq!(error.code().map(|code| code.code()), Some("57014"));
         client.batch_execute("SELECT 1").await.unwrap();
-        // A cancel of a session that runs nothing hits nobody.
+        // A cancel of a session that runs nothing hits no other.
         token.cancel_query(tokio_postgres::NoTls).await.unwrap();
         client.batch_execute("SELECT 1").await.unwrap();
     })
@@ -398,7 +398,7 @@ async fn client_that_leaves_in_the_middle_frees_its_server() {
     with(1, async |front: &Front| {
         let mut setup = Raw::log_in(front.address).await;
         setup.query("CREATE TABLE t (a int)");
-        assert_eq!(setup.hear().await, "CZI");
+        assert_eq!(setup.reply().await, "CZI");
         for text in [
             "BEGIN; INSERT INTO t VALUES (1)",
             "SELECT pg_sleep(600)",
@@ -409,11 +409,11 @@ async fn client_that_leaves_in_the_middle_frees_its_server() {
             if text.starts_with("BEGIN") {
                 assert_eq!(raw.until_ready().await, "CCZT");
             }
-            // Without a goodbye, and with an error for whoever writes to it.
+            // Without Terminate, and with an error for a client that writes to it.
             raw.socket.set_zero_linger().unwrap();
             drop(raw);
             setup.query("SELECT count(*) FROM t");
-            assert_eq!(setup.hear().await, "T'0'CZI", "{text}");
+            assert_eq!(setup.reply().await, "T'0'CZI", "{text}");
         }
     })
     .await;
@@ -462,7 +462,7 @@ async fn clients_that_come_and_go_share_a_connection() {
         // For the primary, and no write: the mark of one may still be under way when the next
         // client comes.
         raw.query("SELECT count(*) = 0 FROM pg_stat_activity");
-        assert_eq!(raw.hear().await, "T'f'CZI");
+        assert_eq!(raw.reply().await, "T'f'CZI");
         // The answer comes before the connection is given back: the client has gone once the proxy
         // has closed its socket.
         raw.say(b'X', &[]).flush().await;

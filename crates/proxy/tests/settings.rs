@@ -1,5 +1,5 @@
 //! A session that changes settings which concern only itself goes on with any connection that has
-//! the same: it reads at replicas, rows look as on the primary, and nobody else notices.
+//! the same: it reads at replicas, rows look as on the primary, and no other session notices.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -82,11 +82,11 @@ const LOOKS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// A session that is told where its statements go, with these settings from its start.
+/// A session with notices of where its statements go, with these settings from its start.
 async fn traced(cluster: &Cluster, settings: &[(&str, &str)]) -> Raw {
     let mut raw = Raw::connect(cluster.front.address).await;
-    let who = [("user", "postgres"), ("database", "postgres")];
-    raw.out = startup::write(who.into_iter().chain(settings.iter().copied()));
+    let identity = [("user", "postgres"), ("database", "postgres")];
+    raw.out = startup::write(identity.into_iter().chain(settings.iter().copied()));
     raw.flush().await;
     raw.until_ready().await;
     raw.converse(&[("SET replex.trace = on", "CZI")]).await;
@@ -99,8 +99,8 @@ async fn cluster() -> Cluster {
     cluster
 }
 
-/// What a text is answered, with the settings of which the client is told.
-async fn told(raw: &mut Raw, text: &str) -> Vec<(String, String)> {
+/// Returns the settings that are reported to the client in the answer to a text.
+async fn changed_settings(raw: &mut Raw, text: &str) -> Vec<(String, String)> {
     raw.query(text).flush().await;
     let mut settings = Vec::new();
     while let Some((tag, body)) = raw.message().await {
@@ -125,23 +125,23 @@ async fn rows_look_the_same_at_replicas() {
     let cluster = cluster().await;
     let mut raw = traced(&cluster, &[("TimeZone", "UTC")]).await;
     raw.converse_at(&[(AT, THERE, UTC)]).await;
-    for (set, read, told) in LOOKS {
+    for (set, read, expected) in LOOKS {
         raw.query(set);
-        let (went, heard) = raw.hear_at().await;
+        let (went, reply) = raw.reply_at().await;
         assert!(
-            went.starts_with(SESSION) && !heard.contains('['),
-            "{set}: {went} {heard}"
+            went.starts_with(SESSION) && !reply.contains('['),
+            "{set}: {went} {reply}"
         );
-        raw.converse_at(&[(read, THERE, told)]).await;
+        raw.converse_at(&[(read, THERE, expected)]).await;
     }
     // The primary has the same.
-    for (show, told) in [
+    for (show, expected) in [
         ("SHOW work_mem", "T'1MB'CZI"),
         ("SHOW TimeZone", "T'UTC'CZI"),
         ("SHOW search_path", "T'b, public'CZI"),
         ("SHOW statement_timeout", "T'20s'CZI"),
     ] {
-        raw.converse_at(&[(show, SESSION, told)]).await;
+        raw.converse_at(&[(show, SESSION, expected)]).await;
     }
     // What is not the session's own binds it.
     raw.converse_at(&[
@@ -165,42 +165,42 @@ async fn settings_by_extended_messages() {
         "SET application_name = 'mine'",
     ] {
         raw.parse("", set).bind("").execute(0).sync();
-        assert_eq!(raw.hear_at().await, (SESSION.into(), "12CZI".into()));
+        assert_eq!(raw.reply_at().await, (SESSION.into(), "12CZI".into()));
     }
     raw.parse("read", "SELECT f FROM t")
         .bind("read")
         .execute(0)
         .sync();
-    let (went, heard) = raw.hear_at().await;
+    let (went, reply) = raw.reply_at().await;
     assert!(went.starts_with(THERE), "{went}");
-    assert_eq!(heard, "12'0.3'CZI");
+    assert_eq!(reply, "12'0.3'CZI");
     raw.converse_at(&[("SHOW application_name", SESSION, "T'mine'CZI")])
         .await;
     // One that was prepared before is run later, twice. What was prepared before it goes by the
     // settings of now.
     raw.parse("tokyo", "SET TimeZone = 'Asia/Tokyo'").sync();
-    raw.hear_at().await;
+    raw.reply_at().await;
     let literal = "SELECT id FROM t WHERE at = '2024-01-02 09:00'";
     raw.parse("literal", literal)
         .bind("literal")
         .execute(0)
         .sync();
-    assert_eq!(raw.hear_at().await.1, "12CZI");
+    assert_eq!(raw.reply_at().await.1, "12CZI");
     for _ in 0..2 {
         raw.bind("tokyo").execute(0).sync();
-        assert_eq!(raw.hear_at().await.1, "2CZI");
+        assert_eq!(raw.reply_at().await.1, "2CZI");
         raw.converse_at(&[(AT, THERE, TOKYO)]).await;
         raw.bind("literal").execute(0).sync();
-        let (went, heard) = raw.hear_at().await;
+        let (went, reply) = raw.reply_at().await;
         assert!(went.starts_with(THERE), "{went}");
-        assert_eq!(heard, "2'1'CZI");
+        assert_eq!(reply, "2'1'CZI");
         raw.converse_at(&[("RESET TimeZone", SESSION, "CZI"), (AT, THERE, UTC)])
             .await;
     }
     // In one batch with what reads by it.
     raw.parse("", "SET search_path = a").bind("").execute(0);
     raw.parse("", "UPDATE s SET n = n + 1").bind("").execute(0);
-    assert_eq!(raw.sync().hear_at().await.1, "12C12CZI");
+    assert_eq!(raw.sync().reply_at().await.1, "12C12CZI");
     cluster.settle().await;
     raw.converse_at(&[("SELECT n FROM s", THERE, "T'11'CZI")])
         .await;
@@ -243,12 +243,12 @@ async fn names_are_looked_up_where_the_server_does() {
         raw.converse(&[(set, "NCZI")]).await;
         raw.notices.clear();
         for n in n {
-            raw.query(update).hear().await;
+            raw.query(update).reply().await;
             assert_eq!(touches(&mut raw), format!("{schema}.s"), "{set}");
-            // It is Pending under its own name, so that nobody reads what was before.
+            // It is Pending under its own name, so that no session reads what was before.
             raw.query(read);
-            let heard = raw.hear().await.replace('N', "");
-            assert_eq!(heard, format!("T'{n}'CZI"), "{set}");
+            let reply = raw.reply().await.replace('N', "");
+            assert_eq!(reply, format!("T'{n}'CZI"), "{set}");
             assert_eq!(touches(&mut raw), format!("{schema}.s"), "{set}");
             cluster.settle().await;
             raw.converse_at(&[(read, THERE, &format!("T'{n}'CZI"))])
@@ -260,7 +260,7 @@ async fn names_are_looked_up_where_the_server_does() {
         "SET search_path = a; UPDATE s SET n = 30 WHERE id = 1",
         "BEGIN; SET LOCAL search_path = b; UPDATE s SET n = 40 WHERE id = 1; COMMIT",
     ] {
-        raw.query(text).hear().await;
+        raw.query(text).reply().await;
         assert_eq!(touches(&mut raw), "any", "{text}");
     }
     cluster.settle().await;
@@ -283,7 +283,7 @@ async fn names_are_looked_up_where_the_server_does() {
     .await;
 }
 
-/// Who may not use a schema does not find its tables.
+/// A user that may not use a schema does not find its tables.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schemas_that_are_closed_to_its_user() {
     if !is_there() {
@@ -334,7 +334,7 @@ async fn errors_change_nothing() {
 }
 
 /// A setting goes back to what the session began with, whatever its connections were opened with,
-/// and the client is told.
+/// and is reported to the client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_go_back() {
     if !is_there() {
@@ -352,10 +352,11 @@ async fn settings_go_back() {
     ] {
         let mut raw = traced(&cluster, &login).await;
         raw.converse(&[("SET DateStyle = ISO", "NCZI")]).await;
-        let changed = told(&mut raw, "SET TimeZone = 'UTC'; SET work_mem = '2MB'").await;
+        let changed =
+            changed_settings(&mut raw, "SET TimeZone = 'UTC'; SET work_mem = '2MB'").await;
         assert_eq!(changed, [("TimeZone".into(), "UTC".into())], "{back}");
         raw.converse_at(&[(AT, THERE, UTC)]).await;
-        let changed = told(&mut raw, back).await;
+        let changed = changed_settings(&mut raw, back).await;
         let zone = ("TimeZone".to_owned(), "Asia/Tokyo".to_owned());
         assert!(changed.contains(&zone), "{back}: {changed:?}");
         let is_all = back.contains("ALL");
@@ -389,7 +390,7 @@ async fn settings_of_a_transaction() {
     let cluster = cluster().await;
     let mut raw = traced(&cluster, &[("TimeZone", "UTC")]).await;
     let set = "SET TimeZone = 'Asia/Tokyo'";
-    let inside = |told: &str| told.replace("CZI", "CZT");
+    let inside = |expected: &str| expected.replace("CZI", "CZT");
     for (end, after) in [
         (&["ROLLBACK"][..], UTC),
         (
@@ -411,8 +412,8 @@ async fn settings_of_a_transaction() {
         ])
         .await;
         for (index, text) in end.iter().enumerate() {
-            let told = if index + 1 == end.len() { "CZI" } else { "CZT" };
-            raw.converse_at(&[(text, "the primary", told)]).await;
+            let expected = if index + 1 == end.len() { "CZI" } else { "CZT" };
+            raw.converse_at(&[(text, "the primary", expected)]).await;
         }
         cluster.settle().await;
         raw.converse_at(&[(AT, THERE, after)]).await;
@@ -452,7 +453,7 @@ async fn settings_of_a_transaction() {
     }
 }
 
-/// Transactions are isolated by default as the session says.
+/// Transactions have the session's default isolation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn isolation_by_default() {
     if !is_there() {
@@ -523,10 +524,10 @@ async fn settings_that_a_replica_refuses() {
     .await;
 }
 
-/// Sessions with settings of all kinds share two connections; each finds its own, whoever came
-/// before.
+/// Sessions with settings of all kinds share two connections; each finds its own, whatever session
+/// came before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn settings_reach_nobody_else() {
+async fn settings_reach_no_other_session() {
     if !is_there() {
         return;
     }
@@ -558,24 +559,24 @@ async fn settings_reach_nobody_else() {
         let mut raw = Raw::log_in(front.address).await;
         raw.converse(&[("SET TimeZone = 'Etc/UTC'", "CZI")]).await;
         raw.query(setup);
-        let heard = raw.hear().await;
-        assert!(!heard.contains('['), "{setup}: {heard}");
+        let reply = raw.reply().await;
+        assert!(!reply.contains('['), "{setup}: {reply}");
         raw.parse("shown", shown).sync();
-        assert_eq!(raw.hear().await, "1ZI");
+        assert_eq!(raw.reply().await, "1ZI");
         sessions.push(raw);
     }
     for round in 0..6 {
         for (raw, (setup, expected)) in sessions.iter_mut().zip(setups) {
             if round % 2 == 0 {
                 raw.query(shown);
-                assert_eq!(raw.hear().await, format!("T'{expected}'CZI"), "{setup}");
+                assert_eq!(raw.reply().await, format!("T'{expected}'CZI"), "{setup}");
             } else {
                 raw.bind("shown").execute(0).sync();
-                assert_eq!(raw.hear().await, format!("2'{expected}'CZI"), "{setup}");
+                assert_eq!(raw.reply().await, format!("2'{expected}'CZI"), "{setup}");
             }
         }
         if round == 3 {
-            // Those who leave in the middle of it leave nothing.
+            // Clients that leave in the middle of it leave nothing.
             let mut gone = Raw::log_in(front.address).await;
             gone.converse(&[("BEGIN", "CZT"), ("SET work_mem = '9MB'", "CZT")])
                 .await;

@@ -1,7 +1,7 @@
 //! A replica whose machine falls silent: nothing arrives from there, and nothing is closed.
 //!
-//! The test runs once more by itself in a network namespace, where packets can be dropped without
-//! harm to anybody. That needs root, `unshare`, `ip` and `nft`.
+//! The test runs once more alone in a network namespace, where packets can be dropped without harm
+//! to others. That needs root, `unshare`, `ip` and `nft`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -14,7 +14,7 @@ use support::cluster::{Cluster, PATIENCE, text};
 use support::{is_there, needs};
 use tokio_postgres::SimpleQueryMessage;
 
-/// Says to the test that it is inside of its namespace.
+/// Shows the test that it is inside of its namespace.
 const INSIDE: &str = "REPLEX_TEST_INSIDE";
 /// Without asking, the system would wait for a quarter of an hour.
 const SOON: Duration = Duration::from_secs(90);
@@ -70,7 +70,7 @@ async fn fall_silent() {
         .unwrap();
     cluster.wait_until_equal("SELECT count(*) FROM t").await;
     let reader = cluster.front.connect().await;
-    // A read that runs until its server is told to end it.
+    // A read that runs until its server is asked to end it.
     let endless = tokio::spawn(async move {
         let query = "SELECT count(*) FROM t, generate_series(1, 1000000000000)";
         let ended = reader.simple_query(query).await;

@@ -20,37 +20,37 @@ async fn queries_behind_what_has_failed() {
     cluster.settle().await;
     let mut answers = Vec::new();
     for address in [cluster.primary.socket(), cluster.front.address] {
-        let mut heard = Vec::new();
+        let mut replies = Vec::new();
         let mut raw = Raw::log_in(address).await;
         raw.parse("", "selec").query("SELECT 5").sync();
-        heard.push(raw.hear().await);
+        replies.push(raw.reply().await);
         raw.bind("nothing")
             .execute(0)
             .query("INSERT INTO t VALUES (1)");
         raw.query("SELECT 6").sync();
-        heard.push(raw.hear().await);
+        replies.push(raw.reply().await);
         raw.parse("", "SELECT 1/0").bind("").execute(0);
         raw.say(b'F', &[&[0; 8]]).sync();
-        heard.push(raw.hear().await);
+        replies.push(raw.reply().await);
         // Its statement is there still behind a query that was skipped.
         raw.parse("", "SELECT 7").sync();
-        heard.push(raw.hear().await);
+        replies.push(raw.reply().await);
         raw.bind("nothing").query("SELECT 8").sync();
-        heard.push(raw.hear().await);
+        replies.push(raw.reply().await);
         raw.bind("").execute(0).sync();
-        heard.push(raw.hear().await);
+        replies.push(raw.reply().await);
         // Nothing has failed: the query is answered, and Sync, too.
         raw.parse("", "SELECT 9").query("SELECT 10").sync();
-        heard.push(raw.hear().await);
-        heard.push(raw.until_ready().await);
+        replies.push(raw.reply().await);
+        replies.push(raw.until_ready().await);
         raw.query("SELECT count(*) FROM t");
-        heard.push(raw.hear().await);
+        replies.push(raw.reply().await);
         // One leaves in the middle of it.
         raw.parse("", "selec").query("INSERT INTO t VALUES (2)");
         raw.flush().await;
         let (tag, _) = raw.message().await.unwrap();
         assert_eq!(tag, b'E');
-        answers.push(heard);
+        answers.push(replies);
     }
     assert_eq!(answers[1], answers[0]);
     assert_eq!(answers[0][0], "[42601]ZI");
@@ -109,7 +109,7 @@ async fn nothing_is_pending_before_sync_nor_behind_the_end() {
         .await;
     let (place, _) = {
         reader.query("SELECT count(*) FROM t");
-        reader.hear_at().await
+        reader.reply_at().await
     };
     assert!(place.starts_with("replica"), "{place}");
 }

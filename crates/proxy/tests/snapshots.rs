@@ -28,7 +28,7 @@ async fn cluster() -> Option<Cluster> {
     Some(cluster)
 }
 
-/// A session that is told where its statements go.
+/// A session with notices of where its statements go.
 async fn traced(cluster: &Cluster) -> Raw {
     let mut raw = Raw::log_in(cluster.front.address).await;
     raw.converse(&[("SET replex.trace = on", "CZI")]).await;
@@ -89,14 +89,14 @@ async fn snapshots_stay_where_they_were_taken() {
     // As drivers do: the first statement comes with BEGIN.
     raw.parse("", BEGIN).bind("").execute(0);
     raw.parse("", READ).bind("").execute(0).sync();
-    let (place, told) = raw.hear_at().await;
+    let (place, output) = raw.reply_at().await;
     assert!(place.starts_with(REPLICA), "{place}");
-    assert_eq!(told, "12C12'5'CZT");
+    assert_eq!(output, "12C12'5'CZT");
     raw.parse("", "COMMIT").bind("").execute(0).sync();
-    assert_eq!(raw.hear().await, "12NCZI");
+    assert_eq!(raw.reply().await, "12NCZI");
 }
 
-/// Sessions whose transactions are at REPEATABLE READ by themselves.
+/// Sessions whose transactions are at REPEATABLE READ by default.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_usual_level_counts() {
     let Some(cluster) = cluster().await else {
@@ -149,13 +149,13 @@ async fn what_cannot_run_there_is_tried_again_on_the_primary() {
         cluster.settle().await;
         raw.converse_at(&BEGUN).await;
         raw.query(text);
-        assert_eq!(raw.hear().await, "[40001]ZE", "{text}");
+        assert_eq!(raw.reply().await, "[40001]ZE", "{text}");
         raw.converse_at(&[("COMMIT", "", "CZI"), (BEGIN, "the primary", "CZT")])
             .await;
         raw.converse_at(&[(READ, "", "T'0'CZT"), (text, "", again)])
             .await;
         raw.query("ROLLBACK");
-        assert!(raw.hear().await.ends_with("CZI"), "{text}");
+        assert!(raw.reply().await.ends_with("CZI"), "{text}");
     }
     for text in ["SET a.b = 1", "LISTEN a", "SELECT random()"] {
         let mut raw = traced(&cluster).await;
@@ -163,7 +163,7 @@ async fn what_cannot_run_there_is_tried_again_on_the_primary() {
         raw.converse_at(&BEGUN).await;
         raw.parse("", text).bind("").execute(0);
         raw.parse("", READ).bind("").execute(0).sync();
-        assert_eq!(raw.hear().await, "[40001]ZE", "{text}");
+        assert_eq!(raw.reply().await, "[40001]ZE", "{text}");
         raw.converse_at(&[
             ("ROLLBACK", "", "CZI"),
             (
@@ -181,12 +181,12 @@ async fn what_cannot_run_there_is_tried_again_on_the_primary() {
     raw.converse_at(&BEGUN).await;
     raw.parse("", "COMMIT").bind("").execute(0);
     raw.parse("", READ).bind("").execute(0).sync();
-    assert_eq!(raw.hear().await, "12NC[40001]ZI");
+    assert_eq!(raw.reply().await, "12NC[40001]ZI");
     cluster.settle().await;
     raw.converse_at(&[(READ, REPLICA, "T'0'CZI")]).await;
 }
 
-/// What is to read only and writes is told so by PostgreSQL, not to try again.
+/// A write in a read-only transaction gets PostgreSQL's error, not the advice to try again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_are_refused_there() {
     let Some(cluster) = cluster().await else {
@@ -212,9 +212,9 @@ async fn writes_are_refused_there() {
                     raw.parse("", READ).bind("").execute(0).sync()
                 }
             };
-            let (place, told) = raw.hear_at().await;
+            let (place, output) = raw.reply_at().await;
             assert!(place.starts_with(REPLICA), "{place}: {text}");
-            assert!(told.ends_with("[25006]ZE"), "{told}: {text}");
+            assert!(output.ends_with("[25006]ZE"), "{output}: {text}");
             raw.converse_at(&[("ROLLBACK", "", "CZI"), (READ, REPLICA, "T'0'CZI")])
                 .await;
         }
@@ -236,7 +236,7 @@ async fn long_messages_do_not_run_there() {
             true => raw.query(&long),
             false => raw.parse("", &long).bind("").execute(0).sync(),
         };
-        assert_eq!(raw.hear().await, "[40001]ZE");
+        assert_eq!(raw.reply().await, "[40001]ZE");
         raw.converse_at(&[("ROLLBACK", "", "CZI"), (READ, REPLICA, "T'0'CZI")])
             .await;
     }
@@ -270,9 +270,9 @@ async fn transactions_end_with_their_replica() {
     cluster.replicas[0].kill();
     assert!(busy.until_ready().await.ends_with("[08006]ZE"));
     open.sync();
-    assert!(open.hear().await.ends_with("[08006]ZE"));
+    assert!(open.reply().await.ends_with("[08006]ZE"));
     idle.query(READ);
-    assert!(idle.hear().await.ends_with("[08006]ZE"));
+    assert!(idle.reply().await.ends_with("[08006]ZE"));
     for raw in [&mut idle, &mut busy, &mut open] {
         raw.converse_at(&[
             (READ, "", "[25P02]ZE"),
@@ -288,7 +288,7 @@ async fn transactions_end_with_their_replica() {
 
 /// What is being committed when a transaction begins, others may have seen on the primary already.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn snapshots_wait_for_nobody() {
+async fn snapshots_wait_for_no_transaction() {
     let Some(cluster) = cluster().await else {
         return;
     };

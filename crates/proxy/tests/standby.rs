@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use pg_local::Postgres;
 use proxy::check::{Weight, check};
-use proxy_core::freshness::State;
+use proxy_core::freshness::ReplicaState;
 use replication::Contents;
 use support::cluster::{Cluster, PATIENCE, text};
 use support::{connect, is_there};
@@ -32,7 +32,9 @@ async fn reads_at_a_standby_see_all_that_was_answered() {
     let address = standby.address("postgres");
     let replicas = cluster.front.replicas();
     replicas.add(&address, Contents::Kept).unwrap();
-    cluster.wait(|states| states == [State::Serving]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving])
+        .await;
     let writer = cluster.front.connect().await;
     let reader = cluster.front.connect().await;
     let create = "CREATE TABLE t (id int PRIMARY KEY, n int NOT NULL)";
@@ -57,14 +59,20 @@ async fn reads_at_a_standby_see_all_that_was_answered() {
             assert!(started.elapsed() < PATIENCE);
         }
         standby.kill();
-        cluster.wait(|states| states == [State::Away]).await;
+        cluster
+            .wait(|states| states == [ReplicaState::Unavailable])
+            .await;
         assert_eq!(text(&reader, "SELECT n FROM t WHERE id = 2").await, "0");
         standby.start_again().unwrap();
-        cluster.wait(|states| states == [State::Serving]).await;
+        cluster
+            .wait(|states| states == [ReplicaState::Serving])
+            .await;
     }
     let promote = "SELECT pg_promote()";
     assert_eq!(text(&connect(standby.socket()).await, promote).await, "t");
-    cluster.wait(|states| states != [State::Serving]).await;
+    cluster
+        .wait(|states| states != [ReplicaState::Serving])
+        .await;
     assert_eq!(text(&reader, "SELECT n FROM t WHERE id = 2").await, "0");
 }
 
@@ -100,10 +108,10 @@ async fn standbys_of_others_are_refused() {
         let id = replicas.add(&standby.address("postgres"), contents);
         let id = id.unwrap();
         cluster
-            .wait(|states| states.last() == Some(&State::Quarantined))
+            .wait(|states| states.last() == Some(&ReplicaState::Quarantined))
             .await;
-        let said = &replicas.replication().status()[&id].text;
-        assert!(said.contains(why), "{said}");
+        let message = &replicas.replication().status()[&id].text;
+        assert!(message.contains(why), "{message}");
     }
 }
 
@@ -154,7 +162,7 @@ async fn standby_is_converted_under_load() {
     let replicas = cluster.front.replicas();
     let id = replicas.add(&standby.address("postgres"), Contents::Converted);
     let id = id.unwrap();
-    let serving = [State::Serving; 2];
+    let serving = [ReplicaState::Serving; 2];
     cluster.wait(|states| states == serving).await;
     client
         .batch_execute("COMMIT PREPARED 'before'")
@@ -184,14 +192,14 @@ async fn standby_is_converted_under_load() {
     assert!(replicas.remove(again.unwrap()).await.unwrap());
     let id = replicas.add(&standby.address("postgres"), Contents::Converted);
     cluster
-        .wait(|states| states == [State::Serving, State::Quarantined])
+        .wait(|states| states == [ReplicaState::Serving, ReplicaState::Quarantined])
         .await;
     let status = replicas.replication().status();
-    let told = &status[&id.unwrap()].text;
-    assert!(told.contains("it is no standby"), "{told}");
+    let output = &status[&id.unwrap()].text;
+    assert!(output.contains("it is not a standby"), "{output}");
 }
 
-/// Nobody else's standby is touched.
+/// The standby of another primary is not touched.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn standby_of_another_is_not_converted() {
     if !is_there() {
@@ -202,10 +210,12 @@ async fn standby_of_another_is_not_converted() {
     let standby = standby_of(&other);
     let replicas = cluster.front.replicas();
     let id = replicas.add(&standby.address("postgres"), Contents::Converted);
-    cluster.wait(|states| states == [State::Quarantined]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Quarantined])
+        .await;
     let status = replicas.replication().status();
-    let told = &status[&id.unwrap()].text;
-    assert!(told.contains("of another server"), "{told}");
+    let output = &status[&id.unwrap()].text;
+    assert!(output.contains("of another server"), "{output}");
     let client = connect(standby.socket()).await;
     assert_eq!(text(&client, "SELECT pg_is_in_recovery()").await, "t");
 }

@@ -13,7 +13,7 @@ use pg_local::{Postgres, SUPERUSER};
 use proxy::serve::Authentication;
 use proxy::serve::routing::Routing;
 use rcgen::{CertificateParams, KeyPair};
-use replication::{Contents, Settings};
+use replication::{Contents, ReplicationSettings};
 use support::cluster::until_all_serve;
 use support::tls::{
     authority, certify, know_authority, number_of, require_tls, require_tls_with, revoke,
@@ -28,7 +28,7 @@ fn address(postgres: &Postgres, query: &str) -> Address {
     Address::parse(&url).unwrap()
 }
 
-/// It is filled, follows and serves, with servers that prove who they are and with others.
+/// It is filled, follows and serves, with servers that prove their identity and with others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn databases_with_tls_only_are_followed() {
     if !is_there() {
@@ -41,7 +41,9 @@ async fn databases_with_tls_only_are_followed() {
     let roots = folder.path().join("roots.pem");
     let proven = format!("sslmode=verify-full&sslrootcert={}", roots.display());
     let at = address(&primary, &proven);
-    let routing = Routing::start(&at, 10, &Settings::default()).await.unwrap();
+    let routing = Routing::start(&at, 10, &ReplicationSettings::default())
+        .await
+        .unwrap();
     let manager = Arc::clone(&routing.manager);
     for (replica, query) in replicas.iter().zip([proven.as_str(), "sslmode=require"]) {
         let at = address(replica, query);
@@ -79,15 +81,21 @@ async fn databases_that_want_certificates_are_followed() {
     for postgres in [&primary, &replica] {
         want_certificates(postgres, &address(postgres, &encrypted)).await;
     }
-    let Err(problem) =
-        Routing::start(&address(&primary, &encrypted), 10, &Settings::default()).await
+    let Err(problem) = Routing::start(
+        &address(&primary, &encrypted),
+        10,
+        &ReplicationSettings::default(),
+    )
+    .await
     else {
         panic!("it came in without a certificate");
     };
     let problem = problem.to_string();
     assert!(problem.contains("valid client certificate"), "{problem}");
     let at = address(&primary, &proven);
-    let routing = Routing::start(&at, 10, &Settings::default()).await.unwrap();
+    let routing = Routing::start(&at, 10, &ReplicationSettings::default())
+        .await
+        .unwrap();
     let manager = Arc::clone(&routing.manager);
     let there = address(&replica, &proven);
     routing.replicas.add(&there, Contents::Kept).unwrap();
@@ -100,7 +108,7 @@ async fn databases_that_want_certificates_are_followed() {
     until_all_serve(&front, &manager).await;
 }
 
-/// One whose certificate was revoked is not spoken to, by whoever has the list of `sslcrl`.
+/// A proxy that has the list of `sslcrl` does not connect to one whose certificate was revoked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn databases_whose_certificate_was_revoked() {
     if !is_there() {
@@ -125,13 +133,13 @@ async fn databases_whose_certificate_was_revoked() {
     revoke(&authority, &[number_of("other")], 2100, &list);
     let known = address(&primary, &query);
     drop(
-        Routing::start(&known, 10, &Settings::default())
+        Routing::start(&known, 10, &ReplicationSettings::default())
             .await
             .unwrap(),
     );
     revoke(&authority, &[number_of("server")], 2100, &list);
     let revoked = address(&primary, &query);
-    let Err(problem) = Routing::start(&revoked, 10, &Settings::default()).await else {
+    let Err(problem) = Routing::start(&revoked, 10, &ReplicationSettings::default()).await else {
         panic!("it was trusted");
     };
     assert!(problem.to_string().contains("Revoked"), "{problem}");
@@ -146,9 +154,9 @@ async fn databases_whose_certificate_was_revoked() {
     assert!(absent.contains("absent.pem"), "{absent}");
 }
 
-/// One that nobody vouches for is not spoken to.
+/// It does not connect to one whose certificate no authority has signed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn databases_that_do_not_prove_who_they_are() {
+async fn databases_that_do_not_prove_their_identity() {
     if !is_there() {
         return;
     }
@@ -159,7 +167,12 @@ async fn databases_that_do_not_prove_who_they_are() {
     let roots = other.path().join("roots.pem");
     fs::write(&roots, stranger.cert.pem()).unwrap();
     let query = format!("sslmode=verify-full&sslrootcert={}", roots.display());
-    let Err(problem) = Routing::start(&address(&primary, &query), 10, &Settings::default()).await
+    let Err(problem) = Routing::start(
+        &address(&primary, &query),
+        10,
+        &ReplicationSettings::default(),
+    )
+    .await
     else {
         panic!("it was trusted");
     };
@@ -167,7 +180,7 @@ async fn databases_that_do_not_prove_who_they_are() {
     let Err(problem) = Routing::start(
         &address(&primary, "sslmode=disable"),
         10,
-        &Settings::default(),
+        &ReplicationSettings::default(),
     )
     .await
     else {

@@ -1,6 +1,6 @@
 //! Two commits become visible on the primary in another order than that of its log, while a read is
-//! on its way to a replica, which has only the one that is first in the log. Somebody has seen the
-//! other one without that.
+//! on its way to a replica, which has only the one that is first in the log. Another client has
+//! seen the other one without that.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -9,7 +9,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use pg_local::{Postgres, SUPERUSER};
-use proxy_core::freshness::{ReplicaId, State};
+use proxy_core::freshness::{ReplicaId, ReplicaState};
 use replication::Contents;
 use rustix::process::{Pid, Signal, kill_process};
 use support::cluster::{Cluster, PATIENCE, text};
@@ -68,7 +68,7 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// A session at the replica that says its name, as those of the proxy's own do.
+/// A session at the replica with the name that the proxy's own sessions have.
 async fn directly(cluster: &Cluster) -> Client {
     let address = cluster.replicas[0].socket();
     let (host, port) = (address.ip(), address.port());
@@ -77,7 +77,7 @@ async fn directly(cluster: &Cluster) -> Client {
 }
 
 /// A session whose commits wait for standbys.
-async fn who_waits(cluster: &Cluster) -> Client {
+async fn waiter(cluster: &Cluster) -> Client {
     let address = cluster.front.address;
     let (host, port) = (address.ip(), address.port());
     connect_by(&format!(
@@ -111,20 +111,20 @@ async fn read_is_whole(cluster: &Cluster, way: Way) {
     cluster.settle().await;
     let (reader, process) = reader(cluster, way).await;
     let node = cluster.front.replicas().node(ReplicaId(1)).unwrap();
-    until("nobody reads", async || node.usage().in_use == 0).await;
+    until("no session reads", async || node.usage().in_use == 0).await;
     kill_process(process, Signal::STOP).unwrap();
     let reading = tokio::spawn(async move { read(&reader, way).await });
     until("the read is on its way", async || node.usage().in_use > 0).await;
 
     hold_commits(&cluster.primary, &primary).await;
-    let first = who_waits(cluster).await;
+    let first = waiter(cluster).await;
     let update = "UPDATE pairs SET n = 1 WHERE id = 1";
     let first = tokio::spawn(async move { first.batch_execute(update).await });
     wait_until_held(&primary).await;
     let second = cluster.front.connect().await;
     let update = "UPDATE pairs SET n = 2 WHERE id = 2";
     second.batch_execute(update).await.unwrap();
-    // Somebody sees the second without the first.
+    // A client sees the second without the first.
     assert_eq!(text(&second, READ).await, "0\n2");
 
     // The replica gets the first, and not the second yet.
@@ -142,7 +142,7 @@ async fn read_is_whole(cluster: &Cluster, way: Way) {
     there.batch_execute("ROLLBACK").await.unwrap();
 }
 
-/// Whose commits wait for standbys only where that is said.
+/// A primary whose commits wait for standbys only where that is set.
 async fn primary() -> (Postgres, Client) {
     let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
     let admin = connect(primary.socket()).await;
@@ -150,7 +150,7 @@ async fn primary() -> (Postgres, Client) {
         "CREATE TABLE pairs (id int PRIMARY KEY, n int)",
         "CREATE TABLE others (id int PRIMARY KEY)",
         "INSERT INTO pairs VALUES (1, 0), (2, 0)",
-        // Whoever does not say otherwise waits for nobody.
+        // By default a session waits for no standby.
         "ALTER DATABASE postgres SET synchronous_commit = local",
         "CREATE ROLE waits SUPERUSER LOGIN",
         "ALTER ROLE waits SET synchronous_commit = on",
@@ -162,7 +162,7 @@ async fn primary() -> (Postgres, Client) {
 
 /// P1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_sees_two_commits_in_different_order() {
+async fn two_commits_are_never_seen_in_different_orders() {
     if !is_there() {
         return;
     }
@@ -180,10 +180,10 @@ async fn nobody_sees_two_commits_in_different_order() {
     }
 }
 
-/// A standby shows a commit while the primary still waits for another standby. Who has seen it
-/// there, and asks the primary then, would see it no more.
+/// A standby shows a commit while the primary still waits for another standby. A client that has
+/// seen it there, and asks the primary then, would see it no more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_sees_at_a_standby_what_the_primary_does_not_show() {
+async fn standby_shows_nothing_before_the_primary() {
     if !is_there() {
         return;
     }
@@ -193,7 +193,9 @@ async fn nobody_sees_at_a_standby_what_the_primary_does_not_show() {
     let address = standby.address("postgres");
     let replicas = cluster.front.replicas();
     replicas.add(&address, Contents::Kept).unwrap();
-    cluster.wait(|states| states == [State::Serving]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving])
+        .await;
     cluster.replicas.push(standby);
     let there = directly(&cluster).await;
     let one_row = "SELECT n FROM pairs WHERE id = 1";
@@ -202,13 +204,13 @@ async fn nobody_sees_at_a_standby_what_the_primary_does_not_show() {
         cluster.settle().await;
         let (reader, process) = reader(&cluster, Way::Simple).await;
         let node = cluster.front.replicas().node(ReplicaId(1)).unwrap();
-        until("nobody reads", async || node.usage().in_use == 0).await;
+        until("no session reads", async || node.usage().in_use == 0).await;
         let shown = text(&admin, sql).await;
         kill_process(process, Signal::STOP).unwrap();
         let reading = tokio::spawn(async move { text(&reader, sql).await });
         until("the read is on its way", async || node.usage().in_use > 0).await;
         hold_commits(&cluster.primary, &admin).await;
-        let writer = who_waits(&cluster).await;
+        let writer = waiter(&cluster).await;
         let update = format!("UPDATE pairs SET n = {} WHERE id = 1", number + 1);
         let writing = tokio::spawn(async move { writer.batch_execute(&update).await });
         until("the standby shows it", async || {

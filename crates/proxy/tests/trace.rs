@@ -1,4 +1,4 @@
-//! `SET replex.trace = on`: what a client is told of its statements.
+//! `SET replex.trace = on`: the notices that a client gets of its statements.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -12,32 +12,32 @@ use support::raw::Raw;
 
 /// The message of the last notice that comes before ReadyForQuery.
 async fn notice(raw: &mut Raw) -> String {
-    raw.hear().await;
+    raw.reply().await;
     raw.notices.pop().expect("a notice").message
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn trace_says_where_statements_go() {
+async fn trace_reports_where_statements_go() {
     if !is_there() {
         return;
     }
     let cluster = Cluster::start(1).await;
     let mut raw = Raw::log_in(cluster.front.address).await;
     raw.query("CREATE TABLE t (id int PRIMARY KEY, n int)");
-    assert_eq!(raw.hear().await, "CZI");
+    assert_eq!(raw.reply().await, "CZI");
     raw.query("INSERT INTO t VALUES (1, 10)");
-    assert_eq!(raw.hear().await, "CZI");
+    assert_eq!(raw.reply().await, "CZI");
     cluster.settle().await;
     raw.query("SET replex.trace = sometimes");
-    assert_eq!(raw.hear().await, "[22023]ZI");
+    assert_eq!(raw.reply().await, "[22023]ZI");
     raw.query("SET replex.trace = on");
-    assert_eq!(raw.hear().await, "CZI");
+    assert_eq!(raw.reply().await, "CZI");
     raw.query("UPDATE t SET n = 11 WHERE id = 1");
     assert_eq!(notice(&mut raw).await, "replex: the primary, it writes");
     raw.query("BEGIN");
     assert!(notice(&mut raw).await.contains("transaction"));
     raw.query("ROLLBACK");
-    raw.hear().await;
+    raw.reply().await;
     cluster.wait_until_equal("SELECT n FROM t").await;
     let started = Instant::now();
     loop {
@@ -65,7 +65,7 @@ async fn trace_says_where_statements_go() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn trace_says_what_statements_touch() {
+async fn trace_reports_what_statements_touch() {
     if !is_there() {
         return;
     }
@@ -112,15 +112,15 @@ async fn trace_says_what_statements_touch() {
             "any table as a whole (TAS): reads and writes all columns",
         ),
     ] {
-        raw.query(text).hear().await;
-        let told = raw.notices.pop().expect("a notice");
-        assert_eq!(told.detail, touches, "{text}: {}", told.message);
+        raw.query(text).reply().await;
+        let output = raw.notices.pop().expect("a notice");
+        assert_eq!(output.detail, touches, "{text}: {}", output.message);
     }
 }
 
 /// Also a server that a session has already is one where a statement goes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn trace_says_it_of_each_statement_of_a_transaction() {
+async fn trace_reports_each_statement_of_a_transaction() {
     if !is_there() {
         return;
     }
@@ -145,18 +145,18 @@ async fn trace_says_it_of_each_statement_of_a_transaction() {
     for text in [read, update, read] {
         raw.parse("", text).bind("").execute(0);
     }
-    assert_eq!(raw.sync().hear().await, "12N'1'C12NC12N'2'CZT");
+    assert_eq!(raw.sync().reply().await, "12N'1'C12NC12N'2'CZT");
     let written = raw.notices.iter().rev().nth(1).expect("a notice");
     let touches = "public.t by rows (RAS): reads all columns of 1 row; writes n of 1 row";
     assert_eq!(
         (&*written.message, &*written.detail),
         ("replex: the primary, it writes", touches)
     );
-    // What is not run is not told.
+    // What is not run is not reported.
     let failing = "SELECT 1 / (n - 2) FROM t";
     raw.parse("", failing).bind("").execute(0);
     raw.parse("", read).bind("").execute(0);
-    assert_eq!(raw.sync().hear().await, "12N[22012]ZE");
+    assert_eq!(raw.sync().reply().await, "12N[22012]ZE");
     raw.converse(&[("ROLLBACK", "NCZI")]).await;
     cluster.settle().await;
     let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";

@@ -17,7 +17,7 @@ use tokio_postgres::error::SqlState;
 const REPLICA: &str = "replica 1,";
 const OWN: &str = "the primary, it touches what its transaction has written or locked";
 
-/// How most transactions begin here, where that goes, and what is said.
+/// How most transactions begin here, where that goes, and the reply.
 const WRITES: [(&str, &str, &str); 2] = [
     ("BEGIN", "no server", "CZT"),
     ("UPDATE t SET n = 7 WHERE id = 1", "the primary", "CZT"),
@@ -29,8 +29,8 @@ const SETUP: &str = "
     CREATE TABLE u (id int PRIMARY KEY, n int); INSERT INTO u VALUES (1, 0), (2, 0);
     CREATE TABLE v (id int PRIMARY KEY, n int)";
 
-/// A cluster whose replica has all, and a session that is told where its statements go; none where
-/// there is no PostgreSQL.
+/// A cluster whose replica has all, and a session with notices of where its statements go; none
+/// where there is no PostgreSQL.
 async fn cluster(further: &str) -> Option<(Cluster, Raw)> {
     if !is_there() {
         return None;
@@ -66,7 +66,7 @@ async fn reads_behind_writes_run_elsewhere() {
         let update = format!("UPDATE u SET n = {n} WHERE id = 1");
         other.batch_execute(&update).await.unwrap();
         raw.query("SELECT n FROM u WHERE id = 1");
-        assert_eq!(raw.hear_at().await.1, format!("T'{n}'CZT"));
+        assert_eq!(raw.reply_at().await.1, format!("T'{n}'CZT"));
     }
     cluster.settle().await;
     let ended = [
@@ -118,7 +118,7 @@ async fn locked_tables_are_read_on_the_primary() {
     let Some((_cluster, mut raw)) = cluster("").await else {
         return;
     };
-    for (lock, told) in [
+    for (lock, expected) in [
         ("SELECT n FROM t WHERE id = 1 FOR UPDATE", "T'0'CZT"),
         (
             "SELECT n FROM (SELECT n, random() FROM t WHERE id = 1 FOR SHARE) x",
@@ -131,7 +131,7 @@ async fn locked_tables_are_read_on_the_primary() {
     ] {
         raw.converse_at(&[
             ("BEGIN", "no server", "CZT"),
-            (lock, "the primary", told),
+            (lock, "the primary", expected),
             ("SELECT n FROM u WHERE id = 1", REPLICA, "T'0'CZT"),
             ("SELECT n FROM t WHERE id = 2", OWN, "T'0'CZT"),
             ("ROLLBACK", "the primary", "CZI"),
@@ -201,7 +201,7 @@ async fn savepoints_and_levels_of_isolation() {
     assert_eq!(cluster.served(), served);
 }
 
-/// An error elsewhere is one of the transaction, if the primary says the same.
+/// An error elsewhere is one of the transaction, if the primary returns the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_fails_elsewhere_runs_again_on_the_primary() {
     let Some((cluster, mut raw)) = cluster("").await else {
@@ -216,32 +216,32 @@ async fn what_fails_elsewhere_runs_again_on_the_primary() {
     raw.converse_at(&[(read, again, "T'0'CZT")]).await;
     // Both times it is prepared under its name.
     raw.parse("s", read).bind("s").execute(0).sync();
-    let told = raw.hear_at().await;
-    assert_eq!(told, (again.into(), "12'0'CZT".into()));
+    let expected = raw.reply_at().await;
+    assert_eq!(expected, (again.into(), "12'0'CZT".into()));
     let rename = "ALTER TABLE gone RENAME TO u";
     replica.batch_execute(rename).await.unwrap();
     raw.bind("s").execute(0).sync();
-    let (place, told) = raw.hear_at().await;
+    let (place, expected) = raw.reply_at().await;
     assert!(place.starts_with(REPLICA), "{place}");
-    assert_eq!(told, "2'0'CZT");
+    assert_eq!(expected, "2'0'CZT");
     raw.converse_at(&[("COMMIT", "the primary", "CZI")]).await;
     let primary = connect(cluster.primary.socket()).await;
     assert_eq!(text(&primary, "SELECT n FROM t WHERE id = 1").await, "7");
 }
 
-/// What was told of an answer stays told: the primary's transaction fails behind it.
+/// What was relayed of an answer stays: the primary's transaction fails behind it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn long_answers_are_told_as_they_come() {
+async fn long_answers_are_relayed_as_they_come() {
     let Some((_cluster, mut raw)) = cluster("").await else {
         return;
     };
     raw.converse_at(&WRITES).await;
     let read = "SELECT repeat('x', 1000) FROM u, generate_series(1, 2000) g WHERE id = 1";
     raw.query(read);
-    let (place, told) = raw.hear_at().await;
+    let (place, expected) = raw.reply_at().await;
     assert!(place.starts_with(REPLICA), "{place}");
-    assert_eq!(told.matches('\'').count(), 2 * 2000);
-    assert!(told.ends_with("CZT"));
+    assert_eq!(expected.matches('\'').count(), 2 * 2000);
+    assert!(expected.ends_with("CZT"));
     let read = "SELECT repeat('x', 1000), 1 / (2000 - g - n) FROM u, generate_series(1, 2000) g
         WHERE id = 1";
     for is_simple in [true, false] {
@@ -249,10 +249,10 @@ async fn long_answers_are_told_as_they_come() {
             true => raw.query(read),
             false => raw.parse("", read).bind("").execute(0).sync(),
         };
-        let (place, told) = raw.hear_at().await;
+        let (place, expected) = raw.reply_at().await;
         assert_eq!(place, "the primary, since division by zero");
-        assert!(told.len() > 1_000_000, "{}", told.len());
-        assert!(told.ends_with("[22012]ZE"));
+        assert!(expected.len() > 1_000_000, "{}", expected.len());
+        assert!(expected.ends_with("[22012]ZE"));
         let failed = [
             ("SELECT n FROM u WHERE id = 1", "", "[25P02]ZE"),
             ("ROLLBACK", "", "CZI"),
@@ -262,17 +262,17 @@ async fn long_answers_are_told_as_they_come() {
     }
 }
 
-/// Waits until somebody waits for a lock at the replica.
+/// Waits until a session waits for a lock at the replica.
 async fn wait_for_lock(cluster: &Cluster) {
     let replica = connect(cluster.replicas[0].socket()).await;
     let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
     let started = Instant::now();
     while text(&replica, waiting).await == "0" {
-        assert!(started.elapsed() < PATIENCE, "nobody waits");
+        assert!(started.elapsed() < PATIENCE, "no session waits");
     }
 }
 
-/// A read that is cancelled fails, and does not begin anew elsewhere; one whose replica dies does.
+/// A read that is cancelled fails, and does not begin again elsewhere; one whose replica dies does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_are_cancelled_and_outlive_their_replica() {
     let Some((mut cluster, mut raw)) = cluster("").await else {
@@ -294,8 +294,8 @@ async fn reads_are_cancelled_and_outlive_their_replica() {
     });
     wait_for_lock(&cluster).await;
     cancel.cancel_query(NoTls).await.unwrap();
-    let (client, told) = reading.await.unwrap();
-    let codes = told.map(|told| told.unwrap_err().code().cloned());
+    let (client, expected) = reading.await.unwrap();
+    let codes = expected.map(|expected| expected.unwrap_err().code().cloned());
     let expected = [
         SqlState::QUERY_CANCELED,
         SqlState::IN_FAILED_SQL_TRANSACTION,
@@ -310,15 +310,15 @@ async fn reads_are_cancelled_and_outlive_their_replica() {
     raw.query(read).flush().await;
     wait_for_lock(&cluster).await;
     cluster.replicas[0].kill();
-    let (place, told) = raw.hear_at().await;
+    let (place, expected) = raw.reply_at().await;
     assert!(place.starts_with("the primary, since"), "{place}");
-    assert_eq!(told, "T'0'CZT");
+    assert_eq!(expected, "T'0'CZT");
     raw.converse_at(&[("COMMIT", "the primary", "CZI")]).await;
 }
 
-/// While a transaction waits, its client hears of the primary's end at once.
+/// While a transaction waits, its client gets the primary's end at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_primary_is_heard_between_statements() {
+async fn messages_of_the_primary_arrive_between_statements() {
     let Some((cluster, mut raw)) = cluster("").await else {
         return;
     };
@@ -374,11 +374,11 @@ async fn portals_and_prepared_statements() {
         return;
     };
     raw.parse("u", "SELECT n FROM u ORDER BY id").sync();
-    assert_eq!(raw.hear_at().await.1, "1ZI");
+    assert_eq!(raw.reply_at().await.1, "1ZI");
     raw.converse_at(&WRITES).await;
-    let goes = async |raw: &mut Raw, place: &str, told: &str| {
-        let (went, heard) = raw.hear_at().await;
-        assert_eq!(heard, told);
+    let goes = async |raw: &mut Raw, place: &str, expected: &str| {
+        let (went, reply) = raw.reply_at().await;
+        assert_eq!(reply, expected);
         assert!(went.starts_with(place), "{went}");
     };
     let portals = "the primary, its transaction goes on with its portals";
@@ -435,7 +435,7 @@ async fn what_writes_bring_about_is_seen() {
     let Some((cluster, mut raw)) = cluster(further).await else {
         return;
     };
-    for (write, read, told) in [
+    for (write, read, expected) in [
         (
             "INSERT INTO watched VALUES (1)",
             "SELECT count(*) FROM audit",
@@ -469,12 +469,12 @@ async fn what_writes_bring_about_is_seen() {
         ("SELECT own()", "SELECT count(*) FROM audit", "1"),
         ("TRUNCATE u", "SELECT count(*) FROM u", "0"),
     ] {
-        let told = format!("T'{told}'CZT");
+        let expected = format!("T'{expected}'CZT");
         raw.query("BEGIN");
-        assert_eq!(raw.hear_at().await.1, "CZT");
+        assert_eq!(raw.reply_at().await.1, "CZT");
         raw.query(write);
-        assert!(raw.hear_at().await.1.ends_with("ZT"), "{write}");
-        raw.converse_at(&[(read, "", &told), ("ROLLBACK", "", "CZI")])
+        assert!(raw.reply_at().await.1.ends_with("ZT"), "{write}");
+        raw.converse_at(&[(read, "", &expected), ("ROLLBACK", "", "CZI")])
             .await;
     }
     assert_eq!(cluster.served(), 0);
@@ -483,28 +483,28 @@ async fn what_writes_bring_about_is_seen() {
 /// What a client has prepared since a table changed is not run as it was prepared on another server
 /// before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn statements_are_prepared_anew_wherever_they_run() {
+async fn statements_are_prepared_again_wherever_they_run() {
     let Some((cluster, mut raw)) = cluster("").await else {
         return;
     };
     let all = "SELECT * FROM u WHERE id = 1";
     raw.parse("before", all).bind("before").execute(0).sync();
-    assert!(raw.hear_at().await.0.starts_with(REPLICA));
+    assert!(raw.reply_at().await.0.starts_with(REPLICA));
     raw.query("ALTER TABLE u ADD COLUMN note text DEFAULT 'new'");
-    raw.hear_at().await;
+    raw.reply_at().await;
     cluster.settle().await;
     // One that asks for the time is on the primary, and so is what is prepared with it.
     raw.query("BEGIN");
-    raw.hear_at().await;
+    raw.reply_at().await;
     raw.query("SELECT now() > 'epoch'");
-    assert!(raw.hear_at().await.0.starts_with("the primary"));
+    assert!(raw.reply_at().await.0.starts_with("the primary"));
     raw.parse("after", "SELECT now()").bind("after").execute(0);
     raw.parse("since", all).sync();
-    assert!(raw.hear_at().await.0.starts_with("the primary"));
+    assert!(raw.reply_at().await.0.starts_with("the primary"));
     raw.query("COMMIT");
-    raw.hear_at().await;
+    raw.reply_at().await;
     raw.bind("since").execute(0).sync();
-    let (place, heard) = raw.hear_at().await;
+    let (place, reply) = raw.reply_at().await;
     assert!(place.starts_with(REPLICA), "{place}");
-    assert!(heard.contains("new") && heard.ends_with("CZI"), "{heard}");
+    assert!(reply.contains("new") && reply.ends_with("CZI"), "{reply}");
 }

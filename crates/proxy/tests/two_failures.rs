@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use support::cluster::{text, wait};
-use support::pair::{GOODBYES, Load, Pair, Running, hears, run};
+use support::pair::{GOODBYES, Load, Pair, Running, returned_by, run};
 use support::{connect, signal};
 use tokio::task::JoinSet;
 use tokio_postgres::Client;
@@ -33,7 +33,7 @@ async fn under_load(test: &'static str) -> (Pair, Load) {
 /// The other proxy is active: clients write and read there, also at replicas, and everything is in
 /// its place.
 async fn expect_taken_over(pair: &Pair, load: Load) {
-    pair.standby.says("Active").await;
+    pair.standby.status_text("Active").await;
     expect_served(pair, &pair.standby, load).await;
 }
 
@@ -65,7 +65,7 @@ async fn lose_both(test: &'static str) {
     pair.primary.crash().unwrap();
     pair.active.child.wait().unwrap();
     // It has no primary either.
-    pair.standby.says("Failed").await;
+    pair.standby.status_text("Failed").await;
     pair.primary.start_again().unwrap();
     expect_taken_over(&pair, load).await;
 }
@@ -88,7 +88,7 @@ async fn stop_for_a_moment(test: &'static str) {
     direct.batch_execute(lock).await.unwrap();
     let waiting = connect(pair.active.address).await;
     let write = "UPDATE counter SET n = n + 1 WHERE id = 9";
-    let waiting = tokio::spawn(async move { hears(&waiting, write).await });
+    let waiting = tokio::spawn(async move { returned_by(&waiting, write).await });
     let watch = connect(pair.primary.socket()).await;
     let count = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
         AND query LIKE 'UPDATE counter%id = 9%'";
@@ -101,7 +101,7 @@ async fn stop_for_a_moment(test: &'static str) {
     kill_active(&mut pair);
     signal(&pair.primary, Signal::CONT);
     assert_eq!(waiting.await.unwrap(), "closed");
-    pair.standby.says("Active").await;
+    pair.standby.status_text("Active").await;
     assert_eq!(text(&watch, count).await, "0");
     direct.batch_execute("ROLLBACK").await.unwrap();
     expect_taken_over(&pair, load).await;
@@ -117,7 +117,7 @@ async fn stop_for_long(test: &'static str) {
     let (mut pair, load) = under_load(test).await;
     signal(&pair.primary, Signal::STOP);
     kill_active(&mut pair);
-    pair.standby.says("Failed").await;
+    pair.standby.status_text("Failed").await;
     signal(&pair.primary, Signal::CONT);
     expect_taken_over(&pair, load).await;
 }
@@ -133,7 +133,7 @@ async fn lose_replica(test: &'static str) {
     pair.replicas[0].crash().unwrap();
     pair.active.child.wait().unwrap();
     // The other one begins with one replica, which serves; the second is back later.
-    pair.standby.says("Active").await;
+    pair.standby.status_text("Active").await;
     load.grow(COMMITS).await;
     let more = || async { (pair.standby.served().await > 20).then_some(()) };
     wait("reads at the other replica", more).await;
@@ -157,7 +157,7 @@ async fn sleep_and_lose(test: &'static str) {
     let mut sessions = Vec::new();
     for _ in 0..ASKED {
         let session = connect(pair.active.address).await;
-        assert_eq!(hears(&session, read).await, "0");
+        assert_eq!(returned_by(&session, read).await, "0");
         sessions.push((session, read));
     }
     sessions.push((writer, "COMMIT"));
@@ -174,9 +174,9 @@ async fn sleep_and_lose(test: &'static str) {
         });
     }
     pair.primary.crash().unwrap();
-    pair.standby.says("Failed").await;
+    pair.standby.status_text("Failed").await;
     pair.primary.start_again().unwrap();
-    pair.standby.says("Active").await;
+    pair.standby.status_text("Active").await;
     let held = held.join_all().await;
     // Others come, as those from before wait for the one that sleeps.
     load.join(4..8);
@@ -186,15 +186,15 @@ async fn sleep_and_lose(test: &'static str) {
         let there = connect(replica.socket()).await;
         assert_eq!(text(&there, read).await, "0", "what is there is old");
     }
-    let ask = |(it, query): (Client, &'static str)| async move { hears(&it, query).await };
+    let ask = |(it, query): (Client, &'static str)| async move { returned_by(&it, query).await };
     let asked: Vec<_> = sessions
         .into_iter()
         .map(|session| tokio::spawn(ask(session)))
         .collect();
     pair.active.signal(Signal::CONT);
-    for heard in asked {
-        let heard = heard.await.unwrap();
-        assert!(GOODBYES.contains(&heard.as_str()), "{heard}");
+    for reply in asked {
+        let reply = reply.await.unwrap();
+        assert!(GOODBYES.contains(&reply.as_str()), "{reply}");
     }
     pair.active.stands_by().await;
     drop(held);
@@ -237,17 +237,17 @@ fn proxy_that_slept_follows_the_one_that_followed_it() {
     );
 }
 
-/// It knows nothing of what the other one did, so that it begins anew.
+/// It knows nothing of what the other one did, so that it begins from scratch.
 async fn sleep_and_inherit(test: &'static str) {
     let (mut pair, mut load) = under_load(test).await;
     pair.active.signal(Signal::STOP);
-    pair.standby.says("Active").await;
+    pair.standby.status_text("Active").await;
     load.join(4..8);
     let is_written = || async { (load.counter(4) > 0).then_some(()) };
     wait("commit that was acknowledged", is_written).await;
     pair.standby.signal(Signal::KILL);
     pair.standby.child.wait().unwrap();
     pair.active.signal(Signal::CONT);
-    pair.active.says("Lost").await;
+    pair.active.status_text("Lost").await;
     expect_served(&pair, &pair.active, load).await;
 }

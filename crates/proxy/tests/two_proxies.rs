@@ -10,10 +10,10 @@ use std::time::Instant;
 
 use pg_local::{Postgres, SUPERUSER};
 use proxy::serve::routing::Routing;
-use replication::{Replication, Settings};
+use replication::{Replication, ReplicationSettings};
 use rustix::process::Signal;
 use support::cluster::{Cluster, text, wait};
-use support::pair::{GOODBYES, Load, Pair, Running, hears, refused, run};
+use support::pair::{GOODBYES, Load, Pair, Running, refused, returned_by, run};
 use support::raw::Raw;
 use support::{Front, connect, connect_by, is_there, options, printed};
 use tokio_postgres::Client;
@@ -31,7 +31,7 @@ async fn take_over(test: &'static str) {
     pair.active.signal(Signal::KILL);
     let killed = Instant::now();
     pair.active.child.wait().unwrap();
-    pair.standby.says("Active").await;
+    pair.standby.status_text("Active").await;
     println!("active {:?} after the other was killed", killed.elapsed());
     load.grow(1).await;
     println!(
@@ -48,8 +48,7 @@ async fn take_over(test: &'static str) {
     pair.standby.serves().await;
 }
 
-/// A standby sends its clients away so that they find the active one, and says to operators what it
-/// is.
+/// A standby refuses its clients so that they find the active one, and shows operators what it is.
 async fn expect_refusal(primary: &Postgres, active: &Running, standby: &Running) {
     let (code, message) = refused(standby.address).await;
     assert_eq!(code, "57P03");
@@ -63,20 +62,20 @@ async fn expect_refusal(primary: &Postgres, active: &Running, standby: &Running)
     psql.args([&both, "-Atc", "SELECT count(*) FROM counter"]);
     let output = tokio::task::spawn_blocking(move || psql.output().unwrap());
     assert_eq!(printed(&output.await.unwrap()), "10\n");
-    let told = standby.ask("SHOW PROXY").await;
-    assert_eq!(told.rows[0][0].as_deref(), Some("standby"));
-    assert!(told.rows[0][1].as_ref().unwrap().contains(&of_active));
-    let told = active.ask("SHOW PROXY").await;
-    assert_eq!(told.rows[0][0].as_deref(), Some("active"));
-    assert!(told.rows[0][2].is_some());
+    let output = standby.ask("SHOW PROXY").await;
+    assert_eq!(output.rows[0][0].as_deref(), Some("standby"));
+    assert!(output.rows[0][1].as_ref().unwrap().contains(&of_active));
+    let output = active.ask("SHOW PROXY").await;
+    assert_eq!(output.rows[0][0].as_deref(), Some("active"));
+    assert!(output.rows[0][2].is_some());
 }
 
 const READ: &str = "SELECT n FROM counter WHERE id = 1";
 
 #[test]
-fn one_that_slept_through_its_lease_says_nothing_old() {
+fn proxy_that_slept_through_its_lease_returns_nothing_old() {
     run(
-        "one_that_slept_through_its_lease_says_nothing_old",
+        "proxy_that_slept_through_its_lease_returns_nothing_old",
         sleep_through,
     );
 }
@@ -98,7 +97,7 @@ async fn sleep_through(test: &'static str) {
         .batch_execute("BEGIN; LOCK TABLE counter IN ACCESS EXCLUSIVE MODE")
         .await
         .unwrap();
-    let early = tokio::spawn(async move { hears(&early, READ).await });
+    let early = tokio::spawn(async move { returned_by(&early, READ).await });
     let watch = connect(replica.socket()).await;
     wait_for_reads(&watch, READ, 1).await;
     zombie.signal(Signal::STOP);
@@ -108,7 +107,7 @@ async fn sleep_through(test: &'static str) {
     held.batch_execute("BEGIN; LOCK TABLE hihooi.applied IN EXCLUSIVE MODE")
         .await
         .unwrap();
-    other.says("Active").await;
+    other.status_text("Active").await;
     println!("active {:?} after the other fell silent", stopped.elapsed());
     let new = connect(other.address).await;
     // The second is not in the way any more of what the zombie has written.
@@ -118,25 +117,24 @@ async fn sleep_through(test: &'static str) {
     ] {
         new.batch_execute(write).await.unwrap();
     }
-    assert_eq!(hears(&new, READ).await, "1");
+    assert_eq!(returned_by(&new, READ).await, "1");
     // These ask after the other's commit.
     let asked =
-        [late, later].map(|session| tokio::spawn(async move { hears(&session, READ).await }));
-    let commit = tokio::spawn(async move { hears(&writer, "COMMIT").await });
+        [late, later].map(|session| tokio::spawn(async move { returned_by(&session, READ).await }));
+    let commit = tokio::spawn(async move { returned_by(&writer, "COMMIT").await });
     there.batch_execute("COMMIT").await.unwrap();
     wait_for_reads(&watch, READ, 0).await;
-    assert_eq!(
-        text(&watch, READ).await,
-        "0",
-        "what the replica says is old"
-    );
+    assert_eq!(text(&watch, READ).await, "0", "the replica's answer is old");
     zombie.signal(Signal::CONT);
-    for heard in [early, commit].into_iter().chain(asked) {
-        let heard = heard.await.unwrap();
-        assert!(GOODBYES.contains(&heard.as_str()), "{heard}");
+    for reply in [early, commit].into_iter().chain(asked) {
+        let reply = reply.await.unwrap();
+        assert!(GOODBYES.contains(&reply.as_str()), "{reply}");
     }
     zombie.stands_by().await;
-    assert_eq!(hears(&new, "SELECT n FROM counter WHERE id = 2").await, "7");
+    assert_eq!(
+        returned_by(&new, "SELECT n FROM counter WHERE id = 2").await,
+        "7"
+    );
     held.batch_execute("COMMIT").await.unwrap();
     other.serves().await;
     pair.expect_equal().await;
@@ -147,14 +145,14 @@ async fn session_at_replica(proxy: &Running) -> Client {
     let session = connect(proxy.address).await;
     let served = proxy.served().await;
     wait("read at the replica", || async {
-        assert_eq!(hears(&session, READ).await, "0");
+        assert_eq!(returned_by(&session, READ).await, "0");
         (proxy.served().await > served).then_some(())
     })
     .await;
     session
 }
 
-/// Says who has the lock of the active proxy: its process on the primary.
+/// Returns the holder of the active proxy's lock: its process on the primary.
 const HOLDER: &str = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2
     AND classid = 1751738479 AND granted";
 
@@ -165,7 +163,7 @@ async fn one_that_gives_up_is_followed_at_once() {
     }
     let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
     let address = primary.address("postgres");
-    let first = Routing::start(&address, 10, &Settings::default())
+    let first = Routing::start(&address, 10, &ReplicationSettings::default())
         .await
         .unwrap();
     let epoch = first.replicas.replication().epoch();
@@ -174,8 +172,8 @@ async fn one_that_gives_up_is_followed_at_once() {
     let (waits, mut is_waiting) = tokio::sync::mpsc::unbounded_channel();
     let second = {
         let address = address.clone();
-        let told = move |name: &str| waits.send(name.to_owned()).unwrap();
-        tokio::spawn(async move { Replication::stand(&address, told).await.unwrap() })
+        let output = move |name: &str| waits.send(name.to_owned()).unwrap();
+        tokio::spawn(async move { Replication::stand(&address, output).await.unwrap() })
     };
     let name = is_waiting.recv().await.unwrap();
     assert!(
@@ -194,7 +192,7 @@ async fn one_that_gives_up_is_followed_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_loses_its_session_goes_on_if_nobody_else_came() {
+async fn proxy_that_loses_its_session_goes_on_if_no_other_came() {
     if !is_there() {
         return;
     }
@@ -243,7 +241,7 @@ async fn reads_at_replica(cluster: &Cluster, client: &Client) {
 }
 
 /// Nothing is read at replicas while the primary does not confirm that the proxy is active, and
-/// what was read there before is told only once it has.
+/// what was read there before is relayed only once it has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_say_nothing_while_the_lease_is_not_renewed() {
     if !is_there() {
@@ -260,7 +258,7 @@ async fn replicas_say_nothing_while_the_lease_is_not_renewed() {
     let lock = "BEGIN; LOCK TABLE t IN ACCESS EXCLUSIVE MODE";
     there.batch_execute(lock).await.unwrap();
     let read = "SELECT 5 + count(*) FROM t";
-    let early = tokio::spawn(async move { hears(&early, read).await });
+    let early = tokio::spawn(async move { returned_by(&early, read).await });
     wait_for_reads(&watch, read, 1).await;
     let held = connect(cluster.primary.socket()).await;
     let lock = "BEGIN; LOCK TABLE hihooi.beat IN ACCESS EXCLUSIVE MODE";
@@ -274,7 +272,7 @@ async fn replicas_say_nothing_while_the_lease_is_not_renewed() {
     wait_for_reads(&watch, read, 0).await;
     let served = cluster.served();
     for _ in 0..20 {
-        assert_eq!(hears(&client, "SELECT count(*) FROM t").await, "0");
+        assert_eq!(returned_by(&client, "SELECT count(*) FROM t").await, "0");
     }
     assert_eq!(cluster.served(), served);
     let routes = cluster.front.proxy.visitors().routes();
@@ -300,7 +298,7 @@ async fn wait_for_reads(replica: &Client, read: &str, count: u64) {
     .await;
 }
 
-/// Who is no proxy may have the lock; they are left alone, and waited for.
+/// A session of no proxy may have the lock; it is left alone, and waited for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stranger_with_the_lock_is_waited_for() {
     if !is_there() {
@@ -317,11 +315,11 @@ async fn stranger_with_the_lock_is_waited_for() {
     stranger.batch_execute(lock).await.unwrap();
     let address = primary.address("postgres");
     let (waits, mut is_waiting) = tokio::sync::mpsc::unbounded_channel();
-    let told = move |name: &str| waits.send(name.to_owned()).unwrap();
-    let standing = tokio::spawn(async move { Replication::stand(&address, told).await });
+    let output = move |name: &str| waits.send(name.to_owned()).unwrap();
+    let standing = tokio::spawn(async move { Replication::stand(&address, output).await });
     let name = is_waiting.recv().await.unwrap();
     assert!(
-        name.contains(&format!("nobody known: user {SUPERUSER}")),
+        name.contains(&format!("an unknown session: user {SUPERUSER}")),
         "{name}"
     );
     assert!(!standing.is_finished());
@@ -362,8 +360,8 @@ async fn extractor_of_a_proxy_before_is_ended() {
     cluster
         .wait_until_equal("SELECT id FROM t ORDER BY id")
         .await;
-    let heard = hears(&before, "COMMIT").await;
-    assert!(GOODBYES.contains(&heard.as_str()), "{heard}");
+    let reply = returned_by(&before, "COMMIT").await;
+    assert!(GOODBYES.contains(&reply.as_str()), "{reply}");
 }
 
 /// What a later proxy has taken up is not executed at any more.

@@ -17,7 +17,7 @@ use pg_wire::startup::write_tls;
 use proxy::serve::Authentication;
 use proxy::serve::listener::Local;
 use proxy::serve::routing::Routing;
-use replication::{Contents, Settings};
+use replication::{Contents, ReplicationSettings};
 use support::cluster::{PATIENCE, text, until_all_serve};
 use support::{Front, complained, connect_by, is_there, options, printed, psql, users};
 use tempfile::TempDir;
@@ -26,7 +26,7 @@ use tokio::net::UnixStream;
 use tokio_postgres::NoTls;
 use tokio_postgres::error::SqlState;
 
-/// The number of a port that nobody uses here: sockets are in folders of their own.
+/// The number of a port that is not in use here: sockets are in folders of their own.
 const PORT: u16 = 6432;
 
 fn lock_of(socket: &Path) -> PathBuf {
@@ -44,19 +44,22 @@ async fn clients_come_by_a_unix_socket() {
     let admin = support::connect(postgres.socket()).await;
     let role = format!("CREATE ROLE {} LOGIN", support::USER);
     admin.batch_execute(&role).await.unwrap();
-    let mut told = options(&postgres, 4);
-    told.admission.authentication = Authentication::Scram(users());
+    let mut proxy_options = options(&postgres, 4);
+    proxy_options.admission.authentication = Authentication::Scram(users());
     let shown = support::tls::identity(folder.path(), &rcgen::PKCS_ECDSA_P256_SHA256);
-    told.admission.tls = Some(shown);
-    let mut front = Front::start(told).await;
+    proxy_options.admission.tls = Some(shown);
+    let mut front = Front::start(proxy_options).await;
     front.listen_in(folder.path()).await;
 
     let port = front.address.port();
     let place = format!("host={} port={port}", folder.path().display());
     assert_eq!(printed(&psql(&postgres, &place).await), "here\n");
     let wrong = format!("{place} password=wrong");
-    let said = complained(&psql(&postgres, &wrong).await);
-    assert!(said.contains("password authentication failed"), "{said}");
+    let message = complained(&psql(&postgres, &wrong).await);
+    assert!(
+        message.contains("password authentication failed"),
+        "{message}"
+    );
 
     let socket = socket_in(folder.path(), port);
     let mode = fs::metadata(&socket).unwrap().permissions().mode();
@@ -124,14 +127,14 @@ async fn only_what_is_left_behind_is_taken_over() {
     drop(first);
     assert!(names().is_empty(), "{:?}", names());
 
-    // Somebody answers who keeps no lock file.
+    // A process answers that keeps no lock file.
     let other = UnixListener::bind(&socket).unwrap();
     let refused = bind().await.unwrap_err().to_string();
     assert!(refused.contains("another program"), "{refused}");
     UnixStream::connect(&socket).await.unwrap();
     assert_eq!(names().len(), 1, "{:?}", names());
 
-    // Nobody answers any more.
+    // No process answers any more.
     drop(other);
     fs::write(lock_of(&socket), "4194305\n").unwrap();
     let second = bind().await.unwrap();
@@ -140,10 +143,10 @@ async fn only_what_is_left_behind_is_taken_over() {
     assert_eq!(signed, format!("{}\n", std::process::id()));
     drop(second);
 
-    fs::write(&socket, "somebody's").unwrap();
+    fs::write(&socket, "of another process").unwrap();
     let refused = bind().await.unwrap_err().to_string();
     assert!(refused.contains("something else"), "{refused}");
-    assert_eq!(fs::read_to_string(&socket).unwrap(), "somebody's");
+    assert_eq!(fs::read_to_string(&socket).unwrap(), "of another process");
     let elsewhere = Local::bind(&folder.path().join("nowhere"), PORT).await;
     assert!(elsewhere.is_err());
 }
@@ -184,7 +187,7 @@ async fn databases_are_reached_by_unix_sockets() {
     let setting = format!("unix_socket_directories={}", folder.path().display());
     let primary = Postgres::start(&["synchronous_commit=on", &setting]).unwrap();
     let replica = Postgres::start(&[&setting]).unwrap();
-    // Nobody is let in by the network.
+    // No client can log in by the network.
     for postgres in [&primary, &replica] {
         let admin = support::connect(postgres.socket()).await;
         fs::write(postgres.data().join("pg_hba.conf"), "local all all trust\n").unwrap();
@@ -204,14 +207,14 @@ async fn databases_are_reached_by_unix_sockets() {
         let url = format!("postgresql://{SUPERUSER}@{host}:{port}/postgres");
         Address::parse(&url).unwrap()
     };
-    let routing = Routing::start(&address(&primary), 10, &Settings::default())
+    let routing = Routing::start(&address(&primary), 10, &ReplicationSettings::default())
         .await
         .unwrap();
     let manager = Arc::clone(&routing.manager);
     let added = routing.replicas.add(&address(&replica), Contents::Kept);
     added.unwrap();
-    let mut told = options(&primary, 10);
-    told.primary = address(&primary);
-    let front = Front::routed(told, Some(routing)).await;
+    let mut proxy_options = options(&primary, 10);
+    proxy_options.primary = address(&primary);
+    let front = Front::routed(proxy_options, Some(routing)).await;
     until_all_serve(&front, &manager).await;
 }

@@ -110,7 +110,7 @@ async fn reads_that_wait_are_cancelled() {
         let (failed, reader) = reading.await.unwrap();
         let failed = failed.unwrap_err();
         assert_eq!(failed.code(), Some(&SqlState::QUERY_CANCELED), "{failed}");
-        // It is over as if a server had said so.
+        // It is over as if a server had reported it.
         if before.is_some() {
             let next = reader.batch_execute("SELECT 1").await.unwrap_err();
             assert_eq!(next.code(), Some(&SqlState::IN_FAILED_SQL_TRANSACTION));
@@ -184,7 +184,7 @@ async fn reads_do_not_wait_beyond_a_change_of_the_schema() {
 
 /// Its replica may go while it waits: the primary answers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reads_do_not_wait_for_who_is_away() {
+async fn reads_do_not_wait_for_offline_replicas() {
     if !is_there() {
         return;
     }

@@ -1,4 +1,4 @@
-//! The transactions buffer: replicas that were away are given by the store what the primary has
+//! The transactions buffer: replicas that were offline get from the store what the primary has
 //! forgotten by then, whatever happens to the store.
 
 #![cfg(feature = "proxy")]
@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pg_local::Postgres;
-use proxy_core::freshness::{Manager, ReplicaId, State};
+use proxy_core::freshness::{Manager, ReplicaId, ReplicaState};
 use replex::cluster::Cluster;
 use replex::embedded::EmbeddedStore;
-use replication::buffer::{Options, Standing};
-use replication::{Contents, Replication, Settings};
+use replication::buffer::{BufferOptions, BufferStatus};
+use replication::{Contents, Replication, ReplicationSettings};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// What takes longer has come to a stop, however busy the machine.
@@ -34,7 +34,7 @@ struct Stage {
     replicas: Vec<Postgres>,
     /// At the primary.
     client: Client,
-    settings: Settings,
+    settings: ReplicationSettings,
     replication: Replication,
     manager: Arc<Mutex<Manager>>,
 }
@@ -56,7 +56,10 @@ async fn connect(postgres: &Postgres) -> Client {
     client
 }
 
-async fn replicate(primary: &Postgres, settings: &Settings) -> (Replication, Arc<Mutex<Manager>>) {
+async fn replicate(
+    primary: &Postgres,
+    settings: &ReplicationSettings,
+) -> (Replication, Arc<Mutex<Manager>>) {
     let started = Instant::now();
     loop {
         match Replication::start(&primary.address("postgres"), settings).await {
@@ -72,7 +75,7 @@ impl Stage {
     /// PostgreSQL.
     async fn start(coordinators: Vec<String>, length_max: u64) -> Option<Stage> {
         let is_for_all = true;
-        Stage::start_with(Options {
+        Stage::start_with(BufferOptions {
             coordinators,
             length_max,
             is_for_all,
@@ -80,16 +83,16 @@ impl Stage {
         .await
     }
 
-    async fn start_with(buffer: Options) -> Option<Stage> {
+    async fn start_with(buffer: BufferOptions) -> Option<Stage> {
         if !support::postgres_is_there() {
             return None;
         }
         let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
         let client = connect(&primary).await;
         client.batch_execute(TABLE).await.unwrap();
-        let settings = Settings {
+        let settings = ReplicationSettings {
             buffer: Some(buffer),
-            ..Settings::default()
+            ..ReplicationSettings::default()
         };
         let (replication, manager) = replicate(&primary, &settings).await;
         let replicas: Vec<Postgres> = (0..2).map(|_| Postgres::start(&[]).unwrap()).collect();
@@ -123,12 +126,12 @@ impl Stage {
         self.replication.add_replica(id, &address, Contents::Kept);
     }
 
-    fn says(&self, id: ReplicaId) -> String {
+    fn status_text(&self, id: ReplicaId) -> String {
         let status = self.replication.status().remove(&id);
         status.map(|status| status.text).unwrap_or_default()
     }
 
-    async fn wait(&self, what: &str, condition: impl Fn(&Manager, &Standing) -> bool) {
+    async fn wait(&self, what: &str, condition: impl Fn(&Manager, &BufferStatus) -> bool) {
         let started = Instant::now();
         loop {
             let buffer = self.replication.buffer().unwrap();
@@ -151,37 +154,41 @@ impl Stage {
         // Something after it, so that the stream goes past it.
         let nudge = "SELECT pg_logical_emit_message(true, 'test', '')";
         self.client.batch_execute(nudge).await.unwrap();
-        let has = |manager: &Manager, _: &Standing| {
+        let has = |manager: &Manager, _: &BufferStatus| {
             let mut replicas = manager.replicas();
             replicas.any(|(other, replica)| {
-                other == id && replica.state == State::Serving && replica.applied.0 >= end
+                other == id && replica.state == ReplicaState::Serving && replica.applied.0 >= end
             })
         };
         self.wait("replica that has all", has).await;
     }
 
-    async fn wait_until_is(&self, state: State, id: ReplicaId) {
-        let is = |manager: &Manager, _: &Standing| {
+    async fn wait_until_is(&self, state: ReplicaState, id: ReplicaId) {
+        let is = |manager: &Manager, _: &BufferStatus| {
             let mut replicas = manager.replicas();
             replicas.any(|(other, it)| other == id && it.state == state)
         };
         self.wait(&format!("replica that is {state:?}"), is).await;
     }
 
-    /// Waits until a replica is told to be filled again.
+    /// Waits until a replica reports that it must be filled again.
     async fn wait_until_refused(&self, id: ReplicaId) {
-        self.wait_until_is(State::Quarantined, id).await;
-        assert!(self.says(id).contains("EMPTY"), "{}", self.says(id));
+        self.wait_until_is(ReplicaState::Quarantined, id).await;
+        assert!(
+            self.status_text(id).contains("EMPTY"),
+            "{}",
+            self.status_text(id)
+        );
     }
 
     async fn wait_until_buffer_follows(&self) {
-        let follows = |_: &Manager, buffer: &Standing| buffer.is_following;
+        let follows = |_: &Manager, buffer: &BufferStatus| buffer.is_following;
         self.wait("buffer that follows", follows).await;
     }
 
     async fn kill(&mut self, id: ReplicaId) {
         self.replica(id).kill();
-        self.wait_until_is(State::Away, id).await;
+        self.wait_until_is(ReplicaState::Unavailable, id).await;
     }
 
     /// Kills a replica, and commits what only the buffer keeps for it; the others go on.
@@ -247,13 +254,13 @@ impl Stage {
         }
     }
 
-    /// Waits until the primary has been told twice what it may forget.
+    /// Waits until the primary has got two reports of what it may forget.
     async fn wait_until_confirmed(&self) {
-        let told = "SELECT max(reply_time)::text FROM pg_stat_replication WHERE application_name = 'replex slot'";
+        let printed = "SELECT max(reply_time)::text FROM pg_stat_replication WHERE application_name = 'replex slot'";
         for _ in 0..2 {
             let started = Instant::now();
-            let before = text(&self.client, told).await;
-            while text(&self.client, told).await == before {
+            let before = text(&self.client, printed).await;
+            while text(&self.client, printed).await == before {
                 assert!(started.elapsed() < PATIENCE, "nothing is confirmed");
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
@@ -277,8 +284,8 @@ impl Stage {
     }
 }
 
-fn own(coordinators: Vec<String>) -> Options {
-    Options {
+fn own(coordinators: Vec<String>) -> BufferOptions {
+    BufferOptions {
         coordinators,
         length_max: ENOUGH,
         is_for_all: false,
@@ -305,8 +312,8 @@ fn embedded() -> (tempfile::TempDir, EmbeddedStore, Vec<String>) {
     (folder, store, coordinators)
 }
 
-/// A proxy that waits may have another buffer: then the primary keeps its log for who is away from
-/// then on, and the other has all for him.
+/// A proxy that waits may have another buffer: then the primary keeps its log for offline replicas
+/// from then on, and the other proxy has all for them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proxy_that_takes_over_with_its_own_buffer_lacks_nothing() {
     let [
@@ -316,7 +323,7 @@ async fn a_proxy_that_takes_over_with_its_own_buffer_lacks_nothing() {
     let Some(mut stage) = Stage::start_with(own(first)).await else {
         return;
     };
-    // While nobody waits, the primary forgets what the buffer has.
+    // While no other proxy waits, the primary forgets what the buffer has.
     stage.have_miss(SECOND, 1_000).await;
     stage.restart(SECOND);
     stage.check_equal().await;
@@ -328,13 +335,14 @@ async fn a_proxy_that_takes_over_with_its_own_buffer_lacks_nothing() {
         assert!(started.elapsed() < PATIENCE, "the other is not seen");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // Who is behind the slot when the other comes is helped by the first one's buffer only.
+    // A replica that is behind the slot when the other comes is helped by the first one's buffer
+    // only.
     stage.wait_until_kept(SECOND).await;
     stage.kill(SECOND).await;
     stage.write(10_000).await;
     stage.wait_for(FIRST).await;
     let applied = stage.replication.durable()[&FIRST];
-    let has = |_: &Manager, buffer: &Standing| buffer.covered.is_some_and(|it| it.1 >= applied);
+    let has = |_: &Manager, buffer: &BufferStatus| buffer.covered.is_some_and(|it| it.1 >= applied);
     stage.wait("commits in the buffer", has).await;
     stage.wait_until_confirmed().await;
     stage.replication.give_up().await;
@@ -346,10 +354,10 @@ async fn a_proxy_that_takes_over_with_its_own_buffer_lacks_nothing() {
     stage.check_equal().await;
 }
 
-/// The primary need not keep its log for who is away, and who is back has all, be it the same proxy
-/// that kept it or the next one.
+/// The primary need not keep its log for an offline replica, and it has all once it is back, be it
+/// the same proxy that kept it or the next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_was_away_is_given_what_the_primary_has_forgotten() {
+async fn offline_replica_gets_what_the_primary_has_forgotten() {
     let (_folder, _store, coordinators) = embedded();
     let Some(mut stage) = Stage::start(coordinators, ENOUGH).await else {
         return;
@@ -367,10 +375,9 @@ async fn who_was_away_is_given_what_the_primary_has_forgotten() {
     }
 }
 
-/// One that was removed goes on where it stopped, though nobody kept anything for it but the
-/// buffer.
+/// One that was removed goes on where it stopped, though only the buffer kept anything for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_was_removed_goes_on_where_it_stopped() {
+async fn removed_replica_goes_on_where_it_stopped() {
     let (_folder, _store, coordinators) = embedded();
     let Some(mut stage) = Stage::start(coordinators, ENOUGH).await else {
         return;
@@ -393,8 +400,9 @@ async fn who_was_removed_goes_on_where_it_stopped() {
     stage.check_equal().await;
 }
 
-/// While the store is away, replicas go on without it, and the primary keeps its log for those
-/// that rely on it; killed and started again, it has what it had, and takes up what it has missed.
+/// While the store is unavailable, replicas go on without it, and the primary keeps its log for
+/// those that rely on it; killed and started again, it has what it had, and takes up what it has
+/// missed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_go_on_while_the_buffer_is_killed() {
     let mut cluster: Cluster = support::cluster(1).await;
@@ -412,9 +420,9 @@ async fn replicas_go_on_while_the_buffer_is_killed() {
     let (_, until) = stage.replication.buffer().unwrap().covered.unwrap();
     assert!(
         stage.forgotten().await <= until.0,
-        "it is kept for who relies on the buffer"
+        "it is kept for the replica that relies on the buffer"
     );
-    // Who comes back meanwhile waits: what it lacks is nowhere else.
+    // A replica that comes back meanwhile waits: what it lacks is nowhere else.
     stage.restart(SECOND);
     cluster.restart(0).await.unwrap();
     stage.check_equal().await;
@@ -439,10 +447,10 @@ async fn a_cluster_loses_nothing_with_a_server() {
     stage.check_equal().await;
 }
 
-/// A buffer that has lost everything begins anew; who relied on it is told to be filled again, and
-/// others go on.
+/// A buffer that has lost everything begins from scratch; a replica that relied on it must be
+/// filled again, and others go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_buffer_that_lost_everything_begins_anew() {
+async fn buffer_that_lost_everything_begins_from_scratch() {
     let (_folder, store, coordinators) = embedded();
     let Some(mut stage) = Stage::start(coordinators, ENOUGH).await else {
         return;
@@ -468,7 +476,8 @@ async fn a_buffer_that_lost_everything_begins_anew() {
     stage.check_equal().await;
 }
 
-/// Where there is no room any more the oldest goes: who has missed it is told so, and keeps nobody.
+/// Where there is no room any more the oldest goes: a replica that has missed it gets that error,
+/// and stops no other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_buffer_lets_the_oldest_go() {
     const LITTLE: u64 = 64 * 1024;
@@ -495,9 +504,10 @@ async fn a_full_buffer_lets_the_oldest_go() {
     stage.check_equal().await;
 }
 
-/// A store that is not there when the proxy starts: everything else goes on, and says so.
+/// A store that is not there when the proxy starts: everything else goes on, and the status shows
+/// it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_buffer_that_is_not_there_stops_nobody() {
+async fn missing_buffer_stops_no_replica() {
     if !support::postgres_is_there() {
         return;
     }
@@ -505,13 +515,13 @@ async fn a_buffer_that_is_not_there_stops_nobody() {
     let client = connect(&primary).await;
     client.batch_execute(TABLE).await.unwrap();
     let place = pg_local::free_place().unwrap();
-    let settings = Settings {
-        buffer: Some(Options {
+    let settings = ReplicationSettings {
+        buffer: Some(BufferOptions {
             coordinators: vec![place.to_string()],
             length_max: ENOUGH,
             is_for_all: true,
         }),
-        ..Settings::default()
+        ..ReplicationSettings::default()
     };
     let (replication, manager) = replicate(&primary, &settings).await;
     let stage = Stage {
@@ -529,7 +539,7 @@ async fn a_buffer_that_is_not_there_stops_nobody() {
     stage
         .wait("word of it", |_, it| it.text.contains(&place.to_string()))
         .await;
-    // Nobody relies on it, so that the primary keeps nothing for it.
+    // No replica relies on it, so that the primary keeps nothing for it.
     let started = Instant::now();
     while stage.forgotten().await <= before {
         assert!(started.elapsed() < PATIENCE, "it remembers all");
@@ -537,8 +547,8 @@ async fn a_buffer_that_is_not_there_stops_nobody() {
     }
 }
 
-/// Writes rows until it is told to stop, whatever happens to the primary meanwhile; tells how many
-/// were answered.
+/// Writes rows until it is asked to stop, whatever happens to the primary meanwhile; returns how
+/// many were answered.
 async fn write_on(primary: String, stops: Arc<AtomicBool>, answered: Arc<AtomicU32>) {
     let mut id = 1_000_000;
     while !stops.load(Ordering::Relaxed) {
@@ -559,7 +569,7 @@ async fn write_on(primary: String, stops: Arc<AtomicBool>, answered: Arc<AtomicU
     }
 }
 
-/// Who fails at once.
+/// The server that fails at once.
 #[derive(Clone, Copy, Debug)]
 enum Pair {
     BufferAndReplica,
@@ -597,7 +607,7 @@ impl Stage {
         }
     }
 
-    async fn mend(&mut self, pair: Pair, cluster: &mut Cluster) {
+    async fn repair(&mut self, pair: Pair, cluster: &mut Cluster) {
         if matches!(pair, Pair::BufferAndPrimary | Pair::ReplicaAndPrimary) {
             self.primary.start_again().unwrap();
             self.client = connect(&self.primary).await;
@@ -644,7 +654,7 @@ async fn failures_in_pairs_lose_nothing() {
             assert!(started.elapsed() < PATIENCE, "writers wait for {pair:?}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        stage.mend(pair, &mut cluster).await;
+        stage.repair(pair, &mut cluster).await;
         for id in [FIRST, SECOND] {
             stage.wait_for(id).await;
         }
@@ -658,7 +668,7 @@ async fn failures_in_pairs_lose_nothing() {
 }
 
 #[test]
-fn a_folder_is_for_one_process_and_the_error_says_so() {
+fn folder_is_for_one_process_and_the_error_names_it() {
     let folder = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::start(folder.path()).unwrap();
     let Err(problem) = EmbeddedStore::start(folder.path()) else {

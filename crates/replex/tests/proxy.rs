@@ -26,12 +26,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Running {
     child: Child,
     stdout: BufReader<ChildStdout>,
-    /// What it said first.
+    /// The first line of its output.
     line: String,
-    /// What it said when it was ready, by name.
+    /// What it printed when it was ready, by name.
     proxy: String,
     metrics: String,
-    /// Where it keeps what outlives it, if it is told nothing else.
+    /// Where it keeps what outlives it, by default.
     state: TempDir,
     log: NamedTempFile,
 }
@@ -60,13 +60,13 @@ impl Running {
         let mut line = String::new();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         stdout.read_line(&mut line).unwrap();
-        let said = |name: &str| {
+        let message = |name: &str| {
             let mut words = line.split_whitespace();
             let word = words.find_map(|word| word.strip_prefix(name));
             word.unwrap_or_else(|| panic!("no {name} in {line:?}"))
                 .to_owned()
         };
-        let (proxy, metrics) = (said("proxy="), said("metrics="));
+        let (proxy, metrics) = (message("proxy="), message("metrics="));
         Running {
             child,
             stdout,
@@ -103,12 +103,12 @@ impl Running {
     fn wait_for_buffer(&self) {
         let started = Instant::now();
         loop {
-            let told = self.admin(SUPERUSER, &["SHOW BUFFER"]);
-            let told = String::from_utf8(told.stdout).unwrap();
-            if told.contains("serving") {
+            let printed = self.admin(SUPERUSER, &["SHOW BUFFER"]);
+            let printed = String::from_utf8(printed.stdout).unwrap();
+            if printed.contains("serving") {
                 return;
             }
-            assert!(started.elapsed() < PATIENCE, "{told}");
+            assert!(started.elapsed() < PATIENCE, "{printed}");
         }
     }
 
@@ -152,16 +152,16 @@ fn operators_ask_and_reload() {
         "--operator",
         "ann",
     ]);
-    let told = running.admin(SUPERUSER, &["show", "pools"]);
-    let told = String::from_utf8(told.stdout).unwrap();
+    let printed = running.admin(SUPERUSER, &["show", "pools"]);
+    let printed = String::from_utf8(printed.stdout).unwrap();
     assert!(
-        told.contains("primary") && told.contains("connections_max"),
-        "{told}"
+        printed.contains("primary") && printed.contains("connections_max"),
+        "{printed}"
     );
     let unknown = running.admin(SUPERUSER, &["SHOW", "TABLES"]);
     assert_eq!(unknown.status.code(), Some(1));
-    let said = String::from_utf8(unknown.stderr).unwrap();
-    assert!(said.contains("There are REPLICAS"), "{said}");
+    let message = String::from_utf8(unknown.stderr).unwrap();
+    assert!(message.contains("There are REPLICAS"), "{message}");
 
     let scraped = running.scrape();
     assert!(scraped.contains("\nreplex_proxy_clients 0\n"), "{scraped}");
@@ -176,10 +176,10 @@ fn operators_ask_and_reload() {
     assert!(ann(&running));
     std::fs::write(&users, "oops").unwrap();
     let refused = running.admin(SUPERUSER, &["RELOAD"]);
-    let said = String::from_utf8(refused.stderr).unwrap();
+    let message = String::from_utf8(refused.stderr).unwrap();
     assert!(
-        said.contains("line 1") && said.contains("still is"),
-        "{said}"
+        message.contains("line 1") && message.contains("stays in force"),
+        "{message}"
     );
     assert!(ann(&running));
     std::fs::write(&users, format!("\"{SUPERUSER}\" \"secret\"\n")).unwrap();
@@ -188,15 +188,15 @@ fn operators_ask_and_reload() {
     assert!(running.admin(SUPERUSER, &["SHOW HELP"]).status.success());
 }
 
-/// What psql says of a statement.
+/// psql's output for a statement.
 fn psql(postgres: &Postgres, place: &str, statement: &str) -> String {
     let mut psql = Command::new(postgres.programs().join("psql"));
     let url = format!("postgresql://{SUPERUSER}:secret@{place}/postgres");
-    let said = psql.args([&url, "-Atqc", statement]).output().unwrap();
-    String::from_utf8(said.stdout).unwrap()
+    let message = psql.args([&url, "-Atqc", statement]).output().unwrap();
+    String::from_utf8(message.stdout).unwrap()
 }
 
-/// Somebody removes a row at the replica, and then it is changed on the primary.
+/// A row is removed at the replica, and then it is changed on the primary.
 fn have_differ(running: &Running, primary: &Postgres, replica: &Postgres) {
     let ask = |place: &str, statement: &str| psql(primary, place, statement);
     ask(&running.proxy, "CREATE TABLE t (note text PRIMARY KEY)");
@@ -209,7 +209,7 @@ fn have_differ(running: &Running, primary: &Postgres, replica: &Postgres) {
     ask(&running.proxy, "UPDATE t SET note = 'xyzzy again'");
 }
 
-/// What operators look for stands in the log, and what is nobody's business does not.
+/// What operators look for stands in the log, and what is private does not.
 #[test]
 fn what_happens_is_logged_without_values() {
     if !postgres_is_there() {
@@ -265,7 +265,7 @@ fn what_happens_is_logged_without_values() {
     );
 }
 
-/// The primary keeps its log for a replica that is away, up to a limit.
+/// The primary keeps its log for an offline replica, up to a limit.
 #[test]
 fn an_alarm_comes_before_the_slot_is_lost() {
     if !postgres_is_there() {
@@ -289,12 +289,12 @@ fn an_alarm_comes_before_the_slot_is_lost() {
                      WHERE pg_logical_emit_message(false, 'test', '') IS NOT NULL";
         let held: u64 = psql(&postgres, &place, held).trim().parse().unwrap();
         // Not faster than it is looked at.
-        let told = |line: &str| {
+        let printed = |line: &str| {
             line.strip_prefix("replex_proxy_slot_held_bytes ")?
                 .parse()
                 .ok()
         };
-        while running.scrape().lines().find_map(told) < Some(held) {
+        while running.scrape().lines().find_map(printed) < Some(held) {
             assert!(started.elapsed() < PATIENCE);
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -344,16 +344,16 @@ fn a_buffer_in_a_folder_is_kept() {
     let words = ["proxy", "--listen", "127.0.0.1:0"];
     let second = run(&[&words[..], &arguments].concat());
     assert_eq!(second.status.code(), Some(1));
-    let said = String::from_utf8(second.stderr).unwrap();
+    let message = String::from_utf8(second.stderr).unwrap();
     assert!(
-        said.contains("buffer") && said.contains("process"),
-        "{said}"
+        message.contains("buffer") && message.contains("process"),
+        "{message}"
     );
     drop(running);
     Running::start(&arguments).wait_for_buffer();
 }
 
-/// Who says nothing of a buffer has one, where programs keep what outlives them.
+/// Without an option for the buffer there is one, where programs keep what outlives them.
 #[test]
 fn there_is_a_buffer_by_default() {
     if !postgres_is_there() {
@@ -375,14 +375,14 @@ fn there_is_a_buffer_by_default() {
     drop(running);
     let without = Running::start(&[&arguments[..], &["--buffer", "none"]].concat());
     assert!(!without.line.contains("buffer="), "{}", without.line);
-    let told = without.admin(SUPERUSER, &["SHOW BUFFER"]);
-    let told = String::from_utf8(told.stdout).unwrap();
-    assert!(!told.contains("serving"), "{told}");
+    let printed = without.admin(SUPERUSER, &["SHOW BUFFER"]);
+    let printed = String::from_utf8(printed.stdout).unwrap();
+    assert!(!printed.contains("serving"), "{printed}");
     assert!(is_empty(without.state.path()));
 }
 
 #[test]
-fn a_default_that_cannot_be_says_what_to_do() {
+fn error_of_an_invalid_default_names_the_fix() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
@@ -397,9 +397,9 @@ fn a_default_that_cannot_be_says_what_to_do() {
             command.env("XDG_STATE_HOME", state);
         }
         let output = command.output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(code), "{name}: {said}");
-        assert!(said.contains("--buffer none"), "{name}: {said}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{name}: {message}");
+        assert!(message.contains("--buffer none"), "{name}: {message}");
     }
 }
 
@@ -412,13 +412,13 @@ fn a_buffer_that_cannot_be_is_refused() {
         assert_eq!(output.status.code(), Some(2));
         String::from_utf8(output.stderr).unwrap()
     };
-    let said = refused(&["--replicate", "--buffer", "replex://store"]);
-    assert!(said.contains("replex://HOST:PORT"), "{said}");
-    let said = refused(&["--buffer", "/tmp/unused"]);
-    assert!(said.contains("--replicate"), "{said}");
+    let message = refused(&["--replicate", "--buffer", "replex://store"]);
+    assert!(message.contains("replex://HOST:PORT"), "{message}");
+    let message = refused(&["--buffer", "/tmp/unused"]);
+    assert!(message.contains("--replicate"), "{message}");
 }
 
-/// One that is stopped takes its socket away; what one leaves that is killed, the next takes over.
+/// One that is stopped removes its socket; what one leaves that is killed, the next takes over.
 #[test]
 fn a_unix_socket_is_served() {
     if !postgres_is_there() {
@@ -443,9 +443,9 @@ fn a_unix_socket_is_served() {
     let listen = format!("127.0.0.2:{port}");
     let ask = ["proxy", "admin", "--proxy", &url, "SHOW HELP"];
     run_well(&ask);
-    let said = run_badly(&["proxy", "--config", &file, "--listen", &listen], 1);
+    let message = run_badly(&["proxy", "--config", &file, "--listen", &listen], 1);
     let serves = format!("process {} serves there", first.child.id());
-    assert!(said.contains(&serves), "{said}");
+    assert!(message.contains(&serves), "{message}");
     let setting = format!("unix_socket_directories={}", sockets.path().display());
     let mut other = Postgres::start(&[&setting]).unwrap();
     let problem = other.restart_at(port.parse().unwrap()).unwrap_err();
@@ -482,7 +482,7 @@ fn certify(folder: &Path, name: &str) -> String {
     format!("sslcert={} sslkey={}", pem.display(), secret.display())
 }
 
-/// Who vouches for clients is said by options, and read again by the signal.
+/// The authorities for clients are named by options, and read again by the signal.
 #[test]
 fn clients_are_vouched_for() {
     if !postgres_is_there() {
@@ -535,8 +535,8 @@ fn clients_are_vouched_for() {
         "--tls-client-auth",
         "cert",
     ];
-    let said = run_badly(&alone, 2);
-    assert!(said.contains("--tls-client-ca"), "{said}");
+    let message = run_badly(&alone, 2);
+    assert!(message.contains("--tls-client-ca"), "{message}");
 }
 
 #[test]
@@ -553,9 +553,9 @@ fn second_proxy_stands_by_until_the_first_is_stopped() {
     let of_first = format!(" for process {} on ", first.child.id());
     let is_standby = second.line.starts_with("standby proxy=") && second.line.contains(&of_first);
     assert!(is_standby, "{}", second.line);
-    let told = second.admin(SUPERUSER, &["SHOW", "PROXY"]);
-    let told = String::from_utf8(told.stdout).unwrap();
-    assert!(told.contains("standby"), "{told}");
+    let printed = second.admin(SUPERUSER, &["SHOW", "PROXY"]);
+    let printed = String::from_utf8(printed.stdout).unwrap();
+    assert!(printed.contains("standby"), "{printed}");
     let psql = |proxies: String| {
         let mut psql = Command::new(postgres.programs().join("psql"));
         let url = format!("postgresql://{SUPERUSER}@{proxies}/postgres");
@@ -606,15 +606,15 @@ fn replica_is_promoted_when_the_primary_is_gone() {
         assert!(started.elapsed() < PATIENCE);
     }
     let promote = [&["proxy", "promote"], &databases[..]].concat();
-    let said = run_badly(&promote, 1);
-    assert!(said.contains("is there. If another one"), "{said}");
-    let said = run_badly(&["proxy", "promote", "--primary", &old], 2);
-    assert!(said.contains("give --replica URL"), "{said}");
+    let message = run_badly(&promote, 1);
+    assert!(message.contains("is there. If another one"), "{message}");
+    let message = run_badly(&["proxy", "promote", "--primary", &old], 2);
+    assert!(message.contains("give --replica URL"), "{message}");
 
     primary.crash().unwrap();
-    let said = run_well(&promote);
+    let message = run_well(&promote);
     let start = format!("\n  replex proxy --primary {new}\n");
-    assert!(said.ends_with(&start), "{said}");
+    assert!(message.ends_with(&start), "{message}");
     let after = Running::start(&["--primary", &new, "--replicate", "--trust"]);
     assert!(after.line.starts_with("ready "), "{}", after.line);
     let inserted = psql(&after.proxy, "INSERT INTO t DEFAULT VALUES RETURNING id");
@@ -623,19 +623,22 @@ fn replica_is_promoted_when_the_primary_is_gone() {
         "{inserted}"
     );
 
-    // The old primary comes back: who is in front of it learns that it is none any more.
+    // The old primary comes back: the proxy in front of it learns that it is none any more.
     primary.start_again().unwrap();
     let started = Instant::now();
     while !psql(&before.proxy, "SELECT 1").contains("stands by") {
         assert!(started.elapsed() < PATIENCE);
     }
     let again = [&["proxy"], &databases[..], &["--trust", "--buffer", "none"]].concat();
-    let said = run_badly(&again, 1);
-    assert!(said.contains("was promoted to be the primary"), "{said}");
+    let message = run_badly(&again, 1);
+    assert!(
+        message.contains("was promoted to be the primary"),
+        "{message}"
+    );
 }
 
 #[test]
-fn a_file_says_which_replicas_there_are() {
+fn replicas_are_named_in_a_file() {
     if !postgres_is_there() {
         return;
     }
@@ -655,11 +658,11 @@ fn a_file_says_which_replicas_there_are() {
     write("trust = true", &replicas[0]);
     let running = Running::start(&["--config", &file.display().to_string()]);
     let there = || {
-        let told = running.admin(SUPERUSER, &["SHOW", "REPLICAS"]);
-        let told = String::from_utf8(told.stdout).unwrap();
+        let printed = running.admin(SUPERUSER, &["SHOW", "REPLICAS"]);
+        let printed = String::from_utf8(printed.stdout).unwrap();
         replicas
             .each_ref()
-            .map(|postgres| told.contains(&postgres.socket().to_string()))
+            .map(|postgres| printed.contains(&postgres.socket().to_string()))
     };
     assert_eq!(there(), [true, false]);
     write("trust = true", &replicas[1]);
@@ -674,8 +677,8 @@ fn a_file_says_which_replicas_there_are() {
     for (first, expected) in wrong {
         write(first, &replicas[0]);
         let refused = running.admin(SUPERUSER, &["RELOAD"]);
-        let said = String::from_utf8(refused.stderr).unwrap();
-        assert!(said.contains(expected), "{said}");
+        let message = String::from_utf8(refused.stderr).unwrap();
+        assert!(message.contains(expected), "{message}");
         assert_eq!(there(), [false, true]);
     }
     let removed = running.admin(SUPERUSER, &["REMOVE", "REPLICA", "2"]);
@@ -685,34 +688,37 @@ fn a_file_says_which_replicas_there_are() {
 }
 
 #[test]
-fn check_says_what_is_missing_and_fails_if_it_must() {
+fn check_reports_what_is_missing_and_fails_if_it_must() {
     if !postgres_is_there() {
         return;
     }
     let good = Postgres::start(&["synchronous_commit=on"]).unwrap();
     let url = format!("postgresql://{SUPERUSER}@{}/postgres", good.socket());
-    let told = run_well(&["proxy", "check", "--primary", &url]);
-    assert!(told.contains("wal_level = logical"), "{told}");
-    assert!(told.ends_with("Nothing stands in the way.\n"), "{told}");
+    let printed = run_well(&["proxy", "check", "--primary", &url]);
+    assert!(printed.contains("wal_level = logical"), "{printed}");
+    assert!(
+        printed.ends_with("Nothing stands in the way.\n"),
+        "{printed}"
+    );
     let output = run(&["proxy", "check", "--primary", &url, "--replica", &url]);
     assert_eq!(output.status.code(), Some(1));
-    let told = String::from_utf8(output.stdout).unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
     assert!(
-        told.contains("it is the primary itself\n    Name another database."),
-        "{told}"
+        printed.contains("it is the primary itself\n    Name another database."),
+        "{printed}"
     );
     assert!(
-        told.ends_with("1 finding would stop the proxy.\n"),
-        "{told}"
+        printed.ends_with("1 finding would stop the proxy.\n"),
+        "{printed}"
     );
     assert_eq!(output.stderr, b"");
-    let said = run_badly(&["proxy", "check", "--primary", "nowhere"], 2);
-    assert!(said.contains("postgresql://"), "{said}");
-    let said = run_badly(&["proxy", "--trust"], 2);
-    assert!(said.contains("give --primary URL"), "{said}");
-    let said = run_badly(&["proxy", "--config", "/nowhere.toml"], 2);
-    assert!(said.contains("/nowhere.toml: No such file"), "{said}");
-    let said = run_badly(
+    let message = run_badly(&["proxy", "check", "--primary", "nowhere"], 2);
+    assert!(message.contains("postgresql://"), "{message}");
+    let message = run_badly(&["proxy", "--trust"], 2);
+    assert!(message.contains("give --primary URL"), "{message}");
+    let message = run_badly(&["proxy", "--config", "/nowhere.toml"], 2);
+    assert!(message.contains("/nowhere.toml: No such file"), "{message}");
+    let message = run_badly(
         &[
             "proxy",
             "admin",
@@ -722,5 +728,5 @@ fn check_says_what_is_missing_and_fails_if_it_must() {
         ],
         3,
     );
-    assert!(said.contains("--proxy"), "{said}");
+    assert!(message.contains("--proxy"), "{message}");
 }

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 /// What the demo must have claimed, each with its mark.
 const CLAIMS: &[&str] = &[
-    "✓ The update went to the primary, reads of what nobody wrote went to replicas",
+    "✓ The update went to the primary, reads of unwritten rows went to replicas",
     "✓ Both replicas answered reads",
     "✓ It was filled in ",
     "✓ It answers reads: ",
@@ -66,7 +66,7 @@ fn demo_holds_what_it_claims_and_cleans_up() {
 /// apt-get. None where that takes rights that are missing.
 fn demo_without_postgres(apt_get: &str) -> Option<(TempDir, Command)> {
     let is_root = rustix::process::geteuid().is_root();
-    let root = "root, who can hide PostgreSQL from the demo";
+    let root = "root, which can hide PostgreSQL from the demo";
     needs::require(root, is_root.then_some(()))?;
     let folder = TempDir::new().unwrap();
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
@@ -89,27 +89,27 @@ fn demo_installs_what_it_needs() {
     };
     let mut demo = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
-    let mut told = lines.by_ref().map(Result::unwrap);
-    assert!(told.any(|line| line.contains("Installing Debian's package postgresql")));
-    assert!(told.any(|line| line.contains("replica 2: serving")));
+    let mut printed = lines.by_ref().map(Result::unwrap);
+    assert!(printed.any(|line| line.contains("Installing Debian's package postgresql")));
+    assert!(printed.any(|line| line.contains("replica 2: serving")));
     kill_process(Pid::from_child(&demo), Signal::INT).unwrap();
     drop(lines.collect::<Vec<_>>());
     assert_eq!(demo.wait().unwrap().code(), Some(130));
 }
 
 #[test]
-fn demo_says_what_stands_in_the_way_of_its_needs() {
+fn demo_reports_what_its_needs_lack() {
     let hidden =
         postgres_is_there().then(|| demo_without_postgres("echo no network >&2; exit 100"));
     let Some((_folder, mut command)) = hidden.flatten() else {
         return;
     };
     let output = command.output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(
-        said.contains("no network") && said.contains("`apt-get install postgresql`"),
-        "{said}"
+        message.contains("no network") && message.contains("`apt-get install postgresql`"),
+        "{message}"
     );
 }
 

@@ -1,11 +1,11 @@
-//! The statements by which a replica does what a transaction state did on the primary.
+//! The statements by which a replica repeats what a transaction state did on the primary.
 //!
 //! Values are text literals whose type is left open, so that each column's own input function reads
 //! what its output function wrote. Every statement must find just the rows that it is about (R30).
 //!
 //! Rows of one table that follow each other are changed together, by one statement: that takes a
-//! fraction of the time. In which order one statement changes them is PostgreSQL's affair, and may
-//! matter to a unique index; so what fails together is tried again one by one, as it was on the
+//! fraction of the time. PostgreSQL chooses the order in which one statement changes them, which
+//! may matter to a unique index. So what fails together is tried again one by one, as it was on the
 //! primary.
 
 mod found;
@@ -13,9 +13,9 @@ mod found;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::change::{Change, Shape, ShapeColumn};
-use super::pgoutput::{Old, Tuple, Value};
-use super::{Error, checks};
+use super::change::{CommitChange, Shape, ShapeColumn};
+use super::pgoutput::{Old, Tuple, TupleValue};
+use super::{ReplicationError, checks};
 use pg_analysis::replicas::at_replica;
 use pg_wire::quoting::{literal, quoted};
 
@@ -52,12 +52,12 @@ pub enum Part {
     /// A statement.
     One(Step),
     /// Several rows.
-    Rows(Rows),
+    Rows(RowBatch),
 }
 
 /// The same change of several rows, each another one, of one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rows {
+pub struct RowBatch {
     /// The statement up to its rows.
     pub head: String,
     /// The rows.
@@ -76,11 +76,11 @@ pub enum Pace {
 }
 
 impl Part {
-    /// The statements that do it, in order.
+    /// Returns the statements that do it, in order.
     pub fn steps(self, pace: Pace) -> Vec<Step> {
         match self {
             Part::One(step) => vec![step],
-            Part::Rows(Rows { head, rows, tail }) => {
+            Part::Rows(RowBatch { head, rows, tail }) => {
                 let size = match pace {
                     Pace::Together => rows.len(),
                     Pace::OneByOne => 1,
@@ -95,15 +95,15 @@ impl Part {
     }
 }
 
-/// What does these changes, in order.
-pub fn parts(changes: &[Change]) -> Result<Vec<Part>, Error> {
+/// Returns what does these changes, in order.
+pub fn parts(changes: &[CommitChange]) -> Result<Vec<Part>, ReplicationError> {
     let mut parts = Vec::new();
     let mut rest = changes;
     while !rest.is_empty() {
         let (run, after) = rest.split_at(together(rest).max(1));
         rest = after;
         let count_min = match run[0] {
-            Change::Insert { .. } => 2,
+            CommitChange::Insert { .. } => 2,
             _ => ROWS_MIN,
         };
         match run.len() >= count_min {
@@ -118,19 +118,21 @@ pub fn parts(changes: &[Change]) -> Result<Vec<Part>, Error> {
     Ok(parts)
 }
 
-/// The statements that do one change.
-fn steps(change: &Change) -> Result<Vec<Step>, Error> {
+/// Returns the statements that do one change.
+fn steps(change: &CommitChange) -> Result<Vec<Step>, ReplicationError> {
     Ok(match change {
-        Change::Insert { table, new } => vec![one_row(insert(table, new)?)],
-        Change::Update { table, old, new } => vec![one_row(update(table, old.as_ref(), new)?)],
-        Change::Delete { table, old } => {
+        CommitChange::Insert { table, new } => vec![one_row(insert(table, new)?)],
+        CommitChange::Update { table, old, new } => {
+            vec![one_row(update(table, old.as_ref(), new)?)]
+        }
+        CommitChange::Delete { table, old } => {
             let found = found::condition(table, old)?;
             vec![one_row(format!(
                 "DELETE FROM ONLY {} WHERE {found}",
                 name(table)
             ))]
         }
-        Change::Truncate {
+        CommitChange::Truncate {
             tables,
             restart_identity,
         } => {
@@ -141,7 +143,7 @@ fn steps(change: &Change) -> Result<Vec<Step>, Error> {
             let tables: Vec<String> = tables.iter().map(|table| truncated(table)).collect();
             vec![any(format!("TRUNCATE {}{restart}", tables.join(", ")))]
         }
-        Change::Statement(statement, settings) => {
+        CommitChange::Statement(statement, settings) => {
             let set = |name: &str, value: &str| {
                 let (name, value) = (literal(name), literal(value));
                 any(format!(
@@ -162,95 +164,95 @@ fn steps(change: &Change) -> Result<Vec<Step>, Error> {
             }
             steps
         }
-        Change::Lost(why) => return Err(Error::Differs(why.clone())),
+        CommitChange::Lost(why) => return Err(ReplicationError::Differs(why.clone())),
     })
 }
 
-/// How many of the first changes can be done together.
-fn together(changes: &[Change]) -> usize {
+/// Returns how many of the first changes can be done together.
+fn together(changes: &[CommitChange]) -> usize {
     let mut keys = BTreeSet::new();
     let alike = changes.iter().take(ROWS_MAX).take_while(|change| {
         is_alike(&changes[0], change)
             && match change {
                 // A statement changes a row once.
-                Change::Update { table, new, .. } => keys.insert(key_of(table, new)),
+                CommitChange::Update { table, new, .. } => keys.insert(key_of(table, new)),
                 _ => true,
             }
     });
     alike.count()
 }
 
-/// Whether one statement can do both.
-fn is_alike(first: &Change, second: &Change) -> bool {
+/// Returns whether one statement can do both.
+fn is_alike(first: &CommitChange, second: &CommitChange) -> bool {
     match (first, second) {
-        (Change::Insert { table, new }, Change::Insert { table: other, .. }) => {
+        (CommitChange::Insert { table, new }, CommitChange::Insert { table: other, .. }) => {
             Arc::ptr_eq(table, other) && !new.is_empty()
         }
         (
-            Change::Update {
+            CommitChange::Update {
                 table,
                 old: None,
                 new,
             },
-            Change::Update {
+            CommitChange::Update {
                 table: other,
                 old: None,
                 new: others,
             },
         ) => {
             let mut columns = new.iter().zip(others);
-            let is_same =
-                columns.all(|(a, b)| (*a == Value::Unchanged) == (*b == Value::Unchanged));
+            let is_same = columns
+                .all(|(a, b)| (*a == TupleValue::Unchanged) == (*b == TupleValue::Unchanged));
             let is_any_set = pairs(table, new)
                 .is_ok_and(|pairs| pairs.iter().any(|(column, value)| is_set(column, value)));
             let can_be_set = can_be_named(table) && can_keep_row(table, &None, new);
             Arc::ptr_eq(table, other) && can_be_set && is_same && is_any_set
         }
-        (Change::Delete { table, .. }, Change::Delete { table: other, .. }) => {
+        (CommitChange::Delete { table, .. }, CommitChange::Delete { table: other, .. }) => {
             Arc::ptr_eq(table, other) && can_be_named(table)
         }
         _ => false,
     }
 }
 
-/// Whether rows of it can be written as values of its row type, with a key to find them by.
+/// Returns whether rows of it can be written as values of its row type, with a key to find them by.
 fn can_be_named(table: &Shape) -> bool {
     let is_text = |column: &ShapeColumn| column.type_oid != found::CHAR;
     table.has_key && table.is_whole && table.columns.iter().all(is_text)
 }
 
-/// Whether an update that keeps the key gives a column this value.
-fn is_set(column: &ShapeColumn, value: &Value) -> bool {
-    *value != Value::Unchanged && !column.in_key && column.settable
+/// Returns whether an update that keeps the key gives a column this value.
+fn is_set(column: &ShapeColumn, value: &TupleValue) -> bool {
+    *value != TupleValue::Unchanged && !column.in_key && column.settable
 }
 
-fn key_of<'t>(table: &Shape, tuple: &'t Tuple) -> Vec<&'t Value> {
+fn key_of<'t>(table: &Shape, tuple: &'t Tuple) -> Vec<&'t TupleValue> {
     let columns = table.columns.iter().zip(tuple);
     let key = columns.filter(|(column, _)| column.in_key);
     key.map(|(_, value)| value).collect()
 }
 
-/// Changes that are alike, as one.
-fn rows(run: &[Change]) -> Result<Rows, Error> {
+/// Returns changes that are alike, as one.
+fn rows(run: &[CommitChange]) -> Result<RowBatch, ReplicationError> {
     let mut rows = Vec::with_capacity(run.len());
     for change in run {
         rows.push(match change {
-            Change::Insert { table, new } => format!("({})", values(table, new)?),
-            Change::Update { table, new, .. } => row_literal(table, new, |column, value| {
+            CommitChange::Insert { table, new } => format!("({})", values(table, new)?),
+            CommitChange::Update { table, new, .. } => row_literal(table, new, |column, value| {
                 column.in_key || is_set(column, value)
             })?,
-            Change::Delete {
+            CommitChange::Delete {
                 table,
                 old: Old::Key(tuple) | Old::Row(tuple),
             } => row_literal(table, tuple, |column, _| column.in_key)?,
-            Change::Truncate { .. } | Change::Statement(..) | Change::Lost(_) => {
+            CommitChange::Truncate { .. } | CommitChange::Statement(..) | CommitChange::Lost(_) => {
                 unreachable!("they are alone")
             }
         });
     }
     let (head, tail) = match &run[0] {
-        Change::Insert { table, new } => (into(table, new)?, String::new()),
-        Change::Update { table, new, .. } => {
+        CommitChange::Insert { table, new } => (into(table, new)?, String::new()),
+        CommitChange::Update { table, new, .. } => {
             let sets = pairs(table, new)?.into_iter();
             let sets = sets.filter(|(column, value)| is_set(column, value));
             let sets = sets.map(|(column, _)| {
@@ -265,18 +267,18 @@ fn rows(run: &[Change]) -> Result<Rows, Error> {
             );
             (head, found_in_rows(table))
         }
-        Change::Delete { table, .. } => {
+        CommitChange::Delete { table, .. } => {
             let head = format!("DELETE FROM ONLY {} AS t USING unnest(ARRAY[", name(table));
             (head, found_in_rows(table))
         }
-        Change::Truncate { .. } | Change::Statement(..) | Change::Lost(_) => {
+        CommitChange::Truncate { .. } | CommitChange::Statement(..) | CommitChange::Lost(_) => {
             unreachable!("they are alone")
         }
     };
-    Ok(Rows { head, rows, tail })
+    Ok(RowBatch { head, rows, tail })
 }
 
-/// The end of a statement about rows that are written as values of their table's row type.
+/// Returns the end of a statement about rows that are written as values of their table's row type.
 fn found_in_rows(table: &Shape) -> String {
     let key = table.columns.iter().filter(|column| column.in_key);
     let same = key.map(|column| {
@@ -287,16 +289,16 @@ fn found_in_rows(table: &Shape) -> String {
     format!("]::{}[]) AS v WHERE {}", name(table), same.join(" AND "))
 }
 
-/// A row as a value of its table's row type; columns that are not wanted are NULL.
+/// Returns a row as a value of its table's row type; columns that are not wanted are NULL.
 fn row_literal(
     table: &Shape,
     tuple: &Tuple,
-    wants: impl Fn(&ShapeColumn, &Value) -> bool,
-) -> Result<String, Error> {
+    wants: impl Fn(&ShapeColumn, &TupleValue) -> bool,
+) -> Result<String, ReplicationError> {
     let mut fields = Vec::with_capacity(tuple.len());
     for (column, value) in pairs(table, tuple)? {
         fields.push(match value {
-            Value::Text(bytes) if wants(column, value) => {
+            TupleValue::Text(bytes) if wants(column, value) => {
                 let text = utf8(bytes)?.replace('\\', "\\\\").replace('"', "\"\"");
                 format!("\"{text}\"")
             }
@@ -320,15 +322,15 @@ fn any(sql: String) -> Step {
     }
 }
 
-fn insert(table: &Shape, new: &Tuple) -> Result<String, Error> {
+fn insert(table: &Shape, new: &Tuple) -> Result<String, ReplicationError> {
     match new.is_empty() {
         true => Ok(format!("INSERT INTO {} DEFAULT VALUES", name(table))),
         false => Ok(format!("{}({})", into(table, new)?, values(table, new)?)),
     }
 }
 
-/// An INSERT up to its rows.
-fn into(table: &Shape, new: &Tuple) -> Result<String, Error> {
+/// Returns an INSERT up to its rows.
+fn into(table: &Shape, new: &Tuple) -> Result<String, ReplicationError> {
     let names = pairs(table, new)?.into_iter();
     let names: Vec<String> = names.map(|(column, _)| quoted(&column.name)).collect();
     Ok(format!(
@@ -338,14 +340,16 @@ fn into(table: &Shape, new: &Tuple) -> Result<String, Error> {
     ))
 }
 
-/// The values of a row.
-fn values(table: &Shape, new: &Tuple) -> Result<String, Error> {
+/// Returns the values of a row.
+fn values(table: &Shape, new: &Tuple) -> Result<String, ReplicationError> {
     let texts = pairs(table, new)?.into_iter();
     let texts = texts.map(|(column, value)| text(column, value));
-    Ok(texts.collect::<Result<Vec<String>, Error>>()?.join(", "))
+    Ok(texts
+        .collect::<Result<Vec<String>, ReplicationError>>()?
+        .join(", "))
 }
 
-fn update(table: &Shape, old: Option<&Old>, new: &Tuple) -> Result<String, Error> {
+fn update(table: &Shape, old: Option<&Old>, new: &Tuple) -> Result<String, ReplicationError> {
     let found = match old {
         Some(old) => found::condition(table, old)?,
         None => found::key_condition(table, new)?,
@@ -356,7 +360,7 @@ fn update(table: &Shape, old: Option<&Old>, new: &Tuple) -> Result<String, Error
     let keeps_key = old.is_none();
     let mut changes = Vec::new();
     for (column, value) in pairs(table, new)? {
-        let is_kept = *value == Value::Unchanged || (keeps_key && column.in_key);
+        let is_kept = *value == TupleValue::Unchanged || (keeps_key && column.in_key);
         if !is_kept && column.settable {
             changes.push(format!(
                 "{} = {}",
@@ -376,8 +380,8 @@ fn update(table: &Shape, old: Option<&Old>, new: &Tuple) -> Result<String, Error
     })
 }
 
-/// Whether UPDATE can give a row all of its new values. It cannot where an identity that is always
-/// generated may have got another one, by `SET id = DEFAULT`.
+/// Returns whether UPDATE can give a row all of its new values. It cannot where an identity that is
+/// always generated may have got another one, by `SET id = DEFAULT`.
 fn can_keep_row(table: &Shape, old: &Option<&Old>, new: &Tuple) -> bool {
     let before = match old {
         Some(Old::Key(tuple) | Old::Row(tuple)) => Some(tuple),
@@ -387,16 +391,16 @@ fn can_keep_row(table: &Shape, old: &Option<&Old>, new: &Tuple) -> bool {
     columns.all(|(place, (column, value))| {
         let is_known = before.is_some_and(|before| before.get(place) == Some(value));
         let keeps_key = before.is_none() && column.in_key;
-        column.settable || *value == Value::Unchanged || keeps_key || is_known
+        column.settable || *value == TupleValue::Unchanged || keeps_key || is_known
     })
 }
 
-/// Takes a row away and puts the new one in its place.
-fn replacement(table: &Shape, new: &Tuple, found: &str) -> Result<String, Error> {
+/// Deletes a row and inserts the new one in its place.
+fn replacement(table: &Shape, new: &Tuple, found: &str) -> Result<String, ReplicationError> {
     let mut values = Vec::with_capacity(new.len());
     for (column, value) in pairs(table, new)? {
         values.push(match value {
-            Value::Unchanged => format!("old.{}", quoted(&column.name)),
+            TupleValue::Unchanged => format!("old.{}", quoted(&column.name)),
             _ => text(column, value)?,
         });
     }
@@ -412,40 +416,40 @@ fn replacement(table: &Shape, new: &Tuple, found: &str) -> Result<String, Error>
 fn pairs<'t>(
     table: &'t Shape,
     tuple: &'t Tuple,
-) -> Result<Vec<(&'t ShapeColumn, &'t Value)>, Error> {
+) -> Result<Vec<(&'t ShapeColumn, &'t TupleValue)>, ReplicationError> {
     match table.columns.len() == tuple.len() {
         true => Ok(table.columns.iter().zip(tuple).collect()),
-        false => Err(Error::Stream(format!(
+        false => Err(ReplicationError::Stream(format!(
             "a row of {} has another number of columns than the table",
             name(table)
         ))),
     }
 }
 
-/// A value as SQL.
-fn text(column: &ShapeColumn, value: &Value) -> Result<String, Error> {
+/// Returns a value as SQL.
+fn text(column: &ShapeColumn, value: &TupleValue) -> Result<String, ReplicationError> {
     match value {
-        Value::Null => Ok("NULL".into()),
-        Value::Unchanged => Err(Error::Stream(
+        TupleValue::Null => Ok("NULL".into()),
+        TupleValue::Unchanged => Err(ReplicationError::Stream(
             "a value is missing where it is needed".into(),
         )),
         // Servers before 16 write this type's byte as it is.
-        Value::Text(bytes) if column.type_oid == found::CHAR && !bytes.is_ascii() => {
+        TupleValue::Text(bytes) if column.type_oid == found::CHAR && !bytes.is_ascii() => {
             let number = i8::from_ne_bytes([bytes[0]]);
             Ok(format!(
                 "CAST(CAST('{number}' AS pg_catalog.int4) AS pg_catalog.\"char\")"
             ))
         }
-        Value::Text(bytes) => Ok(literal(utf8(bytes)?)),
+        TupleValue::Text(bytes) => Ok(literal(utf8(bytes)?)),
     }
 }
 
-fn utf8(bytes: &[u8]) -> Result<&str, Error> {
-    str::from_utf8(bytes).map_err(|_| Error::Stream("a value is no UTF-8".into()))
+fn utf8(bytes: &[u8]) -> Result<&str, ReplicationError> {
+    str::from_utf8(bytes).map_err(|_| ReplicationError::Stream("a value is not UTF-8".into()))
 }
 
-/// A table that is emptied. What inherits from it is named by itself, if it is emptied, too;
-/// partitions are always.
+/// Returns a table that is emptied. Tables that inherit from it are named themselves, if they are
+/// emptied, too; partitions are always.
 fn truncated(table: &Shape) -> String {
     match table.is_partitioned {
         true => name(table),

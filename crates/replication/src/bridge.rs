@@ -1,8 +1,8 @@
 //! A socket in a folder of its own that leads to a server over TLS.
 //!
 //! The library that reads the slot would bring a second implementation of TLS and of its
-//! cryptography. It is given this socket instead, where it is let in at once: here it is logged in
-//! at the server as the rest of the proxy is, over TLS and tied to it.
+//! cryptography. It gets this socket instead, which asks for no password. The bridge logs in at the
+//! server as the rest of the proxy does, over TLS and tied to it.
 
 use std::fs::Permissions;
 use std::io;
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use pg_connect::address::{Address, socket_in};
 use pg_wire::message;
 use pg_wire::startup::{self, First};
-use proxy_pool::{Connection, Key, Login};
+use proxy_pool::{Connection, ConnectionKey, Login};
 
 /// The port that stands in the socket's name, as PostgreSQL's clients form it.
 pub const PORT: u16 = 5432;
@@ -30,10 +30,10 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Waits for whoever uses the socket, once. Who cannot be logged in at the server is told so
-    /// there.
+    /// Waits for one user of the socket. If the bridge cannot log in at the server, it sends the
+    /// user the error.
     pub fn start(address: &Address) -> io::Result<Bridge> {
-        // Nobody else may speak to the server here.
+        // No other process may reach the server here.
         let folder = tempfile::Builder::new()
             .permissions(Permissions::from_mode(0o700))
             .tempdir()?;
@@ -41,21 +41,21 @@ impl Bridge {
         let address = address.clone();
         let task = tokio::spawn(async move {
             if let Ok((socket, _)) = listener.accept().await {
-                // What goes wrong ends the stream, which says so.
+                // What goes wrong ends the stream, which reports it.
                 let _ = lead(socket, &address).await;
             }
         });
         Ok(Bridge { folder, task })
     }
 
-    /// The folder that the socket is in.
+    /// Returns the folder that the socket is in.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 }
 
-/// Opens the session that is asked for, with the address's user and password, and copies what is
-/// said.
+/// Opens the session that is asked for, with the address's user and password, and copies the bytes
+/// of both sides.
 async fn lead(mut socket: UnixStream, address: &Address) -> io::Result<()> {
     let mut packet = vec![0; 4];
     socket.read_exact(&mut packet).await?;
@@ -65,7 +65,7 @@ async fn lead(mut socket: UnixStream, address: &Address) -> io::Result<()> {
     let First::Startup(startup) = startup::read(&packet).map_err(io::Error::other)? else {
         return Err(io::Error::other("no session is asked for"));
     };
-    let key = Key::of(&startup, &address.user);
+    let key = ConnectionKey::of(&startup, &address.user);
     let password = address.password.clone();
     let mut out = BytesMut::new();
     let server = match Connection::open(address, &key, &Login { password }).await {
@@ -75,7 +75,8 @@ async fn lead(mut socket: UnixStream, address: &Address) -> io::Result<()> {
             return socket.write_all(&out).await;
         }
     };
-    let mut server = server.ok_or_else(|| io::Error::other("the server speaks unasked"))?;
+    let mut server = server
+        .ok_or_else(|| io::Error::other("the server sent a message before the first request"))?;
     message::write(&mut out, b'R', &[&0_u32.to_be_bytes()], 0);
     message::write_ready(&mut out, b'I');
     socket.write_all(&out).await?;

@@ -1,15 +1,15 @@
-//! Reads the primary's catalogue for `analysis`.
+//! Reads the primary's catalogue for `pg-analysis`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio_postgres::{Client, SimpleQueryRow};
 
-use super::Error;
+use super::ReplicationError;
 use super::query::{number, rows, value};
 use pg_analysis::Catalogue;
-use pg_analysis::catalogue::{ColumnInfo, FIRST_USER_OID, Kind, Relation};
-use proxy_core::freshness::{Column, Table};
+use pg_analysis::catalogue::{ColumnInfo, FIRST_USER_OID, Relation, RelationKind};
+use proxy_core::freshness::{ColumnNumber, TableOid};
 
 /// Tables, views and the like. A definition is there for views only. What users' functions do in
 /// defaults and checks counts as a trigger.
@@ -64,10 +64,11 @@ const CASCADES: &str = "
 SELECT confrelid, conrelid FROM pg_constraint
  WHERE contype = 'f' AND (confupdtype IN ('c', 'n', 'd') OR confdeltype IN ('c', 'n', 'd'))";
 
-/// Some of PostgreSQL's own are said to be immutable, but look up what a number names in the
+/// Some of PostgreSQL's own are declared immutable, but look up what a number names in the
 /// catalogue (`pg_partition_root`, `satisfies_hash_partition`, `ts_token_type`), or know the node's
-/// log (`pg_walfile_name`): all that take or give such numbers are left out but for aggregates,
-/// which compare them; and which Unicode a node knows.
+/// log (`pg_walfile_name`). So all functions with such numbers as arguments or results are left out
+/// but for aggregates, which compare them; and so are those that depend on the Unicode version of a
+/// node.
 const IMMUTABLE: &str = "
 WITH of_nodes AS MATERIALIZED (
      SELECT array_agg(oid) AS types FROM pg_type
@@ -103,9 +104,9 @@ const TRIES_MAX: usize = 50;
 /// Time between two of these tries.
 const TRY_WAIT: Duration = Duration::from_millis(20);
 
-/// Reads it, in one snapshot. That has views which are dropped meanwhile, whose definitions
-/// PostgreSQL does not give any more: then it is read again.
-pub async fn read(primary: &Client) -> Result<Catalogue, Error> {
+/// Reads the catalogue, in one snapshot. It is read again if views were dropped meanwhile, since
+/// PostgreSQL does not return their definitions any more.
+pub async fn read(primary: &Client) -> Result<Catalogue, ReplicationError> {
     for _ in 0..TRIES_MAX {
         match read_once(primary).await {
             Err(_) if !primary.is_closed() => tokio::time::sleep(TRY_WAIT).await,
@@ -115,7 +116,7 @@ pub async fn read(primary: &Client) -> Result<Catalogue, Error> {
     read_once(primary).await
 }
 
-async fn read_once(primary: &Client) -> Result<Catalogue, Error> {
+async fn read_once(primary: &Client) -> Result<Catalogue, ReplicationError> {
     primary
         .batch_execute(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = ''",
@@ -126,7 +127,7 @@ async fn read_once(primary: &Client) -> Result<Catalogue, Error> {
     catalogue
 }
 
-async fn read_in_snapshot(primary: &Client) -> Result<Catalogue, Error> {
+async fn read_in_snapshot(primary: &Client) -> Result<Catalogue, ReplicationError> {
     let mut relations = BTreeMap::new();
     for row in rows(primary, RELATIONS).await? {
         let (name, relation) = relation(&row)?;
@@ -174,12 +175,12 @@ async fn read_in_snapshot(primary: &Client) -> Result<Catalogue, Error> {
     })
 }
 
-fn relation(row: &SimpleQueryRow) -> Result<((String, String), Relation), Error> {
+fn relation(row: &SimpleQueryRow) -> Result<((String, String), Relation), ReplicationError> {
     let table = table(row, 0)?;
     let kind = match (value(row, 3)?.as_str(), row.get(4)) {
-        ("v", Some(definition)) => Kind::View(definition.to_owned()),
-        ("r" | "p", _) if table.0 >= FIRST_USER_OID => Kind::Table,
-        _ => Kind::Other,
+        ("v", Some(definition)) => RelationKind::View(definition.to_owned()),
+        ("r" | "p", _) if table.0 >= FIRST_USER_OID => RelationKind::Table,
+        _ => RelationKind::Other,
     };
     let key = row.get(8).map(columns).transpose()?;
     let relation = Relation {
@@ -199,7 +200,7 @@ fn relation(row: &SimpleQueryRow) -> Result<((String, String), Relation), Error>
     Ok(((value(row, 1)?, value(row, 2)?), relation))
 }
 
-fn column(row: &SimpleQueryRow) -> Result<ColumnInfo, Error> {
+fn column(row: &SimpleQueryRow) -> Result<ColumnInfo, ReplicationError> {
     Ok(ColumnInfo {
         number: column_number(&value(row, 1)?)?,
         name: value(row, 2)?,
@@ -210,23 +211,29 @@ fn column(row: &SimpleQueryRow) -> Result<ColumnInfo, Error> {
     })
 }
 
-fn column_number(text: &str) -> Result<Column, Error> {
-    let out_of_range = |_| Error::Stream("a column has an impossible number".into());
+fn column_number(text: &str) -> Result<ColumnNumber, ReplicationError> {
+    let out_of_range = |_| ReplicationError::Stream("a column has an impossible number".into());
     let number = u16::try_from(number(text)?).map_err(out_of_range)?;
-    Ok(Column(number))
+    Ok(ColumnNumber(number))
 }
 
-/// The columns of an `int2vector`'s text.
-fn columns(text: &str) -> Result<Vec<Column>, Error> {
+/// Returns the columns of an `int2vector`'s text.
+fn columns(text: &str) -> Result<Vec<ColumnNumber>, ReplicationError> {
     let numbers = text.split_ascii_whitespace().map(|word| word.parse());
     let numbers: Result<Vec<u16>, _> = numbers.collect();
-    let problem = |_| Error::Stream("an index has an impossible column".into());
-    Ok(numbers.map_err(problem)?.into_iter().map(Column).collect())
+    let problem = |_| ReplicationError::Stream("an index has an impossible column".into());
+    Ok(numbers
+        .map_err(problem)?
+        .into_iter()
+        .map(ColumnNumber)
+        .collect())
 }
 
-/// What is reached from each table by these edges, at any depth, but for itself.
-fn reachable(edges: &[SimpleQueryRow]) -> Result<BTreeMap<Table, Vec<Table>>, Error> {
-    let mut next: BTreeMap<Table, BTreeSet<Table>> = BTreeMap::new();
+/// Returns what is reached from each table by these edges, at any depth, but for itself.
+fn reachable(
+    edges: &[SimpleQueryRow],
+) -> Result<BTreeMap<TableOid, Vec<TableOid>>, ReplicationError> {
+    let mut next: BTreeMap<TableOid, BTreeSet<TableOid>> = BTreeMap::new();
     for edge in edges {
         let (from, to) = (table(edge, 0)?, table(edge, 1)?);
         next.entry(from).or_default().insert(to);
@@ -243,17 +250,17 @@ fn reachable(edges: &[SimpleQueryRow]) -> Result<BTreeMap<Table, Vec<Table>>, Er
     Ok(reached.collect())
 }
 
-async fn names(primary: &Client, sql: &str) -> Result<BTreeSet<String>, Error> {
+async fn names(primary: &Client, sql: &str) -> Result<BTreeSet<String>, ReplicationError> {
     let rows = rows(primary, sql).await?;
     rows.iter().map(|row| value(row, 0)).collect()
 }
 
-fn flag(row: &SimpleQueryRow, index: usize) -> Result<bool, Error> {
+fn flag(row: &SimpleQueryRow, index: usize) -> Result<bool, ReplicationError> {
     Ok(value(row, index)? == "t")
 }
 
-fn table(row: &SimpleQueryRow, index: usize) -> Result<Table, Error> {
+fn table(row: &SimpleQueryRow, index: usize) -> Result<TableOid, ReplicationError> {
     let oid = u32::try_from(number(&value(row, index)?)?);
-    let problem = |_| Error::Stream("an object has an impossible number".into());
-    oid.map(Table).map_err(problem)
+    let problem = |_| ReplicationError::Stream("an object has an impossible number".into());
+    oid.map(TableOid).map_err(problem)
 }

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use super::pgoutput::{self, Old, Tuple, Value};
+use super::pgoutput::{self, Old, Tuple, TupleValue};
 use pg_analysis::catalogue::{ColumnInfo, Relation};
 use proxy_core::freshness::mark;
-use proxy_core::freshness::{Row, Table};
+use proxy_core::freshness::{RowHash, TableOid};
 
 /// Equality of PostgreSQL's own types, and of enums, ranges, arrays and rows.
 const EQUAL: &str = "OPERATOR(pg_catalog.=)";
 
 /// One step of a commit.
 #[derive(Debug)]
-pub enum Change {
+pub enum CommitChange {
     /// A row is new.
     Insert { table: Arc<Shape>, new: Tuple },
     /// A row changed.
@@ -29,7 +29,7 @@ pub enum Change {
         restart_identity: bool,
     },
     /// A statement that is run as it is, with these settings.
-    Statement(mark::Statement, Vec<(String, String)>),
+    Statement(mark::AnnouncedStatement, Vec<(String, String)>),
     /// What no replica can do, for this reason.
     Lost(String),
 }
@@ -38,7 +38,7 @@ pub enum Change {
 #[derive(Clone, Debug)]
 pub struct Shape {
     /// Its number on the primary.
-    pub table: Table,
+    pub table: TableOid,
     /// Its schema.
     pub schema: String,
     /// Its name.
@@ -72,7 +72,7 @@ pub struct ShapeColumn {
 }
 
 impl Shape {
-    pub(super) fn new(relation: pgoutput::Relation, known: Option<&Relation>) -> Shape {
+    pub(super) fn new(relation: pgoutput::RelationMessage, known: Option<&Relation>) -> Shape {
         let settable = |name: &str| {
             let column = known.and_then(|known| known.column(name));
             column.is_none_or(|column| !column.always_generated)
@@ -97,7 +97,7 @@ impl Shape {
                 type_oid: column.type_oid,
             })
             .collect();
-        let position = |number: &proxy_core::freshness::Column| {
+        let position = |number: &proxy_core::freshness::ColumnNumber| {
             let name = &known?.column_numbered(*number)?.name;
             columns.iter().position(|column| column.name == *name)
         };
@@ -113,7 +113,7 @@ impl Shape {
             Some((*index, positions?))
         });
         Shape {
-            table: Table(relation.oid),
+            table: TableOid(relation.oid),
             schema: match relation.schema.is_empty() {
                 true => "pg_catalog".into(),
                 false => relation.schema,
@@ -128,10 +128,10 @@ impl Shape {
         }
     }
 
-    /// The row's names: by its key, and by its other unique keys as far as they are known.
-    pub(super) fn rows_of(&self, tuple: &Tuple) -> Vec<Row> {
+    /// Returns the row's names: by its key, and by its other unique keys as far as they are known.
+    pub(super) fn rows_of(&self, tuple: &Tuple) -> Vec<RowHash> {
         let key = (0..self.columns.len()).filter(|index| self.columns[*index].in_key);
-        let mut rows: Vec<Row> = row_of(0, tuple, key).into_iter().collect();
+        let mut rows: Vec<RowHash> = row_of(0, tuple, key).into_iter().collect();
         for (index, positions) in &self.unique_keys {
             rows.extend(row_of(*index, tuple, positions.iter().copied()));
         }
@@ -139,11 +139,11 @@ impl Shape {
     }
 }
 
-fn row_of(key: u32, tuple: &Tuple, positions: impl Iterator<Item = usize>) -> Option<Row> {
+fn row_of(key: u32, tuple: &Tuple, positions: impl Iterator<Item = usize>) -> Option<RowHash> {
     let texts = positions.map(|position| match tuple.get(position) {
-        Some(Value::Text(text)) => Some(text.as_ref()),
+        Some(TupleValue::Text(text)) => Some(text.as_ref()),
         _ => None,
     });
     let texts: Option<Vec<&[u8]>> = texts.collect();
-    Some(Row::of_key(key, texts?))
+    Some(RowHash::of_key(key, texts?))
 }

@@ -1,14 +1,14 @@
-//! A place in the primary's log that everybody is past, on disk: what operators ask for before they
-//! stop a server, or copy its files.
+//! A place in the primary's log that all are past, on disk: what operators ask for before they stop
+//! a server, or copy its files.
 //!
-//! Who is away is not waited for, as that may be for ever: it is told instead.
+//! An offline replica is not waited for, as that may be for ever: it is reported instead.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::{Error, Replication, Shared, connect, setup};
-use proxy_core::freshness::{ReplicaId, State, Tsid};
+use super::{Replication, ReplicationError, Shared, connect, setup};
+use proxy_core::freshness::{ReplicaId, ReplicaState, Tsid};
 
 /// What takes longer has come to a stop.
 const CHECKPOINT_MAX: Duration = Duration::from_secs(60);
@@ -17,10 +17,10 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checkpoint {
+pub struct ReplicationCheckpoint {
     /// All that was committed before is on disk.
     pub at: Tsid,
-    /// Who was away, for people.
+    /// Replicas that were offline, for people.
     pub without: Vec<String>,
 }
 
@@ -29,7 +29,7 @@ impl Replication {
     /// transactions buffer.
     ///
     /// Fails where that takes longer than a minute: what was done until then stays done.
-    pub async fn checkpoint(&self) -> Result<Checkpoint, Error> {
+    pub async fn checkpoint(&self) -> Result<ReplicationCheckpoint, ReplicationError> {
         let shared = &self.shared;
         let primary = connect(&shared.primary, "replex checkpoint").await?;
         let at = setup::position(&primary).await?;
@@ -38,14 +38,17 @@ impl Replication {
         primary.batch_execute(nudge).await?;
         let begun = Instant::now();
         loop {
-            let Standing { lack, away } = standing(shared, at);
+            let Standing { lack, unavailable } = standing(shared, at);
             if lack.is_empty() {
-                return Ok(Checkpoint { at, without: away });
+                return Ok(ReplicationCheckpoint {
+                    at,
+                    without: unavailable,
+                });
             }
             if begun.elapsed() > CHECKPOINT_MAX {
                 let lack = lack.join(", ");
-                return Err(Error::Connection(format!(
-                    "what was committed up to {at} is not on disk everywhere yet: {lack}. SHOW LAG says how far each is"
+                return Err(ReplicationError::Connection(format!(
+                    "what was committed up to {at} is not on disk everywhere yet: {lack}. SHOW LAG shows how far each is"
                 )));
             }
             sleep(LOOK_INTERVAL).await;
@@ -53,14 +56,14 @@ impl Replication {
     }
 }
 
-/// Who is not past a place yet, and who is not there, for people.
+/// The servers that are not past a place yet, and those that are offline, for people.
 struct Standing {
     lack: Vec<String>,
-    away: Vec<String>,
+    unavailable: Vec<String>,
 }
 
 fn standing(shared: &Shared, at: Tsid) -> Standing {
-    let known: Vec<(ReplicaId, State, Tsid)> = {
+    let known: Vec<(ReplicaId, ReplicaState, Tsid)> = {
         let manager = shared.manager();
         let all = manager.replicas();
         all.map(|(id, it)| (id, it.state, it.applied)).collect()
@@ -68,16 +71,18 @@ fn standing(shared: &Shared, at: Tsid) -> Standing {
     let durable = shared.durable().clone();
     let mut standing = Standing {
         lack: Vec::new(),
-        away: Vec::new(),
+        unavailable: Vec::new(),
     };
     for (id, state, applied) in known {
         let name = format!("replica {}", id.0);
         // A streaming standby writes its log to disk before it shows what is in it.
         let on_disk = durable.get(&id).copied().unwrap_or(applied);
         match state {
-            State::Serving if on_disk < at => standing.lack.push(name),
-            State::Serving => {}
-            State::Away | State::Quarantined => standing.away.push(name),
+            ReplicaState::Serving if on_disk < at => standing.lack.push(name),
+            ReplicaState::Serving => {}
+            ReplicaState::Unavailable | ReplicaState::Quarantined => {
+                standing.unavailable.push(name)
+            }
         }
     }
     if let Some(buffer) = &shared.buffer {
@@ -85,7 +90,7 @@ fn standing(shared: &Shared, at: Tsid) -> Standing {
         match buffer.standing().is_following {
             true if buffer.until() < Some(at) => standing.lack.push(name),
             true => {}
-            false => standing.away.push(name),
+            false => standing.unavailable.push(name),
         }
     }
     standing

@@ -1,18 +1,19 @@
 //! Makes a replica of a streaming standby of the primary: the quickest way to fill one, as files
 //! are copied and not rows (P3).
 //!
-//! The slot is held from before. The standby is told to take writes, which ends its replay
-//! somewhere in the primary's log: it has every commit whose record ends there or before, and no
-//! other. PostgreSQL writes down where that is, since a new timeline begins there.
+//! The slot is held from before. The standby is promoted, which ends its replay somewhere in the
+//! primary's log: it has every commit whose record ends there or before, and no other. PostgreSQL
+//! writes down where that is, since a new timeline begins there.
 //!
-//! Invariant: only what was a standby of this primary right before is followed from such a place.
+//! Invariant: a replica is followed from such a place only if it was a standby of this primary
+//! right before.
 
 use std::time::Duration;
 
 use super::query::one;
 use super::query::{rows, value};
-use super::setup::{self, Start};
-use super::{Error, SLOT, Shared, connect, fence, quarantine, standby};
+use super::setup::{self, ReplicaStart};
+use super::{ReplicationError, SLOT, Shared, connect, fence, quarantine, standby};
 use pg_connect::address::Address;
 use pg_wire::quoting::literal;
 use proxy_core::freshness::ReplicaId;
@@ -20,19 +21,23 @@ use proxy_core::freshness::ReplicaId;
 /// Between two looks at how far the standby is.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Has a standby take writes, and writes down there how far it is. From then on it is a replica
-/// that goes on where it stopped.
-pub async fn convert(shared: &Shared, id: ReplicaId, replica: &Address) -> Result<(), Error> {
+/// Promotes a standby, and writes down there how far it is. From then on it is a replica that goes
+/// on where it stopped.
+pub async fn convert(
+    shared: &Shared,
+    id: ReplicaId,
+    replica: &Address,
+) -> Result<(), ReplicationError> {
     let primary = connect(&shared.primary, "replex set-up").await?;
     let client = connect(replica, fence::EXTRACTOR).await?;
     if !standby::is_one(&client).await? {
-        return Err(Error::Setup(
-            "it is no standby, or takes writes since: add it without CONVERT, or make it anew as a standby"
+        return Err(ReplicationError::Setup(
+            "it is not a standby, or takes writes by now: add it without CONVERT, or rebuild it as a standby"
                 .into(),
         ));
     }
     if let Some(why) = standby::refused(&primary, &client).await? {
-        return Err(Error::Setup(why.into()));
+        return Err(ReplicationError::Setup(why.into()));
     }
     // The slot does not go past this any more: nothing is confirmed for this replica.
     let confirmed = setup::confirmed(&primary).await?;
@@ -40,15 +45,16 @@ pub async fn convert(shared: &Shared, id: ReplicaId, replica: &Address) -> Resul
         shared.set_status(id, "waiting until it has what the others have");
         tokio::time::sleep(LOOK_INTERVAL).await;
     }
-    shared.set_status(id, "making a database of its own of the standby");
+    shared.set_status(id, "promoting the standby to a database of its own");
     if one(&client, "SELECT pg_promote(true, 60)").await? != "t" {
-        return Err(Error::Setup(
-            "the standby was told to take writes, and does not: see its log".into(),
+        return Err(ReplicationError::Setup(
+            "the standby was promoted, and takes no writes yet: see its log".into(),
         ));
     }
-    let unreadable = || Error::Setup("PostgreSQL does not say where its replay ended".into());
+    let unreadable =
+        || ReplicationError::Setup("PostgreSQL does not report where its replay ended".into());
     let parted = standby::parted(&client).await?.ok_or_else(unreadable)?;
-    let start = Start {
+    let start = ReplicaStart {
         applied: parted.at,
         seed: None,
     };

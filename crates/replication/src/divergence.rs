@@ -1,4 +1,4 @@
-//! Looks for differences between a replica and the primary, all the time (P4).
+//! Looks for differences between a replica and the primary, continuously (P4).
 //!
 //! Both are compared at the same place in the order, without stopping writers: the Extractor is
 //! held, a snapshot of the primary is taken, the Extractor goes on until it has exactly what that
@@ -23,7 +23,7 @@ use tokio_postgres::Client;
 use super::query::{self, rows, value};
 use super::seed::TABLES;
 use super::snapshot::Snapshot;
-use super::{Error, Shared, connect, reader};
+use super::{ReplicationError, Shared, connect, reader};
 use pg_connect::address::Address;
 use pg_wire::quoting::quoted;
 use proxy_core::freshness::{ReplicaId, Tsid};
@@ -42,8 +42,8 @@ SET datestyle = 'ISO, YMD'; SET intervalstyle = postgres; SET timezone = 'UTC';
 SET extra_float_digits = 3; SET bytea_output = hex; SET lc_monetary = 'C'; SET client_encoding = 'UTF8';
 SET search_path = ''; SET row_security = off; SET statement_timeout = 0";
 
-/// What the Extractor is asked.
-pub enum Request {
+/// A request to the Extractor.
+pub enum ExtractorRequest {
     /// Take nothing more, and answer when all that was taken is applied.
     Pause(oneshot::Sender<()>),
     /// Apply what is up to `until`. Then answer whether that is just what `snapshot` shows, and do
@@ -61,8 +61,8 @@ pub async fn watch(
     shared: &Shared,
     id: ReplicaId,
     replica: &Address,
-    requests: mpsc::Sender<Request>,
-) -> Error {
+    requests: mpsc::Sender<ExtractorRequest>,
+) -> ReplicationError {
     loop {
         tokio::select! {
             () = tokio::time::sleep(INTERVAL) => {}
@@ -70,7 +70,7 @@ pub async fn watch(
         }
         match compare(shared, replica, &requests).await {
             Ok(true) => *shared.compared().entry(id).or_default() += 1,
-            Err(problem @ Error::Differs(_)) => return problem,
+            Err(problem @ ReplicationError::Differs(_)) => return problem,
             // It did not come to a comparison; the next one may.
             Ok(false) | Err(_) => {}
         }
@@ -81,8 +81,8 @@ pub async fn watch(
 async fn compare(
     shared: &Shared,
     replica: &Address,
-    requests: &mpsc::Sender<Request>,
-) -> Result<bool, Error> {
+    requests: &mpsc::Sender<ExtractorRequest>,
+) -> Result<bool, ReplicationError> {
     let two = Two {
         primary: connect(&shared.primary, "replex compare").await?,
         nudger: connect(&shared.primary, "replex compare").await?,
@@ -114,13 +114,13 @@ struct Two<'a> {
     /// Writes into the primary's log, so that something comes from behind a place.
     nudger: Client,
     there: Client,
-    requests: &'a mpsc::Sender<Request>,
+    requests: &'a mpsc::Sender<ExtractorRequest>,
 }
 
 impl Two<'_> {
     /// Opens snapshots of both at one place, with these tables locked on both sides; false if that
     /// did not come about.
-    async fn hold(&self, tables: &[String]) -> Result<bool, Error> {
+    async fn hold(&self, tables: &[String]) -> Result<bool, ReplicationError> {
         for _ in 0..TRIES_MAX {
             for client in [&self.primary, &self.there] {
                 client.batch_execute("ROLLBACK").await?;
@@ -133,11 +133,11 @@ impl Two<'_> {
         Ok(false)
     }
 
-    /// The same, once; false as well if the primary's snapshot is no prefix.
-    async fn try_hold(&self, tables: &[String]) -> Result<bool, Error> {
+    /// Returns the same, once; false as well if the primary's snapshot is no prefix.
+    async fn try_hold(&self, tables: &[String]) -> Result<bool, ReplicationError> {
         const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
         const LATER: &str = "; SET LOCAL lock_timeout = '1s'";
-        let ended = |_| Error::Connection("the Extractor has ended".into());
+        let ended = |_| ReplicationError::Connection("the Extractor has ended".into());
         self.primary.batch_execute(BEGIN).await?;
         // That takes no snapshot yet. What changes the table waits from here on; what does so now
         // is waited for shortly.
@@ -148,7 +148,7 @@ impl Two<'_> {
             return Ok(false);
         }
         let (paused, pause) = oneshot::channel();
-        self.request(Request::Pause(paused)).await?;
+        self.request(ExtractorRequest::Pause(paused)).await?;
         pause.await.map_err(ended)?;
         let taken = rows(
             &self.primary,
@@ -157,14 +157,14 @@ impl Two<'_> {
         .await?;
         let taken = taken
             .first()
-            .ok_or_else(|| Error::Stream("no snapshot was given".into()))?;
+            .ok_or_else(|| ReplicationError::Stream("no snapshot was given".into()))?;
         let snapshot = value(taken, 0)?.parse()?;
         let until = Tsid(query::number(&value(taken, 1)?)?);
         // The Extractor knows that it has all up to there when something comes from behind it.
         reader::nudge(&self.nudger).await?;
         let (ready, is_ready) = oneshot::channel();
         let (resume, resumed) = oneshot::channel();
-        self.request(Request::Until {
+        self.request(ExtractorRequest::Until {
             snapshot,
             until,
             ready,
@@ -186,13 +186,14 @@ impl Two<'_> {
         Ok(is_prefix)
     }
 
-    async fn request(&self, request: Request) -> Result<(), Error> {
-        let ended = |_| Error::Connection("the Extractor has ended".into());
+    async fn request(&self, request: ExtractorRequest) -> Result<(), ReplicationError> {
+        let ended = |_| ReplicationError::Connection("the Extractor has ended".into());
         self.requests.send(request).await.map_err(ended)
     }
 
-    /// Tables whose count or checksum is another one, or that cannot be read at the replica.
-    async fn suspects(&self) -> Result<Vec<String>, Error> {
+    /// Returns the tables whose count or checksum is another one, or that cannot be read at the
+    /// replica.
+    async fn suspects(&self) -> Result<Vec<String>, ReplicationError> {
         let mut suspects = Vec::new();
         for table in rows(&self.primary, TABLES).await? {
             let (schema, table) = (value(&table, 0)?, value(&table, 1)?);
@@ -219,7 +220,7 @@ impl Two<'_> {
     }
 
     /// Compares a table that is locked on both sides row by row.
-    async fn compare_rows(&self, name: &str) -> Result<(), Error> {
+    async fn compare_rows(&self, name: &str) -> Result<(), ReplicationError> {
         let parts = format!(
             "SELECT mod(hashtextextended((t.*)::text, 0), {PARTS}) AS part, count(*) || ' ' ||
                     sum(hashtextextended((t.*)::text, 0)::numeric)
@@ -245,7 +246,7 @@ impl Two<'_> {
                 .filter(|(row, count)| other.get(*row) != Some(*count))
                 .count()
         };
-        Err(Error::Differs(format!(
+        Err(ReplicationError::Differs(format!(
             "{name} has rows that the primary does not have ({} of those looked at), or lacks some ({}), as was seen twice. \
              Remove this replica and add it again with EMPTY",
             only(&there, &here),
@@ -254,24 +255,24 @@ impl Two<'_> {
     }
 }
 
-/// So that nothing changes what a table is; its rows may.
+/// Locks tables, so that nothing changes what they are; their rows may.
 fn lock(name: &str) -> String {
     format!("LOCK TABLE ONLY {name} IN ACCESS SHARE MODE;")
 }
 
-/// What a replica says that cannot read a table which the primary has.
-fn missing(name: &str, error: tokio_postgres::Error) -> Error {
+/// Returns the error of a replica that cannot read a table which the primary has.
+fn missing(name: &str, error: tokio_postgres::Error) -> ReplicationError {
     match error.as_db_error() {
-        Some(said) => Error::Differs(format!(
+        Some(reported) => ReplicationError::Differs(format!(
             "{name}: {}. Remove this replica and add it again with EMPTY",
-            said.message()
+            reported.message()
         )),
         None => error.into(),
     }
 }
 
-/// The first two columns of a query's rows.
-async fn pairs(client: &Client, sql: &str) -> Result<BTreeMap<String, String>, Error> {
+/// Returns the first two columns of a query's rows.
+async fn pairs(client: &Client, sql: &str) -> Result<BTreeMap<String, String>, ReplicationError> {
     let rows = rows(client, sql).await?;
     rows.iter()
         .map(|row| Ok((value(row, 0)?, value(row, 1)?)))

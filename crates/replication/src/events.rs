@@ -29,15 +29,15 @@ impl EventLog {
         last.insert(of, text);
     }
 
-    /// There is no such replica any more.
+    /// Forgets a replica that was removed.
     pub fn forget(&self, id: ReplicaId) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.remove(&Some(id));
     }
 }
 
-/// What PostgreSQL says, without the values in it: those stand in double quotes behind a colon,
-/// where names never do.
+/// Returns PostgreSQL's message without the values in it: those stand in double quotes behind a
+/// colon, where names never do.
 pub fn without_literals(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     match (line.find(": \""), line.rfind('"')) {
@@ -53,8 +53,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn literals_are_not_told() {
-        for (said, told) in [
+    fn literals_are_not_logged() {
+        for (message, logged) in [
             (
                 "invalid input value for enum mood: \"very \"secret\" one\" (22P02)",
                 "invalid input value for enum mood: \"…\" (22P02)",
@@ -66,7 +66,7 @@ mod tests {
             ("connection refused", "connection refused"),
             ("it ends: \"", "it ends: \""),
         ] {
-            assert_eq!(without_literals(said), told);
+            assert_eq!(without_literals(message), logged);
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The Extractor of one replica: executes commits on several connections, those that wait in
-//! groups, commits them in order, and says how far it is.
+//! groups, commits them in order, and reports how far it is.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,34 +13,34 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::apply::{self, AS_IMAGES, Pace, Part, Step};
-use super::divergence::Request;
+use super::divergence::ExtractorRequest;
 use super::progress::{ANSWER_MAX, SERVING};
 use super::reader::Commit;
-use super::schedule::{Command, Schedule, Worker};
-use super::setup::{self, FLUSHER, Seed, Start};
+use super::schedule::{Schedule, Worker, WorkerCommand};
+use super::setup::{self, FLUSHER, ReplicaStart, Seed};
 use super::snapshot::Snapshot;
 use super::spill::Spill;
-use super::tstate::{Effect, TState};
-use super::{Error, Progress, Shared, checks, connect, described, fence};
+use super::tstate::{CommitEffect, TState};
+use super::{Progress, ReplicationError, Shared, checks, connect, described, fence};
 use pg_connect::address::Address;
 use pg_wire::quoting::literal;
 use proxy_core::freshness::execution::{Company, Task};
-use proxy_core::freshness::{ReplicaId, State, Tsid};
-use proxy_core::planted::{self, Bug};
+use proxy_core::freshness::{ReplicaId, ReplicaState, Tsid};
+use proxy_core::planted::{self, ProxyBug};
 
 /// Commits that wait in an Extractor's queue, at most.
 pub const QUEUE_LENGTH_MAX: usize = 1024;
 /// Commits that an Extractor has in hand, at most.
 const IN_HAND_MAX: usize = 256;
-/// Nothing is held back for longer than this without a word from who asked for it.
+/// Commits are held back no longer than this without a message from the requester.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Time between two flushes of what is applied.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 /// Statements of one commit are sent in pieces of about this size, in bytes.
 const PIECE_LENGTH: usize = 1 << 20;
 
-/// Values are read as they were written, nothing fires, and no lock is waited for for long: who
-/// holds it may be a later transaction that waits for its turn to commit.
+/// Values are read as they were written, nothing fires, and locks time out soon: their holder may
+/// be a later transaction that waits for its turn to commit.
 const SETTINGS: &str = "
 SET session_replication_role = replica; SET synchronous_commit = off;
 SET client_encoding = 'UTF8'; SET lock_timeout = '1s';
@@ -62,13 +62,13 @@ enum Event {
     Failed(Tsid, Failure),
     Committed(Worker, Tsid),
     RolledBack(Tsid),
-    Gone(Error),
+    Gone(ReplicationError),
 }
 
 /// Why a commit could not be executed.
 struct Failure {
     text: String,
-    /// Whether it was only in somebody's way.
+    /// Whether it was only in the way of another transaction.
     may_pass: bool,
 }
 
@@ -77,7 +77,7 @@ pub struct Inputs {
     /// Commits, in TSID order.
     pub commits: mpsc::Receiver<Commit>,
     /// Where to hold.
-    pub requests: mpsc::Receiver<Request>,
+    pub requests: mpsc::Receiver<ExtractorRequest>,
 }
 
 /// Applies what is received until the queue ends or something goes wrong.
@@ -85,9 +85,9 @@ pub async fn run(
     shared: &Shared,
     id: ReplicaId,
     config: &Address,
-    (control, start): (Client, Start),
+    (control, start): (Client, ReplicaStart),
     mut inputs: Inputs,
-) -> Result<(), Error> {
+) -> Result<(), ReplicationError> {
     let worker_count = usize::from(shared.replay_connections);
     setup::make_rows(&control, &start, worker_count).await?;
     let (events_in, mut events) = mpsc::channel(4 * worker_count);
@@ -125,7 +125,7 @@ pub async fn run(
         seed: start.seed,
         hold: Hold::No,
     };
-    extractor.tell();
+    extractor.report_progress();
     if !extractor.is_catching_up() {
         shared.set_status(id, SERVING);
     }
@@ -149,7 +149,7 @@ pub async fn run(
 /// Whether commits are held back, so that the replica can be compared.
 enum Hold {
     No,
-    /// Nothing is taken; who asked is told once all that was taken is applied.
+    /// Nothing is taken; the requester gets an answer once all that was taken is applied.
     Paused {
         asked: Option<oneshot::Sender<()>>,
         until: Instant,
@@ -166,13 +166,13 @@ enum Hold {
 }
 
 impl Hold {
-    /// Waits until who holds lets go.
+    /// Waits until the holder releases it.
     async fn resumed(&mut self) {
         match self {
             Hold::No => std::future::pending().await,
-            // Who asked comes back with the place; if it does not, nothing is held for long.
+            // The requester comes back with the place; if it does not, nothing is held for long.
             Hold::Paused { until, .. } => tokio::time::sleep_until(*until).await,
-            // Dropped is let go, too.
+            // Dropping releases it, too.
             Hold::Until { resume, .. } => {
                 let _ = resume.await;
             }
@@ -180,9 +180,9 @@ impl Hold {
     }
 }
 
-fn settings_error(error: tokio_postgres::Error) -> Error {
+fn settings_error(error: tokio_postgres::Error) -> ReplicationError {
     match error.code() {
-        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Error::Setup(
+        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => ReplicationError::Setup(
             "the replica's role may not set session_replication_role: use a superuser, or GRANT \
              SET ON PARAMETER session_replication_role to it"
                 .into(),
@@ -238,14 +238,14 @@ impl Extractor<'_> {
         self.take(commit);
     }
 
-    fn hold_at(&mut self, request: Request) {
+    fn hold_at(&mut self, request: ExtractorRequest) {
         self.release();
         self.hold = match request {
-            Request::Pause(asked) => Hold::Paused {
+            ExtractorRequest::Pause(asked) => Hold::Paused {
                 asked: Some(asked),
                 until: Instant::now() + PAUSE_MAX,
             },
-            Request::Until {
+            ExtractorRequest::Until {
                 snapshot,
                 until,
                 ready,
@@ -271,12 +271,12 @@ impl Extractor<'_> {
         }
     }
 
-    /// Tells who asked, once all that was taken is applied.
+    /// Answers the requester, once all that was taken is applied.
     fn answer_hold(&mut self) {
         if self.schedule.count() > 0 {
             return;
         }
-        // Who asked may have given up: then the hold ends by itself.
+        // The requester may have given up: then the hold ends.
         match &mut self.hold {
             Hold::Paused { asked, .. } => {
                 if let Some(asked) = asked.take() {
@@ -317,20 +317,20 @@ impl Extractor<'_> {
         }
     }
 
-    /// Whether there is nothing to do: no change, or the replica was filled from a snapshot that
-    /// showed it.
+    /// Returns whether there is nothing to do: no change, or the replica was filled from a snapshot
+    /// that showed it.
     fn is_empty(&self, tstate: &TState) -> bool {
         let seed = self.seed.as_ref();
         tstate.effect.is_empty()
             || seed.is_some_and(|seed| tstate.tsid <= seed.until && seed.snapshot.shows(tstate.xid))
     }
 
-    fn on(&mut self, event: Event) -> Result<(), Error> {
+    fn on(&mut self, event: Event) -> Result<(), ReplicationError> {
         match event {
             Event::Executed(tsid) => self.schedule.executed(tsid),
             Event::Failed(tsid, failure) => {
                 if self.schedule.failed(tsid) && !failure.may_pass {
-                    return Err(Error::Differs(format!(
+                    return Err(ReplicationError::Differs(format!(
                         "the commit at {tsid} cannot be done as on the primary: {}. Remove \
                          this replica and add it again with EMPTY",
                         failure.text
@@ -352,21 +352,24 @@ impl Extractor<'_> {
         Ok(())
     }
 
-    async fn go_on(&mut self) -> Result<(), Error> {
+    async fn go_on(&mut self) -> Result<(), ReplicationError> {
         let turns = self.schedule.turns();
         if !turns.is_empty() {
-            self.tell_workers(turns).await?;
+            self.send_to_workers(turns).await?;
             // They are sent before anything that takes longer.
             tokio::task::yield_now().await;
         }
         let commands = self.schedule.commands();
-        self.tell_workers(commands).await
+        self.send_to_workers(commands).await
     }
 
-    async fn tell_workers(&mut self, commands: Vec<Command>) -> Result<(), Error> {
+    async fn send_to_workers(
+        &mut self,
+        commands: Vec<WorkerCommand>,
+    ) -> Result<(), ReplicationError> {
         for command in commands {
             let (worker, work) = match command {
-                Command::Execute(worker, tsid) => {
+                WorkerCommand::Execute(worker, tsid) => {
                     let group = self.schedule.group(tsid);
                     let pace = match group.is_alone {
                         true => Pace::OneByOne,
@@ -375,29 +378,29 @@ impl Extractor<'_> {
                     let tstates = group.tsids.iter().map(|tsid| &self.in_hand[tsid]);
                     (worker, Work::Execute(tstates.cloned().collect(), pace))
                 }
-                Command::Commit(worker, tsid) => (worker, Work::Commit(tsid)),
-                Command::Rollback(worker, tsid) => (worker, Work::Rollback(tsid)),
-                Command::Advance(tsid) => {
+                WorkerCommand::Commit(worker, tsid) => (worker, Work::Commit(tsid)),
+                WorkerCommand::Rollback(worker, tsid) => (worker, Work::Rollback(tsid)),
+                WorkerCommand::Advance(tsid) => {
                     self.advance(tsid);
                     continue;
                 }
             };
-            let gone = |_| Error::Connection("a connection to it has ended".into());
+            let gone = |_| ReplicationError::Connection("a connection to it has ended".into());
             self.workers[worker.0].send(work).await.map_err(gone)?;
         }
         Ok(())
     }
 
     fn advance(&mut self, tsid: Tsid) {
-        let is_in_order = self.applied < tsid || planted::is(Bug::CommitsOutOfOrder);
+        let is_in_order = self.applied < tsid || planted::is(ProxyBug::CommitsOutOfOrder);
         assert!(is_in_order, "commits are in order");
         self.applied = self.applied.max(tsid);
-        self.tell();
+        self.report_progress();
     }
 
-    /// Tells the manager how far it is. While it lacks some of what its snapshot did not show, it
-    /// is no state that the primary ever had, and serves nothing.
-    fn tell(&self) {
+    /// Reports to the manager how far it is. While it lacks some of what its snapshot did not show,
+    /// it is no state that the primary ever had, and serves nothing.
+    fn report_progress(&self) {
         let (from, since) = self.begun;
         if let Some(seed) = self.seed.as_ref().filter(|_| self.is_catching_up()) {
             let (done, all) = (self.applied.0 - from.0, seed.until.0 - from.0);
@@ -412,7 +415,7 @@ impl Extractor<'_> {
         }
         let mut manager = self.shared.manager();
         manager.applied(self.id, self.applied);
-        manager.set_state(self.id, State::Serving);
+        manager.set_state(self.id, ReplicaState::Serving);
     }
 
     fn is_catching_up(&self) -> bool {
@@ -420,15 +423,15 @@ impl Extractor<'_> {
         seed.is_some_and(|seed| self.applied < seed.until)
     }
 
-    /// Writes down how far it is, and sees whether the replica still answers.
-    async fn flush(&mut self) -> Result<(), Error> {
-        let silent = |_| Error::Connection("it does not answer".into());
+    /// Writes down how far it is, and checks whether the replica still answers.
+    async fn flush(&mut self) -> Result<(), ReplicationError> {
+        let silent = |_| ReplicationError::Connection("it does not answer".into());
         let flushed = timeout(ANSWER_MAX, self.write_down()).await;
         flushed.map_err(silent)?
     }
 
     /// Writes down how far it is, on disk: whatever was committed before is on disk then, too.
-    async fn write_down(&mut self) -> Result<(), Error> {
+    async fn write_down(&mut self) -> Result<(), ReplicationError> {
         if self.applied == self.flushed {
             return Ok(self.control.batch_execute("").await?);
         }
@@ -455,7 +458,7 @@ impl Extractor<'_> {
     }
 }
 
-/// One connection's task.
+/// Runs one connection's task.
 async fn serve(
     worker: Worker,
     client: Client,
@@ -481,10 +484,11 @@ async fn serve(
     }
 }
 
-/// With whom a commit may be in a group: with nobody if it takes long, or leaves settings behind.
+/// Returns which commits may share a group with this one: none if it takes long, or leaves settings
+/// behind.
 fn company(tstate: &TState) -> Company {
     match (&tstate.effect, tstate.has_statements) {
-        (Effect::Long(_), _) | (_, true) => Company::Own,
+        (CommitEffect::Long(_), _) | (_, true) => Company::Own,
         _ => Company::Any,
     }
 }
@@ -504,8 +508,8 @@ async fn execute(
     Ok(Event::Failed(name, failure))
 }
 
-/// The last statement notes the last commit's place: whatever happens, the group is there with its
-/// note, or not at all.
+/// Executes the group, whose last statement notes the last commit's place: whatever happens, the
+/// group is there with its note, or not at all.
 async fn try_execute(
     worker: Worker,
     client: &Client,
@@ -518,9 +522,9 @@ async fn try_execute(
     })];
     for tstate in group {
         let in_memory = match &tstate.effect {
-            Effect::Short(changes) => apply::parts(changes),
-            Effect::Recorded(recorded) => recorded.parts(),
-            Effect::Long(spill) => {
+            CommitEffect::Short(changes) => apply::parts(changes),
+            CommitEffect::Recorded(recorded) => recorded.parts(),
+            CommitEffect::Long(spill) => {
                 do_all(client, std::mem::take(&mut parts), pace).await?;
                 do_spilled(client, spill, pace).await?;
                 continue;
@@ -528,7 +532,7 @@ async fn try_execute(
         };
         parts.extend(in_memory.map_err(|error| lasting(error.to_string()))?);
     }
-    let noted = match planted::is(Bug::GroupNotesItsFirst) {
+    let noted = match planted::is(ProxyBug::GroupNotesItsFirst) {
         true => group.first(),
         false => group.last(),
     };
@@ -540,7 +544,7 @@ async fn try_execute(
     do_all(client, parts, pace).await
 }
 
-/// Does what is in a file, piece by piece.
+/// Executes what is in a file, piece by piece.
 async fn do_spilled(client: &Client, spill: &Spill, pace: Pace) -> Result<(), Failure> {
     let mut reading = spill.read();
     loop {
@@ -617,7 +621,7 @@ fn refused(error: tokio_postgres::Error) -> Failure {
     ];
     let code = error.code();
     Failure {
-        // A connection that broke is told by what is tried next on it.
+        // A connection that broke is noticed by what is tried next on it.
         may_pass: code.is_none_or(|code| passing.contains(code)),
         text: described(&error),
     }

@@ -9,17 +9,17 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tokio_postgres::Client;
 
-use super::Error;
+use super::ReplicationError;
 use super::query::{number, one};
-use proxy_core::planted::{self, Bug};
+use proxy_core::planted::{self, ProxyBug};
 
-/// What connections are called that execute commits.
+/// Application name of connections that execute commits.
 pub const EXTRACTOR: &str = "replex extractor";
-/// What connections are called that fill a database.
+/// Application name of connections that fill a database.
 pub const SEED: &str = "replex seed";
 
-/// What connections are called from which one is filled: they change nothing, and nobody needs to
-/// end them.
+/// Application name of connections from which one is filled: they change nothing, and need not be
+/// ended.
 pub const SOURCE: &str = "replex copy";
 
 /// How long sessions of an earlier epoch may take to end.
@@ -27,9 +27,9 @@ const END_MAX: Duration = Duration::from_secs(10);
 /// Time between two looks whether they have.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Raises the epoch at a replica, and ends all sessions there that write, but for this one. What
-/// they had committed by then is all they ever commit.
-pub async fn raise(control: &Client, epoch: u64) -> Result<(), Error> {
+/// Raises the epoch at a replica, and ends all other sessions there that write. What they had
+/// committed by then is all they ever commit.
+pub async fn raise(control: &Client, epoch: u64) -> Result<(), ReplicationError> {
     let raise = format!(
         "BEGIN;
          SET LOCAL synchronous_commit = on;
@@ -48,10 +48,10 @@ pub async fn raise(control: &Client, epoch: u64) -> Result<(), Error> {
             AND application_name IN ('{EXTRACTOR}', '{SEED}')"
     );
     let began = Instant::now();
-    while !planted::is(Bug::OldExtractorGoesOn) && one(control, &end).await? != "0" {
+    while !planted::is(ProxyBug::OldExtractorGoesOn) && one(control, &end).await? != "0" {
         if began.elapsed() > END_MAX {
             let text = "what a proxy before has begun there does not end";
-            return Err(Error::Connection(text.into()));
+            return Err(ReplicationError::Connection(text.into()));
         }
         sleep(LOOK_INTERVAL).await;
     }
@@ -59,10 +59,10 @@ pub async fn raise(control: &Client, epoch: u64) -> Result<(), Error> {
 }
 
 /// Fails where a later epoch has been raised.
-pub async fn pass(client: &Client, epoch: u64) -> Result<(), Error> {
+pub async fn pass(client: &Client, epoch: u64) -> Result<(), ReplicationError> {
     let raised = number(&one(client, "SELECT epoch FROM hihooi.epoch").await?)?;
     match raised > epoch {
-        true => Err(Error::Setup(
+        true => Err(ReplicationError::Setup(
             "another proxy has taken it up since, or it is a replica of another primary: only one \
              can execute there"
                 .into(),

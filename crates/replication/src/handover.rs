@@ -1,15 +1,15 @@
-//! Who gives commits to whom: the slot's stream, what the reader remembers of it, or the
+//! The sources of a replica's commits: the slot's stream, what the reader remembers of it, or the
 //! transactions buffer; and what the slot may forget because of that. No I/O: the simulation runs
 //! the same.
 //!
-//! Invariant: who is told that the next commit comes from one of them finds every commit behind
-//! what he has there.
+//! Invariant: if the next commit comes from one of them, that one has every commit behind what the
+//! replica has.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::pages::Pages;
 use proxy_core::freshness::{ReplicaId, Tsid};
-use proxy_core::planted::{self, Bug};
+use proxy_core::planted::{self, ProxyBug};
 
 /// Commits that are remembered until the transactions buffer has them, at most, and their bytes.
 const RECENT_MAX: usize = 1024;
@@ -17,9 +17,9 @@ const RECENT_LENGTH_MAX: usize = 16 << 20;
 
 /// Something with a place in the primary's log.
 pub trait Placed {
-    /// The place.
+    /// Returns the place.
     fn tsid(&self) -> Tsid;
-    /// Bytes of memory that it takes, about.
+    /// Returns bytes of memory that it takes, about.
     fn length(&self) -> usize;
 }
 
@@ -45,8 +45,8 @@ impl<C> Default for Recent<C> {
 }
 
 impl<C: Placed> Recent<C> {
-    /// The stream begins behind this place. What was remembered is of no use if it ends before:
-    /// what is between is given by nobody.
+    /// Notes that the stream begins behind this place. What was remembered is of no use if it ends
+    /// before: no source has what is between.
     pub fn begin(&mut self, place: Tsid) {
         if place > self.until {
             self.commits.clear();
@@ -68,17 +68,17 @@ impl<C: Placed> Recent<C> {
         }
     }
 
-    /// All of them, in order.
+    /// Returns all of them, in order.
     pub fn iter(&self) -> impl Iterator<Item = &C> {
         self.commits.iter()
     }
 
-    /// Whether all that follows this place is here, and that is something.
+    /// Returns whether all that follows this place is here, and that is something.
     pub fn has_all_behind(&self, place: Tsid) -> bool {
-        !self.commits.is_empty() && (place >= self.after || planted::is(Bug::RecentHasGaps))
+        !self.commits.is_empty() && (place >= self.after || planted::is(ProxyBug::RecentHasGaps))
     }
 
-    /// The transactions buffer has what is up to here.
+    /// Notes that the transactions buffer has what is up to here.
     pub fn forget(&mut self, until: Tsid) {
         while self.commits.front().is_some_and(|it| it.tsid() <= until) {
             self.forget_first();
@@ -92,7 +92,7 @@ impl<C: Placed> Recent<C> {
     }
 }
 
-/// Where what comes next is found.
+/// The source of what comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The stream gives it next.
@@ -101,14 +101,14 @@ pub enum Source {
     Recent,
     /// The transactions buffer.
     Buffer,
-    /// The stream gives it when it begins anew.
-    StreamAnew,
-    /// Nobody has it any more.
-    Nobody,
+    /// The stream gives it after a restart.
+    RestartedStream,
+    /// No source has it any more.
+    Lost,
 }
 
-/// Where one who has everything up to `applied` finds what comes next, while every commit up to
-/// `position` was read, and the slot gives what is behind `confirmed`.
+/// Returns the source of what comes next for a follower that has everything up to `applied`. Every
+/// commit up to `position` was read, and the slot gives what is behind `confirmed`.
 pub fn source<C: Placed>(
     applied: Tsid,
     (position, confirmed): (Tsid, Tsid),
@@ -120,25 +120,26 @@ pub fn source<C: Placed>(
         () if applied >= position.max(confirmed) => Source::Stream,
         () if recent.has_all_behind(applied) => Source::Recent,
         () if buffer_has_more => Source::Buffer,
-        () if applied >= confirmed => Source::StreamAnew,
-        () => Source::Nobody,
+        () if applied >= confirmed => Source::RestartedStream,
+        () => Source::Lost,
     }
 }
 
-/// Up to where the slot may forget the log, as far as replicas are concerned; none if there is
-/// none. Who is `away` and finds what he lacks in the buffer needs the log only from the buffer's
-/// end on. Where another proxy waits that has not this buffer, and `slot` is said, he needs all
-/// that the slot gives, which is what is behind that place.
+/// Returns up to where the slot may forget the log, as far as replicas are concerned; none if there
+/// is none. A replica of `unavailable` whose missing commits are in the buffer needs the log only
+/// from the buffer's end on. Where another proxy waits that does not have this buffer, `slot` is
+/// its position: that proxy needs all that the slot gives, which is what is behind it.
 pub fn forgettable(
     durable: &BTreeMap<ReplicaId, Tsid>,
-    away: &BTreeSet<ReplicaId>,
+    unavailable: &BTreeSet<ReplicaId>,
     (buffer, slot): (Option<&Pages>, Option<Tsid>),
 ) -> Option<Tsid> {
     let needs = durable.iter().map(|(id, tsid)| {
-        let has_slot = slot.is_some_and(|slot| *tsid >= slot) && !planted::is(Bug::BufferIsForAll);
-        let buffer = buffer.filter(|_| away.contains(id) && !has_slot);
+        let has_slot =
+            slot.is_some_and(|slot| *tsid >= slot) && !planted::is(ProxyBug::BufferIsForAll);
+        let buffer = buffer.filter(|_| unavailable.contains(id) && !has_slot);
         match buffer.filter(|pages| pages.covers(*tsid)) {
-            Some(_) if planted::is(Bug::BufferNotWaitedFor) => Tsid(u64::MAX),
+            Some(_) if planted::is(ProxyBug::BufferNotWaitedFor) => Tsid(u64::MAX),
             Some(pages) => pages.until(),
             None => *tsid,
         }
@@ -146,9 +147,9 @@ pub fn forgettable(
     needs.min()
 }
 
-/// The same where a buffer follows, whose pages would have a gap otherwise.
+/// Returns the same where a buffer follows, whose pages would have a gap otherwise.
 pub fn forgettable_by_buffer(tsid: Tsid, pages: &Pages) -> Tsid {
-    match planted::is(Bug::BufferNotWaitedFor) {
+    match planted::is(ProxyBug::BufferNotWaitedFor) {
         true => tsid,
         false => tsid.min(pages.until()),
     }
@@ -176,15 +177,15 @@ mod tests {
         let mut recent = Recent::<Tsid>::default();
         recent.begin(Tsid(8));
         let new = (Tsid(0), Tsid(8));
-        assert_eq!(source(Tsid(7), new, &recent, false), Source::Nobody);
+        assert_eq!(source(Tsid(7), new, &recent, false), Source::Lost);
         assert_eq!(source(Tsid(7), new, &recent, true), Source::Buffer);
         assert_eq!(source(Tsid(8), new, &recent, true), Source::Stream);
     }
 
     proptest! {
-        /// Whatever was forgotten, and wherever the stream begins anew: who is told that all is
-        /// here gets all that he lacks, and nothing else. (A stream that skips something was found
-        /// by the simulation, seed 7,236,767.)
+        /// Whatever was forgotten, and wherever the stream begins again: a follower whose source is
+        /// not lost gets all that it lacks, and nothing else. (A stream that skips something was
+        /// found by the simulation, seed 7,236,767.)
         #[test]
         fn what_is_recent_has_no_gap(
             steps in prop::collection::vec((1_u64..5, any::<bool>(), 0_u64..30, 0..4_u8), 1..60),
@@ -197,7 +198,7 @@ mod tests {
                 position += gap;
                 given.push(Tsid(position));
                 match breaks {
-                    // Nobody is given this one.
+                    // No follower is given this one.
                     0 => {
                         recent.begin(Tsid(position));
                         skips = position;
@@ -206,7 +207,7 @@ mod tests {
                     1 => recent.begin(Tsid(position.saturating_sub(back))),
                     _ => {}
                 }
-                // The stream begins anew, and gives it again.
+                // The stream begins again, and gives it again.
                 recent.push(Tsid(position));
                 recent.push(Tsid(position));
                 if forgets {

@@ -1,22 +1,23 @@
-//! Replication: the primary's commits, read from one logical slot in the order of its log, done
-//! again at every replica.
+//! Replication: the primary's commits, read from one logical slot in the order of its log, and
+//! repeated at every replica.
 //!
-//! - `reader` reads the slot, tells the manager of each commit, and gives it to the Extractors once
-//!   the primary shows it.
+//! - `reader` reads the slot, reports each commit to the manager, and gives it to the Extractors
+//!   once the primary shows it.
 //! - `extractor` executes commits in parallel at one replica and commits them in order; `schedule`
 //!   decides, `apply` writes the statements.
-//! - `buffer` keeps commits for replicas that are away, if that is asked for.
+//! - `buffer` keeps commits for offline replicas, if that is asked for.
 //! - `divergence` compares them with the primary.
 //! - `standby` follows a streaming standby of the primary, which needs none of these.
 //! - `seed` fills a new replica while the primary goes on; `convert` makes one of a standby.
-//! - `checkpoint` waits until everybody is past a place.
-//! - `handover` says who gives commits to one who has been away.
-//! - `catalogue` reads what `analysis` must know of the primary.
-//! - `promotion` puts a replica in the place of a primary that is gone.
-//! - `leadership` says which of several proxies is active; `fence` keeps the others from replicas.
+//! - `checkpoint` waits until all servers are past a place.
+//! - `handover` decides which source gives commits to a replica that has been offline.
+//! - `catalogue` reads what `pg-analysis` must know of the primary.
+//! - `promotion` makes a replica the primary after the primary is gone.
+//! - `leadership` decides which of several proxies is active; `fence` keeps the others from
+//!   replicas.
 //!
 //! Invariants:
-//! - A replica's database shows a prefix of the primary's commits (I14), and says in the same
+//! - A replica's database shows a prefix of the primary's commits (I14), and notes in the same
 //!   transaction which: `hihooi.applied` (R31). So nothing is applied twice after a restart.
 //! - The slot is confirmed only up to what every replica has on disk, or has the transactions
 //!   buffer for, and only by the active proxy.
@@ -75,8 +76,8 @@ use tokio_postgres::{AsyncMessage, Client, Config};
 
 use crate::events::EventLog;
 use buffer::Buffer;
-pub use checkpoint::Checkpoint;
-use leadership::Leadership;
+pub use checkpoint::ReplicationCheckpoint;
+use leadership::ProxyLeadership;
 use leadership::lease::Lease;
 use leadership::register::Register;
 use pg_analysis::Analyser;
@@ -84,85 +85,84 @@ use pg_connect::address::Address;
 use pg_connect::stream::Stream;
 use progress::SERVING;
 pub use progress::{Progress, Status};
-use proxy_core::freshness::{Manager, ReplicaId, State, Tsid};
+use proxy_core::freshness::{Manager, ReplicaId, ReplicaState, Tsid};
 use proxy_pool::connection;
-use proxy_pool::ledger::Ledger;
+use proxy_pool::ledger::ConnectionLedger;
 pub use quarantine::is_same;
 pub use quarantine::noted as noted_difference;
-use reader::{Join, Reader};
+use reader::{Join, SlotReader};
 use seed::Filling;
 pub use seed::{dump_version, has_tables};
 pub use slot::Kept;
 pub use standby::refused as refused_standby;
 
-/// The manager, locked for a moment: none of its functions waits, and none leaves it half changed.
+/// Locks the manager for a moment: none of its functions waits, and none leaves it half changed.
 pub fn locked(manager: &Mutex<Manager>) -> MutexGuard<'_, Manager> {
     manager.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is said of one that is not reached yet: each try begins by it.
+/// The status of a replica that is not reached yet: each try begins by it.
 const CONNECTING: &str = "connecting";
 
 /// Name of the slot and of the publication on the primary.
 pub const SLOT: &str = "hihooi";
 
-/// Connections that execute commits at one replica, unless told otherwise.
+/// Connections that execute commits at one replica, by default.
 pub const REPLAY_CONNECTIONS_DEFAULT: u16 = 4;
 
-/// Commits that a connection to a replica executes as one transaction, at most, unless told
-/// otherwise.
+/// Commits that a connection to a replica executes as one transaction, at most, by default.
 pub const REPLAY_GROUP_DEFAULT: u16 = 8;
 
 /// Waits between two tries to reach a server, at least and at most.
 const RETRY_WAIT_MIN: Duration = Duration::from_millis(100);
 const RETRY_WAIT_MAX: Duration = Duration::from_secs(2);
-/// A server that takes longer to let one in is not there.
+/// A server that takes longer to accept a connection is offline.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// Replicas that wait to be taken up by the reader, at most.
 const JOINS_MAX: usize = 64;
 
 /// What can go wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Error {
-    /// A server is not reached, or went away: trying again may help.
+pub enum ReplicationError {
+    /// A server is not reached, or its connection is lost: trying again may help.
     Connection(String),
-    /// The primary's stream says what cannot be: trying again may help.
+    /// The primary's stream is invalid: trying again may help.
     Stream(String),
     /// A replica differs from the primary: only seeding it again helps.
     Differs(String),
-    /// Something is to be done by people; the text says what.
+    /// The operator must do something, as the text describes.
     Setup(String),
 }
 
-impl std::fmt::Display for Error {
+impl std::fmt::Display for ReplicationError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Error::Connection(text)
-            | Error::Stream(text)
-            | Error::Differs(text)
-            | Error::Setup(text) => formatter.write_str(text),
+            ReplicationError::Connection(text)
+            | ReplicationError::Stream(text)
+            | ReplicationError::Differs(text)
+            | ReplicationError::Setup(text) => formatter.write_str(text),
         }
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for ReplicationError {}
 
-impl From<tokio_postgres::Error> for Error {
-    fn from(error: tokio_postgres::Error) -> Error {
-        Error::Connection(described(&error))
+impl From<tokio_postgres::Error> for ReplicationError {
+    fn from(error: tokio_postgres::Error) -> ReplicationError {
+        ReplicationError::Connection(described(&error))
     }
 }
 
-impl From<io::Error> for Error {
-    fn from(error: io::Error) -> Error {
-        Error::Stream(error.to_string())
+impl From<io::Error> for ReplicationError {
+    fn from(error: io::Error) -> ReplicationError {
+        ReplicationError::Stream(error.to_string())
     }
 }
 
-/// An error with what the server said.
+/// Returns an error with what the server reported.
 fn described(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
-        Some(said) => format!("{} ({})", said.message(), said.code().code()),
+        Some(reported) => format!("{} ({})", reported.message(), reported.code().code()),
         None => match std::error::Error::source(error) {
             Some(source) => format!("{error}: {source}"),
             None => error.to_string(),
@@ -190,15 +190,15 @@ struct Shared {
     replay_connections: u16,
     /// Commits that one of them executes as one transaction, at most.
     replay_group: u16,
-    /// What keeps commits for replicas that are away, if there is one.
+    /// What keeps commits for offline replicas, if there is one.
     buffer: Option<Arc<Buffer>>,
-    /// What the log was told of replicas.
+    /// What was logged of replicas.
     events: Arc<EventLog>,
     /// The epoch of this proxy, and whether it is the active one.
     epoch: u64,
     lease: Lease,
     joins: mpsc::Sender<Join>,
-    /// Where its tasks run: whoever adds a replica may be served elsewhere.
+    /// Where its tasks run: the caller that adds a replica may be served elsewhere.
     tasks: Handle,
 }
 
@@ -211,25 +211,27 @@ impl Shared {
         self.durable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From where on somebody needs the primary's log who has no other; none if nobody does. Who is
-    /// away and is given what he lacks from the transactions buffer does not, unless another proxy
-    /// waits that has not this buffer: then he needs what the slot still has, which is what is
-    /// behind `slot`.
+    /// Returns from where on the primary's log is needed by a server that has no other source; none
+    /// if it is not. An offline replica that gets what it lacks from the transactions buffer does
+    /// not need it, unless another proxy waits that does not have this buffer: then it needs what
+    /// the slot still has, which is what is behind `slot`.
     fn needed(&self, slot: Tsid) -> Option<Tsid> {
-        let away: BTreeSet<ReplicaId> = {
+        let unavailable: BTreeSet<ReplicaId> = {
             let manager = self.manager();
             let all = manager.replicas();
-            let away = all.filter(|(_, replica)| replica.state == State::Away);
-            away.map(|(id, _)| id).collect()
+            let unavailable = all.filter(|(_, replica)| replica.state == ReplicaState::Unavailable);
+            unavailable.map(|(id, _)| id).collect()
         };
         let durable = self.durable();
         match &self.buffer {
             Some(buffer) => {
                 let is_for_all = buffer.is_for_all() || !self.lease.has_standby();
                 let slot = (!is_for_all).then_some(slot);
-                buffer.with_pages(|pages| handover::forgettable(&durable, &away, (pages, slot)))
+                buffer.with_pages(|pages| {
+                    handover::forgettable(&durable, &unavailable, (pages, slot))
+                })
             }
-            None => handover::forgettable(&durable, &away, (None, None)),
+            None => handover::forgettable(&durable, &unavailable, (None, None)),
         }
     }
 
@@ -242,15 +244,15 @@ impl Shared {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a replica does now, for people and for the log.
+    /// Reports what a replica does now, for people and for the log.
     fn set_status(&self, id: ReplicaId, text: &str) {
         if text != CONNECTING {
-            self.tell(Level::Info, id, text);
+            self.report(Level::Info, id, text);
         }
         self.set_progress(id, text, None);
     }
 
-    fn tell(&self, level: Level, id: ReplicaId, text: &str) {
+    fn report(&self, level: Level, id: ReplicaId, text: &str) {
         self.events.report(level, "replica", Some(id), text);
     }
 
@@ -266,15 +268,15 @@ pub struct Replication {
     reader: JoinHandle<()>,
     buffer: Option<JoinHandle<()>>,
     replicas: Mutex<BTreeMap<ReplicaId, JoinHandle<()>>>,
-    ledger: Ledger,
+    ledger: ConnectionLedger,
     register: Register,
-    leadership: Mutex<Option<Leadership>>,
+    leadership: Mutex<Option<ProxyLeadership>>,
 }
 
 /// Replication, and what the proxy routes by.
 pub type Started = (Replication, Arc<Mutex<Manager>>, Arc<Analyser>);
 
-/// What becomes of what is in the database of a new replica.
+/// What is done with the data in the database of a new replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
     /// It goes on from there if it is a replica's; otherwise it must be empty.
@@ -288,7 +290,7 @@ pub enum Contents {
 /// How a new replica comes to what it must have.
 #[derive(Clone, Debug)]
 pub struct Intake {
-    /// What becomes of what is in its database.
+    /// What is done with the data in its database.
     pub contents: Contents,
     /// The replica that it is filled from if it must be filled; otherwise that is the primary.
     pub seed: Option<Address>,
@@ -305,18 +307,18 @@ impl From<Contents> for Intake {
 
 /// How it is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct ReplicationSettings {
     /// Connections to each replica that execute commits.
     pub replay_connections: u16,
     /// Commits that one of them executes as one transaction, at most: of those that wait anyhow.
     pub replay_group: u16,
-    /// What keeps commits for replicas that are away, if there is to be one.
-    pub buffer: Option<buffer::Options>,
+    /// What keeps commits for offline replicas, if there is to be one.
+    pub buffer: Option<buffer::BufferOptions>,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for ReplicationSettings {
+    fn default() -> ReplicationSettings {
+        ReplicationSettings {
             replay_connections: REPLAY_CONNECTIONS_DEFAULT,
             replay_group: REPLAY_GROUP_DEFAULT,
             buffer: None,
@@ -327,14 +329,20 @@ impl Default for Settings {
 impl Replication {
     /// Becomes the active proxy, however long another one is, and then does as
     /// [`Replication::begin`].
-    pub async fn start(primary: &Address, settings: &Settings) -> Result<Started, Error> {
+    pub async fn start(
+        primary: &Address,
+        settings: &ReplicationSettings,
+    ) -> Result<Started, ReplicationError> {
         let leadership = Replication::stand(primary, |_| {}).await?;
         Replication::begin(primary, settings, leadership).await
     }
 
-    /// Becomes the active proxy, however long another one is. `waits` is told for whom, whenever
-    /// that changes. Fails at once where the primary is not set up for it.
-    pub async fn stand(primary: &Address, waits: impl FnMut(&str)) -> Result<Leadership, Error> {
+    /// Becomes the active proxy, however long another one is. `waits` gets the name of that one,
+    /// whenever it changes. Fails at once where the primary is not set up for it.
+    pub async fn stand(
+        primary: &Address,
+        waits: impl FnMut(&str),
+    ) -> Result<ProxyLeadership, ReplicationError> {
         let client = connect(primary, "replex set-up").await?;
         setup::check(&client).await?;
         drop(client);
@@ -344,10 +352,13 @@ impl Replication {
     /// Prepares the primary, reads its catalogue and begins to read its slot.
     pub async fn begin(
         primary: &Address,
-        settings: &Settings,
-        leadership: Leadership,
-    ) -> Result<Started, Error> {
-        assert!(settings.replay_connections > 0, "somebody has to execute");
+        settings: &ReplicationSettings,
+        leadership: ProxyLeadership,
+    ) -> Result<Started, ReplicationError> {
+        assert!(
+            settings.replay_connections > 0,
+            "at least one connection executes"
+        );
         assert!(settings.replay_group > 0, "something has to be executed");
         let primary = primary.clone();
         let client = connect(&primary, "replex set-up").await?;
@@ -379,7 +390,7 @@ impl Replication {
             joins,
             tasks: Handle::current(),
         };
-        let reader = tokio::spawn(Reader::new(shared.clone(), joined).run());
+        let reader = tokio::spawn(SlotReader::new(shared.clone(), joined).run());
         let buffer = shared.buffer.clone();
         let buffer = buffer.map(|buffer| tokio::spawn(buffer.keep(shared.clone())));
         let replication = Replication {
@@ -394,22 +405,22 @@ impl Replication {
         Ok((replication, manager, analyser))
     }
 
-    /// Whether this proxy is the active one.
+    /// Returns whether this proxy is the active one.
     pub fn lease(&self) -> &Lease {
         &self.shared.lease
     }
 
-    /// Its epoch, which is higher than that of every proxy before.
+    /// Returns its epoch, which is higher than that of every proxy before.
     pub fn epoch(&self) -> u64 {
         self.shared.epoch
     }
 
-    /// Where connections to the primary that clients use are written down.
-    pub fn ledger(&self) -> &Ledger {
+    /// Returns where connections to the primary that clients use are written down.
+    pub fn ledger(&self) -> &ConnectionLedger {
         &self.ledger
     }
 
-    /// Where replicas are written down that operators add, for whoever is active next.
+    /// Returns the register of replicas that operators add, which the next active proxy reads.
     pub fn register(&self) -> &Register {
         &self.register
     }
@@ -434,10 +445,10 @@ impl Replication {
         }
     }
 
-    /// Takes up a replica: fills it if its database is empty, and keeps it from then on. Its number
+    /// Adds a replica: fills it if its database is empty, and keeps it from then on. Its number
     /// must be new.
     ///
-    /// Returns at once; [`Replication::status`] says how it goes.
+    /// Returns at once; [`Replication::status`] shows the progress.
     pub fn add_replica(&self, id: ReplicaId, replica: &Address, intake: impl Into<Intake>) {
         let (replica, intake) = (replica.clone(), intake.into());
         // Holds the slot from now on.
@@ -449,18 +460,19 @@ impl Replication {
         assert!(before.is_none(), "a number is used once");
     }
 
-    /// From now on the primary keeps its log only for the replicas that are there, and for nobody
-    /// when there is none: those that were followed before have been added.
+    /// Has the primary keep its log only for the replicas that there are, and for none if there is
+    /// none: those that were followed before have been added.
     pub fn knows_all(&self) {
         self.shared.knows_all.store(true, Ordering::Release);
     }
 
-    /// Lets go of a replica: its database stays as it is.
+    /// Removes a replica: its database stays as it is.
     pub async fn remove_replica(&self, id: ReplicaId) {
         let keep = self.replicas().remove(&id);
         if let Some(keep) = keep {
             keep.abort();
-            // Only once it has ended is nothing said of it any more. It fails since it was aborted.
+            // Only once it has ended does it report nothing any more. It fails since it was
+            // aborted.
             let _ = keep.await;
         }
         self.shared.manager().remove_replica(id);
@@ -470,22 +482,22 @@ impl Replication {
         self.shared.events.forget(id);
     }
 
-    /// What each replica does, for people.
+    /// Returns what each replica does, for people.
     pub fn status(&self) -> BTreeMap<ReplicaId, Status> {
         self.shared.status().clone()
     }
 
-    /// Up to where each replica has everything on disk.
+    /// Returns up to where each replica has everything on disk.
     pub fn durable(&self) -> BTreeMap<ReplicaId, Tsid> {
         self.shared.durable().clone()
     }
 
-    /// How the transactions buffer is, if there is one.
-    pub fn buffer(&self) -> Option<buffer::Standing> {
+    /// Returns the status of the transactions buffer, if there is one.
+    pub fn buffer(&self) -> Option<buffer::BufferStatus> {
         Some(self.shared.buffer.as_ref()?.standing())
     }
 
-    /// What the primary kept of its log for the slot, when it was asked last.
+    /// Returns what the primary kept of its log for the slot, when it was asked last.
     pub fn kept(&self) -> Kept {
         *self
             .shared
@@ -499,7 +511,7 @@ impl Replication {
         self.shared.compare_now.notify_waiters();
     }
 
-    /// How often each replica was compared with the primary and found equal.
+    /// Returns how often each replica was compared with the primary and found equal.
     pub fn compared(&self) -> BTreeMap<ReplicaId, u64> {
         self.shared.compared().clone()
     }
@@ -534,28 +546,28 @@ async fn keep(shared: Shared, id: ReplicaId, replica: Address, intake: Intake) {
             follow(&shared, id, (&replica, seed.as_ref()), &mut wait).await
         };
         let problem = match followed.await {
-            Ok(()) => Error::Connection("the slot's reader let go of it".into()),
+            Ok(()) => ReplicationError::Connection("the slot's reader dropped it".into()),
             Err(problem) => problem,
         };
         let level = match problem {
-            Error::Connection(_) | Error::Stream(_) => Level::Warn,
-            Error::Differs(_) | Error::Setup(_) => Level::Error,
+            ReplicationError::Connection(_) | ReplicationError::Stream(_) => Level::Warn,
+            ReplicationError::Differs(_) | ReplicationError::Setup(_) => Level::Error,
         };
-        shared.tell(level, id, &problem.to_string());
+        shared.report(level, id, &problem.to_string());
         shared.set_progress(id, problem.to_string(), None);
         match problem {
-            Error::Connection(_) | Error::Stream(_) => {
-                shared.manager().set_state(id, State::Away);
+            ReplicationError::Connection(_) | ReplicationError::Stream(_) => {
+                shared.manager().set_state(id, ReplicaState::Unavailable);
             }
-            Error::Differs(why) => {
+            ReplicationError::Differs(why) => {
                 leave(&shared, id);
-                // It may be gone just now; nobody must take it for an equal when it is back.
+                // It may be offline just now; it must not count as an equal when it is back.
                 while quarantine::note(&replica, &why).await.is_err() {
                     tokio::time::sleep(RETRY_WAIT_MAX).await;
                 }
                 return;
             }
-            Error::Setup(_) => {
+            ReplicationError::Setup(_) => {
                 leave(&shared, id);
                 return;
             }
@@ -565,15 +577,15 @@ async fn keep(shared: Shared, id: ReplicaId, replica: Address, intake: Intake) {
     }
 }
 
-/// Nothing is waited for any more at a replica that serves nothing until people do something.
+/// Drops all waits for a replica that serves nothing until an operator acts.
 fn leave(shared: &Shared, id: ReplicaId) {
-    shared.manager().set_state(id, State::Quarantined);
+    shared.manager().set_state(id, ReplicaState::Quarantined);
     shared.durable().remove(&id);
 }
 
-/// Refuses a replica that has what was committed up to `applied`, where nobody has all that comes
-/// next.
-fn refuse_gap(shared: &Shared, applied: Tsid, confirmed: Tsid) -> Result<(), Error> {
+/// Refuses a replica that has what was committed up to `applied`, where no source has all that
+/// comes next.
+fn refuse_gap(shared: &Shared, applied: Tsid, confirmed: Tsid) -> Result<(), ReplicationError> {
     let buffer = shared.buffer.as_ref();
     let is_kept = buffer.is_some_and(|buffer| buffer.covers(applied));
     if is_kept || applied >= confirmed {
@@ -583,7 +595,7 @@ fn refuse_gap(shared: &Shared, applied: Tsid, confirmed: Tsid) -> Result<(), Err
         Some(buffer) if buffer.until().is_none() => {
             let text =
                 "what it has missed may be in the transactions buffer, which is not reached yet";
-            return Err(Error::Connection(text.into()));
+            return Err(ReplicationError::Connection(text.into()));
         }
         Some(_) => "remove it and add it again with EMPTY",
         None => {
@@ -591,7 +603,7 @@ fn refuse_gap(shared: &Shared, applied: Tsid, confirmed: Tsid) -> Result<(), Err
              with EMPTY"
         }
     };
-    Err(Error::Setup(format!(
+    Err(ReplicationError::Setup(format!(
         "the primary's slot has gone past what this replica has, and the commits between are lost to it: {remedy}"
     )))
 }
@@ -603,7 +615,7 @@ async fn follow(
     id: ReplicaId,
     (replica, seed): (&Address, Option<&Address>),
     wait: &mut Duration,
-) -> Result<(), Error> {
+) -> Result<(), ReplicationError> {
     shared.set_status(id, CONNECTING);
     let control = connect(replica, fence::EXTRACTOR).await?;
     let primary = connect(&shared.primary, "replex set-up").await?;
@@ -612,13 +624,13 @@ async fn follow(
     }
     let line = lineage::line(&primary).await?;
     if lineage::has_replaced(&control, &line).await? {
-        // Whoever is sent to the old one from now on writes what nobody else will see.
+        // A client that writes to the old one from now on writes what no other server will see.
         shared.lease.end();
         return Err(lineage::replaced("this replica"));
     }
     quarantine::refuse_primary(&primary, &control).await?;
     if let Some(why) = quarantine::noted(&control).await? {
-        return Err(Error::Setup(format!(
+        return Err(ReplicationError::Setup(format!(
             "it was found to differ from the primary ({why}): remove it and add it again with EMPTY"
         )));
     }
@@ -644,7 +656,7 @@ async fn follow(
         }
     };
     refuse_gap(shared, start.applied, setup::confirmed(&primary).await?)?;
-    // What it has on disk may be less than what was known of it before it went away.
+    // What it has on disk may be less than what was known of it before its connection broke.
     shared.manager().connected(id, life, start.applied);
     shared.durable().insert(id, start.applied);
     let (commits, received) = mpsc::channel(extractor::QUEUE_LENGTH_MAX);
@@ -662,18 +674,18 @@ async fn follow(
     }
 }
 
-/// Connects for the proxy's own work, with TLS as the address says; the connection's own task ends
-/// with the client.
-pub async fn connect(address: &Address, name: &str) -> Result<Client, Error> {
-    connect_and_hear(address, name, |_| {}).await
+/// Connects for the proxy's own work, with TLS as the address asks for; the connection's own task
+/// ends with the client.
+pub async fn connect(address: &Address, name: &str) -> Result<Client, ReplicationError> {
+    connect_with_notices(address, name, |_| {}).await
 }
 
-/// The same; notices are heard before the answer to what they are about.
-pub async fn connect_and_hear(
+/// Connects in the same way. Notices are passed on before the answer to what they are about.
+pub async fn connect_with_notices(
     address: &Address,
     name: &str,
-    hear: impl Fn(DbError) + Send + 'static,
-) -> Result<Client, Error> {
+    on_notice: impl Fn(DbError) + Send + 'static,
+) -> Result<Client, ReplicationError> {
     let mut config = Config::new();
     config
         .user(&address.user)
@@ -688,16 +700,16 @@ pub async fn connect_and_hear(
     }
     let connected = timeout(CONNECT_MAX, async {
         let stream = connection::connect(address).await;
-        let stream = stream.map_err(|error| Error::Connection(error.to_string()))?;
-        Ok::<_, Error>(config.connect_raw(stream, AsItIs).await?)
+        let stream = stream.map_err(|error| ReplicationError::Connection(error.to_string()))?;
+        Ok::<_, ReplicationError>(config.connect_raw(stream, AsItIs).await?)
     });
-    let silent = |_| Error::Connection("it does not answer".into());
+    let silent = |_| ReplicationError::Connection("it does not answer".into());
     let (client, mut connection) = connected.await.map_err(silent)??;
-    // What ends the connection is told to whoever uses the client.
+    // The client's user gets the error that ends the connection.
     tokio::spawn(async move {
-        while let Some(Ok(said)) = poll_fn(|context| connection.poll_message(context)).await {
-            if let AsyncMessage::Notice(notice) = said {
-                hear(notice);
+        while let Some(Ok(reported)) = poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notice(notice) = reported {
+                on_notice(notice);
             }
         }
     });

@@ -8,33 +8,33 @@ use tokio::time::timeout;
 use tokio_postgres::Client;
 
 use super::query::{has_table, one, rows, value};
-use super::{Error, connect};
+use super::{ReplicationError, connect};
 use pg_connect::address::Address;
 use pg_wire::quoting::literal;
 
 /// What our connections are called here.
 const NAME: &str = "replex lineage";
-/// Who starts a proxy waits no longer for replicas that say whether they were promoted.
+/// A proxy that starts waits no longer for replicas to report whether they were promoted.
 const LOOK_MAX: Duration = Duration::from_secs(3);
-/// Which database of which server this is, and which of the lines that servers part into when
-/// standbys are promoted.
+/// Names a database and its server, and which of the lines that servers part into when standbys are
+/// promoted.
 const LINE: &str = "
 SELECT (SELECT system_identifier FROM pg_control_system()) || '/'
        || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) || '/'
        || (SELECT oid FROM pg_database WHERE datname = current_database())";
 
-/// Where a replica says which primary it follows.
+/// Where a replica keeps the name of the primary that it follows.
 pub const FOLLOWS: &str = "
 CREATE TABLE IF NOT EXISTS hihooi.follows (one bool PRIMARY KEY DEFAULT true CHECK (one),
   line text NOT NULL)";
 
-/// Which database this is, see the module.
-pub async fn line(primary: &Client) -> Result<String, Error> {
+/// Returns which database this is, see the module.
+pub async fn line(primary: &Client) -> Result<String, ReplicationError> {
     one(primary, LINE).await
 }
 
 /// Has this database taken the place of the primary of that line?
-pub async fn has_replaced(client: &Client, line: &str) -> Result<bool, Error> {
+pub async fn has_replaced(client: &Client, line: &str) -> Result<bool, ReplicationError> {
     if !has_table(client, "promoted").await? {
         return Ok(false);
     }
@@ -45,7 +45,10 @@ pub async fn has_replaced(client: &Client, line: &str) -> Result<bool, Error> {
 
 /// Fails if one of these databases has taken the primary's place. Those that do not answer soon are
 /// passed over, and so is a primary that does not.
-pub async fn refuse_replaced(primary: &Address, replicas: &[Address]) -> Result<(), Error> {
+pub async fn refuse_replaced(
+    primary: &Address,
+    replicas: &[Address],
+) -> Result<(), ReplicationError> {
     if replicas.is_empty() {
         return Ok(());
     }
@@ -72,16 +75,16 @@ pub async fn refuse_replaced(primary: &Address, replicas: &[Address]) -> Result<
     Ok(())
 }
 
-/// The primary is none any more.
-pub fn replaced(by: &str) -> Error {
-    Error::Setup(format!(
+/// Returns the error that the primary has been replaced.
+pub fn replaced(by: &str) -> ReplicationError {
+    ReplicationError::Setup(format!(
         "the primary has been replaced: {by} was promoted to be the primary. Name that one by --primary, \
          and see that the old one is not written to any more"
     ))
 }
 
-/// The line of the primary that a database follows, if it says so.
-pub async fn follows(client: &Client) -> Result<Option<String>, Error> {
+/// Returns the line of the primary that a database follows, if it has one.
+pub async fn follows(client: &Client) -> Result<Option<String>, ReplicationError> {
     if !has_table(client, "follows").await? {
         return Ok(None);
     }
@@ -91,7 +94,7 @@ pub async fn follows(client: &Client) -> Result<Option<String>, Error> {
 
 /// Fails if a replica follows another primary; one that was filled before that was written down
 /// follows this one.
-pub async fn keep_to_line(replica: &Client, line: &str) -> Result<(), Error> {
+pub async fn keep_to_line(replica: &Client, line: &str) -> Result<(), ReplicationError> {
     let line = literal(line);
     let note = format!(
         "BEGIN; SET LOCAL synchronous_commit = on; {FOLLOWS};
@@ -101,8 +104,8 @@ pub async fn keep_to_line(replica: &Client, line: &str) -> Result<(), Error> {
     let is_same = format!("SELECT line = {line} FROM hihooi.follows");
     match one(replica, &is_same).await?.as_str() {
         "t" => Ok(()),
-        _ => Err(Error::Setup(
-            "it is a replica of another Primary: name that primary, or remove it and add it again with \
+        _ => Err(ReplicationError::Setup(
+            "it is a replica of another primary: name that primary, or remove it and add it again with \
              EMPTY"
                 .into(),
         )),

@@ -1,13 +1,13 @@
 //! Which commits the transactions buffer has: pages, each of which holds all commits between two
 //! places in the primary's log.
 //!
-//! Invariant: the pages that are known leave no gap. Whoever has everything up to a place that is
-//! covered finds every later commit up to the newest, in order.
+//! Invariant: the pages that are known leave no gap. A reader that has everything up to a place
+//! that is covered finds every later commit up to the newest, in order.
 
 use std::collections::BTreeMap;
 
 use proxy_core::freshness::Tsid;
-use proxy_core::planted::{self, Bug};
+use proxy_core::planted::{self, ProxyBug};
 
 /// All commits after one place, up to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// None, of one who begins at this place.
+    /// Makes none, of a buffer that begins at this place.
     pub fn beginning_at(place: Tsid) -> Pages {
         Pages {
             all: BTreeMap::new(),
@@ -47,15 +47,15 @@ impl Pages {
         }
     }
 
-    /// Those of the pages that lead to the newest without a gap, and the others, which are of no
-    /// use any more. None without pages.
+    /// Returns those of the pages that lead to the newest without a gap, and the others, which are
+    /// of no use any more. None without pages.
     pub fn of(mut found: Vec<Page>) -> Option<(Pages, Vec<Page>)> {
         found.sort_by_key(|page| (page.until, std::cmp::Reverse(page.after)));
         let until = found.last()?.until;
         let mut pages = Pages::beginning_at(until);
         let mut useless = Vec::new();
         while let Some(page) = found.pop() {
-            let leads = page.until >= pages.from || planted::is(Bug::PagesHaveGaps);
+            let leads = page.until >= pages.from || planted::is(ProxyBug::PagesHaveGaps);
             let adds = leads && page.after < pages.from;
             match adds {
                 true => {
@@ -69,33 +69,34 @@ impl Pages {
         Some((pages, useless))
     }
 
-    /// What is covered begins here: who lacks what is before finds no help.
+    /// Moves the beginning of what is covered to here: a replica that lacks what is before finds no
+    /// help.
     pub fn from(&self) -> Tsid {
         self.from
     }
 
-    /// Everything is covered up to here.
+    /// Notes that everything is covered up to here.
     pub fn until(&self) -> Tsid {
         self.until
     }
 
-    /// Bytes of all pages.
+    /// Returns the bytes of all pages.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether all that follows this place is here, as far as anything is.
+    /// Returns whether all that follows this place is here, as far as anything is.
     pub fn covers(&self, place: Tsid) -> bool {
         (self.from..=self.until).contains(&place)
     }
 
-    /// The page with what comes next to one who has everything up to this place; none if there is
-    /// no more, or if some of it is gone.
+    /// Returns the page with what comes next to one that has everything up to this place; none if
+    /// there is no more, or if some of it is gone.
     pub fn next(&self, place: Tsid) -> Option<Page> {
         if !self.covers(place) {
             return None;
@@ -106,7 +107,7 @@ impl Pages {
         later.next().map(|(_, page)| *page)
     }
 
-    /// The newest.
+    /// Returns the newest.
     pub fn last(&self) -> Option<&Page> {
         self.all.values().next_back()
     }
@@ -126,7 +127,7 @@ impl Pages {
         replaced
     }
 
-    /// Takes out the oldest, if there are more bytes than this; never the newest.
+    /// Removes the oldest, if there are more bytes than this; never the newest.
     pub fn take_surplus(&mut self, length_max: u64) -> Option<Page> {
         if self.length <= length_max || self.all.len() < 2 {
             return None;
@@ -177,10 +178,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever pages were found, in whatever order: who follows them from anywhere that is
-        /// covered meets each place up to the end, and none that is in no page.
+        /// Whatever pages were found, in whatever order: a reader that follows them from any
+        /// covered place meets each place up to the end, and none that is in no page.
         #[test]
-        fn who_follows_the_pages_misses_nothing(
+        fn reader_of_the_pages_misses_nothing(
             found in prop::collection::vec((0_u64..60, 1_u64..20), 1..20),
             surplus in 0_u64..80,
         ) {

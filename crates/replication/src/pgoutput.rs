@@ -12,7 +12,7 @@ const TRUNCATED_MAX: usize = 100_000;
 
 /// A value of a row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Value {
+pub enum TupleValue {
     /// NULL.
     Null,
     /// A large value that did not change and was not sent.
@@ -22,11 +22,11 @@ pub enum Value {
 }
 
 /// The values of a row, in the order of the relation's columns.
-pub type Tuple = Vec<Value>;
+pub type Tuple = Vec<TupleValue>;
 
 /// What a table looks like from here on in the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Relation {
+pub struct RelationMessage {
     /// Object identifier on the primary.
     pub oid: u32,
     /// Schema; empty for `pg_catalog`.
@@ -61,9 +61,9 @@ pub enum Old {
 
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
+pub enum PgoutputMessage {
     /// A table is described.
-    Relation(Relation),
+    Relation(RelationMessage),
     /// A row is new.
     Insert { relation: u32, new: Tuple },
     /// A row changed; `old` is there if its identity changed or is the whole row.
@@ -85,52 +85,52 @@ pub enum Message {
 
 /// The bytes are no message of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
+pub struct MalformedPgoutput;
 
 /// Decodes one message.
-pub fn decode(mut bytes: Bytes) -> Result<Message, Malformed> {
+pub fn decode(mut bytes: Bytes) -> Result<PgoutputMessage, MalformedPgoutput> {
     let input = &mut bytes;
     let message = match byte(input)? {
-        b'R' => Message::Relation(relation(input)?),
+        b'R' => PgoutputMessage::Relation(relation(input)?),
         b'I' => {
             let relation = number(input)?;
             expect(input, b'N')?;
             let new = tuple(input)?;
-            Message::Insert { relation, new }
+            PgoutputMessage::Insert { relation, new }
         }
         b'U' => update(input)?,
-        b'D' => Message::Delete {
+        b'D' => PgoutputMessage::Delete {
             relation: number(input)?,
             old: match byte(input)? {
                 b'K' => Old::Key(tuple(input)?),
                 b'O' => Old::Row(tuple(input)?),
-                _ => return Err(Malformed),
+                _ => return Err(MalformedPgoutput),
             },
         },
         b'T' => {
             let count = number(input)? as usize;
             let options = byte(input)?;
             if count > TRUNCATED_MAX {
-                return Err(Malformed);
+                return Err(MalformedPgoutput);
             }
             let relations = (0..count)
                 .map(|_| number(input))
                 .collect::<Result<_, _>>()?;
-            Message::Truncate {
+            PgoutputMessage::Truncate {
                 relations,
                 restart_identity: options & 2 != 0,
             }
         }
-        b'Y' | b'O' => return Ok(Message::Other),
-        _ => return Err(Malformed),
+        b'Y' | b'O' => return Ok(PgoutputMessage::Other),
+        _ => return Err(MalformedPgoutput),
     };
     match input.is_empty() {
         true => Ok(message),
-        false => Err(Malformed),
+        false => Err(MalformedPgoutput),
     }
 }
 
-fn update(input: &mut Bytes) -> Result<Message, Malformed> {
+fn update(input: &mut Bytes) -> Result<PgoutputMessage, MalformedPgoutput> {
     let relation = number(input)?;
     let old = match byte(input)? {
         b'N' => None,
@@ -140,15 +140,15 @@ fn update(input: &mut Bytes) -> Result<Message, Malformed> {
             Some(match kind {
                 b'K' => Old::Key(values),
                 b'O' => Old::Row(values),
-                _ => return Err(Malformed),
+                _ => return Err(MalformedPgoutput),
             })
         }
     };
     let new = tuple(input)?;
-    Ok(Message::Update { relation, old, new })
+    Ok(PgoutputMessage::Update { relation, old, new })
 }
 
-fn relation(input: &mut Bytes) -> Result<Relation, Malformed> {
+fn relation(input: &mut Bytes) -> Result<RelationMessage, MalformedPgoutput> {
     let oid = number(input)?;
     let schema = text(input)?;
     let name = text(input)?;
@@ -166,7 +166,7 @@ fn relation(input: &mut Bytes) -> Result<Relation, Malformed> {
             type_oid,
         });
     }
-    Ok(Relation {
+    Ok(RelationMessage {
         oid,
         schema,
         name,
@@ -175,51 +175,54 @@ fn relation(input: &mut Bytes) -> Result<Relation, Malformed> {
     })
 }
 
-fn tuple(input: &mut Bytes) -> Result<Tuple, Malformed> {
+fn tuple(input: &mut Bytes) -> Result<Tuple, MalformedPgoutput> {
     let count = column_count(input)?;
     let value = |_| match byte(input)? {
-        b'n' => Ok(Value::Null),
-        b'u' => Ok(Value::Unchanged),
+        b'n' => Ok(TupleValue::Null),
+        b'u' => Ok(TupleValue::Unchanged),
         b't' => {
             let length = number(input)? as usize;
             if length > input.len() {
-                return Err(Malformed);
+                return Err(MalformedPgoutput);
             }
-            Ok(Value::Text(input.split_to(length)))
+            Ok(TupleValue::Text(input.split_to(length)))
         }
-        _ => Err(Malformed),
+        _ => Err(MalformedPgoutput),
     };
     (0..count).map(value).collect()
 }
 
-fn column_count(input: &mut Bytes) -> Result<usize, Malformed> {
-    let count = usize::from(input.try_get_u16().map_err(|_| Malformed)?);
+fn column_count(input: &mut Bytes) -> Result<usize, MalformedPgoutput> {
+    let count = usize::from(input.try_get_u16().map_err(|_| MalformedPgoutput)?);
     if count > COLUMNS_MAX {
-        return Err(Malformed);
+        return Err(MalformedPgoutput);
     }
     Ok(count)
 }
 
-fn byte(input: &mut Bytes) -> Result<u8, Malformed> {
-    input.try_get_u8().map_err(|_| Malformed)
+fn byte(input: &mut Bytes) -> Result<u8, MalformedPgoutput> {
+    input.try_get_u8().map_err(|_| MalformedPgoutput)
 }
 
-fn expect(input: &mut Bytes, tag: u8) -> Result<(), Malformed> {
+fn expect(input: &mut Bytes, tag: u8) -> Result<(), MalformedPgoutput> {
     match byte(input)? == tag {
         true => Ok(()),
-        false => Err(Malformed),
+        false => Err(MalformedPgoutput),
     }
 }
 
-fn number(input: &mut Bytes) -> Result<u32, Malformed> {
-    input.try_get_u32().map_err(|_| Malformed)
+fn number(input: &mut Bytes) -> Result<u32, MalformedPgoutput> {
+    input.try_get_u32().map_err(|_| MalformedPgoutput)
 }
 
-fn text(input: &mut Bytes) -> Result<String, Malformed> {
-    let end = input.iter().position(|byte| *byte == 0).ok_or(Malformed)?;
+fn text(input: &mut Bytes) -> Result<String, MalformedPgoutput> {
+    let end = input
+        .iter()
+        .position(|byte| *byte == 0)
+        .ok_or(MalformedPgoutput)?;
     let text = input.split_to(end);
     input.advance(1);
-    String::from_utf8(text.to_vec()).map_err(|_| Malformed)
+    String::from_utf8(text.to_vec()).map_err(|_| MalformedPgoutput)
 }
 
 #[cfg(test)]
@@ -231,11 +234,11 @@ mod tests {
     #[test]
     fn update_with_old_key_is_read() {
         let bytes = b"U\0\0\0\x07K\0\x01t\0\0\0\x011N\0\x02t\0\0\0\x012u";
-        let text = |text: &'static str| Value::Text(Bytes::from_static(text.as_bytes()));
-        let expected = Message::Update {
+        let text = |text: &'static str| TupleValue::Text(Bytes::from_static(text.as_bytes()));
+        let expected = PgoutputMessage::Update {
             relation: 7,
             old: Some(Old::Key(vec![text("1")])),
-            new: vec![text("2"), Value::Unchanged],
+            new: vec![text("2"), TupleValue::Unchanged],
         };
         assert_eq!(decode(Bytes::from_static(bytes)), Ok(expected));
     }
@@ -245,10 +248,13 @@ mod tests {
         let whole = b"I\0\0\0\x07N\0\x01t\0\0\0\x011";
         assert!(decode(Bytes::from_static(whole)).is_ok());
         for end in 0..whole.len() {
-            assert_eq!(decode(Bytes::from_static(&whole[..end])), Err(Malformed));
+            assert_eq!(
+                decode(Bytes::from_static(&whole[..end])),
+                Err(MalformedPgoutput)
+            );
         }
         let longer = [&whole[..], b"x"].concat();
-        assert_eq!(decode(Bytes::from(longer)), Err(Malformed));
+        assert_eq!(decode(Bytes::from(longer)), Err(MalformedPgoutput));
     }
 
     proptest! {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A replica that is silent for longer serves nothing until it answers again.
 pub const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// What a replica does that has nothing else to do.
+/// The status of a replica that has nothing else to do.
 pub const SERVING: &str = "serving";
 
 /// How far something is.
@@ -18,8 +18,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// So much is done of all, in this time. What is done may come out higher than all, which was
-    /// an estimate: then it is almost done.
+    /// Makes the progress of work of which so much is done in this time. What is done may come out
+    /// higher than all, which was an estimate: then it is almost done.
     pub fn of(done: u64, all: u64, elapsed: Duration) -> Progress {
         const ALMOST: f64 = 0.99;
         let share = (done as f64 / all.max(1) as f64).min(ALMOST);

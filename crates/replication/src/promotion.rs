@@ -1,19 +1,19 @@
-//! A replica takes the place of a primary that is gone.
+//! Promotion: a replica becomes the primary after the primary is gone.
 //!
 //! All replicas hold prefixes of one order (I14), so the one that has most has all that any other
 //! has. Sessions that execute there are ended and kept out first (`fence`), so that what is read of
 //! it then is all that it will ever have. It gets a *mark* that names the primary whose place it
 //! takes, its sequences go past what its tables have, and it gets what a primary must have. Those
-//! that have exactly the same follow it from the beginning of its slot, before which nobody has
-//! written; the others have to be filled anew.
+//! that have exactly the same follow it from the beginning of its slot, before which no client has
+//! written; the others have to be filled again.
 //!
 //! Invariants:
-//! - A replica says which primary it follows: [`line()`]. It follows no other one.
-//! - A proxy that finds a mark with its primary's line at a replica is active no more, nor becomes
-//!   it.
-//! - What was begun can be gone on with: the database with the mark is taken again, and so is a
-//!   standby that was told to take writes and has no mark yet. Nothing says whether somebody has
-//!   written there since, so nobody follows that one without being filled anew. What else has
+//! - A replica notes which primary it follows: [`line()`]. It follows no other one.
+//! - A proxy that finds a mark with its primary's line at a replica is active no more, and does not
+//!   become active.
+//! - A promotion that was begun can be continued: the database with the mark is taken again, and so
+//!   is a standby that was promoted and has no mark yet. It is not known whether a client has
+//!   written there since, so no replica follows that one without being filled again. What else has
 //!   stopped being a standby looks the same: it is not taken where another replica has more, and
 //!   none is promoted beside it.
 
@@ -27,7 +27,7 @@ use super::lineage::{FOLLOWS, follows, line};
 use super::query::{has_table, number, one};
 use super::query::{rows, value};
 use super::standby::{self, Parted};
-use super::{Error, connect, described, fence, leadership, quarantine, setup};
+use super::{ReplicationError, connect, described, fence, leadership, quarantine, setup};
 use pg_connect::address::Address;
 use pg_wire::quoting::literal;
 use proxy_core::freshness::Tsid;
@@ -35,7 +35,7 @@ use proxy_pool::connection;
 
 /// What our connections are called here.
 const NAME: &str = "replex promotion";
-/// A primary that takes longer to let somebody in is gone.
+/// A primary that takes longer to answer is gone.
 const GONE_AFTER: Duration = Duration::from_secs(5);
 /// How long a standby may take to replay what it has received.
 const REPLAY_MAX: Duration = Duration::from_secs(60);
@@ -71,15 +71,15 @@ pub struct Promoted {
     pub notes: Vec<String>,
 }
 
-/// The line that a standby had followed until it took writes.
-async fn line_before(client: &Client, parted: &Parted) -> Result<String, Error> {
+/// Returns the line that a standby had followed until it took writes.
+async fn line_before(client: &Client, parted: &Parted) -> Result<String, ReplicationError> {
     let own = line(client).await?;
     let mut words: Vec<&str> = own.split('/').collect();
     words[1] = &parted.timeline;
     Ok(words.join("/"))
 }
 
-/// More than anybody has.
+/// More than any server has.
 const NOT_KNOWN: Tsid = Tsid(u64::MAX);
 
 /// That a database was promoted.
@@ -103,7 +103,7 @@ struct Reached {
     mark: Option<Mark>,
     /// It was a standby of a primary, takes writes, and has no mark.
     parted: Option<Parted>,
-    /// The primary that it follows, if it says so.
+    /// The primary that it follows, if it has noted one.
     follows: Option<String>,
 }
 
@@ -115,20 +115,20 @@ struct Candidate {
     last: Tsid,
 }
 
-/// Promotes the replica that has most, or `chosen` if that has as much. `says` hears what is being
-/// done.
+/// Promotes the replica that has most, or `chosen` if that has as much. `report` gets each step for
+/// people.
 pub async fn promote(
     primary: &Address,
     replicas: &[Address],
     chosen: Option<&Address>,
-    mut says: impl FnMut(&str),
-) -> Result<Promoted, Error> {
+    mut report: impl FnMut(&str),
+) -> Result<Promoted, ReplicationError> {
     refuse_alive(primary).await?;
     let mut followers = Vec::new();
     let mut left = Vec::new();
     let mut reached = Vec::new();
     for address in replicas {
-        says(&format!("looking at {address}"));
+        report(&format!("looking at {address}"));
         match Reached::new(address).await {
             Ok(there) => reached.push(there),
             Err(problem) => left.push((address.clone(), problem.to_string())),
@@ -153,9 +153,9 @@ pub async fn promote(
     }
     let first = choose(&candidates, chosen, &left)?;
     let first = candidates.swap_remove(first);
-    says(&format!("promoting {}", first.reached.address));
+    report(&format!("promoting {}", first.reached.address));
     let mut notes = Vec::new();
-    let begins = first.promote(epoch, &mut notes, &mut says).await?;
+    let begins = first.promote(epoch, &mut notes, &mut report).await?;
     let new = line(&first.reached.client).await?;
     for other in candidates {
         let address = other.reached.address.clone();
@@ -164,7 +164,7 @@ pub async fn promote(
                 "it streams from the old primary: have it stream from the new one"
             }
             Some(begins) if first.is_equal(&other) => {
-                says(&format!("leading over {address}"));
+                report(&format!("leading over {address}"));
                 other.follow(&new, begins).await?;
                 followers.push(address);
                 continue;
@@ -181,10 +181,10 @@ pub async fn promote(
     })
 }
 
-/// Fails while somebody answers at the primary's address, whatever the answer is.
-async fn refuse_alive(primary: &Address) -> Result<(), Error> {
+/// Fails while a server answers at the primary's address, whatever the answer is.
+async fn refuse_alive(primary: &Address) -> Result<(), ReplicationError> {
     match timeout(GONE_AFTER, connection::connect(primary)).await {
-        Ok(Ok(_)) => Err(Error::Setup(format!(
+        Ok(Ok(_)) => Err(ReplicationError::Setup(format!(
             "the primary at {primary} is there. If another one is to take its place, stop it first, and see that \
              nothing starts it again: there must not be two"
         ))),
@@ -192,9 +192,9 @@ async fn refuse_alive(primary: &Address) -> Result<(), Error> {
     }
 }
 
-/// Fails if one that takes writes already may not be the one that an earlier run has promoted.
+/// Fails if a server that takes writes already may not be the one that an earlier run has promoted.
 /// Otherwise no proxy becomes active in front of it as long as it is connected to.
-async fn refuse_primaries(reached: &[Reached]) -> Result<(), Error> {
+async fn refuse_primaries(reached: &[Reached]) -> Result<(), ReplicationError> {
     let mut all_parted = reached.iter().filter(|there| there.parted.is_some());
     let Some((first, Some(parted))) = all_parted.next().map(|there| (there, &there.parted)) else {
         return Ok(());
@@ -203,22 +203,22 @@ async fn refuse_primaries(reached: &[Reached]) -> Result<(), Error> {
     let marked = reached.iter().find(|there| there.mark.is_some());
     if let Some(second) = marked.or(all_parted.next()) {
         let second = &second.address;
-        return Err(Error::Setup(format!(
+        return Err(ReplicationError::Setup(format!(
             "{address} and {second} were standbys or replicas, and both take writes: there must not be two \
-             Primaries. See which of them was written to, and leave out the other one"
+             primaries. See which of them was written to, and leave out the other one"
         )));
     }
     let before = line_before(&first.client, parted).await?;
     let is_other = |there: &&Reached| there.follows.as_ref().is_some_and(|it| *it != before);
     if let Some(other) = reached.iter().find(is_other) {
         let other = &other.address;
-        return Err(Error::Setup(format!(
+        return Err(ReplicationError::Setup(format!(
             "{address} takes writes, and was no standby of the primary that {other} follows: leave one of them out"
         )));
     }
     let is_kept = leadership::keep_out(&first.client).await?;
     if !is_kept || setup::confirmed(&first.client).await? != setup::NO_SLOT {
-        return Err(Error::Setup(format!(
+        return Err(ReplicationError::Setup(format!(
             "{address} is a primary: it takes writes, and a proxy is in front of it, or was. Start proxies with it \
              as --primary, or leave it out"
         )));
@@ -226,12 +226,12 @@ async fn refuse_primaries(reached: &[Reached]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The number of the one that is to be promoted.
+/// Returns the number of the one that is to be promoted.
 fn choose(
     candidates: &[Candidate],
     chosen: Option<&Address>,
     left: &[(Address, String)],
-) -> Result<usize, Error> {
+) -> Result<usize, ReplicationError> {
     let takes_writes = |it: &Candidate| it.reached.mark.is_some() || it.reached.parted.is_some();
     let marked = candidates.iter().position(takes_writes);
     let most = (0..candidates.len()).max_by_key(|number| {
@@ -243,7 +243,7 @@ fn choose(
         && candidates[marked].has < candidates[most].last
     {
         let [marked, most] = [marked, most].map(|it| &candidates[it].reached.address);
-        return Err(Error::Setup(format!(
+        return Err(ReplicationError::Setup(format!(
             "{marked} takes writes already, and has less than {most}. Leave out the one that must not be the \
              primary, and see that it is not written to any more: what it has more is lost"
         )));
@@ -253,7 +253,9 @@ fn choose(
             .iter()
             .map(|(address, why)| format!("\n  {address}: {why}"));
         let why: String = why.collect();
-        return Err(Error::Setup(format!("no replica can be promoted{why}")));
+        return Err(ReplicationError::Setup(format!(
+            "no replica can be promoted{why}"
+        )));
     };
     let Some(chosen) = chosen else {
         return Ok(most);
@@ -263,14 +265,16 @@ fn choose(
         .position(|it| is_same(&it.reached.address, chosen));
     let (most_address, last) = (&candidates[most].reached.address, candidates[most].last);
     match wanted {
-        Some(wanted) if marked.is_some_and(|marked| marked != wanted) => Err(Error::Setup(
-            format!("{most_address} was promoted before: {chosen} cannot be"),
-        )),
+        Some(wanted) if marked.is_some_and(|marked| marked != wanted) => {
+            Err(ReplicationError::Setup(format!(
+                "{most_address} was promoted before: {chosen} cannot be"
+            )))
+        }
         Some(wanted) if wanted == most || candidates[wanted].has >= last => Ok(wanted),
-        Some(_) => Err(Error::Setup(format!(
+        Some(_) => Err(ReplicationError::Setup(format!(
             "{chosen} has less than {most_address}. Promote that one; or leave it out, if what it has more may be lost"
         ))),
-        None => Err(Error::Setup(format!(
+        None => Err(ReplicationError::Setup(format!(
             "{chosen} cannot be promoted: {}",
             left.iter()
                 .find(|(address, _)| is_same(address, chosen))
@@ -279,15 +283,15 @@ fn choose(
     }
 }
 
-/// Whether two addresses name the same database in the same words.
+/// Returns whether two addresses name the same database in the same words.
 fn is_same(one: &Address, other: &Address) -> bool {
     format!("{one:?}") == format!("{other:?}")
 }
 
 impl Reached {
-    async fn new(address: &Address) -> Result<Reached, Error> {
+    async fn new(address: &Address) -> Result<Reached, ReplicationError> {
         let client = connect(address, NAME).await?;
-        // Names of tables are whole, whoever reads them.
+        // Names of tables are whole, whatever the settings of the reader.
         client.batch_execute("SET search_path = ''").await?;
         let is_standby = standby::is_one(&client).await?;
         let mut epoch = 0;
@@ -318,8 +322,8 @@ impl Reached {
         })
     }
 
-    /// Sees to it that it gets nothing more, and says what it has. Fails if it cannot be promoted.
-    async fn stop(self, epoch: u64) -> Result<Candidate, Error> {
+    /// Ensures that it gets nothing more, and returns what it has. Fails if it cannot be promoted.
+    async fn stop(self, epoch: u64) -> Result<Candidate, ReplicationError> {
         let client = &self.client;
         let (has, last) = if let Some(mark) = self.mark {
             (mark.has, mark.last)
@@ -330,16 +334,21 @@ impl Reached {
             (has, has)
         } else {
             if let Some(why) = quarantine::noted(client).await? {
-                return Err(Error::Setup(format!("it was found to differ: {why}")));
+                return Err(ReplicationError::Setup(format!(
+                    "it was found to differ: {why}"
+                )));
             }
             if setup::applied(client).await?.is_none() {
-                return Err(Error::Setup("it was never filled".into()));
+                return Err(ReplicationError::Setup("it was never filled".into()));
             }
             fence::raise(client, epoch).await?;
             let start = setup::applied(client).await?;
-            let start = start.ok_or_else(|| Error::Setup("it is being emptied".into()))?;
+            let start =
+                start.ok_or_else(|| ReplicationError::Setup("it is being emptied".into()))?;
             if start.seed.is_some_and(|seed| start.applied < seed.until) {
-                return Err(Error::Setup("it was not filled to the end".into()));
+                return Err(ReplicationError::Setup(
+                    "it was not filled to the end".into(),
+                ));
             }
             let last = "SELECT coalesce(max(tsid), 0) FROM hihooi.applied WHERE worker >= 0";
             (start.applied, Tsid(number(&one(client, last).await?)?))
@@ -353,7 +362,7 @@ impl Reached {
 }
 
 impl Candidate {
-    /// Neither has a commit that the other has not.
+    /// Returns whether neither has a commit that the other does not have.
     fn is_equal(&self, other: &Candidate) -> bool {
         self.last <= other.has && other.last <= self.has
     }
@@ -364,8 +373,8 @@ impl Candidate {
         &self,
         epoch: u64,
         notes: &mut Vec<String>,
-        says: &mut impl FnMut(&str),
-    ) -> Result<Option<Tsid>, Error> {
+        report: &mut impl FnMut(&str),
+    ) -> Result<Option<Tsid>, ReplicationError> {
         let client = &self.reached.client;
         setup::check(client).await?;
         let mark = match self.reached.mark {
@@ -377,10 +386,10 @@ impl Candidate {
             let is_untouched = setup::confirmed(client).await? == begins;
             return Ok(is_untouched.then_some(begins));
         }
-        says("setting sequences");
+        report("setting sequences");
         set_sequences(client, notes).await?;
         if !self.reached.is_standby && self.reached.parted.is_none() {
-            refresh(client, notes, says).await?;
+            refresh(client, notes, report).await?;
         }
         leadership::begin_after(&self.reached.address, epoch).await?;
         let had_slot = setup::confirmed(client).await? != setup::NO_SLOT;
@@ -396,19 +405,23 @@ impl Candidate {
     }
 
     /// Makes it take writes, and notes that it does. A standby has the old primary's register of
-    /// replicas, in which it may be itself: whoever starts a proxy is told which ones can follow.
-    /// From here on no proxy takes the old primary for one, if it finds this database among its
-    /// replicas.
-    async fn mark(&self) -> Result<Mark, Error> {
+    /// replicas, in which it may be itself: a proxy that starts gets the list of those that can
+    /// follow. From here on no proxy takes the old primary for one, if it finds this database among
+    /// its replicas.
+    async fn mark(&self) -> Result<Mark, ReplicationError> {
         let client = &self.reached.client;
         let (has, mut last) = (self.has, self.last);
         if self.reached.is_standby && one(client, "SELECT pg_promote(true, 60)").await? != "t" {
             let text =
-                "the standby was told to take writes, and does not: see its log, and try again";
-            return Err(Error::Connection(text.into()));
+                "the standby was promoted, and takes no writes yet: see its log, and try again";
+            return Err(ReplicationError::Connection(text.into()));
         }
         let before = if self.reached.is_standby {
-            let unreadable = || Error::Setup("PostgreSQL does not say what it has followed".into());
+            let unreadable = || {
+                ReplicationError::Setup(
+                    "PostgreSQL does not report which primary it has followed".into(),
+                )
+            };
             let parted = standby::parted(client).await?.ok_or_else(unreadable)?;
             line_before(client, &parted).await?
         } else if let Some(parted) = &self.reached.parted {
@@ -437,7 +450,7 @@ impl Candidate {
     }
 
     /// Makes it follow the new primary from there on.
-    async fn follow(&self, line: &str, begins: Tsid) -> Result<(), Error> {
+    async fn follow(&self, line: &str, begins: Tsid) -> Result<(), ReplicationError> {
         let (line, begins) = (literal(line), begins.0);
         let lead = format!(
             "BEGIN; SET LOCAL synchronous_commit = on; {FOLLOWS};
@@ -451,8 +464,9 @@ impl Candidate {
 }
 
 impl Mark {
-    /// The last one of this database's own: a standby that is promoted has its primary's, too.
-    async fn read(client: &Client) -> Result<Option<Mark>, Error> {
+    /// Returns the last one of this database's own: a standby that is promoted has its primary's,
+    /// too.
+    async fn read(client: &Client) -> Result<Option<Mark>, ReplicationError> {
         let own = literal(&line(client).await?);
         let sql = format!(
             "SELECT has, last, coalesce(begins::text, '') FROM hihooi.promoted p
@@ -474,8 +488,8 @@ impl Mark {
     }
 }
 
-/// How far a standby has replayed, once that is all that it has received.
-async fn replayed(standby: &Client) -> Result<Tsid, Error> {
+/// Returns how far a standby has replayed, once that is all that it has received.
+async fn replayed(standby: &Client) -> Result<Tsid, ReplicationError> {
     let began = Instant::now();
     let state = "SELECT CASE WHEN pg_last_wal_receive_lsn() > pg_last_wal_replay_lsn() THEN ''
                  ELSE (pg_last_wal_replay_lsn() - '0/0')::text END";
@@ -486,14 +500,14 @@ async fn replayed(standby: &Client) -> Result<Tsid, Error> {
         }
         if began.elapsed() > REPLAY_MAX {
             let text = "it does not replay what it has received: is its replay paused?";
-            return Err(Error::Connection(text.into()));
+            return Err(ReplicationError::Connection(text.into()));
         }
         sleep(REPLAY_INTERVAL).await;
     }
 }
 
 /// Sets sequences behind what was taken from them, by the columns that they are for.
-async fn set_sequences(client: &Client, notes: &mut Vec<String>) -> Result<(), Error> {
+async fn set_sequences(client: &Client, notes: &mut Vec<String>) -> Result<(), ReplicationError> {
     // Each with whether it descends.
     let mut sequences: BTreeMap<(String, bool), Vec<String>> = BTreeMap::new();
     for row in rows(client, SEQUENCES).await? {
@@ -533,13 +547,13 @@ async fn set_sequences(client: &Client, notes: &mut Vec<String>) -> Result<(), E
 async fn refresh(
     client: &Client,
     notes: &mut Vec<String>,
-    says: &mut impl FnMut(&str),
-) -> Result<(), Error> {
+    report: &mut impl FnMut(&str),
+) -> Result<(), ReplicationError> {
     let views = "SELECT c.oid::regclass FROM pg_class c WHERE c.relkind = 'm' AND c.relispopulated
                   ORDER BY c.oid";
     for row in rows(client, views).await? {
         let view = value(&row, 0)?;
-        says(&format!("filling the materialised view {view}"));
+        report(&format!("filling the materialised view {view}"));
         let filled = client
             .simple_query(&format!("REFRESH MATERIALIZED VIEW {view}"))
             .await;

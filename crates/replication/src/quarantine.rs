@@ -1,19 +1,19 @@
-//! What must be known of a replica's database before it is filled or followed: that it is none that
-//! was found to differ, and not the primary; and how it is emptied.
+//! Checks of a replica's database before it is filled or followed: that it was not found to differ,
+//! and is not the primary; and how it is emptied.
 //!
 //! Invariant: a database that was found to differ is not followed again until it was emptied,
-//! whoever asks and however often the proxy was started since.
+//! whichever proxy asks and however often it was started since.
 
 use super::lineage;
 use tokio_postgres::Client;
 
 use super::query::{has_table, one};
-use super::{Error, SLOT, Shared, connect, fence};
+use super::{ReplicationError, SLOT, Shared, connect, fence};
 use pg_connect::address::Address;
 use pg_wire::quoting::{literal, quoted};
 
 /// Notes in the replica's own database that it differs.
-pub async fn note(replica: &Address, why: &str) -> Result<(), Error> {
+pub async fn note(replica: &Address, why: &str) -> Result<(), ReplicationError> {
     let client = connect(replica, fence::EXTRACTOR).await?;
     let why = literal(why);
     let sql = format!(
@@ -25,8 +25,8 @@ pub async fn note(replica: &Address, why: &str) -> Result<(), Error> {
     Ok(client.batch_execute(&sql).await?)
 }
 
-/// Why the database was found to differ, if it was.
-pub async fn noted(replica: &Client) -> Result<Option<String>, Error> {
+/// Returns why the database was found to differ, if it was.
+pub async fn noted(replica: &Client) -> Result<Option<String>, ReplicationError> {
     if !has_table(replica, "difference").await? {
         return Ok(None);
     }
@@ -38,9 +38,9 @@ pub async fn noted(replica: &Client) -> Result<Option<String>, Error> {
     Ok(Some(why))
 }
 
-/// Whether two connections lead to the same database of the same server, whatever their addresses.
-/// Both servers must take writes.
-pub async fn is_same(primary: &Client, replica: &Client) -> Result<bool, Error> {
+/// Returns whether two connections lead to the same database of the same server, whatever their
+/// addresses. Both servers must take writes.
+pub async fn is_same(primary: &Client, replica: &Client) -> Result<bool, ReplicationError> {
     // A lock is seen only in its own database.
     let key = one(primary, "SELECT (random() * 9e18)::int8").await?;
     one(primary, &format!("SELECT pg_advisory_lock({key})::text")).await?;
@@ -52,7 +52,7 @@ pub async fn is_same(primary: &Client, replica: &Client) -> Result<bool, Error> 
 
 /// Puts an empty database in the place of the replica's, or makes it; with the primary's encoding
 /// and order of texts. The new one is made before the old one is dropped.
-pub async fn empty(shared: &Shared, replica: &Address) -> Result<(), Error> {
+pub async fn empty(shared: &Shared, replica: &Address) -> Result<(), ReplicationError> {
     let primary = connect(&shared.primary, "replex seed").await?;
     let name = &replica.database;
     let maintenance = Address {
@@ -112,7 +112,9 @@ pub async fn empty(shared: &Shared, replica: &Address) -> Result<(), Error> {
         format!("ALTER DATABASE {new} RENAME TO {old}"),
     ] {
         let refused = |error: tokio_postgres::Error| match error.as_db_error() {
-            Some(said) => Error::Setup(format!("cannot empty {old}: {}", said.message())),
+            Some(reported) => {
+                ReplicationError::Setup(format!("cannot empty {old}: {}", reported.message()))
+            }
             None => error.into(),
         };
         server.batch_execute(&sql).await.map_err(refused)?;
@@ -120,15 +122,15 @@ pub async fn empty(shared: &Shared, replica: &Address) -> Result<(), Error> {
     Ok(())
 }
 
-/// Fails where a replica's database can be none.
-pub async fn refuse_primary(primary: &Client, replica: &Client) -> Result<(), Error> {
+/// Fails where a database must not be a replica's.
+pub async fn refuse_primary(primary: &Client, replica: &Client) -> Result<(), ReplicationError> {
     if one(replica, "SELECT pg_is_in_recovery()").await? == "t" {
-        return Err(Error::Setup(
+        return Err(ReplicationError::Setup(
             "it is a standby, which takes no writes: add it without EMPTY".into(),
         ));
     }
     match is_same(primary, replica).await? {
-        true => Err(Error::Setup("it is the primary itself".into())),
+        true => Err(ReplicationError::Setup("it is the primary itself".into())),
         false => Ok(()),
     }
 }

@@ -2,10 +2,10 @@
 
 use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
 
-use super::Error;
+use super::ReplicationError;
 
-/// The rows of a query.
-pub async fn rows(client: &Client, sql: &str) -> Result<Vec<SimpleQueryRow>, Error> {
+/// Returns the rows of a query.
+pub async fn rows(client: &Client, sql: &str) -> Result<Vec<SimpleQueryRow>, ReplicationError> {
     let messages = client.simple_query(sql).await?;
     let rows = messages.into_iter().filter_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(row),
@@ -14,47 +14,47 @@ pub async fn rows(client: &Client, sql: &str) -> Result<Vec<SimpleQueryRow>, Err
     Ok(rows.collect())
 }
 
-/// A value that is not NULL.
-pub fn value(row: &SimpleQueryRow, index: usize) -> Result<String, Error> {
-    let missing = || Error::Stream("a value is NULL that cannot be".into());
+/// Returns a value that is not NULL.
+pub fn value(row: &SimpleQueryRow, index: usize) -> Result<String, ReplicationError> {
+    let missing = || ReplicationError::Stream("a value is NULL that must not be".into());
     row.get(index).map(str::to_owned).ok_or_else(missing)
 }
 
-/// Whether there is this table of ours.
-pub async fn has_table(client: &Client, name: &str) -> Result<bool, Error> {
+/// Returns whether there is this table of ours.
+pub async fn has_table(client: &Client, name: &str) -> Result<bool, ReplicationError> {
     let has = format!(
         "SELECT count(*) FROM pg_tables WHERE schemaname = 'hihooi' AND tablename = '{name}'"
     );
     Ok(one(client, &has).await? != "0")
 }
 
-/// The one value that a query gives.
-pub async fn one(client: &Client, sql: &str) -> Result<String, Error> {
+/// Returns the one value of a query.
+pub async fn one(client: &Client, sql: &str) -> Result<String, ReplicationError> {
     first(&client.simple_query(sql).await?)
 }
 
-/// The first value of a query's answer.
-pub fn first(answer: &[SimpleQueryMessage]) -> Result<String, Error> {
+/// Returns the first value of a query's answer.
+pub fn first(answer: &[SimpleQueryMessage]) -> Result<String, ReplicationError> {
     let found = answer.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(value(row, 0)),
         _ => None,
     });
-    found.ok_or_else(|| Error::Connection("a query has no answer".into()))?
+    found.ok_or_else(|| ReplicationError::Connection("a query has no answer".into()))?
 }
 
-/// A whole number from a query.
-pub fn number(text: &str) -> Result<u64, Error> {
-    let problem = |_| Error::Connection(format!("{text} is no number"));
+/// Returns a whole number from a query.
+pub fn number(text: &str) -> Result<u64, ReplicationError> {
+    let problem = |_| ReplicationError::Connection(format!("{text} is not a number"));
     text.parse().map_err(problem)
 }
 
-/// What the primary says that refuses to be set up.
-pub fn setup_error(error: tokio_postgres::Error) -> Error {
+/// Returns the primary's error when it refuses to be set up.
+pub fn setup_error(error: tokio_postgres::Error) -> ReplicationError {
     match error.as_db_error() {
-        Some(said) => Error::Setup(format!(
+        Some(reported) => ReplicationError::Setup(format!(
             "the primary refused to be set up: {}. It needs a role that may create publications \
              for all tables and replication slots (a superuser)",
-            said.message()
+            reported.message()
         )),
         None => error.into(),
     }

@@ -2,10 +2,11 @@
 //!
 //! For each commit, in this order: the catalogue is read again if it changed; the manager learns of
 //! it; the primary shows it; every follower gets it: each replica, and the transactions buffer if
-//! there is one. When a follower joins that needs older commits than the last one read, the stream
-//! begins again from where the slot is confirmed, and every other one is spared what it was given
-//! before; unless the transactions buffer has them. What that has not on its disks yet is
-//! remembered here, so that who comes from there finds what follows.
+//! there is one. When a follower joins that needs older commits than the last one read, and the
+//! transactions buffer does not have them, the stream begins again from where the slot is
+//! confirmed. Every other follower is spared what it was given before. What the buffer does not
+//! have on its disks yet is remembered here, so that a follower that comes from there finds what
+//! comes next.
 
 use super::query;
 use std::borrow::Cow;
@@ -26,14 +27,16 @@ use super::handover::{self, Placed, Recent, Source};
 use super::slot::Kept;
 use super::snapshot::Snapshot;
 use super::tstate::{Assembler, TState};
-use super::{Error, RETRY_WAIT_MAX, RETRY_WAIT_MIN, SLOT, Shared, catalogue, connect, setup};
+use super::{
+    RETRY_WAIT_MAX, RETRY_WAIT_MIN, ReplicationError, SLOT, Shared, catalogue, connect, setup,
+};
 use crate::events::EventLog;
 use pg_connect::address::Address;
 use pg_connect::auth::tls::Policy;
 use proxy_core::freshness::{Committed, ReplicaId, TStateId, Tsid};
 use proxy_pool::ledger::UNPROVEN;
 
-/// What the log calls what is told of the slot.
+/// Name in the log of events of the slot.
 const EVENT: &str = "slot";
 /// Time between two looks at what can be confirmed and what is in doubt.
 const TICK: Duration = Duration::from_millis(200);
@@ -41,7 +44,7 @@ const TICK: Duration = Duration::from_millis(200);
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// Wait before the primary is asked again whether it shows a commit.
 const SHOWN_WAIT: Duration = Duration::from_millis(1);
-/// A replica that takes nothing from its full queue for so long is let go; it joins again.
+/// A replica that takes nothing from its full queue for so long is dropped; it joins again.
 const STALL_MAX: Duration = Duration::from_secs(10);
 /// The same of the transactions buffer, which replicas that are there need not wait for.
 const BUFFER_STALL_MAX: Duration = Duration::from_secs(1);
@@ -50,7 +53,7 @@ const OPTIONS: &str = "-c datestyle=ISO,YMD -c intervalstyle=postgres -c extra_f
                        -c bytea_output=hex -c timezone=UTC -c client_encoding=UTF8 -c lc_monetary=C \
                        -c search_path=";
 
-/// Who is given commits.
+/// The receivers of commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Follower {
     /// The transactions buffer.
@@ -59,25 +62,25 @@ pub enum Follower {
     Replica(ReplicaId),
 }
 
-/// Somebody who wants every commit after `applied`.
+/// A follower that wants every commit after `applied`.
 pub struct Join {
     follower: Follower,
     applied: Tsid,
     commits: mpsc::Sender<Commit>,
     insists: bool,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<JoinAnswer>,
 }
 
-/// Asks the reader behind `joins` for every commit after `applied`. Who insists can have nothing
-/// more from the transactions buffer.
+/// Asks the reader behind `joins` for every commit after `applied`. With `insists`, it can have
+/// nothing more from the transactions buffer.
 pub async fn join(
     joins: &mpsc::Sender<Join>,
     follower: Follower,
     applied: Tsid,
     commits: mpsc::Sender<Commit>,
     insists: bool,
-) -> Result<Answer, Error> {
-    let ended = || Error::Connection("the slot's reader has ended".into());
+) -> Result<JoinAnswer, ReplicationError> {
+    let ended = || ReplicationError::Connection("the slot's reader has ended".into());
     let (answer, answered) = oneshot::channel();
     let join = Join {
         follower,
@@ -90,9 +93,9 @@ pub async fn join(
     answered.await.map_err(|_| ended())
 }
 
-/// What becomes of who wants to join.
+/// The answer to a follower that wants to join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum JoinAnswer {
     /// All that follows is given.
     Taken,
     /// What comes next is in the transactions buffer: to be asked again once it was given.
@@ -101,7 +104,7 @@ pub enum Answer {
     Gone,
 }
 
-/// Whom it gives to.
+/// The state of one follower.
 struct Given {
     /// The last that was put into the queue.
     applied: Tsid,
@@ -110,7 +113,7 @@ struct Given {
 }
 
 impl Given {
-    /// Whether it takes this, or has it already.
+    /// Returns whether it takes this, or has it already.
     async fn give(&mut self, commit: &Commit) -> bool {
         if self.applied >= commit.tsid() {
             return true;
@@ -131,7 +134,7 @@ pub enum Commit {
 }
 
 impl Commit {
-    /// Its place.
+    /// Returns its place.
     pub fn tsid(&self) -> Tsid {
         match self {
             Commit::Transaction(tstate) => tstate.tsid,
@@ -154,7 +157,7 @@ impl Placed for Commit {
 }
 
 /// See the module.
-pub struct Reader {
+pub struct SlotReader {
     shared: Shared,
     joined: mpsc::Receiver<Join>,
     followers: BTreeMap<Follower, Given>,
@@ -167,14 +170,14 @@ pub struct Reader {
     /// Commits in doubt whose process is gone: if they are not read up to here, they did not
     /// happen.
     doubts: BTreeMap<TStateId, Tsid>,
-    /// What the log was told of the slot.
+    /// What was logged of the slot.
     events: EventLog,
 }
 
-impl Reader {
-    /// A reader that has read nothing.
-    pub fn new(shared: Shared, joined: mpsc::Receiver<Join>) -> Reader {
-        Reader {
+impl SlotReader {
+    /// Makes a reader that has read nothing.
+    pub fn new(shared: Shared, joined: mpsc::Receiver<Join>) -> SlotReader {
+        SlotReader {
             shared,
             joined,
             followers: BTreeMap::new(),
@@ -194,8 +197,8 @@ impl Reader {
             let position = self.position;
             let done = match self.shared.lease.is_valid() {
                 true => self.read().await,
-                // Who has the slot may be another proxy.
-                false => Err(Error::Connection(UNPROVEN.into())),
+                // Another proxy may have the slot.
+                false => Err(ReplicationError::Connection(UNPROVEN.into())),
             };
             if let Err(problem) = done {
                 let text = format!("the primary's slot cannot be read: {problem}");
@@ -215,16 +218,16 @@ impl Reader {
     }
 
     /// Reads until a follower needs older commits, or something goes wrong.
-    async fn read(&mut self) -> Result<(), Error> {
+    async fn read(&mut self) -> Result<(), ReplicationError> {
         let primary = connect(&self.shared.primary, "replex reader").await?;
         let stream_error =
-            |error: pgwire_replication::PgWireError| Error::Stream(error.to_string());
+            |error: pgwire_replication::PgWireError| ReplicationError::Stream(error.to_string());
         let address = &self.shared.primary;
         let bridge = match address.tls {
             Policy::Disable => None,
             _ => Some(Bridge::start(address)),
         };
-        let unreachable = |error: io::Error| Error::Connection(error.to_string());
+        let unreachable = |error: io::Error| ReplicationError::Connection(error.to_string());
         let bridge = bridge.transpose().map_err(unreachable)?;
         let configuration = stream_configuration(address, bridge.as_ref());
         let mut stream = ReplicationClient::connect(configuration)
@@ -242,7 +245,7 @@ impl Reader {
         loop {
             tokio::select! {
                 event = stream.recv() => {
-                    let ended = || Error::Stream("the primary ended the stream".into());
+                    let ended = || ReplicationError::Stream("the primary ended the stream".into());
                     let event = event.map_err(stream_error)?.ok_or_else(ended)?;
                     match event {
                         ReplicationEvent::KeepAlive { wal_end, .. } if !is_inside => {
@@ -272,7 +275,7 @@ impl Reader {
                 join = self.joined.recv() => {
                     let Some(join) = join else { return Ok(()) };
                     if self.needs_older(join).await {
-                        // Whatever it says while it ends, the next stream begins anew.
+                        // Whatever it sends while it ends, the next stream begins again.
                         let _ = stream.shutdown().await;
                         return Ok(());
                     }
@@ -286,13 +289,15 @@ impl Reader {
         }
     }
 
-    /// The stream gives what is behind this place.
-    fn begin_behind(&mut self, confirmed: Tsid) -> Result<(), Error> {
+    /// Notes that the stream gives what is behind this place.
+    fn begin_behind(&mut self, confirmed: Tsid) -> Result<(), ReplicationError> {
         if confirmed == setup::NO_SLOT {
-            return Err(Error::Stream("the primary has no slot any more".into()));
+            return Err(ReplicationError::Stream(
+                "the primary has no slot any more".into(),
+            ));
         }
-        // Somebody else has moved it, or made it anew: who lacks some of it joins again, and hears
-        // so.
+        // The slot was moved, or dropped and made again: a follower that lacks some of it joins
+        // again, and gets the error.
         self.followers.retain(|_, given| given.applied >= confirmed);
         self.confirmed = self.confirmed.max(confirmed);
         self.recent.begin(confirmed);
@@ -304,7 +309,7 @@ impl Reader {
         primary: &Client,
         tstate: TState,
         catalogue_is_old: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<(), ReplicationError> {
         if catalogue_is_old || tstate.has_statements {
             self.shown(primary, tstate.xid).await?;
             let catalogue = catalogue::read(primary).await?;
@@ -336,7 +341,7 @@ impl Reader {
     }
 
     /// Waits until the primary shows a commit whose record is in its log already.
-    async fn shown(&mut self, primary: &Client, xid: u32) -> Result<(), Error> {
+    async fn shown(&mut self, primary: &Client, xid: u32) -> Result<(), ReplicationError> {
         while !self.snapshot.shows(xid) {
             let text = query::one(primary, "SELECT pg_current_snapshot()").await?;
             self.snapshot = text.parse()?;
@@ -362,7 +367,8 @@ impl Reader {
         }
     }
 
-    /// Takes up a follower, if what it needs can be had. Whether the stream must begin anew for it.
+    /// Adds a follower, if what it needs can be had. Returns whether the stream must begin again
+    /// for it.
     async fn needs_older(&mut self, join: Join) -> bool {
         let Join {
             follower,
@@ -383,14 +389,14 @@ impl Reader {
         let has_more = buffer.is_some_and(|buffer| buffer.has_after(applied));
         let read = (self.position, self.confirmed);
         let source = handover::source(applied, read, &self.recent, has_more);
-        // Who does not hear the answer has ended, and is let go of with its queue.
+        // A follower that does not receive the answer has ended, and is dropped with its queue.
         match source {
             Source::Buffer => {
-                let _ = answer.send(Answer::BufferHasMore);
+                let _ = answer.send(JoinAnswer::BufferHasMore);
                 return false;
             }
-            Source::Nobody => {
-                let _ = answer.send(Answer::Gone);
+            Source::Lost => {
+                let _ = answer.send(JoinAnswer::Gone);
                 return false;
             }
             Source::Recent => {
@@ -400,11 +406,11 @@ impl Reader {
                     }
                 }
             }
-            Source::Stream | Source::StreamAnew => {}
+            Source::Stream | Source::RestartedStream => {}
         }
         self.followers.insert(follower, given);
-        let _ = answer.send(Answer::Taken);
-        source == Source::StreamAnew
+        let _ = answer.send(JoinAnswer::Taken);
+        source == Source::RestartedStream
     }
 
     /// Lets the primary forget what every replica has on disk; everything, if there is none.
@@ -420,15 +426,16 @@ impl Reader {
             durable = durable.map(|durable| buffer.holds(durable));
         }
         if let Some(durable) = durable.filter(|durable| *durable > Tsid(0)) {
-            // Who was given older commits by the transactions buffer may be behind what the slot
-            // has.
+            // A follower that got older commits from the transactions buffer may be behind what the
+            // slot has.
             self.confirmed = self.confirmed.max(durable);
             stream.update_applied_lsn(Lsn::from_u64(self.confirmed.0));
         }
     }
 
-    /// Tells the log when the primary keeps so much for whoever is away that the slot may be lost.
-    async fn look(&self, primary: &Client) -> Result<(), Error> {
+    /// Logs a warning when the primary keeps so much for offline replicas that the slot may be
+    /// lost.
+    async fn look(&self, primary: &Client) -> Result<(), ReplicationError> {
         let kept = Kept::of(primary).await?;
         *self
             .shared
@@ -440,16 +447,16 @@ impl Reader {
             true => (
                 Level::Warn,
                 "the primary keeps more of its log for the slot than may still come: at max_slot_wal_keep_size the \
-                 slot is lost, and who is away must be filled again. SHOW LAG says who that is",
+                 slot is lost, and offline replicas must be filled again: see SHOW LAG",
             ),
         };
         self.events.report(level, EVENT, None, text);
         Ok(())
     }
 
-    /// Commits whose connection broke: they happened if they are read before the log's end at a
-    /// time when their process was gone.
-    async fn settle_doubts(&mut self, primary: &Client) -> Result<(), Error> {
+    /// Settles commits whose connection broke: they happened if they are read before the log's end
+    /// at a time when their process was gone.
+    async fn settle_doubts(&mut self, primary: &Client) -> Result<(), ReplicationError> {
         let in_doubt = self.shared.manager().in_doubt();
         for (id, backend) in &in_doubt {
             if self.doubts.contains_key(id) {
@@ -471,21 +478,21 @@ impl Reader {
     }
 }
 
-fn no_file(error: io::Error) -> Error {
-    Error::Stream(format!(
+fn no_file(error: io::Error) -> ReplicationError {
+    ReplicationError::Stream(format!(
         "a long transaction cannot be kept in a temporary file ({error}): is the disk full? TMPDIR names \
          another folder"
     ))
 }
 
 /// Writes a commit of no effect, so that the stream goes past the log's end as it is now.
-pub async fn nudge(primary: &Client) -> Result<(), Error> {
+pub async fn nudge(primary: &Client) -> Result<(), ReplicationError> {
     let sql = "SELECT pg_logical_emit_message(true, 'hihooi.nudge', '')";
     primary.simple_query(sql).await?;
     Ok(())
 }
 
-/// How the slot's stream is read; where that is to be done over TLS, through the bridge.
+/// Returns how the slot's stream is read; where that is to be done over TLS, through the bridge.
 fn stream_configuration(primary: &Address, bridge: Option<&Bridge>) -> ReplicationConfig {
     let (host, port) = match bridge {
         Some(bridge) => (bridge.folder().to_string_lossy(), bridge::PORT),

@@ -1,20 +1,20 @@
-//! In which order an Extractor's connections execute, commit and take back transactions.
+//! In which order an Extractor's connections execute, commit and roll back transactions.
 //!
 //! Pure. A connection executes a group of transactions that follow each other as one transaction of
 //! the replica's; a group's name is its last TSID, which is what the replica has once it has
 //! committed. Groups are of what waits already: there is more than one in a group only where more
-//! wait than there are connections, and nobody waits for a group to be full.
+//! wait than there are connections, and no transaction waits for a group to be full.
 //!
 //! Invariants: commits are in TSID order (R31); an independent group may execute before its turn,
-//! but if one before it fails or is in its way, it is taken back. What fails as a group is tried
+//! but if one before it fails or is in its way, it is rolled back. What fails as a group is tried
 //! again one by one, when it is the oldest, with nothing else running. If it fails alone, the
 //! replica differs from the primary.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proxy_core::freshness::Tsid;
-use proxy_core::freshness::execution::{Company, Execution, Room, Task};
-use proxy_core::planted::{self, Bug};
+use proxy_core::freshness::execution::{Company, Execution, GroupLimits, Task};
+use proxy_core::planted::{self, ProxyBug};
 
 /// Bytes of the transactions of one group, at most, unless it is a single one: no group takes
 /// longer than a transaction may that is kept in memory.
@@ -24,14 +24,14 @@ const GROUP_LENGTH_MAX: usize = 256 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Worker(pub usize);
 
-/// What a connection, or nobody, is to do. Groups are named by their last transaction.
+/// What a connection, or none, is to do. Groups are named by their last transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum WorkerCommand {
     /// Execute without committing.
     Execute(Worker, Tsid),
     /// Commit what was executed.
     Commit(Worker, Tsid),
-    /// Take back what was executed.
+    /// Roll back what was executed.
     Rollback(Worker, Tsid),
     /// All up to here is applied, without work at the replica.
     Advance(Tsid),
@@ -80,9 +80,9 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// For this many connections, and groups of so many transactions at most.
+    /// Makes one for this many connections, and groups of so many transactions at most.
     pub fn new(worker_count: usize, group_max: usize) -> Schedule {
-        assert!(worker_count > 0, "somebody has to execute");
+        assert!(worker_count > 0, "at least one connection executes");
         assert!(group_max > 0, "something has to be executed");
         Schedule {
             execution: Execution::default(),
@@ -95,28 +95,28 @@ impl Schedule {
         }
     }
 
-    /// Transactions that are not yet committed here.
+    /// Returns transactions that are not yet committed here.
     pub fn count(&self) -> usize {
         let executing: usize = self.groups.values().map(|group| group.tsids.len()).sum();
         executing + self.execution.waiting_count() + self.empty.len()
     }
 
-    /// A group that is to be executed.
+    /// Returns a group that is to be executed.
     pub fn group(&self, name: Tsid) -> &Group {
         &self.groups[&name]
     }
 
-    /// The next transaction in TSID order.
+    /// Adds the next transaction in TSID order.
     pub fn add(&mut self, tsid: Tsid, task: Task) {
         self.execution.add(tsid, task);
     }
 
-    /// The next transaction in TSID order has nothing to do.
+    /// Adds the next transaction in TSID order, which has nothing to do.
     pub fn add_empty(&mut self, tsid: Tsid) {
         self.empty.insert(tsid);
     }
 
-    /// A connection has executed it.
+    /// Notes that a connection has executed it.
     pub fn executed(&mut self, name: Tsid) {
         let group = self.groups.get_mut(&name).expect("it was to be executed");
         assert_eq!(
@@ -127,8 +127,8 @@ impl Schedule {
         group.phase = Phase::Executed;
     }
 
-    /// A connection could not execute it, and has taken it back. Returns whether it was alone: then
-    /// trying again changes nothing.
+    /// Notes that a connection could not execute it, and has rolled it back. Returns whether it was
+    /// alone: then trying again changes nothing.
     pub fn failed(&mut self, name: Tsid) -> bool {
         let group = self.put_back(name, Phase::Executing);
         for tsid in &group.tsids {
@@ -137,24 +137,28 @@ impl Schedule {
         group.is_alone
     }
 
-    /// A connection has committed it.
+    /// Notes that a connection has committed it.
     pub fn committed(&mut self, worker: Worker, name: Tsid) {
         let group = self.groups.remove(&name).expect("it was to be committed");
-        assert_eq!(group.phase, Phase::Committing, "it was told to");
-        assert_eq!(group.worker, worker, "who executed it commits it");
+        assert_eq!(group.phase, Phase::Committing, "it was sent the command");
+        assert_eq!(
+            group.worker, worker,
+            "the connection that executed it commits it"
+        );
         self.idle.push(worker);
         // Those between had nothing to do.
         self.empty = self.empty.split_off(&name);
         self.left.push(group.tsids);
     }
 
-    /// A connection has taken it back.
+    /// Notes that a connection has rolled it back.
     pub fn rolled_back(&mut self, name: Tsid) {
         self.put_back(name, Phase::RollingBack);
     }
 
-    /// Whose turn it is: to be told before anything else is done, as all others wait for it.
-    pub fn turns(&mut self) -> Vec<Command> {
+    /// Returns whose turn it is. The command is to be sent before anything else is done, as all
+    /// others wait for it.
+    pub fn turns(&mut self) -> Vec<WorkerCommand> {
         let mut commands = Vec::new();
         let waiting = self.execution.oldest_waiting().map(|(tsid, _)| tsid);
         let group = self.groups.iter_mut().next();
@@ -164,19 +168,19 @@ impl Schedule {
             && oldest.is_none_or(|oldest| empty < oldest)
         {
             self.empty.pop_first();
-            commands.push(Command::Advance(empty));
+            commands.push(WorkerCommand::Advance(empty));
         }
         if let Some((name, group)) = group
             && group.phase == Phase::Executed
         {
             group.phase = Phase::Committing;
-            commands.push(Command::Commit(group.worker, *name));
+            commands.push(WorkerCommand::Commit(group.worker, *name));
         }
         commands
     }
 
-    /// What else is to be done now.
-    pub fn commands(&mut self) -> Vec<Command> {
+    /// Returns what else is to be done now.
+    pub fn commands(&mut self) -> Vec<WorkerCommand> {
         let mut commands = Vec::new();
         // Lets those go on that have waited for what has left.
         for group in std::mem::take(&mut self.left) {
@@ -195,11 +199,11 @@ impl Schedule {
             }
             _ => {}
         }
-        if planted::is(Bug::CommitsOutOfOrder) {
+        if planted::is(ProxyBug::CommitsOutOfOrder) {
             for (name, group) in &mut self.groups {
                 if group.phase == Phase::Executed {
                     group.phase = Phase::Committing;
-                    commands.push(Command::Commit(group.worker, *name));
+                    commands.push(WorkerCommand::Commit(group.worker, *name));
                 }
             }
         }
@@ -207,12 +211,12 @@ impl Schedule {
         commands
     }
 
-    /// The oldest goes alone: whatever else was executed is taken back first.
-    fn clear_the_way(&mut self, commands: &mut Vec<Command>) {
+    /// Makes way for the oldest to run alone: whatever else was executed is rolled back first.
+    fn clear_the_way(&mut self, commands: &mut Vec<WorkerCommand>) {
         for (name, group) in &mut self.groups {
             if group.phase == Phase::Executed {
                 group.phase = Phase::RollingBack;
-                commands.push(Command::Rollback(group.worker, *name));
+                commands.push(WorkerCommand::Rollback(group.worker, *name));
             }
         }
         if self.groups.is_empty()
@@ -223,14 +227,14 @@ impl Schedule {
     }
 
     /// Connections that are idle share what waits, as far as it may run now.
-    fn start(&mut self, commands: &mut Vec<Command>) {
+    fn start(&mut self, commands: &mut Vec<WorkerCommand>) {
         while !self.idle.is_empty() {
             let share = self.execution.waiting_count() / self.worker_count;
-            let room = Room {
+            let limits = GroupLimits {
                 count: share.clamp(1, self.group_max),
                 length: GROUP_LENGTH_MAX,
             };
-            let tsids = self.execution.start(room);
+            let tsids = self.execution.start(limits);
             if tsids.is_empty() {
                 break;
             }
@@ -238,10 +242,10 @@ impl Schedule {
         }
     }
 
-    fn execute(&mut self, tsids: Vec<Tsid>, company: Company, commands: &mut Vec<Command>) {
-        let worker = self.idle.pop().expect("somebody is idle");
+    fn execute(&mut self, tsids: Vec<Tsid>, company: Company, commands: &mut Vec<WorkerCommand>) {
+        let worker = self.idle.pop().expect("a connection is idle");
         let name = *tsids.last().expect("a group is of something");
-        commands.push(Command::Execute(worker, name));
+        commands.push(WorkerCommand::Execute(worker, name));
         let group = Group {
             tsids,
             is_alone: company == Company::Alone,
@@ -251,10 +255,10 @@ impl Schedule {
         self.groups.insert(name, group);
     }
 
-    /// What was in a group waits again.
+    /// Puts the transactions of a group back: they wait again.
     fn put_back(&mut self, name: Tsid, phase: Phase) -> Group {
         let group = self.groups.remove(&name).expect("it was to be executed");
-        assert_eq!(group.phase, phase, "it was not told to do this");
+        assert_eq!(group.phase, phase, "it was not sent this command");
         self.execution.put_back(&group.tsids);
         self.idle.push(group.worker);
         group
@@ -266,11 +270,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use proxy_core::freshness::{Row, Sets, Table, Touch};
+    use proxy_core::freshness::{RowHash, Sets, TableOid, Touch};
 
     fn write(row: u64) -> Task {
         let mut sets = Sets::default();
-        sets.touch(Table(1), Touch::write_rows([Row(row)]));
+        sets.touch(TableOid(1), Touch::write_rows([RowHash(row)]));
         Task {
             sets,
             length: 100,
@@ -279,7 +283,7 @@ mod tests {
     }
 
     /// Whose turn it is, and what else is to be done.
-    fn all(schedule: &mut Schedule) -> Vec<Command> {
+    fn all(schedule: &mut Schedule) -> Vec<WorkerCommand> {
         let mut commands = schedule.turns();
         commands.extend(schedule.commands());
         commands
@@ -297,16 +301,16 @@ mod tests {
         schedule.add(Tsid(2), write(2));
         let [first, second] = [Worker(0), Worker(1)];
         let execute = [
-            Command::Execute(first, Tsid(1)),
-            Command::Execute(second, Tsid(2)),
+            WorkerCommand::Execute(first, Tsid(1)),
+            WorkerCommand::Execute(second, Tsid(2)),
         ];
         assert_eq!(all(&mut schedule), execute);
         schedule.executed(Tsid(2));
         assert_eq!(all(&mut schedule), []);
         schedule.executed(Tsid(1));
-        assert_eq!(all(&mut schedule), [Command::Commit(first, Tsid(1))]);
+        assert_eq!(all(&mut schedule), [WorkerCommand::Commit(first, Tsid(1))]);
         schedule.committed(first, Tsid(1));
-        assert_eq!(all(&mut schedule), [Command::Commit(second, Tsid(2))]);
+        assert_eq!(all(&mut schedule), [WorkerCommand::Commit(second, Tsid(2))]);
     }
 
     #[test]
@@ -318,11 +322,11 @@ mod tests {
         all(&mut schedule);
         schedule.executed(Tsid(2));
         assert!(!schedule.failed(Tsid(1)));
-        let back = Command::Rollback(Worker(1), Tsid(2));
+        let back = WorkerCommand::Rollback(Worker(1), Tsid(2));
         assert_eq!(all(&mut schedule), [back]);
         schedule.rolled_back(Tsid(2));
         let again = all(&mut schedule);
-        assert!(matches!(again[..], [Command::Execute(_, Tsid(1))]));
+        assert!(matches!(again[..], [WorkerCommand::Execute(_, Tsid(1))]));
         assert_eq!(all(&mut schedule), []);
         assert!(schedule.failed(Tsid(1)));
     }
@@ -336,25 +340,34 @@ mod tests {
         schedule.executed(Tsid(1));
         all(&mut schedule);
         schedule.committed(Worker(0), Tsid(1));
-        assert_eq!(all(&mut schedule), [Command::Advance(Tsid(2))]);
+        assert_eq!(all(&mut schedule), [WorkerCommand::Advance(Tsid(2))]);
         assert_eq!(schedule.count(), 0);
     }
 
-    /// Who waits is shared out among the connections; nobody waits for others to come.
+    /// What waits is shared out among the connections; no transaction waits for others to come.
     #[test]
     fn groups_are_of_what_waits() {
         let mut schedule = Schedule::new(2, 4);
         schedule.add(Tsid(1), write(1));
-        assert_eq!(all(&mut schedule), [Command::Execute(Worker(0), Tsid(1))]);
+        assert_eq!(
+            all(&mut schedule),
+            [WorkerCommand::Execute(Worker(0), Tsid(1))]
+        );
         for tsid in 2..=9 {
             schedule.add(Tsid(tsid), write(tsid));
         }
-        assert_eq!(all(&mut schedule), [Command::Execute(Worker(1), Tsid(5))]);
+        assert_eq!(
+            all(&mut schedule),
+            [WorkerCommand::Execute(Worker(1), Tsid(5))]
+        );
         assert_eq!(tsids(&schedule, 5), [2, 3, 4, 5]);
         schedule.executed(Tsid(1));
         all(&mut schedule);
         schedule.committed(Worker(0), Tsid(1));
-        assert_eq!(all(&mut schedule), [Command::Execute(Worker(0), Tsid(7))]);
+        assert_eq!(
+            all(&mut schedule),
+            [WorkerCommand::Execute(Worker(0), Tsid(7))]
+        );
         assert_eq!(tsids(&schedule, 7), [6, 7]);
         assert_eq!(schedule.count(), 8);
     }
@@ -367,16 +380,19 @@ mod tests {
         schedule.add(Tsid(1), write(1));
         schedule.add_empty(Tsid(2));
         schedule.add(Tsid(3), write(1));
-        let execute = |name| Command::Execute(Worker(0), Tsid(name));
+        let execute = |name| WorkerCommand::Execute(Worker(0), Tsid(name));
         assert_eq!(all(&mut schedule), [execute(3)]);
         assert_eq!(tsids(&schedule, 3), [1, 3]);
         assert!(!schedule.failed(Tsid(3)));
         assert_eq!(all(&mut schedule), [execute(1)]);
         assert!(schedule.group(Tsid(1)).is_alone);
         schedule.executed(Tsid(1));
-        assert_eq!(all(&mut schedule), [Command::Commit(Worker(0), Tsid(1))]);
+        assert_eq!(
+            all(&mut schedule),
+            [WorkerCommand::Commit(Worker(0), Tsid(1))]
+        );
         schedule.committed(Worker(0), Tsid(1));
-        let rest = [Command::Advance(Tsid(2)), execute(3)];
+        let rest = [WorkerCommand::Advance(Tsid(2)), execute(3)];
         assert_eq!(all(&mut schedule), rest);
         assert!(schedule.group(Tsid(3)).is_alone);
         assert!(schedule.failed(Tsid(3)));
@@ -452,11 +468,11 @@ mod tests {
             loop {
                 for command in all(&mut schedule) {
                     match command {
-                        Command::Advance(tsid) => {
+                        WorkerCommand::Advance(tsid) => {
                             prop_assert_eq!(tsid, Tsid(run.committed + 1));
                             run.committed += 1;
                         }
-                        Command::Execute(_, name) => {
+                        WorkerCommand::Execute(_, name) => {
                             prop_assert!(schedule.group(name).tsids.len() <= group_max);
                             run.begins(schedule.group(name))?;
                             open.push(command);
@@ -477,23 +493,23 @@ mod tests {
                 }
                 match open.remove(index.index(open.len())) {
                     // Each fails once at most, so never alone.
-                    Command::Execute(_, name)
+                    WorkerCommand::Execute(_, name)
                         if luck == 0 && !schedule.group(name).is_alone =>
                     {
                         let group = run.executing.remove(&name).expect("it executes");
                         run.failures.extend(group);
                         prop_assert!(!schedule.failed(name));
                     }
-                    Command::Execute(_, name) => schedule.executed(name),
-                    Command::Commit(worker, name) => {
+                    WorkerCommand::Execute(_, name) => schedule.executed(name),
+                    WorkerCommand::Commit(worker, name) => {
                         run.commits(name)?;
                         schedule.committed(worker, name);
                     }
-                    Command::Rollback(_, name) => {
+                    WorkerCommand::Rollback(_, name) => {
                         run.executing.remove(&name);
                         schedule.rolled_back(name);
                     }
-                    Command::Advance(_) => unreachable!("those are not kept"),
+                    WorkerCommand::Advance(_) => unreachable!("those are not kept"),
                 }
             }
             prop_assert_eq!(run.committed as usize, run.rows.len());

@@ -1,12 +1,12 @@
-//! Changes of the schema, whoever makes them: noted on the primary by event triggers, and run again
-//! on replicas in their place among the rows of their transaction.
+//! Changes of the schema by any session: noted on the primary by event triggers, and run again on
+//! replicas in their place among the rows of their transaction.
 //!
-//! The triggers write each into a table of our own, which only superusers may write, and take it
-//! out again: the slot's stream has it all the same, and nobody else can have put it there. What a
+//! The triggers write each into a table of our own, which only superusers may write, and delete it
+//! again: the slot's stream has it all the same, and no other user can have put it there. What a
 //! trigger knows is the text that the client sent, which may be several statements. Each of them
 //! that an event trigger can see is noted, also those that did nothing or concern temporary tables,
 //! so that the notes are matched with the statements in order. Those in functions are found by
-//! PL/pgSQL's own account of what it runs. What cannot be told apart or run again is *lost*: no
+//! PL/pgSQL's own account of what it runs. What is ambiguous or cannot be run again is *lost*: no
 //! replica can do it.
 
 use std::collections::VecDeque;
@@ -14,18 +14,18 @@ use std::collections::VecDeque;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-use super::Error;
-use super::pgoutput::{Tuple, Value};
+use super::ReplicationError;
+use super::pgoutput::{Tuple, TupleValue};
 use super::query::setup_error;
 use pg_analysis::temporary::{self, Named, Uses};
-use pg_analysis::{Action, Analyser, TEMPORARY_TABLE, TransactionCommand, search_path};
-use proxy_core::freshness::mark::Statement;
+use pg_analysis::{Analyser, StatementAction, TEMPORARY_TABLE, TransactionCommand, search_path};
+use proxy_core::freshness::mark::AnnouncedStatement;
 
 /// The table that the triggers write to, in our own schema.
 pub const TABLE: &str = "schema_change";
 
-/// What stands for the triggers' function where a copy of the primary's schema is put; `FORGET`
-/// takes it away again, with triggers that were copied.
+/// Stands for the triggers' function where a copy of the primary's schema is put; `FORGET` removes
+/// it again, with triggers that were copied.
 pub const STAND_IN: &str = "
 CREATE SCHEMA IF NOT EXISTS hihooi;
 CREATE OR REPLACE FUNCTION hihooi.note_schema_change() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'";
@@ -37,7 +37,7 @@ const TRIGGERS: &str = include_str!("schema_changes.sql");
 
 /// Makes the triggers on the primary, unless our role may not: whether changes of the schema are
 /// noticed.
-pub async fn prepare(primary: &Client) -> Result<bool, Error> {
+pub async fn prepare(primary: &Client) -> Result<bool, ReplicationError> {
     let make =
         format!("BEGIN; SELECT pg_advisory_xact_lock(hashtext('hihooi')); {TRIGGERS}; COMMIT");
     let Err(error) = primary.simple_query(&make).await else {
@@ -50,8 +50,8 @@ pub async fn prepare(primary: &Client) -> Result<bool, Error> {
     }
 }
 
-/// A statement that does `otherwise`, in PL/pgSQL, where the triggers will not note what the
-/// session does next.
+/// Returns a statement that does `otherwise`, in PL/pgSQL, where the triggers will not note what
+/// the session does next.
 ///
 /// Before that it refuses `text`, the statement that follows, if that makes something for good of
 /// temporary tables.
@@ -66,7 +66,8 @@ pub fn unless_noted(otherwise: &str, text: &str) -> String {
     )
 }
 
-/// In PL/pgSQL: fails if these tables are the session's own, or some of them where all may be.
+/// Returns PL/pgSQL that fails if these tables are the session's own, or some of them where all may
+/// be.
 fn refusing_temporary(named: &Named) -> String {
     if named.names.is_empty() && named.temporary_count == 0 {
         return String::new();
@@ -98,7 +99,7 @@ fn refusing_temporary(named: &Named) -> String {
 const UNLESS_NOTED: &str = "DO $replex_noted$";
 const END_UNLESS_NOTED: &str = "END$replex_noted$";
 
-/// What is behind such statements.
+/// Returns what is behind such statements.
 fn behind_preludes(mut text: &str) -> &str {
     while let Some((_, rest)) = text
         .strip_prefix(UNLESS_NOTED)
@@ -118,7 +119,7 @@ pub struct Note {
     pub event: String,
     /// The command tag.
     pub tag: String,
-    /// Does it change what replicas have? Of a DROP the note before says so.
+    /// Does it change what replicas have? Of a DROP the note before has that.
     pub matters: bool,
     /// Settings by which texts mean something else, a line for each.
     pub settings: String,
@@ -135,11 +136,11 @@ pub struct Note {
 }
 
 impl Note {
-    /// A row of the table, whose columns have these names.
+    /// Returns a row of the table, whose columns have these names.
     pub fn of<'c>(columns: impl Iterator<Item = &'c str>, row: &Tuple) -> Option<Note> {
         let mut note = Note::default();
         for (column, value) in columns.zip(row) {
-            let Value::Text(text) = value else {
+            let TupleValue::Text(text) = value else {
                 return None;
             };
             let text = str::from_utf8(text).ok()?;
@@ -164,7 +165,8 @@ impl Note {
         (!note.query.is_empty()).then_some(note)
     }
 
-    /// The text that has the statement, if the client did not send it; `None` if it is not known.
+    /// Returns the text that has the statement, if the client did not send it; `None` if it is not
+    /// known.
     fn inner(&self) -> Option<Option<&str>> {
         let Some((_, callers)) = self.context.split_once('\n') else {
             return Some(None);
@@ -174,16 +176,16 @@ impl Note {
         Some(Some(&rest[..end]))
     }
 
-    fn lost(&self, why: &str) -> Found {
-        Found::Lost(format!("{} cannot be run again here: {why}", self.tag))
+    fn lost(&self, why: &str) -> ReplayableChange {
+        ReplayableChange::Lost(format!("{} cannot be run again here: {why}", self.tag))
     }
 }
 
 /// What replicas are to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum ReplayableChange {
     /// This, with these settings.
-    Statement(Statement, Vec<(String, String)>),
+    Statement(AnnouncedStatement, Vec<(String, String)>),
     /// They cannot, for this reason.
     Lost(String),
 }
@@ -225,8 +227,8 @@ impl Text {
         self.at == at && self.text == text
     }
 
-    fn run(&self, text: String) -> Found {
-        let statement = Statement {
+    fn run(&self, text: String) -> ReplayableChange {
+        let statement = AnnouncedStatement {
             search_path: self.note.path.clone(),
             role: self.note.role.clone(),
             text,
@@ -234,11 +236,11 @@ impl Text {
         let settings = self.note.settings.lines();
         let settings = settings.filter_map(|line| line.split_once('='));
         let settings = settings.map(|(name, value)| (name.into(), value.into()));
-        Found::Statement(statement, settings.collect())
+        ReplayableChange::Statement(statement, settings.collect())
     }
 
     /// Runs one that was noted, unless it is about temporary tables.
-    fn run_noted(&self, text: String) -> Option<Found> {
+    fn run_noted(&self, text: String) -> Option<ReplayableChange> {
         let own: Vec<&str> = self.note.temporary.lines().collect();
         match temporary::uses(&text, &own) {
             Uses::Nothing => Some(self.run(text)),
@@ -247,9 +249,9 @@ impl Text {
         }
     }
 
-    /// The statement that was noted is the next of this tag; those before it are of kinds that no
-    /// trigger sees.
-    fn noted(&mut self, note: &Note, matters: bool) -> Vec<Found> {
+    /// Returns what replicas run for a note. The statement that was noted is the next of this tag;
+    /// those before it are of kinds that no trigger sees.
+    fn noted(&mut self, note: &Note, matters: bool) -> Vec<ReplayableChange> {
         self.note = note.clone();
         if let Some(why) = self.problem {
             return matters.then(|| note.lost(why)).into_iter().collect();
@@ -262,27 +264,29 @@ impl Text {
             };
         };
         let before: Vec<String> = self.rest.drain(..place).flatten().collect();
-        let mut found: Vec<Found> = before.into_iter().map(|text| self.run(text)).collect();
+        let mut found: Vec<ReplayableChange> =
+            before.into_iter().map(|text| self.run(text)).collect();
         let noted = self.rest.pop_front().flatten().filter(|_| matters);
         found.extend(noted.and_then(|text| self.run_noted(text)));
         found
     }
 
-    /// All that is left. At its end that is of kinds that no trigger sees.
-    fn take_rest(&mut self) -> Vec<Found> {
+    /// Returns all that is left. At its end that is of kinds that no trigger sees.
+    fn take_rest(&mut self) -> Vec<ReplayableChange> {
         let rest = std::mem::take(&mut self.rest).into_iter().flatten();
         rest.map(|text| self.run(text)).collect()
     }
 }
 
 impl SchemaChanges {
-    /// The proxy has written this statement into the log: it is known already if it is noted.
-    pub fn announced(&mut self, statement: &Statement) {
+    /// Notes that the proxy has written this statement into the log: it is known already if it is
+    /// noted.
+    pub fn announced(&mut self, statement: &AnnouncedStatement) {
         self.announced.push(statement.text.clone());
     }
 
-    /// One was noted.
-    pub fn noted(&mut self, note: &Note, analyser: &Analyser) -> Vec<Found> {
+    /// Handles a note.
+    pub fn noted(&mut self, note: &Note, analyser: &Analyser) -> Vec<ReplayableChange> {
         let mut found = Vec::new();
         let is_same = |it: &Text| it.is(&note.at, &note.query);
         if !self.sent.as_ref().is_some_and(is_same) {
@@ -332,14 +336,14 @@ impl SchemaChanges {
         found
     }
 
-    /// The transaction is committed, or the next text has come.
-    pub fn end(&mut self) -> Vec<Found> {
+    /// Handles the end of the transaction, or of the text before the next one.
+    pub fn end(&mut self) -> Vec<ReplayableChange> {
         let ended = [self.inner.take(), self.sent.take()].into_iter().flatten();
         ended.flat_map(|mut it| it.take_rest()).collect()
     }
 }
 
-/// One whose first statement is noted; of these replicas know.
+/// Begins a text whose first statement is noted.
 fn begin(note: &Note, text: &str, mut announced: Vec<String>, analyser: &Analyser) -> Text {
     let mut begun = Text {
         at: note.at.clone(),
@@ -356,21 +360,24 @@ fn begin(note: &Note, text: &str, mut announced: Vec<String>, analyser: &Analyse
     let mut is_cut = false;
     for (place, statement) in analysis.iter().enumerate() {
         match &statement.action {
-            Action::Schema(text) => {
+            StatementAction::Schema(text) => {
                 begun.has_script |= is_of_extension(text);
                 let known = announced.iter().position(|it| it == text);
                 let is_news = known.map(|place| announced.remove(place)).is_none();
                 let is_theirs = is_news && !is_of_our_schema(text);
                 begun.rest.push_back(is_theirs.then(|| text.clone()));
             }
-            Action::Alone(text, _) => begun.rest.push_back(Some(text.clone())),
-            Action::Pin(TEMPORARY_TABLE) => begun.rest.push_back(None),
-            Action::Refused(why) => begun.problem = Some(why),
-            Action::Transaction(TransactionCommand::Begin) if place == 0 => {}
-            Action::Transaction(TransactionCommand::Commit) if place == last => {}
-            Action::Transaction(_) => is_cut = true,
-            Action::Unproven(_) | Action::Pin(_) => begun.is_unproven = true,
-            Action::Read | Action::Write | Action::Primary(_) | Action::Session => {}
+            StatementAction::Alone(text, _) => begun.rest.push_back(Some(text.clone())),
+            StatementAction::Pin(TEMPORARY_TABLE) => begun.rest.push_back(None),
+            StatementAction::Refused(why) => begun.problem = Some(why),
+            StatementAction::Transaction(TransactionCommand::Begin) if place == 0 => {}
+            StatementAction::Transaction(TransactionCommand::Commit) if place == last => {}
+            StatementAction::Transaction(_) => is_cut = true,
+            StatementAction::Unproven(_) | StatementAction::Pin(_) => begun.is_unproven = true,
+            StatementAction::Read
+            | StatementAction::Write
+            | StatementAction::Primary(_)
+            | StatementAction::Session => {}
         }
     }
     let is_conforming = !note.settings.contains("standard_conforming_strings=off");
@@ -411,12 +418,12 @@ fn is_of_our_schema(text: &str) -> bool {
     ["GRANT", "REVOKE"].map(Some).contains(&first.as_deref()) && words.any(|word| word == "HIHOOI")
 }
 
-/// CREATE EXTENSION, ALTER EXTENSION.
+/// Is it CREATE EXTENSION or ALTER EXTENSION?
 fn is_of_extension(text: &str) -> bool {
     words(text).nth(1).is_some_and(|word| word == "EXTENSION")
 }
 
-/// The words of a statement, in capital letters.
+/// Returns the words of a statement, in capital letters.
 fn words(text: &str) -> impl Iterator<Item = String> {
     let words = text.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
     words.filter(|word| !word.is_empty()).map(str::to_uppercase)
@@ -427,7 +434,8 @@ mod tests {
     use super::*;
     use pg_analysis::Catalogue;
 
-    /// What is found of notes of this text, by event and tag; `~` stands for what does not matter.
+    /// Returns what is found of notes of this text, by event and tag; `~` stands for what does not
+    /// matter.
     fn found(query: &str, notes: &[&str]) -> Vec<String> {
         let mut changes = SchemaChanges::default();
         found_by(&mut changes, query, notes)
@@ -462,8 +470,10 @@ mod tests {
         }
         found.extend(changes.end());
         let text = |found| match found {
-            Found::Statement(statement, _) => statement.text,
-            Found::Lost(why) => format!("lost: {}", why.rsplit(": ").next().unwrap_or_default()),
+            ReplayableChange::Statement(statement, _) => statement.text,
+            ReplayableChange::Lost(why) => {
+                format!("lost: {}", why.rsplit(": ").next().unwrap_or_default())
+            }
         };
         found.into_iter().map(text).collect()
     }
@@ -549,7 +559,7 @@ mod tests {
     fn announced_statements_are_known() {
         let mut changes = SchemaChanges::default();
         let announce = |changes: &mut SchemaChanges, text: &str| {
-            changes.announced(&Statement {
+            changes.announced(&AnnouncedStatement {
                 search_path: String::new(),
                 role: String::new(),
                 text: text.into(),

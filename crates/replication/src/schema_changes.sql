@@ -1,7 +1,8 @@
--- The triggers' function runs with a superuser's rights in whatever search path: each name has its schema.
--- CREATE TABLE AS is noted before its rows come, anything else when it is known whether it changes something that
--- replicas have; of a DROP only what was dropped tells that. Whatever is alone in its text and changes nothing needs
--- no note. What would last and rests on the session's temporary objects, which replicas do not have, is refused.
+-- The triggers' function runs with a superuser's rights in whatever search path: each name has its
+-- schema. CREATE TABLE AS is noted before its rows come, anything else when it is known whether it
+-- changes something that replicas have; of a DROP only the list of dropped objects shows that.
+-- Whatever is alone in its text and changes nothing needs no note. What would last and rests on the
+-- session's temporary objects, which replicas do not have, is refused.
 CREATE TABLE IF NOT EXISTS hihooi.schema_change (
   id int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at text NOT NULL, event text NOT NULL, tag text NOT NULL,
   matters bool NOT NULL, settings text NOT NULL, path text NOT NULL, role text NOT NULL, query text NOT NULL, context text NOT NULL);
@@ -20,13 +21,13 @@ DECLARE
   temporary pg_catalog.text := '';
   context pg_catalog.text;
   is_unseen pg_catalog.bool;
-  said pg_catalog.text;
+  inner_statement pg_catalog.text;
   noted pg_catalog.int8;
 BEGIN
   IF TG_TAG OPERATOR(pg_catalog.~) '^REFRESH MATERIALIZED VIEW$| (PUBLICATION|SUBSCRIPTION)$' THEN RETURN;
   END IF;
   GET DIAGNOSTICS context = PG_CONTEXT;
-  -- Only PL/pgSQL says which statement it runs. Scripts of extensions run again as a whole.
+  -- Only PL/pgSQL reports which statement it runs. Scripts of extensions run again as a whole.
   is_unseen := pg_catalog.strpos(context, E'\n') OPERATOR(pg_catalog.>) 0
     AND context OPERATOR(pg_catalog.!~) E'^[^\n]*\nSQL statement ".*"\nPL/pgSQL function '
     AND query OPERATOR(pg_catalog.!~*) E'\\mextension\\M';
@@ -35,7 +36,7 @@ BEGIN
                    WHERE c.relnamespace OPERATOR(pg_catalog.=) temporary_schema AND pg_catalog.pg_table_is_visible(c.oid)
                      AND c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p,v,f,S}'::pg_catalog."char"[]));
     -- The statement, where a function in PL/pgSQL runs it.
-    said := pg_catalog.substring(context, E'\nSQL statement "(.*?)"\nPL/pgSQL function ');
+    inner_statement := pg_catalog.substring(context, E'\nSQL statement "(.*?)"\nPL/pgSQL function ');
   END IF;
   IF TG_EVENT OPERATOR(pg_catalog.=) 'sql_drop' THEN
     IF NOT is_drop OR NOT EXISTS (
@@ -78,18 +79,18 @@ BEGIN
   IF is_unseen AND lasts THEN
     RAISE EXCEPTION USING ERRCODE = '0A000',
       MESSAGE = pg_catalog.concat(TG_TAG, ' cannot be replicated from a function that is not in PL/pgSQL'),
-      HINT = 'Write the function in LANGUAGE plpgsql, or run the statement by itself.';
+      HINT = 'Write the function in LANGUAGE plpgsql, or run the statement outside of it.';
   END IF;
   -- At its end it is known whether it is temporary.
   matters := matters AND NOT is_unseen;
   -- A function that makes a table for good of a temporary one: that leaves no dependency.
-  IF said IS NOT NULL AND (makes_rows OR TG_TAG OPERATOR(pg_catalog.=) 'CREATE TABLE' AND matters
-                           AND said OPERATOR(pg_catalog.~*) E'\\mlike\\M')
-     AND said OPERATOR(pg_catalog.!~*) E'\\m(create|into)\\s+((global|local)\\s+)?temp(orary)?\\M|\\mtable\\s+(if\\s+not\\s+exists\\s+)?pg_temp\\.'
+  IF inner_statement IS NOT NULL AND (makes_rows OR TG_TAG OPERATOR(pg_catalog.=) 'CREATE TABLE' AND matters
+                           AND inner_statement OPERATOR(pg_catalog.~*) E'\\mlike\\M')
+     AND inner_statement OPERATOR(pg_catalog.!~*) E'\\m(create|into)\\s+((global|local)\\s+)?temp(orary)?\\M|\\mtable\\s+(if\\s+not\\s+exists\\s+)?pg_temp\\.'
      AND pg_catalog.current_schema() OPERATOR(pg_catalog.!~) '^pg_temp'
      AND EXISTS (
        SELECT FROM pg_catalog.unnest(pg_catalog.string_to_array(temporary, E'\n')) AS own (name)
-        WHERE said OPERATOR(pg_catalog.~*) pg_catalog.concat(
+        WHERE inner_statement OPERATOR(pg_catalog.~*) pg_catalog.concat(
                 '(^|[^[:alnum:]_])', pg_catalog.regexp_replace(own.name, '([^[:alnum:]_])', E'\\\\\\1', 'g'),
                 '($|[^[:alnum:]_])')) THEN
     RAISE EXCEPTION USING ERRCODE = '0A000',

@@ -2,11 +2,11 @@
 //! another replica, which is its seed then (the paper's Seed DB, section 6.2): the primary copies
 //! nothing for it.
 //!
-//! A snapshot of the primary itself lists the transactions that were running, and so says which
-//! commits it shows, so that none is missed and none applied twice: commits up to `applied` are all
-//! in it, those after `until` are all not, and of those between it says for each. A snapshot of a
-//! replica shows a prefix of the primary's commits, and says in `hihooi.applied` which (I14). The
-//! slot is held from before the snapshot.
+//! A snapshot of the primary itself lists the transactions that were running. So it shows exactly
+//! which commits it contains, none is missed and none applied twice: commits up to `applied` are
+//! all in it, those after `until` are all not, and those between are decided one by one. A snapshot
+//! of a replica shows a prefix of the primary's commits, named in `hihooi.applied` (I14). The slot
+//! is held from before the snapshot.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -16,8 +16,10 @@ use tokio::time::Instant;
 use tokio_postgres::{Client, SimpleQueryRow};
 
 use super::query::{self, rows, value};
-use super::setup::{self, Seed, Start};
-use super::{Error, Progress, Shared, connect, fence, quarantine, schema_changes, standby};
+use super::setup::{self, ReplicaStart, Seed};
+use super::{
+    Progress, ReplicationError, Shared, connect, fence, quarantine, schema_changes, standby,
+};
 use pg_connect::address::Address;
 use pg_wire::quoting::quoted;
 use proxy_core::freshness::{ReplicaId, Tsid};
@@ -28,7 +30,7 @@ const OLD_WAIT: Duration = Duration::from_millis(20);
 /// Time between two looks at how far copying is.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What a replica does for most of the time.
+/// The status of a replica most of the time.
 const COPYING: &str = "copying the database";
 
 /// How much there is to be copied, in bytes.
@@ -46,9 +48,9 @@ SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.rel
    AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')";
 
 /// Fails where a database that was never filled has tables.
-pub async fn refuse_tables(control: &Client) -> Result<(), Error> {
+pub async fn refuse_tables(control: &Client) -> Result<(), ReplicationError> {
     match has_tables(control).await? {
-        true => Err(Error::Setup(
+        true => Err(ReplicationError::Setup(
             "its database has tables, but was not filled from here: give an empty one, or add it with \
              EMPTY, which drops what is there"
                 .into(),
@@ -77,8 +79,8 @@ struct Taken<'a> {
 }
 
 impl Filling<'_> {
-    /// See the module. From the primary, unless a seed is named.
-    pub async fn fill(&self, seed: Option<&Address>) -> Result<Start, Error> {
+    /// Fills it, see the module. From the primary, unless a seed is named.
+    pub async fn fill(&self, seed: Option<&Address>) -> Result<ReplicaStart, ReplicationError> {
         refuse_tables(self.control).await?;
         let primary = connect(&self.shared.primary, fence::SOURCE).await?;
         let start = match seed {
@@ -89,7 +91,7 @@ impl Filling<'_> {
         Ok(start)
     }
 
-    async fn fill_from_primary(&self, primary: &Client) -> Result<Start, Error> {
+    async fn fill_from_primary(&self, primary: &Client) -> Result<ReplicaStart, ReplicationError> {
         // Every commit up to here is in the snapshot: all that ran now has ended before it is
         // taken.
         let applied = setup::position(primary).await?;
@@ -102,7 +104,7 @@ impl Filling<'_> {
             if query::number(&query::one(primary, oldest).await?)? >= horizon {
                 break;
             }
-            self.says("waiting for transactions that run on the primary to end");
+            self.report("waiting for transactions that run on the primary to end");
             tokio::time::sleep(OLD_WAIT).await;
         }
         let shown = "pg_current_snapshot(), pg_current_wal_insert_lsn() - '0/0'::pg_lsn";
@@ -117,24 +119,29 @@ impl Filling<'_> {
             name: value(&row, 0)?,
         };
         self.copy(primary, &taken).await?;
-        Ok(Start {
+        Ok(ReplicaStart {
             applied,
             seed: Some(seed),
         })
     }
 
-    async fn fill_from_seed(&self, primary: &Client, seed: &Address) -> Result<Start, Error> {
-        let unreachable =
-            |error| Error::Connection(format!("{seed}, from which it is filled: {error}"));
+    async fn fill_from_seed(
+        &self,
+        primary: &Client,
+        seed: &Address,
+    ) -> Result<ReplicaStart, ReplicationError> {
+        let unreachable = |error| {
+            ReplicationError::Connection(format!("{seed}, from which it is filled: {error}"))
+        };
         let session = connect(seed, fence::SOURCE).await.map_err(unreachable)?;
         if standby::is_one(&session).await? {
-            return Err(Error::Setup(format!(
-                "{seed} is a streaming standby, which does not say which commits a snapshot shows: leave FROM out, \
+            return Err(ReplicationError::Setup(format!(
+                "{seed} is a streaming standby, which does not report which commits a snapshot shows: leave FROM out, \
                  or add a standby of your own with CONVERT"
             )));
         }
         if let Some(why) = quarantine::noted(&session).await? {
-            return Err(Error::Setup(format!(
+            return Err(ReplicationError::Setup(format!(
                 "{seed} was found to differ from the primary ({why}): fill it from another replica"
             )));
         }
@@ -146,7 +153,7 @@ impl Filling<'_> {
             }
             // What it shows is no state of the primary until it is past its own snapshot.
             session.batch_execute("ROLLBACK").await?;
-            self.says("waiting until the replica that it is filled from has caught up");
+            self.report("waiting until the replica that it is filled from has caught up");
             tokio::time::sleep(LOOK_INTERVAL).await;
         };
         let applied = Tsid(query::number(&value(&row, 1)?)?);
@@ -156,20 +163,20 @@ impl Filling<'_> {
             name: value(&row, 0)?,
         };
         self.copy(primary, &taken).await?;
-        Ok(Start {
+        Ok(ReplicaStart {
             applied,
             seed: None,
         })
     }
 
-    /// Copies everything that a snapshot shows, and sees that it is there.
-    async fn copy(&self, primary: &Client, taken: &Taken<'_>) -> Result<(), Error> {
+    /// Copies everything that a snapshot shows, and checks that it is there.
+    async fn copy(&self, primary: &Client, taken: &Taken<'_>) -> Result<(), ReplicationError> {
         let expected = query::number(&query::one(taken.session, SIZE).await?)?;
         // Event triggers are copied, also those of a schema that is not.
         self.control.batch_execute(schema_changes::STAND_IN).await?;
         tokio::select! {
             copied = self.copy_by_tools(taken) => if let Err(problem) = copied {
-                // Where that went away from which it was copied, trying again may help.
+                // Where the source of the copy has failed, trying again may help.
                 taken.session.batch_execute("").await?;
                 return Err(problem);
             },
@@ -181,8 +188,8 @@ impl Filling<'_> {
         Ok(taken.session.batch_execute("COMMIT").await?)
     }
 
-    /// Says how far copying is, by how the database grows.
-    async fn watch(&self, expected: u64) -> Error {
+    /// Reports how far copying is, by how the database grows.
+    async fn watch(&self, expected: u64) -> ReplicationError {
         const SIZE_HERE: &str = "SELECT pg_database_size(current_database())";
         let begun = Instant::now();
         let mut before = None;
@@ -199,9 +206,9 @@ impl Filling<'_> {
         }
     }
 
-    /// Roles, then everything in the database, by PostgreSQL's own tools.
-    async fn copy_by_tools(&self, taken: &Taken<'_>) -> Result<(), Error> {
-        self.says("copying roles");
+    /// Copies roles, then everything in the database, by PostgreSQL's own tools.
+    async fn copy_by_tools(&self, taken: &Taken<'_>) -> Result<(), ReplicationError> {
+        self.report("copying roles");
         let mut dump = tool("pg_dumpall", (&self.shared.primary, fence::SOURCE));
         dump.args(["--roles-only", "--no-comments"]);
         let mut restore = tool("psql", (self.replica, fence::SEED));
@@ -229,21 +236,21 @@ impl Filling<'_> {
         let (dumped, restored) = pipe(dump, restore).await?;
         for (name, output) in [("pg_dump", dumped), ("pg_restore", restored)] {
             if let Some(problem) = output {
-                return Err(Error::Setup(format!("{name} failed: {problem}")));
+                return Err(ReplicationError::Setup(format!("{name} failed: {problem}")));
             }
         }
         Ok(())
     }
 
-    async fn compare_counts(&self, origin: &Client) -> Result<(), Error> {
-        self.says("counting rows");
+    async fn compare_counts(&self, origin: &Client) -> Result<(), ReplicationError> {
+        self.report("counting rows");
         for table in rows(origin, TABLES).await? {
             let (schema, name) = (quoted(&value(&table, 0)?), quoted(&value(&table, 1)?));
             let count = format!("SELECT count(*) FROM {schema}.{name}");
             let there = query::one(origin, &count).await?;
             let here = query::one(self.control, &count).await?;
             if there != here {
-                return Err(Error::Differs(format!(
+                return Err(ReplicationError::Differs(format!(
                     "{schema}.{name} has {here} rows after copying, and {there} where they come from"
                 )));
             }
@@ -251,34 +258,34 @@ impl Filling<'_> {
         Ok(())
     }
 
-    fn says(&self, text: &str) {
+    fn report(&self, text: &str) {
         self.shared.set_status(self.id, text);
     }
 }
 
-/// Begins a transaction whose snapshot others can use: the snapshot's name, and what else is asked
-/// of it.
-async fn export(session: &Client, asked: &str) -> Result<SimpleQueryRow, Error> {
+/// Begins a transaction whose snapshot others can use. Returns the snapshot's name, and what else
+/// is asked of it.
+async fn export(session: &Client, asked: &str) -> Result<SimpleQueryRow, ReplicationError> {
     session
         .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         .await?;
     let taken = rows(session, &format!("SELECT pg_export_snapshot(), {asked}")).await?;
-    let none = || Error::Stream("no snapshot was given".into());
+    let none = || ReplicationError::Stream("no snapshot was given".into());
     taken.into_iter().next().ok_or_else(none)
 }
 
-/// Whether a database has tables whose rows would be on every node.
-pub async fn has_tables(client: &Client) -> Result<bool, Error> {
+/// Returns whether a database has tables whose rows would be on every node.
+pub async fn has_tables(client: &Client) -> Result<bool, ReplicationError> {
     Ok(!rows(client, TABLES).await?.is_empty())
 }
 
-/// The major version of PostgreSQL's client tools on this machine, if they are there.
+/// Returns the major version of PostgreSQL's client tools on this machine, if they are there.
 pub async fn dump_version() -> Option<u64> {
     let folder = pg_local::programs().unwrap_or_default();
     let mut command = Command::new(folder.join("pg_dump"));
     let output = command.arg("--version").output().await.ok()?;
-    let said = String::from_utf8(output.stdout).ok()?;
-    let version = said.split_whitespace().nth(2)?;
+    let output = String::from_utf8(output.stdout).ok()?;
+    let version = output.split_whitespace().nth(2)?;
     version
         .split(|sign: char| !sign.is_ascii_digit())
         .next()?
@@ -286,9 +293,13 @@ pub async fn dump_version() -> Option<u64> {
         .ok()
 }
 
-/// The owner of the database and the rights in it, which `pg_dump` leaves out. Changes of the
-/// schema run here as whoever made them, and need the same rights.
-async fn set_rights(primary: &Client, replica: &Address, control: &Client) -> Result<(), Error> {
+/// Returns the owner of the database and the rights in it, which `pg_dump` leaves out. Changes of
+/// the schema run here as the role that made them, and need the same rights.
+async fn set_rights(
+    primary: &Client,
+    replica: &Address,
+    control: &Client,
+) -> Result<(), ReplicationError> {
     const OWNER: &str =
         "SELECT datdba::regrole FROM pg_database WHERE datname = current_database()";
     const RIGHTS: &str = "
@@ -310,13 +321,13 @@ async fn set_rights(primary: &Client, replica: &Address, control: &Client) -> Re
     Ok(control.batch_execute(&text).await?)
 }
 
-/// Runs one tool into another; for each that fails, what it said.
+/// Runs one tool into another. Returns the error output of each that fails.
 async fn pipe(
     mut from: Command,
     mut to: Command,
-) -> Result<(Option<String>, Option<String>), Error> {
+) -> Result<(Option<String>, Option<String>), ReplicationError> {
     let missing = |error: std::io::Error| {
-        Error::Setup(format!("PostgreSQL's client tools cannot be run: {error}"))
+        ReplicationError::Setup(format!("PostgreSQL's client tools cannot be run: {error}"))
     };
     from.stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -330,8 +341,8 @@ async fn pipe(
     let to = to.kill_on_drop(true).spawn().map_err(missing)?;
     let (from, to) = tokio::join!(from.wait_with_output(), to.wait_with_output());
     let failure = |output: std::process::Output| {
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        (!output.status.success()).then_some(said)
+        let errors = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        (!output.status.success()).then_some(errors)
     };
     Ok((
         failure(from.map_err(missing)?),
@@ -339,8 +350,8 @@ async fn pipe(
     ))
 }
 
-/// One of PostgreSQL's own tools, for a database, in which its session has a name: by that nothing
-/// that fills one outlives this proxy's epoch, see `fence`.
+/// Returns one of PostgreSQL's own tools, for a database. Its session has a name, by which no
+/// filling outlives this proxy's epoch, see `fence`.
 fn tool(name: &str, (address, session): (&Address, &str)) -> Command {
     let folder = pg_local::programs().unwrap_or_default();
     let mut command = Command::new(folder.join(name));

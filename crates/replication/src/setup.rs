@@ -4,18 +4,18 @@ use ring::rand::{SecureRandom, SystemRandom};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::query::{has_table, number, one, setup_error};
-use super::{Error, SLOT, schema_changes};
-use proxy_core::freshness::mark::Key;
-use proxy_core::freshness::{Life, Tsid};
-use proxy_core::planted::{self, Bug};
+use super::{ReplicationError, SLOT, schema_changes};
+use proxy_core::freshness::mark::MarkKey;
+use proxy_core::freshness::{ServerLife, Tsid};
+use proxy_core::planted::{self, ProxyBug};
 
-/// Who writes down in `hihooi.applied` what is on disk; connections that execute are numbered from
-/// 0.
+/// The name by which `hihooi.applied` has what is on disk; connections that execute are numbered
+/// from 0.
 pub const FLUSHER: i32 = -1;
 
 /// Where a replica begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Start {
+pub struct ReplicaStart {
     /// It has everything up to here, as far as `seed` does not say otherwise.
     pub applied: Tsid,
     /// The snapshot that it was filled from, until it is past it.
@@ -51,31 +51,31 @@ SELECT coalesce(string_agg(it, ', ' ORDER BY it), '') FROM (
   UNION ALL
   SELECT format('event trigger %I', evtname) FROM pg_event_trigger
    WHERE evtname NOT LIKE 'hihooi\\_%' AND evtenabled IN ('A', 'R')) AS firing (it)";
-/// How that is mended.
-pub const MEND_FIRING: &str =
+/// How that is fixed.
+pub const FIX_FIRING: &str =
     "Run ALTER TABLE … ENABLE TRIGGER (or ENABLE RULE, ALTER EVENT TRIGGER … ENABLE) for each";
 
-/// Refuses, and says how to mend it, where the primary is not set up for logical decoding, or where
-/// a table's changes would come without a key.
-pub async fn check(primary: &Client) -> Result<(), Error> {
+/// Refuses a primary that is not set up for logical decoding, or has a table whose changes would
+/// come without a key. The error names the fix.
+pub async fn check(primary: &Client) -> Result<(), ReplicationError> {
     let wal_level = one(primary, "SHOW wal_level").await?;
     if wal_level != "logical" {
-        return Err(Error::Setup(format!(
+        return Err(ReplicationError::Setup(format!(
             "the primary has wal_level = {wal_level}: set wal_level = logical and restart it"
         )));
     }
     let keyless = one(primary, KEYLESS).await?;
     if !keyless.is_empty() {
-        return Err(Error::Setup(format!(
+        return Err(ReplicationError::Setup(format!(
             "these tables have no primary key, so their changes cannot be replicated: {keyless}. \
              Give each a primary key, or run ALTER TABLE … REPLICA IDENTITY FULL on it"
         )));
     }
     let firing = one(primary, FIRING).await?;
     if !firing.is_empty() {
-        return Err(Error::Setup(format!(
+        return Err(ReplicationError::Setup(format!(
             "these are ENABLE ALWAYS or ENABLE REPLICA, and would run again at replicas, where rows come with what \
-             they have done: {firing}. {MEND_FIRING}"
+             they have done: {firing}. {FIX_FIRING}"
         )));
     }
     Ok(())
@@ -83,7 +83,7 @@ pub async fn check(primary: &Client) -> Result<(), Error> {
 
 /// Makes the publication, the slot and the triggers on the primary if they are missing. Returns the
 /// key of our messages, and the end of the log. To be called by the active proxy only.
-pub async fn prepare(primary: &Client) -> Result<(Key, Tsid), Error> {
+pub async fn prepare(primary: &Client) -> Result<(MarkKey, Tsid), ReplicationError> {
     check(primary).await?;
     let key = key(primary).await?;
     let has = format!("SELECT count(*) FROM pg_publication WHERE pubname = '{SLOT}'");
@@ -105,11 +105,11 @@ pub async fn prepare(primary: &Client) -> Result<(Key, Tsid), Error> {
     Ok((key, position(primary).await?))
 }
 
-/// The key that is kept on the primary; made if it is missing. It outlives managers, so that what
-/// one wrote is known by the next.
-async fn key(primary: &Client) -> Result<Key, Error> {
+/// Returns the key that is kept on the primary; made if it is missing. It outlives managers, so
+/// that what one wrote is known by the next.
+async fn key(primary: &Client) -> Result<MarkKey, ReplicationError> {
     let mut secret = [0; 32];
-    let no_chance = |_| Error::Setup("this machine gives no random numbers".into());
+    let no_chance = |_| ReplicationError::Setup("the system returned no random numbers".into());
     SystemRandom::new().fill(&mut secret).map_err(no_chance)?;
     let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
     let make = format!(
@@ -124,14 +124,14 @@ async fn key(primary: &Client) -> Result<Key, Error> {
     );
     primary.simple_query(&make).await.map_err(setup_error)?;
     let secret = one(primary, "SELECT key FROM hihooi.secret").await?;
-    Ok(Key::new(secret.as_bytes()))
+    Ok(MarkKey::new(secret.as_bytes()))
 }
 
 /// Where there is no slot, it gives nothing at all.
 pub const NO_SLOT: Tsid = Tsid(u64::MAX);
 
-/// The slot gives commits after this place.
-pub async fn confirmed(primary: &Client) -> Result<Tsid, Error> {
+/// Returns the place after which the slot gives commits.
+pub async fn confirmed(primary: &Client) -> Result<Tsid, ReplicationError> {
     let none = NO_SLOT.0;
     let text = one(
         primary,
@@ -144,8 +144,8 @@ pub async fn confirmed(primary: &Client) -> Result<Tsid, Error> {
     number(&text).map(Tsid)
 }
 
-/// The end of the primary's log.
-pub async fn position(primary: &Client) -> Result<Tsid, Error> {
+/// Returns the end of the primary's log.
+pub async fn position(primary: &Client) -> Result<Tsid, ReplicationError> {
     let text = one(
         primary,
         "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn",
@@ -156,16 +156,16 @@ pub async fn position(primary: &Client) -> Result<Tsid, Error> {
 
 /// Takes a lock at a replica that lives as long as this session, which lives no longer than its
 /// server.
-pub async fn begin_life(replica: &Client) -> Result<Life, Error> {
+pub async fn begin_life(replica: &Client) -> Result<ServerLife, ReplicationError> {
     let lock = "SELECT key FROM (SELECT (random() * 9e18)::int8 AS key OFFSET 0) AS keys
                 WHERE pg_try_advisory_lock(key)";
     let key = number(&one(replica, lock).await?)?;
-    let too_large = |_| Error::Connection(format!("{key} is no key"));
-    i64::try_from(key).map(Life).map_err(too_large)
+    let too_large = |_| ReplicationError::Connection(format!("{key} is no key"));
+    i64::try_from(key).map(ServerLife).map_err(too_large)
 }
 
-/// How far a replica is; none if it was never filled.
-pub async fn applied(replica: &Client) -> Result<Option<Start>, Error> {
+/// Returns how far a replica is; none if it was never filled.
+pub async fn applied(replica: &Client) -> Result<Option<ReplicaStart>, ReplicationError> {
     if !has_table(replica, "applied").await? {
         return Ok(None);
     }
@@ -184,28 +184,32 @@ pub async fn applied(replica: &Client) -> Result<Option<Start>, Error> {
         }),
         None => None,
     };
-    Ok(Some(Start { applied, seed }))
+    Ok(Some(ReplicaStart { applied, seed }))
 }
 
-/// What a replica shows is on its disk from now on: Extractors commit without waiting for that.
-pub async fn flush(replica: &Client) -> Result<(), Error> {
+/// Has what a replica shows on its disk from now on: Extractors commit without waiting for that.
+pub async fn flush(replica: &Client) -> Result<(), ReplicationError> {
     let sql = format!(
         "BEGIN; SET LOCAL synchronous_commit = on;
          UPDATE hihooi.applied SET tsid = tsid WHERE worker = {FLUSHER}; COMMIT"
     );
-    if !planted::is(Bug::UnflushedCounts) {
+    if !planted::is(ProxyBug::UnflushedCounts) {
         replica.batch_execute(&sql).await?;
     }
     Ok(())
 }
 
-/// Makes the tables by which a replica says how far it is. They are in place when its rows are.
-pub async fn make_tables(replica: &Client, start: &Start) -> Result<(), Error> {
+/// Makes the tables in which a replica notes how far it is. They are in place when its rows are.
+pub async fn make_tables(replica: &Client, start: &ReplicaStart) -> Result<(), ReplicationError> {
     make_tables_after(replica, "", start).await
 }
 
-/// The same, with statements before, which are done with it or not at all.
-pub async fn make_tables_after(replica: &Client, before: &str, start: &Start) -> Result<(), Error> {
+/// Makes them with statements before, which are done together or not at all.
+pub async fn make_tables_after(
+    replica: &Client,
+    before: &str,
+    start: &ReplicaStart,
+) -> Result<(), ReplicationError> {
     let tsid = start.applied.0;
     let mut sql = format!(
         "BEGIN; SET LOCAL synchronous_commit = on; {before}
@@ -226,9 +230,13 @@ pub async fn make_tables_after(replica: &Client, before: &str, start: &Start) ->
     Ok(())
 }
 
-/// Makes sure that each of so many connections has a row to say how far it is. Rows of more
-/// connections than there are now say what they said last, which is less than others say soon.
-pub async fn make_rows(replica: &Client, start: &Start, workers: usize) -> Result<(), Error> {
+/// Makes sure that each of so many connections has a row for how far it is. Rows of more
+/// connections than there are now keep their last value, which is soon less than that of others.
+pub async fn make_rows(
+    replica: &Client,
+    start: &ReplicaStart,
+    workers: usize,
+) -> Result<(), ReplicationError> {
     let tsid = start.applied.0;
     let sql = format!(
         "INSERT INTO hihooi.applied SELECT n, {tsid} FROM generate_series(0, {workers} - 1) n

@@ -4,12 +4,12 @@ use tokio_postgres::Client;
 
 use super::query::number;
 use super::query::{rows, value};
-use super::{Error, SLOT};
+use super::{ReplicationError, SLOT};
 
 /// In bytes, both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// What is kept now, for whoever is away.
+    /// What is kept now, for offline replicas.
     pub held: u64,
     /// How much more may be written before the slot is lost, by `max_slot_wal_keep_size`; none if
     /// that has no limit.
@@ -17,9 +17,9 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// As the primary says.
-    pub async fn of(primary: &Client) -> Result<Kept, Error> {
-        // Both are missing where the slot is lost: the stream says so.
+    /// Reads it from the primary.
+    pub async fn of(primary: &Client) -> Result<Kept, ReplicationError> {
+        // Both are missing where the slot is lost: the stream reports that.
         let sql = format!(
             "SELECT coalesce(pg_current_wal_insert_lsn() - restart_lsn, 0), coalesce(safe_wal_size::text, '')
                FROM pg_replication_slots WHERE slot_name = '{SLOT}'"
@@ -36,7 +36,7 @@ impl Kept {
         })
     }
 
-    /// Is more kept than may still come? Then somebody should look.
+    /// Is more kept than may still come? Then an operator should look.
     pub fn is_alarming(&self) -> bool {
         self.safe.is_some_and(|safe| safe < self.held)
     }

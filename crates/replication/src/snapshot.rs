@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Error;
+use super::ReplicationError;
 
 /// What `pg_current_snapshot()` gives: all below `begin` have ended, none from `end` on has, and of
 /// those between the ones in `running` have not.
@@ -14,8 +14,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Whether it shows the commit of a transaction of which only the lower half of its number is
-    /// known. Transactions are less than 2^31 from the snapshot's end.
+    /// Returns whether it shows the commit of a transaction of which only the lower half of its
+    /// number is known. Transactions are less than 2^31 from the snapshot's end.
     pub fn shows(&self, xid: u32) -> bool {
         let distance = xid.wrapping_sub(self.end as u32) as i32;
         let whole = self.end.wrapping_add_signed(i64::from(distance));
@@ -24,10 +24,10 @@ impl Snapshot {
 }
 
 impl std::str::FromStr for Snapshot {
-    type Err = Error;
+    type Err = ReplicationError;
 
-    fn from_str(text: &str) -> Result<Snapshot, Error> {
-        let problem = || Error::Stream(format!("{text} is no snapshot"));
+    fn from_str(text: &str) -> Result<Snapshot, ReplicationError> {
+        let problem = || ReplicationError::Stream(format!("{text} is not a snapshot"));
         let number = |text: &str| text.parse::<u64>().map_err(|_| problem());
         let parts: Vec<&str> = text.split(':').collect();
         let [begin, end, running] = parts[..] else {

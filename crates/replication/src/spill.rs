@@ -1,10 +1,10 @@
 //! What a long transaction did, in a file without a name instead of in memory: as the statements by
 //! which replicas do it, one after the other.
 //!
-//! A statement stands there as a byte that says whether it must find exactly one row, its length in
-//! four bytes, and its text; rows that are changed together as a byte of their own, the length of
-//! all that follows, and their texts, each behind its length. Each replica reads at its own pace;
-//! the file is gone with the last of them.
+//! A statement stands there as a byte for whether it must find exactly one row, its length in four
+//! bytes, and its text; rows that are changed together as a byte of their own, the length of all
+//! that follows, and their texts, each behind its length. Each replica reads at its own pace; the
+//! file is gone with the last of them.
 
 use std::fs::File;
 use std::io;
@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
 
-use super::apply::{self, Part, Rows, Step};
-use super::change::Change;
+use super::apply::{self, Part, RowBatch, Step};
+use super::change::CommitChange;
 
 /// Bytes that stand in front of a part.
 const HEAD_LENGTH: usize = 5;
@@ -36,7 +36,7 @@ pub struct Spill {
 }
 
 impl Spill {
-    /// An empty one, where temporary files are.
+    /// Returns an empty one, where temporary files are.
     pub fn new() -> io::Result<Spill> {
         Ok(Spill {
             file: Arc::new(tempfile::tempfile()?),
@@ -46,7 +46,7 @@ impl Spill {
     }
 
     /// Appends what these changes do. After an error what was there is there still.
-    pub async fn add(&mut self, changes: &[Change]) -> io::Result<()> {
+    pub async fn add(&mut self, changes: &[CommitChange]) -> io::Result<()> {
         if self.failure.is_some() {
             return Ok(());
         }
@@ -68,17 +68,17 @@ impl Spill {
         Ok(())
     }
 
-    /// No replica can do what it says, for this reason.
+    /// Notes that no replica can do what follows, for this reason.
     pub fn fail(&mut self, failure: Option<String>) {
         self.failure = failure;
     }
 
-    /// Bytes of it.
+    /// Returns its bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Some of its bytes, from a place on; fewer at the end.
+    /// Returns some of its bytes, from a place on; fewer at the end.
     pub async fn bytes(&self, at: u64, length_max: u64) -> io::Result<Vec<u8>> {
         let length = length_max.min(self.length.saturating_sub(at));
         let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
@@ -87,28 +87,28 @@ impl Spill {
         spawn_blocking(read).await.map_err(io::Error::other)?
     }
 
-    /// Why what follows the statements that are here cannot be done by any replica, if so.
+    /// Returns why what follows the statements that are here cannot be done by any replica, if so.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
     /// Reads it from the start.
-    pub fn read(&self) -> Reading {
-        Reading {
+    pub fn read(&self) -> SpillCursor {
+        SpillCursor {
             spill: self.clone(),
             at: 0,
         }
     }
 }
 
-/// How far somebody has read.
-pub struct Reading {
+/// How far one reader has read.
+pub struct SpillCursor {
     spill: Spill,
     at: u64,
 }
 
-impl Reading {
-    /// What comes next; nothing at the end.
+impl SpillCursor {
+    /// Returns what comes next; nothing at the end.
     pub async fn next(&mut self) -> io::Result<Vec<Part>> {
         let (mut parts, used) = self.piece(PIECE_LENGTH).await?;
         self.at += used;
@@ -127,7 +127,7 @@ impl Reading {
         Ok(parts)
     }
 
-    /// The parts that end within so many bytes, and how many bytes they take.
+    /// Returns the parts that end within so many bytes, and how many bytes they take.
     async fn piece(&self, length_max: u64) -> io::Result<(Vec<Part>, u64)> {
         let bytes = self.bytes(length_max).await?;
         let mut rest = &bytes[..];
@@ -158,7 +158,7 @@ pub(super) fn encode(part: &Part, bytes: &mut Vec<u8>) -> io::Result<()> {
             });
             encode_text(&step.sql, bytes)
         }
-        Part::Rows(Rows { head, rows, tail }) => {
+        Part::Rows(RowBatch { head, rows, tail }) => {
             bytes.push(ROWS);
             let texts = || [head, tail].into_iter().chain(rows);
             let length: usize = texts().map(|text| LENGTH_LENGTH + text.len()).sum();
@@ -181,7 +181,7 @@ pub(super) fn encode_length(length: usize, bytes: &mut Vec<u8>) -> io::Result<()
     Ok(())
 }
 
-/// All parts that these bytes are.
+/// Returns all parts that these bytes are.
 pub(super) fn decode_all(mut bytes: &[u8]) -> io::Result<Vec<Part>> {
     let mut parts = Vec::new();
     while !bytes.is_empty() {
@@ -192,7 +192,7 @@ pub(super) fn decode_all(mut bytes: &[u8]) -> io::Result<Vec<Part>> {
     Ok(parts)
 }
 
-/// The first part and what follows it; none if it is not all here.
+/// Returns the first part and what follows it; none if it is not all here.
 fn decode(bytes: &[u8]) -> io::Result<Option<(Part, &[u8])>> {
     let Some((kind, bytes)) = bytes.split_first() else {
         return Ok(None);
@@ -211,7 +211,7 @@ fn decode(bytes: &[u8]) -> io::Result<Option<(Part, &[u8])>> {
     Ok(Some((part, rest)))
 }
 
-fn decode_rows(body: &[u8]) -> io::Result<Rows> {
+fn decode_rows(body: &[u8]) -> io::Result<RowBatch> {
     let (head, rest) = decode_bytes(body).ok_or_else(cut_off)?;
     let (tail, mut rest) = decode_bytes(rest).ok_or_else(cut_off)?;
     let mut rows = Vec::new();
@@ -220,14 +220,14 @@ fn decode_rows(body: &[u8]) -> io::Result<Rows> {
         rows.push(utf8(row)?);
         rest = after;
     }
-    Ok(Rows {
+    Ok(RowBatch {
         head: utf8(head)?,
         rows,
         tail: utf8(tail)?,
     })
 }
 
-/// Bytes behind their length, and what follows them; none if they are not all here.
+/// Returns bytes behind their length, and what follows them; none if they are not all here.
 fn decode_bytes(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<LENGTH_LENGTH>()?;
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)

@@ -1,11 +1,11 @@
 //! A streaming standby of the primary as a replica: PostgreSQL keeps it up, and its replay position
-//! says how far it is (P3).
+//! shows how far it is (P3).
 //!
 //! A TSID is the place in the log behind a commit's record, and a standby shows a commit once its
 //! replay has gone past that. It may do so before the primary does, a moment or, where that waits
 //! for its standbys, much longer: a read there that may have seen such a commit is done again
-//! (`manager::watch`). For what is written around the proxy that moment remains, until the slot's
-//! reader has read it.
+//! (`proxy_core::freshness::watch`). For what is written around the proxy that moment remains,
+//! until the slot's reader has read it.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use tokio_postgres::Client;
 use super::progress::{ANSWER_MAX, SERVING};
 use super::query::{number, one};
 use super::setup;
-use super::{Error, RETRY_WAIT_MIN, Shared};
+use super::{RETRY_WAIT_MIN, ReplicationError, Shared};
 use pg_wire::quoting::literal;
-use proxy_core::freshness::{ReplicaId, State, Tsid};
+use proxy_core::freshness::{ReplicaId, ReplicaState, Tsid};
 
 /// Time between two questions how far it is, while it is behind, and while it is not.
 const BEHIND_INTERVAL: Duration = Duration::from_millis(2);
 const IDLE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How far a standby is; an empty text if it is none.
+/// Reads how far a standby is; an empty text if it is none.
 const REPLAYED: &str = "SELECT CASE WHEN pg_is_in_recovery()
     THEN (pg_last_wal_replay_lsn() - '0/0'::pg_lsn)::text ELSE '' END";
 
@@ -40,13 +40,16 @@ pub struct Parted {
 /// named.
 const TIMELINE: &str = "SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)";
 
-/// Whether a server is a standby.
-pub async fn is_one(server: &Client) -> Result<bool, Error> {
+/// Returns whether a server is a standby.
+pub async fn is_one(server: &Client) -> Result<bool, ReplicationError> {
     Ok(one(server, "SELECT pg_is_in_recovery()").await? == "t")
 }
 
-/// Why a standby cannot be a replica of this primary, if so.
-pub async fn refused(primary: &Client, standby: &Client) -> Result<Option<&'static str>, Error> {
+/// Returns why a standby cannot be a replica of this primary, if so.
+pub async fn refused(
+    primary: &Client,
+    standby: &Client,
+) -> Result<Option<&'static str>, ReplicationError> {
     let server = "SELECT system_identifier FROM pg_control_system()";
     if one(primary, server).await? != one(standby, server).await? {
         return Ok(Some("it is a standby of another server than the primary"));
@@ -64,11 +67,11 @@ pub async fn follow(
     id: ReplicaId,
     (primary, standby): (&Client, &Client),
     wait: &mut Duration,
-) -> Result<(), Error> {
+) -> Result<(), ReplicationError> {
     if let Some(why) = refused(primary, standby).await? {
-        return Err(Error::Setup(why.into()));
+        return Err(ReplicationError::Setup(why.into()));
     }
-    // It gets its log by itself: the slot keeps nothing for it.
+    // It streams its log from the primary: the slot keeps nothing for it.
     shared.durable().remove(&id);
     let life = setup::begin_life(standby).await?;
     let mut applied = position(standby).await?;
@@ -84,7 +87,7 @@ pub async fn follow(
         let latest = {
             let mut manager = shared.manager();
             manager.applied(id, applied);
-            manager.set_state(id, State::Serving);
+            manager.set_state(id, ReplicaState::Serving);
             manager.latest()
         };
         while applied >= latest
@@ -99,19 +102,21 @@ pub async fn follow(
     }
 }
 
-/// How far its replay has come.
-pub async fn position(standby: &Client) -> Result<Tsid, Error> {
-    let silent = |_| Error::Connection("it does not answer".into());
+/// Returns how far its replay has come.
+pub async fn position(standby: &Client) -> Result<Tsid, ReplicationError> {
+    let silent = |_| ReplicationError::Connection("it does not answer".into());
     let answer = timeout(ANSWER_MAX, one(standby, REPLAYED)).await;
     let place = answer.map_err(silent)??;
     match place.is_empty() {
         false => number(&place).map(Tsid),
-        true => Err(Error::Connection("it is a standby no more".into())),
+        true => Err(ReplicationError::Connection(
+            "it is a standby no more".into(),
+        )),
     }
 }
 
-/// Where a server that takes writes was a standby last; none if it never was.
-pub async fn parted(client: &Client) -> Result<Option<Parted>, Error> {
+/// Returns where a server that takes writes was a standby last; none if it never was.
+pub async fn parted(client: &Client) -> Result<Option<Parted>, ReplicationError> {
     let timeline = one(client, TIMELINE).await?;
     let file = literal(&format!("pg_wal/{timeline}.history"));
     // The first timeline has no history.
@@ -128,8 +133,8 @@ pub async fn parted(client: &Client) -> Result<Option<Parted>, Error> {
     }))
 }
 
-/// The last timeline of a history, and where the one that follows it begins: its lines are a
-/// timeline, where that ended, and why.
+/// Returns the last timeline of a history, and where the one that follows it begins: its lines are
+/// a timeline, where that ended, and why.
 fn last_switch(history: &str) -> Option<(&str, &str)> {
     let mut lines = history.lines().map(str::trim);
     let last = lines.rfind(|line| line.starts_with(|sign: char| sign.is_ascii_digit()))?;

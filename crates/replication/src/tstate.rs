@@ -9,15 +9,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::Error;
+use super::ReplicationError;
 use super::apply::Part;
-use super::change::{Change, Shape};
-use super::pgoutput::{self, Message, Old, Tuple};
-use super::schema_changes::{self, Found, Note, SchemaChanges};
+use super::change::{CommitChange, Shape};
+use super::pgoutput::{self, Old, PgoutputMessage, Tuple};
+use super::schema_changes::{self, Note, ReplayableChange, SchemaChanges};
 use super::spill::{self, Spill};
 use pg_analysis::{Analyser, Catalogue};
 use proxy_core::freshness::mark::{self, Mark};
-use proxy_core::freshness::{Row, Sets, Table, Touch, Tsid};
+use proxy_core::freshness::{RowHash, Sets, TableOid, Touch, Tsid};
 
 /// Rows of one table that a state names one by one, at most; with more it touches the whole table.
 const ROWS_MAX: usize = 4096;
@@ -26,7 +26,7 @@ const ROWS_MAX: usize = 4096;
 /// replication holds in memory.
 const LENGTH_MAX: usize = 256 * 1024;
 
-/// Where proxies keep what is their own, on every node something else.
+/// Where proxies keep what is their own, which differs from node to node.
 const OWN_SCHEMA: &str = "hihooi";
 
 /// What one commit did.
@@ -39,7 +39,7 @@ pub struct TState {
     /// Our mark.
     pub mark: Option<Mark>,
     /// What it did, in order.
-    pub effect: Effect,
+    pub effect: CommitEffect,
     /// What it wrote; everything, if it has statements.
     pub sets: Sets,
     /// Whether it has statements like DDL.
@@ -50,9 +50,9 @@ pub struct TState {
 
 /// What a commit did.
 #[derive(Debug)]
-pub enum Effect {
+pub enum CommitEffect {
     /// These changes.
-    Short(Vec<Change>),
+    Short(Vec<CommitChange>),
     /// More than is kept in memory.
     Long(Spill),
     /// What the transactions buffer has kept of changes.
@@ -69,19 +69,20 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// What does them.
-    pub fn parts(&self) -> Result<Vec<Part>, Error> {
+    /// Returns what does them.
+    pub fn parts(&self) -> Result<Vec<Part>, ReplicationError> {
         match &self.failure {
-            Some(failure) => Err(Error::Stream(failure.clone())),
+            Some(failure) => Err(ReplicationError::Stream(failure.clone())),
             None => Ok(spill::decode_all(&self.parts)?),
         }
     }
 }
 
 impl TState {
-    /// What a state writes: of each table rows, or all of it; everything, if it has statements.
+    /// Returns what a state writes: of each table rows, or all of it; everything, if it has
+    /// statements.
     pub fn sets_of(
-        writes: impl IntoIterator<Item = (Table, Option<BTreeSet<Row>>)>,
+        writes: impl IntoIterator<Item = (TableOid, Option<BTreeSet<RowHash>>)>,
         has_statements: bool,
     ) -> Sets {
         let mut sets = Sets::default();
@@ -99,13 +100,13 @@ impl TState {
     }
 }
 
-impl Effect {
+impl CommitEffect {
     /// Did it do nothing?
     pub fn is_empty(&self) -> bool {
         match self {
-            Effect::Short(changes) => changes.is_empty(),
-            Effect::Long(_) => false,
-            Effect::Recorded(it) => it.parts.is_empty() && it.failure.is_none(),
+            CommitEffect::Short(changes) => changes.is_empty(),
+            CommitEffect::Long(_) => false,
+            CommitEffect::Recorded(it) => it.parts.is_empty() && it.failure.is_none(),
         }
     }
 }
@@ -114,64 +115,65 @@ impl Effect {
 #[derive(Default)]
 pub struct Assembler {
     shapes: BTreeMap<u32, Arc<Shape>>,
-    /// Tables of the schema in which proxies keep their own, which are no replica's.
+    /// Tables of the schema in which proxies keep their own, which are not replicated.
     own: BTreeSet<u32>,
     /// That of them in which changes of the schema are noted.
     notes: Option<(u32, Vec<String>)>,
     schema_changes: SchemaChanges,
-    /// Whether a table was described that is not what the catalogue says.
+    /// Whether a table was described that differs from the catalogue.
     pub catalogue_is_old: bool,
     xid: u32,
     mark: Option<Mark>,
-    changes: Vec<Change>,
+    changes: Vec<CommitChange>,
     /// Bytes of messages that the changes were made of, and of which they hold most.
     length: usize,
     /// What came before the changes, if that was too much.
     spill: Option<Spill>,
     has_statements: bool,
-    writes: BTreeMap<Table, Option<BTreeSet<Row>>>,
+    writes: BTreeMap<TableOid, Option<BTreeSet<RowHash>>>,
 }
 
 impl Assembler {
-    /// A transaction begins.
+    /// Begins a transaction.
     pub fn begin(&mut self, xid: u32) {
         assert!(self.changes.is_empty(), "the last one was committed");
         self.xid = xid;
     }
 
-    /// A row message of it.
-    pub fn data(&mut self, data: Bytes, analyser: &Analyser) -> Result<(), Error> {
+    /// Takes a row message of it.
+    pub fn data(&mut self, data: Bytes, analyser: &Analyser) -> Result<(), ReplicationError> {
         self.length += data.len();
-        let malformed = |_| Error::Stream("the primary sent what is no pgoutput message".into());
+        let malformed =
+            |_| ReplicationError::Stream("the primary sent an invalid pgoutput message".into());
         match pgoutput::decode(data).map_err(malformed)? {
-            Message::Relation(relation) => self.relation(relation, &analyser.catalogue()),
-            Message::Insert { relation, new } if self.notes_are_in(relation) => {
+            PgoutputMessage::Relation(relation) => self.relation(relation, &analyser.catalogue()),
+            PgoutputMessage::Insert { relation, new } if self.notes_are_in(relation) => {
                 self.noted(&new, analyser);
             }
-            Message::Insert { relation, .. }
-            | Message::Update { relation, .. }
-            | Message::Delete { relation, .. }
+            PgoutputMessage::Insert { relation, .. }
+            | PgoutputMessage::Update { relation, .. }
+            | PgoutputMessage::Delete { relation, .. }
                 if self.own.contains(&relation) => {}
-            Message::Insert { relation, new } => {
+            PgoutputMessage::Insert { relation, new } => {
                 let table = self.shape(relation)?;
                 self.write(&table, [&new]);
-                self.changes.push(Change::Insert { table, new });
+                self.changes.push(CommitChange::Insert { table, new });
             }
-            Message::Update { relation, old, new } => {
+            PgoutputMessage::Update { relation, old, new } => {
                 let table = self.shape(relation)?;
                 let before = old
                     .as_ref()
                     .map(|(Old::Key(tuple) | Old::Row(tuple))| tuple);
                 self.write(&table, before.into_iter().chain([&new]));
-                self.changes.push(Change::Update { table, old, new });
+                self.changes.push(CommitChange::Update { table, old, new });
             }
-            Message::Delete { relation, old } => {
+            PgoutputMessage::Delete { relation, old } => {
                 let table = self.shape(relation)?;
                 let (Old::Key(tuple) | Old::Row(tuple)) = &old;
                 self.write(&table, [tuple]);
-                self.changes.push(Change::Delete { table, old });
+                self.changes.push(CommitChange::Delete { table, old });
             }
-            Message::Truncate {
+            PgoutputMessage::Truncate {
                 relations,
                 restart_identity,
             } => {
@@ -184,23 +186,23 @@ impl Assembler {
                 for table in &tables {
                     self.writes.insert(table.table, None);
                 }
-                self.changes.push(Change::Truncate {
+                self.changes.push(CommitChange::Truncate {
                     tables,
                     restart_identity,
                 });
             }
-            Message::Other => {}
+            PgoutputMessage::Other => {}
         }
         Ok(())
     }
 
-    /// A message of `pg_logical_emit_message` inside it.
-    pub fn message(&mut self, prefix: &str, content: &[u8], key: &mark::Key) {
-        match mark::Message::decode(prefix, content, key) {
-            Some(mark::Message::Mark(mark)) => self.mark = Some(mark),
-            Some(mark::Message::Statement(statement)) => {
+    /// Takes a message of `pg_logical_emit_message` inside it.
+    pub fn message(&mut self, prefix: &str, content: &[u8], key: &mark::MarkKey) {
+        match mark::MarkMessage::decode(prefix, content, key) {
+            Some(mark::MarkMessage::Mark(mark)) => self.mark = Some(mark),
+            Some(mark::MarkMessage::Statement(statement)) => {
                 self.schema_changes.announced(&statement);
-                self.found([Found::Statement(statement, Vec::new())]);
+                self.found([ReplayableChange::Statement(statement, Vec::new())]);
             }
             None => {}
         }
@@ -220,15 +222,15 @@ impl Assembler {
         }
     }
 
-    fn found(&mut self, found: impl IntoIterator<Item = Found>) {
+    fn found(&mut self, found: impl IntoIterator<Item = ReplayableChange>) {
         for found in found {
             self.has_statements = true;
             self.changes.push(match found {
-                Found::Statement(statement, settings) => {
+                ReplayableChange::Statement(statement, settings) => {
                     self.length += statement.text.len();
-                    Change::Statement(statement, settings)
+                    CommitChange::Statement(statement, settings)
                 }
-                Found::Lost(why) => Change::Lost(why),
+                ReplayableChange::Lost(why) => CommitChange::Lost(why),
             });
         }
     }
@@ -252,7 +254,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// It is committed, and its commit record ends at `end`.
+    /// Commits it; its commit record ends at `end`.
     pub async fn commit(&mut self, end: Tsid) -> io::Result<TState> {
         let rest = std::mem::take(&mut self.schema_changes).end();
         self.found(rest);
@@ -267,8 +269,8 @@ impl Assembler {
             xid: self.xid,
             mark: self.mark.take(),
             effect: match self.spill.take() {
-                Some(spill) => Effect::Long(spill),
-                None => Effect::Short(std::mem::take(&mut self.changes)),
+                Some(spill) => CommitEffect::Long(spill),
+                None => CommitEffect::Short(std::mem::take(&mut self.changes)),
             },
             sets,
             has_statements,
@@ -276,7 +278,7 @@ impl Assembler {
         })
     }
 
-    fn relation(&mut self, relation: pgoutput::Relation, catalogue: &Catalogue) {
+    fn relation(&mut self, relation: pgoutput::RelationMessage, catalogue: &Catalogue) {
         if relation.schema == OWN_SCHEMA {
             self.own.insert(relation.oid);
             if relation.name == schema_changes::TABLE {
@@ -285,7 +287,7 @@ impl Assembler {
             }
             return;
         }
-        let known = catalogue.numbered(Table(relation.oid));
+        let known = catalogue.numbered(TableOid(relation.oid));
         let agrees = known.is_some_and(|known| {
             let mut columns = relation.columns.iter();
             columns.all(|column| known.column(&column.name).is_some())
@@ -296,9 +298,11 @@ impl Assembler {
             .insert(oid, Arc::new(Shape::new(relation, known)));
     }
 
-    fn shape(&self, relation: u32) -> Result<Arc<Shape>, Error> {
+    fn shape(&self, relation: u32) -> Result<Arc<Shape>, ReplicationError> {
         let shape = self.shapes.get(&relation).cloned();
-        shape.ok_or_else(|| Error::Stream("a row came before its table was described".into()))
+        shape.ok_or_else(|| {
+            ReplicationError::Stream("a row came before its table was described".into())
+        })
     }
 
     fn write<'t>(&mut self, table: &Shape, tuples: impl IntoIterator<Item = &'t Tuple>) {
@@ -316,13 +320,13 @@ impl Assembler {
     }
 }
 
-/// A change for tests.
+/// Returns a change for tests.
 #[cfg(test)]
-pub fn statement(text: &str) -> Change {
-    let statement = mark::Statement {
+pub fn statement(text: &str) -> CommitChange {
+    let statement = mark::AnnouncedStatement {
         search_path: "public".into(),
         role: String::new(),
         text: text.into(),
     };
-    Change::Statement(statement, Vec::new())
+    CommitChange::Statement(statement, Vec::new())
 }

@@ -215,9 +215,9 @@ async fn report(sizes: &[Size]) -> io::Result<FigureReport> {
                 (&rival, "1/s"),
                 ("primary alone", &alone),
             );
-            tell(&mut report, &pgpool, &size.pgpool);
+            report_rows(&mut report, &pgpool, &size.pgpool);
         }
-        tell(&mut report, &proxy, &size.proxy);
+        report_rows(&mut report, &proxy, &size.proxy);
         let mut share = Figures::default();
         share.push(size.site.share_at_replicas().await? * 100.0);
         let answered = format!("{proxy}: answered by replicas");
@@ -227,7 +227,7 @@ async fn report(sizes: &[Size]) -> io::Result<FigureReport> {
 }
 
 /// What a system's runs say besides their rate.
-fn tell(report: &mut FigureReport, what: &str, measured: &Measured) {
+fn report_rows(report: &mut FigureReport, what: &str, measured: &Measured) {
     let (p50, cpu) = (measured.series.p50_us(), measured.series.server_us());
     report.plain("", &format!("{what}: p50"), &p50, "µs");
     report.plain(

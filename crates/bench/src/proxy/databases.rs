@@ -220,8 +220,8 @@ impl DatabaseSite {
             database: DATABASE.into(),
             tls: Policy::Disable,
         };
-        let told = console::ask(&address, command).await;
-        let rows = told.map_err(io::Error::other)?.rows.into_iter();
+        let output = console::ask(&address, command).await;
+        let rows = output.map_err(io::Error::other)?.rows.into_iter();
         Ok(rows
             .map(|row| row.into_iter().map(Option::unwrap_or_default).collect())
             .collect())
@@ -308,18 +308,17 @@ pub async fn connect(place: SocketAddr) -> io::Result<Client> {
     config.host(place.ip().to_string()).port(place.port());
     config.user(SUPERUSER).dbname(DATABASE);
     let (client, connection) = config.connect(NoTls).await.map_err(io::Error::other)?;
-    // What ends it is told to whoever waits for an answer.
+    // The caller that waits for an answer gets the error that ends it.
     tokio::spawn(async move { drop(connection.await) });
     Ok(client)
 }
 
 /// Runs statements, and gives the first value of the last row, if there is one.
 ///
-/// # Errors
-/// The server refuses one, or goes away.
+/// # Errors The server refuses one, or the connection breaks.
 pub async fn ask(client: &Client, sql: &str) -> io::Result<Option<String>> {
     let failed = |error: tokio_postgres::Error| match error.as_db_error() {
-        Some(said) => io::Error::other(format!("{}: {sql:.200}", said.message())),
+        Some(reported) => io::Error::other(format!("{}: {sql:.200}", reported.message())),
         None => io::Error::other(error),
     };
     let answer = client.simple_query(sql).await.map_err(failed)?;

@@ -163,8 +163,8 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
         }
     }
     let mut report = FigureReport::default();
-    tell_latency(&mut report, &measured);
-    tell_work(&mut report, &measured);
+    report_latency(&mut report, &measured);
+    report_work(&mut report, &measured);
     let mut share = Figures::default();
     share.push(stage.routing.share_at_replicas().await? * 100.0);
     let what = "proxy with a replica: reads that it answered";
@@ -174,7 +174,7 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
 }
 
 /// H1.
-fn tell_latency(report: &mut FigureReport, measured: &Measured) {
+fn report_latency(report: &mut FigureReport, measured: &Measured) {
     for protocol in PROTOCOLS {
         let name = protocol.name();
         let direct = measured.direct(ONE, protocol).p50_of_whole_us();
@@ -200,7 +200,7 @@ fn tell_latency(report: &mut FigureReport, measured: &Measured) {
 }
 
 /// H2.
-fn tell_work(report: &mut FigureReport, measured: &Measured) {
+fn report_work(report: &mut FigureReport, measured: &Measured) {
     for protocol in PROTOCOLS {
         let direct = measured.direct(MANY, protocol);
         let at = format!("{}, {MANY} clients", protocol.name());

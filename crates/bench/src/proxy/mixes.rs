@@ -1,7 +1,7 @@
 //! TPC-C and YCSB in the paper's mixes, each database held to an equal share of a core: at each
-//! level of consistency with more and more replicas (the paper's Figures 2 and 3 and, of the
-//! times, 4); with serial and with parallel replay (Figure 7); with reads that wait for an
-//! replica; and with routing made coarser, over two replicas (Figures 6 and 8).
+//! level of consistency with more and more replicas (the paper's Figures 2 and 3 and, of the times,
+//! 4); with serial and with parallel replay (Figure 7); with reads that wait for a replica; and
+//! with routing made coarser, over two replicas (Figures 6 and 8).
 //!
 //! YCSB is as in `balanced`; its range scans take up to 100 rows from a key on.
 
@@ -52,7 +52,7 @@ impl Way {
     }
 }
 
-/// The proxy's levels; the first is what it promises unless told otherwise.
+/// The proxy's levels; the first is the default.
 const LEVELS: &[Way] = &[
     Way::asked("gssi", "SET replex.consistency = 'gssi'"),
     Way::asked("weak", "SET replex.consistency = 'weak'"),
@@ -176,7 +176,7 @@ struct Size {
     options: &'static [&'static str],
     /// By mix and way.
     measured: Vec<Vec<Measured>>,
-    /// A database that nobody follows, with as many clients, by mix.
+    /// A database without replicas, with as many clients, by mix.
     alone: Vec<Series>,
 }
 
@@ -220,7 +220,7 @@ struct Experiment<'a> {
     workload: Workload,
     ways: &'static [Way],
     sizes: Vec<Size>,
-    /// The database that nobody follows.
+    /// The database without replicas.
     lone: Streaming,
     options: &'a MeasureOptions,
     runs: u64,
@@ -311,8 +311,8 @@ async fn levels(workload: Workload, options: &MeasureOptions) -> io::Result<Figu
 }
 
 impl<'a> Experiment<'a> {
-    /// A workload in these ways with so many replicas, run and told. None where databases cannot
-    /// be held to equal shares.
+    /// Runs a workload in these ways with so many replicas, and reports it. None where databases
+    /// cannot be held to equal shares.
     async fn done(
         what: (Workload, &'static [Way], &[usize]),
         options: &'a MeasureOptions,
@@ -321,7 +321,7 @@ impl<'a> Experiment<'a> {
         let mut started = Experiment::start(what, options).await?;
         if let Some(experiment) = &mut started {
             experiment.run().await?;
-            experiment.tell(report).await?;
+            experiment.report_rows(report).await?;
         }
         Ok(started)
     }
@@ -415,7 +415,7 @@ impl<'a> Experiment<'a> {
         load
     }
 
-    async fn tell(&self, report: &mut FigureReport) -> io::Result<()> {
+    async fn report_rows(&self, report: &mut FigureReport) -> io::Result<()> {
         for (number, mix) in self.workload.mixes.iter().enumerate() {
             for size in &self.sizes {
                 let count = size.site.replicas.len();

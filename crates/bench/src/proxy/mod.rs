@@ -46,7 +46,7 @@ pub enum Measurement {
     Balanced,
     /// How quickly a replica makes up for what it missed, over its number of connections: H5.
     Replay,
-    /// What clients see while a replica is away, and while replication stands still, each
+    /// What clients see while a replica is offline, and while replication stands still, each
     /// database under a quota: the paper's Figures 9 and 10.
     Outages,
     /// TPC-C in the paper's four mixes, at each level of consistency, each database under a quota:
@@ -83,10 +83,10 @@ pub const ALL: [Measurement; 5] = [
     Measurement::Outages,
 ];
 
-/// Measures, and takes everything away that was started, also when it is interrupted.
+/// Measures, and removes everything that was started, also when it is interrupted.
 ///
-/// # Errors
-/// A process does not start, a query fails, a file cannot be written; somebody interrupts it.
+/// # Errors A process does not start, a query fails, a file cannot be written; a signal interrupts
+/// it.
 pub async fn run(
     what: Measurement,
     options: &MeasureOptions,
@@ -116,7 +116,8 @@ pub async fn run(
     }
 }
 
-/// Whether databases can be held to equal shares here; says what is left out where they cannot.
+/// Returns whether databases can be held to equal shares here; prints what is left out where they
+/// cannot.
 fn has_quotas(id: &str) -> bool {
     match quota::try_out() {
         Ok(()) => true,

@@ -1,5 +1,5 @@
-//! What clients see while a replica is away, and while replicas hear of no commit: sections
-//! 7.6 and 7.7 of the paper, Figures 9 and 10.
+//! What clients see while a replica is offline, and while replicas receive no commit: sections 7.6
+//! and 7.7 of the paper, Figures 9 and 10.
 //!
 //! The load is YCSB's balanced mix, 85% reads and 15% inserts, where the newest rows are read most,
 //! with each database held to an equal share of a core. Clients are of our own: what fails counts
@@ -49,16 +49,16 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     tokio::time::sleep(RAMP_UP).await;
     let mut report = FigureReport::default();
     let of = clients.without_replica(&mut site, options.span() * RUNS);
-    let (quota, away) = of.await?;
-    away.tell("a replica is killed", &mut report);
+    let (quota, offline) = of.await?;
+    offline.report_rows("a replica is killed", &mut report);
     options.draw_lines(
-        "proxy-replica-away",
-        &away.plot("a replica is killed, and started again"),
+        "proxy-replica-offline",
+        &offline.plot("a replica is killed, and started again"),
     )?;
     let deaf = clients
         .without_commits(&mut site, options.span() * RUNS)
         .await?;
-    deaf.tell("replication stands still", &mut report);
+    deaf.report_rows("replication stands still", &mut report);
     options.draw_lines(
         "proxy-replication-stopped",
         &deaf.plot("replication stands still, and goes on"),
@@ -206,7 +206,7 @@ impl Clients {
             .await?
             .and_then(|pid| pid.parse().ok());
         let sender = sender.and_then(Pid::from_raw);
-        let sender = sender.ok_or_else(|| io::Error::other("nobody reads the slot"))?;
+        let sender = sender.ok_or_else(|| io::Error::other("no proxy reads the slot"))?;
         kill_process(sender, Signal::STOP)?;
         tokio::time::sleep(part).await;
         kill_process(sender, Signal::CONT)?;
@@ -341,7 +341,7 @@ impl Timeline {
         one(took.iter().sum::<f64>() / took.len() as f64)
     }
 
-    fn tell(&self, what: &str, report: &mut FigureReport) {
+    fn report_rows(&self, what: &str, report: &mut FigureReport) {
         let [begun, ended] = self.outage;
         let parts = [
             ("before", 0.0, begun),
@@ -387,7 +387,7 @@ impl Timeline {
         let top = rate.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
         let [begun, ended] = self.outage;
         Lines {
-            title: format!("YCSB 85/15, 18 clients, 3 Replicas: {what}"),
+            title: format!("YCSB 85/15, 18 clients, 3 replicas: {what}"),
             x: "seconds".to_owned(),
             y: "statements per second".to_owned(),
             x_scale: AxisScale::Linear,

@@ -110,11 +110,11 @@ impl PgbenchLoad {
             .map_err(|error| io::Error::other(format!("{}: {error}", program.display())))?;
         let server_us = cpu::processes_us(ids)? - server_before;
         let client_us = ended_children_us()? - client_before;
-        let said = String::from_utf8_lossy(&output.stdout);
-        let counts = output.status.success().then(|| counts(&said)).flatten();
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let counts = output.status.success().then(|| counts(&printed)).flatten();
         let (operations, rate) = counts.ok_or_else(|| {
             let errors = String::from_utf8_lossy(&output.stderr);
-            io::Error::other(format!("pgbench at {place} failed: {said}{errors}"))
+            io::Error::other(format!("pgbench at {place} failed: {printed}{errors}"))
         })?;
         let logged = logged(folder.path())?;
         if self.ramp_up.is_zero() {
@@ -171,11 +171,11 @@ impl PgbenchLoad {
 /// How logs begin.
 const LOG: &str = "log";
 
-/// How many transactions pgbench has counted, and how many per second; none if one has failed, or
-/// if it has not said that.
-fn counts(said: &str) -> Option<(u64, f64)> {
+/// Returns how many transactions pgbench has counted, and how many per second; none if one has
+/// failed, or if its output has no count.
+fn counts(output: &str) -> Option<(u64, f64)> {
     let after = |what: &str| {
-        let mut lines = said.lines();
+        let mut lines = output.lines();
         let found = lines.find_map(|line| line.strip_prefix(what));
         found.map(|rest| rest.split([' ', '/']).next().unwrap_or_default())
     };
@@ -225,7 +225,7 @@ fn logged_in(line: &str) -> Option<Logged> {
     })
 }
 
-/// Those that ended within `span` after a run had ramped up. Its end says little: the last
+/// Those that ended within `span` after a run had ramped up. Its end shows little: the last
 /// transactions of many clients may come late.
 fn within(all: &[Logged], ramp_up: Duration, span: Duration) -> Vec<Logged> {
     let started = all
@@ -268,7 +268,7 @@ fn ended_children_ticks(stat: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    const SAID: &str = "transaction type: multiple scripts\n\
+    const OUTPUT: &str = "transaction type: multiple scripts\n\
         number of clients: 16\n\
         number of transactions actually processed: 37405\n\
         number of failed transactions: 0 (0.000%)\n\
@@ -277,8 +277,8 @@ mod tests {
 
     #[test]
     fn counts_are_read() {
-        assert_eq!(counts(SAID), Some((37_405, 37_391.25)));
-        let of_each = SAID.replace("37405", "100/100");
+        assert_eq!(counts(OUTPUT), Some((37_405, 37_391.25)));
+        let of_each = OUTPUT.replace("37405", "100/100");
         assert_eq!(counts(&of_each), Some((100, 37_391.25)));
     }
 
@@ -289,7 +289,7 @@ mod tests {
             ("processed: 37405", "processed: 0"),
             ("tps", "rate"),
         ] {
-            assert_eq!(counts(&SAID.replace(before, after)), None, "{after}");
+            assert_eq!(counts(&OUTPUT.replace(before, after)), None, "{after}");
         }
     }
 
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn command_line_says_all() {
+    fn command_line_names_all() {
         let folder = tempfile::tempdir().unwrap();
         let mut load = PgbenchLoad::of("SELECT 1", 7, 16, Duration::from_millis(1200));
         load.protocol = Protocol::Prepared;

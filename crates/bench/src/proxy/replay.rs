@@ -2,13 +2,12 @@
 //! (H5).
 //!
 //! Serial replay, to which all is compared, has one connection and makes each commit a transaction
-//! of its own, as the paper means it. What the proxy does unless told otherwise differs in two
-//! ways: it has more connections, and it executes commits that wait in groups. Each is measured
-//! without the other, too.
+//! of its own, as the paper means it. The proxy's default differs in two ways: it has more
+//! connections, and it executes commits that wait in groups. Each is measured without the other,
+//! too.
 //!
-//! It has missed it in two ways. The proxy was away: then the primary's slot gives it, and the
-//! primary decodes its log meanwhile. Or the replica was: then the transactions buffer has kept
-//! it.
+//! It has missed it in two ways. The proxy was stopped: then the primary's slot gives it, and the
+//! primary decodes its log meanwhile. Or the replica was: then the transactions buffer has kept it.
 //!
 //! The load is TPC-C's two transactions that write most, New-Order and Payment, as often as there
 //! (45 to 43), over ten warehouses: it goes to the primary directly. Orders have ten lines, which
@@ -39,9 +38,9 @@ const WAYS: [Way; 6] = [
     Way::new(8, Groups::Default),
     Way::new(4, Groups::None),
 ];
-/// What the proxy does unless told otherwise.
+/// The proxy's default.
 const DEFAULT: Way = WAYS[3];
-/// Who keeps what a replica has missed, until that makes up for it.
+/// What keeps the commits that a replica has missed, until that makes up for it.
 const KEEPERS: [Keeper; 2] = [Keeper::Slot, Keeper::Buffer];
 const CLIENTS: usize = 8;
 /// What is written down of each run, and what single statements change.
@@ -63,7 +62,7 @@ struct Way {
 enum Groups {
     /// Each commit is a transaction of its own.
     None,
-    /// They are, of as many as the proxy takes unless told otherwise.
+    /// They are, of as many as the proxy uses by default.
     Default,
 }
 
@@ -92,7 +91,7 @@ impl Way {
         format!("{connections}, {}", self.groups.name())
     }
 
-    /// How the proxy is told.
+    /// The options of the proxy.
     fn options(self) -> Vec<String> {
         let connections = self.connections.to_string();
         let mut options = vec!["--replay-connections".to_owned(), connections];
@@ -103,12 +102,12 @@ impl Way {
     }
 }
 
-/// Who keeps what a replica has missed.
+/// What keeps the commits that a replica has missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keeper {
-    /// The primary's slot, while the proxy is away.
+    /// The primary's slot, while the proxy is stopped.
     Slot,
-    /// The transactions buffer, while the replica is away.
+    /// The transactions buffer, while the replica is offline.
     Buffer,
 }
 
@@ -234,8 +233,8 @@ struct Missed {
 impl Missed {
     /// Has the replica miss it, and gives how many transactions a second it makes up for.
     async fn rate(&self, site: &mut DatabaseSite, options: &MeasureOptions) -> io::Result<f64> {
-        let told = self.way.options();
-        let replay: Vec<&str> = told.iter().map(String::as_str).collect();
+        let output = self.way.options();
+        let replay: Vec<&str> = output.iter().map(String::as_str).collect();
         site.stop_proxy()?;
         let operations = match self.keeper {
             Keeper::Slot => {

@@ -18,7 +18,7 @@ use crate::cpu;
 /// PgBouncer keeps prepared statements over transactions from this version on.
 const PGBOUNCER_PREPARES_FROM: (u32, u32) = (1, 21);
 
-/// What does not end by itself within this is killed.
+/// A process that does not end within this is killed.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
 /// A running rival; dropped, it is stopped.
@@ -54,8 +54,8 @@ impl Rival {
         let begun = Instant::now();
         while let Err(error) = connect(place).await {
             if rival.child.try_wait()?.is_some() || begun.elapsed() > PATIENCE {
-                let said = std::fs::read_to_string(&log).unwrap_or_default();
-                return Err(io::Error::other(format!("{command:?}: {error}; {said}")));
+                let output = std::fs::read_to_string(&log).unwrap_or_default();
+                return Err(io::Error::other(format!("{command:?}: {error}; {output}")));
             }
             tokio::time::sleep(LOOK_AGAIN_AFTER).await;
         }
@@ -90,8 +90,9 @@ pub async fn pgbouncer(base: &Path, primary: &Postgres) -> io::Result<Option<(Ri
         missing("pgbouncer");
         return Ok(None);
     };
-    let said = Command::new(&program).arg("--version").output()?;
-    let prepares = version(&String::from_utf8_lossy(&said.stdout)) >= Some(PGBOUNCER_PREPARES_FROM);
+    let output = Command::new(&program).arg("--version").output()?;
+    let prepares =
+        version(&String::from_utf8_lossy(&output.stdout)) >= Some(PGBOUNCER_PREPARES_FROM);
     let folder = pg_local::folder_in(base, "replex-pgbouncer-")?;
     let place = pg_local::free_place()?;
     let mut text = format!(
@@ -192,12 +193,12 @@ pub async fn pgpool(
     Rival::start(command, folder, place).await.map(Some)
 }
 
-/// Says that a package is missing.
+/// Reports that a package is missing.
 pub fn missing(package: &str) {
     note!("LEFT OUT: {package} is not installed, `apt-get install {package}`");
 }
 
-/// Whether Pgpool-II is installed; says so if not.
+/// Returns whether Pgpool-II is installed; reports it if not.
 pub fn has_pgpool() -> bool {
     let found = find("pgpool").is_some();
     if !found {
@@ -215,9 +216,9 @@ fn find(program: &str) -> Option<PathBuf> {
     files.find(|file| file.exists())
 }
 
-/// The first two numbers of what `--version` says: `PgBouncer 1.18.0`.
-fn version(said: &str) -> Option<(u32, u32)> {
-    let word = said.split_whitespace().nth(1)?;
+/// Returns the first two numbers of the output of `--version`: `PgBouncer 1.18.0`.
+fn version(output: &str) -> Option<(u32, u32)> {
+    let word = output.split_whitespace().nth(1)?;
     let mut numbers = word.split('.').map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
@@ -228,11 +229,11 @@ mod tests {
 
     #[test]
     fn versions_are_compared_by_their_numbers() {
-        let of = |said| version(said) >= Some(PGBOUNCER_PREPARES_FROM);
+        let of = |output| version(output) >= Some(PGBOUNCER_PREPARES_FROM);
         assert!(!of("PgBouncer 1.18.0\nlibevent 2.1.12"));
         assert!(!of("PgBouncer 1.9.1"));
         assert!(of("PgBouncer 1.21.0"));
         assert!(of("PgBouncer 2.0"));
-        assert!(!of("who knows"));
+        assert!(!of("unknown"));
     }
 }

@@ -1,8 +1,8 @@
 //! TPC-C's transactions that the paper mixes (its Table 6), as scripts for pgbench, and its tables.
 //!
 //! As its revision 5.11 describes them, but for this: databases are small, customers are always
-//! found by number, orders have ten lines, which is the mean, none is remote or refused, and nobody
-//! thinks before the next one. Delivery is in none of the paper's mixes.
+//! found by number, orders have ten lines, which is the mean, none is remote or refused, and
+//! terminals do not think before the next one. Delivery is in none of the paper's mixes.
 
 use std::fmt::Write;
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::Failure;
 use crate::outcomes::Outcomes;
 use crate::program::{self, End};
-use crate::servers::{Needs, Target};
+use crate::servers::{Needs, SuiteTarget};
 
 /// A test suite of another project.
 pub struct Suite {
@@ -27,7 +27,7 @@ pub struct Suite {
     /// Fetches it into its folder, unless it is there.
     pub fetch: fn(folder: &Path) -> Result<(), Failure>,
     /// Runs it against a server.
-    pub run: fn(folder: &Path, target: &Target) -> Result<Outcomes, Failure>,
+    pub run: fn(folder: &Path, target: &SuiteTarget) -> Result<Outcomes, Failure>,
 }
 
 /// Every suite there is.
@@ -63,7 +63,7 @@ fn once(
 /// that are no text replaced. An error if no test ran.
 fn judge(
     command: &mut Command,
-    (folder, target): (&Path, &Target),
+    (folder, target): (&Path, &SuiteTarget),
     most: Duration,
     outcomes: fn(&str) -> Outcomes,
 ) -> Result<Outcomes, Failure> {

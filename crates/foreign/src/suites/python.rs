@@ -9,7 +9,7 @@ use crate::Failure;
 use crate::outcomes::Outcomes;
 use crate::program;
 use crate::servers::Needs;
-use crate::servers::Target;
+use crate::servers::SuiteTarget;
 
 /// How long a suite may take.
 const MOST: Duration = Duration::from_secs(45 * 60);
@@ -170,8 +170,8 @@ const DJANGO_APPS: &[&str] = &[
 ];
 
 /// Both of the databases that Django's tests ask for are the same one.
-fn django_settings(target: &Target) -> String {
-    let Target {
+fn django_settings(target: &SuiteTarget) -> String {
+    let SuiteTarget {
         host,
         port,
         user,

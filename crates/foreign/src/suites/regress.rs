@@ -105,12 +105,12 @@ fn without(schedule: &str, test: &str) -> String {
 
 /// The version of these programs before the point.
 fn version(programs: &Path) -> Result<String, Failure> {
-    let said = program::run(Command::new(programs.join("postgres")).arg("--version"))?;
-    let number = said.split_whitespace().find(|word| word.contains('.'));
+    let output = program::run(Command::new(programs.join("postgres")).arg("--version"))?;
+    let number = output.split_whitespace().find(|word| word.contains('.'));
     let major = number.and_then(|number| number.split('.').next());
     major
         .map(str::to_owned)
-        .ok_or_else(|| format!("no version in {said}"))
+        .ok_or_else(|| format!("no version in {output}"))
 }
 
 /// The program that runs the tests.

@@ -10,18 +10,18 @@ use pg_wire::quoting::name_length;
 
 /// A name, as PostgreSQL keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found<'t> {
+pub struct FoundName<'t> {
     /// In small letters, if it was not in quotes.
     pub name: Cow<'t, str>,
     /// A call of a function has its name before a parenthesis; so do some other things.
     pub is_called: bool,
 }
 
-/// The names of a text, in order; none where it has an identifier in Unicode escapes, which could
-/// spell any name.
-pub fn of(text: &str) -> Option<Vec<Found<'_>>> {
-    let mut found: Vec<Found<'_>> = Vec::new();
-    // What stands behind a name and is neither white space nor a comment says whether it is called.
+/// Returns the names of a text, in order; none where it has an identifier in Unicode escapes, which
+/// could spell any name.
+pub fn of(text: &str) -> Option<Vec<FoundName<'_>>> {
+    let mut found: Vec<FoundName<'_>> = Vec::new();
+    // The first sign behind a name, past white space and comments, shows whether it is called.
     let mut is_behind_name = false;
     let mut rest = text;
     while let Some(first) = rest.bytes().next() {
@@ -45,7 +45,7 @@ pub fn of(text: &str) -> Option<Vec<Found<'_>>> {
                 }
                 let length = quoted_length(bytes, b'"');
                 let inner = rest.get(1..length.saturating_sub(1)).unwrap_or_default();
-                found.push(Found {
+                found.push(FoundName {
                     name: inner.replace("\"\"", "\"").into(),
                     is_called: false,
                 });
@@ -68,7 +68,7 @@ pub fn of(text: &str) -> Option<Vec<Found<'_>>> {
                 let length = length.unwrap_or(bytes.len());
                 is_behind_name = !first.is_ascii_digit();
                 if is_behind_name {
-                    found.push(Found {
+                    found.push(FoundName {
                         name: rest[..length].to_ascii_lowercase().into(),
                         is_called: false,
                     });
@@ -85,7 +85,7 @@ pub fn of(text: &str) -> Option<Vec<Found<'_>>> {
     Some(found)
 }
 
-/// The length of a text or a name in quotes, with them; a quote within is there twice.
+/// Returns the length of a text or a name in quotes, with them; a quote within is there twice.
 fn quoted_length(bytes: &[u8], quote: u8) -> usize {
     let mut at = 1;
     loop {
@@ -97,7 +97,7 @@ fn quoted_length(bytes: &[u8], quote: u8) -> usize {
     }
 }
 
-/// The length of a comment, in which others may stand.
+/// Returns the length of a comment, in which others may stand.
 pub fn comment_length(bytes: &[u8]) -> usize {
     let (mut at, mut depth) = (0, 0_usize);
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
@@ -117,7 +117,7 @@ pub fn comment_length(bytes: &[u8]) -> usize {
     at
 }
 
-/// The length of a text between dollars, or of the sign of a parameter.
+/// Returns the length of a text between dollars, or of the sign of a parameter.
 fn dollar_length(rest: &str) -> usize {
     let tag = name_length(&rest.as_bytes()[1..]);
     let is_tag = !rest.as_bytes()[1..].first().is_some_and(u8::is_ascii_digit);
@@ -151,12 +151,12 @@ mod tests {
             ("/* a", ""),
         ] {
             let found = of(text).unwrap();
-            let told = found.iter().map(|it| {
+            let names_found = found.iter().map(|it| {
                 let sign = if it.is_called { "(" } else { "" };
                 format!("{}{sign}", it.name)
             });
-            let told: Vec<String> = told.filter(|it| !it.is_empty()).collect();
-            assert_eq!(told.join(" "), names, "{text}");
+            let names_found: Vec<String> = names_found.filter(|it| !it.is_empty()).collect();
+            assert_eq!(names_found.join(" "), names, "{text}");
         }
         assert_eq!(of("SELECT U&\"a!0062\" UESCAPE '!'"), None);
     }

@@ -9,7 +9,7 @@ use pg_raw_parse::{ConstValue, Node};
 use super::{KEEPS_FUNCTIONS, LEAVES_NOTHING, READS_SEQUENCE_STATE, calls};
 use crate::select::is_list_alone;
 use pg_wire::settings;
-use proxy_core::grammar::Effect;
+use proxy_core::grammar::SessionEffect;
 
 /// Longer texts are not parsed, in bytes.
 const TEXT_LENGTH_MAX: usize = 1024 * 1024;
@@ -24,15 +24,15 @@ const TEMPORARY: u8 = b't';
 /// server that is being upgraded remembers.
 const KEEPS_CALLS_OF: &[&str] = &["binary_upgrade_", "dblink"];
 
-/// What a text leaves behind; none where it is not understood.
-pub fn of(text: &[u8]) -> Option<Effect> {
+/// Returns what a text leaves behind; none where it is not understood.
+pub fn of(text: &[u8]) -> Option<SessionEffect> {
     // A backslash may be an escape, or in another encoding a part of a character.
     if text.len() > TEXT_LENGTH_MAX || text.contains(&b'\\') {
         return None;
     }
     let text = str::from_utf8(text).ok()?;
     let tree = pg_raw_parse::parse(text).ok()?;
-    let mut effect = Effect::Nothing;
+    let mut effect = SessionEffect::Nothing;
     for raw in tree.iter() {
         let start = usize::try_from(raw.stmt_location).unwrap_or(0);
         let length = usize::try_from(raw.stmt_len).unwrap_or(0);
@@ -43,7 +43,7 @@ pub fn of(text: &[u8]) -> Option<Effect> {
     Some(effect)
 }
 
-fn of_statement(node: Node<'_>, text: &str) -> Option<Effect> {
+fn of_statement(node: Node<'_>, text: &str) -> Option<SessionEffect> {
     match node {
         Node::VariableSetStmt(set) => return Some(of_set(set)),
         Node::SelectStmt(select) => {
@@ -59,16 +59,16 @@ fn of_statement(node: Node<'_>, text: &str) -> Option<Effect> {
         let is = |known: &&str| **known == call.name;
         let begins = |known: &&str| call.name.starts_with(known);
         if KEEPS_FUNCTIONS.iter().any(is) || KEEPS_CALLS_OF.iter().any(begins) {
-            effect = effect.and(Effect::KeepsSession);
+            effect = effect.and(SessionEffect::KeepsSession);
         } else if READS_SEQUENCE_STATE.iter().any(is) {
-            effect = effect.and(Effect::ReadsSequenceState);
+            effect = effect.and(SessionEffect::ReadsSequenceState);
         }
     }
     Some(effect)
 }
 
-/// What a statement leaves by its kind.
-fn of_kind(node: Node<'_>, found: &[calls::Found<'_>]) -> Effect {
+/// Returns what a statement leaves by its kind.
+fn of_kind(node: Node<'_>, found: &[calls::FoundName<'_>]) -> SessionEffect {
     let keeps = match node {
         Node::SelectStmt(select) => makes_temporary(select),
         Node::InsertStmt(_)
@@ -113,8 +113,8 @@ fn of_kind(node: Node<'_>, found: &[calls::Found<'_>]) -> Effect {
         }
     };
     match keeps {
-        true => Effect::KeepsSession,
-        false => Effect::Nothing,
+        true => SessionEffect::KeepsSession,
+        false => SessionEffect::Nothing,
     }
 }
 
@@ -138,39 +138,41 @@ fn is_temporary_schema(name: &str) -> bool {
     name.starts_with(TEMPORARY_SCHEMA)
 }
 
-fn of_set(set: &VariableSetStmt) -> Effect {
+fn of_set(set: &VariableSetStmt) -> SessionEffect {
     let name = set.name().unwrap_or_default();
     if set.is_local {
-        return Effect::Nothing;
+        return SessionEffect::Nothing;
     }
     match set.kind {
-        VariableSetKind::VAR_RESET | VariableSetKind::VAR_RESET_ALL => Effect::ResetsSettings,
-        VariableSetKind::VAR_SET_MULTI if name.starts_with("TRANSACTION") => Effect::Nothing,
+        VariableSetKind::VAR_RESET | VariableSetKind::VAR_RESET_ALL => {
+            SessionEffect::ResetsSettings
+        }
+        VariableSetKind::VAR_SET_MULTI if name.starts_with("TRANSACTION") => SessionEffect::Nothing,
         VariableSetKind::VAR_SET_MULTI => {
             let of_isolation = |it: Node<'_>| {
                 matches!(it, Node::DefElem(mode)
                     if mode.defname() == Some("transaction_isolation"))
             };
             match set.args().iter().all(of_isolation) {
-                true => Effect::SetsSettings,
-                false => Effect::KeepsSession,
+                true => SessionEffect::SetsSettings,
+                false => SessionEffect::KeepsSession,
             }
         }
         VariableSetKind::VAR_SET_VALUE | VariableSetKind::VAR_SET_DEFAULT => {
             let values = set.args().iter().filter_map(text_of);
             of_setting(name, values)
         }
-        _ => Effect::KeepsSession,
+        _ => SessionEffect::KeepsSession,
     }
 }
 
-/// What is left by setting this to values of which these are texts.
-fn of_setting<'a>(name: &str, mut values: impl Iterator<Item = &'a str>) -> Effect {
+/// Returns what is left by setting this to values of which these are texts.
+fn of_setting<'a>(name: &str, mut values: impl Iterator<Item = &'a str>) -> SessionEffect {
     let is_path = name.eq_ignore_ascii_case("search_path");
     let is_own = settings::is_own(name.as_bytes());
     match is_own && !(is_path && values.any(|value| value.contains(TEMPORARY_SCHEMA))) {
-        true => Effect::SetsSettings,
-        false => Effect::KeepsSession,
+        true => SessionEffect::SetsSettings,
+        false => SessionEffect::KeepsSession,
     }
 }
 
@@ -184,13 +186,13 @@ fn text_of(node: Node<'_>) -> Option<&str> {
     }
 }
 
-/// What a query leaves that does nothing but set settings, by `SELECT set_config(…), …`. None if it
-/// is another one.
-fn of_set_config(select: &SelectStmt) -> Option<Effect> {
+/// Returns what a query leaves that does nothing but set settings, by `SELECT set_config(…), …`.
+/// None if it is another one.
+fn of_set_config(select: &SelectStmt) -> Option<SessionEffect> {
     if !is_list_alone(select) || select.into_clause().is_some() {
         return None;
     }
-    let mut effect = Effect::Nothing;
+    let mut effect = SessionEffect::Nothing;
     for target in select.target_list() {
         let Node::FuncCall(call) = target.val() else {
             return None;
@@ -200,7 +202,7 @@ fn of_set_config(select: &SelectStmt) -> Option<Effect> {
     Some(effect)
 }
 
-fn of_call_of_set_config(call: &FuncCall) -> Option<Effect> {
+fn of_call_of_set_config(call: &FuncCall) -> Option<SessionEffect> {
     let name: Vec<&str> = call.funcname().iter().filter_map(Node::as_str).collect();
     let mut arguments = call.args().iter().map(without_cast);
     let (setting, value, is_local) = (arguments.next()?, arguments.next()?, arguments.next()?);
@@ -212,17 +214,17 @@ fn of_call_of_set_config(call: &FuncCall) -> Option<Effect> {
     if !is_it || has_more || ![setting, value, is_local].iter().all(is_plain) {
         return None;
     }
-    Some(match says(is_local) {
-        Some(true) => Effect::Nothing,
+    Some(match boolean(is_local) {
+        Some(true) => SessionEffect::Nothing,
         Some(false) => match text_of(setting) {
             Some(setting) => of_setting(setting, text_of(value).into_iter()),
-            None => Effect::KeepsSession,
+            None => SessionEffect::KeepsSession,
         },
-        None => Effect::KeepsSession,
+        None => SessionEffect::KeepsSession,
     })
 }
 
-/// The argument of a cast to text.
+/// Returns the argument of a cast to text.
 fn without_cast(node: Node<'_>) -> Node<'_> {
     let Node::TypeCast(cast) = node else {
         return node;
@@ -235,13 +237,13 @@ fn without_cast(node: Node<'_>) -> Node<'_> {
     }
 }
 
-/// What a constant says as a yes or no.
-fn says(node: Node<'_>) -> Option<bool> {
+/// Returns the value of a constant that is a yes or no.
+fn boolean(node: Node<'_>) -> Option<bool> {
     let Node::A_Const(constant) = node else {
         return None;
     };
     match constant.val()? {
-        ConstValue::Boolean(says) => Some(says),
+        ConstValue::Boolean(boolean) => Some(boolean),
         ConstValue::String("t" | "true" | "on" | "yes" | "1") => Some(true),
         ConstValue::String("f" | "false" | "off" | "no" | "0") => Some(false),
         _ => None,

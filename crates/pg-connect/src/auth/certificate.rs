@@ -4,9 +4,9 @@ use ring::digest::{self, Algorithm, SHA256, SHA384, SHA512};
 use rustls::pki_types::CertificateDer;
 use x509_parser::parse_x509_certificate;
 
-/// The hash of a server's certificate that ties a login to the TLS connection in which that was
-/// shown: `tls-server-end-point` of RFC 5929, section 4.1. The certificate's signature says which
-/// hash, but it is never MD5 or SHA-1.
+/// Returns the hash of a server's certificate that ties a login to the TLS connection in which that
+/// was shown: `tls-server-end-point` of RFC 5929, section 4.1. The certificate's signature names
+/// the hash, but it is never MD5 or SHA-1.
 ///
 /// None where a signature's kind names no hash. RSA-PSS names one, but libpq before version 16 does
 /// not find it and gives up its login.
@@ -17,7 +17,7 @@ pub fn end_point(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
     Some(digest::digest(hash, certificate).as_ref().to_vec())
 }
 
-/// What a kind of signature, by its number, makes `tls-server-end-point` by.
+/// Returns what a kind of signature, by its number, makes `tls-server-end-point` by.
 fn hash_of(signature: &str) -> Option<&'static Algorithm> {
     match signature {
         // RSA with MD5, SHA-1 and SHA-256, then ECDSA with SHA-1 and SHA-256.
@@ -33,8 +33,8 @@ fn hash_of(signature: &str) -> Option<&'static Algorithm> {
     }
 }
 
-/// The common name of whom a certificate is for, as PostgreSQL reads it: the first, if there are
-/// several.
+/// Returns the common name of whom a certificate is for, as PostgreSQL reads it: the first, if
+/// there are several.
 pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
     let (_, parsed) = parse_x509_certificate(certificate).ok()?;
     let name = parsed.subject().iter_common_name().next()?;
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn signature_says_which_hash() {
+    fn signature_names_the_hash() {
         let params = CertificateParams::default;
         let by = |hash, certificate: &CertificateDer<'_>| {
             let hash = digest::digest(hash, certificate);
@@ -87,11 +87,11 @@ mod tests {
         params
             .distinguished_name
             .push(DnType::OrganizationName, "shop");
-        let nobody = made(params.clone(), &rcgen::PKCS_ECDSA_P256_SHA256);
-        assert_eq!(common_name(&nobody), None);
+        let unnamed = made(params.clone(), &rcgen::PKCS_ECDSA_P256_SHA256);
+        assert_eq!(common_name(&unnamed), None);
         params.distinguished_name.push(DnType::CommonName, "änn");
-        let somebody = made(params, &rcgen::PKCS_ECDSA_P256_SHA256);
-        assert_eq!(common_name(&somebody).as_deref(), Some("änn"));
+        let named = made(params, &rcgen::PKCS_ECDSA_P256_SHA256);
+        assert_eq!(common_name(&named).as_deref(), Some("änn"));
     }
 
     proptest! {

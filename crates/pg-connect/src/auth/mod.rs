@@ -1,5 +1,5 @@
-//! Who may log in, and how: SCRAM-SHA-256 from clients and to servers, tied to TLS where there is
-//! TLS, md5 to old servers, certificates on both sides.
+//! Authentication: SCRAM-SHA-256 from clients and to servers, tied to TLS where there is TLS, md5
+//! to old servers, certificates on both sides.
 //!
 //! Passwords come from files and URLs, and are never printed: what holds one has no `Debug` that
 //! shows it.

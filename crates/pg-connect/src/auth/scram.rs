@@ -1,8 +1,8 @@
 //! SCRAM-SHA-256 (RFC 5802, 7677), the server's side, as PostgreSQL speaks it.
 //!
 //! SCRAM-SHA-256-PLUS ties a login to the TLS connection that it runs in: the client proves which
-//! certificate it was shown, too. Whoever stands between with a certificate of their own is
-//! refused, and so are they if they hide from the client that it was offered.
+//! certificate it was shown, too. An attacker in between with a certificate of their own is
+//! refused, also if they hide from the client that it was offered.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -26,13 +26,13 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// From a password, with a salt of its own.
+    /// Makes one from a password, with a salt of its own.
     pub fn of_password(password: &str) -> Verifier {
         let text = postgres_protocol::password::scram_sha_256(password.as_bytes());
         Verifier::parse(&text).expect("the library writes PostgreSQL's format")
     }
 
-    /// From `SCRAM-SHA-256$iterations:salt$stored key:server key`; none if it is something else.
+    /// Parses `SCRAM-SHA-256$iterations:salt$stored key:server key`; none if it is something else.
     pub fn parse(text: &str) -> Option<Verifier> {
         let (numbers, keys) = text.strip_prefix("SCRAM-SHA-256$")?.split_once('$')?;
         let (iterations, salt) = numbers.split_once(':')?;
@@ -57,12 +57,12 @@ pub struct Offer {
 
 /// Why a login is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum LoginRefusal {
     /// The client chose a mechanism that it was not offered.
     Mechanism,
     /// A message is none of the protocol's.
     Malformed,
-    /// The client can tie its login to the connection, and was told that the server cannot.
+    /// The client can tie its login to the connection, and has received that the server cannot.
     Downgraded,
     /// The client was shown another certificate.
     OtherEndPoint,
@@ -71,7 +71,7 @@ pub enum Refusal {
 }
 
 impl Offer {
-    /// The names of the mechanisms, the best first.
+    /// Returns the names of the mechanisms, the best first.
     pub fn mechanisms(&self) -> &'static [&'static str] {
         match self.end_point {
             Some(_) => &[MECHANISM_PLUS, MECHANISM],
@@ -87,21 +87,26 @@ impl Offer {
         first: &[u8],
         nonce: &[u8],
         verifier: Verifier,
-    ) -> Result<(Exchange, String), Refusal> {
+    ) -> Result<(Exchange, String), LoginRefusal> {
         let mut mechanisms = self.mechanisms().iter();
         let mechanism = mechanisms.find(|name| name.as_bytes() == mechanism);
-        let mechanism = *mechanism.ok_or(Refusal::Mechanism)?;
-        let first = str::from_utf8(first).map_err(|_| Refusal::Malformed)?;
-        let bare_at = first.match_indices(',').nth(1).ok_or(Refusal::Malformed)?.0 + 1;
+        let mechanism = *mechanism.ok_or(LoginRefusal::Mechanism)?;
+        let first = str::from_utf8(first).map_err(|_| LoginRefusal::Malformed)?;
+        let bare_at = first
+            .match_indices(',')
+            .nth(1)
+            .ok_or(LoginRefusal::Malformed)?
+            .0
+            + 1;
         let (header, bare) = first.split_at(bare_at);
         let end_point: &[u8] = match (mechanism, header, &self.end_point) {
             (MECHANISM_PLUS, BOUND_HEADER, Some(end_point)) => end_point,
-            (MECHANISM, "y,,", Some(_)) => return Err(Refusal::Downgraded),
+            (MECHANISM, "y,,", Some(_)) => return Err(LoginRefusal::Downgraded),
             (MECHANISM, "n,,", _) | (MECHANISM, "y,,", None) => &[],
-            _ => return Err(Refusal::Malformed),
+            _ => return Err(LoginRefusal::Malformed),
         };
         let client_nonce = bare.split(',').find_map(|part| part.strip_prefix("r="));
-        let client_nonce = client_nonce.ok_or(Refusal::Malformed)?;
+        let client_nonce = client_nonce.ok_or(LoginRefusal::Malformed)?;
         let nonce = format!("{client_nonce}{}", BASE64.encode(nonce));
         let answer = format!(
             "r={nonce},s={},i={}",
@@ -119,7 +124,7 @@ impl Offer {
     }
 }
 
-/// An exchange in which the client has said its first word.
+/// An exchange in which the client has sent its first message.
 pub struct Exchange {
     verifier: Verifier,
     /// The client's channel binding header, which it must repeat, and what it is bound to.
@@ -132,21 +137,21 @@ pub struct Exchange {
 
 impl Exchange {
     /// Reads the client's last message. Returns the server's own proof.
-    pub fn finish(self, last: &[u8]) -> Result<String, Refusal> {
-        let last = str::from_utf8(last).map_err(|_| Refusal::Malformed)?;
-        let (without_proof, proof) = last.rsplit_once(",p=").ok_or(Refusal::Malformed)?;
-        let said = without_proof.strip_prefix("c=");
-        let said = said.and_then(|said| said.split_once(",r="));
-        let (binding, nonce) = said.ok_or(Refusal::Malformed)?;
+    pub fn finish(self, last: &[u8]) -> Result<String, LoginRefusal> {
+        let last = str::from_utf8(last).map_err(|_| LoginRefusal::Malformed)?;
+        let (without_proof, proof) = last.rsplit_once(",p=").ok_or(LoginRefusal::Malformed)?;
+        let received = without_proof.strip_prefix("c=");
+        let received = received.and_then(|received| received.split_once(",r="));
+        let (binding, nonce) = received.ok_or(LoginRefusal::Malformed)?;
         if binding != self.binding && self.is_bound {
-            return Err(Refusal::OtherEndPoint);
+            return Err(LoginRefusal::OtherEndPoint);
         }
-        let proof = BASE64.decode(proof).map_err(|_| Refusal::Malformed)?;
+        let proof = BASE64.decode(proof).map_err(|_| LoginRefusal::Malformed)?;
         if binding != self.binding
             || nonce != self.nonce
             || proof.len() != digest::SHA256_OUTPUT_LEN
         {
-            return Err(Refusal::Malformed);
+            return Err(LoginRefusal::Malformed);
         }
         let signed = format!("{},{without_proof}", self.signed);
         let sign = |key: &[u8]| {
@@ -156,9 +161,9 @@ impl Exchange {
         let signature = sign(&self.verifier.stored_key);
         let pairs = proof.iter().zip(signature.as_ref());
         let client_key: Vec<u8> = pairs.map(|(proof, sign)| proof ^ sign).collect();
-        // What is compared is a hash, so that the time it takes tells nothing.
+        // What is compared is a hash, so that the time it takes reveals nothing.
         if digest::digest(&digest::SHA256, &client_key).as_ref() != self.verifier.stored_key {
-            return Err(Refusal::Password);
+            return Err(LoginRefusal::Password);
         }
         let proof = sign(&self.verifier.server_key);
         Ok(format!("v={}", BASE64.encode(proof)))
@@ -171,14 +176,14 @@ mod tests {
 
     use super::*;
 
-    /// What comes of a login with the password `given` where it is `known`, by the best mechanism
-    /// that `binding` allows.
+    /// Returns the result of a login with the password `given` where it is `known`, by the best
+    /// mechanism that `binding` allows.
     fn log_in(
         offer: &Offer,
         binding: ChannelBinding,
         known: &str,
         given: &str,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), LoginRefusal> {
         let mut client = ScramSha256::new(given.as_bytes(), binding);
         let mechanism = match client.message().starts_with(b"p=") {
             true => MECHANISM_PLUS,
@@ -209,29 +214,32 @@ mod tests {
         for offer in &offers {
             let log_in = |known, given| log_in(offer, ChannelBinding::unsupported(), known, given);
             assert_eq!(log_in("correct horse", "correct horse"), Ok(()));
-            assert_eq!(log_in("correct horse", "correct"), Err(Refusal::Password));
-            assert_eq!(log_in("x", ""), Err(Refusal::Password));
+            assert_eq!(
+                log_in("correct horse", "correct"),
+                Err(LoginRefusal::Password)
+            );
+            assert_eq!(log_in("x", ""), Err(LoginRefusal::Password));
         }
         let bound = log_in(&offer(1), bound_to(1), "x", "y");
-        assert_eq!(bound, Err(Refusal::Password));
+        assert_eq!(bound, Err(LoginRefusal::Password));
     }
 
     #[test]
     fn login_is_tied_to_the_certificate_that_was_shown() {
         assert_eq!(log_in(&offer(1), bound_to(1), "x", "x"), Ok(()));
         let other = log_in(&offer(1), bound_to(2), "x", "x");
-        assert_eq!(other, Err(Refusal::OtherEndPoint));
+        assert_eq!(other, Err(LoginRefusal::OtherEndPoint));
         // It was not offered.
         let unasked = log_in(&Offer::default(), bound_to(1), "x", "x");
-        assert_eq!(unasked, Err(Refusal::Mechanism));
+        assert_eq!(unasked, Err(LoginRefusal::Mechanism));
     }
 
-    /// A client that could tie its login is told by whoever stands between that the server cannot.
+    /// An attacker in between reports to a client that could tie its login that the server cannot.
     #[test]
     fn hidden_offer_is_noticed() {
         let could = ChannelBinding::unrequested;
         let hidden = log_in(&offer(1), could(), "x", "x");
-        assert_eq!(hidden, Err(Refusal::Downgraded));
+        assert_eq!(hidden, Err(LoginRefusal::Downgraded));
         assert_eq!(log_in(&Offer::default(), could(), "x", "x"), Ok(()));
     }
 
@@ -257,11 +265,11 @@ mod tests {
             (MECHANISM_PLUS, "p=tls-unique,,n=,r=x"),
         ] {
             let started = start(mechanism, first).err();
-            assert_eq!(started, Some(Refusal::Malformed), "{first}");
+            assert_eq!(started, Some(LoginRefusal::Malformed), "{first}");
         }
         for mechanism in ["", "SCRAM-SHA-1", "SCRAM-SHA-256-PLUS-X"] {
             let started = start(mechanism, "n,,n=,r=x").err();
-            assert_eq!(started, Some(Refusal::Mechanism), "{mechanism}");
+            assert_eq!(started, Some(LoginRefusal::Mechanism), "{mechanism}");
         }
         for last in [
             "",
@@ -273,7 +281,7 @@ mod tests {
         ] {
             let exchange = start(MECHANISM, "n,,n=,r=abc").unwrap_or_else(|_| panic!("{last}"));
             let finished = exchange.finish(last.as_bytes());
-            assert_eq!(finished, Err(Refusal::Malformed), "{last}");
+            assert_eq!(finished, Err(LoginRefusal::Malformed), "{last}");
         }
     }
 }

@@ -17,7 +17,7 @@ use rustls::{
 
 use super::certificate;
 
-/// How a server is spoken to, as libpq's `sslmode` says it.
+/// Whether connections to a server use TLS, as libpq's `sslmode`.
 #[derive(Clone, Debug)]
 pub enum Policy {
     /// Never with TLS.
@@ -26,7 +26,7 @@ pub enum Policy {
     Prefer(Tls),
     /// With TLS or not at all.
     Require(Tls),
-    /// With TLS, and only where somebody vouches for the server.
+    /// With TLS, and only where an authority has signed the server's certificate.
     Verify(Tls),
 }
 
@@ -42,7 +42,7 @@ pub struct Tls {
 /// Files that a URL names, all PEM.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
-    /// Certificates of those who vouch for servers.
+    /// Certificates of the authorities for servers.
     pub roots: Option<PathBuf>,
     /// Their lists of what they have revoked.
     pub revoked: Option<PathBuf>,
@@ -51,8 +51,8 @@ pub struct Files {
 }
 
 impl Policy {
-    /// From `sslmode` and what else the URL says. Like libpq, only `verify-full` checks who the
-    /// server is.
+    /// Returns it from `sslmode` and the URL's other parameters. Like libpq, only `verify-full`
+    /// checks the server's name.
     pub fn of(mode: &str, files: Files) -> Result<Policy, String> {
         let policy = match (mode, &files.roots) {
             ("disable", _) => return Ok(Policy::Disable),
@@ -79,7 +79,7 @@ impl Policy {
         Ok(policy(Tls { config, files }))
     }
 
-    /// The same as libpq's `sslmode`.
+    /// Returns the same as libpq's `sslmode`.
     pub fn mode(&self) -> &'static str {
         match self {
             Policy::Disable => "disable",
@@ -89,7 +89,7 @@ impl Policy {
         }
     }
 
-    /// The files that it was made from, if it is any TLS.
+    /// Returns the files that it was made from, if it is any TLS.
     pub fn files(&self) -> Option<&Files> {
         match self {
             Policy::Disable => None,
@@ -107,7 +107,7 @@ pub struct Identity {
     pub end_point: Option<Vec<u8>>,
 }
 
-/// Who vouches for clients: files, both PEM.
+/// The authorities for clients: files, both PEM.
 #[derive(Clone, Copy, Debug)]
 pub struct Vouching<'a> {
     /// Certificates of the authorities.
@@ -117,9 +117,9 @@ pub struct Vouching<'a> {
     pub revoked: Option<&'a Path>,
 }
 
-/// What clients are shown: a chain of certificates and their key, both PEM. With authorities they
-/// are asked for a certificate of their own, but need not have one; one that none of these has
-/// signed, or that was revoked, ends the handshake.
+/// Returns what clients are shown: a chain of certificates and their key, both PEM. With
+/// authorities they are asked for a certificate of their own, but need not have one; one that none
+/// of these has signed, or that was revoked, ends the handshake.
 pub fn identity(
     certificates: &Path,
     key: &Path,
@@ -164,7 +164,7 @@ fn certificates_of(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> 
     certificates.collect::<Result<_, _>>().map_err(failed)
 }
 
-/// At least one, as an empty file is a slip.
+/// Reads the lists of revoked certificates: at least one, as an empty file is a slip.
 fn revocations_of(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
     let failed = |error| {
         format!(
@@ -202,7 +202,7 @@ fn roots_of(path: &Path) -> Result<RootCertStore, String> {
     Ok(store)
 }
 
-/// What servers are asked for, which is nothing unless `verifies`, and what they are shown.
+/// Returns what servers are asked for, which is nothing unless `verifies`, and what they are shown.
 fn client_config(files: &Files, verifies: bool) -> Result<ClientConfig, String> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -221,7 +221,7 @@ fn client_config(files: &Files, verifies: bool) -> Result<ClientConfig, String> 
         }
         None => config
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anybody(provider()))),
+            .with_custom_certificate_verifier(Arc::new(AnyServer(provider()))),
     };
     match &files.proof {
         None => Ok(config.with_no_client_auth()),
@@ -231,11 +231,11 @@ fn client_config(files: &Files, verifies: bool) -> Result<ClientConfig, String> 
     }
 }
 
-/// Takes any certificate: encryption without proof of who the server is.
+/// Accepts any certificate: encryption without proof of the server's identity.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AnyServer(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyServer {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::scram::Verifier;
 
-/// Who may log in, with what.
+/// The users that may log in, with their secrets.
 #[derive(Default)]
 pub struct Users {
     users: BTreeMap<String, User>,
@@ -21,7 +21,7 @@ pub struct Users {
 pub struct User {
     /// What a client's proof is checked with.
     pub verifier: Verifier,
-    /// What servers are told, if they ask.
+    /// The secret for servers, if they ask.
     pub password: Option<String>,
 }
 
@@ -70,7 +70,7 @@ impl Users {
         Ok(())
     }
 
-    /// The user of a name.
+    /// Returns the user of a name.
     pub fn find(&self, name: &str) -> Option<&User> {
         self.users.get(name)
     }
@@ -82,7 +82,7 @@ impl fmt::Debug for Users {
     }
 }
 
-/// A word in double quotes, in which `""` is one quote, and what follows it.
+/// Returns a word in double quotes, in which `""` is one quote, and what follows it.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut rest = text.strip_prefix('"')?;
     let mut word = String::new();

@@ -9,8 +9,8 @@
 //! Three departures:
 //! - The paper runs each transaction for itself. What waits anyhow runs in groups, as each commit
 //!   has a price.
-//! - Whether one may run is found out when there is a connection for it, not when it comes (line
-//!   5): by then many that it would have had to wait for have gone.
+//! - Whether one may run is decided when there is a connection for it, not when it comes (line 5):
+//!   by then, many of the transactions that it would have had to wait for have committed.
 //! - Where the oldest that waits cannot run yet, the next ones are looked at all the same (the
 //!   paper's line 16 ends there). Without that, one hot row holds up what has nothing to do with
 //!   it.
@@ -22,7 +22,7 @@ use core::ops::Bound;
 use super::independence::independent;
 use super::items::Tsid;
 use super::sets::Sets;
-use crate::planted::{self, Bug};
+use crate::planted::{self, ProxyBug};
 
 /// Of those that wait, so many are looked at that cannot run. Each costs some microseconds.
 const WINDOW: usize = 16;
@@ -38,10 +38,10 @@ pub struct Task {
     pub company: Company,
 }
 
-/// With whom a transaction runs.
+/// Which transactions may share a group with one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Company {
-    /// With whoever is before and behind it, in one group.
+    /// Those before and behind it may be in its group.
     Any,
     /// It is a group of its own.
     Own,
@@ -50,9 +50,9 @@ pub enum Company {
     Alone,
 }
 
-/// What has room in one group.
+/// The size limits of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct GroupLimits {
     /// Transactions, at least one.
     pub count: usize,
     /// Bytes. A single transaction may have more.
@@ -78,18 +78,19 @@ struct Passed {
 }
 
 impl Execution {
-    /// A transaction, in TSID order.
+    /// Adds a transaction, in TSID order.
     pub fn add(&mut self, tsid: Tsid, task: Task) {
         assert!(self.newest() < Some(tsid), "they come in TSID order");
         self.waiting.insert(tsid, task);
     }
 
-    /// Transactions that may run now, as one group: one that is independent of all before it that
-    /// have not committed, and as many of those that follow it as are so, too. What is in the group
-    /// before them does not count, as it runs before them. None if nothing may run.
-    pub fn start(&mut self, room: Room) -> Vec<Tsid> {
+    /// Starts a group, and returns its transactions. They are the oldest that is independent of all
+    /// earlier ones that have not committed, and as many of those that follow it as are so, too.
+    /// What is in the group before them does not count, as it runs before them. Returns none if
+    /// nothing may run.
+    pub fn start(&mut self, limits: GroupLimits) -> Vec<Tsid> {
         let group = match self.first_to_run() {
-            Some(first) => self.group_from(first, room),
+            Some(first) => self.group_from(first, limits),
             None => Vec::new(),
         };
         for tsid in &group {
@@ -98,7 +99,7 @@ impl Execution {
         group
     }
 
-    /// The oldest is to run, whatever it touches: nothing else does.
+    /// Starts the oldest alone, whatever it touches: nothing else runs.
     pub fn start_alone(&mut self) -> Option<Tsid> {
         assert!(self.running.is_empty(), "nothing else runs");
         let (tsid, _) = self.waiting.first_key_value()?;
@@ -107,20 +108,22 @@ impl Execution {
         Some(tsid)
     }
 
-    /// A group has committed (line 15).
+    /// Notes that a group has committed (line 15).
     pub fn complete(&mut self, group: &[Tsid]) {
         self.passed = Passed::default();
         for tsid in group {
             let is_oldest = self.running.keys().next() == Some(tsid);
             assert!(
-                is_oldest || planted::is(Bug::CommitsOutOfOrder) || planted::is(Bug::GroupHasGaps),
+                is_oldest
+                    || planted::is(ProxyBug::CommitsOutOfOrder)
+                    || planted::is(ProxyBug::GroupHasGaps),
                 "they commit in TSID order"
             );
             self.leave(*tsid);
         }
     }
 
-    /// A group was taken back: its transactions wait again, each in its place.
+    /// Notes that a group was rolled back: its transactions wait again, each in its place.
     pub fn put_back(&mut self, group: &[Tsid]) {
         self.passed = Passed::default();
         for tsid in group {
@@ -129,19 +132,19 @@ impl Execution {
         }
     }
 
-    /// One that waits is to run alone.
+    /// Has a waiting transaction run alone.
     pub fn isolate(&mut self, tsid: Tsid) {
         let task = self.waiting.get_mut(&tsid).expect("it waits");
         task.company = Company::Alone;
     }
 
-    /// The oldest that waits.
+    /// Returns the oldest that waits.
     pub fn oldest_waiting(&self) -> Option<(Tsid, &Task)> {
         let (tsid, task) = self.waiting.first_key_value()?;
         Some((*tsid, task))
     }
 
-    /// Transactions that wait.
+    /// Returns transactions that wait.
     pub fn waiting_count(&self) -> usize {
         self.waiting.len()
     }
@@ -175,26 +178,26 @@ impl Execution {
         None
     }
 
-    /// The group ends at the first that cannot be in it, so that what it is made of follows each
-    /// other.
-    fn group_from(&self, first: Tsid, room: Room) -> Vec<Tsid> {
+    /// Returns the group that begins with this one. It ends at the first that cannot be in it, so
+    /// that its transactions follow each other.
+    fn group_from(&self, first: Tsid, limits: GroupLimits) -> Vec<Tsid> {
         let next_running = self.running.range(first..).next().map(|(tsid, _)| *tsid);
         let mut group = Vec::new();
         let mut length = 0;
         for (tsid, task) in self.waiting.range(first..) {
             let is_first = group.is_empty();
             let follows = next_running.is_none_or(|running| *tsid < running);
-            let has_room = group.len() < room.count && length + task.length <= room.length;
+            let has_room = group.len() < limits.count && length + task.length <= limits.length;
             let may_follow = follows && has_room && task.company == Company::Any;
             if !is_first && !may_follow {
                 break;
             }
             let is_independent = is_first
-                || planted::is(Bug::GroupTakesDependent)
+                || planted::is(ProxyBug::GroupTakesDependent)
                 || independent(&self.running_state, &task.sets)
                     && independent(&self.passed.state, &task.sets);
             if !is_independent {
-                match planted::is(Bug::GroupHasGaps) {
+                match planted::is(ProxyBug::GroupHasGaps) {
                     true => continue,
                     false => break,
                 }
@@ -236,9 +239,9 @@ mod tests {
     use super::*;
     use crate::freshness::fixture::{Transaction, transaction};
     use crate::freshness::paper;
-    use crate::freshness::{Row, Table, Touch};
+    use crate::freshness::{RowHash, TableOid, Touch};
 
-    const ONE: Room = Room {
+    const ONE: GroupLimits = GroupLimits {
         count: 1,
         length: 0,
     };
@@ -253,14 +256,14 @@ mod tests {
 
     fn write(row: u64) -> Sets {
         let mut sets = Sets::default();
-        sets.touch(Table(1), Touch::write_rows([Row(row)]));
+        sets.touch(TableOid(1), Touch::write_rows([RowHash(row)]));
         sets
     }
 
     /// Everything that may run now, each as a group.
-    fn start_all(execution: &mut Execution, room: Room) -> Vec<Vec<u64>> {
+    fn start_all(execution: &mut Execution, limits: GroupLimits) -> Vec<Vec<u64>> {
         let groups = core::iter::from_fn(|| {
-            let group = execution.start(room);
+            let group = execution.start(limits);
             (!group.is_empty()).then(|| group.iter().map(|tsid| tsid.0).collect())
         });
         groups.collect()
@@ -282,7 +285,7 @@ mod tests {
         assert_eq!(start_all(&mut execution, ONE), [[14]]);
     }
 
-    /// One that waits for a hot row holds up nobody who has nothing to do with that.
+    /// A transaction that waits for a hot row holds up none that has nothing to do with that row.
     #[test]
     fn later_ones_pass_those_that_wait() {
         let mut both = write(1);
@@ -306,7 +309,7 @@ mod tests {
     /// What depends on the group itself may be in it; what depends on others ends it.
     #[test]
     fn groups_are_of_those_that_follow_each_other() {
-        let room = Room {
+        let limits = GroupLimits {
             count: 3,
             length: 100,
         };
@@ -316,18 +319,18 @@ mod tests {
         }
         // The sixth depends on the first; the last is behind it, and runs for itself.
         assert_eq!(
-            start_all(&mut execution, room),
+            start_all(&mut execution, limits),
             [vec![1, 2, 3], vec![4, 5], vec![7]]
         );
         // Put back, the last waits until the sixth has gone or is before it in the same group.
         execution.put_back(&[Tsid(7)]);
         execution.complete(&[Tsid(1), Tsid(2), Tsid(3)]);
-        assert_eq!(start_all(&mut execution, room), [[6, 7]]);
+        assert_eq!(start_all(&mut execution, limits), [[6, 7]]);
     }
 
     #[test]
     fn groups_are_bounded() {
-        let room = Room {
+        let limits = GroupLimits {
             count: 9,
             length: 30,
         };
@@ -345,13 +348,13 @@ mod tests {
             execution.add(Tsid(tsid), task);
         }
         assert_eq!(
-            start_all(&mut execution, room),
+            start_all(&mut execution, limits),
             [vec![1, 2, 3], vec![4], vec![5], vec![6]]
         );
         let [first, rest] = [1..=3, 4..=6].map(|tsids| tsids.map(Tsid).collect::<Vec<_>>());
         execution.complete(&first);
         execution.complete(&rest);
-        assert_eq!(execution.start(room), []);
+        assert_eq!(execution.start(limits), []);
         assert_eq!(execution.start_alone(), Some(Tsid(7)));
     }
 
@@ -361,7 +364,7 @@ mod tests {
             history in prop::collection::vec((transaction(), 0..4_u8), 1..16),
             count in 1_usize..5,
         ) {
-            let room = Room { count, length: 1000 };
+            let limits = GroupLimits { count, length: 1000 };
             let mut execution = Execution::default();
             let mut all = BTreeMap::new();
             let mut groups = BTreeMap::new();
@@ -375,7 +378,7 @@ mod tests {
                     all.insert(Tsid(number), transaction);
                 }
                 if what != 3 {
-                    let group = execution.start(room);
+                    let group = execution.start(limits);
                     check(&execution, &all, &group)?;
                     if let Some(first) = group.first() {
                         groups.insert(*first, group);

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::items::{Column, Row, Table};
+use super::items::{ColumnNumber, RowHash, TableOid};
 use super::paper::parts;
 use super::sets::{Class, Parts, Sets, Touch};
 
@@ -13,8 +13,9 @@ const TABLES: u32 = 3;
 const COLUMNS: u16 = 4;
 const ROWS: u64 = 4;
 
-/// A statement on one table: `reads` are columns, `writes` pairs of column (0: all) and row.
-pub fn statement(table: Table, class: Class, reads: &[u16], writes: &[(u16, u64)]) -> Sets {
+/// Returns a statement on one table: `reads` are columns, `writes` pairs of column (0: all) and
+/// row.
+pub fn statement(table: TableOid, class: Class, reads: &[u16], writes: &[(u16, u64)]) -> Sets {
     let rows: Vec<u64> = writes.iter().map(|(_, row)| *row).collect();
     let columns: Vec<u16> = writes.iter().map(|(column, _)| *column).collect();
     let mut sets = Sets::default();
@@ -44,11 +45,11 @@ fn touch() -> impl Strategy<Value = Touch> {
 
 /// What up to three statements do, one after the other.
 #[derive(Clone, Debug)]
-pub struct Transaction(Vec<(Table, Touch)>);
+pub struct Transaction(Vec<(TableOid, Touch)>);
 
 /// Any transaction.
 pub fn transaction() -> impl Strategy<Value = Transaction> {
-    let statement = (0..TABLES, touch()).prop_map(|(table, touch)| (Table(table), touch));
+    let statement = (0..TABLES, touch()).prop_map(|(table, touch)| (TableOid(table), touch));
     prop::collection::vec(statement, 0..4).prop_map(Transaction)
 }
 
@@ -57,11 +58,11 @@ pub fn sets() -> impl Strategy<Value = Sets> {
     transaction().prop_map(|transaction| transaction.sets())
 }
 
-/// One value of one row of one table; column 0 says whether the row exists.
+/// One value of one row of one table; column 0 holds whether the row exists.
 type Cell = (u32, u64, u16);
 
 impl Transaction {
-    /// Its sets.
+    /// Returns its sets.
     pub fn sets(&self) -> Sets {
         let mut sets = Sets::default();
         for (table, touch) in &self.0 {
@@ -70,14 +71,14 @@ impl Transaction {
         sets
     }
 
-    /// Whether one writes a cell that the other reads or writes: the truth that the algorithms must
-    /// never contradict.
+    /// Returns whether one writes a cell that the other reads or writes: the truth that the
+    /// algorithms must never contradict.
     pub fn conflicts(&self, other: &Transaction) -> bool {
         let meet = |a: &Transaction, b: &Transaction| !a.written().is_disjoint(&b.touched());
         meet(self, other) || meet(other, self)
     }
 
-    /// The cells that it writes. Who writes all columns may have made or deleted the row.
+    /// Returns the cells that it writes. A write of all columns may have made or deleted the row.
     pub fn written(&self) -> BTreeSet<Cell> {
         let mut cells = BTreeSet::new();
         for (table, touch) in &self.0 {
@@ -94,7 +95,8 @@ impl Transaction {
         cells
     }
 
-    /// The cells that it reads or writes. Who reads anything of a row sees that it exists.
+    /// Returns the cells that it reads or writes. A read of anything of a row sees that the row
+    /// exists.
     pub fn touched(&self) -> BTreeSet<Cell> {
         let mut cells = self.written();
         for (table, touch) in &self.0 {
@@ -106,13 +108,16 @@ impl Transaction {
     }
 }
 
-fn add(cells: &mut BTreeSet<Cell>, table: Table, class: Class, parts: &Parts, existence: bool) {
+fn add(cells: &mut BTreeSet<Cell>, table: TableOid, class: Class, parts: &Parts, existence: bool) {
     for row in 0..ROWS {
-        let row_in = class != Class::Rows || parts.rows.meets(&[Row(row)].into_iter().collect());
+        let row_in =
+            class != Class::Rows || parts.rows.meets(&[RowHash(row)].into_iter().collect());
         for column in 0..=COLUMNS {
             let column_in = match column {
                 0 => existence,
-                _ => parts.columns.meets(&[Column(column)].into_iter().collect()),
+                _ => parts
+                    .columns
+                    .meets(&[ColumnNumber(column)].into_iter().collect()),
             };
             if row_in && column_in {
                 cells.insert((table.0, row, column));

@@ -1,12 +1,12 @@
 //! Algorithm 1: whether two transactions, or groups of transactions, are independent.
 //!
-//! One departure: a table that both only read makes nobody dependent, whatever the classes (the
+//! One departure: a table that both only read makes neither dependent, whatever the classes (the
 //! paper's line 6 looks at every common table once one table conflicts).
 
 use super::sets::{Class, Parts, Sets, TableSets};
 
-/// Whether neither writes what the other touches; if so they may run at the same time, in any
-/// order.
+/// Returns whether neither writes what the other touches; if so they may run at the same time, in
+/// any order.
 pub fn independent(first: &Sets, second: &Sets) -> bool {
     if first.may_write_anything() || second.may_write_anything() {
         return first.is_empty() || second.is_empty();
@@ -56,7 +56,7 @@ mod tests {
 
     use super::*;
     use crate::freshness::fixture::{sets, transaction};
-    use crate::freshness::items::Table;
+    use crate::freshness::items::TableOid;
     use crate::freshness::paper;
     use crate::freshness::sets::Touch;
 
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn what_may_write_anything_is_dependent_on_all() {
         let mut read = Sets::default();
-        read.touch(Table(1), Touch::read_table());
+        read.touch(TableOid(1), Touch::read_table());
         assert!(!independent(&Sets::writes_anything(), &read));
         assert!(!independent(
             &Sets::writes_anything(),

@@ -13,9 +13,9 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 
-use super::items::{Column, Items, Row, Table, Tsid};
+use super::items::{ColumnNumber, Items, RowHash, TableOid, Tsid};
 use super::sets::{Class, Sets, TableSets};
-use crate::planted::{self, Bug};
+use crate::planted::{self, ProxyBug};
 
 /// Rows in RIndex, at most; past this its older half goes, and the floor rises to what has gone.
 pub const ROWS_MAX: usize = 1 << 20;
@@ -31,7 +31,7 @@ pub struct Indexes {
     anything: Tsid,
     /// The newest commit there is.
     latest: Tsid,
-    tables: BTreeMap<Table, TableIndex>,
+    tables: BTreeMap<TableOid, TableIndex>,
     row_count_max: usize,
     row_count: usize,
 }
@@ -41,15 +41,16 @@ struct TableIndex {
     /// TIndex.
     table: Tsid,
     /// CIndex, and its entry for writes of all columns.
-    columns: BTreeMap<Column, Tsid>,
+    columns: BTreeMap<ColumnNumber, Tsid>,
     all_columns: Tsid,
     /// RIndex, and the newest entry that it ever had.
-    rows: HashMap<Row, Tsid>,
+    rows: HashMap<RowHash, Tsid>,
     newest_row: Tsid,
 }
 
 impl Indexes {
-    /// Empty indexes of a manager that begins when everything up to `floor` has been committed.
+    /// Makes empty indexes of a manager that begins when everything up to `floor` has been
+    /// committed.
     pub fn new(floor: Tsid) -> Indexes {
         Indexes::with_rows(floor, ROWS_MAX)
     }
@@ -65,28 +66,28 @@ impl Indexes {
         }
     }
 
-    /// Rows in RIndex.
+    /// Returns rows in RIndex.
     pub fn row_count(&self) -> usize {
         self.row_count
     }
 
-    /// Memory that they take, in bytes, near enough: what their entries take in the tables that
-    /// hold them.
+    /// Returns memory that they take, in bytes, near enough: what their entries take in the tables
+    /// that hold them.
     pub fn bytes(&self) -> usize {
         self.tables.values().map(TableIndex::bytes).sum()
     }
 
-    /// The newest commit there is.
+    /// Returns the newest commit there is.
     pub fn latest(&self) -> Tsid {
         self.latest
     }
 
-    /// No answer is older than this.
+    /// Returns the floor: no answer is older than this.
     pub fn floor(&self) -> Tsid {
         self.floor
     }
 
-    /// Algorithm 3: notes the write sets of the commit at `tsid`. Commits may come again after a
+    /// Notes the write sets of the commit at `tsid` (Algorithm 3). Commits may come again after a
     /// restart of the slot's reader: nothing ever goes back.
     pub fn update(&mut self, sets: &Sets, tsid: Tsid) {
         self.latest = self.latest.max(tsid);
@@ -111,11 +112,11 @@ impl Indexes {
         }
     }
 
-    /// Algorithm 4: the oldest state in which a read with these sets sees every commit so far that
-    /// it must see.
+    /// Returns the oldest state in which a read with these sets sees every commit so far that it
+    /// must see (Algorithm 4).
     pub fn need(&self, sets: &Sets) -> Tsid {
         if sets.may_read_anything() || sets.may_write_anything() {
-            return match planted::is(Bug::UnknownReadsNothing) {
+            return match planted::is(ProxyBug::UnknownReadsNothing) {
                 true => Tsid(0),
                 false => self.latest,
             };
@@ -125,7 +126,7 @@ impl Indexes {
             // Line 4.
             .filter_map(|(table, sets)| Some((self.tables.get(&table)?, sets)))
             .map(|(index, sets)| index.need(sets));
-        let least = match planted::is(Bug::FloorIgnored) {
+        let least = match planted::is(ProxyBug::FloorIgnored) {
             true => Tsid(0),
             false => self.floor.max(self.anything),
         };
@@ -138,7 +139,7 @@ impl Indexes {
         if applied <= self.floor {
             return;
         }
-        if !planted::is(Bug::FloorStays) {
+        if !planted::is(ProxyBug::FloorStays) {
             self.floor = applied;
         }
         self.row_count = 0;
@@ -167,12 +168,12 @@ impl TableIndex {
     fn bytes(&self) -> usize {
         // A hash table is filled to seven eighths, and has a byte of its own for each place.
         let places = self.rows.capacity() * 8 / 7;
-        let of_rows = places * (size_of::<(Row, Tsid)>() + 1);
-        let of_columns = self.columns.len() * 2 * size_of::<(Column, Tsid)>();
-        size_of::<(Table, TableIndex)>() + of_rows + of_columns
+        let of_rows = places * (size_of::<(RowHash, Tsid)>() + 1);
+        let of_columns = self.columns.len() * 2 * size_of::<(ColumnNumber, Tsid)>();
+        size_of::<(TableOid, TableIndex)>() + of_rows + of_columns
     }
 
-    fn put_columns(&mut self, columns: &Items<Column>, tsid: Tsid) {
+    fn put_columns(&mut self, columns: &Items<ColumnNumber>, tsid: Tsid) {
         if columns.is_all() {
             self.all_columns = self.all_columns.max(tsid);
         }
@@ -182,14 +183,14 @@ impl TableIndex {
         }
     }
 
-    fn put_rows(&mut self, rows: &Items<Row>, tsid: Tsid) {
+    fn put_rows(&mut self, rows: &Items<RowHash>, tsid: Tsid) {
         self.newest_row = self.newest_row.max(tsid);
         if rows.is_all() {
             self.all_columns = self.all_columns.max(tsid);
         }
         for row in rows.named() {
             let entry = self.rows.entry(row).or_default();
-            *entry = match planted::is(Bug::IndexesGoBack) {
+            *entry = match planted::is(ProxyBug::IndexesGoBack) {
                 true => tsid,
                 false => tsid.max(*entry),
             };
@@ -202,7 +203,7 @@ impl TableIndex {
             // Lines 5 and 6.
             Class::Table => self.table,
             // Lines 7 to 9: any row that was written may have had any of its columns written.
-            Class::Columns if planted::is(Bug::RowsHaveNoColumns) => {
+            Class::Columns if planted::is(ProxyBug::RowsHaveNoColumns) => {
                 self.need_of_columns(&read.columns)
             }
             Class::Columns => self.need_of_columns(&read.columns).max(self.newest_row),
@@ -213,7 +214,7 @@ impl TableIndex {
         }
     }
 
-    fn need_of_columns(&self, columns: &Items<Column>) -> Tsid {
+    fn need_of_columns(&self, columns: &Items<ColumnNumber>) -> Tsid {
         if columns.is_all() {
             let newest = self.columns.values().copied().max().unwrap_or_default();
             return newest.max(self.all_columns);
@@ -224,7 +225,7 @@ impl TableIndex {
         named.copied().fold(self.all_columns, Tsid::max)
     }
 
-    fn need_of_rows(&self, rows: &Items<Row>) -> Tsid {
+    fn need_of_rows(&self, rows: &Items<RowHash>) -> Tsid {
         if rows.is_all() {
             return self.newest_row;
         }
@@ -254,7 +255,7 @@ mod tests {
     #[test]
     fn indexes_after_table_1_are_table_5() {
         let indexes = after_table_1();
-        let of = |table| &indexes.tables[&Table(table)];
+        let of = |table| &indexes.tables[&TableOid(table)];
         let columns = |table| -> Vec<(u16, u64)> {
             let columns = of(table).columns.iter();
             columns.map(|(column, tsid)| (column.0, tsid.0)).collect()
@@ -262,8 +263,8 @@ mod tests {
         assert_eq!((of(1).table, of(2).table), (Tsid(14), Tsid(15)));
         assert_eq!(columns(1), [(3, 13), (4, 13)]);
         assert_eq!(columns(2), [(2, 12), (4, 15)]);
-        assert_eq!(of(1).rows[&Row(100)], Tsid(11));
-        assert_eq!(of(1).rows[&Row(120)], Tsid(14));
+        assert_eq!(of(1).rows[&RowHash(100)], Tsid(11));
+        assert_eq!(of(1).rows[&RowHash(120)], Tsid(14));
         assert_eq!(indexes.row_count, 2);
     }
 
@@ -282,7 +283,7 @@ mod tests {
         assert_eq!(indexes.need(&row_100), Tsid(3));
         let row = |row| {
             let mut sets = Sets::default();
-            sets.touch(Table(1), Touch::write_rows([Row(row)]));
+            sets.touch(TableOid(1), Touch::write_rows([RowHash(row)]));
             sets
         };
         for tsid in 10..15 {
@@ -298,7 +299,7 @@ mod tests {
         let mut indexes = Indexes::new(Tsid(0));
         let row = |row| {
             let mut sets = Sets::default();
-            sets.touch(Table(1), Touch::write_rows([Row(row)]));
+            sets.touch(TableOid(1), Touch::write_rows([RowHash(row)]));
             sets
         };
         for tsid in 1..=100_000 {

@@ -9,30 +9,31 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 /// A table: its object identifier on the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Table(pub u32);
+pub struct TableOid(pub u32);
 
 /// A column: its attribute number in its table, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Column(pub u16);
+pub struct ColumnNumber(pub u16);
 
-impl Column {
-    /// Stands for which rows there are: who writes all columns may make or delete rows, and whoever
-    /// reads anything of a table reads this.
-    pub const EXISTENCE: Column = Column(0);
+impl ColumnNumber {
+    /// Stands for the set of rows of a table. A write of all columns may make or delete rows, and
+    /// every read of the table reads this.
+    pub const EXISTENCE: ColumnNumber = ColumnNumber(0);
 }
 
 /// A row of a table: the hash of a key's values, in the key's own name space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Row(pub u64);
+pub struct RowHash(pub u64);
 
-impl Row {
-    /// The row whose key `key` (0: the canonical key, else a unique index's object identifier) has
-    /// these values, each in the canonical text of its type (`int_out` and the like).
+impl RowHash {
+    /// Returns the row whose key `key` (0: the canonical key, else a unique index's object
+    /// identifier) has these values, each in the canonical text of its type (`int_out` and the
+    /// like).
     ///
     /// Every statement and every image names a row by the canonical key; images name it by its
     /// other unique keys too, so that two transactions that would wait for one another at a unique
     /// index of a replica are known to be dependent (R31).
-    pub fn of_key(key: u32, values: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Row {
+    pub fn of_key(key: u32, values: impl IntoIterator<Item = impl AsRef<[u8]>>) -> RowHash {
         let mut hash = Xxh3Default::new();
         hash.update(&key.to_le_bytes());
         for value in values {
@@ -40,7 +41,7 @@ impl Row {
             hash.update(&(value.len() as u64).to_le_bytes());
             hash.update(value);
         }
-        Row(hash.digest())
+        RowHash(hash.digest())
     }
 }
 
@@ -58,8 +59,8 @@ impl core::fmt::Display for Tsid {
 
 /// Items, each with the number of statements that touch it, and the number that touch all of them.
 ///
-/// The paper's hash tables of counters (section 4.2): because items are counted, taking away what
-/// was put in leaves exactly what was there before.
+/// The paper's hash tables of counters (section 4.2): because items are counted, removing what was
+/// added leaves exactly what was there before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Items<T: Ord> {
     all: u64,
@@ -85,7 +86,7 @@ impl<T: Ord + Copy> FromIterator<T> for Items<T> {
 }
 
 impl<T: Ord + Copy> Items<T> {
-    /// Every item there is: `*`.
+    /// Returns every item there is: `*`.
     pub fn all() -> Items<T> {
         Items {
             all: 1,
@@ -93,27 +94,27 @@ impl<T: Ord + Copy> Items<T> {
         }
     }
 
-    /// One item.
+    /// Returns one item.
     pub fn one(item: T) -> Items<T> {
         [item].into_iter().collect()
     }
 
-    /// Whether every item is touched.
+    /// Returns whether every item is touched.
     pub fn is_all(&self) -> bool {
         self.all > 0
     }
 
-    /// Whether nothing is touched.
+    /// Returns whether nothing is touched.
     pub fn is_empty(&self) -> bool {
         self.all == 0 && self.named.is_empty()
     }
 
-    /// The items that are named one by one, in order.
+    /// Returns the items that are named one by one, in order.
     pub fn named(&self) -> impl Iterator<Item = T> + '_ {
         self.named.keys().copied()
     }
 
-    /// Whether an item is in both.
+    /// Returns whether an item is in both.
     pub fn meets(&self, other: &Items<T>) -> bool {
         if self.is_all() || other.is_all() {
             return !self.is_empty() && !other.is_empty();
@@ -133,7 +134,7 @@ impl<T: Ord + Copy> Items<T> {
         }
     }
 
-    /// The same, with items that nobody else needs.
+    /// Returns the same, consuming sets that have no other user.
     pub fn absorb(&mut self, other: Items<T>) {
         match self.is_empty() {
             true => *self = other,
@@ -172,7 +173,7 @@ mod tests {
 
     #[test]
     fn row_hashes_keep_values_and_keys_apart() {
-        let row = |key, values: &[&str]| Row::of_key(key, values.iter().map(|v| v.as_bytes()));
+        let row = |key, values: &[&str]| RowHash::of_key(key, values.iter().map(|v| v.as_bytes()));
         assert_ne!(row(0, &["ab", "c"]), row(0, &["a", "bc"]));
         assert_ne!(row(0, &["a"]), row(7, &["a"]));
         assert_eq!(row(0, &["a", "b"]), row(0, &["a", "b"]));
@@ -180,10 +181,10 @@ mod tests {
 
     #[test]
     fn all_meets_what_is_there() {
-        let some: Items<Column> = [Column(2)].into_iter().collect();
+        let some: Items<ColumnNumber> = [ColumnNumber(2)].into_iter().collect();
         assert!(Items::all().meets(&some));
         assert!(some.meets(&Items::all()));
-        assert!(!Items::all().meets(&Items::<Column>::default()));
+        assert!(!Items::all().meets(&Items::<ColumnNumber>::default()));
     }
 
     #[test]

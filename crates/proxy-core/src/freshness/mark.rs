@@ -2,9 +2,9 @@
 //! `pg_logical_emit_message(true, …)` (R29): the mark at its end, and each statement that leaves no
 //! row images (DDL) right before it runs.
 //!
-//! Anybody may write such messages, so each ends with a code that only who has the key can make:
-//! HMAC-SHA-256 of the prefix and of what stands before the code. What has not the right code is
-//! nobody's message.
+//! Any client may write such messages. Each of ours therefore ends with a code that only the owner
+//! of the key can make: HMAC-SHA-256 of the prefix and of what stands before the code. A message
+//! without the right code is ignored.
 //!
 //! Layouts, all numbers big-endian. Mark: epoch (8 bytes), id (8), code (32). Statement: search
 //! path, role and text, each as length (4) and UTF-8; code (32).
@@ -18,21 +18,21 @@ const MARK_PREFIX: &str = "hihooi";
 const STATEMENT_PREFIX: &str = "hihooi.statement";
 const CODE_LENGTH: usize = 32;
 
-/// What our messages are told from others' by; kept on the primary where only superusers read it.
+/// The key of our messages' codes. It is kept on the primary where only superusers read it.
 #[derive(Clone)]
-pub struct Key(hmac::Key);
+pub struct MarkKey(hmac::Key);
 
-impl Key {
-    /// The key with these secret bytes.
-    pub fn new(secret: &[u8]) -> Key {
-        Key(hmac::Key::new(hmac::HMAC_SHA256, secret))
+impl MarkKey {
+    /// Returns the key with these secret bytes.
+    pub fn new(secret: &[u8]) -> MarkKey {
+        MarkKey(hmac::Key::new(hmac::HMAC_SHA256, secret))
     }
 
     fn code(&self, prefix: &str, bytes: &[u8]) -> hmac::Tag {
         hmac::sign(&self.0, &[prefix.as_bytes(), &[0], bytes].concat())
     }
 
-    /// What stands before the code, if the code is right.
+    /// Returns what stands before the code, if the code is right.
     fn checked<'b>(&self, prefix: &str, bytes: &'b [u8]) -> Option<&'b [u8]> {
         let (bytes, code) = bytes.split_at_checked(bytes.len().checked_sub(CODE_LENGTH)?)?;
         let signed = [prefix.as_bytes(), &[0], bytes].concat();
@@ -41,9 +41,9 @@ impl Key {
     }
 }
 
-impl core::fmt::Debug for Key {
+impl core::fmt::Debug for MarkKey {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        formatter.write_str("Key")
+        formatter.write_str("MarkKey")
     }
 }
 
@@ -51,7 +51,7 @@ impl core::fmt::Debug for Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TStateId(pub u64);
 
-/// What says in the log which transaction of ours this is.
+/// Names one of our transactions in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The manager's epoch.
@@ -62,7 +62,7 @@ pub struct Mark {
 
 /// A statement that leaves no row images, such as DDL: replicas run it as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Statement {
+pub struct AnnouncedStatement {
     /// The `search_path` that it ran with, as the setting's text.
     pub search_path: String,
     /// The role that ran it, and that owns what it makes; replicas run it as that role.
@@ -73,16 +73,16 @@ pub struct Statement {
 
 /// A message of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
+pub enum MarkMessage {
     /// The mark.
     Mark(Mark),
     /// A statement.
-    Statement(Statement),
+    Statement(AnnouncedStatement),
 }
 
 impl Mark {
-    /// The statement that writes it into the current transaction, right before COMMIT.
-    pub fn sql(&self, key: &Key) -> String {
+    /// Returns the statement that writes it into the current transaction, right before COMMIT.
+    pub fn sql(&self, key: &MarkKey) -> String {
         let mut bytes = Vec::new();
         bytes.extend(self.epoch.to_be_bytes());
         bytes.extend(self.id.0.to_be_bytes());
@@ -90,9 +90,10 @@ impl Mark {
     }
 }
 
-impl Statement {
-    /// The statement that writes it into the current transaction, right before it runs there.
-    pub fn sql(&self, key: &Key) -> String {
+impl AnnouncedStatement {
+    /// Returns the statement that writes it into the current transaction, right before it runs
+    /// there.
+    pub fn sql(&self, key: &MarkKey) -> String {
         let mut bytes = Vec::new();
         for part in [&self.search_path, &self.role, &self.text] {
             bytes.extend((part.len() as u32).to_be_bytes());
@@ -102,9 +103,9 @@ impl Statement {
     }
 }
 
-impl Message {
-    /// The message with these bytes under this prefix; none if it is not ours.
-    pub fn decode(prefix: &str, bytes: &[u8], key: &Key) -> Option<Message> {
+impl MarkMessage {
+    /// Returns the message with these bytes under this prefix; none if it is not ours.
+    pub fn decode(prefix: &str, bytes: &[u8], key: &MarkKey) -> Option<MarkMessage> {
         if ![MARK_PREFIX, STATEMENT_PREFIX].contains(&prefix) {
             return None;
         }
@@ -113,9 +114,9 @@ impl Message {
             MARK_PREFIX => {
                 let epoch = u64::from_be_bytes(take(&mut input)?);
                 let id = TStateId(u64::from_be_bytes(take(&mut input)?));
-                Message::Mark(Mark { epoch, id })
+                MarkMessage::Mark(Mark { epoch, id })
             }
-            _ => Message::Statement(Statement {
+            _ => MarkMessage::Statement(AnnouncedStatement {
                 search_path: text(&mut input)?,
                 role: text(&mut input)?,
                 text: text(&mut input)?,
@@ -125,7 +126,7 @@ impl Message {
     }
 }
 
-fn emit(prefix: &str, mut bytes: Vec<u8>, key: &Key) -> String {
+fn emit(prefix: &str, mut bytes: Vec<u8>, key: &MarkKey) -> String {
     let code = key.code(prefix, &bytes);
     bytes.extend(code.as_ref());
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -173,44 +174,44 @@ mod tests {
     proptest! {
         #[test]
         fn messages_come_back(epoch: u64, id: u64, text in ".{0,20}") {
-            let key = Key::new(b"secret");
+            let key = MarkKey::new(b"secret");
             let mark = Mark { epoch, id: TStateId(id) };
             let (prefix, bytes) = emitted(&mark.sql(&key));
-            let decoded = Message::decode(&prefix, &bytes, &key);
-            prop_assert_eq!(decoded, Some(Message::Mark(mark)));
-            let statement = Statement {
+            let decoded = MarkMessage::decode(&prefix, &bytes, &key);
+            prop_assert_eq!(decoded, Some(MarkMessage::Mark(mark)));
+            let statement = AnnouncedStatement {
                 search_path: "public".into(),
                 role: String::new(),
                 text,
             };
             let (prefix, bytes) = emitted(&statement.sql(&key));
-            let decoded = Message::decode(&prefix, &bytes, &key);
-            prop_assert_eq!(decoded, Some(Message::Statement(statement)));
+            let decoded = MarkMessage::decode(&prefix, &bytes, &key);
+            prop_assert_eq!(decoded, Some(MarkMessage::Statement(statement)));
         }
 
         #[test]
         fn bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            let key = Key::new(b"secret");
-            prop_assert_eq!(Message::decode(MARK_PREFIX, &bytes, &key), None);
+            let key = MarkKey::new(b"secret");
+            prop_assert_eq!(MarkMessage::decode(MARK_PREFIX, &bytes, &key), None);
             let code = key.code(STATEMENT_PREFIX, &bytes);
             let signed = [&bytes[..], code.as_ref()].concat();
-            let _ = Message::decode(STATEMENT_PREFIX, &signed, &key);
+            let _ = MarkMessage::decode(STATEMENT_PREFIX, &signed, &key);
         }
     }
 
     #[test]
     fn messages_of_others_are_not_ours() {
-        let (key, other) = (Key::new(b"secret"), Key::new(b"guessed"));
+        let (key, other) = (MarkKey::new(b"secret"), MarkKey::new(b"guessed"));
         let mark = Mark {
             epoch: 1,
             id: TStateId(2),
         };
         let (prefix, bytes) = emitted(&mark.sql(&other));
-        assert_eq!(Message::decode(&prefix, &bytes, &key), None);
+        assert_eq!(MarkMessage::decode(&prefix, &bytes, &key), None);
         let (prefix, mut bytes) = emitted(&mark.sql(&key));
-        assert_eq!(Message::decode(STATEMENT_PREFIX, &bytes, &key), None);
+        assert_eq!(MarkMessage::decode(STATEMENT_PREFIX, &bytes, &key), None);
         bytes[7] ^= 1;
-        assert_eq!(Message::decode(&prefix, &bytes, &key), None);
-        assert_eq!(Message::decode(&prefix, &[], &key), None);
+        assert_eq!(MarkMessage::decode(&prefix, &bytes, &key), None);
+        assert_eq!(MarkMessage::decode(&prefix, &[], &key), None);
     }
 }

@@ -1,9 +1,9 @@
-//! The Transaction Manager's pure heart: what is committing, what was committed, what each replica
+//! The Transaction Manager's pure part: what is committing, what was committed, what each replica
 //! has, and where a read may go.
 //!
-//! No I/O, no clock: the proxy tells it of commits before and after they happen, the slot's reader
-//! of their order, the Extractors of their progress. One lock around a [`Manager`] is enough, as no
-//! call waits.
+//! No I/O, no clock. The proxy reports commits before and after they happen, the slot's reader
+//! their order, the Extractors their progress. One lock around a [`Manager`] is enough, as no call
+//! waits.
 //!
 //! Invariants:
 //! - From before COMMIT is sent until the indexes know the commit, its write set is in Pending, and
@@ -31,22 +31,22 @@ mod pending;
 mod replicas;
 mod watch;
 
-pub use items::{Column, Items, Row, Table, Tsid};
+pub use items::{ColumnNumber, Items, RowHash, TableOid, Tsid};
 pub use mark::{Mark, TStateId};
-pub use moment::Moment;
-pub use pending::Outcome;
-pub use replicas::{Life, Replica, ReplicaId, State};
+pub use moment::ReadMoment;
+pub use pending::CommitOutcome;
+pub use replicas::{Replica, ReplicaId, ReplicaState, ServerLife};
 pub use sets::{Class, Parts, Sets, TableSets, Touch};
 pub use watch::Watch;
 
 use independence::independent;
 use indexes::Indexes;
-use moment::Vain;
+use moment::TimedOutWaits;
 use pending::Pending;
-use replicas::Replicas;
+use replicas::ReplicaMap;
 use watch::{Commits, Watcher};
 
-use crate::planted::{self, Bug};
+use crate::planted::{self, ProxyBug};
 
 /// Rows that come to RIndex between two prunings, at most: a commit may write many.
 const PRUNE_ROWS: usize = 4096;
@@ -58,14 +58,14 @@ pub struct ManagerLimits {
     pub prune_interval: u64,
     /// While there are no more rows in RIndex, those are kept that an unavailable replica lacks: it
     /// serves what it has as soon as it is back.
-    pub rows_for_away_max: usize,
+    pub rows_for_unavailable_max: usize,
 }
 
 impl Default for ManagerLimits {
     fn default() -> ManagerLimits {
         ManagerLimits {
             prune_interval: 1024,
-            rows_for_away_max: 1 << 16,
+            rows_for_unavailable_max: 1 << 16,
         }
     }
 }
@@ -74,11 +74,11 @@ impl ManagerLimits {
     /// So little that tests prune at all.
     pub const SMALL: ManagerLimits = ManagerLimits {
         prune_interval: 8,
-        rows_for_away_max: 4,
+        rows_for_unavailable_max: 4,
     };
 }
 
-/// So many more sessions may be on the primary than on a replica, which need not be kept off it: it
+/// The primary may have this many more sessions than a replica before reads are kept off it: it
 /// answers them at once, where replication takes a millisecond or two.
 const SPARE: u64 = 4;
 
@@ -98,7 +98,7 @@ pub enum Level {
 
 /// Where a read goes, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum ReadTarget {
     /// The primary.
     Primary(Reason),
     /// A replica that has `applied`, at least the `need`.
@@ -109,10 +109,10 @@ pub enum Target {
         need: Tsid,
         /// What the replica has.
         applied: Tsid,
-        /// The life of its server that has it. A connection that is opened for this read, and is to
-        /// another one, has found a server that lost what it had: it had crashed, and nobody has
-        /// said so yet.
-        life: Life,
+        /// The life of its server that has it. A connection that is opened for this read, and
+        /// reaches another life, has found a server that crashed and lost what it had, which
+        /// replication has not noticed yet.
+        life: ServerLife,
     },
 }
 
@@ -132,12 +132,12 @@ pub enum Reason {
     Outdated,
 }
 
-/// A commit as the slot's reader saw it.
+/// A commit as the slot's reader received it.
 #[derive(Debug)]
 pub struct Committed<'a> {
     /// Its place in the order.
     pub tsid: Tsid,
-    /// Our own mark in it, unless somebody wrote without the proxy.
+    /// Our own mark in it; none in a write around the proxy.
     pub mark: Option<Mark>,
     /// What it wrote, by its row images.
     pub writes: &'a Sets,
@@ -148,17 +148,17 @@ pub struct Committed<'a> {
 /// What is committing, what was committed, and what each replica has.
 #[derive(Debug)]
 pub struct Manager {
-    key: mark::Key,
+    key: mark::MarkKey,
     epoch: u64,
     next_id: u64,
     pending: Pending,
     indexes: Indexes,
     /// Those since reads that are watched.
     commits: Commits,
-    replicas: Replicas,
+    replicas: ReplicaMap,
     /// Sessions that are on the primary.
     primary_running: u64,
-    vain: Vain,
+    timed_out: TimedOutWaits,
     commit_count: u64,
     /// When RIndex has so many rows it is pruned.
     rows_max: usize,
@@ -170,14 +170,19 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// A manager that begins when everything up to `floor` was committed. `epoch` is higher than
-    /// that of every manager before; `key` signs what it writes into the log.
-    pub fn new(key: mark::Key, epoch: u64, floor: Tsid) -> Manager {
+    /// Makes a manager that begins when everything up to `floor` was committed. `epoch` is higher
+    /// than that of every manager before; `key` signs what it writes into the log.
+    pub fn new(key: mark::MarkKey, epoch: u64, floor: Tsid) -> Manager {
         Manager::with_limits(key, epoch, floor, ManagerLimits::default())
     }
 
-    /// The same, with other limits.
-    pub fn with_limits(key: mark::Key, epoch: u64, floor: Tsid, limits: ManagerLimits) -> Manager {
+    /// Makes one with other limits.
+    pub fn with_limits(
+        key: mark::MarkKey,
+        epoch: u64,
+        floor: Tsid,
+        limits: ManagerLimits,
+    ) -> Manager {
         Manager {
             limits,
             key,
@@ -186,9 +191,9 @@ impl Manager {
             pending: Pending::default(),
             indexes: Indexes::new(floor),
             commits: Commits::default(),
-            replicas: Replicas::default(),
+            replicas: ReplicaMap::default(),
             primary_running: 0,
-            vain: Vain::default(),
+            timed_out: TimedOutWaits::default(),
             commit_count: 0,
             rows_max: PRUNE_ROWS,
             index_bytes_max: 0,
@@ -214,47 +219,47 @@ impl Manager {
         }
     }
 
-    /// Signs the marks and statements that the proxy writes into the log.
-    pub fn key(&self) -> &mark::Key {
+    /// Returns the key that signs the marks and statements that the proxy writes into the log.
+    pub fn key(&self) -> &mark::MarkKey {
         &self.key
     }
 
-    /// There is a newer catalogue. What is Pending is known by an older one, and may have run on
-    /// the newer tables: with a trigger, or a foreign key, that it did not know of. So it may write
+    /// Notes a newer catalogue. What is Pending is known by an older one, and may have run on the
+    /// newer tables: with a trigger, or a foreign key, that it did not know of. So it may write
     /// anything (R33).
     pub fn catalogue_replaced(&mut self, generation: u64) {
         self.generation = generation;
         self.pending.widen();
     }
 
-    /// The primary said what became of a commit, or will never say.
+    /// Notes the outcome of a commit as the primary's connection has reported it.
     ///
-    /// What was committed stays Pending until the slot's reader has seen it; so does what is in
-    /// doubt, at most until [`Manager::settle_doubts`].
-    pub fn finished(&mut self, id: TStateId, outcome: Outcome) {
+    /// What was committed stays Pending until the slot's reader has it; so does what is in doubt,
+    /// at most until [`Manager::settle_doubts`].
+    pub fn finished(&mut self, id: TStateId, outcome: CommitOutcome) {
         self.pending.finished(id, outcome, TStateId(self.next_id));
     }
 
-    /// How long the oldest commit has been Pending, if one is.
+    /// Returns for how long the oldest commit has been Pending, if one is.
     pub fn oldest_pending(&mut self, now: Duration) -> Option<Duration> {
         self.pending.oldest(now)
     }
 
-    /// Commits that are in doubt, each with the process on the primary that had it.
+    /// Returns the commits that are in doubt, each with the process on the primary that had it.
     pub fn in_doubt(&self) -> Vec<(TStateId, i32)> {
         self.pending.in_doubt()
     }
 
-    /// These commits in doubt did not happen: their processes on the primary have ended, and the
-    /// slot's reader has seen every commit from before that.
+    /// Notes that these commits in doubt did not happen: their processes on the primary have ended,
+    /// and the slot's reader has every commit from before that.
     pub fn settle_doubts(&mut self, ids: &[TStateId]) {
         for id in ids {
-            self.finished(*id, Outcome::RolledBack);
+            self.finished(*id, CommitOutcome::RolledBack);
         }
     }
 
-    /// The slot's reader saw a commit. Returns whether the primary is known to show it already: if
-    /// not, the reader asks the primary before it gives the commit to replicas.
+    /// Notes a commit of the slot's reader. Returns whether the primary is known to show it
+    /// already: if not, the reader asks the primary before it gives the commit to replicas.
     pub fn committed(&mut self, committed: &Committed<'_>) -> bool {
         self.indexes.update(committed.writes, committed.tsid);
         if committed.has_statements {
@@ -262,7 +267,8 @@ impl Manager {
                 .update(&Sets::writes_anything(), committed.tsid);
         }
         self.prune_now_and_then();
-        let is_ours = |mark: &Mark| mark.epoch == self.epoch || planted::is(Bug::MarkOfAnyEpoch);
+        let is_ours =
+            |mark: &Mark| mark.epoch == self.epoch || planted::is(ProxyBug::MarkOfAnyEpoch);
         let id = committed.mark.filter(is_ours).map(|mark| mark.id);
         let shown = id.and_then(|id| self.pending.committed(id));
         let writes = || match committed.has_statements {
@@ -270,19 +276,19 @@ impl Manager {
             false => committed.writes.clone(),
         };
         self.commits.committed((committed.tsid, id), shown, writes);
-        shown.is_some() || planted::is(Bug::GivenBeforeShown)
+        shown.is_some() || planted::is(ProxyBug::GivenBeforeShown)
     }
 
-    /// The primary shows a commit that the slot's reader saw before.
+    /// Notes that the primary shows a commit that the slot's reader had before.
     pub fn shown(&mut self, tsid: Tsid) {
         self.commits.shown(tsid, TStateId(self.next_id));
     }
 
-    /// Where a read with these sets goes. The caller brackets its work there with
+    /// Returns where a read with these sets goes. The caller brackets its work there with
     /// [`Manager::started`] and [`Manager::ended`].
-    pub fn route(&mut self, reads: &Sets, level: Level) -> Target {
+    pub fn route(&mut self, reads: &Sets, level: Level) -> ReadTarget {
         if reads.is_written() {
-            return Target::Primary(Reason::Writes);
+            return ReadTarget::Primary(Reason::Writes);
         }
         let need = self.need(reads, level);
         let touches_pending = match level {
@@ -291,12 +297,12 @@ impl Manager {
             Level::Gssi | Level::OneCopy => !independent(self.pending.state(), reads),
         };
         if touches_pending {
-            return Target::Primary(Reason::Pending);
+            return ReadTarget::Primary(Reason::Pending);
         }
         self.least_loaded(need, |_, _| true)
     }
 
-    /// What a read must see of what has its place in the order.
+    /// Returns what a read must see of the commits that have a place in the order.
     fn need(&self, reads: &Sets, level: Level) -> Tsid {
         match level {
             Level::Weak => Tsid(0),
@@ -305,8 +311,8 @@ impl Manager {
         }
     }
 
-    /// A read for which [`Manager::route`] has just chosen this replica; none if it cannot be torn
-    /// there, or what its level promises is less.
+    /// Watches a read for which [`Manager::route`] has just chosen this replica; returns none if it
+    /// cannot be torn there, or its level promises less.
     pub fn watch(&self, reads: &Sets, level: Level, id: ReplicaId) -> Option<Watch> {
         if !Self::is_strict(level) {
             return None;
@@ -316,11 +322,11 @@ impl Manager {
         Watch::new(reads, watcher, self.indexes.latest(), shows_early)
     }
 
-    /// Whether what a snapshot that was taken at the replica since shows may be torn: the read is
+    /// Returns whether a snapshot that was taken at the replica since then may be torn: the read is
     /// to be done again, on the primary.
     pub fn is_torn(&self, watch: &Watch) -> bool {
         self.commits.is_torn(watch, &self.indexes, &self.pending)
-            && !planted::is(Bug::TornReadsCount)
+            && !planted::is(ProxyBug::TornReadsCount)
     }
 
     fn watcher(&self) -> Watcher {
@@ -331,25 +337,25 @@ impl Manager {
         matches!(level, Level::Gssi | Level::OneCopy)
     }
 
-    fn least_loaded(&self, need: Tsid, is_good: impl Fn(ReplicaId, Tsid) -> bool) -> Target {
+    fn least_loaded(&self, need: Tsid, is_good: impl Fn(ReplicaId, Tsid) -> bool) -> ReadTarget {
         match self.replicas.least_loaded(need, is_good) {
-            Some((id, life, applied)) => Target::Replica {
+            Some((id, life, applied)) => ReadTarget::Replica {
                 id,
                 need,
                 applied,
                 life,
             },
-            None => Target::Primary(Reason::NoneFresh { need }),
+            None => ReadTarget::Primary(Reason::NoneFresh { need }),
         }
     }
 
-    /// Whether a replica still serves and has `need`: it may have gone, or gone back, while a read
-    /// that was routed there waited for a connection.
+    /// Returns whether a replica still serves and has `need`: it may have gone, or gone back, while
+    /// a read that was routed there waited for a connection.
     pub fn has(&self, id: ReplicaId, need: Tsid) -> bool {
-        self.replicas.has(id, need) || planted::is(Bug::GoneBackServes)
+        self.replicas.has(id, need) || planted::is(ProxyBug::GoneBackServes)
     }
 
-    /// A read began at a replica; none for a session that goes to the primary.
+    /// Notes that a read began at a replica; none for a session that goes to the primary.
     pub fn started(&mut self, id: Option<ReplicaId>) {
         match id {
             Some(id) => self.replicas.started(id),
@@ -357,7 +363,7 @@ impl Manager {
         }
     }
 
-    /// It has ended.
+    /// Notes that it has ended.
     pub fn ended(&mut self, id: Option<ReplicaId>) {
         match id {
             Some(id) => self.replicas.ended(id),
@@ -365,70 +371,70 @@ impl Manager {
         }
     }
 
-    /// Whether by more than `SPARE` more sessions are on the primary than on the replica that has
-    /// the fewest: whoever may wait for that one had better not go there, too.
+    /// Returns whether the primary has more than `SPARE` more sessions than the replica that has
+    /// the fewest: a read that may wait for that replica had better not go to the primary, too.
     pub fn is_primary_busier(&self) -> bool {
         let least = self.replicas.running_least();
         least.is_some_and(|least| self.primary_running > least + SPARE)
     }
 
-    /// This replica is a standby, which may show commits before the primary does.
+    /// Notes that this replica is a standby, which may show commits before the primary does.
     pub fn shows_early(&mut self, id: ReplicaId) {
         self.replicas.set_shows_early(id);
     }
 
-    /// Adds a replica that nobody has connected to.
+    /// Adds a replica that replication has not connected to yet.
     pub fn add_replica(&mut self, id: ReplicaId) {
         self.replicas.add(id, Tsid(0), None);
     }
 
-    /// Replication has connected to a replica, which has everything up to `applied`; it serves when
-    /// [`State::Serving`].
-    pub fn connected(&mut self, id: ReplicaId, life: Life, applied: Tsid) {
+    /// Notes that replication has connected to a replica, which has everything up to `applied`; it
+    /// serves when [`ReplicaState::Serving`].
+    pub fn connected(&mut self, id: ReplicaId, life: ServerLife, applied: Tsid) {
         self.replicas.add(id, applied, Some(life));
     }
 
-    /// Takes a replica out for good.
+    /// Removes a replica for good.
     pub fn remove_replica(&mut self, id: ReplicaId) {
         self.replicas.remove(id);
     }
 
-    /// A replica serves from now on, or no longer.
-    pub fn set_state(&mut self, id: ReplicaId, state: State) {
+    /// Sets whether a replica serves.
+    pub fn set_state(&mut self, id: ReplicaId, state: ReplicaState) {
         self.replicas.set_state(id, state);
     }
 
-    /// A replica has committed everything up to `tsid`.
+    /// Notes that a replica has committed everything up to `tsid`.
     pub fn applied(&mut self, id: ReplicaId, tsid: Tsid) {
         self.replicas.applied(id, tsid);
     }
 
-    /// What each replica does, by its number.
+    /// Returns the state of each replica, by its number.
     pub fn replicas(&self) -> impl Iterator<Item = (ReplicaId, &Replica)> {
         self.replicas.iter()
     }
 
-    /// The newest commit that the slot's reader saw.
+    /// Returns the newest commit of the slot's reader.
     pub fn latest(&self) -> Tsid {
         self.indexes.latest()
     }
 
-    /// Memory that the three indexes took so far, at most, in bytes.
+    /// Returns the memory that the three indexes took so far, at most, in bytes.
     pub fn index_bytes_max(&self) -> usize {
         self.index_bytes_max.max(self.indexes.bytes())
     }
 
-    /// Whether the slot's reader has not seen this commit yet, if it happened.
+    /// Returns whether the slot's reader does not have this commit yet, if it happened.
     pub fn is_pending(&self, id: TStateId) -> bool {
         self.pending.contains(id)
     }
 
-    /// Number of commits that are Pending.
+    /// Returns the number of commits that are Pending.
     pub fn pending_count(&self) -> usize {
         self.pending.count()
     }
 
-    /// What every serving replica has, if one serves.
+    /// Returns what every serving replica has, if one serves.
     pub fn applied_everywhere(&self) -> Option<Tsid> {
         self.replicas.applied_everywhere()
     }
@@ -440,7 +446,7 @@ impl Manager {
             return;
         }
         self.index_bytes_max = self.index_bytes_max();
-        let applied = match self.indexes.row_count() <= self.limits.rows_for_away_max {
+        let applied = match self.indexes.row_count() <= self.limits.rows_for_unavailable_max {
             true => self.replicas.applied_wherever(),
             false => self.applied_everywhere(),
         };
@@ -457,26 +463,30 @@ mod tests {
 
     pub(super) const FIRST: ReplicaId = ReplicaId(1);
     pub(super) const SECOND: ReplicaId = ReplicaId(2);
-    pub(super) const LIFE: Life = Life(1);
+    pub(super) const LIFE: ServerLife = ServerLife(1);
 
     pub(super) fn read(table: u32) -> Sets {
         let mut sets = Sets::default();
-        sets.touch(Table(table), Touch::read_table());
+        sets.touch(TableOid(table), Touch::read_table());
         sets
     }
 
     pub(super) fn write(table: u32, row: u64) -> Sets {
         let mut sets = Sets::default();
-        sets.touch(Table(table), Touch::write_rows([Row(row)]));
+        sets.touch(TableOid(table), Touch::write_rows([RowHash(row)]));
         sets
     }
 
     pub(super) fn two_replicas() -> Manager {
-        let mut manager =
-            Manager::with_limits(mark::Key::new(b"secret"), 1, Tsid(10), ManagerLimits::SMALL);
+        let mut manager = Manager::with_limits(
+            mark::MarkKey::new(b"secret"),
+            1,
+            Tsid(10),
+            ManagerLimits::SMALL,
+        );
         for id in [FIRST, SECOND] {
             manager.connected(id, LIFE, Tsid(10));
-            manager.set_state(id, State::Serving);
+            manager.set_state(id, ReplicaState::Serving);
         }
         manager
     }
@@ -492,8 +502,8 @@ mod tests {
 
     fn goes_to_primary(manager: &mut Manager, reads: &Sets) -> Option<Reason> {
         match manager.route(reads, Level::Gssi) {
-            Target::Primary(reason) => Some(reason),
-            Target::Replica { .. } => None,
+            ReadTarget::Primary(reason) => Some(reason),
+            ReadTarget::Replica { .. } => None,
         }
     }
 
@@ -505,14 +515,14 @@ mod tests {
         let pending = Some(Reason::Pending);
         assert_eq!(goes_to_primary(&mut manager, &read(1)), pending);
         assert_eq!(goes_to_primary(&mut manager, &read(2)), None);
-        manager.finished(mark.id, Outcome::Committed);
+        manager.finished(mark.id, CommitOutcome::Committed);
         assert_eq!(goes_to_primary(&mut manager, &read(1)), pending);
         assert!(see(&mut manager, 12, Some(mark), &write(1, 7)));
         let need = Tsid(12);
         let stale = Some(Reason::NoneFresh { need });
         assert_eq!(goes_to_primary(&mut manager, &read(1)), stale);
         manager.applied(SECOND, need);
-        let expected = Target::Replica {
+        let expected = ReadTarget::Replica {
             id: SECOND,
             need,
             applied: need,
@@ -526,7 +536,7 @@ mod tests {
         let mut manager = two_replicas();
         let mark = manager.begin_commit(write(1, 7), None);
         assert!(!see(&mut manager, 12, Some(mark), &write(1, 7)));
-        manager.finished(mark.id, Outcome::Committed);
+        manager.finished(mark.id, CommitOutcome::Committed);
         assert_eq!(manager.pending_count(), 0);
     }
 
@@ -534,7 +544,7 @@ mod tests {
     fn doubt_keeps_reads_on_the_primary_until_it_is_settled() {
         let mut manager = two_replicas();
         let mark = manager.begin_commit(Sets::writes_anything(), None);
-        manager.finished(mark.id, Outcome::InDoubt { backend: 99 });
+        manager.finished(mark.id, CommitOutcome::InDoubt { backend: 99 });
         assert_eq!(manager.in_doubt(), [(mark.id, 99)]);
         assert!(goes_to_primary(&mut manager, &read(5)).is_some());
         manager.settle_doubts(&[mark.id]);
@@ -574,7 +584,7 @@ mod tests {
         assert_eq!(reason, Some(Reason::NoneFresh { need }));
     }
 
-    /// Who wrote by an old catalogue may have written what a new trigger writes.
+    /// A write that used an old catalogue may have written what a new trigger writes.
     #[test]
     fn writes_by_an_old_catalogue_may_be_of_anything() {
         let mut manager = two_replicas();
@@ -597,7 +607,7 @@ mod tests {
         let mut manager = two_replicas();
         let mark = manager.begin_commit(write(1, 7), None);
         let on_primary = |manager: &mut Manager, table, level| {
-            matches!(manager.route(&read(table), level), Target::Primary(_))
+            matches!(manager.route(&read(table), level), ReadTarget::Primary(_))
         };
         assert!(!on_primary(&mut manager, 1, Level::Weak));
         assert!(on_primary(&mut manager, 2, Level::RsiPc));
@@ -614,24 +624,24 @@ mod tests {
         assert!(manager.has(FIRST, Tsid(12)));
         manager.connected(FIRST, LIFE, Tsid(11));
         assert!(!manager.has(FIRST, Tsid(11)), "it does not serve yet");
-        manager.set_state(FIRST, State::Serving);
+        manager.set_state(FIRST, ReplicaState::Serving);
         assert!(manager.has(FIRST, Tsid(11)) && !manager.has(FIRST, Tsid(12)));
     }
 
     /// As long as that takes little memory, see [`ManagerLimits`].
     #[test]
-    fn who_was_away_serves_what_was_not_written_since() {
+    fn returning_replica_serves_rows_not_written_since() {
         for (rows, serves) in [(3, true), (5, false)] {
             let mut manager = two_replicas();
-            manager.set_state(FIRST, State::Away);
+            manager.set_state(FIRST, ReplicaState::Unavailable);
             let commits = 11..=10 + ManagerLimits::SMALL.prune_interval;
             for tsid in commits {
                 see(&mut manager, tsid, None, &write(1, tsid % rows));
                 manager.applied(SECOND, Tsid(tsid));
             }
             manager.connected(FIRST, LIFE, Tsid(10));
-            manager.set_state(FIRST, State::Serving);
-            manager.set_state(SECOND, State::Away);
+            manager.set_state(FIRST, ReplicaState::Serving);
+            manager.set_state(SECOND, ReplicaState::Unavailable);
             let is_served = goes_to_primary(&mut manager, &read(2)).is_none();
             assert_eq!(is_served, serves, "{rows}");
             assert!(goes_to_primary(&mut manager, &read(1)).is_some());
@@ -655,22 +665,22 @@ mod tests {
         assert!(!manager.is_primary_busier());
         manager.started(None);
         for id in [FIRST, SECOND] {
-            manager.set_state(id, State::Away);
+            manager.set_state(id, ReplicaState::Unavailable);
         }
-        assert!(!manager.is_primary_busier(), "there is nobody else");
+        assert!(!manager.is_primary_busier(), "there is no replica");
     }
 
     #[test]
     fn reads_go_to_the_least_loaded_that_serves() {
         let mut manager = two_replicas();
         let target = |manager: &mut Manager| match manager.route(&read(1), Level::Gssi) {
-            Target::Replica { id, .. } => Some(id),
-            Target::Primary(_) => None,
+            ReadTarget::Replica { id, .. } => Some(id),
+            ReadTarget::Primary(_) => None,
         };
         assert_eq!(target(&mut manager), Some(FIRST));
         manager.started(Some(FIRST));
         assert_eq!(target(&mut manager), Some(SECOND));
-        manager.set_state(SECOND, State::Quarantined);
+        manager.set_state(SECOND, ReplicaState::Quarantined);
         assert_eq!(target(&mut manager), Some(FIRST));
         manager.ended(Some(FIRST));
         manager.remove_replica(FIRST);
@@ -681,6 +691,6 @@ mod tests {
     fn what_writes_never_leaves_the_primary() {
         let mut manager = two_replicas();
         let target = manager.route(&write(1, 1), Level::Weak);
-        assert_eq!(target, Target::Primary(Reason::Writes));
+        assert_eq!(target, ReadTarget::Primary(Reason::Writes));
     }
 }

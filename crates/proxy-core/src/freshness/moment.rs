@@ -4,8 +4,8 @@
 //! since others may have seen that on the primary. All the rest is too late for it: so its wait
 //! ends, however much is written meanwhile.
 //!
-//! Where one has waited in vain, others do not wait: for the same commits, or until a replica gets
-//! something.
+//! Where one wait has timed out, other reads do not wait: for the same commits, or until a replica
+//! gets something.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -16,12 +16,12 @@ use super::mark::TStateId;
 use super::replicas::ReplicaId;
 use super::sets::Sets;
 use super::watch::{Watch, Watcher};
-use super::{Level, Manager, Reason, Target};
-use crate::planted::{self, Bug};
+use super::{Level, Manager, ReadTarget, Reason};
+use crate::planted::{self, ProxyBug};
 
 /// When a read began to wait, and for what.
 #[derive(Debug)]
-pub struct Moment {
+pub struct ReadMoment {
     reads: Sets,
     level: Level,
     /// The catalogue by which it is known what is touched.
@@ -36,18 +36,18 @@ pub struct Moment {
     watcher: Option<Watcher>,
 }
 
-/// What was waited for in vain.
+/// Waits that have timed out.
 #[derive(Debug, Default)]
-pub struct Vain {
+pub struct TimedOutWaits {
     pending: BTreeSet<TStateId>,
-    /// That a replica gets more than this.
+    /// A replica must get more than this before reads wait again.
     newest: Option<Tsid>,
 }
 
 impl Manager {
-    /// A read begins to wait, or a transaction that is to see everything that was committed, and
-    /// goes on with that: that one may read anything.
-    pub fn moment(&self, reads: &Sets, level: Level) -> Moment {
+    /// Notes that a read begins to wait. A transaction waits, too, that is to see everything that
+    /// was committed, and goes on with that: it may read anything.
+    pub fn moment(&self, reads: &Sets, level: Level) -> ReadMoment {
         let reads = match level {
             Level::RsiPc => Sets::reads_anything(),
             Level::Weak | Level::Gssi | Level::OneCopy => reads.clone(),
@@ -56,11 +56,11 @@ impl Manager {
         let touching = pending.filter(|(_, writes)| !independent(writes, &reads));
         let pending = match level {
             Level::Weak => Vec::new(),
-            _ if planted::is(Bug::WaitIgnoresPending) => Vec::new(),
+            _ if planted::is(ProxyBug::WaitIgnoresPending) => Vec::new(),
             _ => touching.map(|(id, _)| id).collect(),
         };
         let watcher = Self::is_strict(level).then(|| self.watcher());
-        Moment {
+        ReadMoment {
             reads,
             level,
             generation: self.generation,
@@ -71,37 +71,37 @@ impl Manager {
         }
     }
 
-    /// Whether somebody has waited in vain for what this one would wait for.
-    pub fn is_hopeless(&self, moment: &Moment) -> bool {
+    /// Returns whether a wait for the same has timed out.
+    pub fn is_hopeless(&self, moment: &ReadMoment) -> bool {
         let mut pending = moment.pending.iter();
-        let newest = self.vain.newest;
-        pending.any(|id| self.vain.pending.contains(id))
+        let newest = self.timed_out.newest;
+        pending.any(|id| self.timed_out.pending.contains(id))
             || newest.is_some() && newest == moment.newest
     }
 
-    /// A read has waited as long as it may.
-    pub fn waited_in_vain(&mut self, moment: &Moment) {
-        let vain = &mut self.vain;
-        vain.pending.extend(&moment.pending);
-        vain.pending.retain(|id| self.pending.contains(*id));
+    /// Notes that a read has waited as long as it may.
+    pub fn wait_timed_out(&mut self, moment: &ReadMoment) {
+        let timed_out = &mut self.timed_out;
+        timed_out.pending.extend(&moment.pending);
+        timed_out.pending.retain(|id| self.pending.contains(*id));
         if moment.pending.is_empty() && self.replicas.newest() == moment.newest {
-            vain.newest = moment.newest;
+            timed_out.newest = moment.newest;
         }
     }
 
-    /// Where a read that waits may go now. As long as it is not known what must be seen, or no
-    /// replica has it, that is the primary; ask again a little later (P1). Otherwise it is watched
-    /// from the moment on.
-    pub fn route_moment(&mut self, moment: &mut Moment) -> (Target, Option<Watch>) {
+    /// Returns where a read that waits may go now. As long as it is not known what must be seen, or
+    /// no replica has it, that is the primary; ask again a little later (P1). Otherwise it is
+    /// watched from the moment on.
+    pub fn route_moment(&mut self, moment: &mut ReadMoment) -> (ReadTarget, Option<Watch>) {
         if moment.generation != self.generation {
-            return (Target::Primary(Reason::Outdated), None);
+            return (ReadTarget::Primary(Reason::Outdated), None);
         }
-        if planted::is(Bug::WaitIsNotWatched) {
+        if planted::is(ProxyBug::WaitIsNotWatched) {
             moment.watcher = moment.watcher.take().map(|_| self.watcher());
         }
         moment.pending.retain(|id| self.pending.contains(*id));
         if !moment.pending.is_empty() {
-            return (Target::Primary(Reason::Pending), None);
+            return (ReadTarget::Primary(Reason::Pending), None);
         }
         let need = self.need(&moment.reads, moment.level);
         let need = *moment.need.get_or_insert(need);
@@ -113,12 +113,13 @@ impl Manager {
         let is_whole = |id: ReplicaId, has: Tsid| {
             let commits = &self.commits;
             let is_split = |watch: &Watch| commits.is_split(watch, &self.indexes, &self.pending);
-            watch(id, has).is_none_or(|watch| !is_split(&watch)) || planted::is(Bug::TornReadsCount)
+            watch(id, has).is_none_or(|watch| !is_split(&watch))
+                || planted::is(ProxyBug::TornReadsCount)
         };
         let target = self.least_loaded(need, is_whole);
         match target {
-            Target::Replica { id, applied, .. } => (target, watch(id, applied)),
-            Target::Primary(_) => (target, None),
+            ReadTarget::Replica { id, applied, .. } => (target, watch(id, applied)),
+            ReadTarget::Primary(_) => (target, None),
         }
     }
 }
@@ -127,15 +128,15 @@ impl Manager {
 mod tests {
     use super::super::tests::{FIRST, LIFE, SECOND, read, see, two_replicas, write};
     use super::*;
-    use crate::freshness::{Class, Mark, Outcome, Parts, Row, Table, Touch};
+    use crate::freshness::{Class, CommitOutcome, Mark, Parts, RowHash, TableOid, Touch};
 
     fn committed(manager: &mut Manager, tsid: u64, mark: Mark, row: u64) {
-        manager.finished(mark.id, Outcome::Committed);
+        manager.finished(mark.id, CommitOutcome::Committed);
         see(manager, tsid, Some(mark), &write(1, row));
     }
 
-    fn at(id: ReplicaId, need: Tsid) -> Target {
-        Target::Replica {
+    fn at(id: ReplicaId, need: Tsid) -> ReadTarget {
+        ReadTarget::Replica {
             id,
             need,
             applied: need,
@@ -151,7 +152,7 @@ mod tests {
             let first = manager.begin_commit(write(1, 7), None);
             let mut moment = manager.moment(&reads, Level::Gssi);
             let mut weak = manager.moment(&reads, Level::Weak);
-            let pending = Target::Primary(Reason::Pending);
+            let pending = ReadTarget::Primary(Reason::Pending);
             assert_eq!(manager.route_moment(&mut moment).0, pending);
             let (target, watch) = manager.route_moment(&mut weak);
             assert_eq!(
@@ -161,7 +162,7 @@ mod tests {
             committed(&mut manager, 12, first, 7);
             let later = manager.begin_commit(write(1, 8), None);
             let need = Tsid(12);
-            let lacks = Target::Primary(Reason::NoneFresh { need });
+            let lacks = ReadTarget::Primary(Reason::NoneFresh { need });
             assert_eq!(manager.route_moment(&mut moment).0, lacks);
             committed(&mut manager, 13, later, 8);
             manager.applied(SECOND, need);
@@ -179,7 +180,7 @@ mod tests {
         let mut moment = manager.moment(&read(1), Level::Gssi);
         assert_eq!(manager.route_moment(&mut moment).0, at(FIRST, Tsid(10)));
         let mut moment = manager.moment(&read(1), Level::RsiPc);
-        let pending = Target::Primary(Reason::Pending);
+        let pending = ReadTarget::Primary(Reason::Pending);
         assert_eq!(manager.route_moment(&mut moment).0, pending);
     }
 
@@ -194,7 +195,7 @@ mod tests {
         committed(&mut manager, 12, first, 7);
         manager.applied(SECOND, Tsid(12));
         let (split, need) = (manager.route_moment(&mut moment).0, Tsid(12));
-        assert_eq!(split, Target::Primary(Reason::NoneFresh { need }));
+        assert_eq!(split, ReadTarget::Primary(Reason::NoneFresh { need }));
         committed(&mut manager, 13, second, 8);
         manager.applied(FIRST, Tsid(13));
         let (whole, watch) = manager.route_moment(&mut moment);
@@ -207,12 +208,12 @@ mod tests {
 
     /// Where replication stands still, and where a commit takes long, one waits for all.
     #[test]
-    fn what_was_waited_for_in_vain_is_not_waited_for_again() {
+    fn wait_that_timed_out_is_not_repeated() {
         let mut manager = two_replicas();
         let slow = manager.begin_commit(write(1, 7), None);
         let moment = manager.moment(&read(1), Level::Gssi);
         assert!(!manager.is_hopeless(&moment));
-        manager.waited_in_vain(&moment);
+        manager.wait_timed_out(&moment);
         let again = |manager: &Manager, table| {
             let moment = manager.moment(&read(table), Level::Gssi);
             manager.is_hopeless(&moment)
@@ -222,11 +223,11 @@ mod tests {
         committed(&mut manager, 12, slow, 7);
         assert!(!again(&manager, 1), "it is in the log");
         let moment = manager.moment(&read(1), Level::Gssi);
-        manager.waited_in_vain(&moment);
+        manager.wait_timed_out(&moment);
         assert!(again(&manager, 1) && again(&manager, 2));
         manager.applied(SECOND, Tsid(11));
         assert!(!again(&manager, 1));
-        manager.waited_in_vain(&moment);
+        manager.wait_timed_out(&moment);
         assert!(!again(&manager, 1), "it got something meanwhile");
     }
 
@@ -236,12 +237,12 @@ mod tests {
         let mut manager = two_replicas();
         let mut moment = manager.moment(&read(1), Level::Gssi);
         manager.catalogue_replaced(1);
-        let outdated = Target::Primary(Reason::Outdated);
+        let outdated = ReadTarget::Primary(Reason::Outdated);
         assert_eq!(manager.route_moment(&mut moment).0, outdated);
     }
 
-    /// It shows commits before the primary does: who has seen one there, and asks the primary,
-    /// would not see it.
+    /// It shows commits before the primary does: a client that has seen one there, and asks the
+    /// primary, would not see it.
     #[test]
     fn what_a_standby_shows_early_does_not_count() {
         let mut manager = two_replicas();
@@ -261,22 +262,19 @@ mod tests {
         let mark = manager.begin_commit(write(1, 7), None);
         assert!(manager.is_torn(&before), "it may be there already");
         see(&mut manager, 12, Some(mark), &write(1, 7));
-        assert!(
-            manager.is_torn(&before),
-            "nobody has said that it is visible"
-        );
+        assert!(manager.is_torn(&before), "it is not known to be visible");
         manager.applied(FIRST, Tsid(12));
         assert!(manager.is_torn(&watch(&manager)), "nor since");
         manager.shown(Tsid(12));
         assert!(!manager.is_torn(&before) && !manager.is_torn(&watch(&manager)));
-        manager.finished(other.id, Outcome::RolledBack);
+        manager.finished(other.id, CommitOutcome::RolledBack);
     }
 
-    /// A read of one row of the first table.
+    /// Returns a read of one row of the first table.
     fn row_of(row: u64) -> Sets {
         let mut sets = Sets::default();
         let rows = Parts {
-            rows: [Row(row)].into_iter().collect(),
+            rows: [RowHash(row)].into_iter().collect(),
             ..Parts::default()
         };
         let touch = Touch {
@@ -284,15 +282,15 @@ mod tests {
             reads: Some(rows),
             writes: None,
         };
-        sets.touch(Table(1), touch);
+        sets.touch(TableOid(1), touch);
         sets
     }
 
-    impl Target {
-        /// The same, of a replica that has this.
-        fn with(self, has: Tsid) -> Target {
+    impl ReadTarget {
+        /// Returns the same, of a replica that has this.
+        fn with(self, has: Tsid) -> ReadTarget {
             match self {
-                Target::Replica { id, need, life, .. } => Target::Replica {
+                ReadTarget::Replica { id, need, life, .. } => ReadTarget::Replica {
                     id,
                     need,
                     applied: has,

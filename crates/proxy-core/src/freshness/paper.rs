@@ -1,13 +1,13 @@
 //! Tables 1 and 3 of the paper, written down as sets, for tests: R is table 1 with columns A1 to
 //! A4, S is table 2 with columns B1 to B5.
 
-use super::items::{Column, Items, Row, Table};
+use super::items::{ColumnNumber, Items, RowHash, TableOid};
 use super::sets::{Class, Parts, Sets, Touch};
 
-const R: Table = Table(1);
-const S: Table = Table(2);
+const R: TableOid = TableOid(1);
+const S: TableOid = TableOid(2);
 
-fn one(table: Table, class: Class, reads: &[u16], writes: &[u16], rows: &[u64]) -> Sets {
+fn one(table: TableOid, class: Class, reads: &[u16], writes: &[u16], rows: &[u64]) -> Sets {
     let mut sets = Sets::default();
     let touch = Touch {
         class,
@@ -41,15 +41,15 @@ pub fn reads() -> [Sets; 4] {
     ]
 }
 
-/// Columns (0: all) and rows, the rows only where the class knows them.
+/// Returns columns (0: all) and rows, the rows only where the class knows them.
 pub fn parts(class: Class, columns: &[u16], rows: &[u64]) -> Parts {
     Parts {
         columns: match columns.contains(&0) || class == Class::Table {
             true => Items::all(),
-            false => columns.iter().map(|column| Column(*column)).collect(),
+            false => columns.iter().map(|column| ColumnNumber(*column)).collect(),
         },
         rows: match class {
-            Class::Rows => rows.iter().map(|row| Row(*row)).collect(),
+            Class::Rows => rows.iter().map(|row| RowHash(*row)).collect(),
             _ => Items::default(),
         },
     }

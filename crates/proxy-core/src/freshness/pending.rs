@@ -8,11 +8,11 @@ use core::time::Duration;
 
 use super::mark::TStateId;
 use super::sets::Sets;
-use crate::planted::{self, Bug};
+use crate::planted::{self, ProxyBug};
 
-/// What became of a commit, as the primary's connection told.
+/// The outcome of a commit, as the primary's connection reported it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CommitOutcome {
     /// It is committed, and the primary shows it.
     Committed,
     /// It is rolled back.
@@ -27,10 +27,10 @@ pub enum Outcome {
 #[derive(Debug)]
 struct Item {
     writes: Sets,
-    outcome: Option<Outcome>,
+    outcome: Option<CommitOutcome>,
     /// The next commit's number when the primary was known to show it.
     shown: Option<TStateId>,
-    /// When it was first asked how old it is, by the clock of who asks.
+    /// When its age was first asked for, by the caller's clock.
     since: Option<Duration>,
 }
 
@@ -42,7 +42,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Before COMMIT is sent.
+    /// Adds one, before COMMIT is sent.
     pub fn insert(&mut self, id: TStateId, writes: Sets) {
         self.state.merge(&writes);
         let item = Item {
@@ -55,7 +55,7 @@ impl Pending {
         assert!(before.is_none(), "ids are given out once");
     }
 
-    /// What each writes is not known any more.
+    /// Notes that what each writes is not known any more.
     pub fn widen(&mut self) {
         for item in self.items.values_mut() {
             self.state.remove(&item.writes);
@@ -64,61 +64,61 @@ impl Pending {
         }
     }
 
-    /// The outcome is known, or will never be known from that connection. `next` is the number that
-    /// the next commit gets.
-    pub fn finished(&mut self, id: TStateId, outcome: Outcome, next: TStateId) {
+    /// Notes the outcome, which is known or will never be known from that connection. `next` is the
+    /// number that the next commit gets.
+    pub fn finished(&mut self, id: TStateId, outcome: CommitOutcome, next: TStateId) {
         let is_over = match outcome {
-            Outcome::RolledBack => true,
-            Outcome::Committed => planted::is(Bug::PendingEndsAtAnswer),
-            Outcome::InDoubt { .. } => planted::is(Bug::DoubtForgotten),
+            CommitOutcome::RolledBack => true,
+            CommitOutcome::Committed => planted::is(ProxyBug::PendingEndsAtAnswer),
+            CommitOutcome::InDoubt { .. } => planted::is(ProxyBug::DoubtForgotten),
         };
         if is_over {
             self.remove(id);
         } else if let Some(item) = self.items.get_mut(&id) {
             item.outcome = Some(outcome);
-            item.shown = (outcome == Outcome::Committed).then_some(next);
+            item.shown = (outcome == CommitOutcome::Committed).then_some(next);
         }
     }
 
-    /// The indexes know it now. If the primary is known to show it, returns the number that the
-    /// next commit had when that was known.
+    /// Removes one that the indexes know now. If the primary is known to show it, returns the
+    /// number that the next commit had when that became known.
     pub fn committed(&mut self, id: TStateId) -> Option<TStateId> {
         self.remove(id)?.shown
     }
 
-    /// Merged write sets of all.
+    /// Returns the merged write sets of all.
     pub fn state(&self) -> &Sets {
         &self.state
     }
 
-    /// What each may write.
+    /// Returns what each may write.
     pub fn iter(&self) -> impl Iterator<Item = (TStateId, &Sets)> {
         self.items.iter().map(|(id, item)| (*id, &item.writes))
     }
 
-    /// What each may write that the primary is not known to show.
+    /// Returns what each may write that the primary is not known to show.
     pub fn hidden(&self) -> impl Iterator<Item = (TStateId, &Sets)> {
         let items = self.items.iter().filter(|(_, item)| item.shown.is_none());
         items.map(|(id, item)| (*id, &item.writes))
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Whether this one is there.
+    /// Returns whether this one is there.
     pub fn contains(&self, id: TStateId) -> bool {
         self.items.contains_key(&id)
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn count(&self) -> usize {
         self.items.len()
     }
 
-    /// For how long the oldest has been there, if there is one. To be asked again and again: its
-    /// age counts from when it was first asked for.
+    /// Returns for how long the oldest has been there, if there is one. To be asked again and
+    /// again: its age counts from when it was first asked for.
     pub fn oldest(&mut self, now: Duration) -> Option<Duration> {
         // The newest have no age yet.
         let items = self.items.values_mut().rev();
@@ -129,12 +129,12 @@ impl Pending {
         oldest.since.map(|since| now.saturating_sub(since))
     }
 
-    /// Those in doubt, each with its process on the primary.
+    /// Returns those in doubt, each with its process on the primary.
     pub fn in_doubt(&self) -> Vec<(TStateId, i32)> {
         let items = self.items.iter();
         items
             .filter_map(|(id, item)| match item.outcome {
-                Some(Outcome::InDoubt { backend }) => Some((*id, backend)),
+                Some(CommitOutcome::InDoubt { backend }) => Some((*id, backend)),
                 _ => None,
             })
             .collect()

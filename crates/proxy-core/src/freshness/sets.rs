@@ -4,7 +4,7 @@
 //! Sets are cumulative: the sets of a transaction are its statements' sets merged, and what runs
 //! together at a replica is merged again. `merge` and `remove` are inverse.
 
-use super::items::{Column, Items, Row, Table};
+use super::items::{ColumnNumber, Items, RowHash, TableOid};
 use alloc::vec::Vec;
 
 /// How a statement or transaction affects one table.
@@ -33,13 +33,13 @@ pub struct Touch {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
     /// Which columns. An INSERT or DELETE writes all of them.
-    pub columns: Items<Column>,
+    pub columns: Items<ColumnNumber>,
     /// Which rows, where the class is [`Class::Rows`]; else empty.
-    pub rows: Items<Row>,
+    pub rows: Items<RowHash>,
 }
 
 impl Parts {
-    /// All columns of rows that are not known.
+    /// Returns all columns of rows that are not known.
     pub fn whole() -> Parts {
         Parts {
             columns: Items::all(),
@@ -64,7 +64,7 @@ impl Parts {
 }
 
 impl Touch {
-    /// A read of everything in the table.
+    /// Returns a read of everything in the table.
     pub fn read_table() -> Touch {
         Touch {
             class: Class::Table,
@@ -73,7 +73,7 @@ impl Touch {
         }
     }
 
-    /// A write that may read and change everything in the table.
+    /// Returns a write that may read and change everything in the table.
     pub fn write_table() -> Touch {
         Touch {
             class: Class::Table,
@@ -82,8 +82,8 @@ impl Touch {
         }
     }
 
-    /// A write of whole rows that are known: what a row image does.
-    pub fn write_rows(rows: impl IntoIterator<Item = Row>) -> Touch {
+    /// Returns a write of whole rows that are known: what a row image does.
+    pub fn write_rows(rows: impl IntoIterator<Item = RowHash>) -> Touch {
         Touch {
             class: Class::Rows,
             reads: None,
@@ -106,7 +106,7 @@ pub struct TableSets {
 }
 
 impl TableSets {
-    /// The affecting class: all statements' class where they agree, else the whole table.
+    /// Returns the affecting class: all statements' class where they agree, else the whole table.
     pub fn class(&self) -> Class {
         match self.statements {
             [rows, 0, 0] if rows > 0 => Class::Rows,
@@ -115,22 +115,22 @@ impl TableSets {
         }
     }
 
-    /// Whether something of the table is written.
+    /// Returns whether something of the table is written.
     pub fn is_written(&self) -> bool {
         self.writers > 0
     }
 
-    /// Whether something of the table is read.
+    /// Returns whether something of the table is read.
     pub fn is_read(&self) -> bool {
         self.readers > 0
     }
 
-    /// What is read.
+    /// Returns what is read.
     pub fn read(&self) -> &Parts {
         &self.read
     }
 
-    /// What is written.
+    /// Returns what is written.
     pub fn written(&self) -> &Parts {
         &self.written
     }
@@ -150,8 +150,8 @@ impl TableSets {
         if let Some(parts) = touch.reads {
             self.readers += 1;
             self.read.absorb(parts);
-            // `SELECT count(*)` names no column, and still sees whoever writes all of them.
-            self.read.columns.add(Column::EXISTENCE);
+            // `SELECT count(*)` names no column, and still sees every write of all of them.
+            self.read.columns.add(ColumnNumber::EXISTENCE);
         }
         if let Some(parts) = touch.writes {
             self.writers += 1;
@@ -188,11 +188,11 @@ pub struct Sets {
     /// Statements that may write any table.
     any_writers: u64,
     /// By the table's number. They are few, and a map's nodes would have place for many.
-    tables: Vec<(Table, TableSets)>,
+    tables: Vec<(TableOid, TableSets)>,
 }
 
 impl Sets {
-    /// What is not proven: a read of anything (R33).
+    /// Returns what is not proven: a read of anything (R33).
     pub fn reads_anything() -> Sets {
         Sets {
             any_readers: 1,
@@ -200,7 +200,7 @@ impl Sets {
         }
     }
 
-    /// What is not proven: a write of anything (R33).
+    /// Returns what is not proven: a write of anything (R33).
     pub fn writes_anything() -> Sets {
         Sets {
             any_readers: 1,
@@ -209,17 +209,16 @@ impl Sets {
         }
     }
 
-    /// What is known of rows, or of columns too, is known no more: each table is of this class at
-    /// least.
+    /// Forgets what is known of rows, or of columns too: each table is of this class at least.
     pub fn coarsen(&mut self, class: Class) {
         for (_, table) in &mut self.tables {
             table.coarsen(class);
         }
     }
 
-    /// Whether all that they read is one row at most.
+    /// Returns whether all that they read is one row at most.
     pub fn read_one_row(&self) -> bool {
-        let is_row = |(_, sets): &(Table, TableSets)| {
+        let is_row = |(_, sets): &(TableOid, TableSets)| {
             let rows = &sets.read.rows;
             sets.class() == Class::Rows && !rows.is_all() && rows.named().count() <= 1
         };
@@ -228,16 +227,16 @@ impl Sets {
     }
 
     /// Adds what one statement does with one table.
-    pub fn touch(&mut self, table: Table, touch: Touch) {
+    pub fn touch(&mut self, table: TableOid, touch: Touch) {
         self.entry(table).touch(touch);
     }
 
-    fn place(&self, table: Table) -> Result<usize, usize> {
+    fn place(&self, table: TableOid) -> Result<usize, usize> {
         self.tables
             .binary_search_by_key(&table, |(table, _)| *table)
     }
 
-    fn entry(&mut self, table: Table) -> &mut TableSets {
+    fn entry(&mut self, table: TableOid) -> &mut TableSets {
         let place = self.place(table);
         let place = place.unwrap_or_else(|place| {
             if self.tables.is_empty() {
@@ -250,37 +249,37 @@ impl Sets {
         &mut self.tables[place].1
     }
 
-    /// Whether any table at all may be read.
+    /// Returns whether any table at all may be read.
     pub fn may_read_anything(&self) -> bool {
         self.any_readers > 0
     }
 
-    /// Whether any table at all may be written.
+    /// Returns whether any table at all may be written.
     pub fn may_write_anything(&self) -> bool {
         self.any_writers > 0
     }
 
-    /// Whether nothing is read or written.
+    /// Returns whether nothing is read or written.
     pub fn is_empty(&self) -> bool {
         self.any_readers == 0 && self.any_writers == 0 && self.tables.is_empty()
     }
 
-    /// Whether something is written.
+    /// Returns whether something is written.
     pub fn is_written(&self) -> bool {
         self.any_writers > 0 || self.tables.iter().any(|(_, sets)| sets.is_written())
     }
 
-    /// The tables that are touched, in the order of their numbers.
-    pub fn tables(&self) -> impl Iterator<Item = (Table, &TableSets)> {
+    /// Returns the tables that are touched, in the order of their numbers.
+    pub fn tables(&self) -> impl Iterator<Item = (TableOid, &TableSets)> {
         self.tables.iter().map(|(table, sets)| (*table, sets))
     }
 
-    /// The sets of one table, if it is touched by name.
-    pub fn table(&self, table: Table) -> Option<&TableSets> {
+    /// Returns the sets of one table, if it is touched by name.
+    pub fn table(&self, table: TableOid) -> Option<&TableSets> {
         Some(&self.tables[self.place(table).ok()?].1)
     }
 
-    /// Whether there may be a table that both touch, whatever they do with it.
+    /// Returns whether there may be a table that both touch, whatever they do with it.
     pub fn shares_table(&self, other: &Sets) -> bool {
         let may_be_any = |sets: &Sets| sets.any_readers > 0 || sets.any_writers > 0;
         let mut tables = self.tables.iter();
@@ -298,7 +297,7 @@ impl Sets {
         }
     }
 
-    /// The same, with sets that nobody else needs.
+    /// Returns the same, consuming sets that have no other user.
     pub fn absorb(&mut self, other: Sets) {
         match self.is_empty() {
             true => *self = other,
@@ -347,8 +346,8 @@ mod tests {
             writes: Some(Parts::whole()),
         };
         let [mut reader, mut writer] = [Sets::default(), Sets::default()];
-        reader.touch(Table(1), count);
-        writer.touch(Table(1), insert);
+        reader.touch(TableOid(1), count);
+        writer.touch(TableOid(1), insert);
         assert!(!crate::freshness::independence::independent(
             &reader, &writer
         ));
@@ -357,31 +356,34 @@ mod tests {
     #[test]
     fn coarser_sets_touch_more() {
         let [mut read, mut write] = [Sets::default(), Sets::default()];
-        let parts = |columns: Items<Column>, row| Parts {
+        let parts = |columns: Items<ColumnNumber>, row| Parts {
             columns,
-            rows: Items::one(Row(row)),
+            rows: Items::one(RowHash(row)),
         };
         read.touch(
-            Table(1),
+            TableOid(1),
             Touch {
                 class: Class::Rows,
-                reads: Some(parts(Items::one(Column(2)), 1)),
+                reads: Some(parts(Items::one(ColumnNumber(2)), 1)),
                 writes: None,
             },
         );
-        write.touch(Table(1), Touch::write_rows([Row(2)]));
+        write.touch(TableOid(1), Touch::write_rows([RowHash(2)]));
         let independent = crate::freshness::independence::independent;
         assert!(independent(&read, &write));
         for class in [Class::Rows, Class::Columns, Class::Table] {
             read.coarsen(class);
-            assert_eq!(read.table(Table(1)).expect("it is touched").class(), class);
+            assert_eq!(
+                read.table(TableOid(1)).expect("it is touched").class(),
+                class
+            );
             assert_eq!(independent(&read, &write), class == Class::Rows);
         }
     }
 
     #[test]
     fn tables_that_both_touch() {
-        let sets = |table| statement(Table(table), Class::Rows, &[], &[(1, 1)]);
+        let sets = |table| statement(TableOid(table), Class::Rows, &[], &[(1, 1)]);
         assert!(sets(1).shares_table(&sets(1)));
         assert!(!sets(1).shares_table(&sets(2)));
         assert!(sets(1).shares_table(&Sets::reads_anything()));
@@ -391,11 +393,11 @@ mod tests {
 
     #[test]
     fn classes_that_differ_make_the_whole_table() {
-        let mut both = statement(Table(1), Class::Rows, &[], &[(1, 1)]);
-        both.merge(&statement(Table(1), Class::Columns, &[2], &[]));
-        let class = |sets: &Sets| sets.table(Table(1)).expect("it is touched").class();
+        let mut both = statement(TableOid(1), Class::Rows, &[], &[(1, 1)]);
+        both.merge(&statement(TableOid(1), Class::Columns, &[2], &[]));
+        let class = |sets: &Sets| sets.table(TableOid(1)).expect("it is touched").class();
         assert_eq!(class(&both), Class::Table);
-        both.remove(&statement(Table(1), Class::Columns, &[2], &[]));
+        both.remove(&statement(TableOid(1), Class::Columns, &[2], &[]));
         assert_eq!(class(&both), Class::Rows);
     }
 

@@ -1,18 +1,18 @@
-//! Reads at replicas that may be torn: a read takes its snapshot some time after its replica was
-//! chosen, and commits that began since may have become visible on the primary in another order
-//! than that of its log, in which replicas get them. Who sees the later one on the primary, without
-//! the earlier, and who sees the earlier one at an replica, without the later, disagree for ever (a
-//! long fork; P1).
+//! Reads at replicas that may be torn. A read takes its snapshot some time after its replica was
+//! chosen. Commits that began since then may have become visible on the primary in another order
+//! than that of its log, in which replicas get them. One client sees the later commit on the
+//! primary without the earlier one; another sees the earlier one at a replica without the later
+//! one. They would disagree for ever (a long fork; P1).
 //!
 //! So a read is *watched* from the choice until its snapshot is known to have been taken. It is
 //! torn only if it touches two commits since then of which the later in the log may have been
 //! visible first. Then it is done again, on the primary.
 //!
-//! A read of one row is never torn: who writes a row waits for who wrote it before.
+//! A read of one row is never torn: a writer of a row waits for the one before it.
 //!
-//! A read that waits for its replica (see [`Moment`](super::Moment)) has commits from the beginning
-//! of its wait on before and behind what that has, so it is watched from there; and it is not sent
-//! where what the replica has at that time would tear it.
+//! A read that waits for its replica (see [`ReadMoment`](super::ReadMoment)) is watched from the
+//! beginning of its wait, as commits since then may be before or behind what the replica has. It is
+//! not sent where what the replica has at that time would tear it.
 //!
 //! A standby of the primary may show a commit before the primary does, and long before where that
 //! waits for standbys. There what touches a commit that is not known to be visible is done again,
@@ -28,11 +28,11 @@ use super::mark::TStateId;
 use super::pending::Pending;
 use super::sets::Sets;
 
-/// Commits that are remembered for those that watch, at most. Who began before is torn if anything
-/// was written of what it reads.
+/// Commits that are remembered for watched reads, at most. A read that began before them is torn if
+/// anything was written of what it reads.
 const COMMITS_MAX: usize = 4096;
 
-/// Remembers commits, while somebody has one.
+/// Remembers commits while there is a watched read.
 #[derive(Clone, Debug)]
 pub struct Watcher {
     /// All those up to here were visible before.
@@ -54,8 +54,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A read from the choice of a replica on that has this; none if nothing that it may see there
-    /// is in doubt.
+    /// Returns a read from the choice of a replica on that has this; none if nothing that it may
+    /// see there is in doubt.
     pub fn new(
         reads: &Sets,
         watcher: impl FnOnce() -> Watcher,
@@ -73,11 +73,11 @@ impl Watch {
     }
 }
 
-/// A commit that somebody watched.
+/// A commit that a read watches.
 #[derive(Debug)]
 struct Commit {
     tsid: Tsid,
-    /// None if somebody wrote without the proxy.
+    /// None for a write around the proxy.
     id: Option<TStateId>,
     /// Whatever had this number or a higher one had not sent its COMMIT yet when this was visible;
     /// none where that is not known.
@@ -95,7 +95,7 @@ pub struct Commits {
 }
 
 impl Commits {
-    /// Commits are remembered from now on.
+    /// Remembers commits from now on, for the watcher that it returns.
     pub fn watcher(&self, latest: Tsid) -> Watcher {
         let last = self.commits.back();
         let hidden = last.filter(|last| last.shown.is_none());
@@ -105,8 +105,8 @@ impl Commits {
         }
     }
 
-    /// The slot's reader saw a commit. The last one is remembered for nobody, too, until it is
-    /// visible.
+    /// Notes a commit of the slot's reader. The last one is remembered without a watched read, too,
+    /// until it is visible.
     pub fn committed(
         &mut self,
         (tsid, id): (Tsid, Option<TStateId>),
@@ -133,28 +133,28 @@ impl Commits {
         });
     }
 
-    /// The newest commit is visible, and `next` is the number that the next one gets.
+    /// Notes that the newest commit is visible, and that `next` is the number of the next one.
     pub fn shown(&mut self, tsid: Tsid, next: TStateId) {
         if let Some(last) = self.commits.back_mut().filter(|last| last.tsid == tsid) {
             last.shown.get_or_insert(next);
         }
     }
 
-    /// Whether a snapshot that was taken since may have one commit and not another that was visible
-    /// before; or, where that is possible, one that is not visible.
+    /// Returns whether a snapshot that was taken since may have one commit and not another that was
+    /// visible before; or, where that is possible, one that is not visible.
     pub fn is_torn(&self, watch: &Watch, indexes: &Indexes, pending: &Pending) -> bool {
         let is_early = watch.shows_early && self.is_early(watch, pending);
         let unknown = Tsid(u64::MAX);
         is_early || self.tears(watch, unknown, (indexes, pending))
     }
 
-    /// Whether the state that the replica has now, as far as that is known, has one commit and not
-    /// another that may have been visible before.
+    /// Returns whether the state that the replica has now, as far as that is known, has one commit
+    /// and not another that may have been visible before.
     pub fn is_split(&self, watch: &Watch, indexes: &Indexes, pending: &Pending) -> bool {
         self.tears(watch, watch.has, (indexes, pending))
     }
 
-    /// The same of all states that have what the replica has, and nothing behind `until`.
+    /// Returns the same of all states that have what the replica has, and nothing behind `until`.
     fn tears(&self, watch: &Watch, until: Tsid, (indexes, pending): (&Indexes, &Pending)) -> bool {
         let since = watch.watcher.since;
         if !watch.may_tear || indexes.need(&watch.reads) <= since {
@@ -180,7 +180,7 @@ impl Commits {
         last.is_some_and(|last| pending.any(|(id, writes)| id < last && touches(writes)))
     }
 
-    /// Whether it may have seen what is not visible.
+    /// Returns whether it may have seen what is not visible.
     fn is_early(&self, watch: &Watch, pending: &Pending) -> bool {
         let since = watch.watcher.since;
         let hidden = self.since(since).filter(|it| it.shown.is_none());
@@ -200,14 +200,15 @@ impl Commits {
 mod tests {
     use super::*;
     use crate::freshness::{
-        Class, Committed, Level, Manager, Mark, Outcome, Parts, ReplicaId, Row, Table, Touch, mark,
+        Class, CommitOutcome, Committed, Level, Manager, Mark, Parts, ReplicaId, RowHash, TableOid,
+        Touch, mark,
     };
 
     const FIRST: ReplicaId = ReplicaId(1);
 
     fn manager() -> Manager {
         Manager::with_limits(
-            mark::Key::new(b"secret"),
+            mark::MarkKey::new(b"secret"),
             1,
             Tsid(10),
             super::super::ManagerLimits::SMALL,
@@ -216,14 +217,14 @@ mod tests {
 
     fn write(row: u64) -> Sets {
         let mut sets = Sets::default();
-        sets.touch(Table(1), Touch::write_rows([Row(row)]));
+        sets.touch(TableOid(1), Touch::write_rows([RowHash(row)]));
         sets
     }
 
     fn read_rows(rows: &[u64]) -> Sets {
         let mut sets = Sets::default();
         let reads = Parts {
-            rows: rows.iter().copied().map(Row).collect(),
+            rows: rows.iter().copied().map(RowHash).collect(),
             ..Parts::default()
         };
         let touch = Touch {
@@ -231,7 +232,7 @@ mod tests {
             reads: Some(reads),
             writes: None,
         };
-        sets.touch(Table(1), touch);
+        sets.touch(TableOid(1), touch);
         sets
     }
 
@@ -247,7 +248,7 @@ mod tests {
     /// One commits after the other began, and before it is seen.
     fn two_at_once(manager: &mut Manager, rows: [u64; 2]) -> [Mark; 2] {
         let marks = rows.map(|row| manager.begin_commit(write(row), None));
-        manager.finished(marks[0].id, Outcome::Committed);
+        manager.finished(marks[0].id, CommitOutcome::Committed);
         see(manager, 12, Some(marks[0]), rows[0]);
         marks
     }
@@ -266,7 +267,7 @@ mod tests {
         assert!(manager.is_torn(&before));
         assert!(!manager.is_torn(&other), "it reads one of both only");
         let later = watch(&manager, &[1, 2]);
-        manager.finished(marks[1].id, Outcome::Committed);
+        manager.finished(marks[1].id, CommitOutcome::Committed);
         see(&mut manager, 13, Some(marks[1]), 2);
         assert!(manager.is_torn(&before), "it is seen, and still in doubt");
         assert!(!manager.is_torn(&later));
@@ -279,17 +280,17 @@ mod tests {
         let watch = watch.expect("it may read all");
         for (row, tsid) in (1..5).zip(11..) {
             let mark = manager.begin_commit(write(row), None);
-            manager.finished(mark.id, Outcome::Committed);
+            manager.finished(mark.id, CommitOutcome::Committed);
             see(&mut manager, tsid, Some(mark), row);
         }
         assert!(!manager.is_torn(&watch));
-        // Nobody knows when that became visible.
+        // It is not known when that became visible.
         see(&mut manager, 20, None, 7);
         assert!(manager.is_torn(&watch));
     }
 
-    /// A commit that is read before its answer has come, as one from around the proxy always is, is
-    /// visible when the primary says so.
+    /// A commit that is read before its answer has come, as one from around the proxy always is,
+    /// becomes visible when the primary reports it.
     #[test]
     fn what_begins_when_the_last_is_shown_never_tears() {
         let watch = |manager: &Manager| manager.watch(&Sets::reads_anything(), Level::Gssi, FIRST);
@@ -301,9 +302,9 @@ mod tests {
             if shows {
                 manager.shown(Tsid(11));
             }
-            manager.finished(under_way.id, Outcome::RolledBack);
+            manager.finished(under_way.id, CommitOutcome::RolledBack);
             let mark = manager.begin_commit(write(2), None);
-            manager.finished(mark.id, Outcome::Committed);
+            manager.finished(mark.id, CommitOutcome::Committed);
             see(&mut manager, 12, Some(mark), 2);
             assert_eq!(manager.is_torn(&watch), !shows);
         }
@@ -334,14 +335,14 @@ mod tests {
         );
     }
 
-    /// What is not remembered may have been torn, and nothing is remembered for nobody.
+    /// What is not remembered may have been torn, and nothing is remembered without a watched read.
     #[test]
     fn long_reads_are_torn_by_what_is_forgotten() {
         let mut manager = manager();
         see(&mut manager, 11, None, 1);
         assert_eq!(manager.commits.commits.len(), 1, "it is not visible yet");
         let mark = manager.begin_commit(write(1), None);
-        manager.finished(mark.id, Outcome::Committed);
+        manager.finished(mark.id, CommitOutcome::Committed);
         see(&mut manager, 12, Some(mark), 1);
         assert!(manager.commits.commits.is_empty());
         let watch =
@@ -349,7 +350,7 @@ mod tests {
         let [one, two] = [1, 2].map(|row| watch(&manager, row).expect("two rows"));
         for tsid in 0..=COMMITS_MAX as u64 {
             let mark = manager.begin_commit(write(1), None);
-            manager.finished(mark.id, Outcome::Committed);
+            manager.finished(mark.id, CommitOutcome::Committed);
             see(&mut manager, 13 + tsid, Some(mark), 1);
         }
         assert!(manager.is_torn(&one));

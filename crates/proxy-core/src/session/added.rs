@@ -4,11 +4,11 @@ use alloc::format;
 use alloc::string::String;
 use bytes::BytesMut;
 
-use super::expected::{Expected, Kind, Prelude};
+use super::expected::{Expected, Prelude, ReplyKind};
 use super::{Out, Session};
-use crate::grammar::Effect;
-use crate::server::Server;
-use pg_wire::cut::{HEADER_LEN, Message};
+use crate::grammar::SessionEffect;
+use crate::server::ServerConnection;
+use pg_wire::cut::{HEADER_LEN, WireMessage};
 use pg_wire::message;
 use pg_wire::report::Report;
 
@@ -18,11 +18,11 @@ const NAME: &[u8] = b"replex_added\0";
 impl Session {
     /// Runs a statement in a simple query of its own. To be called while the session is idle, or
     /// inside of a transaction with nothing expected.
-    pub fn run(&mut self, statement: &str, server: &mut Server, out: &mut Out) {
+    pub fn run(&mut self, statement: &str, server: &mut ServerConnection, out: &mut Out) {
         // Any simple query ends the server's unnamed statement; the client's goes on.
         server.unnamed = None;
         message::write_query(&mut out.to_server, statement);
-        self.expected.push(Expected::hidden(Kind::Ready));
+        self.expected.push(Expected::hidden(ReplyKind::Ready));
     }
 
     /// Adds a statement to an extended batch, in front of what the client sends next.
@@ -36,20 +36,20 @@ impl Session {
         message::write(to_server, b'C', &[b"P", NAME], 0);
         message::write(to_server, b'C', &[b"S", NAME], 0);
         let kinds = [
-            Kind::Close,
-            Kind::Parse,
-            Kind::Bind,
-            Kind::Execute,
-            Kind::Close,
-            Kind::Close,
+            ReplyKind::Close,
+            ReplyKind::Parse,
+            ReplyKind::Bind,
+            ReplyKind::Execute,
+            ReplyKind::Close,
+            ReplyKind::Close,
         ];
         for kind in kinds {
             self.expected.push(Expected::hidden(kind));
         }
     }
 
-    /// Tells the client something behind the replies to what it has sent so far.
-    pub fn tell(&mut self, notice: &Report, out: &mut Out) {
+    /// Sends the client a notice behind the replies to what it has sent so far.
+    pub fn notify(&mut self, notice: &Report, out: &mut Out) {
         let mut message = BytesMut::new();
         notice.write(&mut message);
         self.answering(out, |session, out| match session.expected.is_empty() {
@@ -67,20 +67,20 @@ impl Session {
             self.add(&statement, out);
             return None;
         }
-        self.held_effect = Some(Effect::Nothing);
+        self.held_effect = Some(SessionEffect::Nothing);
         let mut frame = BytesMut::new();
         message::write_query(&mut frame, &statement);
         Some(frame)
     }
 
-    /// The simple query that goes in place of this one: with statements in front of its text that
-    /// run in the same transaction, unseen by the client.
-    pub fn behind(&mut self, prelude: &[String], message: Message<'_>) -> BytesMut {
+    /// Returns the simple query that goes in place of this one: with statements in front of its
+    /// text that run in the same transaction, unseen by the client.
+    pub fn behind(&mut self, prelude: &[String], message: WireMessage<'_>) -> BytesMut {
         self.held_effect = Some(self.grammar.effect_of_query(message));
         self.with_prelude(prelude, message.frame)
     }
 
-    /// A simple query's frame with statements in front of its text.
+    /// Returns a simple query's frame with statements in front of its text.
     pub(super) fn with_prelude(&mut self, prelude: &[String], frame: &[u8]) -> BytesMut {
         let text: String = prelude
             .iter()
@@ -96,7 +96,7 @@ impl Session {
     }
 }
 
-/// A statement that fails with this.
+/// Returns a statement that fails with this.
 pub(super) fn raising(report: &Report) -> String {
     format!("DO $replex$BEGIN {}; END$replex$", report.raised())
 }

@@ -2,7 +2,7 @@
 //!
 //! In a session that defers them, `BEGIN` is answered here. At READ COMMITTED each statement sees
 //! what is committed when that statement begins: as long as the transaction only reads, each may
-//! run anywhere, by itself (P1). The transaction begins on the primary in front of the first batch
+//! run anywhere on its own (P1). The transaction begins on the primary in front of the first batch
 //! that goes there; from then on it is one like any other. One that never gets there ends here,
 //! too.
 //!
@@ -20,10 +20,10 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use super::failed_block::in_failed_transaction;
-use super::{At, IDLE, INSIDE, Out, Prepared, STATEMENTS_MAX, Session, Trace};
-use crate::server::Server;
+use super::{At, IDLE, INSIDE, Out, Prepared, STATEMENTS_MAX, Session, TraceSetting};
+use crate::server::ServerConnection;
 use pg_wire::cut::HEADER_LEN;
-use pg_wire::message::{self, Bind, Parse, Subject};
+use pg_wire::message::{self, Bind, Parse, StatementOrPortal};
 use pg_wire::report::{Report, Severity};
 
 /// Words that may stand behind `BEGIN` and `START`. Serializable transactions are a server's.
@@ -79,15 +79,15 @@ pub(super) struct Block {
     snapshots: Snapshots,
     /// A statement of it has failed: only its end can follow.
     pub is_failed: bool,
-    /// Why its server is gone, if the client is still to be told.
+    /// Why its server is lost, if that is still to be reported to the client.
     lost: Option<Report>,
 }
 
 /// A text that begins or ends a transaction and does nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Command {
-    /// What PostgreSQL answers to it; and whose snapshots are asked for, if any, in a transaction
-    /// that is to read only, if that is said.
+    /// PostgreSQL's answer to it, the snapshots that it asks for, if any, and whether it is
+    /// declared read-only.
     Begin(&'static str, Option<Snapshots>, bool),
     Commit,
     Rollback,
@@ -105,8 +105,8 @@ struct Front<'a> {
 }
 
 impl Session {
-    /// From now on transactions begin on a server only where they must, if they have such snapshots
-    /// unless they say otherwise.
+    /// Has transactions begin on a server only where they must, from now on, if they have such
+    /// snapshots unless they ask for others.
     pub fn defer_transactions(&mut self, snapshots: Option<Snapshots>) {
         self.defers = snapshots;
     }
@@ -122,7 +122,7 @@ impl Session {
         block.is_some_and(|block| block.snapshots == Snapshots::OfTransaction)
     }
 
-    /// What begins such a transaction, and takes its snapshot.
+    /// Returns what begins such a transaction, and takes its snapshot.
     pub fn snapshot_taking(&self) -> Option<String> {
         let block = self.block.as_ref()?;
         Some(format!("{};SELECT 1", block.begin))
@@ -133,7 +133,7 @@ impl Session {
         self.has_snapshot_elsewhere
     }
 
-    /// From now on its snapshots are taken on the primary.
+    /// Has its snapshots taken on the primary from now on.
     pub fn keep_snapshots(&mut self) {
         self.keeps_snapshots = true;
     }
@@ -143,8 +143,8 @@ impl Session {
         matches!(command_of(text), Some(Command::Commit | Command::Rollback))
     }
 
-    /// The transaction begins on this server, if it must begin on this one.
-    pub(super) fn begin(&mut self, at: At, server: &mut Server, out: &mut Out) {
+    /// Begins the transaction on this server, if it must begin on this one.
+    pub(super) fn begin(&mut self, at: At, server: &mut ServerConnection, out: &mut Out) {
         let is_here = at == At::Primary || self.is_snapshot_deferred();
         let Some(block) = self.block.take_if(|_| is_here) else {
             return;
@@ -161,8 +161,8 @@ impl Session {
         self.run(&block.begin, server, out);
     }
 
-    /// The replica is lost where the transaction had its snapshot. The client is told with the next
-    /// batch, unless it waits for an answer.
+    /// Notes that the replica is lost where the transaction had its snapshot. The client gets the
+    /// error with the next batch, unless it waits for an answer.
     pub(super) fn snapshot_is_lost(&mut self, report: &Report) {
         self.status = IDLE;
         self.block = Some(Block {
@@ -173,8 +173,8 @@ impl Session {
         });
     }
 
-    /// The transaction's status as the client is told.
-    pub(super) fn told_status(&self) -> u8 {
+    /// Returns the transaction's status as it was reported to the client.
+    pub(super) fn reported_status(&self) -> u8 {
         match &self.block {
             Some(block) if block.is_failed => b'E',
             Some(_) => INSIDE,
@@ -183,7 +183,7 @@ impl Session {
         }
     }
 
-    /// The client was told of an error.
+    /// Notes that an error was sent to the client.
     pub(super) fn block_fails(&mut self) {
         if let Some(block) = &mut self.block {
             block.is_failed = true;
@@ -191,13 +191,13 @@ impl Session {
         }
     }
 
-    /// Why nothing more runs in the transaction.
+    /// Returns why nothing more runs in the transaction.
     pub(super) fn block_failure(&self) -> Option<Report> {
         let block = self.block.as_ref().filter(|block| block.is_failed)?;
         Some(block.lost.clone().unwrap_or_else(in_failed_transaction))
     }
 
-    /// Has its transaction failed, on no server, and was the client told so?
+    /// Has its transaction failed, on no server, and was the client sent the error?
     pub(super) fn is_block_failed(&self) -> bool {
         let block = self.block.as_ref();
         block.is_some_and(|block| block.is_failed && block.lost.is_none())
@@ -211,7 +211,7 @@ impl Session {
         };
         self.turn(command, text, out);
         self.unnamed = None;
-        message::write_ready(&mut out.to_client, self.told_status());
+        message::write_ready(&mut out.to_client, self.reported_status());
         true
     }
 
@@ -243,12 +243,12 @@ impl Session {
         self.held = held;
         let is_done = self.held.is_empty();
         if is_done {
-            message::write_ready(&mut out.to_client, self.told_status());
+            message::write_ready(&mut out.to_client, self.reported_status());
         }
         is_done
     }
 
-    /// What a text does to a transaction that is on no server.
+    /// Returns what a text does to a transaction that is on no server.
     fn command(&self, text: &[u8]) -> Option<Command> {
         let usual = self.defers?;
         if self.is_pinned || self.is_waiting() {
@@ -285,15 +285,15 @@ impl Session {
                 (tag, "its transaction was on no server")
             }
         };
-        if self.settings.trace == Trace::On {
+        if self.settings.trace == TraceSetting::On {
             let text = format!("replex: no server, {why}");
             Report::new(Severity::Notice, "00000", text).write(&mut out.to_client);
         }
         message::write(&mut out.to_client, b'C', &[tag.as_bytes(), b"\0"], 0);
     }
 
-    /// The statement at the front of a batch, if it begins or ends a transaction that is on no
-    /// server.
+    /// Returns the statement at the front of a batch, if it begins or ends a transaction that is on
+    /// no server.
     fn front<'a>(&self, frames: &'a [Bytes]) -> Option<Front<'a>> {
         let frame = |index: usize| {
             frames
@@ -330,7 +330,7 @@ impl Session {
         }
         let mut is_described = false;
         if let Some((b'D', body)) = frame(count) {
-            is_described = Subject::read(body) == Ok(Subject::Portal(b""));
+            is_described = StatementOrPortal::read(body) == Ok(StatementOrPortal::Portal(b""));
             count += usize::from(is_described);
         }
         let (b'E', body) = frame(count)? else {
@@ -342,7 +342,9 @@ impl Session {
         let used = behind.find(|frame| matches!(frame[0], b'B' | b'E' | b'D' | b'S'));
         let is_used_again = used.is_some_and(|frame| match frame[0] {
             b'E' => message::executed_portal(&frame[HEADER_LEN..]) == Ok(b""),
-            b'D' => Subject::read(&frame[HEADER_LEN..]) == Ok(Subject::Portal(b"")),
+            b'D' => {
+                StatementOrPortal::read(&frame[HEADER_LEN..]) == Ok(StatementOrPortal::Portal(b""))
+            }
             _ => false,
         });
         let is_of_it = message::executed_portal(body) == Ok(b"") && !is_used_again;
@@ -355,7 +357,7 @@ impl Session {
         })
     }
 
-    /// The client has a statement that no server has yet.
+    /// Notes that the client has a statement that no server has yet.
     pub(super) fn prepare(&mut self, parse: Parse<'_>) {
         let held = self.held_statements.pop_front();
         let prepared = held.unwrap_or_else(|| Arc::new(Prepared::of(parse, self.grammar)));
@@ -370,7 +372,7 @@ impl Session {
     }
 }
 
-/// What a text does, if it is one such statement and nothing else, not even a comment.
+/// Returns what a text does, if it is one such statement and nothing else, not even a comment.
 fn command_of(text: &[u8]) -> Option<Command> {
     // Most texts are something else.
     let start = text.trim_ascii_start().first_chunk()?;

@@ -2,15 +2,15 @@
 //! that have the same.
 //!
 //! What they are now is known to its server only: statements may fail, and transactions may be
-//! rolled back. So before the server is released, whoever owns the sockets reads them there, and
-//! says with what the session goes on.
+//! rolled back. So before the server is released, the owner of the sockets reads them there, and
+//! reports with what the session goes on.
 //!
-//! Invariant: a server on which something may have been changed is dirty until that was said.
+//! Invariant: a server on which something may have been changed is dirty until that was reported.
 
 use super::block::Snapshots;
 use super::{Session, settings};
-use crate::grammar::Effect;
-use crate::server::Server;
+use crate::grammar::SessionEffect;
+use crate::server::ServerConnection;
 
 /// What statements may have changed since it was last known what settings the session has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,14 +26,14 @@ pub enum Changes {
 }
 
 impl Session {
-    /// What its statements may have changed.
+    /// Returns what its statements may have changed.
     pub fn changes(&self) -> Changes {
         self.changes
     }
 
-    /// It is known what settings it has on this server: from now on it goes on with any that has
-    /// the same, and with such snapshots as [`Session::defer_transactions`] says.
-    pub fn goes_on(&mut self, server: &mut Server, snapshots: Option<Snapshots>) {
+    /// Notes its settings on this server: from now on it goes on with any server that has the same,
+    /// and with the snapshots of [`Session::defer_transactions`].
+    pub fn goes_on(&mut self, server: &mut ServerConnection, snapshots: Option<Snapshots>) {
         assert!(self.block.is_none(), "its transaction is on no server");
         if self.changes == Changes::Set {
             // What was prepared meanwhile may be of settings that were taken back.
@@ -45,14 +45,19 @@ impl Session {
         server.is_dirty = false;
     }
 
-    /// Nobody else can have the settings that it has: it keeps its server.
+    /// Notes that no other session can have the settings that it has: it keeps its server.
     pub fn keep_server(&mut self) {
         self.is_pinned = true;
     }
 
-    /// Statements are sent to its server that leave this.
-    pub(super) fn leaves(&mut self, effect: Effect, server: &mut Server) {
-        if self.is_schema_only || matches!(effect, Effect::Nothing | Effect::ReadsSequenceState) {
+    /// Notes that statements are sent to its server that leave this.
+    pub(super) fn leaves(&mut self, effect: SessionEffect, server: &mut ServerConnection) {
+        if self.is_schema_only
+            || matches!(
+                effect,
+                SessionEffect::Nothing | SessionEffect::ReadsSequenceState
+            )
+        {
             return;
         }
         server.is_dirty = true;
@@ -61,8 +66,8 @@ impl Session {
             return;
         }
         self.changes = match (self.changes, effect) {
-            (Changes::Nothing, Effect::ResetsSettings) => Changes::Reset,
-            (changes, Effect::ResetsSettings) => changes,
+            (Changes::Nothing, SessionEffect::ResetsSettings) => Changes::Reset,
+            (changes, SessionEffect::ResetsSettings) => changes,
             _ => Changes::Set,
         };
     }

@@ -4,9 +4,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::{Prepared, Session};
-use crate::grammar::Effect;
+use crate::grammar::SessionEffect;
 use pg_wire::cut::HEADER_LEN;
-use pg_wire::message::{Bind, Parse, Subject, executed_portal, split_string};
+use pg_wire::message::{Bind, Parse, StatementOrPortal, executed_portal, split_string};
 use pg_wire::report::{Report, Severity};
 
 /// SQLSTATE: what pooling by transaction cannot do.
@@ -16,7 +16,7 @@ const UNSUPPORTED: &str = "0A000";
 #[derive(Clone, Debug)]
 pub enum Text<'a> {
     /// A simple query's text, which may hold several statements, and what it may leave behind.
-    Simple(&'a [u8], Effect),
+    Simple(&'a [u8], SessionEffect),
     /// A statement that is prepared by extended messages.
     Prepared(Arc<Prepared>),
     /// A statement that is run by extended messages, and what follows the names in its Bind
@@ -27,7 +27,7 @@ pub enum Text<'a> {
 }
 
 impl Text<'_> {
-    /// The text itself, if it is known.
+    /// Returns the text itself, if it is known.
     pub fn text(&self) -> Option<&[u8]> {
         match self {
             Text::Simple(text, _) => Some(text),
@@ -36,8 +36,8 @@ impl Text<'_> {
         }
     }
 
-    /// The types of its first parameters, by their numbers on the primary, as the client has
-    /// declared them.
+    /// Returns the types of its first parameters, by their numbers on the primary, as the client
+    /// has declared them.
     pub fn parameter_types(&self) -> impl Iterator<Item = u32> {
         let prepared = match self {
             Text::Prepared(prepared) | Text::Bound(prepared, _) => Some(prepared),
@@ -46,19 +46,19 @@ impl Text<'_> {
         prepared.into_iter().flat_map(|it| it.parameter_types())
     }
 
-    /// What it may leave behind in its session.
-    pub fn effect(&self) -> Effect {
+    /// Returns what it may leave behind in its session.
+    pub fn effect(&self) -> SessionEffect {
         match self {
             Text::Simple(_, effect) => *effect,
             Text::Prepared(prepared) | Text::Bound(prepared, _) => prepared.effect,
-            Text::Unknown => Effect::Nothing,
+            Text::Unknown => SessionEffect::Nothing,
         }
     }
 }
 
 /// The batch that waits.
 #[derive(Debug)]
-pub struct Demand<'a> {
+pub struct WaitingBatch<'a> {
     /// Its statements, in order.
     pub texts: Vec<Text<'a>>,
     /// Does it end with what is here? Otherwise more statements may follow in it.
@@ -71,11 +71,11 @@ pub struct Demand<'a> {
     pub shares_portals: bool,
 }
 
-impl Demand<'_> {
-    /// Why it must not get a server.
+impl WaitingBatch<'_> {
+    /// Returns why it must not get a server.
     pub fn refusal(&self) -> Option<Report> {
         let first = self.texts.first()?;
-        (first.effect() == Effect::ReadsSequenceState).then(|| {
+        (first.effect() == SessionEffect::ReadsSequenceState).then(|| {
             let text = "the last value of a sequence is known only in the transaction that drew it";
             Report::new(Severity::Error, UNSUPPORTED, text)
                 .hint("Use INSERT … RETURNING, or one transaction for both, or --pooling session.")
@@ -99,7 +99,8 @@ impl<'a> Gathered<'a> {
         self.texts.push(Text::Prepared(statement));
     }
 
-    /// What the client is told of a statement's tables and types must be what they are now.
+    /// Notes that a statement is described to the client: the description must fit the tables and
+    /// types of now.
     fn describes(&mut self, session: &Session, name: &'a [u8]) {
         let is_here = self.prepared.iter().any(|(known, ..)| *known == name);
         if let Some(statement) = session.statement(name).filter(|_| !is_here) {
@@ -111,7 +112,7 @@ impl<'a> Gathered<'a> {
         let mut of_batch = self.prepared.iter().rev();
         if let Some((_, at, statement)) = of_batch.find(|(known, ..)| *known == name) {
             let bound = Text::Bound(Arc::clone(statement), parameters);
-            // What it is run with says more than that it is prepared.
+            // Its parameters' values are known in addition to its text.
             match &self.texts[*at] {
                 Text::Prepared(_) => self.texts[*at] = bound,
                 _ => self.texts.push(bound),
@@ -125,8 +126,8 @@ impl<'a> Gathered<'a> {
 }
 
 impl Session {
-    /// The batch that waits for a server.
-    pub fn demand(&self) -> Demand<'_> {
+    /// Returns the batch that waits for a server.
+    pub fn demand(&self) -> WaitingBatch<'_> {
         let mut gathered = Gathered::default();
         let mut statements = self.held_statements.iter();
         let last = self.held.len().saturating_sub(1);
@@ -135,7 +136,7 @@ impl Session {
             match frame[0] {
                 b'Q' if self.held_rest == 0 => match split_string(body) {
                     Ok((text, _)) => {
-                        let effect = self.held_effect.unwrap_or(Effect::KeepsSession);
+                        let effect = self.held_effect.unwrap_or(SessionEffect::KeepsSession);
                         gathered.texts.push(Text::Simple(text, effect));
                     }
                     Err(_) => gathered.texts.push(Text::Unknown),
@@ -158,7 +159,7 @@ impl Session {
                     Err(_) => gathered.texts.push(Text::Unknown),
                 },
                 b'D' => {
-                    if let Ok(Subject::Statement(name)) = Subject::read(body) {
+                    if let Ok(StatementOrPortal::Statement(name)) = StatementOrPortal::read(body) {
                         gathered.describes(self, name);
                     }
                 }
@@ -169,7 +170,7 @@ impl Session {
         let is_whole = self.held_rest == 0 && self.is_held_to_end();
         let tags = self.held.iter().map(|frame| frame[0]);
         let executes = tags.clone().any(|tag| matches!(tag, b'Q' | b'F' | b'E'));
-        Demand {
+        WaitingBatch {
             texts: gathered.texts,
             is_whole,
             is_open: !tags
@@ -205,8 +206,8 @@ impl Session {
                     shares |= !body.ends_with(&[0; 4]);
                     executed_portal(body).ok()
                 }
-                b'D' | b'C' => match Subject::read(body) {
-                    Ok(Subject::Portal(portal)) => Some(portal),
+                b'D' | b'C' => match StatementOrPortal::read(body) {
+                    Ok(StatementOrPortal::Portal(portal)) => Some(portal),
                     _ => continue,
                 },
                 _ => continue,
@@ -216,7 +217,7 @@ impl Session {
         shares
     }
 
-    /// The statement that the client has under a name.
+    /// Returns the statement that the client has under a name.
     pub fn statement(&self, name: &[u8]) -> Option<Arc<Prepared>> {
         if name.is_empty() {
             self.unnamed

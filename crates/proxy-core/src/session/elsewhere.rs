@@ -5,23 +5,23 @@
 //! that the transaction has written (P1). Between its batches such a transaction *waits*: its next
 //! batch gathers as outside of transactions, and then runs here or there.
 //!
-//! A read that runs by itself at a replica may be *watched*: whether what it has seen counts is
-//! known once its snapshot is known to have been taken, see `manager::watch`. Until then its answer
-//! is kept back. If it does not count, it runs again on the primary.
+//! A read that runs alone at a replica may be *watched*: whether its answer counts is known once
+//! its snapshot is known to have been taken, see `freshness::watch`. Until then its answer is kept
+//! back. If it does not count, it runs again on the primary.
 //!
 //! A simple query may run there as a prepared statement. If that fails, it runs on the primary as
 //! the client has sent it, so that the error is that of the client's text, or there is none.
 //!
 //! What fails elsewhere would leave the transaction on the primary as it was, while on one server
 //! it would fail, too. So the answer is kept back until all of it is there. If the batch fails
-//! before anything was told, it runs again on the primary, as if it had never run elsewhere. If it
-//! was told already, or the client itself has cancelled it, the primary is made to raise the same
-//! error.
+//! before anything was relayed, it runs again on the primary, as if it had never run elsewhere. If
+//! part of it was relayed already, or the client itself has cancelled it, the primary is made to
+//! raise the same error.
 //!
 //! Invariants
-//! - While a transaction waits, nothing is expected from the primary, and the status that its
-//!   server has told last is that of whatever else is attached.
-//! - The client hears of a batch once: all of one server's answer, or what one said up to an error
+//! - While a transaction waits, nothing is expected from the primary, and the last reported status
+//!   is that of the other server that is attached.
+//! - The client receives one answer to a batch: all of one server's, or one server's up to an error
 //!   that the primary raised behind it.
 
 use alloc::collections::BTreeMap;
@@ -31,26 +31,26 @@ use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
 
 use super::changes::Changes;
-use super::expected::{Expected, Kind};
+use super::expected::{Expected, ReplyKind};
 use super::{Bound, IDLE, INSIDE, Out, Prepared, Session, Stage};
-use crate::grammar::Effect;
-use crate::server::{Parameters, Server, UnnamedId};
+use crate::grammar::SessionEffect;
+use crate::server::{Parameters, ServerConnection, UnnamedId};
 use pg_wire::cut::HEADER_LEN;
-use pg_wire::message::{self, Parse, Subject};
+use pg_wire::message::{self, Parse, StatementOrPortal};
 use pg_wire::report::Report;
 
-/// Bytes of an answer that are kept back, at most: a longer one is told as it comes.
+/// Bytes of an answer that are kept back, at most: a longer one is relayed as it comes.
 const ANSWER_LEN_MAX: usize = 256 * 1024;
 
-/// SQLSTATE: somebody, or a timeout, has cancelled it. It is not run again.
+/// SQLSTATE: a user's request or a timeout has cancelled it. It is not run again.
 const QUERY_CANCELED: &str = "57014";
 
 /// What shows that a batch has taken all its snapshots at a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// Nobody asks.
+    /// No proof is needed.
     None,
-    /// The first that is said of its one statement when that runs.
+    /// The first message that its one statement causes when it runs.
     First,
     /// Its end, or its failure.
     End,
@@ -58,7 +58,7 @@ pub enum Proof {
 
 /// What is wrong with a batch that ran elsewhere.
 #[derive(Clone, Debug)]
-pub enum Fault {
+pub enum BatchFault {
     /// What it has seen does not count, or is too long to be kept until that is known.
     Torn,
     /// It failed.
@@ -86,9 +86,9 @@ pub(super) struct Batch {
     parameters: Arc<Parameters>,
     /// What is kept back.
     answer: BytesMut,
-    is_told: bool,
+    is_relayed: bool,
     is_answered: bool,
-    fault: Option<Fault>,
+    fault: Option<BatchFault>,
     /// It runs otherwise than the client has sent it.
     is_as_prepared: bool,
 }
@@ -96,8 +96,8 @@ pub(super) struct Batch {
 /// Why a batch comes back.
 #[derive(Debug)]
 pub(super) struct Failure {
-    fault: Fault,
-    /// The client is to be told of it: the batch does not run again.
+    fault: BatchFault,
+    /// The error is to be sent to the client: the batch does not run again.
     is_raised: bool,
 }
 
@@ -106,13 +106,13 @@ impl Session {
     /// elsewhere?
     pub fn may_wait(&self) -> bool {
         let is_between = self.stage == Stage::Attached && !self.is_within_batch();
-        let is_idle = self.expected.is_empty() && !self.copies_in && !self.is_told_of_end;
+        let is_idle = self.expected.is_empty() && !self.copies_in && !self.is_end_reported;
         let is_known = self.changes == Changes::Nothing;
         let is_there = !self.is_on_replica && self.status == INSIDE && is_known;
         self.is_read_committed && is_between && is_idle && is_there && !self.is_pinned
     }
 
-    /// From now on the next batch gathers. The primary's connection stays the session's.
+    /// Gathers the next batch from now on. The primary's connection stays the session's.
     pub fn wait(&mut self) {
         assert!(self.may_wait(), "waits while something is under way");
         self.waiting = Some(Waiting {
@@ -128,32 +128,33 @@ impl Session {
         self.waiting.is_some()
     }
 
-    /// Why the batch that waits for a server must go to the primary, if it ran elsewhere before.
-    pub fn failure_elsewhere(&self) -> Option<&Fault> {
+    /// Returns why the batch that waits for a server must go to the primary, if it ran elsewhere
+    /// before.
+    pub fn failure_elsewhere(&self) -> Option<&BatchFault> {
         self.failure.as_ref().map(|failure| &failure.fault)
     }
 
     /// The batch goes to the primary, where its transaction is. Returns its messages, which are to
     /// be given to [`Session::client`] as if they came now, and how many bytes of the last are to
     /// come.
-    pub fn resume(&mut self, server: &mut Server, out: &mut Out) -> (Vec<Bytes>, usize) {
+    pub fn resume(&mut self, server: &mut ServerConnection, out: &mut Out) -> (Vec<Bytes>, usize) {
         assert_eq!(self.stage, Stage::Wanting, "resumed what was not wanted");
         let waiting = self.waiting.take().expect("its transaction waits");
         assert!(self.batch.is_none(), "its batch runs elsewhere");
         self.stage = Stage::Attached;
         self.status = INSIDE;
         self.portals = waiting.portals;
-        self.tell_parameters(server, out);
+        self.report_parameters(server, out);
         self.held_len = 0;
         let frames = core::mem::take(&mut self.held);
         let is_simple = matches!(frames.first().map(|frame| frame[0]), Some(b'Q' | b'F'));
         if waiting.portal_is_old && !is_simple {
             self.portals.remove(&b""[..]);
             message::write(&mut out.to_server, b'C', &[b"P\0"], 0);
-            self.expected.push(Expected::hidden(Kind::Close));
+            self.expected.push(Expected::hidden(ReplyKind::Close));
         }
         if let Some(Failure {
-            fault: Fault::Error(report),
+            fault: BatchFault::Error(report),
             is_raised: true,
         }) = self.failure.take()
         {
@@ -177,8 +178,8 @@ impl Session {
             let body = &frame[HEADER_LEN..];
             let name = match frame[0] {
                 b'P' => Parse::read(body).map_or(&b""[..], |parse| parse.name),
-                b'C' => match Subject::read(body) {
-                    Ok(Subject::Statement(name)) => name,
+                b'C' => match StatementOrPortal::read(body) {
+                    Ok(StatementOrPortal::Statement(name)) => name,
                     _ => b"",
                 },
                 _ => b"",
@@ -195,15 +196,15 @@ impl Session {
             unnamed: self.unnamed.clone(),
             parameters: Arc::clone(&self.parameters),
             answer: BytesMut::new(),
-            is_told: false,
+            is_relayed: false,
             is_answered: false,
             fault: None,
             is_as_prepared,
         });
     }
 
-    /// Does the server's next message show that the batch has taken its snapshots there? Then it is
-    /// to be said first whether they count: [`Session::counts`] or [`Session::tears`].
+    /// Does the server's next message show that the batch has taken its snapshots there? Then the
+    /// caller first decides whether they count: [`Session::counts`] or [`Session::tears`].
     pub fn is_proof(&self, tag: u8) -> bool {
         let of_batch = |front: &Expected| !front.is_hidden;
         let is_of_batch = self.expected.front().is_some_and(of_batch);
@@ -215,7 +216,7 @@ impl Session {
         }
     }
 
-    /// What the batch has seen counts.
+    /// Notes that what the batch has seen counts.
     pub fn counts(&mut self, out: &mut Out) {
         let is_alone = self.waiting.is_none();
         if let Some(batch) = &mut self.batch {
@@ -227,16 +228,16 @@ impl Session {
         }
     }
 
-    /// What the batch has seen does not count: it runs again on the primary.
+    /// Notes that what the batch has seen does not count: it runs again on the primary.
     pub fn tears(&mut self) {
         if let Some(batch) = &mut self.batch {
             batch.tears();
         }
     }
 
-    /// Is what its server says kept back from the client?
+    /// Are its server's messages kept back from the client?
     pub fn keeps_answer(&self) -> bool {
-        self.batch.as_ref().is_some_and(|batch| !batch.is_told)
+        self.batch.as_ref().is_some_and(|batch| !batch.is_relayed)
     }
 
     /// Lets `act` write to the client, if need be into what is kept back.
@@ -245,7 +246,7 @@ impl Session {
         out: &mut Out,
         act: impl FnOnce(&mut Session, &mut Out) -> T,
     ) -> T {
-        let kept = self.batch.as_mut().filter(|batch| !batch.is_told);
+        let kept = self.batch.as_mut().filter(|batch| !batch.is_relayed);
         let to_client = kept.map(|batch| {
             let answer = core::mem::take(&mut batch.answer);
             core::mem::replace(&mut out.to_client, answer)
@@ -259,13 +260,13 @@ impl Session {
             }
         }
         if let Some(batch) = &mut self.batch {
-            batch.told(out);
+            batch.relay(out);
         }
         self.forget_answered();
         done
     }
 
-    /// All of a batch is answered that ran elsewhere.
+    /// Forgets a batch that ran elsewhere once all of it is answered.
     fn forget_answered(&mut self) {
         if self.batch.take_if(|batch| batch.is_answered).is_some()
             && let Some(waiting) = &mut self.waiting
@@ -275,7 +276,8 @@ impl Session {
         }
     }
 
-    /// The server has said ReadyForQuery to the client's batch. True if the client is not told.
+    /// Handles the server's ReadyForQuery for the client's batch. Returns true if it is not
+    /// relayed.
     pub(super) fn is_ready_elsewhere(&mut self) -> bool {
         let Some(batch) = &mut self.batch else {
             return false;
@@ -290,13 +292,13 @@ impl Session {
         fault.is_some_and(Option::is_some)
     }
 
-    /// Notes why a batch has failed that runs elsewhere. False if the client is to be told: there
-    /// is none, or it is no part of a transaction on the primary, and ran as the client has sent
-    /// it.
+    /// Notes why a batch has failed that runs elsewhere. Returns false if the client gets the
+    /// error: there is none, or it is no part of a transaction on the primary, and ran as the
+    /// client has sent it.
     pub(super) fn fails_elsewhere(&mut self, report: &Report) -> bool {
         let is_alone = self.waiting.is_none();
         self.batch.take_if(|batch| {
-            let may_run_again = batch.is_torn() || batch.is_as_prepared && !batch.is_told;
+            let may_run_again = batch.is_torn() || batch.is_as_prepared && !batch.is_relayed;
             is_alone && (!may_run_again || report.code == QUERY_CANCELED)
         });
         let Some(batch) = &mut self.batch else {
@@ -304,18 +306,19 @@ impl Session {
         };
         batch
             .fault
-            .get_or_insert_with(|| Fault::Error(report.clone()));
+            .get_or_insert_with(|| BatchFault::Error(report.clone()));
         true
     }
 
-    /// The other server is not the session's any more: what has failed there wants the primary.
+    /// Gives the other server back: what has failed there wants the primary.
     pub(super) fn comes_back(&mut self, out: &mut Out) {
         let Some(batch) = self.batch.take() else {
             return;
         };
         let fault = batch.fault.expect("it was answered, or it has failed");
-        let is_canceled = matches!(&fault, Fault::Error(report) if report.code == QUERY_CANCELED);
-        let is_raised = batch.is_told || is_canceled;
+        let is_canceled =
+            matches!(&fault, BatchFault::Error(report) if report.code == QUERY_CANCELED);
+        let is_raised = batch.is_relayed || is_canceled;
         self.failure = Some(Failure { fault, is_raised });
         self.stage = Stage::Wanting;
         if is_raised {
@@ -334,22 +337,22 @@ impl Session {
         self.held = batch.frames;
         // What may leave anything does not run elsewhere.
         let is_simple = self.held.first().is_some_and(|frame| frame[0] == b'Q');
-        self.held_effect = is_simple.then_some(Effect::Nothing);
+        self.held_effect = is_simple.then_some(SessionEffect::Nothing);
     }
 }
 
 impl Batch {
     fn is_torn(&self) -> bool {
-        matches!(self.fault, Some(Fault::Torn))
+        matches!(self.fault, Some(BatchFault::Torn))
     }
 
     fn tears(&mut self) {
         self.proof = Proof::None;
-        self.fault = Some(Fault::Torn);
+        self.fault = Some(BatchFault::Torn);
     }
 
-    /// Tells what need not be kept back any more.
-    fn told(&mut self, out: &mut Out) {
+    /// Relays what need not be kept back any more.
+    fn relay(&mut self, out: &mut Out) {
         let is_long = self.answer.len() > ANSWER_LEN_MAX;
         if self.is_torn() {
             self.answer.clear();
@@ -359,7 +362,7 @@ impl Batch {
             }
         } else if self.fault.is_none() && (self.is_answered || is_long) {
             out.to_client.unsplit(self.answer.split());
-            self.is_told = true;
+            self.is_relayed = true;
         }
     }
 }

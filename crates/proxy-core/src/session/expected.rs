@@ -11,7 +11,7 @@ use crate::server::{StatementId, Statements, UnnamedId};
 
 /// To what a reply belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ReplyKind {
     /// Ends with ParseComplete.
     Parse,
     /// Ends with BindComplete.
@@ -58,7 +58,7 @@ pub enum Undo {
 }
 
 impl Undo {
-    /// Does it give statements back that are taken away by their names?
+    /// Does it give statements back that are removed by their names?
     pub fn is_of_names(&self) -> bool {
         matches!(self, Undo::Restore(..) | Undo::RestoreAll(..))
     }
@@ -86,10 +86,10 @@ pub struct Prelude {
 #[derive(Debug)]
 pub struct Expected {
     /// To what it belongs.
-    pub kind: Kind,
+    pub kind: ReplyKind,
     /// The session itself asked for it; the client does not see it.
     pub is_hidden: bool,
-    /// It may fail, and nobody is told.
+    /// It may fail, which is not reported.
     pub is_optional: bool,
     /// Of a simple query: statements that were put in front of the client's, whose replies it does
     /// not see, and how many characters of text they have.
@@ -108,8 +108,8 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// A reply that the client sees.
-    pub fn of(kind: Kind) -> Expected {
+    /// Returns a reply that the client sees.
+    pub fn of(kind: ReplyKind) -> Expected {
         Expected {
             kind,
             is_hidden: false,
@@ -123,45 +123,45 @@ impl Expected {
         }
     }
 
-    /// What Sync is answered by.
+    /// Returns what Sync is answered by.
     pub fn of_sync() -> Expected {
         Expected {
             ends: Ends::Sync,
-            ..Expected::of(Kind::Ready)
+            ..Expected::of(ReplyKind::Ready)
         }
     }
 
-    /// A message that was made for the client.
+    /// Returns a message that was made for the client.
     pub fn made(message: impl Into<Bytes>) -> Expected {
         Expected {
             made: message.into(),
-            ..Expected::of(Kind::Made)
+            ..Expected::of(ReplyKind::Made)
         }
     }
 
-    /// A reply that the client does not see.
-    pub fn hidden(kind: Kind) -> Expected {
+    /// Returns a reply that the client does not see.
+    pub fn hidden(kind: ReplyKind) -> Expected {
         Expected {
             is_hidden: true,
             ..Expected::of(kind)
         }
     }
 
-    /// A reply to a message about this statement.
+    /// Returns a reply to a message about this statement.
     pub fn about(mut self, statement: &[u8]) -> Expected {
         self.statement = Bytes::copy_from_slice(statement);
         self
     }
 
-    /// A reply that the client does not see, and that may be an error.
-    pub fn optional(kind: Kind) -> Expected {
+    /// Returns a reply that the client does not see, and that may be an error.
+    pub fn optional(kind: ReplyKind) -> Expected {
         Expected {
             is_optional: true,
             ..Expected::hidden(kind)
         }
     }
 
-    /// What a Sync of the session's own is answered by.
+    /// Returns what a Sync of the session's own is answered by.
     pub fn hidden_sync() -> Expected {
         Expected {
             is_hidden: true,
@@ -169,7 +169,7 @@ impl Expected {
         }
     }
 
-    /// With what to take back.
+    /// Adds what to take back if it fails.
     pub fn or(mut self, undo: Undo) -> Expected {
         self.undo = undo;
         self
@@ -178,15 +178,15 @@ impl Expected {
 
 /// All replies that are to come.
 #[derive(Debug, Default)]
-pub struct Queue {
+pub struct ReplyQueue {
     entries: VecDeque<Expected>,
-    /// Entries of kind [`Kind::Ready`].
+    /// Entries of kind [`ReplyKind::Ready`].
     ready: usize,
     /// Extended messages were sent that no Sync has followed.
     open: bool,
 }
 
-impl Queue {
+impl ReplyQueue {
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -203,7 +203,7 @@ impl Queue {
 
     /// Is nothing to come but ReadyForQuery?
     pub fn is_over(&self) -> bool {
-        self.entries.iter().all(|it| it.kind == Kind::Ready)
+        self.entries.iter().all(|it| it.kind == ReplyKind::Ready)
     }
 
     /// Is nothing to come behind the first ReadyForQuery? A server that asks for data of COPY may
@@ -213,23 +213,24 @@ impl Queue {
     }
 
     pub fn push(&mut self, expected: Expected) {
-        let is_ready = expected.kind == Kind::Ready;
+        let is_ready = expected.kind == ReplyKind::Ready;
         self.ready += usize::from(is_ready);
         self.open = !is_ready;
         self.entries.push_back(expected);
     }
 
-    /// What ends the data of a COPY is sent, before it is known whether the last message reads any.
+    /// Notes that what ends the data of a COPY is sent, before it is known whether the last message
+    /// reads any.
     pub fn copy_ends(&mut self) {
         if let Some(last) = self.entries.back_mut() {
-            last.ends_copy = last.kind == Kind::Execute;
+            last.ends_copy = last.kind == ReplyKind::Execute;
         }
     }
 
     /// Is a reply to come that the client sees, and that a server gives?
     pub fn has_seen(&self) -> bool {
         let mut all = self.entries.iter();
-        all.any(|expected| !expected.is_hidden && expected.kind != Kind::Made)
+        all.any(|expected| !expected.is_hidden && expected.kind != ReplyKind::Made)
     }
 
     pub fn front(&self) -> Option<&Expected> {
@@ -242,14 +243,15 @@ impl Queue {
 
     pub fn pop(&mut self) -> Option<Expected> {
         let expected = self.entries.pop_front()?;
-        self.ready -= usize::from(expected.kind == Kind::Ready);
+        self.ready -= usize::from(expected.kind == ReplyKind::Ready);
         Some(expected)
     }
 
-    /// What the session itself asked for, in front of the client's batches, is answered no more.
+    /// Forgets what the session itself asked for, in front of the client's batches: it is answered
+    /// no more.
     pub fn forget_hidden(&mut self) {
         while let Some(Expected {
-            kind: Kind::Ready,
+            kind: ReplyKind::Ready,
             is_hidden: true,
             ..
         }) = self.front()
@@ -261,7 +263,7 @@ impl Queue {
     /// Gives the client what was made for it and whose turn has come.
     pub fn give_made(&mut self, to_client: &mut BytesMut) {
         while let Some(Expected {
-            kind: Kind::Made,
+            kind: ReplyKind::Made,
             made,
             ..
         }) = self.entries.front()
@@ -271,27 +273,30 @@ impl Queue {
         }
     }
 
-    /// A COPY reads data in an extended batch: a Sync that was sent right behind its Execute is
-    /// ignored by the server, and the batch stays open.
+    /// Reopens the batch as a COPY reads data in it: the server ignores a Sync that was sent right
+    /// behind its Execute.
     pub fn reopen(&mut self) {
         let entries = self.entries.iter().map(|it| (it.kind, it.ends));
-        if entries.eq([(Kind::Execute, Ends::Query), (Kind::Ready, Ends::Sync)]) {
+        if entries.eq([
+            (ReplyKind::Execute, Ends::Query),
+            (ReplyKind::Ready, Ends::Sync),
+        ]) {
             self.entries.pop_back();
             self.ready -= 1;
             self.open = true;
         }
     }
 
-    /// The batch has failed: what the server skips, last first. Is what ends it among what was
-    /// sent? That is Sync, but for a query that stands by itself.
+    /// Drops what the server skips as the batch has failed, last first. Is what ends it among what
+    /// was sent? That is Sync, but for a query that stands alone.
     pub fn skip_batch(&mut self) -> (Vec<Expected>, bool) {
         let mut entries = self.entries.iter().enumerate();
         let end = entries.position(|(index, it)| {
-            it.kind == Kind::Ready && (index == 0 || it.ends == Ends::Sync)
+            it.kind == ReplyKind::Ready && (index == 0 || it.ends == Ends::Sync)
         });
         let skipped = self.entries.drain(..end.unwrap_or(self.entries.len()));
         let skipped: Vec<Expected> = skipped.rev().collect();
-        let is_ready = |it: &&Expected| it.kind == Kind::Ready;
+        let is_ready = |it: &&Expected| it.kind == ReplyKind::Ready;
         self.ready -= skipped.iter().filter(is_ready).count();
         if end.is_none() {
             self.open = false;

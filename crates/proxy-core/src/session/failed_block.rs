@@ -1,7 +1,7 @@
-//! What is said of messages in a transaction that has failed and is on no server.
+//! The answers to messages in a transaction that has failed and is on no server.
 //!
-//! PostgreSQL refuses there what runs, prepares or binds anything, and still closes statements,
-//! answers an empty query and Sync, and says of what is not there that it is not.
+//! PostgreSQL refuses there what runs, prepares or binds anything. It still closes statements,
+//! answers an empty query and Sync, and reports statements and portals that do not exist.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::{Out, Session};
 use crate::grammar::Grammar;
 use pg_wire::cut::HEADER_LEN;
-use pg_wire::message::{self, Bind, Parse, Subject, executed_portal, split_string};
+use pg_wire::message::{self, Bind, Parse, StatementOrPortal, executed_portal, split_string};
 use pg_wire::report::{Report, Severity};
 
 /// SQLSTATEs.
@@ -33,17 +33,17 @@ impl Session {
         }
     }
 
-    /// Closes what a message closes, if it is one that closes something, and says so.
+    /// Closes what a message closes, if it is one that closes something, and answers it.
     pub(super) fn closes(&mut self, frame: &Bytes, out: &mut Out) -> bool {
-        let (b'C', Ok(subject)) = (frame[0], Subject::read(&frame[HEADER_LEN..])) else {
+        let (b'C', Ok(subject)) = (frame[0], StatementOrPortal::read(&frame[HEADER_LEN..])) else {
             return false;
         };
         match subject {
-            Subject::Statement(b"") => self.unnamed = None,
-            Subject::Statement(name) => {
+            StatementOrPortal::Statement(b"") => self.unnamed = None,
+            StatementOrPortal::Statement(name) => {
                 self.statements.remove(name);
             }
-            Subject::Portal(_) => {}
+            StatementOrPortal::Portal(_) => {}
         }
         message::write(&mut out.to_client, b'3', &[], 0);
         true
@@ -58,12 +58,12 @@ impl Session {
         match tag {
             b'S' => {
                 self.is_skipping = false;
-                message::write_ready(&mut out.to_client, self.told_status());
+                message::write_ready(&mut out.to_client, self.reported_status());
             }
             b'Q' if split_string(body).is_ok_and(|(text, _)| is_empty(text)) => {
                 self.unnamed = None;
                 message::write(&mut out.to_client, b'I', &[], 0);
-                message::write_ready(&mut out.to_client, self.told_status());
+                message::write_ready(&mut out.to_client, self.reported_status());
             }
             b'Q' | b'F' => {
                 self.unnamed.take_if(|_| tag == b'Q');
@@ -71,7 +71,7 @@ impl Session {
                 let missing = text.and_then(|(text, _)| no_savepoint(text, self.grammar));
                 let report = missing.unwrap_or_else(in_failed_transaction);
                 report.write(&mut out.to_client);
-                message::write_ready(&mut out.to_client, self.told_status());
+                message::write_ready(&mut out.to_client, self.reported_status());
             }
             b'H' | b'd' | b'c' | b'f' => {}
             _ if self.closes(frame, out) || self.prepares_end(tag, body, out) => {}
@@ -96,7 +96,7 @@ impl Session {
         parse.is_some()
     }
 
-    /// Why a message of the extended protocol fails.
+    /// Returns why a message of the extended protocol fails.
     fn what_fails(&mut self, tag: u8, body: &[u8]) -> Report {
         let statement = match tag {
             b'P' => {
@@ -108,9 +108,9 @@ impl Session {
                 return parse.map_or_else(in_failed_transaction, |parse| is_there(parse.name));
             }
             b'B' => Bind::read(body).map(|bind| bind.statement),
-            b'D' => match Subject::read(body) {
-                Ok(Subject::Portal(portal)) => return no_portal(portal),
-                Ok(Subject::Statement(name)) => Ok(name),
+            b'D' => match StatementOrPortal::read(body) {
+                Ok(StatementOrPortal::Portal(portal)) => return no_portal(portal),
+                Ok(StatementOrPortal::Statement(name)) => Ok(name),
                 Err(error) => Err(error),
             },
             _ => return no_portal(executed_portal(body).unwrap_or_default()),
@@ -122,14 +122,14 @@ impl Session {
     }
 }
 
-/// A statement is run in a transaction that has failed.
+/// Returns the error of a statement in a transaction that has failed.
 pub(super) fn in_failed_transaction() -> Report {
     let text = "current transaction is aborted, commands ignored until end of transaction block";
     Report::new(Severity::Error, IN_FAILED_TRANSACTION, text)
 }
 
-/// What is said of a text that goes back to a savepoint: a transaction that is on no server has
-/// none.
+/// Returns the answer to a text that goes back to a savepoint: a transaction that is on no server
+/// has none.
 fn no_savepoint(text: &[u8], grammar: Grammar) -> Option<Report> {
     let name = (grammar.rollback_to)(text)?;
     let text = format!("savepoint \"{name}\" does not exist");

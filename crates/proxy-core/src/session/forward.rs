@@ -5,16 +5,16 @@ use alloc::sync::Arc;
 
 use bytes::Bytes;
 
-use super::expected::{Expected, Kind, Undo};
+use super::expected::{Expected, ReplyKind, Undo};
 use super::statements::MISSING_UNNAMED;
 use super::{
     AsPrepared, Bound, Out, PARAMETERS_LEN_MAX, PORTALS_MAX, Prepared, RestGoes, STATEMENTS_MAX,
     Session, Stage,
 };
-use crate::server::{Server, StatementId};
+use crate::server::{ServerConnection, StatementId};
 use pg_wire::Malformed;
-use pg_wire::cut::Message;
-use pg_wire::message::{self, Bind, Parse, Subject};
+use pg_wire::cut::WireMessage;
+use pg_wire::message::{self, Bind, Parse, StatementOrPortal};
 
 const PARSE_COMPLETE: &[u8] = b"1\0\0\0\x04";
 const CLOSE_COMPLETE: &[u8] = b"3\0\0\0\x04";
@@ -22,11 +22,11 @@ const CLOSE_COMPLETE: &[u8] = b"3\0\0\0\x04";
 const RUN_UNNAMED: &[u8] = b"D\0\0\0\x06P\0E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04";
 
 impl Session {
-    // tidy: long — one match that tells where each message goes
+    // tidy: long — one match that shows where each message goes
     pub(super) fn forward(
         &mut self,
-        message: Message<'_>,
-        server: &mut Server,
+        message: WireMessage<'_>,
+        server: &mut ServerConnection,
         out: &mut Out,
     ) -> Result<(), Malformed> {
         self.client_rest = RestGoes::On;
@@ -59,8 +59,9 @@ impl Session {
             b'P' => self.parse(message, server, out)?,
             b'B' => self.bind(message, server, out)?,
             b'D' => {
-                let mut reply = Expected::of(Kind::Describe);
-                if let Subject::Statement(name) = Subject::read(message.body())? {
+                let mut reply = Expected::of(ReplyKind::Describe);
+                if let StatementOrPortal::Statement(name) = StatementOrPortal::read(message.body())?
+                {
                     reply = reply.about(name);
                     let name = self.on_server(name, server, out);
                     message::write(&mut out.to_server, b'D', &[b"S", &name], 0);
@@ -75,7 +76,8 @@ impl Session {
                 let text = bound.as_ref().and_then(|bound| bound.prepared.text());
                 let undo = self.deallocates(text.unwrap_or_default(), server, out);
                 out.to_server.extend_from_slice(message.frame);
-                self.expected.push(Expected::of(Kind::Execute).or(undo));
+                self.expected
+                    .push(Expected::of(ReplyKind::Execute).or(undo));
             }
             b'S' => {
                 self.is_skipping = false;
@@ -88,14 +90,14 @@ impl Session {
                 None => {
                     let undo = self.query(message, server, out);
                     out.to_server.extend_from_slice(message.frame);
-                    let mut reply = Expected::of(Kind::Ready).or(undo);
+                    let mut reply = Expected::of(ReplyKind::Ready).or(undo);
                     reply.prelude = core::mem::take(&mut self.prelude);
                     self.expected.push(reply);
                 }
             },
             b'F' => {
                 out.to_server.extend_from_slice(message.frame);
-                self.expect(Kind::Ready);
+                self.expect(ReplyKind::Ready);
             }
             _ => out.to_server.extend_from_slice(message.frame),
         }
@@ -103,8 +105,8 @@ impl Session {
         Ok(())
     }
 
-    /// Data of COPY and its end. The server ignores Sync and Flush between them.
-    fn copy(&mut self, message: Message<'_>, out: &mut Out) {
+    /// Forwards data of COPY and its end. The server ignores Sync and Flush between them.
+    fn copy(&mut self, message: WireMessage<'_>, out: &mut Out) {
         match message.tag() {
             b'S' => self.sync_ignored = true,
             b'H' => {}
@@ -118,25 +120,31 @@ impl Session {
         }
     }
 
-    /// A simple query that runs as a prepared statement. What it does not find as it was when it
-    /// was prepared fails, and is prepared anew the next time.
-    fn run_prepared(&mut self, it: &AsPrepared, server: &mut Server, out: &mut Out) {
+    /// Runs a simple query as a prepared statement. It fails if what it refers to has changed since
+    /// it was prepared, and is prepared again the next time.
+    fn run_prepared(&mut self, it: &AsPrepared, server: &mut ServerConnection, out: &mut Out) {
         self.held_effect = None;
         self.unnamed = None;
         let name = self.prepared_on(server, &it.prepared, out);
         let parts: [&[u8]; 3] = [b"\0", &name, &it.parameters];
         message::write(&mut out.to_server, b'B', &parts, 0);
         out.to_server.extend_from_slice(RUN_UNNAMED);
-        self.expected.push(Expected::hidden(Kind::Bind));
-        self.expect(Kind::Describe);
+        self.expected.push(Expected::hidden(ReplyKind::Bind));
+        self.expect(ReplyKind::Describe);
         // Whatever fails before its end leaves that undone.
         let again = Undo::KeepOnServer(it.prepared.id);
-        self.expected.push(Expected::of(Kind::Execute).or(again));
+        self.expected
+            .push(Expected::of(ReplyKind::Execute).or(again));
         self.expected.push(Expected::of_sync());
     }
 
-    /// A simple query, which also ends the unnamed statement unless it is skipped.
-    fn query(&mut self, message: Message<'_>, server: &mut Server, out: &mut Out) -> Undo {
+    /// Forwards a simple query, which also ends the unnamed statement unless it is skipped.
+    fn query(
+        &mut self,
+        message: WireMessage<'_>,
+        server: &mut ServerConnection,
+        out: &mut Out,
+    ) -> Undo {
         let known = self.held_effect.take();
         let effect = known.unwrap_or_else(|| self.grammar.effect_of_query(message));
         self.leaves(effect, server);
@@ -151,8 +159,8 @@ impl Session {
 
     fn parse(
         &mut self,
-        message: Message<'_>,
-        server: &mut Server,
+        message: WireMessage<'_>,
+        server: &mut ServerConnection,
         out: &mut Out,
     ) -> Result<(), Malformed> {
         let parse = Parse::read(message.body())?;
@@ -179,7 +187,7 @@ impl Session {
             let of_server = server.unnamed.replace(id);
             out.to_server.extend_from_slice(message.frame);
             let undo = Undo::KeepUnnamed(of_client, of_server);
-            self.expected.push(Expected::of(Kind::Parse).or(undo));
+            self.expected.push(Expected::of(ReplyKind::Parse).or(undo));
             return Ok(());
         }
         if self.own_names.is_some() {
@@ -191,7 +199,7 @@ impl Session {
             let name = self.on_server(parse.name, server, out);
             message::write(&mut out.to_server, b'P', &[&name, parse.rest], message.rest);
             self.expected
-                .push(Expected::of(Kind::Parse).about(parse.name));
+                .push(Expected::of(ReplyKind::Parse).about(parse.name));
             return Ok(());
         }
         if self.statements.len() >= STATEMENTS_MAX {
@@ -208,7 +216,7 @@ impl Session {
             let parts: [&[u8]; 2] = [&prepared.server_name, parse.rest];
             self.make_room(&prepared, server, out);
             message::write(&mut out.to_server, b'P', &parts, message.rest);
-            let reply = Expected::of(Kind::Parse).about(parse.name);
+            let reply = Expected::of(ReplyKind::Parse).about(parse.name);
             self.expected
                 .push(reply.or(Undo::ForgetBoth(prepared.id, client_name.clone())));
         }
@@ -216,10 +224,10 @@ impl Session {
         Ok(())
     }
 
-    /// The server knows statements by the client's names.
+    /// Forwards a Parse message as it is, as the server knows statements by the client's names.
     fn parse_as_it_is(
         &mut self,
-        message: Message<'_>,
+        message: WireMessage<'_>,
         (name, prepared): (&[u8], Arc<Prepared>),
         out: &mut Out,
     ) {
@@ -229,13 +237,13 @@ impl Session {
             None => Undo::Forget(name),
         };
         out.to_server.extend_from_slice(message.frame);
-        self.expected.push(Expected::of(Kind::Parse).or(undo));
+        self.expected.push(Expected::of(ReplyKind::Parse).or(undo));
     }
 
     fn bind(
         &mut self,
-        message: Message<'_>,
-        server: &mut Server,
+        message: WireMessage<'_>,
+        server: &mut ServerConnection,
         out: &mut Out,
     ) -> Result<(), Malformed> {
         let bind = Bind::read(message.body())?;
@@ -267,7 +275,7 @@ impl Session {
             message::write(&mut out.to_server, b'B', &parts, message.rest);
         }
         let undo = Undo::KeepPortal(portal, before);
-        let reply = Expected::of(Kind::Bind).about(bind.statement);
+        let reply = Expected::of(ReplyKind::Bind).about(bind.statement);
         self.expected.push(reply.or(undo));
         Ok(())
     }
@@ -275,11 +283,11 @@ impl Session {
     /// Closes a statement for the client only: others may use it on the server.
     fn close(
         &mut self,
-        message: Message<'_>,
-        server: &Server,
+        message: WireMessage<'_>,
+        server: &ServerConnection,
         out: &mut Out,
     ) -> Result<(), Malformed> {
-        if let Subject::Statement(name) = Subject::read(message.body())? {
+        if let StatementOrPortal::Statement(name) = StatementOrPortal::read(message.body())? {
             let made = Expected::made(CLOSE_COMPLETE);
             if self.own_names.is_some() && !name.is_empty() {
                 let undo = match self.statements.remove_entry(name) {
@@ -287,7 +295,7 @@ impl Session {
                     None => Undo::Nothing,
                 };
                 out.to_server.extend_from_slice(message.frame);
-                self.expected.push(Expected::of(Kind::Close).or(undo));
+                self.expected.push(Expected::of(ReplyKind::Close).or(undo));
                 return Ok(());
             }
             if let Some(prepared) = self.statements.remove(name) {
@@ -302,13 +310,14 @@ impl Session {
             }
         }
         out.to_server.extend_from_slice(message.frame);
-        self.expect(Kind::Close);
+        self.expect(ReplyKind::Close);
         Ok(())
     }
 
-    /// The name, with its zero byte, that the client's statement has on the server; it is prepared
-    /// there if it is not. A statement that the client does not have is none that the server has.
-    fn on_server(&mut self, name: &[u8], server: &mut Server, out: &mut Out) -> Bytes {
+    /// Returns the name, with its zero byte, that the client's statement has on the server; it is
+    /// prepared there if it is not. A statement that the client does not have is none that the
+    /// server has.
+    fn on_server(&mut self, name: &[u8], server: &mut ServerConnection, out: &mut Out) -> Bytes {
         if name.is_empty() {
             let Some((id, prepared)) = &self.unnamed else {
                 return [MISSING_UNNAMED, b"\0"].concat().into();
@@ -317,7 +326,7 @@ impl Session {
                 server.unnamed = Some(*id);
                 let body = prepared.body.as_deref().unwrap_or_default();
                 message::write(&mut out.to_server, b'P', &[b"\0", body], 0);
-                let reply = Expected::hidden(Kind::Parse);
+                let reply = Expected::hidden(ReplyKind::Parse);
                 self.expected.push(reply.or(Undo::ForgetUnnamedOnServer));
             }
             return Bytes::from_static(b"\0");
@@ -336,16 +345,21 @@ impl Session {
         self.prepared_on(server, &prepared, out)
     }
 
-    /// The name, with its zero byte, that a statement has on the server; it is prepared there if it
-    /// is not.
-    fn prepared_on(&mut self, server: &mut Server, prepared: &Prepared, out: &mut Out) -> Bytes {
+    /// Returns the name, with its zero byte, that a statement has on the server; it is prepared
+    /// there if it is not.
+    fn prepared_on(
+        &mut self,
+        server: &mut ServerConnection,
+        prepared: &Prepared,
+        out: &mut Out,
+    ) -> Bytes {
         if self.wants_to_prepare(prepared, server, out)
             && let Some(body) = &prepared.body
         {
             self.make_room(prepared, server, out);
             let parts: [&[u8]; 2] = [&prepared.server_name, body];
             message::write(&mut out.to_server, b'P', &parts, 0);
-            let reply = Expected::hidden(Kind::Parse);
+            let reply = Expected::hidden(ReplyKind::Parse);
             self.expected
                 .push(reply.or(Undo::ForgetOnServer(prepared.id)));
         }
@@ -357,7 +371,7 @@ impl Session {
     fn wants_to_prepare(
         &mut self,
         prepared: &Prepared,
-        server: &mut Server,
+        server: &mut ServerConnection,
         out: &mut Out,
     ) -> bool {
         let Some(since) = server.uses(&prepared.id) else {
@@ -371,8 +385,9 @@ impl Session {
         true
     }
 
-    /// A statement is about to be prepared on the server: another may have to be closed for it.
-    fn make_room(&mut self, prepared: &Prepared, server: &mut Server, out: &mut Out) {
+    /// Makes room for a statement that is about to be prepared on the server: another may have to
+    /// be closed for it.
+    fn make_room(&mut self, prepared: &Prepared, server: &mut ServerConnection, out: &mut Out) {
         if let Some(closed) = server.prepare(prepared.id) {
             self.close_on_server(closed, out);
         }
@@ -382,7 +397,7 @@ impl Session {
     fn close_on_server(&mut self, id: StatementId, out: &mut Out) {
         let name = super::statements::server_name(&id);
         message::write(&mut out.to_server, b'C', &[b"S", &name], 0);
-        let reply = Expected::hidden(Kind::Close);
+        let reply = Expected::hidden(ReplyKind::Close);
         self.expected.push(reply.or(Undo::KeepOnServer(id)));
     }
 

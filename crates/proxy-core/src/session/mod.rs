@@ -1,8 +1,8 @@
 //! One client's session over server connections that change between its transactions.
 //!
-//! Pure: messages of both peers go in, bytes for both come out. The machine knows what each
-//! message that was sent to the server will be answered by, so that it can add messages of its own
-//! and take their answers out, and tell where a batch ends.
+//! Pure: messages of both peers go in, bytes for both come out. The machine knows what each message
+//! that was sent to the server will be answered by. So it can add messages of its own and remove
+//! their answers, and knows where a batch ends.
 //!
 //! A *batch* is what the server answers with one ReadyForQuery: a simple query, a function call, or
 //! extended messages up to Sync. Batches run one after the other: what a client sends behind one is
@@ -48,21 +48,21 @@ use alloc::vec::Vec;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::grammar::{Effect, Grammar};
-use crate::server::{Parameters, Server, Turn, UnnamedId};
+use crate::grammar::{Grammar, SessionEffect};
+use crate::server::{Parameters, ServerConnection, Turn, UnnamedId};
 use block::Block;
 pub use block::Snapshots;
 pub use changes::Changes;
-pub use demand::{Demand, Text};
+pub use demand::{Text, WaitingBatch};
 use elsewhere::{Batch, Failure, Waiting};
-pub use elsewhere::{Fault, Proof};
-use expected::{Expected, Kind};
+pub use elsewhere::{BatchFault, Proof};
+use expected::{Expected, ReplyKind};
 pub use numbers::Numbers;
 use pg_wire::Malformed;
-use pg_wire::cut::{Message, Piece};
+use pg_wire::cut::{Piece, WireMessage};
 use pg_wire::message::{self, Parse};
 use pg_wire::report::Report;
-pub use settings::{Balancing, Classes, Settings, Trace};
+pub use settings::{Balancing, Classes, ClientSettings, TraceSetting};
 pub use statements::{AsPrepared, Bound, Prepared};
 
 /// Bytes of a batch that are held until a server is chosen; a longer batch goes to the primary.
@@ -80,7 +80,7 @@ const IDLE: u8 = b'I';
 const INSIDE: u8 = b'T';
 /// Inside of a transaction that has failed.
 const FAILED: u8 = b'E';
-/// Settings that tell the primary from replicas, which is nothing to clients.
+/// Settings that differ between the primary and replicas, which is nothing to clients.
 const OF_NODES: [&[u8]; 2] = [b"default_transaction_read_only", b"in_hot_standby"];
 
 /// Bytes for both peers.
@@ -92,17 +92,17 @@ pub struct Out {
     pub to_server: BytesMut,
 }
 
-/// What the session wants from those who own the sockets.
+/// What the session wants from the owner of the sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wants {
     /// Messages.
     Messages,
     /// A server, see [`Session::demand`]; then [`Session::attach`] or [`Session::refuse`].
     Server,
-    /// To give its server back; if [`Session::changes`] says so, its settings are to be found out
+    /// To give its server back. If [`Session::changes`] asks for it, its settings are to be read
     /// first, and it may have to keep it.
     Release,
-    /// To end: the client has said goodbye.
+    /// To end: the client has sent Terminate.
     End,
 }
 
@@ -119,8 +119,8 @@ enum Stage {
 pub enum At {
     /// It runs anything.
     Primary,
-    /// It runs reads, each by itself, or all of one transaction that only reads, whose snapshot has
-    /// been taken there. What shows that a read has taken its own?
+    /// It runs single reads, or all of one transaction that only reads, whose snapshot has been
+    /// taken there. What shows that a read has taken its own?
     Replica(Proof),
 }
 
@@ -155,10 +155,10 @@ enum RestGoes {
 #[derive(Debug)]
 pub struct Session {
     number: u64,
-    /// The process of the server that the client was told.
+    /// The server process that was reported to the client.
     process: u32,
     stage: Stage,
-    /// The transaction's status that a server has told last.
+    /// The transaction's status that a server has reported last.
     status: u8,
     /// Frames of a batch that waits for a server.
     held: Vec<Bytes>,
@@ -166,12 +166,12 @@ pub struct Session {
     /// Bytes of the last held message that are still to come.
     held_rest: usize,
     /// What a simple query may leave behind that is held, or forwarded from there.
-    held_effect: Option<Effect>,
+    held_effect: Option<SessionEffect>,
     /// How statements are read.
     grammar: Grammar,
     /// The statements of the Parse messages that are held, or forwarded from there, in order.
     held_statements: VecDeque<Arc<Prepared>>,
-    expected: expected::Queue,
+    expected: expected::ReplyQueue,
     /// A batch has failed: the server skips everything up to Sync, and so does the session.
     is_skipping: bool,
     /// The server reads data of COPY.
@@ -179,7 +179,7 @@ pub struct Session {
     /// A Sync came while the server read data of COPY, which ignores it.
     sync_ignored: bool,
     pinning: Pinning,
-    settings: Settings,
+    settings: ClientSettings,
     /// The session keeps its server until it ends.
     is_pinned: bool,
     changes: Changes,
@@ -198,8 +198,8 @@ pub struct Session {
     own_names: Option<Turn>,
     /// What the portals of the current transaction run.
     portals: BTreeMap<Bytes, Bound>,
-    /// The server has said that it ends the session.
-    is_told_of_end: bool,
+    /// The server has announced that it ends the session.
+    is_end_reported: bool,
     /// Its server is a replica, without which it can go on.
     is_on_replica: bool,
     /// The numbers that tables have there.
@@ -222,14 +222,14 @@ pub struct Session {
     failure: Option<Failure>,
     /// Settings as the client knows them.
     parameters: Arc<Parameters>,
-    /// What servers are to call it, and what they call it by themselves.
+    /// What servers are to call it, and what they call it without that.
     application: Option<Bytes>,
     application_at_login: Option<Bytes>,
 }
 
 impl Session {
-    /// A session that has just logged in and was told these settings. `number` is unique among
-    /// sessions.
+    /// Makes a session that has just logged in, with the settings that were reported to it.
+    /// `number` is unique among sessions.
     pub fn new(
         number: u64,
         parameters: Arc<Parameters>,
@@ -250,12 +250,12 @@ impl Session {
             held_effect: None,
             grammar,
             held_statements: VecDeque::new(),
-            expected: expected::Queue::default(),
+            expected: expected::ReplyQueue::default(),
             is_skipping: false,
             copies_in: false,
             sync_ignored: false,
             pinning,
-            settings: Settings::default(),
+            settings: ClientSettings::default(),
             is_pinned: pinning == Pinning::Always,
             changes: Changes::Nothing,
             client_rest: RestGoes::On,
@@ -268,7 +268,7 @@ impl Session {
             as_prepared: None,
             own_names: None,
             portals: BTreeMap::new(),
-            is_told_of_end: false,
+            is_end_reported: false,
             is_on_replica: false,
             numbers: Numbers::Unknown,
             defers: None,
@@ -283,7 +283,7 @@ impl Session {
         }
     }
 
-    /// What it wants next.
+    /// Returns what it wants next.
     pub fn wants(&self) -> Wants {
         match self.stage {
             Stage::Wanting => Wants::Server,
@@ -317,7 +317,7 @@ impl Session {
         self.stage != Stage::Wanting
     }
 
-    /// What is left to do on its server if it ended now.
+    /// Returns what is left to do on its server if it ended now.
     pub fn leftover(&self) -> Leftover {
         if self.is_waiting() && self.stage != Stage::Attached {
             Leftover::Transaction
@@ -330,19 +330,19 @@ impl Session {
         }
     }
 
-    /// Has the server told the client that it ends the session?
-    pub fn is_told_of_end(&self) -> bool {
-        self.is_told_of_end
+    /// Has the server announced to the client that it ends the session?
+    pub fn is_end_reported(&self) -> bool {
+        self.is_end_reported
     }
 
-    /// A piece of what the client sends. To be called only if [`Session::takes_client`], or with
-    /// the rest of a message whose head was taken; `server` is the one that is attached.
+    /// Takes a piece of what the client sends. To be called only if [`Session::takes_client`], or
+    /// with the rest of a message whose head was taken; `server` is the one that is attached.
     ///
     /// Fails where the client's connection cannot go on.
     pub fn client(
         &mut self,
         piece: Piece<'_>,
-        server: Option<&mut Server>,
+        server: Option<&mut ServerConnection>,
         out: &mut Out,
     ) -> Result<(), Malformed> {
         let message = match piece {
@@ -364,31 +364,32 @@ impl Session {
         }
     }
 
-    /// Something else went in the place of the message that was given: what is still to come of it
-    /// goes nowhere.
+    /// Drops the rest of a message that something else has replaced.
     pub fn drop_rest(&mut self) {
         self.client_rest = RestGoes::Nowhere;
     }
 
-    /// What is forwarded next, be it held or not, is known to change nothing but the schema: that
+    /// Notes that what is forwarded next, be it held or not, changes nothing but the schema: that
     /// leaves nothing behind, though the body of a function may have any words.
     pub fn knows_schema_only(&mut self) {
         self.is_schema_only = true;
     }
 
-    /// If what is held is a simple query and nothing else, it runs as this prepared statement at
-    /// the replica that is attached next. If that fails, it runs on the primary, as it is.
+    /// Has what is held run as this prepared statement at the replica that is attached next, if it
+    /// is a simple query and nothing else. If that fails, it runs on the primary, as it is.
     pub fn runs_as(&mut self, prepared: AsPrepared) {
         let is_query = matches!(&self.held[..], [frame] if frame[0] == b'Q');
         self.as_prepared = Some(prepared).filter(|_| is_query && self.held_rest == 0);
     }
 
-    /// What is held, and goes to a replica next, reads tables that have these numbers there.
+    /// Notes the numbers of the tables that what is held reads at the replica to which it goes
+    /// next.
     pub fn numbers_tables(&mut self, numbers: Numbers) {
         self.numbers = numbers;
     }
 
-    /// What goes to that replica next reads these, too, by their numbers there and on the primary.
+    /// Adds numbers of tables that what goes to that replica next reads, too: there and on the
+    /// primary.
     pub fn numbers_tables_also(&mut self, pairs: Vec<(u32, u32)>) {
         match &mut self.numbers {
             Numbers::Pairs(known) => {
@@ -402,8 +403,8 @@ impl Session {
         }
     }
 
-    /// A message while no server is attached.
-    fn gather(&mut self, message: Message<'_>, out: &mut Out) -> Result<(), Malformed> {
+    /// Takes a message while no server is attached.
+    fn gather(&mut self, message: WireMessage<'_>, out: &mut Out) -> Result<(), Malformed> {
         self.client_rest = RestGoes::Nowhere;
         let ends = match message.tag() {
             b'X' => {
@@ -415,7 +416,7 @@ impl Session {
             _ if self.is_skipping => {
                 if message.tag() == b'S' {
                     self.is_skipping = false;
-                    message::write_ready(&mut out.to_client, self.told_status());
+                    message::write_ready(&mut out.to_client, self.reported_status());
                 }
                 return Ok(());
             }
@@ -450,7 +451,7 @@ impl Session {
         self.stage == Stage::Free && !self.held.is_empty()
     }
 
-    /// What has gathered goes to a server, also if more is to come.
+    /// Has what was gathered go to a server, also if more is to come.
     pub fn gathers_no_more(&mut self, out: &mut Out) {
         self.stage = Stage::Wanting;
         if self.is_block_failed() {
@@ -460,7 +461,7 @@ impl Session {
         }
     }
 
-    /// The client was told that this is its process on the server.
+    /// Notes the server process that was reported to the client.
     pub fn is_called(&mut self, process: u32) {
         self.process = process;
     }
@@ -481,7 +482,7 @@ impl Session {
     }
 
     /// Is a message all about settings of the proxy? Then it is done.
-    fn sets_by(&mut self, message: Message<'_>, out: &mut Out) -> bool {
+    fn sets_by(&mut self, message: WireMessage<'_>, out: &mut Out) -> bool {
         let Ok((text, _)) = message::split_string(message.body()) else {
             return false;
         };
@@ -498,18 +499,18 @@ impl Session {
     }
 
     /// Is a message all about a transaction that is on no server? Then it is done.
-    fn turns_by(&mut self, message: Message<'_>, out: &mut Out) -> bool {
+    fn turns_by(&mut self, message: WireMessage<'_>, out: &mut Out) -> bool {
         let text = message::split_string(message.body()).ok();
         let text = text.filter(|_| self.held.is_empty() && message.is_whole());
         text.is_some_and(|(text, _)| self.turns(text, out))
     }
 
-    /// The server that was wanted: what was held goes to it. `prelude` are statements that run in
-    /// front of it in the same transaction, unseen by the client; on a replica, nothing is begun
-    /// that outlives a batch but for a transaction's snapshot.
+    /// Attaches the server that was wanted: what was held goes to it. `prelude` are statements that
+    /// run in front of it in the same transaction, unseen by the client; on a replica, nothing is
+    /// begun that outlives a batch but for a transaction's snapshot.
     pub fn attach(
         &mut self,
-        server: &mut Server,
+        server: &mut ServerConnection,
         (at, prelude): (At, &[String]),
         out: &mut Out,
     ) -> Result<(), Malformed> {
@@ -524,7 +525,7 @@ impl Session {
         );
         self.is_read_committed &= self.is_waiting();
         self.begin(at, server, out);
-        self.tell_parameters(server, out);
+        self.report_parameters(server, out);
         match at {
             At::Replica(proof) => self.goes_elsewhere(proof),
             At::Primary => self.failure = None,
@@ -545,14 +546,14 @@ impl Session {
         let forwarded = self.answering(out, |session, out| {
             held.iter().enumerate().try_for_each(|(index, frame)| {
                 let rest = if index == last { held_rest } else { 0 };
-                session.forward(Message { frame, rest }, server, out)
+                session.forward(WireMessage { frame, rest }, server, out)
             })
         });
         self.is_schema_only = false;
         forwarded
     }
 
-    /// Nothing is held any more, and no server wanted. Returns the messages that were held.
+    /// Drops what is held, and the wish for a server. Returns the messages that were held.
     fn drop_held(&mut self) -> Vec<Bytes> {
         self.stage = Stage::Free;
         self.held_len = 0;
@@ -564,7 +565,7 @@ impl Session {
         core::mem::take(&mut self.held)
     }
 
-    /// No server can run what is held: the client is told why. The session goes on.
+    /// Answers what is held with an error, as no server can run it. The session goes on.
     pub fn refuse(&mut self, report: &Report, out: &mut Out) {
         assert_eq!(self.stage, Stage::Wanting, "refused what was not wanted");
         assert!(!self.is_waiting(), "its transaction has a server");
@@ -574,13 +575,13 @@ impl Session {
         report.write(&mut out.to_client);
         self.block_fails();
         if is_ended {
-            message::write_ready(&mut out.to_client, self.told_status());
+            message::write_ready(&mut out.to_client, self.reported_status());
         } else {
             self.is_skipping = true;
         }
     }
 
-    /// Its server was taken from it, as it wanted.
+    /// Notes that its server was detached, as it wanted.
     pub fn released(&mut self, out: &mut Out) {
         assert_eq!(self.wants(), Wants::Release, "released what is in use");
         assert_eq!(self.changes, Changes::Nothing, "its settings are not known");
@@ -590,23 +591,25 @@ impl Session {
         self.comes_back(out);
     }
 
-    /// Tells the client those settings in which the server differs from what it knows.
-    fn tell_parameters(&mut self, server: &Server, out: &mut Out) {
+    /// Reports to the client those settings in which the server differs from what it knows.
+    fn report_parameters(&mut self, server: &ServerConnection, out: &mut Out) {
         if Arc::ptr_eq(&self.parameters, &server.parameters) {
             return;
         }
         for (name, value) in server.parameters.iter() {
-            let is_told = !OF_NODES.contains(&&name[..]) && name != settings::APPLICATION_NAME;
-            if is_told && self.parameters.get(name) != Some(value) {
+            let is_reported = !OF_NODES.contains(&&name[..]) && name != settings::APPLICATION_NAME;
+            if is_reported && self.parameters.get(name) != Some(value) {
                 message::write(&mut out.to_client, b'S', &[name, b"\0", value, b"\0"], 0);
             }
         }
         let name = settings::APPLICATION_NAME;
-        let told = self.parameters.get(name).cloned();
+        let reported = self.parameters.get(name).cloned();
         self.parameters = Arc::clone(&server.parameters);
-        // The server is yet to be told how the session is called.
-        if let Some(told) = told.filter(|told| server.parameters.get(name) != Some(told)) {
-            Arc::make_mut(&mut self.parameters).insert(Bytes::from_static(name), told);
+        // The server is yet to get the session's name.
+        if let Some(reported) =
+            reported.filter(|reported| server.parameters.get(name) != Some(reported))
+        {
+            Arc::make_mut(&mut self.parameters).insert(Bytes::from_static(name), reported);
         }
     }
 
@@ -640,7 +643,7 @@ impl Session {
         self.is_skipping
     }
 
-    /// What a portal runs, as far as it was made by Bind.
+    /// Returns what a portal runs, as far as it was made by Bind.
     pub fn of_portal(&self, portal: &[u8]) -> Option<Bound> {
         self.portals.get(portal).cloned()
     }
@@ -655,7 +658,7 @@ impl Session {
         self.portals.len() < PORTALS_MAX
     }
 
-    fn expect(&mut self, kind: Kind) {
+    fn expect(&mut self, kind: ReplyKind) {
         self.expected.push(Expected::of(kind));
     }
 }

@@ -3,7 +3,7 @@
 //! On servers statements have names by which sessions share them. SQL that names one finds it all
 //! the same:
 //!
-//! - `DEALLOCATE` by itself is answered here, where no server is attached. Otherwise something is
+//! - `DEALLOCATE` alone is answered here, where no server is attached. Otherwise something is
 //!   prepared on the server under the client's name right before it, so that the server itself
 //!   answers, as the transaction's state has it.
 //! - Before anything else that makes the session keep its server, and names statements, all of the
@@ -16,18 +16,18 @@ use core::mem::take;
 
 use bytes::Bytes;
 
-use super::expected::{Expected, Kind, Undo};
+use super::expected::{Expected, ReplyKind, Undo};
 use super::{FAILED, Out, Session};
-use crate::grammar::Effect;
-use crate::names::{self, Command};
-use crate::server::{Server, Statements, Turn};
-use pg_wire::cut::Message;
+use crate::grammar::SessionEffect;
+use crate::names::{self, Deallocation};
+use crate::server::{ServerConnection, Statements, Turn};
+use pg_wire::cut::WireMessage;
 use pg_wire::message;
 
 impl Session {
-    /// Carries out `DEALLOCATE` in a simple query while no server is attached. False if it is a
-    /// server's.
-    pub(super) fn deallocates_by(&mut self, message: Message<'_>, out: &mut Out) -> bool {
+    /// Carries out `DEALLOCATE` in a simple query while no server is attached. Returns false if it
+    /// is a server's.
+    pub(super) fn deallocates_by(&mut self, message: WireMessage<'_>, out: &mut Out) -> bool {
         let is_here = self.held.is_empty() && message.is_whole() && !self.is_block_failed();
         let Ok((text, _)) = message::split_string(message.body()) else {
             return false;
@@ -36,27 +36,32 @@ impl Session {
             return false;
         }
         let tag: &[u8] = match names::command_of(text) {
-            Some(Command::DeallocateAll) => {
+            Some(Deallocation::DeallocateAll) => {
                 self.statements.clear();
                 b"DEALLOCATE ALL\0"
             }
-            Some(Command::Deallocate(name)) if self.statements.remove(&name[..]).is_some() => {
+            Some(Deallocation::Deallocate(name)) if self.statements.remove(&name[..]).is_some() => {
                 b"DEALLOCATE\0"
             }
-            // The server says that it is not there.
+            // The server reports that it is not there.
             _ => return false,
         };
         self.unnamed = None;
         message::write(&mut out.to_client, b'C', &[tag], 0);
-        message::write_ready(&mut out.to_client, self.told_status());
+        message::write_ready(&mut out.to_client, self.reported_status());
         true
     }
 
-    /// A text is about to run on the server that is attached. If it takes statements away, they are
-    /// the client's no more; returns what to take back if it does not run.
-    pub(super) fn deallocates(&mut self, text: &[u8], server: &mut Server, out: &mut Out) -> Undo {
+    /// Prepares for a text that is about to run on the attached server. If it removes statements,
+    /// they are the client's no more; returns what to restore if it does not run.
+    pub(super) fn deallocates(
+        &mut self,
+        text: &[u8],
+        server: &mut ServerConnection,
+        out: &mut Out,
+    ) -> Undo {
         match names::command_of(text) {
-            Some(Command::Deallocate(name)) => {
+            Some(Deallocation::Deallocate(name)) => {
                 let Some((name, prepared)) = self.statements.remove_entry(&name[..]) else {
                     return Undo::Nothing;
                 };
@@ -66,29 +71,29 @@ impl Session {
                     message::write(&mut out.to_server, b'C', &close, 0);
                     let parse: [&[u8]; 3] = [with_end[0], with_end[1], b"\0\0\0"];
                     message::write(&mut out.to_server, b'P', &parse, 0);
-                    self.expected.push(Expected::hidden(Kind::Close));
-                    self.expected.push(Expected::hidden(Kind::Parse));
+                    self.expected.push(Expected::hidden(ReplyKind::Close));
+                    self.expected.push(Expected::hidden(ReplyKind::Parse));
                 }
                 Undo::Restore(name, prepared)
             }
-            Some(Command::DeallocateAll) => {
+            Some(Deallocation::DeallocateAll) => {
                 Undo::RestoreAll(take(&mut self.statements), server.forget_named())
             }
             None => Undo::Nothing,
         }
     }
 
-    /// A text that leaves this is about to be sent. If it may name statements, the server knows
-    /// them by the names that the client gave them.
+    /// Prepares for a text that leaves this and is about to be sent. If it may name statements, the
+    /// server gets them under the names that the client gave them.
     pub(super) fn names_for(
         &mut self,
         text: &[u8],
-        effect: Effect,
-        (server, out): (&mut Server, &mut Out),
+        effect: SessionEffect,
+        (server, out): (&mut ServerConnection, &mut Out),
     ) {
         let looks = names::looks_at_statements(text);
         // What is known to change nothing but the schema has left it unpinned.
-        let is_kept = effect == Effect::KeepsSession && self.is_pinned;
+        let is_kept = effect == SessionEffect::KeepsSession && self.is_pinned;
         let may_name = is_kept && names::mentions(text);
         let is_one = names::command_of(text).is_some();
         if !looks && !may_name || is_one || self.is_on_replica || self.status == FAILED {
@@ -110,7 +115,7 @@ impl Session {
     }
 
     /// Returns what the server had under names of its own.
-    fn gives_own_names(&mut self, server: &mut Server, out: &mut Out) -> Statements {
+    fn gives_own_names(&mut self, server: &mut ServerConnection, out: &mut Out) -> Statements {
         // A statement that cannot be prepared any more must not fail what follows; nor must an
         // implicit transaction that goes on be ended.
         let is_apart = !self.is_within_batch();
@@ -120,7 +125,7 @@ impl Session {
         for id in on_server.keys().filter(|id| !long.contains(id)) {
             let name = super::statements::server_name(id);
             message::write(&mut out.to_server, b'C', &[b"S", &name], 0);
-            self.expected.push(Expected::hidden(Kind::Close));
+            self.expected.push(Expected::hidden(ReplyKind::Close));
         }
         if is_apart {
             self.sync_apart(out);
@@ -131,12 +136,12 @@ impl Session {
             };
             // Something else may be there from a DEALLOCATE that has failed.
             message::write(&mut out.to_server, b'C', &[b"S", name, b"\0"], 0);
-            self.expected.push(Expected::hidden(Kind::Close));
+            self.expected.push(Expected::hidden(ReplyKind::Close));
             let parts: [&[u8]; 3] = [name, b"\0", body];
             message::write(&mut out.to_server, b'P', &parts, 0);
             self.expected.push(match is_apart {
-                true => Expected::optional(Kind::Parse),
-                false => Expected::hidden(Kind::Parse),
+                true => Expected::optional(ReplyKind::Parse),
+                false => Expected::hidden(ReplyKind::Parse),
             });
             if is_apart {
                 message::write(&mut out.to_server, b'S', &[], 0);

@@ -1,4 +1,4 @@
-//! Numbers of tables in what a server says of columns: clients know the primary's.
+//! Numbers of tables in a server's row descriptions: clients know the primary's.
 
 use alloc::vec::Vec;
 use bytes::{Buf, BufMut, BytesMut};

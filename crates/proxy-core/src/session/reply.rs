@@ -1,11 +1,11 @@
 //! The server's messages on their way to the client.
 
-use super::expected::{Expected, Kind, Undo};
+use super::expected::{Expected, ReplyKind, Undo};
 use super::{Changes, IDLE, Out, Pinning, RestGoes, Session, Stage};
-use crate::server::Server;
+use crate::server::ServerConnection;
 use alloc::format;
 use pg_wire::Malformed;
-use pg_wire::cut::{HEADER_LEN, Message, Piece};
+use pg_wire::cut::{HEADER_LEN, Piece, WireMessage};
 use pg_wire::message;
 use pg_wire::report::{self, Report, Severity};
 
@@ -15,22 +15,22 @@ const NO_STATEMENT: &str = "26000";
 const SYNC: &[u8] = b"S\0\0\0\x04";
 
 impl Session {
-    /// A piece of what the attached server sends.
+    /// Takes a piece of what the attached server sends.
     ///
     /// Fails where the server's replies do not fit what it was sent: both connections must end.
     pub fn server(
         &mut self,
         piece: Piece<'_>,
-        server: &mut Server,
+        server: &mut ServerConnection,
         out: &mut Out,
     ) -> Result<(), Malformed> {
-        self.answering(out, |session, out| session.hear(piece, server, out))
+        self.answering(out, |session, out| session.receive(piece, server, out))
     }
 
-    fn hear(
+    fn receive(
         &mut self,
         piece: Piece<'_>,
-        server: &mut Server,
+        server: &mut ServerConnection,
         out: &mut Out,
     ) -> Result<(), Malformed> {
         let message = match piece {
@@ -46,10 +46,10 @@ impl Session {
         let mut is_seen =
             !front.is_some_and(|reply| reply.is_hidden || reply.prelude.statements > 0);
         match message.tag() {
-            b'1' => is_seen = !self.take(Kind::Parse)?.is_hidden,
-            b'2' => is_seen = !self.take(Kind::Bind)?.is_hidden,
-            b'3' => is_seen = !self.take(Kind::Close)?.is_hidden,
-            b'T' | b'n' if self.awaits(Kind::Describe) => {
+            b'1' => is_seen = !self.take(ReplyKind::Parse)?.is_hidden,
+            b'2' => is_seen = !self.take(ReplyKind::Bind)?.is_hidden,
+            b'3' => is_seen = !self.take(ReplyKind::Close)?.is_hidden,
+            b'T' | b'n' if self.awaits(ReplyKind::Describe) => {
                 self.expected.pop();
             }
             b'C' | b'I' | b's' => self.completed(message, server),
@@ -57,7 +57,7 @@ impl Session {
             b'Z' => is_seen = !self.ready(message)?.is_hidden && !self.is_ready_elsewhere(),
             b'G' | b'W' => match self.expected.front() {
                 Some(front) if front.ends_copy => {}
-                Some(front) if matches!(front.kind, Kind::Execute | Kind::Ready) => {
+                Some(front) if matches!(front.kind, ReplyKind::Execute | ReplyKind::Ready) => {
                     self.copies_in = true;
                     self.expected.reopen();
                 }
@@ -79,7 +79,7 @@ impl Session {
             RestGoes::Nowhere
         };
         if is_seen && message.tag() == b'Z' {
-            message::write_ready(&mut out.to_client, self.told_status());
+            message::write_ready(&mut out.to_client, self.reported_status());
         } else if is_seen && message.tag() == b'T' && self.is_on_replica {
             self.numbers.write(message.frame, &mut out.to_client);
         } else if is_seen && message.tag() == b'A' {
@@ -91,8 +91,9 @@ impl Session {
         Ok(())
     }
 
-    /// A notification: those that the client has sent itself are from the process that it knows.
-    fn notified(&self, message: Message<'_>, own: u32, out: &mut Out) {
+    /// Handles a notification: those that the client has sent itself are from the process that it
+    /// knows.
+    fn notified(&self, message: WireMessage<'_>, own: u32, out: &mut Out) {
         let start = out.to_client.len() + HEADER_LEN;
         out.to_client.extend_from_slice(message.frame);
         let process = out.to_client.get_mut(start..start + size_of::<u32>());
@@ -101,22 +102,22 @@ impl Session {
         }
     }
 
-    /// An error of the server.
+    /// Handles an error of the server.
     fn error(
         &mut self,
-        message: Message<'_>,
-        server: &mut Server,
+        message: WireMessage<'_>,
+        server: &mut ServerConnection,
         out: &mut Out,
     ) -> Result<(), Malformed> {
         let body = self.in_clients_names(message.body());
         let report = Report::read(&body);
         if report.severity == Severity::Fatal {
             if self.is_on_replica {
-                // The session outlives it: what the client is told comes with its end.
+                // The session outlives it: the client gets an error with its end.
                 self.server_rest = RestGoes::Nowhere;
                 return Ok(());
             }
-            self.is_told_of_end = true;
+            self.is_end_reported = true;
         }
         let front = self.expected.front();
         if front.is_some_and(|reply| reply.is_optional) {
@@ -124,15 +125,15 @@ impl Session {
             self.failed(server, out);
             return Ok(());
         }
-        if front.is_some_and(|reply| reply.is_hidden && reply.kind == Kind::Ready) {
+        if front.is_some_and(|reply| reply.is_hidden && reply.kind == ReplyKind::Ready) {
             return Err(Malformed(format!(
                 "a statement of the proxy failed: {report}"
             )));
         }
         let prelude = front.map_or(0, |reply| reply.prelude.length);
         if report.code == NO_STATEMENT && self.own_names.is_none() {
-            // Something else than DEALLOCATE has taken statements away: each is prepared anew
-            // before its next use.
+            // Something else than DEALLOCATE has removed statements: each is prepared again before
+            // its next use.
             server.outdate();
         }
         if self.fails_elsewhere(&report) {
@@ -156,8 +157,8 @@ impl Session {
         Ok(())
     }
 
-    /// Its server is lost. Where that was a replica, the client is told that its batch failed, and
-    /// the session goes on: true.
+    /// Notes that its server is lost. Where that was a replica, the client gets an error for its
+    /// batch, and the session goes on: true.
     pub fn lost(&mut self, report: &Report, out: &mut Out) -> bool {
         let had_snapshot = self.has_snapshot_elsewhere && !self.is_done();
         if self.is_on_replica {
@@ -169,7 +170,7 @@ impl Session {
             return false;
         }
         // What it knew is gone with it.
-        let mut gone = Server::default();
+        let mut gone = ServerConnection::default();
         let was_idle = self.expected.is_empty() && !self.is_within_batch();
         if had_snapshot {
             self.snapshot_is_lost(report);
@@ -188,7 +189,7 @@ impl Session {
             self.block_fails();
             self.is_skipping = !has_sync;
             if has_sync {
-                message::write_ready(&mut out.to_client, self.told_status());
+                message::write_ready(&mut out.to_client, self.reported_status());
             }
         }
         out.to_server.clear();
@@ -200,13 +201,13 @@ impl Session {
         true
     }
 
-    fn awaits(&self, kind: Kind) -> bool {
+    fn awaits(&self, kind: ReplyKind) -> bool {
         self.expected
             .front()
             .is_some_and(|reply| reply.kind == kind)
     }
 
-    fn take(&mut self, kind: Kind) -> Result<Expected, Malformed> {
+    fn take(&mut self, kind: ReplyKind) -> Result<Expected, Malformed> {
         match self.expected.pop() {
             Some(reply) if reply.kind == kind => Ok(reply),
             other => Err(Malformed(format!(
@@ -216,21 +217,21 @@ impl Session {
         }
     }
 
-    /// The end of a statement, in an extended batch or in a simple query.
-    fn completed(&mut self, message: Message<'_>, server: &mut Server) {
+    /// Handles the end of a statement, in an extended batch or in a simple query.
+    fn completed(&mut self, message: WireMessage<'_>, server: &mut ServerConnection) {
         if self.expected.is_empty() {
-            // Nobody has sent one.
+            // No client has sent one.
             return;
         }
         let mut undo = Undo::Nothing;
-        if self.awaits(Kind::Execute) {
+        if self.awaits(ReplyKind::Execute) {
             undo = self.expected.pop().map_or(undo, |reply| reply.undo);
         } else if let Some(reply) = self.expected.front_mut() {
             reply.prelude.statements = reply.prelude.statements.saturating_sub(1);
             undo = core::mem::take(&mut reply.undo);
             self.unnamed.take_if(|_| undo.is_of_names());
         }
-        // Then they were taken away when it was sent, and what is there now was prepared behind it.
+        // Then they were removed when it was sent, and what is there now was prepared behind it.
         let is_done = matches!(undo, Undo::RestoreAll(..));
         match message.body() {
             b"DEALLOCATE ALL\0" | b"DISCARD ALL\0" if !is_done => {
@@ -253,13 +254,13 @@ impl Session {
         }
     }
 
-    /// The server skips what is left of an extended batch. Of a simple query only
+    /// Notes that the server skips what is left of an extended batch. Of a simple query only
     /// ReadyForQuery is left.
-    fn failed(&mut self, server: &mut Server, out: &mut Out) {
+    fn failed(&mut self, server: &mut ServerConnection, out: &mut Out) {
         let was_copying = core::mem::take(&mut self.copies_in);
         match self.expected.front_mut() {
             None => return,
-            Some(reply) if reply.kind == Kind::Ready => {
+            Some(reply) if reply.kind == ReplyKind::Ready => {
                 // A query ends the unnamed statement, also if it fails.
                 let undo = core::mem::take(&mut reply.undo);
                 if undo.is_of_names() {
@@ -292,7 +293,7 @@ impl Session {
         }
     }
 
-    fn undo(&mut self, undo: Undo, server: &mut Server) {
+    fn undo(&mut self, undo: Undo, server: &mut ServerConnection) {
         match undo {
             Undo::Nothing => {}
             Undo::ForgetOnServer(id) => server.forget(&id),
@@ -330,8 +331,8 @@ impl Session {
         }
     }
 
-    fn ready(&mut self, message: Message<'_>) -> Result<Expected, Malformed> {
-        let reply = self.take(Kind::Ready)?;
+    fn ready(&mut self, message: WireMessage<'_>) -> Result<Expected, Malformed> {
+        let reply = self.take(ReplyKind::Ready)?;
         match message.body() {
             [status @ (b'I' | b'T' | b'E')] => self.status = *status,
             body => return Err(Malformed(format!("status {body:?} of a transaction"))),

@@ -12,12 +12,12 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 
 use crate::freshness::Level;
-use crate::server::Server;
+use crate::server::ServerConnection;
 use pg_wire::message;
 use pg_wire::quoting::literal;
 use pg_wire::report::{Report, Severity};
 
-/// The setting by which servers tell their sessions apart.
+/// The setting by which servers name their sessions.
 pub const APPLICATION_NAME: &[u8] = b"application_name";
 /// PostgreSQL cuts longer ones, in bytes.
 const APPLICATION_NAME_LEN_MAX: usize = 63;
@@ -35,9 +35,9 @@ const NAMES: [&str; 4] = [
 
 /// What a client has set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
-    /// Is each batch told where it went and why?
-    pub trace: Trace,
+pub struct ClientSettings {
+    /// Does the client get a notice with each batch of where it went and why?
+    pub trace: TraceSetting,
     /// How consistent reads are.
     pub level: Level,
     /// How finely it is looked at what reads touch.
@@ -68,22 +68,23 @@ pub enum Balancing {
     Transaction,
 }
 
-/// Whether batches are told where they went.
+/// Whether batches come with a notice of where they went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Trace {
+pub enum TraceSetting {
     /// They are not.
     #[default]
     Off,
-    /// Each is told by a notice.
+    /// Each comes with a notice.
     On,
 }
 
-impl Settings {
-    /// None if there is no such setting; false if it cannot be this, and stays as it is.
+impl ClientSettings {
+    /// Sets one of them. Returns none if there is no such setting; false if the value is invalid,
+    /// which changes nothing.
     fn set(&mut self, name: &str, value: &str) -> Option<bool> {
         match (name, value) {
-            ("replex.trace", "on" | "true" | "1") => self.trace = Trace::On,
-            ("replex.trace", "off" | "false" | "0") => self.trace = Trace::Off,
+            ("replex.trace", "on" | "true" | "1") => self.trace = TraceSetting::On,
+            ("replex.trace", "off" | "false" | "0") => self.trace = TraceSetting::Off,
             ("replex.consistency", "gssi") => self.level = Level::Gssi,
             ("replex.consistency", "weak") => self.level = Level::Weak,
             ("replex.consistency", "rsi-pc") => self.level = Level::RsiPc,
@@ -100,13 +101,13 @@ impl Settings {
 }
 
 impl Session {
-    /// What the client has set.
-    pub fn settings(&self) -> Settings {
+    /// Returns what the client has set.
+    pub fn settings(&self) -> ClientSettings {
         self.settings
     }
 
-    /// Carries out a simple query that is only about these settings. False if it is not: then it
-    /// is a server's.
+    /// Carries out a simple query that is only about these settings. Returns false if it is not:
+    /// then it is a server's.
     pub(super) fn sets(&mut self, text: &[u8], out: &mut Out) -> bool {
         let first = text.trim_ascii_start().get(..3);
         if !first.is_some_and(|word| word.eq_ignore_ascii_case(b"set")) {
@@ -116,7 +117,7 @@ impl Session {
             return false;
         };
         let text = text.trim().trim_end_matches(';').trim_end();
-        // A server that is attached is told itself; in a transaction it may be taken back.
+        // An attached server gets it itself; in a transaction it may be rolled back.
         if self.stage == Stage::Free
             && !self.is_deferred()
             && !self.is_waiting()
@@ -156,12 +157,12 @@ impl Session {
                         transaction.";
             report.hint(hint).write(&mut out.to_client);
         }
-        message::write_ready(&mut out.to_client, self.told_status());
+        message::write_ready(&mut out.to_client, self.reported_status());
         true
     }
 
-    /// Has the server call the session as it wants to be called.
-    pub(super) fn name_application(&mut self, server: &mut Server, out: &mut Out) {
+    /// Sets the session's name at the server as the client wants it.
+    pub(super) fn name_application(&mut self, server: &mut ServerConnection, out: &mut Out) {
         if server.parameters.get(APPLICATION_NAME) != self.application.as_ref()
             && let Some(Ok(name)) = self.application.as_deref().map(str::from_utf8)
         {
@@ -171,8 +172,8 @@ impl Session {
     }
 }
 
-/// The name in `SET application_name = '…'`, if servers take it as it is. With a backslash it may
-/// mean something else, by `standard_conforming_strings`.
+/// Returns the name in `SET application_name = '…'`, if servers take it as it is. With a backslash
+/// it may mean something else, by `standard_conforming_strings`.
 fn application_name(text: &str) -> Option<String> {
     let skip = |text: &str, word: &str| {
         let (start, rest) = text.split_at_checked(word.len())?;

@@ -9,7 +9,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use ring::digest;
 
 use super::Session;
-use crate::grammar::{Effect, Grammar};
+use crate::grammar::{Grammar, SessionEffect};
 use crate::server::{StatementId, Turn};
 use pg_wire::message::{self, Parse};
 
@@ -29,13 +29,13 @@ pub struct Prepared {
     /// long to be kept.
     pub body: Option<Bytes>,
     /// What it may leave behind.
-    pub effect: Effect,
+    pub effect: SessionEffect,
     /// When the client has prepared it.
     pub since: Turn,
 }
 
 impl Prepared {
-    /// A statement that is whole.
+    /// Returns a statement that is whole.
     pub fn of(parse: Parse<'_>, grammar: Grammar) -> Prepared {
         match parse.name.is_empty() {
             true => Prepared::unnamed(parse.rest, grammar),
@@ -43,7 +43,7 @@ impl Prepared {
         }
     }
 
-    /// A named statement: its identity is a hash of text and types.
+    /// Returns a named statement: its identity is a hash of text and types.
     fn named(body: &[u8], grammar: Grammar) -> Prepared {
         let hash = digest::digest(&digest::SHA256, body);
         let id = *hash.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
@@ -56,7 +56,7 @@ impl Prepared {
         }
     }
 
-    /// One that the proxy itself prepares, with parameters of these types.
+    /// Returns one that the proxy itself prepares, with parameters of these types.
     pub fn by_proxy(text: &str, types: &[u32], grammar: Grammar) -> Prepared {
         let mut body = BytesMut::new();
         body.extend_from_slice(text.as_bytes());
@@ -68,7 +68,7 @@ impl Prepared {
         Prepared::named(&body, grammar)
     }
 
-    /// An unnamed statement, which is on a server under no name.
+    /// Returns an unnamed statement, which is on a server under no name.
     fn unnamed(body: &[u8], grammar: Grammar) -> Prepared {
         Prepared {
             id: StatementId::default(),
@@ -79,7 +79,7 @@ impl Prepared {
         }
     }
 
-    /// A statement that is too long to be kept: it exists on the session's own server only.
+    /// Returns a statement that is too long to be kept: it exists on the session's own server only.
     pub fn long(session: u64, count: u64) -> Prepared {
         let mut id = StatementId::default();
         id[..8].copy_from_slice(&session.to_be_bytes());
@@ -88,18 +88,19 @@ impl Prepared {
             id,
             server_name: server_name(&id),
             body: None,
-            effect: Effect::KeepsSession,
+            effect: SessionEffect::KeepsSession,
             since: Turn::now(),
         }
     }
 
-    /// Its text, without the zero byte.
+    /// Returns its text, without the zero byte.
     pub fn text(&self) -> Option<&[u8]> {
         let (text, _) = message::split_string(self.body.as_deref()?).ok()?;
         Some(text)
     }
 
-    /// The object identifiers of its first parameters' types; 0 where the server is to find out.
+    /// Returns the object identifiers of its first parameters' types; 0 where the server is to find
+    /// out.
     pub fn parameter_types(&self) -> impl Iterator<Item = u32> {
         let body = self.body.as_deref().unwrap_or_default();
         let types = message::split_string(body).ok();
@@ -130,7 +131,8 @@ pub struct AsPrepared {
 }
 
 impl Session {
-    /// An error's fields, in which statements have the names that the client has given them.
+    /// Returns an error's fields, in which statements have the names that the client has given
+    /// them.
     pub(super) fn in_clients_names<'a>(&self, body: &'a [u8]) -> Cow<'a, [u8]> {
         let found = |name: &[u8]| body.windows(name.len()).position(|it| it == name);
         let quoted_missing = [b"prepared statement \"", MISSING_UNNAMED, b"\""].concat();
@@ -149,7 +151,7 @@ impl Session {
     }
 }
 
-/// A statement's name on servers, with the zero byte.
+/// Returns a statement's name on servers, with the zero byte.
 pub fn server_name(id: &StatementId) -> Bytes {
     let mut name = String::from_utf8_lossy(PREFIX).into_owned();
     for byte in id {

@@ -1,4 +1,4 @@
-//! Whatever both peers say, in whatever order, the machine neither panics nor leaves its
+//! Whatever both peers send, in whatever order, the machine neither panics nor leaves its
 //! invariants.
 
 use alloc::sync::Arc;
@@ -11,22 +11,22 @@ use super::{
     AsPrepared, At, Changes, Leftover, Out, Pinning, Prepared, Proof, Session, Snapshots, Text,
     Wants,
 };
-use crate::grammar::{Effect, Grammar};
-use crate::server::{Parameters, Server};
-use pg_wire::cut::{Cutter, Message, Piece, Side};
+use crate::grammar::{Grammar, SessionEffect};
+use crate::server::{Parameters, ServerConnection};
+use pg_wire::cut::{Cutter, Piece, Side, WireMessage};
 use pg_wire::message;
 use pg_wire::report::{Report, Severity};
 
 /// Reads just the texts that [`body`] makes.
 const GRAMMAR: Grammar = Grammar {
     effect: |text| match text.split(|byte| *byte == b' ').next() {
-        Some(b"RESET") => Effect::ResetsSettings,
-        Some(b"SET") if text.starts_with(b"SET a.b") => Effect::KeepsSession,
-        Some(b"SET") => Effect::SetsSettings,
-        Some(b"DISCARD") => Effect::KeepsSession,
-        _ if text.starts_with(b"SELECT set_config") => Effect::SetsSettings,
-        Some(b"SELECT" | b"BEGIN" | b"COMMIT" | b"") => Effect::Nothing,
-        _ => Effect::KeepsSession,
+        Some(b"RESET") => SessionEffect::ResetsSettings,
+        Some(b"SET") if text.starts_with(b"SET a.b") => SessionEffect::KeepsSession,
+        Some(b"SET") => SessionEffect::SetsSettings,
+        Some(b"DISCARD") => SessionEffect::KeepsSession,
+        _ if text.starts_with(b"SELECT set_config") => SessionEffect::SetsSettings,
+        Some(b"SELECT" | b"BEGIN" | b"COMMIT" | b"") => SessionEffect::Nothing,
+        _ => SessionEffect::KeepsSession,
     },
     rollback_to: |_| None,
 };
@@ -112,8 +112,8 @@ fn begun() -> Vec<(Step, Offer)> {
 /// The server that is attached, and the primary's where a batch runs elsewhere.
 #[derive(Default)]
 struct Servers {
-    attached: Option<Server>,
-    kept: Option<Server>,
+    attached: Option<ServerConnection>,
+    kept: Option<ServerConnection>,
 }
 
 /// Gives the session what it wants, as a relay does. True if it ended.
@@ -126,7 +126,7 @@ fn serve(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut O
             assert_eq!(session.leftover(), Leftover::Nothing);
             let server = servers.attached.as_mut();
             let server = server.expect("only a server that is attached is released");
-            // Nobody else gets a server whose settings are not known.
+            // No other session gets a server whose settings are not known.
             assert_eq!(server.is_dirty, session.changes() != Changes::Nothing);
             if server.is_dirty && offer == Offer::Nothing {
                 session.keep_server();
@@ -160,7 +160,7 @@ fn serve(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut O
                     parameters,
                 });
             }
-            let server = servers.attached.insert(Server::default());
+            let server = servers.attached.insert(ServerConnection::default());
             return session.attach(server, (at, &[]), out).is_err();
         }
     }
@@ -180,11 +180,11 @@ fn go_on(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut O
         let last = frames.len().saturating_sub(1);
         return frames.iter().enumerate().any(|(index, frame)| {
             let rest = if index == last { rest } else { 0 };
-            let message = Piece::Message(Message { frame, rest });
+            let message = Piece::Message(WireMessage { frame, rest });
             session.client(message, Some(&mut *primary), out).is_err()
         });
     };
-    servers.kept = servers.attached.replace(Server::default());
+    servers.kept = servers.attached.replace(ServerConnection::default());
     let server = servers.attached.as_mut().expect("it was put there");
     session
         .attach(server, (At::Replica(proof), &[]), out)
@@ -233,7 +233,7 @@ fn run(steps: Vec<(Step, Offer)>) -> Result<(), TestCaseError> {
         if result.is_err() || serve(&mut session, &mut servers, offer, &mut out) {
             break;
         }
-        // It never waits for somebody who waits for it.
+        // It never waits for a peer that waits for it.
         let waits_for_server = !session.takes_client() && session.wants() == Wants::Messages;
         prop_assert!(!waits_for_server || session.leftover() == Leftover::Batch);
     }

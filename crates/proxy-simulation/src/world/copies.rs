@@ -3,8 +3,8 @@
 use super::{Action, World};
 use crate::buffer::{Buffer, Given};
 use crate::replica::Extractor;
-use proxy_core::freshness::{Life, ReplicaId};
-use proxy_core::planted::{self, Bug};
+use proxy_core::freshness::{ReplicaId, ServerLife};
+use proxy_core::planted::{self, ProxyBug};
 use replication::handover::{self, Source};
 use replication::locked;
 use replication::pages::Pages;
@@ -20,11 +20,16 @@ impl World {
         if self.durable.len() < self.databases.len() {
             return;
         }
-        let is_away = |id: &&ReplicaId| !self.extractors.contains_key(id);
-        let away = self.databases.keys().filter(is_away).copied().collect();
+        let is_unavailable = |id: &&ReplicaId| !self.extractors.contains_key(id);
+        let unavailable = self
+            .databases
+            .keys()
+            .filter(is_unavailable)
+            .copied()
+            .collect();
         let waits = self.other.as_ref().is_some_and(|other| other.waits);
         let slot = waits.then_some(self.confirmed);
-        let durable = handover::forgettable(&self.durable, &away, (pages.flatten(), slot));
+        let durable = handover::forgettable(&self.durable, &unavailable, (pages.flatten(), slot));
         let durable = durable.unwrap_or_default();
         let follows = self.buffer.as_ref().is_some_and(Buffer::is_following);
         let durable = match pages.flatten().filter(|_| follows) {
@@ -38,11 +43,11 @@ impl World {
     /// A replica is taken up, as `follow` does.
     pub(super) fn join(&mut self, id: ReplicaId) -> Result<(), String> {
         let database = self.databases.get_mut(&id).expect("it is there");
-        if !planted::is(Bug::OldExtractorGoesOn) {
+        if !planted::is(ProxyBug::OldExtractorGoesOn) {
             database.hang_up();
         }
-        // What it says is on its disk before it counts.
-        if !planted::is(Bug::UnflushedCounts) {
+        // What it reports is on its disk before it counts.
+        if !planted::is(ProxyBug::UnflushedCounts) {
             database.flush(database.noted);
         }
         let noted = database.noted;
@@ -56,18 +61,18 @@ impl World {
             return self.refill(id);
         }
         self.locks += 1;
-        let lock = Life(self.locks);
+        let lock = ServerLife(self.locks);
         let extractor = Extractor::new(&self.databases[&id], lock, self.pace);
         self.extractors.insert(id, extractor);
         locked(&self.manager).connected(id, lock, noted);
         self.durable.insert(id, noted);
         self.delivered.insert(id, noted);
         self.confirm();
-        self.tell(id);
+        self.report(id);
         self.deliver(id)
     }
 
-    /// Nobody has what a replica lacks: it is filled again.
+    /// No source has what a replica lacks: it is filled again.
     fn refill(&mut self, id: ReplicaId) -> Result<(), String> {
         let noted = self.databases[&id].noted;
         if !self.may_lack(id) {
@@ -103,8 +108,8 @@ impl World {
         let log = (&self.primary, self.confirmed);
         match self.reader.join((id, extractor), applied, log) {
             Source::Buffer => unreachable!("it has been read"),
-            Source::Nobody => return self.perform(Action::Notice(id)),
-            Source::Stream | Source::Recent | Source::StreamAnew => {
+            Source::Lost => return self.perform(Action::Notice(id)),
+            Source::Stream | Source::Recent | Source::RestartedStream => {
                 self.delivered.remove(&id);
             }
         }

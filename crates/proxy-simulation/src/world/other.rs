@@ -8,12 +8,12 @@ use proxy_core::freshness::ReplicaId;
 
 /// See the module.
 pub(super) struct Other {
-    /// Nobody follows it while this proxy is not the active one.
+    /// It has no follower while this proxy is not the active one.
     pub buffer: Buffer,
     /// Whether it is there, and takes over if the active one dies.
     pub waits: bool,
-    /// Replicas that had less than the slot gives when it came: if it takes over, nobody has what
-    /// they lack.
+    /// Replicas that had less than the slot gives when it came: if it takes over, no source has
+    /// what they lack.
     pub helpless: BTreeSet<ReplicaId>,
 }
 
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// May a replica be told that nobody has what it lacks?
+    /// May a replica get the error that no source has what it lacks?
     pub(super) fn may_lack(&self, id: ReplicaId) -> bool {
         let other = self.other.as_ref();
         let buffers = self.buffer.iter().chain(other.map(|other| &other.buffer));

@@ -4,21 +4,21 @@ use super::World;
 use crate::primary::Reads;
 use crate::replica::Extractor;
 use crate::session::{Chosen, Doing, Read};
-use proxy_core::freshness::{Level, Moment, Target, Tsid};
-use proxy_core::planted::{self, Bug};
+use proxy_core::freshness::{Level, ReadMoment, ReadTarget, Tsid};
+use proxy_core::planted::{self, ProxyBug};
 use replication::locked;
 
 impl World {
     /// A read that waits for a replica looks for one again.
-    pub(super) fn wait(&mut self, number: usize, mut read: Read, mut moment: Moment) {
+    pub(super) fn wait(&mut self, number: usize, mut read: Read, mut moment: ReadMoment) {
         let mut manager = locked(&self.manager);
         let (target, watch) = manager.route_moment(&mut moment);
         read.watch = watch;
         drop(manager);
         self.sessions[number].doing = match target {
-            Target::Primary(_) if self.random.one_in(16) => Doing::Asks(read, None),
-            Target::Primary(_) => Doing::Waits(read, moment),
-            Target::Replica { id, need, life, .. } => {
+            ReadTarget::Primary(_) if self.random.one_in(16) => Doing::Asks(read, None),
+            ReadTarget::Primary(_) => Doing::Waits(read, moment),
+            ReadTarget::Replica { id, need, life, .. } => {
                 self.counts.reads_waited += 1;
                 let chosen = Chosen {
                     id,
@@ -44,7 +44,8 @@ impl World {
                 let holds = |extractor: &Extractor| {
                     extractor.lock == chosen.life && extractor.life == database.life
                 };
-                let is_in_life = extractor.is_some_and(holds) || planted::is(Bug::GoneBackServes);
+                let is_in_life =
+                    extractor.is_some_and(holds) || planted::is(ProxyBug::GoneBackServes);
                 database.is_up && is_in_life
             }
         };
@@ -83,8 +84,8 @@ impl World {
         }
     }
 
-    /// The proxy hears of a read's snapshot. One that may be torn is done again, on the primary.
-    pub(super) fn hear(
+    /// The proxy learns of a read's snapshot. One that may be torn is done again, on the primary.
+    pub(super) fn receive(
         &mut self,
         number: usize,
         read: Read,
@@ -135,7 +136,7 @@ impl World {
         Ok(())
     }
 
-    /// Somebody has seen what a read touches, up to here. What is written around the proxy counts
+    /// A client has seen what a read touches, up to here. What is written around the proxy counts
     /// once the slot's reader has read it.
     fn saw(&mut self, read: &Read, until: Tsid) {
         let (now, position) = (self.now, self.reader.position);

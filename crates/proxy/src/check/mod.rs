@@ -1,4 +1,4 @@
-//! What is missing at the databases before a proxy is put in front of them, and how to mend it.
+//! What is missing at the databases before a proxy is put in front of them, and how to fix it.
 //!
 //! It changes nothing there.
 
@@ -12,7 +12,7 @@ use tokio_postgres::Client;
 
 use pg_connect::address::Address;
 use replication::leadership::register::{self, Registered};
-use replication::{Error, connect, query};
+use replication::{ReplicationError, connect, query};
 
 /// The oldest PostgreSQL that is understood: its slots give the proxy's messages.
 const VERSION_MIN: u64 = 14;
@@ -24,7 +24,7 @@ const OWN_CONNECTIONS: u64 = 10;
 pub enum Weight {
     /// It is as it should be.
     Fine,
-    /// The proxy works, but somebody should know.
+    /// The proxy works, but the operator should know.
     Mind,
     /// It would stop the proxy, or this replica.
     Stops,
@@ -39,8 +39,8 @@ pub struct Finding {
     pub weight: Weight,
     /// What was found.
     pub what: String,
-    /// How to mend it; empty if nothing is to be mended.
-    pub mend: String,
+    /// How to fix it; empty if there is nothing to fix.
+    pub fix: String,
 }
 
 /// Looks at a primary, at databases that are to be replicas, and at those that the console has
@@ -69,7 +69,7 @@ pub async fn check(primary: &Address, replicas: &[Address], connections: u64) ->
     findings
 }
 
-/// The replicas that the console has added and nobody names.
+/// Returns the replicas that the console has added and no option names.
 async fn added(report: &mut Notes, primary: &Address, named: &[Address]) -> Vec<Address> {
     let registered = match register::read(primary).await {
         Ok(registered) => registered,
@@ -111,12 +111,12 @@ impl Notes {
         }
     }
 
-    fn note(&mut self, weight: Weight, what: impl Display, mend: impl Display) {
+    fn note(&mut self, weight: Weight, what: impl Display, fix: impl Display) {
         self.findings.push(Finding {
             place: self.place.clone(),
             weight,
             what: what.to_string(),
-            mend: mend.to_string(),
+            fix: fix.to_string(),
         });
     }
 
@@ -124,19 +124,19 @@ impl Notes {
         self.note(Weight::Fine, what, "");
     }
 
-    fn mind(&mut self, what: impl Display, mend: impl Display) {
-        self.note(Weight::Mind, what, mend);
+    fn mind(&mut self, what: impl Display, fix: impl Display) {
+        self.note(Weight::Mind, what, fix);
     }
 
-    fn stops(&mut self, what: impl Display, mend: impl Display) {
-        self.note(Weight::Stops, what, mend);
+    fn stops(&mut self, what: impl Display, fix: impl Display) {
+        self.note(Weight::Stops, what, fix);
     }
 
-    /// Looking at the rest was not possible.
-    fn finish(&mut self, looked: Result<(), Error>) {
+    /// Notes that checking the rest was not possible.
+    fn finish(&mut self, looked: Result<(), ReplicationError>) {
         if let Err(problem) = looked {
-            let mend = "See the server's log, and check again.";
-            self.stops(format!("it cannot be looked at: {problem}"), mend);
+            let fix = "See the server's log, and check again.";
+            self.stops(format!("it cannot be checked: {problem}"), fix);
         }
     }
 
@@ -154,8 +154,8 @@ impl Notes {
         }
     }
 
-    /// What every database must be.
-    async fn look_at_server(&mut self, client: &Client) -> Result<(), Error> {
+    /// Checks what every database must be.
+    async fn look_at_server(&mut self, client: &Client) -> Result<(), ReplicationError> {
         let version = major(client).await?;
         match version >= VERSION_MIN {
             true => self.fine(format!("PostgreSQL {version}")),
@@ -169,7 +169,7 @@ impl Notes {
         match query::one(client, is_superuser).await?.as_str() {
             "t" => self.fine(format!("user {user} is a superuser")),
             _ => self.stops(
-                format!("user {user} is no superuser"),
+                format!("user {user} is not a superuser"),
                 format!("ALTER ROLE \"{user}\" SUPERUSER, or name another user in the URL."),
             ),
         }
@@ -189,19 +189,19 @@ impl Notes {
     }
 }
 
-/// A server's major version.
-async fn major(client: &Client) -> Result<u64, Error> {
+/// Returns a server's major version.
+async fn major(client: &Client) -> Result<u64, ReplicationError> {
     Ok(setting(client, "server_version_num").await? / 10_000)
 }
 
-/// A setting that is a number.
-async fn setting(client: &Client, name: &str) -> Result<u64, Error> {
+/// Returns a setting that is a number.
+async fn setting(client: &Client, name: &str) -> Result<u64, ReplicationError> {
     let text = format!("SELECT setting FROM pg_settings WHERE name = '{name}'");
     query::number(&query::one(client, &text).await?)
 }
 
-/// What must be equal, or else texts are ordered or stored otherwise.
-async fn texts(client: &Client) -> Result<BTreeMap<&'static str, String>, Error> {
+/// Returns what must be equal, or else texts are ordered or stored otherwise.
+async fn texts(client: &Client) -> Result<BTreeMap<&'static str, String>, ReplicationError> {
     let mut found = BTreeMap::new();
     for (name, column) in [
         ("encoding", "pg_encoding_to_char(encoding)"),

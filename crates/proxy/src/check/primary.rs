@@ -1,20 +1,24 @@
-//! What a primary must be.
+//! Requirements on a primary.
 
 use tokio_postgres::Client;
 
 use super::{Notes, major, setting};
 use pg_connect::address::Address;
-use proxy_pool::{Connection, Key, Login, Settings};
+use proxy_pool::{Connection, ConnectionKey, Login, StartSettings};
 use replication::query::{self, one};
-use replication::setup::{FIRING, KEYLESS, MEND_FIRING};
-use replication::{Error, SLOT, dump_version};
+use replication::setup::{FIRING, FIX_FIRING, KEYLESS};
+use replication::{ReplicationError, SLOT, dump_version};
 
 /// What reads of it only the primary can answer.
 const PRIMARY_ONLY: &str = "
 SELECT coalesce(string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid), '') FROM pg_class c
  WHERE (c.relkind IN ('m', 'f') OR c.relkind = 'r' AND c.relpersistence = 'u') AND c.oid >= 16384";
 
-pub async fn look(notes: &mut Notes, address: &Address, client: &Client) -> Result<(), Error> {
+pub async fn look(
+    notes: &mut Notes,
+    address: &Address,
+    client: &Client,
+) -> Result<(), ReplicationError> {
     if one(client, "SELECT pg_is_in_recovery()").await? == "t" {
         notes.stops(
             "it is a standby",
@@ -43,7 +47,7 @@ pub async fn look(notes: &mut Notes, address: &Address, client: &Client) -> Resu
         "" => {}
         firing => notes.stops(
             format!("ENABLE ALWAYS or ENABLE REPLICA, which would run again at replicas: {firing}"),
-            format!("{MEND_FIRING}."),
+            format!("{FIX_FIRING}."),
         ),
     }
     match one(client, PRIMARY_ONLY).await?.as_str() {
@@ -63,8 +67,8 @@ pub async fn look(notes: &mut Notes, address: &Address, client: &Client) -> Resu
     tools(notes, client).await
 }
 
-/// The place where the proxy reads commits.
-async fn slot(notes: &mut Notes, client: &Client) -> Result<(), Error> {
+/// Checks the slot from which the proxy reads commits.
+async fn slot(notes: &mut Notes, client: &Client) -> Result<(), ReplicationError> {
     let state = format!(
         "SELECT coalesce(max(CASE WHEN wal_status IN ('lost', 'unreserved') THEN wal_status
                                   WHEN plugin IS DISTINCT FROM 'pgoutput'
@@ -91,14 +95,14 @@ async fn slot(notes: &mut Notes, client: &Client) -> Result<(), Error> {
                 ),
             }
         }
-        "free" => notes.fine(format!("the slot {SLOT} is there, and nobody reads it")),
+        "free" => notes.fine(format!("the slot {SLOT} is there, and no proxy reads it")),
         "active" => notes.mind(
             format!("the slot {SLOT} is read: a proxy is active in front of this database"),
             "One that is started with the same options stands by for it.",
         ),
         "other" => notes.stops(
             format!("there is a slot {SLOT} that is of another kind, or of another database"),
-            format!("SELECT pg_drop_replication_slot('{SLOT}'), if nobody needs it."),
+            format!("SELECT pg_drop_replication_slot('{SLOT}'), if no proxy needs it."),
         ),
         lost => notes.stops(
             format!("the slot {SLOT} is {lost}: the log that replicas need is gone or going"),
@@ -108,23 +112,27 @@ async fn slot(notes: &mut Notes, client: &Client) -> Result<(), Error> {
     let kept = one(client, "SHOW max_slot_wal_keep_size").await?;
     match kept.as_str() {
         "-1" => notes.mind(
-            "max_slot_wal_keep_size = -1: while a replica is away, the log grows until the disk \
+            "max_slot_wal_keep_size = -1: while a replica is offline, the log grows until the disk \
              is full",
-            "Set it to what the disk has room for; a replica that is away for longer is filled anew.",
+            "Set it to what the disk has room for; a replica that is offline for longer is filled again.",
         ),
         size => notes.fine(format!("max_slot_wal_keep_size = {size}")),
     }
     Ok(())
 }
 
-/// Whether the log can be read from here.
-async fn stream(notes: &mut Notes, address: &Address, client: &Client) -> Result<(), Error> {
+/// Checks whether the log can be read from here.
+async fn stream(
+    notes: &mut Notes,
+    address: &Address,
+    client: &Client,
+) -> Result<(), ReplicationError> {
     let max = setting(client, "max_wal_senders").await?;
-    let key = Key {
+    let key = ConnectionKey {
         user: address.user.clone(),
         database: address.database.clone(),
-        settings: Settings::default(),
-        changed: Settings::default(),
+        settings: StartSettings::default(),
+        changed: StartSettings::default(),
     };
     let key = key.with([("replication".into(), "database".into())]);
     let password = address.password.clone();
@@ -143,8 +151,8 @@ async fn stream(notes: &mut Notes, address: &Address, client: &Client) -> Result
     Ok(())
 }
 
-/// What replicas are filled by.
-async fn tools(notes: &mut Notes, client: &Client) -> Result<(), Error> {
+/// Checks the tools that fill replicas.
+async fn tools(notes: &mut Notes, client: &Client) -> Result<(), ReplicationError> {
     let version = major(client).await?;
     let install = format!("apt-get install postgresql-client-{version}, or newer.");
     match dump_version().await {

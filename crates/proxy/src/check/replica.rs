@@ -1,21 +1,21 @@
-//! What a database must be that is to be a replica.
+//! Requirements on a database that is to be a replica.
 
 use tokio_postgres::Client;
 
 use super::{Notes, major, texts};
 use proxy_core::freshness::Tsid;
-use replication::setup::{self, Start};
-use replication::{Error, has_tables, is_same, noted_difference, refused_standby};
+use replication::setup::{self, ReplicaStart};
+use replication::{ReplicationError, has_tables, is_same, noted_difference, refused_standby};
 use replication::{lineage, query};
 
 const EMPTY: &str = "ADD REPLICA '…' EMPTY drops what is there and fills it; or empty it by hand.";
 
-/// Without a connection to the primary, nothing is compared with it.
+/// Checks a replica. Without a connection to the primary, nothing is compared with it.
 pub async fn look(
     notes: &mut Notes,
     primary: Option<&Client>,
     client: &Client,
-) -> Result<(), Error> {
+) -> Result<(), ReplicationError> {
     if query::one(client, "SELECT pg_is_in_recovery()").await? == "t" {
         let refused = match primary {
             Some(primary) => refused_standby(primary, client).await?,
@@ -60,12 +60,12 @@ pub async fn look(
     Ok(())
 }
 
-/// Whether it can be filled, or go on.
+/// Checks whether it can be filled, or go on.
 async fn contents(
     notes: &mut Notes,
     primary: Option<&Client>,
     client: &Client,
-) -> Result<(), Error> {
+) -> Result<(), ReplicationError> {
     if let Some(why) = noted_difference(client).await? {
         notes.stops(format!("it was found to differ: {why}"), EMPTY);
         return Ok(());
@@ -73,8 +73,8 @@ async fn contents(
     if let Some(primary) = primary {
         let line = lineage::line(primary).await?;
         if lineage::has_replaced(client, &line).await? {
-            let mend = "Name it by --primary, and see that the old one is not started again.";
-            notes.stops("it was promoted to be the primary", mend);
+            let fix = "Name it by --primary, and see that the old one is not started again.";
+            notes.stops("it was promoted to be the primary", fix);
             return Ok(());
         }
         let follows = lineage::follows(client).await?;
@@ -84,7 +84,7 @@ async fn contents(
         }
     }
     match setup::applied(client).await? {
-        Some(Start { applied, .. }) => {
+        Some(ReplicaStart { applied, .. }) => {
             let confirmed = match primary {
                 Some(primary) => setup::confirmed(primary).await?,
                 None => Tsid(0),

@@ -1,18 +1,18 @@
-//! What the console's commands give and do.
+//! What the console's commands return and do.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use super::command::{Command, HELP, Subject};
-use super::table::{Columns, Type, Value};
+use super::command::{ConsoleCommand, HELP, ShowSubject};
+use super::table::{ConsoleColumns, ConsoleValue, Type};
 use crate::serve::clients::Where;
 use crate::serve::routing::Routing;
 use crate::serve::{Proxy, pending_age};
 use pg_wire::report::{Report, Severity};
-use proxy_core::freshness::{ReplicaId, State};
-use proxy_pool::Node;
-use replication::buffer::Standing;
-use replication::{Checkpoint, Error};
+use proxy_core::freshness::{ReplicaId, ReplicaState};
+use proxy_pool::ServerNode;
+use replication::buffer::BufferStatus;
+use replication::{ReplicationCheckpoint, ReplicationError};
 
 /// SQLSTATEs.
 const INVALID_VALUE: &str = "22023";
@@ -21,18 +21,18 @@ const NOT_READY: &str = "55000";
 const SUCCESS: &str = "00000";
 
 /// A command's answer.
-pub struct Answer {
+pub struct ConsoleAnswer {
     /// None if it gives no rows.
-    pub columns: Option<Columns>,
+    pub columns: Option<ConsoleColumns>,
     /// A value for each column.
-    pub rows: Vec<Vec<Value>>,
+    pub rows: Vec<Vec<ConsoleValue>>,
     /// What was done, in a word or two.
     pub tag: String,
     /// What the operator should know.
     pub notice: Option<Report>,
 }
 
-const REPLICAS: Columns = &[
+const REPLICAS: ConsoleColumns = &[
     ("replica", Type::Number),
     ("address", Type::Text),
     ("database", Type::Text),
@@ -44,19 +44,19 @@ const REPLICAS: Columns = &[
     ("reads_served", Type::Number),
     ("times_compared", Type::Number),
 ];
-const ROUTES: Columns = &[
+const ROUTES: ConsoleColumns = &[
     ("server", Type::Text),
     ("why", Type::Text),
     ("batches", Type::Number),
 ];
-const LAG: Columns = &[
+const LAG: ConsoleColumns = &[
     ("replica", Type::Number),
     ("primary_at", Type::Text),
     ("applied", Type::Text),
     ("on_disk", Type::Text),
     ("bytes_behind", Type::Number),
 ];
-const BUFFER: Columns = &[
+const BUFFER: ConsoleColumns = &[
     ("doing", Type::Text),
     ("has_from", Type::Text),
     ("has_until", Type::Text),
@@ -64,7 +64,7 @@ const BUFFER: Columns = &[
     ("bytes", Type::Number),
     ("bytes_max", Type::Number),
 ];
-const POOLS: Columns = &[
+const POOLS: ConsoleColumns = &[
     ("server", Type::Text),
     ("address", Type::Text),
     ("connections", Type::Number),
@@ -72,7 +72,7 @@ const POOLS: Columns = &[
     ("idle", Type::Number),
     ("connections_max", Type::Number),
 ];
-const CLIENTS: Columns = &[
+const CLIENTS: ConsoleColumns = &[
     ("client", Type::Number),
     ("user", Type::Text),
     ("database", Type::Text),
@@ -81,7 +81,7 @@ const CLIENTS: Columns = &[
     ("batches", Type::Number),
     ("server", Type::Text),
 ];
-const PROXY: Columns = &[
+const PROXY: ConsoleColumns = &[
     ("standing", Type::Text),
     ("waits_for", Type::Text),
     ("epoch", Type::Number),
@@ -90,67 +90,67 @@ const PROXY: Columns = &[
     ("commits_pending", Type::Number),
     ("oldest_pending_seconds", Type::Number),
 ];
-const HELP_COLUMNS: Columns = &[("command", Type::Text), ("meaning", Type::Text)];
-const ADDED: Columns = &[("replica", Type::Number)];
+const HELP_COLUMNS: ConsoleColumns = &[("command", Type::Text), ("meaning", Type::Text)];
+const ADDED: ConsoleColumns = &[("replica", Type::Number)];
 
-/// The columns that a command gives, if any.
-pub fn columns(command: &Command) -> Option<Columns> {
+/// Returns the columns that a command gives, if any.
+pub fn columns(command: &ConsoleCommand) -> Option<ConsoleColumns> {
     match command {
-        Command::Show(Subject::Replicas) => Some(REPLICAS),
-        Command::Show(Subject::Routes) => Some(ROUTES),
+        ConsoleCommand::Show(ShowSubject::Replicas) => Some(REPLICAS),
+        ConsoleCommand::Show(ShowSubject::Routes) => Some(ROUTES),
         // Also what a checkpoint leaves.
-        Command::Show(Subject::Lag) | Command::Checkpoint => Some(LAG),
-        Command::Show(Subject::Buffer) => Some(BUFFER),
-        Command::Show(Subject::Pools) => Some(POOLS),
-        Command::Show(Subject::Clients) => Some(CLIENTS),
-        Command::Show(Subject::Proxy) => Some(PROXY),
-        Command::Show(Subject::Help) => Some(HELP_COLUMNS),
-        Command::Add { .. } => Some(ADDED),
-        Command::Remove(_) | Command::Reload | Command::Ignored(_) => None,
+        ConsoleCommand::Show(ShowSubject::Lag) | ConsoleCommand::Checkpoint => Some(LAG),
+        ConsoleCommand::Show(ShowSubject::Buffer) => Some(BUFFER),
+        ConsoleCommand::Show(ShowSubject::Pools) => Some(POOLS),
+        ConsoleCommand::Show(ShowSubject::Clients) => Some(CLIENTS),
+        ConsoleCommand::Show(ShowSubject::Proxy) => Some(PROXY),
+        ConsoleCommand::Show(ShowSubject::Help) => Some(HELP_COLUMNS),
+        ConsoleCommand::Add { .. } => Some(ADDED),
+        ConsoleCommand::Remove(_) | ConsoleCommand::Reload | ConsoleCommand::Ignored(_) => None,
     }
 }
 
-/// Does what a command says.
-pub async fn to(proxy: &Proxy, command: Command) -> Result<Answer, Report> {
+/// Executes a command.
+pub async fn to(proxy: &Proxy, command: ConsoleCommand) -> Result<ConsoleAnswer, Report> {
     let columns = columns(&command);
     let mut notice = None;
     let (rows, tag) = match command {
-        Command::Show(subject) => (shown(proxy, subject), "SHOW"),
-        Command::Add {
+        ConsoleCommand::Show(subject) => (shown(proxy, subject), "SHOW"),
+        ConsoleCommand::Add {
             url,
             contents,
             seed,
         } => {
             let replicas = &followed(proxy)?.replicas;
             let added = replicas.register(&url, contents, seed).await;
-            let row = vec![Value::count(added.map_err(refused)?.0.into())];
+            let row = vec![ConsoleValue::count(added.map_err(refused)?.0.into())];
             (vec![row], "ADD REPLICA")
         }
-        Command::Remove(id) => {
+        ConsoleCommand::Remove(id) => {
             notice = remove(proxy, id).await?;
             (Vec::new(), "REMOVE REPLICA")
         }
-        Command::Checkpoint => {
+        ConsoleCommand::Checkpoint => {
             let routing = followed(proxy)?;
             let made = routing.replicas.replication().checkpoint().await;
-            let Checkpoint { at, without } = made.map_err(refused)?;
+            let ReplicationCheckpoint { at, without } = made.map_err(refused)?;
             let text = format!("not there, and not waited for: {}", without.join(", "));
             let report = Report::new(Severity::Notice, SUCCESS, text);
             let hint = format!("What is committed up to {at} is on disk at all others.");
             notice = (!without.is_empty()).then(|| report.hint(hint));
             (lag(&routing), "CHECKPOINT")
         }
-        Command::Reload => {
+        ConsoleCommand::Reload => {
             let refused = |text: String| {
                 Report::new(Severity::Error, INVALID_VALUE, text)
-                    .hint("What was in force before still is.")
+                    .hint("The previous configuration stays in force.")
             };
             proxy.reload().await.map_err(refused)?;
             (Vec::new(), "RELOAD")
         }
-        Command::Ignored(tag) => (Vec::new(), tag),
+        ConsoleCommand::Ignored(tag) => (Vec::new(), tag),
     };
-    Ok(Answer {
+    Ok(ConsoleAnswer {
         columns,
         rows,
         tag: tag.to_string(),
@@ -158,7 +158,7 @@ pub async fn to(proxy: &Proxy, command: Command) -> Result<Answer, Report> {
     })
 }
 
-/// Lets go of a replica. Gives what the operator should know of that.
+/// Removes a replica. Returns what the operator should know of that.
 async fn remove(proxy: &Proxy, id: ReplicaId) -> Result<Option<Report>, Report> {
     let routing = followed(proxy)?;
     let node = routing.replicas.node(id);
@@ -176,18 +176,18 @@ async fn remove(proxy: &Proxy, id: ReplicaId) -> Result<Option<Report>, Report> 
     Ok(is_named.then(|| notice.hint("Take it out there, too.")))
 }
 
-/// Why it is not done.
-fn refused(problem: Error) -> Report {
+/// Returns why it is not done.
+fn refused(problem: ReplicationError) -> Report {
     let code = match problem {
-        Error::Connection(_) | Error::Stream(_) => NOT_READY,
-        Error::Differs(_) | Error::Setup(_) => INVALID_VALUE,
+        ReplicationError::Connection(_) | ReplicationError::Stream(_) => NOT_READY,
+        ReplicationError::Differs(_) | ReplicationError::Setup(_) => INVALID_VALUE,
     };
     Report::new(Severity::Error, code, problem.to_string())
 }
 
 fn followed(proxy: &Proxy) -> Result<Arc<Routing>, Report> {
     if proxy.is_router() {
-        // What it says to clients that it refuses is true here, too.
+        // The refusal that it sends to its clients holds here, too.
         let servers = proxy.servers().map_err(|report| Report {
             severity: Severity::Error,
             ..report
@@ -199,29 +199,29 @@ fn followed(proxy: &Proxy) -> Result<Arc<Routing>, Report> {
         .hint("Start it with --replica URL, or with --replicate and add replicas later."))
 }
 
-fn shown(proxy: &Proxy, subject: Subject) -> Vec<Vec<Value>> {
-    let of_routing = |rows: fn(&Routing) -> Vec<Vec<Value>>| {
+fn shown(proxy: &Proxy, subject: ShowSubject) -> Vec<Vec<ConsoleValue>> {
+    let of_routing = |rows: fn(&Routing) -> Vec<Vec<ConsoleValue>>| {
         let routing = proxy.followed();
         routing.map(|routing| rows(&routing)).unwrap_or_default()
     };
     match subject {
-        Subject::Replicas => of_routing(replicas),
-        Subject::Lag => of_routing(lag),
-        Subject::Buffer => of_routing(buffer),
-        Subject::Routes => routes(proxy),
-        Subject::Pools => pools(proxy),
-        Subject::Clients => clients(proxy),
-        Subject::Proxy => vec![standing(proxy)],
-        Subject::Help => {
+        ShowSubject::Replicas => of_routing(replicas),
+        ShowSubject::Lag => of_routing(lag),
+        ShowSubject::Buffer => of_routing(buffer),
+        ShowSubject::Routes => routes(proxy),
+        ShowSubject::Pools => pools(proxy),
+        ShowSubject::Clients => clients(proxy),
+        ShowSubject::Proxy => vec![standing(proxy)],
+        ShowSubject::Help => {
             let row = |(command, meaning): &(&str, &str)| {
-                vec![Value::text(command), Value::text(meaning)]
+                vec![ConsoleValue::text(command), ConsoleValue::text(meaning)]
             };
             HELP.iter().map(row).collect()
         }
     }
 }
 
-fn standing(proxy: &Proxy) -> Vec<Value> {
+fn standing(proxy: &Proxy) -> Vec<ConsoleValue> {
     let (standing, waits_for) = match proxy.servers() {
         Ok(_) if proxy.is_router() => ("active", None),
         Ok(_) => ("pooler", None),
@@ -241,17 +241,17 @@ fn standing(proxy: &Proxy) -> Vec<Value> {
     let (bytes, pending) = of_manager.map(|it| (it.0, it.1)).unzip();
     let oldest = of_manager.and_then(|it| it.2);
     vec![
-        Value::text(standing),
-        waits_for.map_or(Value::Null, Value::text),
-        epoch.map_or(Value::Null, Value::count),
-        bytes.map_or(Value::Null, Value::count),
-        Value::count(proxy.reads_waiting() as u64),
-        pending.map_or(Value::Null, Value::count),
-        oldest.map_or(Value::Null, Value::count),
+        ConsoleValue::text(standing),
+        waits_for.map_or(ConsoleValue::Null, ConsoleValue::text),
+        epoch.map_or(ConsoleValue::Null, ConsoleValue::count),
+        bytes.map_or(ConsoleValue::Null, ConsoleValue::count),
+        ConsoleValue::count(proxy.reads_waiting() as u64),
+        pending.map_or(ConsoleValue::Null, ConsoleValue::count),
+        oldest.map_or(ConsoleValue::Null, ConsoleValue::count),
     ]
 }
 
-/// A server's name for people.
+/// Returns a server's name for people.
 pub fn name(server: Where) -> String {
     match server {
         None => "primary".into(),
@@ -259,16 +259,16 @@ pub fn name(server: Where) -> String {
     }
 }
 
-/// A state's name for people.
-fn state_name(state: State) -> &'static str {
+/// Returns a state's name for people.
+fn state_name(state: ReplicaState) -> &'static str {
     match state {
-        State::Away => "away",
-        State::Serving => "serving",
-        State::Quarantined => "failed",
+        ReplicaState::Unavailable => "unavailable",
+        ReplicaState::Serving => "serving",
+        ReplicaState::Quarantined => "failed",
     }
 }
 
-fn replicas(routing: &Routing) -> Vec<Vec<Value>> {
+fn replicas(routing: &Routing) -> Vec<Vec<ConsoleValue>> {
     let nodes = routing.replicas.all();
     let status = routing.replicas.replication().status();
     let compared = routing.replicas.replication().compared();
@@ -280,91 +280,99 @@ fn replicas(routing: &Routing) -> Vec<Vec<Value>> {
         let share = status.progress.map(|progress| progress.share);
         let left = status.progress.and_then(|progress| progress.left);
         Some(vec![
-            Value::count(id.0.into()),
-            Value::text(address),
-            Value::text(&address.database),
-            Value::text(state_name(replica.state)),
-            Value::text(status.text),
-            share.map_or(Value::Null, Value::Real),
-            left.map_or(Value::Null, |left| Value::count(left.as_secs())),
-            Value::count(replica.running),
-            Value::count(replica.served),
-            Value::count(compared.get(&id).copied().unwrap_or(0)),
+            ConsoleValue::count(id.0.into()),
+            ConsoleValue::text(address),
+            ConsoleValue::text(&address.database),
+            ConsoleValue::text(state_name(replica.state)),
+            ConsoleValue::text(status.text),
+            share.map_or(ConsoleValue::Null, ConsoleValue::Real),
+            left.map_or(ConsoleValue::Null, |left| {
+                ConsoleValue::count(left.as_secs())
+            }),
+            ConsoleValue::count(replica.running),
+            ConsoleValue::count(replica.served),
+            ConsoleValue::count(compared.get(&id).copied().unwrap_or(0)),
         ])
     });
     rows.collect()
 }
 
-fn lag(routing: &Routing) -> Vec<Vec<Value>> {
+fn lag(routing: &Routing) -> Vec<Vec<ConsoleValue>> {
     let durable = routing.replicas.replication().durable();
     let manager = routing.manager();
     let latest = manager.latest();
     let rows = manager.replicas().map(|(id, replica)| {
         vec![
-            Value::count(id.0.into()),
-            Value::text(latest),
-            Value::text(replica.applied),
-            durable.get(&id).map_or(Value::Null, Value::text),
-            Value::count(latest.0.saturating_sub(replica.applied.0)),
+            ConsoleValue::count(id.0.into()),
+            ConsoleValue::text(latest),
+            ConsoleValue::text(replica.applied),
+            durable
+                .get(&id)
+                .map_or(ConsoleValue::Null, ConsoleValue::text),
+            ConsoleValue::count(latest.0.saturating_sub(replica.applied.0)),
         ]
     });
     rows.collect()
 }
 
-fn buffer(routing: &Routing) -> Vec<Vec<Value>> {
+fn buffer(routing: &Routing) -> Vec<Vec<ConsoleValue>> {
     let standing = routing.replicas.replication().buffer();
-    let row = |it: Standing| {
+    let row = |it: BufferStatus| {
         let (from, until) = it.covered.unzip();
         vec![
-            Value::text(it.text),
-            from.map_or(Value::Null, Value::text),
-            until.map_or(Value::Null, Value::text),
-            Value::count(it.pages),
-            Value::count(it.length),
-            Value::count(it.length_max),
+            ConsoleValue::text(it.text),
+            from.map_or(ConsoleValue::Null, ConsoleValue::text),
+            until.map_or(ConsoleValue::Null, ConsoleValue::text),
+            ConsoleValue::count(it.pages),
+            ConsoleValue::count(it.length),
+            ConsoleValue::count(it.length_max),
         ]
     };
     standing.into_iter().map(row).collect()
 }
 
-fn routes(proxy: &Proxy) -> Vec<Vec<Value>> {
+fn routes(proxy: &Proxy) -> Vec<Vec<ConsoleValue>> {
     let row = |((server, why), batches)| {
         vec![
-            Value::text(name(server)),
-            Value::text(why),
-            Value::count(batches),
+            ConsoleValue::text(name(server)),
+            ConsoleValue::text(why),
+            ConsoleValue::count(batches),
         ]
     };
     proxy.visitors().routes().into_iter().map(row).collect()
 }
 
-fn pools(proxy: &Proxy) -> Vec<Vec<Value>> {
-    let row = |(server, node): (Where, Arc<Node>)| {
+fn pools(proxy: &Proxy) -> Vec<Vec<ConsoleValue>> {
+    let row = |(server, node): (Where, Arc<ServerNode>)| {
         let usage = node.usage();
         vec![
-            Value::text(name(server)),
-            Value::text(&node.address),
-            Value::count(usage.open as u64),
-            Value::count(usage.in_use as u64),
-            Value::count(usage.idle as u64),
-            Value::count(usage.max as u64),
+            ConsoleValue::text(name(server)),
+            ConsoleValue::text(&node.address),
+            ConsoleValue::count(usage.open as u64),
+            ConsoleValue::count(usage.in_use as u64),
+            ConsoleValue::count(usage.idle as u64),
+            ConsoleValue::count(usage.max as u64),
         ]
     };
     proxy.nodes().into_iter().map(row).collect()
 }
 
-fn clients(proxy: &Proxy) -> Vec<Vec<Value>> {
+fn clients(proxy: &Proxy) -> Vec<Vec<ConsoleValue>> {
     let all = proxy.visitors().all();
     let rows = all.into_iter().map(|(number, client)| {
         let server = *client.server.lock().unwrap_or_else(PoisonError::into_inner);
         vec![
-            Value::count(number),
-            Value::text(&client.user),
-            Value::text(&client.database),
-            client.address.map_or(Value::Null, Value::text),
-            Value::count(client.since.elapsed().as_secs()),
-            Value::count(client.batches.load(Ordering::Relaxed)),
-            server.map_or(Value::Null, |server| Value::text(name(server))),
+            ConsoleValue::count(number),
+            ConsoleValue::text(&client.user),
+            ConsoleValue::text(&client.database),
+            client
+                .address
+                .map_or(ConsoleValue::Null, ConsoleValue::text),
+            ConsoleValue::count(client.since.elapsed().as_secs()),
+            ConsoleValue::count(client.batches.load(Ordering::Relaxed)),
+            server.map_or(ConsoleValue::Null, |server| {
+                ConsoleValue::text(name(server))
+            }),
         ]
     });
     rows.collect()

@@ -1,4 +1,4 @@
-//! Asks a running proxy's console.
+//! Sends commands to a running proxy's console.
 
 use std::sync::mpsc;
 
@@ -7,11 +7,11 @@ use tokio_postgres::error::DbError;
 
 use crate::serve::CONSOLE;
 use pg_connect::address::Address;
-use replication::{Error, connect_and_hear};
+use replication::{ReplicationError, connect_with_notices};
 
 /// What the console answered: names of columns, rows of texts, and what it noted besides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct CommandOutput {
     /// Names of the columns; none if there are no rows.
     pub columns: Vec<String>,
     /// A text for each column, if it has one.
@@ -21,39 +21,39 @@ pub struct Told {
 }
 
 /// Sends one command to the console at an address, whose database does not matter.
-pub async fn ask(address: &Address, command: &str) -> Result<Told, Error> {
+pub async fn ask(address: &Address, command: &str) -> Result<CommandOutput, ReplicationError> {
     let address = Address {
         database: CONSOLE.into(),
         ..address.clone()
     };
-    let (hear, heard) = mpsc::channel();
-    let hear = move |notice| {
-        // Behind the last answer nobody listens.
-        let _ = hear.send(sentences(&notice));
+    let (sender, notices) = mpsc::channel();
+    let sender = move |notice| {
+        // After the last answer there is no receiver.
+        let _ = sender.send(sentences(&notice));
     };
-    let client = connect_and_hear(&address, "replex proxy admin", hear).await?;
+    let client = connect_with_notices(&address, "replex proxy admin", sender).await?;
     let refused = |error: tokio_postgres::Error| match error.as_db_error() {
-        Some(said) => Error::Setup(sentences(said)),
+        Some(reported) => ReplicationError::Setup(sentences(reported)),
         None => error.into(),
     };
-    let mut told = Told::default();
+    let mut output = CommandOutput::default();
     for message in client.simple_query(command).await.map_err(refused)? {
         match message {
             SimpleQueryMessage::RowDescription(columns) => {
-                told.columns = columns.iter().map(|it| it.name().to_owned()).collect();
+                output.columns = columns.iter().map(|it| it.name().to_owned()).collect();
             }
             SimpleQueryMessage::Row(row) => {
                 let texts = (0..row.len()).map(|at| row.get(at).map(str::to_owned));
-                told.rows.push(texts.collect());
+                output.rows.push(texts.collect());
             }
             _ => {}
         }
     }
-    told.notices = heard.try_iter().collect();
-    Ok(told)
+    output.notices = notices.try_iter().collect();
+    Ok(output)
 }
 
-/// A report for people.
+/// Returns a report for people.
 fn sentences(report: &DbError) -> String {
     let hint = report.hint().map(|hint| format!(". {hint}"));
     format!("{}{}", report.message(), hint.unwrap_or_default())

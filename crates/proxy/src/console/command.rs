@@ -1,4 +1,4 @@
-//! The console's commands as people type them.
+//! The console's commands as operators type them.
 
 use pg_wire::report::{Report, Severity};
 use proxy_core::freshness::ReplicaId;
@@ -9,9 +9,9 @@ const SYNTAX_ERROR: &str = "42601";
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum ConsoleCommand {
     /// Show something.
-    Show(Subject),
+    Show(ShowSubject),
     /// Take up a replica.
     Add {
         /// Its URL.
@@ -21,7 +21,7 @@ pub enum Command {
         /// The replica that it is filled from; otherwise that is the primary.
         seed: Option<ReplicaId>,
     },
-    /// Let go of a replica.
+    /// Remove a replica.
     Remove(ReplicaId),
     /// Have everybody past a place, on disk.
     Checkpoint,
@@ -33,18 +33,18 @@ pub enum Command {
 
 /// What can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub enum ShowSubject {
     /// The replicas, and what each does.
     Replicas,
     /// Where batches went, and why.
     Routes,
     /// How far replicas are behind.
     Lag,
-    /// What keeps commits for replicas that are away.
+    /// What keeps commits for offline replicas.
     Buffer,
     /// Connections to servers.
     Pools,
-    /// Who is logged in.
+    /// The clients that are logged in.
     Clients,
     /// Whether this proxy is the active one.
     Proxy,
@@ -59,12 +59,12 @@ pub const HELP: &[(&str, &str)] = &[
     ("SHOW LAG", "how far replicas are behind the primary"),
     (
         "SHOW BUFFER",
-        "what the transactions buffer keeps for replicas that are away",
+        "what the transactions buffer keeps for offline replicas",
     ),
     ("SHOW POOLS", "connections to servers"),
     (
         "SHOW CLIENTS",
-        "who is logged in, and which server each uses now",
+        "the clients that are logged in, and which server each uses now",
     ),
     (
         "SHOW PROXY",
@@ -73,16 +73,16 @@ pub const HELP: &[(&str, &str)] = &[
     ("SHOW HELP", "this list"),
     (
         "ADD REPLICA 'url'",
-        "take up a database, which is empty or was a replica; it is filled while all goes on, and stays an \
-         replica of whichever proxy is active",
+        "add a database, which is empty or was a replica; it is filled while all goes on, and stays a \
+         replica of the active proxy",
     ),
     (
         "ADD REPLICA 'url' EMPTY",
-        "the same, but DROP what is in that database first",
+        "the same, but drop what is in that database first",
     ),
     (
         "ADD REPLICA 'url' FROM n",
-        "the same, also behind EMPTY, but fill it from replica n rather than from the primary",
+        "the same, also with EMPTY, but fill it from replica n rather than from the primary",
     ),
     (
         "ADD REPLICA 'url' CONVERT",
@@ -90,12 +90,12 @@ pub const HELP: &[(&str, &str)] = &[
     ),
     (
         "REMOVE REPLICA n",
-        "let go of a replica; its database stays as it is. Take it out of options and file, too",
+        "remove a replica; its database stays as it is. Remove it from options and file, too",
     ),
     (
         "CHECKPOINT",
-        "wait until all that is committed now is on disk at every replica that is there, and in the Transactions \
-         Buffer",
+        "wait until all that is committed now is on disk at every replica that is there, and in the transactions \
+         buffer",
     ),
     (
         "RELOAD",
@@ -103,7 +103,7 @@ pub const HELP: &[(&str, &str)] = &[
     ),
 ];
 
-/// The commands of a text, which `;` separates.
+/// Returns the commands of a text, which `;` separates.
 pub fn split(text: &str) -> Vec<&str> {
     let mut is_quoted = false;
     let parts = text.split(|sign: char| {
@@ -116,20 +116,20 @@ pub fn split(text: &str) -> Vec<&str> {
         .collect()
 }
 
-impl Command {
-    /// What the log calls it, if it changes something.
+impl ConsoleCommand {
+    /// Returns what the log calls it, if it changes something.
     pub fn name(&self) -> Option<&'static str> {
         match self {
-            Command::Show(_) | Command::Ignored(_) => None,
-            Command::Add { .. } => Some("ADD REPLICA"),
-            Command::Remove(_) => Some("REMOVE REPLICA"),
-            Command::Checkpoint => Some("CHECKPOINT"),
-            Command::Reload => Some("RELOAD"),
+            ConsoleCommand::Show(_) | ConsoleCommand::Ignored(_) => None,
+            ConsoleCommand::Add { .. } => Some("ADD REPLICA"),
+            ConsoleCommand::Remove(_) => Some("REMOVE REPLICA"),
+            ConsoleCommand::Checkpoint => Some("CHECKPOINT"),
+            ConsoleCommand::Reload => Some("RELOAD"),
         }
     }
 
     /// Reads one command. The error does not repeat URLs, which may hold passwords.
-    pub fn parse(text: &str) -> Result<Command, Report> {
+    pub fn parse(text: &str) -> Result<ConsoleCommand, Report> {
         let text = text.trim().trim_end_matches(';').trim_end();
         let (before, quoted, behind) = match text.split_once('\'') {
             Some((before, rest)) => match rest.split_once('\'') {
@@ -143,8 +143,8 @@ impl Command {
         let words: Vec<&str> = before.split_whitespace().collect();
         let tail: Vec<&str> = behind.split_whitespace().collect();
         match (&words[..], quoted, &tail[..]) {
-            (["SHOW", subject], None, _) => subject_of(subject).map(Command::Show),
-            (["HELP" | "SHOW" | "\\?"], None, _) => Ok(Command::Show(Subject::Help)),
+            (["SHOW", subject], None, _) => subject_of(subject).map(ConsoleCommand::Show),
+            (["HELP" | "SHOW" | "\\?"], None, _) => Ok(ConsoleCommand::Show(ShowSubject::Help)),
             (["ADD", "REPLICA"], Some(url), tail) => match tail {
                 [] => Ok(add(url, Contents::Kept, None)),
                 ["EMPTY"] => Ok(add(url, Contents::Dropped, None)),
@@ -156,19 +156,21 @@ impl Command {
                 )),
             },
             (["ADD", ..], ..) => Err(refused("a URL in single quotes is missing").hint(
-                "ADD REPLICA 'postgresql://user:password@host:port/database', and behind it EMPTY \
+                "ADD REPLICA 'postgresql://user:password@host:port/database', followed by EMPTY \
                  if what is there may be dropped.",
             )),
-            (["REMOVE", "REPLICA", number], None, _) => numbered(number).map(Command::Remove),
+            (["REMOVE", "REPLICA", number], None, _) => {
+                numbered(number).map(ConsoleCommand::Remove)
+            }
             (["REMOVE", ..], ..) => {
                 Err(refused("REMOVE REPLICA needs a number").hint("SHOW REPLICAS has the numbers."))
             }
-            (["CHECKPOINT"], None, _) => Ok(Command::Checkpoint),
-            (["RELOAD"], None, _) => Ok(Command::Reload),
-            (["SET", ..], ..) => Ok(Command::Ignored("SET")),
-            (["BEGIN"], None, _) => Ok(Command::Ignored("BEGIN")),
-            (["COMMIT"], None, _) => Ok(Command::Ignored("COMMIT")),
-            (["ROLLBACK"], None, _) => Ok(Command::Ignored("ROLLBACK")),
+            (["CHECKPOINT"], None, _) => Ok(ConsoleCommand::Checkpoint),
+            (["RELOAD"], None, _) => Ok(ConsoleCommand::Reload),
+            (["SET", ..], ..) => Ok(ConsoleCommand::Ignored("SET")),
+            (["BEGIN"], None, _) => Ok(ConsoleCommand::Ignored("BEGIN")),
+            (["COMMIT"], None, _) => Ok(ConsoleCommand::Ignored("COMMIT")),
+            (["ROLLBACK"], None, _) => Ok(ConsoleCommand::Ignored("ROLLBACK")),
             (words, ..) => {
                 let first = words.first().copied().unwrap_or_default();
                 Err(refused(format!("the console has no command {first}")))
@@ -177,8 +179,8 @@ impl Command {
     }
 }
 
-fn add(url: &str, contents: Contents, seed: Option<ReplicaId>) -> Command {
-    Command::Add {
+fn add(url: &str, contents: Contents, seed: Option<ReplicaId>) -> ConsoleCommand {
+    ConsoleCommand::Add {
         url: url.to_string(),
         contents,
         seed,
@@ -191,17 +193,17 @@ fn numbered(number: &str) -> Result<ReplicaId, Report> {
     })
 }
 
-fn subject_of(word: &str) -> Result<Subject, Report> {
+fn subject_of(word: &str) -> Result<ShowSubject, Report> {
     match word {
-        "REPLICAS" => Ok(Subject::Replicas),
-        "ROUTES" => Ok(Subject::Routes),
-        "LAG" => Ok(Subject::Lag),
-        "BUFFER" => Ok(Subject::Buffer),
-        "POOLS" => Ok(Subject::Pools),
-        "CLIENTS" => Ok(Subject::Clients),
-        "PROXY" => Ok(Subject::Proxy),
-        "HELP" => Ok(Subject::Help),
-        _ => Err(refused(format!("there is no {word} to be shown"))
+        "REPLICAS" => Ok(ShowSubject::Replicas),
+        "ROUTES" => Ok(ShowSubject::Routes),
+        "LAG" => Ok(ShowSubject::Lag),
+        "BUFFER" => Ok(ShowSubject::Buffer),
+        "POOLS" => Ok(ShowSubject::Pools),
+        "CLIENTS" => Ok(ShowSubject::Clients),
+        "PROXY" => Ok(ShowSubject::Proxy),
+        "HELP" => Ok(ShowSubject::Help),
+        _ => Err(refused(format!("cannot show {word}"))
             .hint("There are REPLICAS, ROUTES, LAG, BUFFER, POOLS, CLIENTS, PROXY and HELP.")),
     }
 }
@@ -216,10 +218,16 @@ mod tests {
 
     #[test]
     fn commands_are_read() {
-        let parse = |text: &str| Command::parse(text).unwrap();
-        assert_eq!(parse(" show  lag ; "), Command::Show(Subject::Lag));
-        assert_eq!(parse("remove replica 7"), Command::Remove(ReplicaId(7)));
-        assert_eq!(parse("Reload"), Command::Reload);
+        let parse = |text: &str| ConsoleCommand::parse(text).unwrap();
+        assert_eq!(
+            parse(" show  lag ; "),
+            ConsoleCommand::Show(ShowSubject::Lag)
+        );
+        assert_eq!(
+            parse("remove replica 7"),
+            ConsoleCommand::Remove(ReplicaId(7))
+        );
+        assert_eq!(parse("Reload"), ConsoleCommand::Reload);
         let url = "postgresql://Ann@h/D";
         let kept = parse("ADD REPLICA 'postgresql://Ann@h/D'");
         assert_eq!(kept, add(url, Contents::Kept, None));
@@ -254,7 +262,7 @@ mod tests {
             "REMOVE REPLICA",
             "ADD",
         ] {
-            let report = Command::parse(text).unwrap_err();
+            let report = ConsoleCommand::parse(text).unwrap_err();
             assert!(!report.message.contains("secret"), "{report}");
             assert!(!report.hint.is_empty(), "{report}");
         }

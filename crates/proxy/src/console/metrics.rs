@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use super::answer::name;
 use crate::serve::{Proxy, pending_age};
-use proxy_core::freshness::State;
+use proxy_core::freshness::ReplicaState;
 
-/// All counters. Texts of statements and names of users are not among them.
+/// Returns all counters. Texts of statements and names of users are not among them.
 pub fn text(proxy: &Proxy) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
@@ -51,10 +51,10 @@ pub fn text(proxy: &Proxy) -> String {
     for (id, replica) in manager.replicas() {
         let labels = format!("{{replica=\"{}\"}}", id.0);
         let behind = manager.latest().0.saturating_sub(replica.applied.0);
-        let is = |state: State| u64::from(replica.state == state);
+        let is = |state: ReplicaState| u64::from(replica.state == state);
         for (metric, value) in [
-            ("replica_serving", is(State::Serving)),
-            ("replica_failed", is(State::Quarantined)),
+            ("replica_serving", is(ReplicaState::Serving)),
+            ("replica_failed", is(ReplicaState::Quarantined)),
             ("replica_behind_bytes", behind),
             ("replica_reads_total", replica.served),
             ("replica_reads_running", replica.running),

@@ -1,7 +1,8 @@
-//! The console: who connects to the database `hihooi` of the proxy speaks to the proxy itself.
+//! The console: a client that connects to the database `hihooi` of the proxy speaks to the proxy
+//! itself.
 //!
 //! Only operators may. It understands simple queries and extended ones without parameters, and
-//! keeps no transaction: each command takes effect by itself.
+//! keeps no transaction: each command takes effect on its own.
 
 pub mod client;
 pub mod metrics;
@@ -18,12 +19,12 @@ use std::sync::Arc;
 use bytes::BytesMut;
 
 use crate::serve::Proxy;
-use answer::Answer;
-use command::Command;
+use answer::ConsoleAnswer;
+use command::ConsoleCommand;
 use pg_connect::stream::Peer;
 use pg_wire::Malformed;
 use pg_wire::cut::{Cutter, Piece, Side};
-use pg_wire::message::{self, Bind, Parse, Subject as Described, split_string};
+use pg_wire::message::{self, Bind, Parse, StatementOrPortal as Described, split_string};
 use pg_wire::report::{Report, Severity};
 use replication::events::without_literals;
 use table::Format;
@@ -37,7 +38,7 @@ const UNKNOWN_STATEMENT: &str = "26000";
 const UNSUPPORTED: &str = "0A000";
 const TOO_MANY: &str = "54000";
 
-/// What an operator was told at login, so that drivers take it for a server.
+/// Settings that an operator's client gets at login, so that drivers take it for a server.
 const PARAMETERS: &[(&str, &str)] = &[
     ("server_version", "15.0 (Hihooi's console)"),
     ("server_encoding", "UTF8"),
@@ -47,7 +48,7 @@ const PARAMETERS: &[(&str, &str)] = &[
     ("standard_conforming_strings", "on"),
 ];
 
-/// Serves an operator who has logged in, until they leave.
+/// Serves an operator after the login, until the connection ends.
 pub fn serve(
     proxy: Arc<Proxy>,
     peer: Peer,
@@ -66,14 +67,14 @@ async fn run(proxy: &Arc<Proxy>, peer: Peer, user: String) {
         portals: BTreeMap::new(),
         is_skipping: false,
     };
-    // Whoever is gone needs to hear nothing.
+    // A client that is gone needs no answer.
     let _ = console.serve().await;
     console.peer.shutdown().await;
 }
 
 struct Console<'a> {
     proxy: &'a Arc<Proxy>,
-    /// Who has logged in.
+    /// The operator that has logged in.
     user: String,
     peer: Peer,
     out: BytesMut,
@@ -90,7 +91,7 @@ struct Portal {
 }
 
 impl Portal {
-    /// How a column is wanted: one format stands for all, none for text.
+    /// Returns how a column is wanted: one format stands for all, none for text.
     fn format(&self, position: usize) -> Format {
         let only = (self.formats.len() == 1).then(|| self.formats[0]);
         let own = self.formats.get(position).copied();
@@ -105,7 +106,7 @@ impl Console<'_> {
             let parts = [name.as_bytes(), b"\0", value.as_bytes(), b"\0"];
             message::write(&mut self.out, b'S', &parts, 0);
         }
-        // Nothing here is cancelled: what waits for something gives up by itself.
+        // Nothing here is cancelled: what waits for something gives up after a time.
         message::write(&mut self.out, b'K', &[&[0; 8]], 0);
         message::write_ready(&mut self.out, b'I');
         let mut cutter = Cutter::new(Side::Client);
@@ -177,7 +178,7 @@ impl Console<'_> {
         Ok(())
     }
 
-    /// A simple query: all of its commands, up to one that fails.
+    /// Runs a simple query: all of its commands, up to one that fails.
     async fn simple(&mut self, text: &str) {
         let texts = command::split(text);
         if texts.is_empty() {
@@ -200,11 +201,11 @@ impl Console<'_> {
         message::write_ready(&mut self.out, b'I');
     }
 
-    async fn answer(&self, text: &str) -> Result<Answer, Report> {
-        let command = Command::parse(text)?;
+    async fn answer(&self, text: &str) -> Result<ConsoleAnswer, Report> {
+        let command = ConsoleCommand::parse(text)?;
         let name = command.name();
         let answer = answer::to(self.proxy, command).await;
-        // Who only looks changes nothing.
+        // A command that only shows something changes nothing.
         if let Some(name) = name {
             let outcome = match &answer {
                 Ok(_) => "done".to_owned(),
@@ -215,7 +216,7 @@ impl Console<'_> {
         answer
     }
 
-    fn rows(&mut self, answer: &Answer, format: impl Fn(usize) -> Format) {
+    fn rows(&mut self, answer: &ConsoleAnswer, format: impl Fn(usize) -> Format) {
         for row in &answer.rows {
             table::write_row(row, &format, &mut self.out);
         }
@@ -225,7 +226,7 @@ impl Console<'_> {
         message::write(&mut self.out, b'C', &[answer.tag.as_bytes(), b"\0"], 0);
     }
 
-    /// One message of an extended batch. The inner error is the client's.
+    /// Handles one message of an extended batch. The inner error is the client's.
     async fn extended(&mut self, tag: u8, body: &[u8]) -> Result<Result<(), Report>, Malformed> {
         let unknown = || {
             let text = "there is no statement or portal of this name";
@@ -239,7 +240,7 @@ impl Console<'_> {
                     return Ok(Err(Report::new(Severity::Error, TOO_MANY, text)));
                 }
                 let text = String::from_utf8_lossy(parse.text()?).into_owned();
-                if let Err(report) = Command::parse(&text) {
+                if let Err(report) = ConsoleCommand::parse(&text) {
                     return Ok(Err(report));
                 }
                 self.statements.insert(parse.name.to_vec(), text);
@@ -284,7 +285,7 @@ impl Console<'_> {
         Ok(Ok(()))
     }
 
-    /// None if it does not exist.
+    /// Describes a statement or portal. Returns none if it does not exist.
     fn describe(&mut self, described: Described<'_>) -> Option<()> {
         let portal = match described {
             Described::Statement(name) => {
@@ -296,7 +297,7 @@ impl Console<'_> {
             }
             Described::Portal(name) => self.portals.get(name)?.clone(),
         };
-        let command = Command::parse(&portal.text).ok();
+        let command = ConsoleCommand::parse(&portal.text).ok();
         match command.and_then(|command| answer::columns(&command)) {
             Some(columns) => table::describe(columns, |at| portal.format(at), &mut self.out),
             None => message::write(&mut self.out, b'n', &[], 0),
@@ -305,7 +306,8 @@ impl Console<'_> {
     }
 }
 
-/// The formats of results, behind a Bind's names. Parameters are refused, as no command has any.
+/// Returns the formats of results, behind a Bind's names. Parameters are refused, as no command has
+/// any.
 fn result_formats(rest: &[u8]) -> Result<Vec<Format>, Malformed> {
     let short = || Malformed::new("a Bind message is too short");
     let number = |bytes: &[u8]| bytes.first_chunk::<2>().map(|two| u16::from_be_bytes(*two));

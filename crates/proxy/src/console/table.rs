@@ -1,4 +1,4 @@
-//! What the console answers: rows with types, as PostgreSQL sends them.
+//! The console's answers: rows with types, as PostgreSQL sends them.
 
 use bytes::BytesMut;
 
@@ -16,7 +16,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// Its number in every PostgreSQL, and its length in bytes, -1 for any.
+    /// Returns its number in every PostgreSQL, and its length in bytes, -1 for any.
     fn number(self) -> (u32, i16) {
         match self {
             Type::Text => (25, -1),
@@ -28,7 +28,7 @@ impl Type {
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum ConsoleValue {
     /// Of [`Type::Text`].
     Text(String),
     /// Of [`Type::Number`].
@@ -39,15 +39,15 @@ pub enum Value {
     Null,
 }
 
-impl Value {
-    /// A count of [`Type::Number`].
-    pub fn count(count: u64) -> Value {
-        Value::Number(i64::try_from(count).unwrap_or(i64::MAX))
+impl ConsoleValue {
+    /// Returns a count of [`Type::Number`].
+    pub fn count(count: u64) -> ConsoleValue {
+        ConsoleValue::Number(i64::try_from(count).unwrap_or(i64::MAX))
     }
 
-    /// A text.
-    pub fn text(text: impl ToString) -> Value {
-        Value::Text(text.to_string())
+    /// Returns a text.
+    pub fn text(text: impl ToString) -> ConsoleValue {
+        ConsoleValue::Text(text.to_string())
     }
 }
 
@@ -61,10 +61,10 @@ pub enum Format {
 }
 
 /// Columns, by name and type.
-pub type Columns = &'static [(&'static str, Type)];
+pub type ConsoleColumns = &'static [(&'static str, Type)];
 
 /// Appends RowDescription.
-pub fn describe(columns: Columns, format: impl Fn(usize) -> Format, out: &mut BytesMut) {
+pub fn describe(columns: ConsoleColumns, format: impl Fn(usize) -> Format, out: &mut BytesMut) {
     let mut body = Vec::new();
     body.extend_from_slice(&(columns.len() as u16).to_be_bytes());
     for (position, (name, kind)) in columns.iter().enumerate() {
@@ -88,20 +88,20 @@ fn code(format: Format) -> [u8; 2] {
 }
 
 /// Appends a DataRow.
-pub fn write_row(row: &[Value], format: impl Fn(usize) -> Format, out: &mut BytesMut) {
+pub fn write_row(row: &[ConsoleValue], format: impl Fn(usize) -> Format, out: &mut BytesMut) {
     let mut body = Vec::new();
     body.extend_from_slice(&(row.len() as u16).to_be_bytes());
     for (position, value) in row.iter().enumerate() {
         let bytes = match (value, format(position)) {
-            (Value::Null, _) => {
+            (ConsoleValue::Null, _) => {
                 body.extend_from_slice(&(-1_i32).to_be_bytes());
                 continue;
             }
-            (Value::Text(text), _) => text.clone().into_bytes(),
-            (Value::Number(number), Format::Text) => number.to_string().into_bytes(),
-            (Value::Number(number), Format::Binary) => number.to_be_bytes().to_vec(),
-            (Value::Real(number), Format::Text) => number.to_string().into_bytes(),
-            (Value::Real(number), Format::Binary) => number.to_be_bytes().to_vec(),
+            (ConsoleValue::Text(text), _) => text.clone().into_bytes(),
+            (ConsoleValue::Number(number), Format::Text) => number.to_string().into_bytes(),
+            (ConsoleValue::Number(number), Format::Binary) => number.to_be_bytes().to_vec(),
+            (ConsoleValue::Real(number), Format::Text) => number.to_string().into_bytes(),
+            (ConsoleValue::Real(number), Format::Binary) => number.to_be_bytes().to_vec(),
         };
         let length = u32::try_from(bytes.len()).expect("the console's texts are short");
         body.extend_from_slice(&length.to_be_bytes());

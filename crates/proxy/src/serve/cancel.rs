@@ -12,7 +12,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use pg_connect::stream::Peer;
 use pg_wire::startup::{CancelKey, write_cancel};
-use proxy_pool::Node;
+use proxy_pool::ServerNode;
 use proxy_pool::connection::connect;
 
 /// How long a cancel request may take at a server.
@@ -21,30 +21,30 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Where a session's cancel requests go now.
 pub enum Goal {
     /// To the server that it uses.
-    Server(Arc<Node>, Arc<CancelKey>),
+    Server(Arc<ServerNode>, Arc<CancelKey>),
     /// It waits for a server, and looks here.
     Wait(Arc<AtomicBool>),
 }
 
 /// Where they go, if anywhere. Held locked while a request is under way.
-pub type Target = Arc<tokio::sync::Mutex<Option<Goal>>>;
+pub type CancelTarget = Arc<tokio::sync::Mutex<Option<Goal>>>;
 
 /// The keys of all sessions.
 #[derive(Default)]
 pub struct Registry {
-    sessions: Mutex<BTreeMap<u32, (Vec<u8>, Target)>>,
+    sessions: Mutex<BTreeMap<u32, (Vec<u8>, CancelTarget)>>,
 }
 
 /// A session's entry, which ends with it.
-pub struct Entry<'a> {
+pub struct CancelEntry<'a> {
     registry: &'a Registry,
-    /// What the client is told.
+    /// The key that the client gets.
     pub key: CancelKey,
-    target: Target,
+    target: CancelTarget,
 }
 
-impl Entry<'_> {
-    /// Cancel requests lead there from now on. Waits for one that is under way.
+impl CancelEntry<'_> {
+    /// Sets where cancel requests go from now on. Waits for one that is under way.
     pub async fn leads_to(&self, goal: Option<Goal>) {
         let mut target = match self.target.try_lock() {
             Ok(target) => target,
@@ -54,15 +54,15 @@ impl Entry<'_> {
     }
 }
 
-/// A process number that no server's process has, so that `pg_terminate_backend` of it hits none:
-/// positive, and more than Linux gives (2²² at most).
+/// Returns a process number that no server's process has, so that `pg_terminate_backend` of it hits
+/// none: positive, and more than Linux gives (2²² at most).
 fn as_process(number: u32) -> u32 {
     number & 0x3fff_ffff | 0x4000_0000
 }
 
 impl Registry {
-    /// A key for a new session; protocol 3.0 has room for 4 bytes of secret, 3.2 for more.
-    pub fn enter(&self, minor: u16) -> Entry<'_> {
+    /// Returns a key for a new session; protocol 3.0 has room for 4 bytes of secret, 3.2 for more.
+    pub fn enter(&self, minor: u16) -> CancelEntry<'_> {
         let random = SystemRandom::new();
         let mut bytes = [0; 36];
         random
@@ -70,7 +70,7 @@ impl Registry {
             .expect("the system gives random bytes");
         let (process, secret) = bytes.split_first_chunk::<4>().expect("there are 36");
         let secret = if minor < 2 { &secret[..4] } else { secret };
-        let target = Target::default();
+        let target = CancelTarget::default();
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         // A number that is taken is passed over.
         let mut process = as_process(u32::from_be_bytes(*process));
@@ -78,7 +78,7 @@ impl Registry {
             process = as_process(process + 1);
         }
         sessions.insert(process, (secret.to_vec(), Arc::clone(&target)));
-        Entry {
+        CancelEntry {
             registry: self,
             key: CancelKey {
                 process,
@@ -88,7 +88,7 @@ impl Registry {
         }
     }
 
-    /// Passes a request on, if its key is right. Nobody is told how it went.
+    /// Passes a request on, if its key is right. There is no reply to it.
     pub async fn cancel(&self, key: &CancelKey) {
         let target = {
             let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,7 +100,7 @@ impl Registry {
         let target = target.lock().await;
         match &*target {
             Some(Goal::Server(node, key)) => {
-                // A server that cannot be reached cannot be told to cancel.
+                // A server that cannot be reached cannot get the request.
                 let _ = tokio::time::timeout(TIMEOUT, send(node, key)).await;
             }
             Some(Goal::Wait(is_cancelled)) => is_cancelled.store(true, Ordering::Release),
@@ -110,7 +110,7 @@ impl Registry {
 }
 
 /// Sends a cancel request, and waits until the server has passed it on.
-pub async fn send(node: &Node, key: &CancelKey) -> std::io::Result<()> {
+pub async fn send(node: &ServerNode, key: &CancelKey) -> std::io::Result<()> {
     let mut peer = Peer::new(connect(&node.address).await?);
     peer.write_all(&write_cancel(key)).await?;
     while peer.read().await? > 0 {
@@ -119,7 +119,7 @@ pub async fn send(node: &Node, key: &CancelKey) -> std::io::Result<()> {
     Ok(())
 }
 
-impl Drop for Entry<'_> {
+impl Drop for CancelEntry<'_> {
     fn drop(&mut self) {
         let mut sessions = self.registry.sessions.lock();
         let sessions = sessions.as_mut();

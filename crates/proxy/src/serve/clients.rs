@@ -1,4 +1,4 @@
-//! Who is logged in, and where batches went: for the console and for metrics.
+//! The clients that are logged in, and where batches went: for the console and for metrics.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,12 +13,12 @@ pub type Where = Option<ReplicaId>;
 
 /// A client that is logged in.
 #[derive(Debug)]
-pub struct Client {
+pub struct ConnectedClient {
     /// As whom.
     pub user: String,
     /// Its database.
     pub database: String,
-    /// Where it is, if the system says so.
+    /// Its address, if the system knows one.
     pub address: Option<SocketAddr>,
     /// When it came.
     pub since: Instant,
@@ -31,45 +31,45 @@ pub struct Client {
 /// All clients, and what was done for them.
 #[derive(Default)]
 pub struct Clients {
-    all: Mutex<BTreeMap<u64, Arc<Client>>>,
+    all: Mutex<BTreeMap<u64, Arc<ConnectedClient>>>,
     routes: Mutex<BTreeMap<(Where, &'static str), u64>>,
 }
 
 /// A client's entry, which ends with its session.
-pub struct Entry<'a> {
+pub struct ClientEntry<'a> {
     clients: &'a Clients,
     number: u64,
-    client: Arc<Client>,
+    client: Arc<ConnectedClient>,
 }
 
 impl Clients {
-    /// A client comes, whose session has this number.
-    pub fn enter(&self, number: u64, client: Client) -> Entry<'_> {
+    /// Adds a client, whose session has this number.
+    pub fn enter(&self, number: u64, client: ConnectedClient) -> ClientEntry<'_> {
         let client = Arc::new(client);
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(number, Arc::clone(&client));
-        Entry {
+        ClientEntry {
             clients: self,
             number,
             client,
         }
     }
 
-    /// Each client by its number.
-    pub fn all(&self) -> BTreeMap<u64, Arc<Client>> {
+    /// Returns each client by its number.
+    pub fn all(&self) -> BTreeMap<u64, Arc<ConnectedClient>> {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.clone()
     }
 
-    /// How many batches went where, and why.
+    /// Returns how many batches went where, and why.
     pub fn routes(&self) -> BTreeMap<(Where, &'static str), u64> {
         let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         routes.clone()
     }
 }
 
-impl Entry<'_> {
-    /// The client is given a server.
+impl ClientEntry<'_> {
+    /// Notes that the client is given a server.
     pub fn goes(&self, server: Where, why: &'static str) {
         self.client.batches.fetch_add(1, Ordering::Relaxed);
         self.set(Some(server));
@@ -78,12 +78,12 @@ impl Entry<'_> {
         *routes.entry((server, why)).or_default() += 1;
     }
 
-    /// The client goes on with a server that it kept.
+    /// Notes that the client goes on with a server that it kept.
     pub fn returns(&self, server: Where) {
         self.set(Some(server));
     }
 
-    /// The client gives its server back.
+    /// Notes that the client gives its server back.
     pub fn leaves(&self) {
         self.set(None);
     }
@@ -94,7 +94,7 @@ impl Entry<'_> {
     }
 }
 
-impl Drop for Entry<'_> {
+impl Drop for ClientEntry<'_> {
     fn drop(&mut self) {
         let all = self.clients.all.lock();
         let mut all = all.unwrap_or_else(PoisonError::into_inner);

@@ -1,10 +1,10 @@
-//! Where clients come in: an address of a network, or a Unix socket that is called as PostgreSQL's
-//! are.
+//! Where clients connect: an address of a network, or a Unix socket with the name that PostgreSQL's
+//! have.
 //!
-//! Invariant: who serves at a Unix socket holds the lock on its lock file, which the system takes
-//! away when that process ends, however it ends. A socket that nobody answers at, beside a lock
-//! that can be had, is left of a process that is gone. The lock file has the number of its process
-//! in its first line, by which PostgreSQL itself keeps away.
+//! Invariant: a process that serves at a Unix socket holds the lock on its lock file, which the
+//! system releases when that process ends, however it ends. A socket at which no process answers,
+//! beside a lock that can be had, is left of a process that has ended. The lock file has the number
+//! of its process in its first line, by which PostgreSQL itself avoids it.
 
 use std::fs::{self, File, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -18,10 +18,11 @@ use pg_connect::address::socket_in;
 use pg_connect::silence;
 use pg_connect::stream::Stream;
 
-/// Who may connect to a Unix socket: everybody, as PostgreSQL's `unix_socket_permissions` says.
+/// Permissions of a Unix socket: all users may connect, as with PostgreSQL's default of
+/// `unix_socket_permissions`.
 const SOCKET_MODE: u32 = 0o777;
 const LOCK_MODE: u32 = 0o600;
-/// A lock file may be taken away between being opened and being locked.
+/// A lock file may be removed between being opened and being locked.
 const TRIES_MAX: usize = 10;
 
 /// See the module.
@@ -46,7 +47,7 @@ impl From<Local> for Listener {
 }
 
 impl Listener {
-    /// The next client, and where it is, if that is said.
+    /// Returns the next client, and its address, if the system knows one.
     pub(super) async fn accept(&self) -> io::Result<(Stream, Option<SocketAddr>)> {
         match self {
             Listener::Network(listener) => {
@@ -64,7 +65,7 @@ impl Listener {
     }
 }
 
-/// A Unix socket, which is taken away when this is dropped.
+/// A Unix socket, which is removed when this is dropped.
 #[derive(Debug)]
 pub struct Local {
     listener: UnixListener,
@@ -84,7 +85,7 @@ impl Local {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
                 if !fs::symlink_metadata(&path)?.file_type().is_socket() {
-                    return taken("there is something else than a socket".into());
+                    return taken("the file is not a socket".into());
                 }
                 fs::remove_file(&path)?;
             }
@@ -101,7 +102,7 @@ impl Local {
         Ok(local)
     }
 
-    /// The socket.
+    /// Returns the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -114,7 +115,7 @@ impl Drop for Local {
     }
 }
 
-/// A lock file that this process has locked; taken away with it.
+/// A lock file that this process has locked; removed with it.
 #[derive(Debug)]
 struct Lock {
     file: File,
@@ -144,7 +145,7 @@ impl Lock {
                     return Err(io::Error::new(ErrorKind::AddrInUse, text));
                 }
             }
-            // Whoever had it before may have taken it away since it was opened.
+            // A process that had it before may have removed it since it was opened.
             let locked = file.metadata()?;
             let is_there =
                 |there: fs::Metadata| there.ino() == locked.ino() && there.dev() == locked.dev();

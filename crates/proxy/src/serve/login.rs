@@ -1,4 +1,5 @@
-//! A client's first words: TLS, whom it says it is, and what its session is told at the start.
+//! A client's first messages: TLS, its name and its proof, and the settings that its session gets
+//! at the start.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,14 +10,14 @@ use tokio_rustls::TlsAcceptor;
 
 use super::outset::{Outset, read_outset};
 use super::refusal::{Failed, violation};
-use super::standing::Servers;
+use super::standing::SessionServers;
 use super::{Admission, CONSOLE, Proxy, proof};
 use pg_connect::stream::{Peer, Stream};
 use pg_wire::message;
 use pg_wire::report::{Report, Severity};
 use pg_wire::startup::{self, First, Startup};
 use proxy_core::server::Parameters;
-use proxy_pool::{Key, Login};
+use proxy_pool::{ConnectionKey, Login};
 use replication::events::without_literals;
 
 /// SQLSTATEs.
@@ -24,19 +25,19 @@ const TOO_MANY: &str = "53300";
 const NOT_ALLOWED: &str = "42501";
 const UNSUPPORTED: &str = "0A000";
 const CONNECTION_FAILURE: &str = "08006";
-/// The class of those that say that somebody is not who they say they are.
+/// SQLSTATE class of invalid authorization: of clients that are not the users that they name.
 const INVALID_AUTHORIZATION: &str = "28";
 
-/// What a client gets that has logged in, and has not been told yet.
+/// What a client gets that has logged in, and has no answer yet.
 pub enum Entrance {
     /// A session on servers.
-    Session(Box<Welcome>),
+    Session(Box<SessionStart>),
     /// The console, with the operator's name.
     Console(String),
 }
 
 /// What a session begins with.
-pub struct Welcome {
+pub struct SessionStart {
     /// The minor version of the protocol that its client speaks.
     pub minor: u16,
     /// What its servers must have.
@@ -44,7 +45,7 @@ pub struct Welcome {
     /// How to log in there.
     pub login: Login,
     /// Where it may run.
-    pub servers: Servers,
+    pub servers: SessionServers,
     /// Settings as servers start with.
     pub parameters: Arc<Parameters>,
     /// The right to be logged in.
@@ -52,19 +53,20 @@ pub struct Welcome {
 }
 
 impl Proxy {
-    /// Lets a client log in. None if it wanted something else, or could not: then it was told.
+    /// Lets a client log in. None if it wanted something else, or could not log in: then it got an
+    /// answer.
     pub(super) async fn welcome(
         &self,
         stream: Stream,
         address: Option<SocketAddr>,
     ) -> Option<(Peer, Entrance)> {
         let mut peer = Peer::new(stream);
-        // What is read again meanwhile is for those who come later.
+        // What is read again meanwhile applies to later clients.
         let admission = self.admission();
         loop {
             let first = match first(&mut peer).await {
                 Ok(first) => first,
-                Err(failed) => return self.turn_away(peer, failed, address).await,
+                Err(failed) => return self.refuse(peer, failed, address).await,
             };
             match first {
                 First::Tls => peer = encrypt(peer, &admission).await?,
@@ -75,29 +77,29 @@ impl Proxy {
                 }
                 First::Unsupported(text) => {
                     let failed = Report::new(Severity::Fatal, UNSUPPORTED, text).into();
-                    return self.turn_away(peer, failed, address).await;
+                    return self.refuse(peer, failed, address).await;
                 }
                 First::Startup(startup) => {
                     return match self.log_in(&mut peer, &admission, &startup).await {
                         Ok(entrance) => Some((peer, entrance)),
-                        Err(failed) => self.turn_away(peer, failed, address).await,
+                        Err(failed) => self.refuse(peer, failed, address).await,
                     };
                 }
             }
         }
     }
 
-    async fn turn_away(
+    async fn refuse(
         &self,
         mut peer: Peer,
         failed: Failed,
         address: Option<SocketAddr>,
     ) -> Option<(Peer, Entrance)> {
-        if let Failed::Told(report) = failed {
-            tell_refusal(&report, address);
+        if let Failed::Reported(report) = failed {
+            log_refusal(&report, address);
             let mut out = BytesMut::new();
             report.write(&mut out);
-            // A client that is gone cannot be told.
+            // A client that is gone cannot get an answer.
             let _ = peer.write_all(&out).await;
             peer.shutdown().await;
         }
@@ -125,7 +127,7 @@ impl Proxy {
             log_in_operator(peer, admission, startup, user).await?;
             return Ok(Entrance::Console(user.to_owned()));
         }
-        // Before anybody is asked for a password: libpq goes on to its next host only then.
+        // Before any client is asked for a password: libpq goes on to its next host only then.
         let servers = self.servers()?;
         let Ok(permit) = Arc::clone(&self.clients).try_acquire_owned() else {
             let text = "sorry, too many clients already";
@@ -135,7 +137,7 @@ impl Proxy {
             peer.write_all(&negotiation(startup)).await?;
         }
         let login = proof::ask(peer, admission, user).await?;
-        let key = Key::of(startup, user);
+        let key = ConnectionKey::of(startup, user);
         // One that is idle begins as this session would.
         let begun = self.outsets.of(&key);
         let begins_as = begun.as_ref().unwrap_or(&key);
@@ -157,10 +159,10 @@ impl Proxy {
                 }
             },
         };
-        // It has the same settings by itself, and resets them to the same values.
+        // It has the same settings without them, and resets them to the same values.
         connection.key = outset.key.clone();
         servers.primary.give_back(connection);
-        Ok(Entrance::Session(Box::new(Welcome {
+        Ok(Entrance::Session(Box::new(SessionStart {
             minor: startup.minor_spoken(),
             outset,
             login,
@@ -171,12 +173,12 @@ impl Proxy {
     }
 }
 
-/// Tells the log who was not let in for what they have said of themselves (SQLSTATE class 28).
-fn tell_refusal(report: &Report, address: Option<SocketAddr>) {
+/// Logs the refusal of a client for the name or proof that it has sent (SQLSTATE class 28).
+fn log_refusal(report: &Report, address: Option<SocketAddr>) {
     if report.code.starts_with(INVALID_AUTHORIZATION) {
         let from = address.map_or_else(|| "this machine".to_owned(), |it| it.to_string());
-        let (code, said) = (&*report.code, without_literals(&report.message));
-        log::warn!(event = "login_refused", from = &*from, sqlstate = code; "{said}");
+        let (code, message) = (&*report.code, without_literals(&report.message));
+        log::warn!(event = "login_refused", from = &*from, sqlstate = code; "{message}");
     }
 }
 
@@ -191,7 +193,7 @@ async fn encrypt(mut peer: Peer, admission: &Admission) -> Option<Peer> {
         return None;
     }
     peer.write_all(b"S").await.ok()?;
-    // Bytes that came before the handshake could be anybody's: CVE-2021-23222.
+    // Bytes that came before the handshake may be from an attacker: CVE-2021-23222.
     let Stream::Plain(socket) = peer.into_stream()? else {
         return None;
     };
@@ -216,13 +218,13 @@ async fn log_in_operator(
     if admission.operators.iter().any(|known| known == user) {
         return Ok(());
     }
-    let text = format!("user \"{user}\" is no operator of this proxy");
+    let text = format!("user \"{user}\" is not an operator of this proxy");
     Err(Report::new(Severity::Fatal, NOT_ALLOWED, text)
         .hint("Operators are named by --operator.")
         .into())
 }
 
-/// The first packet, whole.
+/// Returns the first packet, whole.
 async fn first(peer: &mut Peer) -> Result<First, Failed> {
     loop {
         let length = startup::length(&peer.input).map_err(|error| violation(error.0))?;
@@ -236,7 +238,7 @@ async fn first(peer: &mut Peer) -> Result<First, Failed> {
     }
 }
 
-/// NegotiateProtocolVersion: which version is spoken, and which options are not known.
+/// Returns NegotiateProtocolVersion: which version is spoken, and which options are not known.
 fn negotiation(startup: &Startup) -> BytesMut {
     let options: Vec<&str> = startup.protocol_options().collect();
     let count = u32::try_from(options.len()).expect("a startup packet is short");

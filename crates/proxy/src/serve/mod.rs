@@ -1,6 +1,6 @@
-//! The proxy: takes clients, lets them log in, and relays each one's session to servers.
+//! The proxy: accepts clients, lets them log in, and relays each one's session to servers.
 //!
-//! One task a client. It must not know what statements mean: `wire` and the manager do.
+//! One task a client. It must not know what statements mean: `pg-analysis` and the manager do.
 
 mod cancel;
 pub mod clients;
@@ -38,16 +38,16 @@ use pg_connect::auth::tls::Identity;
 use pg_connect::auth::users::Users;
 use pg_connect::stream::{Peer, Stream};
 use proxy_core::session::Pinning;
-use proxy_pool::{Known, Node, Outsets};
+use proxy_pool::{KnownSettings, Outsets, ServerNode};
 use routing::Routing;
 use standing::Role;
 
 /// Reads that wait for a replica at a time, at most.
 const WAITING_MAX: usize = 256;
-/// Clients that may be logging in at a time; more are turned away.
+/// Clients that may be logging in at a time; more are refused.
 const LOGINS_MAX: usize = 1_000;
 
-/// How clients prove who they are.
+/// How clients prove their identity.
 #[derive(Debug)]
 pub enum Authentication {
     /// By SCRAM-SHA-256.
@@ -62,34 +62,35 @@ pub enum Certificates {
     /// Nothing: none is asked for.
     #[default]
     Unasked,
-    /// Every client must show one for its user, and prove who it is as without.
+    /// Every client must show one for its user, and also prove its identity as without.
     Required,
     /// Every client must show one for its user, and that is all.
     Enough,
-    /// A client that shows one for its user need do nothing else; others prove who they are as
+    /// A client that shows one for its user need do nothing else; others prove their identity as
     /// without.
     Instead,
 }
 
-/// Who may come in, and how: what can be changed while the proxy runs. Who is in stays in.
+/// Which users may log in, and how. This can be changed while the proxy runs; clients that are
+/// logged in stay so.
 #[derive(Debug)]
 pub struct Admission {
-    /// Who may log in.
+    /// The users that may log in.
     pub authentication: Authentication,
-    /// What clients are shown; without it nothing is encrypted.
+    /// The certificate that clients are shown; without it nothing is encrypted.
     pub tls: Option<Identity>,
     /// What certificates of clients are good for; on Unix sockets, where none can be shown,
     /// nothing.
     pub certificates: Certificates,
-    /// Who may use the console.
+    /// The users that may use the console.
     pub operators: Vec<String>,
 }
 
 /// What can be changed while the proxy runs.
 pub struct Reloaded {
-    /// Who may come in.
+    /// The users that may log in.
     pub admission: Admission,
-    /// The replicas that are named there; none where that is not said.
+    /// The replicas that are named there; none where none are named.
     pub replicas: Option<Vec<Address>>,
 }
 
@@ -99,21 +100,21 @@ pub type Reload = Box<dyn Fn() -> Result<Reloaded, String> + Send + Sync>;
 /// The console's name as a database.
 pub const CONSOLE: &str = "hihooi";
 
-/// Serves an operator who has logged in, until they leave.
+/// Serves an operator after the login, until the connection ends.
 pub type ServeOperator = fn(Arc<Proxy>, Peer, String) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Milliseconds that a read waits for a replica, unless told otherwise (P1).
+/// Milliseconds that a read waits for a replica, by default (P1).
 pub const WAIT_MS_DEFAULT: u64 = 100;
 
-/// What a proxy is told.
-pub struct Options {
+/// The options of a proxy.
+pub struct ProxyOptions {
     /// The database that takes all writes.
     pub primary: Address,
-    /// Who may come in.
+    /// The users that may log in.
     pub admission: Admission,
     /// Replicas that there are from the start.
     pub replicas: Vec<Address>,
-    /// Reads both again.
+    /// Reads both of them again.
     pub reload: Reload,
     /// The console, see [`crate::console::serve`].
     pub serve_operator: ServeOperator,
@@ -143,7 +144,7 @@ pub struct Proxy {
     admission: Mutex<Arc<Admission>>,
     reload: Reload,
     serve_operator: ServeOperator,
-    /// Replicas that were named when that was last read; whoever reads it again holds this.
+    /// Replicas that were named when that was last read; held while it is read again.
     named: tokio::sync::Mutex<Vec<Address>>,
     pinning: Pinning,
     login_timeout: Duration,
@@ -154,31 +155,31 @@ pub struct Proxy {
     sessions: AtomicU64,
     cancels: Registry,
     visitors: Clients,
-    known: Known,
+    known: KnownSettings,
     outsets: Outsets,
 }
 
 impl Proxy {
-    /// A proxy that serves nobody yet. Without a routing everything goes to the primary; with one,
-    /// it refuses its clients once another proxy is the active one.
-    pub fn new(options: Options, routing: Option<Routing>) -> Arc<Proxy> {
+    /// Makes a proxy that serves no client yet. Without a routing everything goes to the primary;
+    /// with one, it refuses its clients once another proxy is the active one.
+    pub fn new(options: ProxyOptions, routing: Option<Routing>) -> Arc<Proxy> {
         let role = match routing {
             Some(routing) => Role::Active(Arc::new(routing)),
             None => {
-                let node = Node::new(options.primary.clone(), options.connections_max);
+                let node = ServerNode::new(options.primary.clone(), options.connections_max);
                 Role::Pooler(Arc::new(node))
             }
         };
         Proxy::of(options, role)
     }
 
-    /// A proxy that serves nobody yet, and refuses its clients until [`Proxy::stand`] lets it be
-    /// active.
-    pub fn standing_by(options: Options) -> Arc<Proxy> {
+    /// Makes a proxy that serves no client yet, and refuses its clients until [`Proxy::stand`] lets
+    /// it be active.
+    pub fn standing_by(options: ProxyOptions) -> Arc<Proxy> {
         Proxy::of(options, Role::Standby(None))
     }
 
-    fn of(options: Options, role: Role) -> Arc<Proxy> {
+    fn of(options: ProxyOptions, role: Role) -> Arc<Proxy> {
         Arc::new(Proxy {
             options: Fixed {
                 primary: options.primary,
@@ -198,7 +199,7 @@ impl Proxy {
             sessions: AtomicU64::new(0),
             cancels: Registry::default(),
             visitors: Clients::default(),
-            known: Known::default(),
+            known: KnownSettings::default(),
             outsets: Outsets::default(),
         })
     }
@@ -223,7 +224,7 @@ impl Proxy {
         }
     }
 
-    /// One client, from its first byte to its last.
+    /// Serves one client, from its first byte to its last.
     async fn client(
         self: Arc<Self>,
         stream: Stream,
@@ -245,7 +246,7 @@ impl Proxy {
     }
 
     /// Reads again what can be changed. If that fails, all stays as it is, but for replicas: those
-    /// that can be taken up are.
+    /// that can be added are.
     pub async fn reload(&self) -> Result<(), String> {
         let mut named = self.named.lock().await;
         let reloaded = (self.reload)()?;
@@ -268,7 +269,7 @@ impl Proxy {
         }
     }
 
-    /// The primary's address.
+    /// Returns the primary's address.
     pub fn primary(&self) -> &Address {
         &self.options.primary
     }
@@ -278,24 +279,24 @@ impl Proxy {
         Arc::clone(&admission.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Who is logged in, and where batches went.
+    /// Returns the clients that are logged in, and where batches went.
     pub fn visitors(&self) -> &Clients {
         &self.visitors
     }
 
-    /// Reads that wait for a replica now.
+    /// Returns how many reads wait for a replica now.
     pub fn reads_waiting(&self) -> usize {
         WAITING_MAX - self.waiting.available_permits()
     }
 
-    /// Every server; none while it stands by.
-    pub fn nodes(&self) -> BTreeMap<Where, Arc<Node>> {
+    /// Returns every server; none while it stands by.
+    pub fn nodes(&self) -> BTreeMap<Where, Arc<ServerNode>> {
         let Ok(servers) = self.servers() else {
             return BTreeMap::new();
         };
         let replicas = servers.routing.map(|routing| routing.replicas.all());
         let replicas = replicas.into_iter().flatten();
-        let mut nodes: BTreeMap<Where, Arc<Node>> =
+        let mut nodes: BTreeMap<Where, Arc<ServerNode>> =
             replicas.map(|(id, node)| (Some(id), node)).collect();
         nodes.insert(None, servers.primary);
         nodes

@@ -1,4 +1,4 @@
-//! The numbers that tables have at replicas, as far as somebody had to ask.
+//! The numbers that tables have at replicas, as far as they were needed.
 //!
 //! A replica that has what a read must see has its tables under the names that the catalogue has,
 //! by which the read is understood. So numbers are known for as long as that catalogue is the
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use pg_analysis::Analyser;
-use proxy_core::freshness::{ReplicaId, Table};
+use proxy_core::freshness::{ReplicaId, TableOid};
 use proxy_core::session::Numbers;
 use proxy_core::touched::NamedTables;
 use proxy_pool::Connection;
@@ -22,19 +22,20 @@ pub struct TableNumbers {
 #[derive(Debug, Default)]
 struct Known {
     generation: u64,
-    there: BTreeMap<(ReplicaId, Table), u32>,
+    there: BTreeMap<(ReplicaId, TableOid), u32>,
 }
 
 impl TableNumbers {
-    /// The numbers of these tables at a replica and on the primary; none if one is not known.
+    /// Returns the numbers of these tables at a replica and on the primary; none if one is not
+    /// known.
     pub fn of(&self, id: ReplicaId, named: &NamedTables) -> Option<Vec<(u32, u32)>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         named.generation.filter(|it| *it == known.generation)?;
-        let pair = |table: &Table| Some((*known.there.get(&(id, *table))?, table.0));
+        let pair = |table: &TableOid| Some((*known.there.get(&(id, *table))?, table.0));
         named.tables.iter().map(pair).collect()
     }
 
-    fn learn(&self, id: ReplicaId, generation: u64, there: impl Iterator<Item = (Table, u32)>) {
+    fn learn(&self, id: ReplicaId, generation: u64, there: impl Iterator<Item = (TableOid, u32)>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.generation != generation {
             *known = Known {
@@ -49,7 +50,7 @@ impl TableNumbers {
 }
 
 impl TableNumbers {
-    /// What is to be known of the numbers of these tables at a replica, to which this is a
+    /// Returns what is to be known of the numbers of these tables at a replica, to which this is a
     /// connection between two batches of sessions. It is asked there if need be.
     pub async fn find(
         &self,
@@ -80,7 +81,7 @@ impl TableNumbers {
         let (Some(asked), Some(generation)) = (asked, named.generation) else {
             return Numbers::Unknown;
         };
-        // A connection that is lost is noticed by whoever uses it next.
+        // A connection that is lost is noticed by its next user.
         let found = connection
             .row(&format!("SELECT {}", asked.join(", ")))
             .await;
@@ -98,7 +99,7 @@ impl TableNumbers {
     }
 }
 
-/// A text, whatever `standard_conforming_strings` says.
+/// Returns a text literal that is valid whatever `standard_conforming_strings` is.
 fn escaped(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }

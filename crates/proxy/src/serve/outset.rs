@@ -4,11 +4,11 @@
 use std::io;
 
 use pg_wire::settings;
-use proxy_pool::{Connection, Key, Known, Settings};
+use proxy_pool::{Connection, ConnectionKey, KnownSettings, StartSettings};
 
 /// How a session's statements are read.
 #[derive(Clone, Debug, Default)]
-pub struct Reading {
+pub struct ParseContext {
     /// Where names are looked up.
     pub search_path: Vec<String>,
     /// Whether texts are in UTF-8, as those of row images are.
@@ -33,7 +33,7 @@ pub enum Isolation {
 }
 
 impl Isolation {
-    /// As PostgreSQL's setting says it.
+    /// Returns it from PostgreSQL's setting.
     fn of(setting: &str) -> Isolation {
         match setting {
             "read committed" | "read uncommitted" => Isolation::ReadCommitted,
@@ -47,28 +47,28 @@ impl Isolation {
 #[derive(Clone)]
 pub struct Outset {
     /// User, database and settings.
-    pub key: Key,
+    pub key: ConnectionKey,
     /// The same for reads at replicas: should one write after all, it fails.
-    pub reads: Key,
+    pub reads: ConnectionKey,
     /// How its statements are read.
-    pub reading: Reading,
-    /// How its transactions are isolated unless it says otherwise.
+    pub reading: ParseContext,
+    /// The default isolation of its transactions.
     pub isolation: Isolation,
 }
 
 impl Outset {
-    /// Where nothing needs to be known of it.
-    pub fn of(key: Key) -> Outset {
+    /// Makes one of this key, of which nothing else needs to be known.
+    pub fn of(key: ConnectionKey) -> Outset {
         Outset {
             reads: key.clone(),
             key,
-            reading: Reading::default(),
+            reading: ParseContext::default(),
             isolation: Isolation::default(),
         }
     }
 
-    /// What a session that began with this has when it has changed these settings since.
-    pub fn changed_to(&self, changed: Settings, known: &Known) -> Outset {
+    /// Returns what a session that began with this has when it has changed these settings since.
+    pub fn changed_to(&self, changed: StartSettings, known: &KnownSettings) -> Outset {
         let mut reading = self.reading.clone();
         if let Some(path) = changed.value("search_path") {
             reading.search_path = pg_analysis::search_path(path, &self.key.user);
@@ -117,17 +117,17 @@ const OUTSET_NAMES: [&str; 14] = [
 ];
 
 /// Reads what a session begins with from a connection that has just been opened for it.
-pub async fn read_outset(connection: &mut Connection, known: &Known) -> io::Result<Outset> {
+pub async fn read_outset(connection: &mut Connection, known: &KnownSettings) -> io::Result<Outset> {
     let values = connection.row(OUTSET).await?;
     let [search_path, isolation, _, _, _, encoding, .., strings] = &values[..] else {
-        return Err(io::Error::other("the server gives no settings"));
+        return Err(io::Error::other("the server reports no settings"));
     };
     let key = &connection.key;
     let names = OUTSET_NAMES.map(str::to_string);
     let key = known.same(key.with(names.into_iter().zip(values.iter().cloned())));
     let read_only = ("default_transaction_read_only".into(), "on".into());
     Ok(Outset {
-        reading: Reading {
+        reading: ParseContext {
             search_path: pg_analysis::search_path(search_path, &key.user),
             is_utf8: encoding == "UTF8",
             has_escapes: strings != "on",

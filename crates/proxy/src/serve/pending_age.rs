@@ -12,7 +12,7 @@ use replication::locked;
 
 /// How often the oldest is looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// An older one is told to the log.
+/// An older one is logged.
 const AGE_MAX: Duration = Duration::from_secs(10);
 
 /// What the log calls it.
@@ -42,8 +42,8 @@ pub(super) async fn watch(manager: Weak<Mutex<Manager>>) {
     }
 }
 
-/// What is to be told, where the oldest has this age. `was_late` says whether the last one was told
-/// to be late.
+/// Returns what to log, where the oldest has this age. `was_late` is whether the last one was
+/// logged as late.
 fn warning(oldest: Option<Duration>, was_late: &mut bool) -> Option<(Level, &'static str)> {
     let is_late = oldest.is_some_and(|age| age > AGE_MAX);
     if std::mem::replace(was_late, is_late) == is_late {
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn told_once_for_as_long_as_it_lasts() {
+    fn reported_once_for_as_long_as_it_lasts() {
         let mut is_late = false;
         let mut levels = Vec::new();
         for seconds in [None, Some(3), Some(11), Some(12), Some(5), None, Some(60)] {

@@ -1,4 +1,4 @@
-//! How a client proves who it is.
+//! How a client proves its identity.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use super::refusal::{Failed, violation};
 use super::{Admission, Authentication, Certificates};
 use pg_connect::auth::certificate;
-use pg_connect::auth::scram::{Offer, Refusal, Verifier};
+use pg_connect::auth::scram::{LoginRefusal, Offer, Verifier};
 use pg_connect::auth::users::Users;
 use pg_connect::stream::Peer;
 use pg_wire::cut::HEADER_LEN;
@@ -38,7 +38,7 @@ pub async fn ask(peer: &mut Peer, admission: &Admission, user: &str) -> Result<L
     Ok(login(users, user))
 }
 
-/// Whether the client has proved by a certificate who it is. Fails if it should have.
+/// Returns whether the client has proved its identity by a certificate. Fails if it should have.
 fn is_certificate_enough(
     peer: &Peer,
     certificates: Certificates,
@@ -78,7 +78,7 @@ async fn password(peer: &mut Peer, offer: &Offer, users: &Users, user: &str) -> 
     let names = offer.mechanisms().join("\0");
     say(peer, &[&10_u32.to_be_bytes(), names.as_bytes(), b"\0\0"]).await?;
     let body = answer(peer).await?;
-    let malformed = || refused(Refusal::Malformed);
+    let malformed = || refused(LoginRefusal::Malformed);
     let (mechanism, rest) = split_string(&body).map_err(|_| malformed())?;
     let (length, first) = rest.split_first_chunk::<4>().ok_or_else(malformed)?;
     if u32::from_be_bytes(*length) as usize != first.len() {
@@ -100,30 +100,30 @@ async fn password(peer: &mut Peer, offer: &Offer, users: &Users, user: &str) -> 
     let last = answer(peer).await?;
     let proof = exchange.finish(&last).map_err(refused)?;
     if known.is_none() {
-        return Err(refused(Refusal::Password));
+        return Err(refused(LoginRefusal::Password));
     }
     say(peer, &[&12_u32.to_be_bytes(), proof.as_bytes()]).await?;
     Ok(())
 }
 
-/// What the client is told, mostly as PostgreSQL says it.
-fn refused(refusal: Refusal, user: &str) -> Failed {
+/// Returns the error for the client, mostly as PostgreSQL words it.
+fn refused(refusal: LoginRefusal, user: &str) -> Failed {
     let (code, text, hint) = match refusal {
-        Refusal::Mechanism => {
+        LoginRefusal::Mechanism => {
             return violation("client selected an invalid SASL authentication mechanism");
         }
-        Refusal::Malformed => return violation("malformed SCRAM message"),
-        Refusal::Downgraded => (
+        LoginRefusal::Malformed => return violation("malformed SCRAM message"),
+        LoginRefusal::Downgraded => (
             INVALID_AUTHORIZATION,
             "SCRAM channel binding negotiation error".to_owned(),
-            "Channel binding was offered, and somebody hid that from the client.",
+            "Channel binding was offered, and the offer was removed on its way to the client.",
         ),
-        Refusal::OtherEndPoint => (
+        LoginRefusal::OtherEndPoint => (
             INVALID_AUTHORIZATION,
             "SCRAM channel binding check failed".to_owned(),
             "The client was shown another certificate than the proxy's.",
         ),
-        Refusal::Password => (
+        LoginRefusal::Password => (
             INVALID_PASSWORD,
             format!("password authentication failed for user \"{user}\""),
             "",
@@ -132,14 +132,14 @@ fn refused(refusal: Refusal, user: &str) -> Failed {
     Report::new(Severity::Fatal, code, text).hint(hint).into()
 }
 
-/// An Authentication message of these parts.
+/// Sends an Authentication message of these parts.
 async fn say(peer: &mut Peer, parts: &[&[u8]]) -> io::Result<()> {
     let mut out = BytesMut::new();
     message::write(&mut out, b'R', parts, 0);
     peer.write_all(&out).await
 }
 
-/// The body of the client's next message, which must be about its password.
+/// Returns the body of the client's next message, which must be about its password.
 async fn answer(peer: &mut Peer) -> Result<BytesMut, Failed> {
     loop {
         if let Some(header) = peer.input.first_chunk::<HEADER_LEN>() {

@@ -9,9 +9,9 @@ const PROTOCOL_VIOLATION: &str = "08P01";
 
 /// Why a login failed.
 pub enum Failed {
-    /// The client is told.
-    Told(Report),
-    /// The client is gone, or nobody it could be told to.
+    /// The client gets the error.
+    Reported(Report),
+    /// The client is gone, or there is none to send an error to.
     Gone,
 }
 
@@ -23,11 +23,11 @@ impl From<io::Error> for Failed {
 
 impl From<Report> for Failed {
     fn from(report: Report) -> Failed {
-        Failed::Told(report.fatal())
+        Failed::Reported(report.fatal())
     }
 }
 
-/// The client does not keep to the protocol.
+/// Returns the error for a client that does not keep to the protocol.
 pub fn violation(what: impl Into<String>) -> Failed {
     Report::new(Severity::Fatal, PROTOCOL_VIOLATION, what).into()
 }

@@ -7,10 +7,10 @@ mod cancels;
 mod changes;
 mod elsewhere;
 mod ending;
+mod notices;
 mod place;
 mod plan;
 mod snapshot;
-mod told;
 mod waiting;
 mod watched;
 
@@ -32,17 +32,17 @@ use self::cancels::Cancels;
 use self::place::Place;
 use self::plan::Plan;
 use super::Proxy;
-use super::cancel::{Entry, Goal};
-use super::clients::{self, Client};
-use super::login::Welcome;
+use super::cancel::{CancelEntry, Goal};
+use super::clients::{self, ConnectedClient};
+use super::login::SessionStart;
 use super::outset::{Isolation, Outset};
 use super::routing::{Before, Chosen, Goes, Routing, Why};
 use super::spinning;
-use super::standing::{self, Servers};
+use super::standing::{self, SessionServers};
 use pg_analysis::effect::GRAMMAR;
 use pg_connect::stream::Peer;
 use pg_wire::Malformed;
-use pg_wire::cut::{Cutter, Message, Piece, Side, WHOLE_LEN_MAX};
+use pg_wire::cut::{Cutter, Piece, Side, WHOLE_LEN_MAX, WireMessage};
 use pg_wire::message;
 use pg_wire::report::{Report, Severity};
 use pg_wire::startup::CancelKey;
@@ -50,8 +50,8 @@ use proxy_core::freshness::{Level, Manager, ReplicaId, Watch};
 use proxy_core::server::Parameters;
 use proxy_core::session::{At, Changes, Out, Session, Snapshots, Wants};
 use proxy_core::writes::Writes;
-use proxy_pool::{Connection, Known, Login};
-use replication::leadership::lease::Moment;
+use proxy_pool::{Connection, KnownSettings, Login};
+use replication::leadership::lease::BootTime;
 
 /// Bytes that may wait for a peer before nothing more is read for it.
 const OUTPUT_LEN_MAX: usize = 256 * 1024;
@@ -65,10 +65,10 @@ const GATHERING_MAX: Duration = Duration::from_millis(50);
 
 /// Bytes of a client that are read ahead, at most: one whole message, and what came with it.
 const INPUT_LEN_MAX: usize = WHOLE_LEN_MAX;
-/// How long a peer is waited for when a session ends.
+/// How long a session waits for a peer when it ends.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The classes of SQLSTATEs that say that a setting's value is not to be had.
+/// The classes of SQLSTATEs of a setting's value that cannot be had.
 const OF_SETTINGS: [&str; 2] = ["22", "42"];
 
 /// SQLSTATEs.
@@ -77,9 +77,8 @@ const CONNECTION_FAILURE: &str = "08006";
 
 /// A client's session and its sockets.
 struct Relay<'a> {
-    servers: &'a Servers,
-    /// Ready when another proxy is the active one, of which it wakes the session by itself once it
-    /// was polled.
+    servers: &'a SessionServers,
+    /// Ready when another proxy is the active one. Once polled, it wakes the session.
     lost: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
     /// It was polled.
     is_woken_when_lost: bool,
@@ -94,17 +93,17 @@ struct Relay<'a> {
     outset: Outset,
     at_login: Outset,
     /// Settings that sessions have.
-    known: &'a Known,
+    known: &'a KnownSettings,
     /// Replicas that do not take its settings.
     unfit: Vec<ReplicaId>,
     login: Login,
-    entry: Entry<'a>,
+    entry: CancelEntry<'a>,
     /// How long a read waits for a replica, at most.
     wait_max: Duration,
     /// How many more may.
     waiting: &'a Semaphore,
     /// What operators see of it.
-    visit: clients::Entry<'a>,
+    visit: clients::ClientEntry<'a>,
     /// Where cancel requests go while a server is attached.
     cancels: Cancels,
     /// The server that is attached, and where it is.
@@ -117,7 +116,7 @@ struct Relay<'a> {
     writes: Writes,
     held: Held,
     /// Since when no replica serves, as far as this session knows.
-    none_serves: Option<Moment>,
+    none_serves: Option<BootTime>,
     /// What waits for the client may come from a replica.
     has_read: bool,
     /// A part of what waits for the client was sent.
@@ -127,30 +126,30 @@ struct Relay<'a> {
 
 /// Why a session ends.
 enum End {
-    /// The client is gone, or has said goodbye.
+    /// The client is gone, or has sent Terminate.
     Client,
-    /// The client must be told.
-    Told(Report),
-    /// The server is gone, and has said why itself, or nobody can be told.
+    /// The client gets the error.
+    Reported(Report),
+    /// The server is gone, and has sent the reason itself, or no client is left to get it.
     Server,
     /// The server is gone.
     Lost(Option<io::Error>),
 }
 
 /// Relays a session from its first message to its last.
-pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, welcome: Welcome) {
-    let Welcome {
+pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, start: SessionStart) {
+    let SessionStart {
         minor,
         outset,
         login,
         servers,
         parameters,
         permit: _logged_in,
-    } = welcome;
+    } = start;
     let entry = proxy.cancels.enter(minor);
     let out = welcomed(&parameters, &entry.key);
     let number = proxy.session_number();
-    let client = Client {
+    let client = ConnectedClient {
         user: outset.key.user.clone(),
         database: outset.key.database.clone(),
         address,
@@ -206,7 +205,7 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, we
     relay.end(end).await;
 }
 
-/// The snapshots of transactions that need not begin on a server; none where they must.
+/// Returns the snapshots of transactions that need not begin on a server; none where they must.
 fn snapshots(isolation: Isolation) -> Option<Snapshots> {
     match isolation {
         Isolation::ReadCommitted => Some(Snapshots::OfStatements),
@@ -215,7 +214,7 @@ fn snapshots(isolation: Isolation) -> Option<Snapshots> {
     }
 }
 
-/// What a client is told who has logged in.
+/// Returns the messages to a client that has logged in.
 fn welcomed(parameters: &Parameters, key: &CancelKey) -> Out {
     let mut out = Out::default();
     message::write(&mut out.to_client, b'R', &[&0_u32.to_be_bytes()], 0);
@@ -261,7 +260,7 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// What the server has sent.
+    /// Handles what the server has sent.
     fn read_server(&mut self) -> Result<(), End> {
         let Some(connection) = &mut self.connection else {
             return Ok(());
@@ -287,7 +286,7 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// What the client has sent. Has the session come to want something?
+    /// Handles what the client has sent. Has the session come to want something?
     fn read_client(&mut self) -> Result<bool, End> {
         let mut used = 0;
         let mut input = Input {
@@ -295,7 +294,7 @@ impl Relay<'_> {
             outset: &self.outset,
             connection: self.connection.as_deref_mut(),
             place: self.place.replica,
-            is_told: false,
+            is_notified: false,
             session: &mut self.session,
             writes: &mut self.writes,
             out: &mut self.out,
@@ -319,7 +318,7 @@ impl Relay<'_> {
         Ok(self.session.wants() != Wants::Messages)
     }
 
-    /// Says what a transaction that has ended may have written.
+    /// Notes what a transaction that has ended may have written.
     async fn settle(&mut self) {
         if let (Some(routing), Some(connection)) = (self.routing, &mut self.connection)
             && self.session.is_idle()
@@ -359,7 +358,7 @@ impl Relay<'_> {
                 return Ok(());
             }
         };
-        self.tell_why(&plan.why, &plan.touches);
+        self.notify_route(&plan.why, &plan.touches);
         let goal = Goal::Server(Arc::clone(&place.node), connection.cancel_key.clone());
         self.entry.leads_to(Some(goal)).await;
         // From here to its end nothing waits: what is Pending has a connection, whose end it ends
@@ -398,7 +397,7 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// A connection for a plan; if a replica has none, the primary's.
+    /// Returns a connection for a plan; if a replica has none, the primary's.
     async fn take(&mut self, plan: &mut Plan) -> Result<(Place, Box<Connection>), Report> {
         if let (Some(chosen), Some(routing)) = (&plan.replica, self.routing) {
             let mut taken = self.take_there(chosen, routing).await;
@@ -420,8 +419,9 @@ impl Relay<'_> {
         Ok((place, connection))
     }
 
-    /// A connection of a replica that has what was chosen for, also when there is a connection at
-    /// last: it may have crashed meanwhile, and have lost what it had; or be another's by now.
+    /// Returns a connection of a replica that has what was chosen for, also when there is a
+    /// connection at last: it may have crashed meanwhile, and have lost what it had; or be
+    /// another's by now.
     async fn take_there(
         &mut self,
         chosen: &Chosen,
@@ -519,7 +519,7 @@ impl Relay<'_> {
                 && let Poll::Ready(written) = peer.poll_write(context, &mut self.out.to_server)
             {
                 has_moved |= was_full || self.client_ended;
-                // What the server said before it went is still read.
+                // What the server sent before it went is still read.
                 if written.is_err() {
                     self.out.to_server.clear();
                     has_moved = true;
@@ -573,7 +573,7 @@ impl Relay<'_> {
         Poll::Pending
     }
 
-    /// How the session ends when another proxy is the active one.
+    /// Returns how the session ends when another proxy is the active one.
     fn end_of_lost(&self) -> End {
         let connection = self.connection.as_ref();
         match connection.is_none_or(|it| it.cutter.is_between_messages()) {
@@ -583,11 +583,12 @@ impl Relay<'_> {
         }
     }
 
-    /// A session outlives a replica, but not the primary's connection.
+    /// Handles the loss of a server: a session outlives a replica, but not the primary's
+    /// connection.
     async fn server_lost(&mut self, error: Option<io::Error>) -> Result<(), End> {
         let is_between =
             |lost: &Connection| lost.cutter.is_between_messages() || self.session.keeps_answer();
-        if self.session.is_told_of_end() || !self.connection.as_deref().is_some_and(is_between) {
+        if self.session.is_end_reported() || !self.connection.as_deref().is_some_and(is_between) {
             return Err(End::Server);
         }
         let address = &self.place.node.address;
@@ -600,8 +601,8 @@ impl Relay<'_> {
             true => "Its transaction only read: begin that again, and it goes elsewhere.",
             false => "It was a read: ask again, and it goes elsewhere.",
         };
-        let told = report.clone().hint(hint);
-        if self.session.lost(&told, &mut self.out) {
+        let hinted = report.clone().hint(hint);
+        if self.session.lost(&hinted, &mut self.out) {
             self.visit.leaves();
             self.entry.leads_to(None).await;
             self.servers.count(&self.place, Manager::ended);
@@ -622,8 +623,8 @@ struct Input<'a> {
     outset: &'a Outset,
     connection: Option<&'a mut Connection>,
     place: Option<ReplicaId>,
-    /// Has the client been told where it all goes?
-    is_told: bool,
+    /// Was the client notified where it all goes?
+    is_notified: bool,
     session: &'a mut Session,
     writes: &'a mut Writes,
     out: &'a mut Out,
@@ -643,7 +644,7 @@ impl Input<'_> {
                 reading: is_known.then_some(&self.outset.reading),
                 user: &self.outset.key.user,
                 place: self.place,
-                is_told: self.is_told,
+                is_notified: self.is_notified,
             };
             let goes = Goes {
                 session: &mut *self.session,
@@ -653,7 +654,7 @@ impl Input<'_> {
             refused = before.look(message, goes);
         }
         let instead = refused.as_deref();
-        let instead = instead.map(|frame| Piece::Message(Message { frame, rest: 0 }));
+        let instead = instead.map(|frame| Piece::Message(WireMessage { frame, rest: 0 }));
         let server = connection.map(|connection| &mut connection.server);
         self.session
             .client(instead.unwrap_or(piece), server, self.out)
@@ -667,7 +668,7 @@ impl Input<'_> {
 
 impl From<Report> for End {
     fn from(report: Report) -> End {
-        End::Told(report.fatal())
+        End::Reported(report.fatal())
     }
 }
 
@@ -679,10 +680,10 @@ fn length(piece: &Piece<'_>) -> usize {
 }
 
 fn violation(error: Malformed) -> End {
-    End::Told(Report::new(Severity::Fatal, PROTOCOL_VIOLATION, error.0))
+    End::Reported(Report::new(Severity::Fatal, PROTOCOL_VIOLATION, error.0))
 }
 
 fn out_of_step(error: Malformed) -> End {
     let text = format!("the server does not keep to the protocol: {error}");
-    End::Told(Report::new(Severity::Fatal, CONNECTION_FAILURE, text))
+    End::Reported(Report::new(Severity::Fatal, CONNECTION_FAILURE, text))
 }

@@ -4,38 +4,38 @@
 //! this proxy or another one becomes active.
 //!
 //! Invariants:
-//! - A number is never given twice while a proxy is active, so that what is said of a replica that
-//!   went is never said of another.
-//! - What the register says is changed before what is so here.
+//! - A number is never used twice while a proxy is active, so that a report of a removed replica
+//!   never counts for another one.
+//! - The register is changed before what is here.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pg_connect::address::Address;
 use proxy_core::freshness::ReplicaId;
-use proxy_pool::Node;
-use replication::leadership::register::{Change, Registered};
-use replication::{Contents, Error, Intake, Replication};
+use proxy_pool::ServerNode;
+use replication::leadership::register::{RegisterChange, Registered};
+use replication::{Contents, Intake, Replication, ReplicationError};
 
 /// See the module.
 pub struct Replicas {
     replication: Replication,
     connections_max: usize,
     nodes: Mutex<Nodes>,
-    /// Held by who changes which ones there are, while the proxy runs.
+    /// Held while the set of replicas changes, while the proxy runs.
     changing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct Nodes {
     last: u32,
-    all: BTreeMap<ReplicaId, Arc<Node>>,
+    all: BTreeMap<ReplicaId, Arc<ServerNode>>,
     /// URLs of those that are in the register.
     registered: BTreeMap<ReplicaId, String>,
 }
 
 impl Nodes {
-    /// Which of them is this database.
+    /// Returns which of them is this database.
     fn at(&self, address: &Address) -> Option<ReplicaId> {
         let mut all = self.all.iter();
         let found = all.find(|(_, node)| node.address.place() == address.place());
@@ -43,9 +43,9 @@ impl Nodes {
     }
 
     /// Fails where this database is one of them already.
-    fn refuse_second(&self, address: &Address) -> Result<(), Error> {
+    fn refuse_second(&self, address: &Address) -> Result<(), ReplicationError> {
         match self.at(address) {
-            Some(id) => Err(Error::Setup(format!(
+            Some(id) => Err(ReplicationError::Setup(format!(
                 "{address}/{} is replica {} already: remove that first",
                 address.database, id.0
             ))),
@@ -55,7 +55,7 @@ impl Nodes {
 }
 
 impl Replicas {
-    /// None so far. Each will have so many connections for sessions, at most.
+    /// Makes an empty set. Each replica will have so many connections for sessions, at most.
     pub fn new(replication: Replication, connections_max: usize) -> Replicas {
         Replicas {
             replication,
@@ -65,21 +65,25 @@ impl Replicas {
         }
     }
 
-    /// Takes one up; it is filled and follows in the background, and serves when it has everything.
-    /// What becomes of it is said by [`Replication::status`]. The register does not hear of it.
-    pub fn add(&self, address: &Address, intake: impl Into<Intake>) -> Result<ReplicaId, Error> {
+    /// Adds a replica; it is filled and follows in the background, and serves when it has
+    /// everything. [`Replication::status`] shows its progress. The register is not changed.
+    pub fn add(
+        &self,
+        address: &Address,
+        intake: impl Into<Intake>,
+    ) -> Result<ReplicaId, ReplicationError> {
         let mut nodes = self.nodes();
         nodes.refuse_second(address)?;
         let id = ReplicaId(nodes.last + 1);
         self.replication.add_replica(id, address, intake);
         nodes.last = id.0;
-        let node = Node::new(address.clone(), self.connections_max);
+        let node = ServerNode::new(address.clone(), self.connections_max);
         nodes.all.insert(id, Arc::new(node));
         Ok(id)
     }
 
-    /// Takes one up for good: it is in the register first. Fails, and takes nothing up, where the
-    /// URL is none, where the database is one of them already, and where the primary does not note
+    /// Adds a replica for good: it is in the register first. Fails, and adds nothing, where the URL
+    /// is invalid, where the database is one of them already, and where the primary does not note
     /// it.
     ///
     /// If it must be filled, it is filled from the replica `seed`; without that, from the primary.
@@ -88,18 +92,21 @@ impl Replicas {
         url: &str,
         contents: Contents,
         seed: Option<ReplicaId>,
-    ) -> Result<ReplicaId, Error> {
-        let address = Address::parse(url).map_err(Error::Setup)?;
+    ) -> Result<ReplicaId, ReplicationError> {
+        let address = Address::parse(url).map_err(ReplicationError::Setup)?;
         let _changing = self.changing.lock().await;
         self.nodes().refuse_second(&address)?;
         let seed = seed.map(|id| {
             let node = self.node(id);
             node.ok_or_else(|| {
-                Error::Setup(format!("there is no replica {} to fill it from", id.0))
+                ReplicationError::Setup(format!("there is no replica {} to fill it from", id.0))
             })
         });
         let seed = seed.transpose()?.map(|node| node.address.clone());
-        let (change, before) = (Change::of(&address, Some(url)), Change::of(&address, None));
+        let (change, before) = (
+            RegisterChange::of(&address, Some(url)),
+            RegisterChange::of(&address, None),
+        );
         let register = self.replication.register();
         register.write(change, before).await?;
         let id = self.add(&address, Intake { contents, seed })?;
@@ -107,8 +114,8 @@ impl Replicas {
         Ok(id)
     }
 
-    /// Takes up those that are in the register, where they are not there already. Returns which
-    /// could not be, and why.
+    /// Adds those that are in the register, where they are not there already. Returns which could
+    /// not be added, and why.
     pub fn take_up(&self, registered: Vec<Registered>) -> Vec<String> {
         let mut problems = Vec::new();
         for Registered { place, url } in registered {
@@ -125,33 +132,33 @@ impl Replicas {
         problems
     }
 
-    /// Lets one go, whose database stays as it is. Reads that run there end in peace. Returns false
-    /// if there is none of this number. Fails, and it stays, where it is in the register and the
-    /// primary does not take it out.
-    pub async fn remove(&self, id: ReplicaId) -> Result<bool, Error> {
+    /// Removes a replica, whose database stays as it is. Reads that run there may finish. Returns
+    /// false if there is none of this number. Fails, and it stays, where it is in the register and
+    /// the primary does not remove it there.
+    pub async fn remove(&self, id: ReplicaId) -> Result<bool, ReplicationError> {
         let _changing = self.changing.lock().await;
         let url = self.nodes().registered.get(&id).cloned();
         if let (Some(url), Some(node)) = (url, self.node(id)) {
             let (change, before) = (
-                Change::of(&node.address, None),
-                Change::of(&node.address, Some(&url)),
+                RegisterChange::of(&node.address, None),
+                RegisterChange::of(&node.address, Some(&url)),
             );
             let register = self.replication.register();
             register.write(change, before).await?;
             self.nodes().registered.remove(&id);
         }
-        Ok(self.let_go(id).await)
+        Ok(self.release(id).await)
     }
 
-    async fn let_go(&self, id: ReplicaId) -> bool {
+    async fn release(&self, id: ReplicaId) -> bool {
         let removed = self.nodes().all.remove(&id);
         self.replication.remove_replica(id).await;
         removed.is_some()
     }
 
     /// Removes those that were named before and are no more, unless they are in the register, and
-    /// takes up those that are named and not there. Others, which nobody named, stay. The error
-    /// says which could not be taken up.
+    /// adds those that are named and not there. Others, which were never named, stay. The error
+    /// names those that could not be added.
     pub async fn exchange(&self, before: &[Address], after: &[Address]) -> Result<(), String> {
         let _changing = self.changing.lock().await;
         let stays = |gone: &&Address| after.iter().any(|it| it.place() == gone.place());
@@ -162,7 +169,7 @@ impl Replicas {
                 id.filter(|id| !nodes.registered.contains_key(id))
             };
             if let Some(id) = id {
-                self.let_go(id).await;
+                self.release(id).await;
             }
         }
         let mut problems = Vec::new();
@@ -178,17 +185,17 @@ impl Replicas {
         }
     }
 
-    /// One of them.
-    pub fn node(&self, id: ReplicaId) -> Option<Arc<Node>> {
+    /// Returns one of them.
+    pub fn node(&self, id: ReplicaId) -> Option<Arc<ServerNode>> {
         self.nodes().all.get(&id).cloned()
     }
 
-    /// All of them.
-    pub fn all(&self) -> BTreeMap<ReplicaId, Arc<Node>> {
+    /// Returns all of them.
+    pub fn all(&self) -> BTreeMap<ReplicaId, Arc<ServerNode>> {
         self.nodes().all.clone()
     }
 
-    /// What makes them follow the primary.
+    /// Returns what makes them follow the primary.
     pub fn replication(&self) -> &Replication {
         &self.replication
     }

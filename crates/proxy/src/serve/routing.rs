@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bytes::BytesMut;
 
 use super::numbers::TableNumbers;
-use super::outset::Reading;
+use super::outset::ParseContext;
 use super::pending_age;
 use super::replicas::Replicas;
 use super::trace;
@@ -18,28 +18,30 @@ use super::why::Detail;
 pub use super::why::Why;
 use pg_analysis::effect::{self, GRAMMAR};
 use pg_analysis::{
-    Action, Analyser, Analysis, Constant, INT4, Parameter, Statement, Template, fires_triggers,
-    is_of_node, is_of_roles_alone,
+    AnalysedStatement, Analyser, Analysis, Constant, INT4, Parameter, StatementAction, Template,
+    fires_triggers, is_of_node, is_of_roles_alone,
 };
 use pg_connect::address::Address;
-use pg_wire::cut::Message;
+use pg_wire::cut::WireMessage;
 use pg_wire::message;
 use pg_wire::quoting::quoted;
 use pg_wire::report::{Report, Severity};
 use proxy_core::freshness::{
-    Level, Life, Manager, Moment, Reason, ReplicaId, Sets, Target, Tsid, Watch, mark,
+    Level, Manager, ReadMoment, ReadTarget, Reason, ReplicaId, ServerLife, Sets, Tsid, Watch, mark,
 };
-use proxy_core::grammar::Effect;
-use proxy_core::routing::{Decision, Freshness, Question, Situation, decide};
-use proxy_core::session::{AsPrepared, Bound, Fault, Out, Prepared, Proof, Session, Text, Trace};
+use proxy_core::grammar::SessionEffect;
+use proxy_core::routing::{Freshness, Question, RoutingDecision, Situation, decide};
+use proxy_core::session::{
+    AsPrepared, BatchFault, Bound, Out, Prepared, Proof, Session, Text, TraceSetting,
+};
 use proxy_core::touched::Touched;
 use proxy_core::writes::Writes;
-use proxy_pool::Node;
-use replication::leadership::Leadership;
+use proxy_pool::ServerNode;
+use replication::leadership::ProxyLeadership;
 use replication::leadership::lease::Lease;
 use replication::locked;
 use replication::schema_changes::unless_noted;
-use replication::{Error, Replication, Settings, Started};
+use replication::{Replication, ReplicationError, ReplicationSettings, Started};
 
 /// SQLSTATE: what cannot be replicated.
 const UNSUPPORTED: &str = "0A000";
@@ -51,12 +53,12 @@ const CREATE: &[u8] = b"create";
 /// What routing needs to know, and where reads can go.
 pub struct Routing {
     /// The primary, for as long as this proxy is the active one.
-    pub primary: Arc<Node>,
+    pub primary: Arc<ServerNode>,
     /// Whether it is.
     pub lease: Lease,
-    /// Says what statements touch.
+    /// Analyses what statements touch.
     pub analyser: Arc<Analyser>,
-    /// Says where reads may go, and is told of commits.
+    /// Decides where reads may go, and gets reports of commits.
     pub manager: Arc<Mutex<Manager>>,
     /// The replicas.
     pub replicas: Replicas,
@@ -69,13 +71,13 @@ pub struct Before<'a> {
     /// Where routing is known.
     pub routing: &'a Routing,
     /// How statements are read, if that is known.
-    pub reading: Option<&'a Reading>,
-    /// Who runs it.
+    pub reading: Option<&'a ParseContext>,
+    /// The user that runs it.
     pub user: &'a str,
     /// Where it goes; none for the primary.
     pub place: Option<ReplicaId>,
-    /// Has the client been told where it goes, if it has asked for that?
-    pub is_told: bool,
+    /// Was the client notified where it goes, if it has asked for that?
+    pub is_notified: bool,
 }
 
 /// Where a message goes.
@@ -92,7 +94,7 @@ impl Before<'_> {
     /// Notes what the message's statements may write, and adds what must run in front of them.
     ///
     /// Returns what goes in its place, if it is not to run.
-    pub fn look(&self, message: Message<'_>, goes: Goes<'_>) -> Option<BytesMut> {
+    pub fn look(&self, message: WireMessage<'_>, goes: Goes<'_>) -> Option<BytesMut> {
         if goes.session.is_skipping() {
             return None;
         }
@@ -133,11 +135,11 @@ impl Before<'_> {
         let is_inside = session.is_in_transaction();
         let question = Question::of(Situation::OnPrimary { is_inside }, &touched);
         let reason = match decide(question, &mut routing.replicas_at(Level::Gssi)) {
-            Decision::Primary(reason) => reason,
+            RoutingDecision::Primary(reason) => reason,
             decided => unreachable!("it keeps the primary's connection: {decided:?}"),
         };
-        self.tell(&Why::primary(reason), &touched, (session, out));
-        // What Execute runs is ended by what follows, unless it ends its transaction by itself.
+        self.notify(&Why::primary(reason), &touched, (session, out));
+        // What Execute runs is ended by what follows, unless it ends its transaction itself.
         let is_inside = session.is_in_transaction() || message.tag() == b'E';
         writes.note(&touched, is_inside, || routing.manager());
         if is_simple && !prelude.is_empty() {
@@ -149,12 +151,12 @@ impl Before<'_> {
         None
     }
 
-    /// The message goes to a replica, where its transaction has its snapshot. What would find
-    /// something else there than on the primary fails, so that the client begins anew: then on the
-    /// primary.
+    /// Looks at a message that goes to a replica, where its transaction has its snapshot. What
+    /// would find something else there than on the primary fails, so that the client begins again:
+    /// then on the primary.
     ///
     /// Returns what goes in its place, as [`Before::look`].
-    fn look_elsewhere(&self, message: Message<'_>, goes: Goes<'_>) -> Option<BytesMut> {
+    fn look_elsewhere(&self, message: WireMessage<'_>, goes: Goes<'_>) -> Option<BytesMut> {
         let session = goes.session;
         if session.is_inside_quietly() {
             // What might have ended it was skipped.
@@ -168,8 +170,8 @@ impl Before<'_> {
                 }
                 _ => Text::Unknown,
             },
-            b'D' => match message::Subject::read(message.body()) {
-                Ok(message::Subject::Statement(name)) => match session.statement(name) {
+            b'D' => match message::StatementOrPortal::read(message.body()) {
+                Ok(message::StatementOrPortal::Statement(name)) => match session.statement(name) {
                     Some(prepared) => Text::Prepared(prepared),
                     None => return None,
                 },
@@ -185,21 +187,21 @@ impl Before<'_> {
         };
         let words = text.text().unwrap_or_default();
         let question = Question {
-            leaves_nothing: effect::of(words) == Effect::Nothing,
+            leaves_nothing: effect::of(words) == SessionEffect::Nothing,
             is_end: Session::is_end(words),
             ..Question::of(situation, &touched)
         };
-        if decide(question, &mut self.routing.replicas_at(Level::Gssi)) == Decision::Stays {
-            // Nothing is written: this says that the transaction may end.
+        if decide(question, &mut self.routing.replicas_at(Level::Gssi)) == RoutingDecision::Stays {
+            // Nothing is written: this notes that the transaction may end.
             let is_run = matches!(message.tag(), b'Q' | b'E');
-            // Those that are not known are told as no table's.
+            // Those that are not known are reported as no table's.
             if let Some(id) = self.place
                 && let Some(pairs) = self.routing.numbers.of(id, &touched.named())
             {
                 session.numbers_tables_also(pairs);
             }
             if let Some(id) = self.place.filter(|_| is_run) {
-                self.tell(&Why::snapshot(id), &touched, (session, goes.out));
+                self.notify(&Why::snapshot(id), &touched, (session, goes.out));
             }
             let is_inside = !is_run || !question.is_end;
             goes.writes
@@ -223,16 +225,16 @@ impl Before<'_> {
         }))
     }
 
-    /// Tells a client that has asked for it where a statement goes, if nobody has.
-    fn tell(&self, why: &Why, touched: &Touched, (session, out): (&mut Session, &mut Out)) {
-        if !self.is_told && session.settings().trace == Trace::On {
+    /// Notifies a client that has asked for it where a statement goes, unless that was done.
+    fn notify(&self, why: &Why, touched: &Touched, (session, out): (&mut Session, &mut Out)) {
+        if !self.is_notified && session.settings().trace == TraceSetting::On {
             let touches = self.routing.described(&touched.sets);
-            session.tell(&trace::notice(why, &touches), out);
+            session.notify(&trace::notice(why, &touches), out);
         }
     }
 
-    /// A statement that is being prepared may keep its session by its words.
-    fn look_at_parse(&self, message: Message<'_>, session: &mut Session) {
+    /// Looks at a statement that is being prepared, which may keep its session by its words.
+    fn look_at_parse(&self, message: WireMessage<'_>, session: &mut Session) {
         let Ok(parse) = message::Parse::read(message.body()) else {
             return;
         };
@@ -248,8 +250,8 @@ impl Before<'_> {
     }
 }
 
-/// What the portal runs that a message executes, if it executes one.
-fn bound_by(message: Message<'_>, session: &Session) -> Option<Bound> {
+/// Returns what the portal runs that a message executes, if it executes one.
+fn bound_by(message: WireMessage<'_>, session: &Session) -> Option<Bound> {
     if message.tag() != b'E' {
         return None;
     }
@@ -257,12 +259,12 @@ fn bound_by(message: Message<'_>, session: &Session) -> Option<Bound> {
     session.of_portal(portal)
 }
 
-/// What a message runs, if it runs something; if by a portal, that is bound to this.
-fn run_by<'a>(message: Message<'a>, bound: Option<&'a Bound>) -> Option<Text<'a>> {
+/// Returns what a message runs, if it runs something; if by a portal, that is bound to this.
+fn run_by<'a>(message: WireMessage<'a>, bound: Option<&'a Bound>) -> Option<Text<'a>> {
     Some(match (message.tag(), bound) {
         (b'Q', _) => match message::split_string(message.body()) {
             // What it leaves behind is looked at where it is forwarded.
-            Ok((text, _)) if message.is_whole() => Text::Simple(text, Effect::Nothing),
+            Ok((text, _)) if message.is_whole() => Text::Simple(text, SessionEffect::Nothing),
             _ => Text::Unknown,
         },
         (b'E', Some(bound)) => Text::Bound(Arc::clone(&bound.prepared), &bound.parameters),
@@ -282,7 +284,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// To the primary, and a replica is not waited for.
+    /// Sends the read to the primary, without a wait for a replica.
     pub fn primary(why: Why) -> Route {
         Route {
             why,
@@ -297,11 +299,11 @@ pub struct Chosen {
     /// Its number.
     pub id: ReplicaId,
     /// Its connections.
-    pub node: Arc<Node>,
+    pub node: Arc<ServerNode>,
     /// What the read must see.
     pub need: Tsid,
-    /// In which life of its server it has that.
-    pub life: Life,
+    /// The life of its server that has it.
+    pub life: ServerLife,
     /// If the read may be torn: when its snapshots are known to have been taken, it is to be asked
     /// whether it is.
     pub watched: Option<Box<(Watch, Proof)>>,
@@ -326,12 +328,12 @@ struct AtLevel<'a> {
 }
 
 impl Freshness for AtLevel<'_> {
-    fn target(&mut self, reads: &Touched) -> Target {
+    fn target(&mut self, reads: &Touched) -> ReadTarget {
         let mut manager = self.routing.manager();
         let target = manager.route(&reads.sets, self.level);
         self.watch = match target {
-            Target::Replica { id, .. } => manager.watch(&reads.sets, self.level, id),
-            Target::Primary(_) => None,
+            ReadTarget::Replica { id, .. } => manager.watch(&reads.sets, self.level, id),
+            ReadTarget::Primary(_) => None,
         };
         target
     }
@@ -348,26 +350,26 @@ impl Routing {
     pub async fn start(
         primary: &Address,
         connections_max: usize,
-        settings: &Settings,
-    ) -> Result<Routing, Error> {
+        settings: &ReplicationSettings,
+    ) -> Result<Routing, ReplicationError> {
         let started = Replication::start(primary, settings).await?;
         Ok(Routing::of(started, primary, connections_max))
     }
 
-    /// The same of the proxy that is the active one already.
+    /// Makes the routing of a proxy that is the active one already.
     pub async fn begin(
         primary: &Address,
         connections_max: usize,
-        settings: &Settings,
-        leadership: Leadership,
-    ) -> Result<Routing, Error> {
+        settings: &ReplicationSettings,
+        leadership: ProxyLeadership,
+    ) -> Result<Routing, ReplicationError> {
         let started = Replication::begin(primary, settings, leadership).await?;
         Ok(Routing::of(started, primary, connections_max))
     }
 
     fn of(started: Started, primary: &Address, connections_max: usize) -> Routing {
         let (replication, manager, analyser) = started;
-        let node = Node::new(primary.clone(), connections_max);
+        let node = ServerNode::new(primary.clone(), connections_max);
         tokio::spawn(pending_age::watch(Arc::downgrade(&manager)));
         Routing {
             primary: Arc::new(node.with_ledger(replication.ledger().clone())),
@@ -379,12 +381,12 @@ impl Routing {
         }
     }
 
-    /// What runs in front of statements: what replicas run, too, is written into the log, unless
-    /// the primary's triggers do that. Fails where the statements cannot be replicated.
+    /// Returns what runs in front of statements: what replicas run, too, is written into the log,
+    /// unless the primary's triggers do that. Fails where the statements cannot be replicated.
     pub fn prelude(
         &self,
         touched: &Touched,
-        reading: Option<&Reading>,
+        reading: Option<&ParseContext>,
         role: &str,
     ) -> Result<Vec<String>, Report> {
         let refused = |text: &str| Report::new(Severity::Error, UNSUPPORTED, text);
@@ -399,22 +401,22 @@ impl Routing {
             _ if is_mixed => {
                 let text =
                     "this change of the schema cannot be sent together with other statements";
-                Err(refused(text).hint("Send each statement by itself."))
+                Err(refused(text).hint("Send each statement in a message of its own."))
             }
             None => {
                 let text =
-                    "the schema cannot be changed so by a session that has changed its settings";
+                    "a session that has changed its settings cannot change the schema in this way";
                 Err(refused(text).hint("Give search_path and role when connecting, not by SET."))
             }
             Some(reading) if reading.is_changed => {
-                let text = "the schema cannot be changed so by a session that has changed how its texts are read";
+                let text = "a session that has changed how its texts are read cannot change the schema in this way";
                 Err(refused(text)
                     .hint("Give TimeZone, DateStyle and the like when connecting, not by SET."))
             }
             Some(reading) => Ok(reading),
         };
         // A superuser runs these at replicas: they have succeeded on the primary.
-        let plain = Reading::default();
+        let plain = ParseContext::default();
         let is_plain = |text: &String| !is_mixed && is_of_roles_alone(text);
         let prelude = |text: &String| match (&read, fires_triggers(text)) {
             (Err(_), false) if is_plain(text) => Ok(self.announcing(text, &plain, "")),
@@ -430,10 +432,10 @@ impl Routing {
         touched.schema.iter().map(prelude).collect()
     }
 
-    /// The statement that writes this one into the log.
-    fn announcing(&self, text: &str, reading: &Reading, role: &str) -> String {
+    /// Returns the statement that writes this one into the log.
+    fn announcing(&self, text: &str, reading: &ParseContext, role: &str) -> String {
         let names = reading.search_path.iter().map(|name| quoted(name));
-        let statement = mark::Statement {
+        let statement = mark::AnnouncedStatement {
             search_path: names.collect::<Vec<_>>().join(", "),
             role: role.to_string(),
             text: text.to_owned(),
@@ -450,36 +452,41 @@ impl Routing {
     }
 
     /// Decides where statements go, of which `fault` came at a replica, if it did (R33).
-    pub fn route(&self, question: Question<'_>, fault: Option<&Fault>, level: Level) -> Routed {
+    pub fn route(
+        &self,
+        question: Question<'_>,
+        fault: Option<&BatchFault>,
+        level: Level,
+    ) -> Routed {
         let mut replicas = self.replicas_at(level);
         let question = Question {
             has_failed: fault.is_some(),
             ..question
         };
         match decide(question, &mut replicas) {
-            Decision::Fresh(target) => {
+            RoutingDecision::Fresh(target) => {
                 let proof = question.touched.proof();
                 let watched = replicas.watch.map(|watch| Box::new((watch, proof)));
                 Routed::Fresh(self.of_target(target, watched, "it has all that is read"))
             }
-            Decision::Snapshot => Routed::Snapshot,
-            Decision::Primary(why) => Routed::Primary(Why::primary(why)),
-            Decision::FailedElsewhere => {
+            RoutingDecision::Snapshot => Routed::Snapshot,
+            RoutingDecision::Primary(why) => Routed::Primary(Why::primary(why)),
+            RoutingDecision::FailedElsewhere => {
                 Routed::Primary(Why::failed(fault.expect("the question has it")))
             }
-            decided @ (Decision::Stays | Decision::BeginsAgain) => {
+            decided @ (RoutingDecision::Stays | RoutingDecision::BeginsAgain) => {
                 unreachable!("its transaction has no snapshot at a replica: {decided:?}")
             }
         }
     }
 
-    /// Where a read goes that waits, or where a transaction takes its snapshot, see
+    /// Returns where a read goes that waits, or where a transaction takes its snapshot, see
     /// [`Manager::route_moment`].
-    pub fn route_moment(&self, moment: &mut Moment, proof: Proof) -> Route {
+    pub fn route_moment(&self, moment: &mut ReadMoment, proof: Proof) -> Route {
         let (target, watch) = self.manager().route_moment(moment);
         let watched = watch.map(|watch| Box::new((watch, proof)));
         let mut route = self.of_target(target, watched, "it has been waited for");
-        if target == Target::Primary(Reason::Pending) {
+        if target == ReadTarget::Primary(Reason::Pending) {
             route.why = Why::primary("what it must see is being committed");
         }
         route
@@ -487,15 +494,15 @@ impl Routing {
 
     fn of_target(
         &self,
-        target: Target,
+        target: ReadTarget,
         watched: Option<Box<(Watch, Proof)>>,
         reason: &'static str,
     ) -> Route {
         let why = match target {
-            Target::Replica { .. } if !self.lease.is_valid() => {
+            ReadTarget::Replica { .. } if !self.lease.is_valid() => {
                 Why::primary("another proxy might be the active one")
             }
-            Target::Replica {
+            ReadTarget::Replica {
                 id,
                 need,
                 applied,
@@ -521,17 +528,25 @@ impl Routing {
                 }
                 None => Why::primary("the replica is gone"),
             },
-            Target::Primary(Reason::Writes) => Why::primary("it writes"),
-            Target::Primary(Reason::Pending) => Why::primary("it touches what is being committed"),
-            Target::Primary(Reason::NoneFresh { need }) => Why {
+            ReadTarget::Primary(Reason::Writes) => Why::primary("it writes"),
+            ReadTarget::Primary(Reason::Pending) => {
+                Why::primary("it touches what is being committed")
+            }
+            ReadTarget::Primary(Reason::NoneFresh { need }) => Why {
                 reason: "no replica has all that is read yet",
                 detail: Detail::NoneHas(need),
             },
-            Target::Primary(Reason::Outdated) => Why::primary("the schema has changed meanwhile"),
+            ReadTarget::Primary(Reason::Outdated) => {
+                Why::primary("the schema has changed meanwhile")
+            }
         };
         let may_wait = match target {
-            Target::Primary(Reason::Pending | Reason::NoneFresh { .. }) => self.lease.is_valid(),
-            Target::Primary(Reason::Writes | Reason::Outdated) | Target::Replica { .. } => false,
+            ReadTarget::Primary(Reason::Pending | Reason::NoneFresh { .. }) => {
+                self.lease.is_valid()
+            }
+            ReadTarget::Primary(Reason::Writes | Reason::Outdated) | ReadTarget::Replica { .. } => {
+                false
+            }
         };
         Route {
             why,
@@ -540,18 +555,18 @@ impl Routing {
         }
     }
 
-    /// The manager; it is locked for a moment only, as none of its functions waits.
+    /// Locks the manager, for a moment only, as none of its functions waits.
     pub fn manager(&self) -> MutexGuard<'_, Manager> {
         locked(&self.manager)
     }
 
-    /// For people: what sets have in them.
+    /// Describes the content of sets, for people.
     pub fn described(&self, sets: &Sets) -> String {
         trace::described(sets, &self.analyser.catalogue())
     }
 
-    /// What a text touches that is read like this; none where that is not known.
-    pub fn touched(&self, text: &Text<'_>, reading: Option<&Reading>) -> Touched {
+    /// Returns what a text touches that is read like this; none where that is not known.
+    pub fn touched(&self, text: &Text<'_>, reading: Option<&ParseContext>) -> Touched {
         let is_utf8 = reading.is_none_or(|reading| reading.is_utf8);
         let has_escapes = reading.is_some_and(|reading| reading.has_escapes);
         let is_read =
@@ -570,7 +585,7 @@ impl Routing {
             _ => (self.analyser.analyse(words, search_path), None),
         };
         let parameters = match text {
-            _ if !analysis.iter().any(Statement::is_by_parameters) => Vec::new(),
+            _ if !analysis.iter().any(AnalysedStatement::is_by_parameters) => Vec::new(),
             Text::Bound(prepared, bytes) => parameters_of(prepared, bytes, is_utf8),
             _ => {
                 let constants = template.iter().flat_map(|template| &template.values);
@@ -582,8 +597,10 @@ impl Routing {
         }
         let mut is_known = reading.is_some();
         for statement in analysis.iter() {
-            let is_transaction =
-                matches!(statement.action, Action::Transaction(_) | Action::Session);
+            let is_transaction = matches!(
+                statement.action,
+                StatementAction::Transaction(_) | StatementAction::Session
+            );
             if !is_known && !is_transaction {
                 // It is no further statement.
                 touched.merge(Touched {
@@ -592,15 +609,15 @@ impl Routing {
                 });
             }
             statement.add_to(&mut touched, &parameters);
-            is_known &= statement.action != Action::Session;
+            is_known &= statement.action != StatementAction::Session;
         }
         touched.as_prepared = template.and_then(|template| as_prepared(&analysis, &template));
         touched
     }
 }
 
-/// A text that reads a row by its key, as a prepared statement with these values. Each is of the
-/// type that it has as a constant, so that the same operators are meant.
+/// Returns a text that reads a row by its key, as a prepared statement with these values. Each is
+/// of the type that it has as a constant, so that the same operators are meant.
 fn as_prepared(analysis: &Analysis, template: &Template<'_>) -> Option<AsPrepared> {
     let [statement] = &**analysis else {
         return None;
@@ -627,7 +644,7 @@ fn as_prepared(analysis: &Analysis, template: &Template<'_>) -> Option<AsPrepare
     })
 }
 
-/// The parameters of a Bind message; none where they are not understood.
+/// Returns the parameters of a Bind message; none where they are not understood.
 fn parameters_of<'a>(prepared: &Prepared, bytes: &'a [u8], is_utf8: bool) -> Vec<Parameter<'a>> {
     let types = prepared.parameter_types().chain(std::iter::repeat(0));
     let values = message::values(bytes).unwrap_or_default();

@@ -18,7 +18,7 @@ thread_local! {
     static ASLEEP: RefCell<Option<Waker>> = const { RefCell::new(None) };
 }
 
-/// Something has moved that is served by this thread.
+/// Notes that something has moved that is served by this thread.
 pub(super) fn moved() {
     if !HAS_MOVED.replace(true)
         && let Some(waker) = ASLEEP.with_borrow_mut(Option::take)
@@ -65,7 +65,7 @@ mod tests {
             let begun = Instant::now();
             moved();
             assert!(!is_asleep());
-            // A second one in the same moment wakes nobody, and counts.
+            // A second one in the same moment wakes no task, and counts.
             moved();
             while !is_asleep() {
                 tokio::task::yield_now().await;

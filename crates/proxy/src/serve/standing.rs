@@ -1,8 +1,8 @@
 //! What a proxy is: a pooler, or of several proxies that route the active one, or one that stands
 //! by.
 //!
-//! Invariant: a session has one [`Servers`] from its login to its end, and ends with the lease of
-//! that.
+//! Invariant: a session has one [`SessionServers`] from its login to its end, and ends with the
+//! lease of that.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -11,40 +11,40 @@ use super::Proxy;
 use super::routing::Routing;
 use pg_connect::address::Address;
 use pg_wire::report::{Report, Severity};
-use proxy_pool::Node;
-use replication::leadership::{Leadership, register};
-use replication::{Contents, Error, Replication, Settings, lineage};
+use proxy_pool::ServerNode;
+use replication::leadership::{ProxyLeadership, register};
+use replication::{Contents, Replication, ReplicationError, ReplicationSettings, lineage};
 
 /// Wait between two tries to become the active proxy, of one that has stood by before.
 const RETRY_WAIT: Duration = Duration::from_secs(1);
 
 /// SQLSTATE: not now. Clients that know several servers go on to the next.
 const CANNOT_CONNECT_NOW: &str = "57P03";
-/// SQLSTATE: ended by who runs the server. Drivers take the connection for broken.
+/// SQLSTATE: ended by an operator of the server. Drivers take the connection for broken.
 const SHUTDOWN: &str = "57P01";
 
 /// What a proxy is.
 pub enum Role {
     /// It routes nothing, and may be one of many.
-    Pooler(Arc<Node>),
+    Pooler(Arc<ServerNode>),
     /// It waits, for this proxy if it knows.
     Standby(Option<String>),
-    /// It was the active one when it was last told.
+    /// It was the active one by the last report.
     Active(Arc<Routing>),
 }
 
 /// Where a session's statements may run.
 #[derive(Clone)]
-pub struct Servers {
+pub struct SessionServers {
     /// The primary.
-    pub primary: Arc<Node>,
+    pub primary: Arc<ServerNode>,
     /// None if there are no replicas.
     pub routing: Option<Arc<Routing>>,
 }
 
-/// What becomes of a proxy, for people.
+/// The status of a proxy, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ProxyStatus {
     /// It waits for this one.
     Waits(String),
     /// It serves.
@@ -58,17 +58,20 @@ pub enum Standing {
 }
 
 impl Proxy {
-    /// Is the active one whenever no other is, and stands by otherwise. `told` hears of each
-    /// change.
+    /// Is the active one whenever no other is, and stands by otherwise. `report` gets each change.
     ///
-    /// Returns what stands in the way where that was so from the beginning.
-    pub async fn stand(&self, settings: &Settings, mut told: impl FnMut(Standing)) -> Error {
+    /// Returns the reason why it could not become active, where that was so from the beginning.
+    pub async fn stand(
+        &self,
+        settings: &ReplicationSettings,
+        mut report: impl FnMut(ProxyStatus),
+    ) -> ReplicationError {
         let mut has_stood = false;
         loop {
             let waits = |name: &str| {
                 has_stood = true;
                 self.become_role(Role::Standby(Some(name.into())));
-                told(Standing::Waits(name.into()));
+                report(ProxyStatus::Waits(name.into()));
             };
             let begun = match self.stand_once(waits).await {
                 Ok(leadership) => self.begin(settings, leadership).await,
@@ -79,18 +82,18 @@ impl Proxy {
                     has_stood = true;
                     problems
                         .into_iter()
-                        .map(Standing::Without)
-                        .for_each(&mut told);
+                        .map(ProxyStatus::Without)
+                        .for_each(&mut report);
                     self.become_role(Role::Active(Arc::clone(&routing)));
-                    told(Standing::Active);
+                    report(ProxyStatus::Active);
                     routing.lease.ended().await;
                     self.become_role(Role::Standby(None));
                     routing.replicas.replication().give_up().await;
-                    told(Standing::Lost);
+                    report(ProxyStatus::Lost);
                 }
-                // Whatever it is, people can mend it, and need not start the proxy again.
+                // Whatever it is, an operator can fix it, and need not start the proxy again.
                 Err(problem) if has_stood => {
-                    told(Standing::Failed(problem.to_string()));
+                    report(ProxyStatus::Failed(problem.to_string()));
                     tokio::time::sleep(RETRY_WAIT).await;
                 }
                 Err(problem) => return problem,
@@ -98,63 +101,66 @@ impl Proxy {
         }
     }
 
-    async fn stand_once(&self, waits: impl FnMut(&str)) -> Result<Leadership, Error> {
+    async fn stand_once(
+        &self,
+        waits: impl FnMut(&str),
+    ) -> Result<ProxyLeadership, ReplicationError> {
         let primary = &self.options.primary;
         let mut named = self.named.lock().await.clone();
         // Without the primary nothing comes of it below.
         let registered = register::read(primary).await.unwrap_or_default();
-        // What is wrong with URLs is told when they are to be taken up.
+        // What is wrong with URLs is reported when they are to be added.
         let parsed = registered.iter().map(|it| Address::parse(&it.url));
         named.extend(parsed.flatten());
         lineage::refuse_replaced(primary, &named).await?;
         Replication::stand(primary, waits).await
     }
 
-    /// Also gives which replicas could not be taken up.
+    /// Becomes the active one. Returns also which replicas could not be added.
     async fn begin(
         &self,
-        settings: &Settings,
-        leadership: Leadership,
-    ) -> Result<(Arc<Routing>, Vec<String>), Error> {
+        settings: &ReplicationSettings,
+        leadership: ProxyLeadership,
+    ) -> Result<(Arc<Routing>, Vec<String>), ReplicationError> {
         let (primary, connections_max) = (&self.options.primary, self.options.connections_max);
-        // Whoever reads the list again waits until those are there that it names now.
+        // A reload waits until the replicas are there that are named now.
         let named = self.named.lock().await;
         let routing = Routing::begin(primary, connections_max, settings, leadership).await?;
         for address in &*named {
             routing.replicas.add(address, Contents::Kept)?;
         }
-        // Nobody else can write there any more.
+        // No other proxy can write there any more.
         let registered = register::read(primary).await?;
         let problems = routing.replicas.take_up(registered);
         routing.replicas.replication().knows_all();
         Ok((Arc::new(routing), problems))
     }
 
-    /// Whether a replica is named by options or in the file, as that was last read.
+    /// Returns whether a replica is named by options or in the file, as that was last read.
     pub async fn is_named(&self, replica: &Address) -> bool {
         let named = self.named.lock().await;
         named.iter().any(|it| it.place() == replica.place())
     }
 
-    /// Gives up being the active one, so that another need not wait: clients are told so.
+    /// Gives up being the active one, so that another need not wait. Clients get an error.
     pub async fn give_up(&self) {
         if let Some(routing) = self.followed() {
             routing.replicas.replication().give_up().await;
         }
     }
 
-    /// Where new sessions may run. The error is for the client.
-    pub fn servers(&self) -> Result<Servers, Report> {
+    /// Returns where new sessions may run. The error is for the client.
+    pub fn servers(&self) -> Result<SessionServers, Report> {
         let role = self.role.read().unwrap_or_else(PoisonError::into_inner);
         match &*role {
             Role::Pooler(primary) => {
-                return Ok(Servers {
+                return Ok(SessionServers {
                     primary: Arc::clone(primary),
                     routing: None,
                 });
             }
             Role::Active(routing) if !routing.lease.has_ended() => {
-                return Ok(Servers {
+                return Ok(SessionServers {
                     primary: Arc::clone(&routing.primary),
                     routing: Some(Arc::clone(routing)),
                 });
@@ -169,12 +175,12 @@ impl Proxy {
             .hint("Name both proxies in the connection's URL, and it finds the active one."))
     }
 
-    /// What makes replicas follow the primary, where this proxy is the active one.
+    /// Returns the replication, where this proxy is the active one.
     pub fn followed(&self) -> Option<Arc<Routing>> {
         self.servers().ok()?.routing
     }
 
-    /// For whom it stands by, if it knows.
+    /// Returns the proxy for which it stands by, if that is known.
     pub fn waits_for(&self) -> Option<String> {
         let role = self.role.read().unwrap_or_else(PoisonError::into_inner);
         match &*role {
@@ -194,7 +200,7 @@ impl Proxy {
     }
 }
 
-/// Tells a session's client that the proxy is the active one no more.
+/// Sends a session's client the error that the proxy is the active one no more.
 pub fn is_lost() -> Report {
     let text = "this proxy is not the active one any more";
     Report::new(Severity::Fatal, SHUTDOWN, text).hint(

@@ -1,26 +1,26 @@
-//! What a client is told that has asked for it with `SET replex.trace = on`: where its statements
-//! go and why, which TSID they need, and what they touch.
+//! The notices to a client that has set `replex.trace = on`: where its statements go and why, which
+//! TSID they need, and what they touch.
 
 use crate::serve::routing::Why;
 use pg_analysis::Catalogue;
 use pg_analysis::catalogue::Relation;
 use pg_wire::report::{Report, Severity};
-use proxy_core::freshness::{Class, Column, Parts, Sets, TableSets};
+use proxy_core::freshness::{Class, ColumnNumber, Parts, Sets, TableSets};
 
 /// SQLSTATE: all is well.
 const SUCCESS: &str = "00000";
 /// What is not proven to be less (R33).
 const ANY_TABLE: &str = "any table as a whole (TAS)";
 
-/// The notice: where statements go and why, and what they touch, as [`described`], if they have
-/// been looked at.
+/// Returns the notice: where statements go and why, and what they touch, as [`described`], if they
+/// have been looked at.
 pub fn notice(why: &Why, touched: &str) -> Report {
     let text = format!("replex: {why}");
     Report::new(Severity::Notice, SUCCESS, text).detail(touched)
 }
 
-/// What is read and written, a line for each table: its affecting class (the paper's Table 2),
-/// columns, and how many rows. The names are the catalogue's.
+/// Returns what is read and written, a line for each table: its affecting class (the paper's Table
+/// 2), columns, and how many rows. The names are the catalogue's.
 pub fn described(sets: &Sets, catalogue: &Catalogue) -> String {
     let any = (sets.may_read_anything(), sets.may_write_anything());
     let any = match any {
@@ -65,7 +65,7 @@ fn columns(parts: &Parts, relation: Option<&Relation>) -> String {
         return "all columns".to_owned();
     }
     let named = parts.columns.named();
-    let named = named.filter(|column| *column != Column::EXISTENCE);
+    let named = named.filter(|column| *column != ColumnNumber::EXISTENCE);
     let names = named.map(|column| {
         let known = relation.and_then(|relation| relation.column_numbered(column));
         known.map_or_else(|| format!("column {}", column.0), |it| it.name.clone())
@@ -87,7 +87,7 @@ fn rows(parts: &Parts, class: Class) -> String {
 
 #[cfg(test)]
 mod tests {
-    use proxy_core::freshness::{Items, Table, Touch};
+    use proxy_core::freshness::{Items, TableOid, Touch};
 
     use super::*;
 
@@ -95,7 +95,7 @@ mod tests {
     fn unknown_names_are_numbers() {
         let mut sets = Sets::reads_anything();
         let reads = Some(Parts {
-            columns: Items::one(Column(2)),
+            columns: Items::one(ColumnNumber(2)),
             rows: Items::default(),
         });
         let touch = Touch {
@@ -103,10 +103,10 @@ mod tests {
             reads,
             writes: None,
         };
-        sets.touch(Table(77), touch);
-        let told = described(&sets, &Catalogue::default());
+        sets.touch(TableOid(77), touch);
+        let description = described(&sets, &Catalogue::default());
         let expected = "any table as a whole (TAS): reads all columns\n\
                         the table with OID 77 by columns (CAS): reads column 2";
-        assert_eq!(told, expected);
+        assert_eq!(description, expected);
     }
 }

@@ -1,10 +1,10 @@
-//! Why a batch goes where it goes, as clients are told that have asked for it.
+//! Why a batch goes where it goes, as in the notices to clients that have asked for them.
 
 use std::fmt;
 
 use pg_wire::report::Report;
 use proxy_core::freshness::{ReplicaId, Tsid};
-use proxy_core::session::Fault;
+use proxy_core::session::BatchFault;
 
 /// Why a batch goes where it goes.
 #[derive(Debug)]
@@ -14,10 +14,10 @@ pub struct Why {
     pub(super) detail: Detail,
 }
 
-/// What is said of it to people.
+/// The explanation for people.
 #[derive(Debug)]
 pub(super) enum Detail {
-    /// The primary, and nothing else is to be said.
+    /// The primary, without an explanation.
     Nothing,
     /// A replica.
     Replica {
@@ -29,18 +29,18 @@ pub(super) enum Detail {
     Snapshot(ReplicaId),
     /// The primary, since no replica has this.
     NoneHas(Tsid),
-    /// The primary, since the replica said this.
+    /// The primary, since the replica returned this error.
     Refused(Box<Report>),
 }
 
 impl Why {
-    /// The primary, for this reason.
+    /// Returns the primary, for this reason.
     pub fn primary(reason: &'static str) -> Why {
         let detail = Detail::Nothing;
         Why { reason, detail }
     }
 
-    /// The replica where its transaction has its snapshot.
+    /// Returns the replica where its transaction has its snapshot.
     pub(super) fn snapshot(id: ReplicaId) -> Why {
         Why {
             reason: "its transaction has its snapshot there",
@@ -48,24 +48,24 @@ impl Why {
         }
     }
 
-    /// The primary, since the read has failed at the replica, or what it has seen there does not
-    /// count.
-    pub fn failed(fault: &Fault) -> Why {
+    /// Returns the primary, since the read has failed at the replica, or what it has seen there
+    /// does not count.
+    pub fn failed(fault: &BatchFault) -> Why {
         match fault {
-            Fault::Torn => Why::torn(),
-            Fault::Error(report) => Why {
+            BatchFault::Torn => Why::torn(),
+            BatchFault::Error(report) => Why {
                 reason: "it failed at the replica",
                 detail: Detail::Refused(Box::new(report.clone())),
             },
         }
     }
 
-    /// The primary, since what was seen at the replica may be torn.
+    /// Returns the primary, since what was seen at the replica may be torn.
     pub fn torn() -> Why {
         Why::primary("commits under way together may be seen in another order there")
     }
 
-    /// The primary, since the replica cannot be reached.
+    /// Returns the primary, since the replica cannot be reached.
     pub fn unreachable(report: Report) -> Why {
         Why {
             reason: "the replica cannot be reached",

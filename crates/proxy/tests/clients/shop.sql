@@ -36,9 +36,9 @@ BEGIN
   RETURN NEW;
 END $$;
 CREATE TRIGGER note AFTER INSERT ON shop.sale FOR EACH ROW EXECUTE FUNCTION shop.note_sale();
-CREATE FUNCTION shop.total_of(who int) RETURNS numeric LANGUAGE sql STABLE AS
-  'SELECT sum(total) FROM shop.sale WHERE client = who';
-CREATE PROCEDURE shop.forget(who int) LANGUAGE sql AS 'DELETE FROM shop.client WHERE id = who';
+CREATE FUNCTION shop.total_of(buyer int) RETURNS numeric LANGUAGE sql STABLE AS
+  'SELECT sum(total) FROM shop.sale WHERE client = buyer';
+CREATE PROCEDURE shop.forget(buyer int) LANGUAGE sql AS 'DELETE FROM shop.client WHERE id = buyer';
 CREATE AGGREGATE shop.product(numeric) (SFUNC = numeric_mul, STYPE = numeric, INITCOND = '1');
 CREATE VIEW shop.open_sales AS
   SELECT c.name, s.ticket, s.total FROM shop.client c JOIN shop.sale s ON s.client = c.id WHERE s.state = 'new';
@@ -49,7 +49,7 @@ CREATE POLICY own ON shop.sale TO clerk USING (total < 1000);
 GRANT SELECT, UPDATE (state) ON shop.sale TO clerk;
 ALTER DEFAULT PRIVILEGES IN SCHEMA shop GRANT SELECT ON TABLES TO clerk;
 CREATE STATISTICS shop.both ON client, state FROM shop.sale;
-COMMENT ON COLUMN shop.sale.ticket IS 'told to "clients"';
+COMMENT ON COLUMN shop.sale.ticket IS 'shown to "clients"';
 INSERT INTO shop.client (name, home)
   SELECT 'client ' || n, ROW ('Straße; ' || n, n)::shop.place FROM generate_series(1, 50) n;
 INSERT INTO shop.sale (client, total, tags, doc, raw, during)

@@ -8,9 +8,9 @@
 //!
 //! | edge | from | to |
 //! |---|---|---|
-//! | ww | who appended an element | who appended the next one |
-//! | wr | who appended the last element that was read | who read it |
-//! | rw | who read a list | who appended the first element that was not there |
+//! | ww | the one that appended an element | the one that appended the next |
+//! | wr | the one that appended the last element that was read | its reader |
+//! | rw | a reader of a list | the one that appended the first element that was not there |
 //! | rt | a transaction that ended | one that began after that |
 //!
 //! a history is right if (ww ∪ wr ∪ rt) ; rw? has no cycle (Cerone and Gotsman, *Analysing Snapshot
@@ -38,11 +38,11 @@ pub enum Operation {
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It was told that it has committed.
+    /// Its commit was reported.
     Committed,
-    /// It was told that it has not.
+    /// Its rollback was reported.
     Aborted,
-    /// It was told nothing.
+    /// Nothing was reported.
     Unknown,
 }
 
@@ -51,7 +51,7 @@ pub enum Ending {
 pub struct Transaction {
     /// Before it sent anything.
     pub began: Instant,
-    /// After it heard how it ended.
+    /// After its end was reported.
     pub ended: Instant,
     /// How that was.
     pub ending: Ending,
@@ -264,7 +264,7 @@ impl<'a> Graph<'a> {
             })
         };
         let states = 2 * self.edges.len();
-        // Whatever is left when what nothing leads to is taken away again and again has a circle.
+        // Remove what nothing leads to, again and again: whatever is left has a circle.
         let mut incoming = vec![0_usize; states];
         for state in 0..states {
             next(state).for_each(|(_, to)| incoming[to] += 1);

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use checker::{Anomaly, Element, Ending, Key, Operation, Transaction, check};
 use pg_local::Postgres;
-use proxy_core::freshness::State;
+use proxy_core::freshness::ReplicaState;
 use rustix::process::Signal;
 use support::cluster::{Cluster, PATIENCE};
 use support::{connect, is_there, signal, try_connect};
@@ -174,8 +174,8 @@ impl Writer {
         };
     }
 
-    /// How a transaction ended that failed so. What its connection said no more may have taken
-    /// effect, if it has appended something.
+    /// How a transaction ended that failed so. What its connection did not report any more may have
+    /// taken effect, if it has appended something.
     fn ending_of(&self, error: &Error) -> Ending {
         let appends = |operation: &Operation| matches!(operation, Operation::Append(..));
         let known = [
@@ -334,7 +334,7 @@ async fn verdict(cluster: &Cluster, run: &Run) -> Result<(), Anomaly> {
     check(&history, &last)
 }
 
-/// Makes a failure happen, and mends it.
+/// Makes a failure happen, and repairs it.
 async fn fail(cluster: &mut Cluster, failure: Failure) {
     let Cluster {
         primary,
@@ -355,7 +355,7 @@ async fn fail(cluster: &mut Cluster, failure: Failure) {
             signal(&replicas[number], Signal::STOP);
             let serves = || {
                 let manager = manager.lock().unwrap();
-                manager.replicas().nth(number).unwrap().1.state == State::Serving
+                manager.replicas().nth(number).unwrap().1.state == ReplicaState::Serving
             };
             let started = Instant::now();
             while serves() {
@@ -387,7 +387,9 @@ async fn fail(cluster: &mut Cluster, failure: Failure) {
             signal(primary, Signal::CONT);
         }
     }
-    cluster.wait(|states| states == [State::Serving; 2]).await;
+    cluster
+        .wait(|states| states == [ReplicaState::Serving; 2])
+        .await;
 }
 
 /// One run with every failure once; what comes of it, and how many transactions there were.
@@ -428,7 +430,7 @@ async fn round(cluster: &mut Cluster, seed: u64) -> (Result<(), Anomaly>, usize)
     (verdict, run.committed())
 }
 
-/// Once, or for as many minutes as `REPLEX_HISTORY_MINUTES` says.
+/// Once, or for as many minutes as `REPLEX_HISTORY_MINUTES` is set to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn snapshots_are_isolated_while_databases_die() {
     if !is_there() {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use grammar::{Catalogue, Grammar};
 use pg_local::Postgres;
-use proxy_core::freshness::State;
+use proxy_core::freshness::ReplicaState;
 use random::Random;
 use support::cluster::{Cluster, differing, text};
 use support::{connect, is_there};
@@ -128,9 +128,9 @@ async fn run(client: &Client, message: &str) -> (String, String) {
     match client.simple_query(message).await {
         Ok(_) => (String::new(), String::new()),
         Err(error) => match error.as_db_error() {
-            Some(said) => (
-                said.code().code().to_owned(),
-                format!("{} {:?}", said.message(), said.hint()),
+            Some(message) => (
+                message.code().code().to_owned(),
+                format!("{} {:?}", message.message(), message.hint()),
             ),
             None => ("lost".into(), error.to_string()),
         },
@@ -146,7 +146,7 @@ fn is_of_schema(code: &str) -> bool {
 }
 
 /// Does the proxy refuse it by name? PostgreSQL's own refusals of this code are the same straight.
-fn is_refused(code: &str, said: &str) -> bool {
+fn is_refused(code: &str, message: &str) -> bool {
     let ours = [
         "repl",
         "proxy",
@@ -157,7 +157,7 @@ fn is_refused(code: &str, said: &str) -> bool {
         "settings",
         "texts are read",
     ];
-    code == "0A000" && ours.iter().any(|word| said.contains(word))
+    code == "0A000" && ours.iter().any(|word| message.contains(word))
 }
 
 struct World {
@@ -196,16 +196,16 @@ impl World {
         }
         for _ in 0..MESSAGES {
             let message = grammar.message();
-            let (code, said) = run(&through, &message).await;
-            history.push(format!("{message}; -- {code} {said}"));
-            if is_refused(&code, &said) {
+            let (code, returned) = run(&through, &message).await;
+            history.push(format!("{message}; -- {code} {returned}"));
+            if is_refused(&code, &returned) {
                 // It ends a transaction there, too.
                 run(&straight, "DO 'BEGIN RAISE ''refused''; END'").await;
                 continue;
             }
             let (expected, expectation) = run(&straight, &message).await;
             if code != expected && (is_of_schema(&code) || is_of_schema(&expected)) {
-                differing.push(format!("seed {seed}: {message}\n    straight {expected} {expectation}\n    through {code} {said}"));
+                differing.push(format!("seed {seed}: {message}\n    straight {expected} {expectation}\n    through {code} {returned}"));
                 // What follows would differ as well.
                 break;
             }
@@ -226,7 +226,7 @@ impl World {
             .unwrap();
         let started = Instant::now();
         loop {
-            let states: Vec<State> = {
+            let states: Vec<ReplicaState> = {
                 let manager = self.cluster.manager.lock().unwrap();
                 manager
                     .replicas()
@@ -235,7 +235,7 @@ impl World {
             };
             let status = self.cluster.front.replicas().replication().status();
             assert!(
-                !states.contains(&State::Quarantined),
+                !states.contains(&ReplicaState::Quarantined),
                 "{status:?}\n{}",
                 history()
             );
@@ -252,7 +252,7 @@ impl World {
                     differs = differing(&here, &there);
                 }
             }
-            if states.iter().all(|state| *state == State::Serving) && differs.is_empty() {
+            if states.iter().all(|state| *state == ReplicaState::Serving) && differs.is_empty() {
                 return;
             }
             assert!(

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use pg_local::Postgres;
 use proxy::serve::routing::Routing;
-use proxy::serve::{Authentication, Options, WAIT_MS_DEFAULT};
-use proxy_core::freshness::{Manager, State};
-use replication::{Contents, Settings};
+use proxy::serve::{Authentication, ProxyOptions, WAIT_MS_DEFAULT};
+use proxy_core::freshness::{Manager, ReplicaState};
+use replication::{Contents, ReplicationSettings};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::{Front, PASSWORD, USER, ask_for_passwords, connect, options, users};
@@ -31,12 +31,12 @@ impl Cluster {
 
     /// The same, with this primary.
     pub async fn of(primary: Postgres, replicas: usize) -> Cluster {
-        let told = options(&primary, 10);
-        Cluster::behind(told, primary, replicas).await
+        let proxy_options = options(&primary, 10);
+        Cluster::behind(proxy_options, primary, replicas).await
     }
 
     /// With a replica, so many connections to each server, and passwords on both sides of the
-    /// proxy. The database belongs to [`support::USER`], who is no superuser.
+    /// proxy. The database belongs to [`support::USER`], which is no superuser.
     pub async fn with_passwords(connections: usize) -> Cluster {
         let primary = primary();
         ask_for_passwords(&primary).await;
@@ -45,10 +45,10 @@ impl Cluster {
             "CREATE ROLE {USER} LOGIN PASSWORD '{PASSWORD}'; ALTER DATABASE postgres OWNER TO {USER}"
         );
         admin.batch_execute(&make).await.unwrap();
-        let mut told = options(&primary, connections);
-        told.admission.authentication = Authentication::Scram(users());
-        let cluster = Cluster::behind(told, primary, 1).await;
-        // Nobody has logged in there as that user yet.
+        let mut proxy_options = options(&primary, connections);
+        proxy_options.admission.authentication = Authentication::Scram(users());
+        let cluster = Cluster::behind(proxy_options, primary, 1).await;
+        // That user has not logged in there yet.
         ask_for_passwords(&cluster.replicas[0]).await;
         cluster
     }
@@ -63,15 +63,15 @@ impl Cluster {
         let primary = primary();
         let admin = connect(primary.socket()).await;
         admin.batch_execute(setup).await.unwrap();
-        let mut told = options(&primary, 10);
-        told.wait_max = wait_max;
-        Cluster::behind(told, primary, 1).await
+        let mut proxy_options = options(&primary, 10);
+        proxy_options.wait_max = wait_max;
+        Cluster::behind(proxy_options, primary, 1).await
     }
 
-    async fn behind(told: Options, primary: Postgres, replicas: usize) -> Cluster {
+    async fn behind(proxy_options: ProxyOptions, primary: Postgres, replicas: usize) -> Cluster {
         let address = primary.address("postgres");
-        let settings = Settings::default();
-        let routing = Routing::start(&address, told.connections_max, &settings).await;
+        let settings = ReplicationSettings::default();
+        let routing = Routing::start(&address, proxy_options.connections_max, &settings).await;
         let routing = routing.unwrap();
         let manager = Arc::clone(&routing.manager);
         let mut started = Vec::new();
@@ -82,7 +82,7 @@ impl Cluster {
             added.unwrap();
             started.push(postgres);
         }
-        let front = Front::routed(told, Some(routing)).await;
+        let front = Front::routed(proxy_options, Some(routing)).await;
         let cluster = Cluster {
             primary,
             replicas: started,
@@ -90,15 +90,15 @@ impl Cluster {
             front,
         };
         cluster
-            .wait(|states| states.iter().all(|state| *state == State::Serving))
+            .wait(|states| states.iter().all(|state| *state == ReplicaState::Serving))
             .await;
         cluster
     }
 
-    pub async fn wait(&self, condition: impl Fn(&[State]) -> bool) {
+    pub async fn wait(&self, condition: impl Fn(&[ReplicaState]) -> bool) {
         let started = Instant::now();
         loop {
-            let states: Vec<State> = {
+            let states: Vec<ReplicaState> = {
                 let manager = self.manager.lock().unwrap();
                 manager
                     .replicas()

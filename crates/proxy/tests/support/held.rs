@@ -1,4 +1,4 @@
-//! Commits at a primary that wait for a standby, which there is not, until they are let go.
+//! Commits at a primary that wait for a standby, which there is not, until they are released.
 
 use std::time::{Duration, Instant};
 
@@ -19,10 +19,10 @@ async fn set_standby(primary: &Client, set: &str) {
 }
 
 /// From now on commits with `synchronous_commit = on` wait. Sessions show the setting before that
-/// is so: the checkpointer is who puts it into force, when it next looks, which is found out by
-/// commits. `admin` is a session at `primary`, where nobody else's commit may wait meanwhile.
+/// is so: the checkpointer puts it into force, when it next looks, which is found out by commits.
+/// `admin` is a session at `primary`, where no other commit may wait meanwhile.
 pub async fn hold_commits(primary: &Postgres, admin: &Client) {
-    set_standby(admin, "SET synchronous_standby_names = 'nobody'").await;
+    set_standby(admin, "SET synchronous_standby_names = 'no_standby'").await;
     let address = primary.socket();
     let (host, port) = (address.ip(), address.port());
     let line = format!("host={host} port={port} user={SUPERUSER} dbname=postgres");
@@ -38,7 +38,7 @@ pub async fn hold_commits(primary: &Postgres, admin: &Client) {
             let write = "SELECT pg_logical_emit_message(true, 'a write of no table', '')";
             probe.batch_execute(write).await
         });
-        // Who waits is told to stop that: it has committed.
+        // Waiting sessions are asked to stop that: they have committed.
         let stop =
             "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
         while !is_held && !writing.is_finished() {
@@ -48,7 +48,7 @@ pub async fn hold_commits(primary: &Postgres, admin: &Client) {
     }
 }
 
-/// Lets go who waits, and whoever comes after.
+/// Releases waiting sessions, and all that come after.
 pub async fn let_commits_go(admin: &Client) {
     set_standby(admin, "RESET synchronous_standby_names").await;
 }

@@ -22,14 +22,14 @@ use pg_local::{Postgres, SUPERUSER};
 use proxy::serve::listener::Local;
 use proxy::serve::replicas::Replicas;
 use proxy::serve::routing::Routing;
-use proxy::serve::{Admission, Authentication, Certificates, Options, Proxy, WAIT_MS_DEFAULT};
+use proxy::serve::{Admission, Authentication, Certificates, Proxy, ProxyOptions, WAIT_MS_DEFAULT};
 use proxy_core::session::Pinning;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Error, NoTls};
 
-/// A user who has a password, and what that is.
+/// A user with a password, and the password.
 pub const USER: &str = "ann";
 pub const PASSWORD: &str = "right";
 
@@ -62,13 +62,13 @@ pub struct Front {
 }
 
 /// Options of a proxy that trusts everybody and has `connections` to each server.
-pub fn options(postgres: &Postgres, connections: usize) -> Options {
+pub fn options(postgres: &Postgres, connections: usize) -> ProxyOptions {
     options_at(postgres.address("postgres"), connections)
 }
 
 /// The same, in front of this primary.
-pub fn options_at(primary: Address, connections: usize) -> Options {
-    Options {
+pub fn options_at(primary: Address, connections: usize) -> ProxyOptions {
+    ProxyOptions {
         serve_operator: proxy::console::serve,
         primary,
         admission: Admission {
@@ -88,12 +88,12 @@ pub fn options_at(primary: Address, connections: usize) -> Options {
 }
 
 impl Front {
-    pub async fn start(options: Options) -> Front {
+    pub async fn start(options: ProxyOptions) -> Front {
         Front::routed(options, None).await
     }
 
     /// A proxy that may send reads to replicas.
-    pub async fn routed(options: Options, routing: Option<Routing>) -> Front {
+    pub async fn routed(options: ProxyOptions, routing: Option<Routing>) -> Front {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let proxy: Arc<Proxy> = Proxy::new(options, routing);
@@ -206,7 +206,7 @@ pub async fn psql(postgres: &Postgres, words: &str) -> Output {
         .unwrap()
 }
 
-/// What a program said that must have failed.
+/// The error output of a program that must have failed.
 pub fn complained(output: &Output) -> String {
     assert!(!output.status.success(), "{output:?}");
     String::from_utf8_lossy(&output.stderr).into_owned()

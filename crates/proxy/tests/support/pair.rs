@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use pg_connect::address::Address;
 use pg_local::{Postgres, SUPERUSER};
-use proxy::console::client::{self, Told};
+use proxy::console::client::{self, CommandOutput};
 use proxy::serve::Proxy;
-use replication::Settings;
+use replication::ReplicationSettings;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -25,12 +25,12 @@ use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage};
 use super::cluster::{text, wait};
 use super::{connect, is_there, options_at};
 
-/// Says to a test that it is to be a proxy, in front of these databases.
+/// Makes a test a proxy, in front of these databases.
 const INSIDE: &str = "REPLEX_TEST_PROXY";
-/// What such a process says begins so, wherever the line has it.
-const SAYS: &str = "the proxy says: ";
+/// The output of such a process begins so, wherever the line has it.
+const PREFIX: &str = "proxy output: ";
 
-/// Runs a test, or is a proxy if whoever started this process says so.
+/// Runs a test, or is a proxy if the process that started this one asks for that.
 pub fn run<F: Future<Output = ()>>(name: &'static str, test: fn(&'static str) -> F) {
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.worker_threads(2).enable_all().build().unwrap();
@@ -41,19 +41,19 @@ pub fn run<F: Future<Output = ()>>(name: &'static str, test: fn(&'static str) ->
     }
 }
 
-/// Is a proxy, for as long as whoever started this process lives.
+/// Is a proxy, for as long as the process lives that started this one.
 async fn be_proxy(databases: &str) {
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
     let mut addresses = databases.split(' ').map(|url| Address::parse(url).unwrap());
-    let mut told = options_at(addresses.next().unwrap(), 10);
-    told.replicas = addresses.collect();
+    let mut proxy_options = options_at(addresses.next().unwrap(), 10);
+    proxy_options.replicas = addresses.collect();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    println!("{SAYS}{}", listener.local_addr().unwrap());
-    let proxy = Proxy::standing_by(told);
-    let settings = Settings::default();
+    println!("{PREFIX}{}", listener.local_addr().unwrap());
+    let proxy = Proxy::standing_by(proxy_options);
+    let settings = ReplicationSettings::default();
     tokio::select! {
         served = proxy.serve(listener) => served.unwrap(),
-        problem = proxy.stand(&settings, |standing| println!("{SAYS}{standing:?}")) => panic!("{problem}"),
+        problem = proxy.stand(&settings, |standing| println!("{PREFIX}{standing:?}")) => panic!("{problem}"),
     }
 }
 
@@ -61,7 +61,7 @@ async fn be_proxy(databases: &str) {
 pub struct Running {
     pub child: Child,
     pub address: SocketAddr,
-    said: Arc<Mutex<Vec<String>>>,
+    messages: Arc<Mutex<Vec<String>>>,
 }
 
 impl Running {
@@ -76,29 +76,36 @@ impl Running {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut said = lines.filter_map(|line| {
+        let mut messages = lines.filter_map(|line| {
             let line = line.unwrap();
-            line.split_once(SAYS).map(|(_, said)| said.to_owned())
+            line.split_once(PREFIX)
+                .map(|(_, message)| message.to_owned())
         });
-        let address = said.next().unwrap().parse().unwrap();
+        let address = messages.next().unwrap().parse().unwrap();
         let all = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&all);
-        std::thread::spawn(move || said.for_each(|line| kept.lock().unwrap().push(line)));
+        std::thread::spawn(move || messages.for_each(|line| kept.lock().unwrap().push(line)));
         Running {
             child,
             address,
-            said: all,
+            messages: all,
         }
     }
 
-    /// Waits until it says something that begins like this.
-    pub async fn says(&self, start: &str) -> String {
-        let said = Arc::clone(&self.said);
+    /// Waits until it reports something that begins like this.
+    pub async fn status_text(&self, start: &str) -> String {
+        let messages = Arc::clone(&self.messages);
         let found = || {
-            let said = said.lock().unwrap();
-            said.iter().find(|line| line.starts_with(start)).cloned()
+            let messages = messages.lock().unwrap();
+            messages
+                .iter()
+                .find(|line| line.starts_with(start))
+                .cloned()
         };
-        wait(&format!("{start} of {:?}", self.said), || async { found() }).await
+        wait(&format!("{start} of {:?}", self.messages), || async {
+            found()
+        })
+        .await
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -106,7 +113,7 @@ impl Running {
         kill_process(process, signal).unwrap();
     }
 
-    pub async fn ask(&self, command: &str) -> Told {
+    pub async fn ask(&self, command: &str) -> CommandOutput {
         let address = Address::parse(&format!("postgresql://{SUPERUSER}@{}/x", self.address));
         client::ask(&address.unwrap(), command).await.unwrap()
     }
@@ -114,10 +121,10 @@ impl Running {
     /// Waits until all its replicas serve.
     pub async fn serves(&self) {
         wait("proxy whose replicas all serve", || async {
-            let told = self.ask("SHOW REPLICAS").await;
-            let states = told.rows.iter().map(|row| row[3].as_deref());
+            let output = self.ask("SHOW REPLICAS").await;
+            let states = output.rows.iter().map(|row| row[3].as_deref());
             let states: Vec<Option<&str>> = states.collect();
-            assert!(!states.contains(&Some("failed")), "{told:?}");
+            assert!(!states.contains(&Some("failed")), "{output:?}");
             let do_all = states.iter().all(|state| *state == Some("serving"));
             (do_all && !states.is_empty()).then_some(())
         })
@@ -126,19 +133,19 @@ impl Running {
 
     /// Reads that its replicas answered.
     pub async fn served(&self) -> u64 {
-        let told = self.ask("SHOW REPLICAS").await;
-        let reads = told.rows.iter().map(|row| row[8].as_ref().unwrap());
+        let output = self.ask("SHOW REPLICAS").await;
+        let reads = output.rows.iter().map(|row| row[8].as_ref().unwrap());
         reads.map(|reads| reads.parse::<u64>().unwrap()).sum()
     }
 
-    /// Whether it says that it is the active one.
+    /// Returns whether it reports that it is the active one.
     pub async fn is_active(&self) -> bool {
         self.ask("SHOW PROXY").await.rows[0][0].as_deref() == Some("active")
     }
 
     /// It was active, has lost that, and stands by for the other.
     pub async fn stands_by(&self) {
-        self.says("Lost").await;
+        self.status_text("Lost").await;
         wait("proxy that stands by", || async {
             (self.ask("SHOW PROXY").await.rows[0][1].is_some()).then_some(())
         })
@@ -155,22 +162,22 @@ impl Drop for Running {
     }
 }
 
-/// The SQLSTATE of a login that must fail, and what is said with it.
+/// The SQLSTATE of a login that must fail, and its message.
 pub async fn refused(address: SocketAddr) -> (String, String) {
     let (host, port) = (address.ip(), address.port());
     let line = format!("host={host} port={port} user={SUPERUSER} dbname=postgres");
     let Err(error) = tokio_postgres::connect(&line, NoTls).await else {
-        panic!("a standby let somebody in");
+        panic!("a standby let a client in");
     };
-    let error = error.as_db_error().expect("the proxy says why");
+    let error = error.as_db_error().expect("the proxy sends the reason");
     (error.code().code().to_owned(), error.message().to_owned())
 }
 
 /// SQLSTATEs of a proxy that is the active one no more, and of a connection without a word.
 pub const GOODBYES: [&str; 4] = ["57P01", "08001", "08006", "closed"];
 
-/// What a session is told, in one word: the value that it reads, or an SQLSTATE.
-pub async fn hears(client: &Client, query: &str) -> String {
+/// What a session receives, in one word: the value that it reads, or an SQLSTATE.
+pub async fn returned_by(client: &Client, query: &str) -> String {
     match client.simple_query(query).await {
         Ok(messages) => first(&messages).unwrap_or_default(),
         Err(error) => match error.code() {
@@ -223,10 +230,10 @@ impl Pair {
         let mut all = vec![&primary];
         all.extend(&replicas);
         let active = Running::start(test, &all);
-        active.says("Active").await;
+        active.status_text("Active").await;
         active.serves().await;
         let standby = Running::start(test, &all);
-        let waits = standby.says("Waits").await;
+        let waits = standby.status_text("Waits").await;
         let of_active = format!("process {} on", active.child.id());
         assert!(waits.contains(&of_active), "{waits}");
         Pair {
@@ -264,10 +271,10 @@ impl Pair {
     }
 }
 
-/// How long a client waits for a proxy that says nothing before it tries again.
+/// How long a client waits for a silent proxy before it tries again.
 const LOGIN_MAX: Duration = Duration::from_secs(5);
 
-/// Clients of a pair that write and read until they are told to end.
+/// Clients of a pair that write and read until they are asked to end.
 pub struct Load {
     known: Arc<Known>,
     writers: JoinSet<()>,
@@ -279,15 +286,15 @@ struct Known {
     /// Both proxies, as a driver takes them.
     line: String,
     acknowledged: Mutex<BTreeSet<(i32, i64)>>,
-    /// What each writer's counter is at least, since somebody was told so.
+    /// What each writer's counter is at least, since a client received that.
     counters: [AtomicI64; 8],
     is_over: AtomicBool,
 }
 
 impl Load {
-    /// With these writers, which nobody else is, and two readers.
+    /// With these writers, whose numbers no others have, and two readers.
     pub fn start(pair: &Pair, writers: Range<i32>) -> Load {
-        // Who stands by comes first, so that nobody who is silent is asked once that one is active.
+        // The standby comes first, so that no silent proxy is asked once that one is active.
         let addresses = [pair.standby.address, pair.active.address];
         let hosts = addresses.map(|it| it.ip().to_string()).join(",");
         let ports = addresses.map(|it| it.port().to_string()).join(",");
@@ -351,7 +358,7 @@ impl Load {
 impl Known {
     /// A session at the proxy that is active.
     async fn connect(&self) -> Client {
-        wait("proxy that lets anybody in", || async {
+        wait("proxy that lets clients in", || async {
             let connect = tokio_postgres::connect(&self.line, NoTls);
             let (client, connection) = tokio::time::timeout(LOGIN_MAX, connect).await.ok()?.ok()?;
             tokio::spawn(connection);
@@ -390,8 +397,8 @@ impl Known {
         }
     }
 
-    /// Reads all counters: each must be what anybody was told before, and what belongs to it must
-    /// be there.
+    /// Reads all counters: each must be at least what any client received before, and what belongs
+    /// to it must be there.
     async fn read(self: Arc<Self>) -> u64 {
         let mut client = self.connect().await;
         let mut reads = 0;
@@ -422,7 +429,7 @@ impl Known {
     }
 }
 
-/// Whoever is not answered has lost the connection, and not a statement.
+/// A client without an answer has lost the connection, and not a statement.
 fn expect_lost(error: &Error) {
     let is_lost = |code: &str| ["08", "57"].contains(&&code[..2]);
     let code = error.code();

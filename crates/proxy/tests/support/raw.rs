@@ -1,4 +1,4 @@
-//! A client that speaks the protocol by hand, to say what no driver says.
+//! A client that writes the protocol by hand, to send what no driver sends.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use pg_wire::startup;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// A test that hears nothing for so long has failed.
+/// A test that receives nothing for so long has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A connection on which anything can be said.
+/// A connection on which anything can be sent.
 pub struct Raw {
     pub socket: TcpStream,
     input: BytesMut,
-    /// Said at the next flush.
+    /// Sent at the next flush.
     pub out: BytesMut,
-    /// Notices that [`Raw::until_ready`] has heard.
+    /// Notices that [`Raw::until_ready`] has received.
     pub notices: Vec<Report>,
 }
 
@@ -100,41 +100,41 @@ impl Raw {
     /// The tags up to ReadyForQuery and its status. An error stands as its SQLSTATE in brackets, a
     /// row of one column as its text in quotes.
     pub async fn until_ready(&mut self) -> String {
-        let mut told = String::new();
+        let mut received = String::new();
         while let Some((tag, body)) = self.message().await {
             match tag {
-                b'E' => told += &format!("[{}]", Report::read(&body).code),
+                b'E' => received += &format!("[{}]", Report::read(&body).code),
                 b'D' if body.len() >= 6 => {
-                    told += &format!("'{}'", String::from_utf8_lossy(&body[6..]));
+                    received += &format!("'{}'", String::from_utf8_lossy(&body[6..]));
                 }
                 b'N' => {
                     self.notices.push(Report::read(&body));
-                    told.push('N');
+                    received.push('N');
                 }
                 b'S' | b'K' | b'R' => {}
                 b'Z' => {
-                    told.push('Z');
-                    told.push(char::from(body[0]));
-                    return told;
+                    received.push('Z');
+                    received.push(char::from(body[0]));
+                    return received;
                 }
-                tag => told.push(char::from(tag)),
+                tag => received.push(char::from(tag)),
             }
         }
-        told + "END"
+        received + "END"
     }
 
-    /// Says what was prepared, and hears what settings are told up to ReadyForQuery.
-    pub async fn settings_told(&mut self) -> String {
+    /// Sends what was prepared, and returns the settings that are reported up to ReadyForQuery.
+    pub async fn reported_settings(&mut self) -> String {
         self.flush().await;
-        let mut told = Vec::new();
+        let mut settings = Vec::new();
         loop {
             match self.message().await {
                 Some((b'S', body)) => {
                     let mut texts = body.split(|byte| *byte == 0);
                     let mut text = || String::from_utf8_lossy(texts.next().unwrap()).into_owned();
-                    told.push(format!("{}={}", text(), text()));
+                    settings.push(format!("{}={}", text(), text()));
                 }
-                Some((b'Z', _)) => return told.join(" "),
+                Some((b'Z', _)) => return settings.join(" "),
                 Some((b'E', body)) => panic!("{}", String::from_utf8_lossy(&body)),
                 Some(_) => {}
                 None => panic!("the connection has ended"),
@@ -142,35 +142,35 @@ impl Raw {
         }
     }
 
-    /// Says what was prepared, and hears the answer as [`Raw::until_ready`].
-    pub async fn hear(&mut self) -> String {
+    /// Sends what was prepared, and returns the reply as [`Raw::until_ready`].
+    pub async fn reply(&mut self) -> String {
         self.flush().await;
         self.until_ready().await
     }
 
-    /// Runs texts one after the other; each must be answered as it says, see [`Raw::until_ready`].
+    /// Runs texts one after the other; each must get the reply beside it, see [`Raw::until_ready`].
     pub async fn converse(&mut self, texts: &[(&str, &str)]) {
-        for (text, heard) in texts {
+        for (text, expected) in texts {
             self.query(text);
-            assert_eq!(self.hear().await, *heard, "{text}");
+            assert_eq!(self.reply().await, *expected, "{text}");
         }
     }
 
-    /// Hears where a statement went, of several places the last, and what was said but for notices.
-    /// To be told of places, the session has set `replex.trace`.
-    pub async fn hear_at(&mut self) -> (String, String) {
+    /// Sends what was prepared. Returns where the statement went, of several places the last, and
+    /// the reply but for notices. For the notices of places, the session has set `replex.trace`.
+    pub async fn reply_at(&mut self) -> (String, String) {
         self.notices.clear();
-        let told = self.hear().await.replace('N', "");
+        let reply = self.reply().await.replace('N', "");
         let place = self.notices.pop().map_or_else(String::new, |it| it.message);
-        (place.replace("replex: ", ""), told)
+        (place.replace("replex: ", ""), reply)
     }
 
     /// Runs texts, each of which must go to a place that begins so, and be answered so.
     pub async fn converse_at(&mut self, texts: &[(&str, &str, &str)]) {
-        for (text, place, told) in texts {
+        for (text, place, expected) in texts {
             self.query(text);
-            let (went, heard) = self.hear_at().await;
-            assert_eq!(heard, *told, "{text}");
+            let (went, reply) = self.reply_at().await;
+            assert_eq!(reply, *expected, "{text}");
             assert!(went.starts_with(place), "{text} went to {went}");
         }
     }

@@ -1,4 +1,4 @@
-//! Certificates, databases that want TLS, and somebody who stands between.
+//! Certificates, databases that want TLS, and an attacker in between.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -10,7 +10,7 @@ use std::time::Instant;
 use pg_connect::address::Address;
 use pg_connect::auth::tls::{self, Identity};
 use pg_local::{Postgres, SUPERUSER};
-use proxy_pool::{Connection, Key, Login, Settings, connection};
+use proxy_pool::{Connection, ConnectionKey, Login, StartSettings, connection};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
     IsCa, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber, SignatureAlgorithm, date_time_ymd,
@@ -93,7 +93,7 @@ pub fn revoke(
 }
 
 /// A certificate for all of these databases, in the folder's `roots.pem`; from now on they let in
-/// nobody without TLS and a password, which is [`PASSWORD`] for the superuser.
+/// no client without TLS and a password, which is [`PASSWORD`] for the superuser.
 pub async fn require_tls(databases: &[&Postgres], folder: &Path) {
     let hosts: Vec<String> = databases
         .iter()
@@ -145,13 +145,13 @@ pub async fn know_authority(postgres: &Postgres, authority: &str) {
     client.batch_execute(know).await.unwrap();
 }
 
-/// From now on it lets in only those who show one of them, too. So far this address lets one in.
+/// From now on it lets in only clients that show one of them, too. So far this address lets one in.
 pub async fn want_certificates(postgres: &Postgres, address: &Address) {
-    let key = Key {
+    let key = ConnectionKey {
         user: address.user.clone(),
         database: address.database.clone(),
-        settings: Settings::default(),
-        changed: Settings::default(),
+        settings: StartSettings::default(),
+        changed: StartSettings::default(),
     };
     let login = Login {
         password: address.password.clone(),
@@ -166,24 +166,24 @@ pub async fn want_certificates(postgres: &Postgres, address: &Address) {
     }
 }
 
-/// What somebody between does to what is said.
+/// What the attacker does to messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Does {
     /// Reads it.
     Read,
-    /// Takes SCRAM-SHA-256-PLUS away from what the server offers.
+    /// Removes SCRAM-SHA-256-PLUS from what the server offers.
     Hide,
 }
 
-/// Somebody who stands between clients and a server, and shows a certificate of their own. Ends
-/// when it is dropped.
+/// An attacker between clients and a server, with a certificate of its own. Ends when it is
+/// dropped.
 pub struct Between {
     pub address: SocketAddr,
     task: JoinHandle<()>,
 }
 
 impl Between {
-    /// In front of this server, which is spoken to as its address says.
+    /// In front of this server, which it connects to by its address.
     pub async fn start(server: Address, identity: Identity, does: Does) -> Between {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

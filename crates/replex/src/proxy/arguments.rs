@@ -43,14 +43,14 @@ pub struct ProxyArguments {
 /// What goes with the proxy.
 #[derive(Subcommand, Clone, Debug)]
 pub enum ProxyCommand {
-    /// Ask a running proxy, or tell it something: `replex proxy admin SHOW REPLICAS`.
+    /// Send a command to a running proxy: `replex proxy admin SHOW REPLICAS`.
     Admin(ProxyAdminArguments),
-    /// Say what is missing at databases before a proxy is put in front of them, and how to mend it.
-    /// Nothing is changed there. Fails if something would stop the proxy.
+    /// Print what is missing at databases before a proxy is put in front of them, and how to fix
+    /// it. Nothing is changed there. Fails if something would stop the proxy.
     Check(Check),
-    /// Put a replica in the primary's place when that is gone for good. Chooses the one that has
-    /// most, lets the others follow it where they have the same, and says how the proxy is to be
-    /// started then.
+    /// Make a replica the primary after the primary is gone for good. Chooses the one that has
+    /// most, lets the others follow it where they have the same, and prints how to start the proxy
+    /// then.
     Promote(Promote),
     /// Show the whole idea: databases of its own in a temporary folder, a load, a replica that
     /// comes and one that is killed. Needs PostgreSQL's server, and leaves nothing behind.
@@ -85,7 +85,7 @@ pub struct Databases {
     replex proxy promote --primary postgresql://ann:secret@db/shop \\\n      \
         --replica postgresql://ann:secret@db2/shop --replica postgresql://ann:secret@db3/shop\n\n\
     The primary must not answer any more, and must not be started again: what clients commit there from \
-    now on nobody else will see. Commits that no replica had when it went are lost; with \
+    now on no other server will see. Commits that no replica had when it went are lost; with \
     `SET replex.consistency = '1sr'` none that was answered is. The new primary needs wal_level = logical.\n\n\
     If it fails half way, run it again.")]
 pub struct Promote {
@@ -116,7 +116,7 @@ pub struct Check {
     replex proxy admin \"ADD REPLICA 'postgresql://ann:secret@db3/shop'\"\n\n\
     The same commands work in psql: psql -h 127.0.0.1 -p 6432 -U ann hihooi")]
 pub struct ProxyAdminArguments {
-    /// Where the proxy is, and who asks: postgresql://user:password@host:port.
+    /// Where the proxy is, and as which user: postgresql://user:password@host:port.
     #[arg(
         long,
         value_name = "URL",
@@ -133,7 +133,7 @@ pub struct ProxyAdminArguments {
 /// The options of the proxy itself.
 #[derive(Args, Clone, Debug)]
 pub struct Serve {
-    /// A file with options, see below. What the command line says counts more; replicas and
+    /// A file with options, see below. Options of the command line override it; replicas and
     /// operators are added up.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -167,14 +167,14 @@ pub struct Serve {
     /// Listen at the Unix socket of the same port in this folder, too: psql -h DIR -p PORT.
     #[arg(long, value_name = "DIR")]
     pub socket_directory: Option<PathBuf>,
-    /// Who may log in.
+    /// The users that may log in.
     #[arg(long, value_name = "FILE", conflicts_with = "trust")]
     pub users: Option<PathBuf>,
     /// Let everybody log in without a password.
     #[arg(long)]
     pub trust: bool,
-    /// Who may use the console (`psql … hihooi`, `replex proxy admin`), by name; may be given
-    /// several times. Without it the user of --primary may.
+    /// A user that may use the console (`psql … hihooi`, `replex proxy admin`), by name; may be
+    /// given several times. Without it the user of --primary may.
     #[arg(long, value_name = "USER")]
     pub operator: Vec<String>,
     /// Serve counters for Prometheus there; port 0 takes a free one.
@@ -186,7 +186,7 @@ pub struct Serve {
     /// The key of that certificate, as PEM.
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
-    /// The certificates of those who vouch for clients, as PEM: clients are asked for a
+    /// The certificates of the authorities for clients, as PEM: clients are asked for a
     /// certificate.
     #[arg(
         long,
@@ -195,7 +195,7 @@ pub struct Serve {
         conflicts_with = "trust"
     )]
     pub tls_client_ca: Option<PathBuf>,
-    /// Lists of certificates that those who vouch for clients have revoked, as PEM: one of each of
+    /// Lists of certificates that the authorities for clients have revoked, as PEM: one of each of
     /// them, none out of date. Read again by SIGHUP and RELOAD.
     #[arg(long, value_name = "FILE", requires = "tls_client_ca")]
     pub tls_client_crl: Option<PathBuf>,
@@ -231,14 +231,14 @@ pub struct Serve {
     /// goes to the primary. 0 never waits.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = WAIT_MS_DEFAULT, value_parser = clap::value_parser!(u64).range(..=10_000))]
     pub wait_ms: u64,
-    /// Where commits are kept for replicas that are away, so that the primary need not keep its
-    /// log for them: a folder, in which a store of this process is then; replex://HOST:PORT,… with
-    /// the coordinators of a cluster, which two proxies can share; or none. By default, where there
-    /// are replicas, the folder replex/buffer-PORT in $XDG_STATE_HOME or ~/.local/state.
+    /// Where commits are kept for offline replicas, so that the primary need not keep its log for
+    /// them: a folder, in which a store of this process is then; replex://HOST:PORT,… with the
+    /// coordinators of a cluster, which two proxies can share; or none. By default, where there are
+    /// replicas, the folder replex/buffer-PORT in $XDG_STATE_HOME or ~/.local/state.
     #[arg(long, value_name = "DIR|URL|none")]
     pub buffer: Option<String>,
     /// Mebibytes of commits that are kept there: the newest. A replica that has missed more is
-    /// filled anew.
+    /// filled again.
     #[arg(
         long,
         value_name = "MIB",
@@ -265,7 +265,7 @@ pub struct Serve {
     /// Listen on a network although nothing is encrypted.
     #[arg(long)]
     pub allow_unencrypted_network: bool,
-    /// Stop when stdin ends: whoever started this process and dies takes it along.
+    /// Stop when stdin ends: with the process that started this one.
     #[arg(long, hide = true)]
     pub until_stdin_ends: bool,
 }
@@ -312,7 +312,7 @@ pub enum ClientAuth {
     VerifyFull,
     /// Every client must show one, and needs no password.
     Cert,
-    /// Who shows one needs no password; others do.
+    /// A client that shows one needs no password; others do.
     CertOrPassword,
 }
 

@@ -1,4 +1,4 @@
-//! `replex proxy check`: a line for each finding, and under it how to mend it.
+//! `replex proxy check`: a line for each finding, and under it how to fix it.
 
 use proxy::check::{Weight, check};
 use replex::failure::CommandFailure;
@@ -20,8 +20,8 @@ pub async fn run(arguments: &Check) -> Result<(), CommandFailure> {
             Weight::Stops => screen.bad("✗"),
         };
         say!("{mark} {}: {}", finding.place, finding.what);
-        if !finding.mend.is_empty() {
-            say!("    {}", screen.dim(&finding.mend));
+        if !finding.fix.is_empty() {
+            say!("    {}", screen.dim(&finding.fix));
         }
     }
     let stops = findings.iter().filter(|it| it.weight == Weight::Stops);

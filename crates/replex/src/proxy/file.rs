@@ -15,8 +15,8 @@ pub fn with_file(serve: &Serve) -> Result<Serve, String> {
         return Ok(serve.clone());
     };
     let own = std::env::args_os().skip_while(|word| word != "proxy");
-    let said = |error: String| format!("{}: {error}", path.display());
-    let merged = merged(&read(path)?, own.skip(1)).map_err(said)?;
+    let message = |error: String| format!("{}: {error}", path.display());
+    let merged = merged(&read(path)?, own.skip(1)).map_err(message)?;
     Ok(Serve {
         config: Some(path.clone()),
         ..merged
@@ -115,8 +115,8 @@ mod tests {
             ("users = \"users.txt\"\ntrust = true", "cannot be used with"),
         ];
         for (file, expected) in wrong {
-            let said = of(file, &[]).expect_err(file);
-            assert!(said.contains(expected), "{file}: {said}");
+            let message = of(file, &[]).expect_err(file);
+            assert!(message.contains(expected), "{file}: {message}");
         }
     }
 }

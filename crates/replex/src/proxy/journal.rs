@@ -1,4 +1,4 @@
-//! The operator's log of the proxy: what crate `proxy` tells, as lines like those of the store.
+//! The operator's log of the proxy: the events of crate `proxy`, as lines like those of the store.
 
 use std::fmt::Display;
 
@@ -6,7 +6,7 @@ use log::kv::{Error, Key, Value, VisitSource};
 use log::{LevelFilter, Log, Metadata, Record};
 use server::journal::{self, JournalLevel};
 
-/// Whose events are told: libraries would tell statements.
+/// The crates whose events are logged: libraries would log statements.
 const OWN: &str = "proxy";
 
 struct Journal;
@@ -34,7 +34,7 @@ impl Log for Journal {
             _ => JournalLevel::Info,
         };
         let mut fields = Fields::default();
-        // It has no error of its own, and no other is told.
+        // It has no error of its own, and no other is reported.
         let _ = record.key_values().visit(&mut fields);
         let note = record.args().to_string();
         let mut all: Vec<(&str, &dyn Display)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Where commits are kept for replicas that are away: the store of the transactions buffer.
+//! Where commits are kept for offline replicas: the store of the transactions buffer.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ pub struct Keeping {
     /// The store in this process, if it is one; it runs as long as this lives.
     _store: Option<EmbeddedStore>,
     /// The buffer.
-    pub buffer: buffer::Options,
+    pub buffer: buffer::BufferOptions,
     /// Where it is, for people.
     pub place: String,
 }
@@ -57,7 +57,7 @@ fn in_folder(folder: &Path, length_max: u64) -> Result<Keeping, CommandFailure> 
     let coordinators = vec![store.coordinator().to_string()];
     Ok(Keeping {
         _store: Some(store),
-        buffer: buffer::Options {
+        buffer: buffer::BufferOptions {
             coordinators,
             length_max,
             is_for_all: false,
@@ -80,7 +80,7 @@ fn in_cluster(coordinators: &str, length_max: u64) -> Result<Keeping, CommandFai
     }
     Ok(Keeping {
         _store: None,
-        buffer: buffer::Options {
+        buffer: buffer::BufferOptions {
             coordinators,
             length_max,
             is_for_all: true,

@@ -23,11 +23,11 @@ use pg_connect::address::{Address, socket_in};
 use pg_connect::auth::tls::{self, Vouching};
 use pg_connect::auth::users::Users;
 use proxy::serve::listener::Local;
-use proxy::serve::standing::Standing;
-use proxy::serve::{Admission, Authentication, Certificates, Options, Proxy, Reloaded};
+use proxy::serve::standing::ProxyStatus;
+use proxy::serve::{Admission, Authentication, Certificates, Proxy, ProxyOptions, Reloaded};
 use proxy_core::session::Pinning;
 use replex::failure::CommandFailure;
-use replication::{Settings, buffer};
+use replication::{ReplicationSettings, buffer};
 use server::journal::JournalLevel;
 use server::metrics::Metrics;
 use tokio::net::TcpListener;
@@ -59,7 +59,8 @@ fn run_to_its_end(
     runtime(None)?.block_on(crate::interruptible(work))
 }
 
-/// How many threads the options ask for; what is wrong with them is said where they are read again.
+/// How many threads the options ask for; what is wrong with them is reported where they are read
+/// again.
 fn threads(arguments: &Serve) -> u16 {
     file::with_file(arguments).map_or(1, |arguments| arguments.threads)
 }
@@ -153,35 +154,39 @@ async fn serve(arguments: &Serve) -> Result<(), CommandFailure> {
 async fn stand(
     proxy: &Proxy,
     arguments: &Serve,
-    buffer: Option<buffer::Options>,
+    buffer: Option<buffer::BufferOptions>,
     places: &str,
 ) -> Result<Infallible, CommandFailure> {
-    let told = |standing| match standing {
-        Standing::Active => {
+    let output = |standing| match standing {
+        ProxyStatus::Active => {
             say(&format!("ready {places}"));
-            tell(JournalLevel::Info, "active", "this is the active proxy");
+            log_event(JournalLevel::Info, "active", "this is the active proxy");
         }
-        Standing::Waits(name) => {
+        ProxyStatus::Waits(name) => {
             say(&format!("standby {places} for {name}"));
-            tell(
+            log_event(
                 JournalLevel::Info,
                 "standby",
                 &format!("this proxy stands by for {name}"),
             );
         }
-        Standing::Lost => {
-            let note = "another proxy may be the active one: this one stands by, its clients were sent away";
-            tell(JournalLevel::Warn, "standby", note);
+        ProxyStatus::Lost => {
+            let note = "another proxy may be the active one: this one stands by, its clients were disconnected";
+            log_event(JournalLevel::Warn, "standby", note);
         }
-        Standing::Failed(problem) => tell(JournalLevel::Error, "cannot_be_active", &problem),
-        Standing::Without(problem) => tell(JournalLevel::Error, "replica_not_taken_up", &problem),
+        ProxyStatus::Failed(problem) => {
+            log_event(JournalLevel::Error, "cannot_be_active", &problem)
+        }
+        ProxyStatus::Without(problem) => {
+            log_event(JournalLevel::Error, "replica_not_added", &problem)
+        }
     };
-    let settings = Settings {
+    let settings = ReplicationSettings {
         replay_connections: arguments.replay_connections,
         replay_group: arguments.replay_group,
         buffer,
     };
-    let problem = proxy.stand(&settings, told).await;
+    let problem = proxy.stand(&settings, output).await;
     let what = format!("replicate from the primary at {}", proxy.primary());
     Err(CommandFailure::at(what)(problem))
 }
@@ -200,7 +205,7 @@ async fn listen_locally(
     Ok(Some(local))
 }
 
-/// Metrics are served from here on, if there are to be any; where, as it is said.
+/// Serves metrics from here on, if there are to be any. Returns the address, for people.
 fn with_metrics(proxy: &Arc<Proxy>, metrics: Option<SocketAddr>) -> Result<String, CommandFailure> {
     let mut line = String::new();
     if let Some(metrics) = metrics {
@@ -213,25 +218,29 @@ fn with_metrics(proxy: &Arc<Proxy>, metrics: Option<SocketAddr>) -> Result<Strin
     Ok(line)
 }
 
-fn tell(level: JournalLevel, event: &str, note: &str) {
+fn log_event(level: JournalLevel, event: &str, note: &str) {
     server::journal::line(level, event, &[("note", &note)]);
 }
 
 fn say(line: &str) {
     let mut stdout = std::io::stdout();
-    // Nobody may be listening any more, which is no reason not to serve.
+    // There may be no reader any more, which is no reason not to serve.
     let _ = writeln!(stdout, "{line}");
     let _ = stdout.flush();
 }
 
-/// Reads again who may come in, whenever the signal comes.
+/// Reads again which users may log in, whenever the signal comes.
 async fn reload_on(hangup: &mut Signal, proxy: &Proxy) {
     while hangup.recv().await.is_some() {
         match proxy.reload().await {
-            Ok(()) => tell(JournalLevel::Info, "reloaded", "files were read again"),
+            Ok(()) => log_event(
+                JournalLevel::Info,
+                "reloaded",
+                "the configuration was reloaded",
+            ),
             Err(problem) => {
-                let note = format!("what was in force before still is: {problem}");
-                tell(JournalLevel::Error, "not_reloaded", &note);
+                let note = format!("the previous configuration stays in force: {problem}");
+                log_event(JournalLevel::Error, "reload_failed", &note);
             }
         }
     }
@@ -265,7 +274,7 @@ fn reload(before: &Serve, primary: &Address) -> Result<Reloaded, String> {
     })
 }
 
-fn options(serve: &Serve) -> Result<Options, CommandFailure> {
+fn options(serve: &Serve) -> Result<ProxyOptions, CommandFailure> {
     let Some(primary) = &serve.primary else {
         let text = "give --primary URL, or see `replex proxy --help`";
         return Err(CommandFailure::Usage(text.into()));
@@ -287,11 +296,11 @@ fn options(serve: &Serve) -> Result<Options, CommandFailure> {
     let asks_for_passwords = matches!(certificates, Certificates::Unasked | Certificates::Required);
     if !has_passwords && asks_for_passwords && !serve.trust {
         return Err(CommandFailure::Usage(
-            "nobody could log in: give --users FILE, a password in --primary, or --trust".into(),
+            "no client could log in: give --users FILE, a password in --primary, or --trust".into(),
         ));
     }
     let (before, address) = (serve.clone(), primary.clone());
-    Ok(Options {
+    Ok(ProxyOptions {
         serve_operator: proxy::console::serve,
         admission: admission(serve, &primary).map_err(CommandFailure::Failed)?,
         replicas: addresses(&serve.replica).map_err(CommandFailure::Usage)?,
@@ -317,7 +326,7 @@ fn certificates(serve: &Serve) -> Certificates {
     }
 }
 
-/// Reads from files who may come in.
+/// Reads from files which users may log in.
 fn admission(serve: &Serve, primary: &Address) -> Result<Admission, String> {
     let mut users = match &serve.users {
         Some(file) => Users::read(file)?,

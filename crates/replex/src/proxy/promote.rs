@@ -20,8 +20,8 @@ pub async fn run(arguments: &Promote) -> Result<(), CommandFailure> {
     let chosen = arguments.to.as_deref().map(Address::parse).transpose();
     let chosen = chosen.map_err(CommandFailure::Usage)?;
     let screen = Screen::of_stdout();
-    let says = |what: &str| say!("{}", screen.dim(what));
-    let promoted = promote(&primary, &replicas, chosen.as_ref(), says).await;
+    let report = |what: &str| say!("{}", screen.dim(what));
+    let promoted = promote(&primary, &replicas, chosen.as_ref(), report).await;
     let promoted = promoted.map_err(|problem| CommandFailure::Failed(problem.to_string()))?;
     let new = &promoted.primary;
     say!("{} The primary is {new:?} now.", screen.good("✓"));

@@ -41,7 +41,7 @@ impl Sessions {
         let (stop, stopped) = oneshot::channel();
         let thread = thread::Builder::new().name("sessions".into());
         let thread = thread.spawn(move || {
-            // Whoever is to say so is gone: it is the same.
+            // The sender is gone: it is the same.
             let _ = runtime.block_on(stopped);
         });
         Ok(Sessions {
@@ -73,7 +73,7 @@ impl Drop for Sessions {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // Its own panic has been told of.
+            // Its own panic has been reported.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! How a row of a replica is found that the primary's stream names.
+//! How a replica finds a row that the primary's stream names.
 //!
 //! By its key, where there is one: with the operator of its index, whatever the search path.
 //! Otherwise by all its values (`REPLICA IDENTITY FULL`). The stream has what types' output
@@ -8,9 +8,9 @@
 //! `format` calls it, for every type.
 
 use super::{name, pairs, text};
-use crate::Error;
+use crate::ReplicationError;
 use crate::change::{Shape, ShapeColumn};
-use crate::pgoutput::{Old, Tuple, Value};
+use crate::pgoutput::{Old, Tuple, TupleValue};
 use pg_wire::quoting::quoted;
 
 /// The type `"char"`.
@@ -23,8 +23,8 @@ const EXACT: [u32; 11] = [16, 17, 20, 21, 23, 26, 1082, 1083, 1114, 1184, 2950];
 /// `varchar`, `interval`, `timetz`, `numeric`.
 const PLAIN: [u32; 8] = [25, 700, 701, 1042, 1043, 1186, 1266, 1700];
 
-/// The rows that a change is about; one of them, where several are alike.
-pub fn condition(table: &Shape, old: &Old) -> Result<String, Error> {
+/// Returns the rows that a change is about; one of them, where several are alike.
+pub fn condition(table: &Shape, old: &Old) -> Result<String, ReplicationError> {
     let tuple = match old {
         Old::Key(tuple) => return key_condition(table, tuple),
         Old::Row(tuple) if table.has_key => return key_condition(table, tuple),
@@ -44,8 +44,8 @@ pub fn condition(table: &Shape, old: &Old) -> Result<String, Error> {
     ))
 }
 
-/// The row with this key.
-pub fn key_condition(table: &Shape, tuple: &Tuple) -> Result<String, Error> {
+/// Returns the row with this key.
+pub fn key_condition(table: &Shape, tuple: &Tuple) -> Result<String, ReplicationError> {
     let mut parts = Vec::new();
     for (column, value) in pairs(table, tuple)? {
         if column.in_key {
@@ -54,7 +54,7 @@ pub fn key_condition(table: &Shape, tuple: &Tuple) -> Result<String, Error> {
         }
     }
     match parts.is_empty() {
-        true => Err(Error::Stream(format!(
+        true => Err(ReplicationError::Stream(format!(
             "a change of {} came without a key: set its REPLICA IDENTITY",
             name(table)
         ))),
@@ -62,10 +62,10 @@ pub fn key_condition(table: &Shape, tuple: &Tuple) -> Result<String, Error> {
     }
 }
 
-/// Whether a column has just this value.
-fn is_same(column: &ShapeColumn, value: &Value) -> Result<String, Error> {
+/// Returns whether a column has just this value.
+fn is_same(column: &ShapeColumn, value: &TupleValue) -> Result<String, ReplicationError> {
     let name = quoted(&column.name);
-    if *value == Value::Null {
+    if *value == TupleValue::Null {
         // Unlike IS NULL, this is not true of a row of NULLs.
         return Ok(format!("{name} IS NOT DISTINCT FROM NULL"));
     }
@@ -85,8 +85,8 @@ fn is_same(column: &ShapeColumn, value: &Value) -> Result<String, Error> {
     })
 }
 
-/// A value as SQL that has the column's type, or the one that its domain is of.
-fn typed(column: &ShapeColumn, value: &Value) -> Result<String, Error> {
+/// Returns a value as SQL that has the column's type, or the one that its domain is of.
+fn typed(column: &ShapeColumn, value: &TupleValue) -> Result<String, ReplicationError> {
     let text = text(column, value)?;
     let is_known = EXACT.contains(&column.type_oid) || PLAIN.contains(&column.type_oid);
     Ok(match is_known {

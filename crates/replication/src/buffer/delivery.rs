@@ -9,12 +9,12 @@ use tokio::sync::mpsc;
 
 use super::super::extractor::QUEUE_LENGTH_MAX;
 use super::super::pages::Page;
-use super::super::reader::{Answer, Commit, Follower, join};
+use super::super::reader::{Commit, Follower, JoinAnswer, join};
 use super::super::spill::Spill;
-use super::super::tstate::{Effect, TState};
-use super::super::{Error, Shared};
+use super::super::tstate::{CommitEffect, TState};
+use super::super::{ReplicationError, Shared};
 use super::Buffer;
-use super::record::{self, Read};
+use super::record::{self, ReadRecord};
 use proxy_core::freshness::{ReplicaId, Tsid};
 
 /// Gives every commit behind `applied`, in order, until the reader does. Ends only by an error.
@@ -23,7 +23,7 @@ pub(crate) async fn deliver(
     id: ReplicaId,
     mut applied: Tsid,
     commits: mpsc::Sender<Commit>,
-) -> Result<Infallible, Error> {
+) -> Result<Infallible, ReplicationError> {
     let follower = Follower::Replica(id);
     let mut insists = false;
     loop {
@@ -31,20 +31,20 @@ pub(crate) async fn deliver(
             let given = give(buffer, &mut applied, &commits).await;
             // The slot may have it still.
             insists = given.is_err();
-            // Who is given by the reader must keep pace with it, or it would have all others wait.
+            // A follower of the reader must keep pace with it, or all others would wait.
             let _ = commits.reserve_many(QUEUE_LENGTH_MAX / 2).await;
         }
         let joined = join(&shared.joins, follower, applied, commits.clone(), insists);
         match joined.await? {
-            Answer::Taken => break,
-            Answer::BufferHasMore => {}
-            Answer::Gone if insists => {
-                return Err(Error::Connection(
+            JoinAnswer::Taken => break,
+            JoinAnswer::BufferHasMore => {}
+            JoinAnswer::Gone if insists => {
+                return Err(ReplicationError::Connection(
                     "what it has missed is in the transactions buffer, which cannot be read".into(),
                 ));
             }
-            Answer::Gone => {
-                return Err(Error::Connection(
+            JoinAnswer::Gone => {
+                return Err(ReplicationError::Connection(
                     "the primary's slot has gone past what this replica has".into(),
                 ));
             }
@@ -55,15 +55,16 @@ pub(crate) async fn deliver(
     std::future::pending().await
 }
 
-/// Gives all that the buffer has behind `applied`, which says how far that is.
+/// Gives all that the buffer has behind `applied`, and advances that.
 async fn give(
     buffer: &Buffer,
     applied: &mut Tsid,
     commits: &mpsc::Sender<Commit>,
-) -> Result<(), Error> {
-    let ended = || Error::Connection("a connection to it has ended".into());
+) -> Result<(), ReplicationError> {
+    let ended = || ReplicationError::Connection("a connection to it has ended".into());
     while let Some(page) = buffer.page_after(*applied) {
-        let unreached = || Error::Connection("the transactions buffer was not reached yet".into());
+        let unreached =
+            || ReplicationError::Connection("the transactions buffer was not reached yet".into());
         let table = buffer.kept().table.clone().ok_or_else(unreached)?;
         let mut rest = match page.length {
             // It may make way for a longer one just now.
@@ -72,15 +73,15 @@ async fn give(
         };
         while !rest.is_empty() {
             let tstate = match record::decode(&mut rest)? {
-                Read::Whole(tstate) => tstate,
-                Read::Continued {
+                ReadRecord::Whole(tstate) => tstate,
+                ReadRecord::Continued {
                     tstate,
                     length,
                     failure,
                 } => {
                     let spill = continued(&table, &page, length, failure).await?;
                     TState {
-                        effect: Effect::Long(spill),
+                        effect: CommitEffect::Long(spill),
                         ..tstate
                     }
                 }
@@ -99,13 +100,13 @@ async fn give(
     Ok(())
 }
 
-/// What a long commit does, from the further rows of its page into a file.
+/// Moves what a long commit does from the further rows of its page into a file.
 async fn continued(
-    table: &super::Table,
+    table: &super::BufferTable,
     page: &Page,
     length: u64,
     failure: Option<String>,
-) -> Result<Spill, Error> {
+) -> Result<Spill, ReplicationError> {
     let mut spill = Spill::new()?;
     for part in 1..page.parts {
         let bytes: Bytes = table.read(page, part).await?;

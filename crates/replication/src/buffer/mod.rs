@@ -1,22 +1,22 @@
 //! The transactions buffer (the paper's section 3): commits by TSID, in a table of the store.
 //!
-//! Who has a buffer need not have the primary keep its log for replicas that are away: they are
-//! given from here what they have missed, and go on with the slot's reader from where that is. The
-//! buffer follows the reader as an replica does, so that it may be stopped, lose all that it has,
-//! or be somewhere else, and nothing depends on it but who is away: until it is back, the primary
-//! keeps its log for those that rely on it.
+//! With a buffer, the primary need not keep its log for offline replicas: they get from here what
+//! they have missed, and go on with the slot's reader from where that is. The buffer follows the
+//! reader as a replica does. It may be stopped, lose all that it has, or be unavailable, and only
+//! offline replicas depend on it: until it is back, the primary keeps its log for those that rely
+//! on it.
 //!
 //! - `pages` knows which commits are there; `record` writes them as bytes, `table` keeps those.
 //! - `delivery` gives a replica what it has missed.
 //!
-//! What all have is kept, too, as long as there is room: it is what a replica needs that was
-//! removed and is added again (the paper's Archiver). Where there is no room any more, the oldest
-//! goes, whoever needs it.
+//! What all have is kept, too, as long as there is room: a replica needs it that was removed and is
+//! added again (the paper's Archiver). Where there is no room any more, the oldest goes, whichever
+//! replica needs it.
 //!
 //! Invariants:
-//! - The slot forgets nothing that who is away lacks and that is not here on disk.
+//! - The slot forgets nothing that an offline replica lacks and that is not here on disk.
 //! - Pages leave no gap. A buffer that has missed something, since it was another one's or has lost
-//!   it, begins anew.
+//!   it, begins from scratch.
 //! - Only the active proxy writes.
 
 pub mod delivery;
@@ -36,27 +36,28 @@ use tokio_postgres::Client;
 
 use super::extractor::QUEUE_LENGTH_MAX;
 use super::pages::{Page, Pages};
-use super::reader::{Answer, Commit, Follower, join};
+use super::reader::{Commit, Follower, JoinAnswer, join};
 use super::spill::Spill;
-use super::tstate::{Effect, TState};
+use super::tstate::{CommitEffect, TState};
 use super::{
-    CONNECTING, Error, RETRY_WAIT_MAX, RETRY_WAIT_MIN, SERVING, Shared, connect, handover, setup,
+    CONNECTING, RETRY_WAIT_MAX, RETRY_WAIT_MIN, ReplicationError, SERVING, Shared, connect,
+    handover, setup,
 };
 use crate::events::EventLog;
 use proxy_core::freshness::Tsid;
 use proxy_pool::ledger::UNPROVEN;
-use table::{PART_LENGTH_MAX, Table};
+use table::{BufferTable, PART_LENGTH_MAX};
 
-/// What the log calls what is told of it.
+/// Name in the log of its events.
 const EVENT: &str = "transactions_buffer";
 /// Bytes of a page of several commits, about.
 const PAGE_LENGTH: usize = 256 * 1024;
 /// Where nothing is committed, how far the primary's log is gets written down so often.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Where it is, and how long it may become.
+/// Where it is, and how large it may become.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct BufferOptions {
     /// `host:port` of the coordinators of the store that it is in.
     pub coordinators: Vec<String>,
     /// Bytes, at most.
@@ -67,9 +68,9 @@ pub struct Options {
 
 /// See the module.
 pub struct Buffer {
-    options: Options,
+    options: BufferOptions,
     kept: Mutex<Kept>,
-    /// What the log was told of it.
+    /// What was logged of it.
     events: EventLog,
 }
 
@@ -77,17 +78,17 @@ pub struct Buffer {
 #[derive(Default)]
 struct Kept {
     is_following: bool,
-    /// Whether the slot waits for it: while it follows, and while it is found out what it has.
+    /// Whether the slot waits for it: while it follows, and until it is known what it has.
     holds: bool,
     /// None before it was reached.
     pages: Option<Pages>,
-    table: Option<Table>,
+    table: Option<BufferTable>,
     status: String,
 }
 
-/// How it is, for people.
+/// Its status, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct BufferStatus {
     /// What it does, or what is wrong.
     pub text: String,
     /// Whether it follows.
@@ -103,8 +104,8 @@ pub struct Standing {
 }
 
 impl Buffer {
-    /// One that was not reached yet.
-    pub fn new(options: Options) -> Buffer {
+    /// Makes one that was not reached yet.
+    pub fn new(options: BufferOptions) -> Buffer {
         Buffer {
             options,
             kept: Mutex::default(),
@@ -112,32 +113,32 @@ impl Buffer {
         }
     }
 
-    /// Whether a proxy that takes over has it, too.
+    /// Returns whether a proxy that takes over has it, too.
     pub fn is_for_all(&self) -> bool {
         self.options.is_for_all
     }
 
-    /// Up to where everything is on its disks; none before that is known.
+    /// Returns up to where everything is on its disks; none before that is known.
     pub fn until(&self) -> Option<Tsid> {
         self.kept().pages.as_ref().map(Pages::until)
     }
 
-    /// Whether it has all that follows this place.
+    /// Returns whether it has all that follows this place.
     pub fn covers(&self, place: Tsid) -> bool {
         let kept = self.kept();
         kept.pages.as_ref().is_some_and(|it| it.covers(place))
     }
 
-    /// Whether it has all that follows this place, and that is something.
+    /// Returns whether it has all that follows this place, and that is something.
     pub fn has_after(&self, place: Tsid) -> bool {
         self.page_after(place).is_some()
     }
 
-    /// How it is.
-    pub fn standing(&self) -> Standing {
+    /// Returns its status.
+    pub fn standing(&self) -> BufferStatus {
         let kept = self.kept();
         let pages = kept.pages.as_ref();
-        Standing {
+        BufferStatus {
             text: kept.status.clone(),
             is_following: kept.is_following,
             covered: pages.map(|pages| (pages.from(), pages.until())),
@@ -152,7 +153,7 @@ impl Buffer {
         ask(self.kept().pages.as_ref())
     }
 
-    /// Up to where the slot may forget, if it waits for the buffer at all.
+    /// Returns up to where the slot may forget, if it waits for the buffer at all.
     pub(super) fn holds(&self, tsid: Tsid) -> Tsid {
         let kept = self.kept();
         match (kept.holds, &kept.pages) {
@@ -205,7 +206,7 @@ impl Buffer {
 struct Keeper<'a> {
     shared: &'a Shared,
     buffer: &'a Buffer,
-    table: Table,
+    table: BufferTable,
     /// States that wait to be written, as bytes.
     page: Vec<u8>,
     /// All that was received is before this place, or is this.
@@ -218,17 +219,17 @@ impl Keeper<'_> {
         shared: &Shared,
         buffer: &Buffer,
         wait: &mut Duration,
-    ) -> Result<Infallible, Error> {
+    ) -> Result<Infallible, ReplicationError> {
         let primary = connect(&shared.primary, "replex buffer").await?;
         let line = lineage::line(&primary).await?;
-        let table = Table::open(&buffer.options.coordinators, &line).await?;
+        let table = BufferTable::open(&buffer.options.coordinators, &line).await?;
         buffer.kept().holds = true;
         let start = open(shared, buffer, &table, &primary).await?;
         let (commits, mut received) = mpsc::channel(QUEUE_LENGTH_MAX);
         let joined = join(&shared.joins, Follower::Buffer, start, commits, true);
-        if joined.await? != Answer::Taken {
+        if joined.await? != JoinAnswer::Taken {
             let text = "the primary's slot has gone past what the transactions buffer has";
-            return Err(Error::Connection(text.into()));
+            return Err(ReplicationError::Connection(text.into()));
         }
         *wait = RETRY_WAIT_MIN;
         buffer.stands(true, SERVING);
@@ -246,7 +247,7 @@ impl Keeper<'_> {
             tokio::select! {
                 count = received.recv_many(&mut commits, QUEUE_LENGTH_MAX) => {
                     if count == 0 {
-                        return Err(Error::Connection("the slot's reader let go of it".into()));
+                        return Err(ReplicationError::Connection("the slot's reader dropped it".into()));
                     }
                     for commit in commits.drain(..) {
                         keeper.take(&commit).await?;
@@ -264,10 +265,10 @@ impl Keeper<'_> {
         }
     }
 
-    async fn take(&mut self, commit: &Commit) -> Result<(), Error> {
+    async fn take(&mut self, commit: &Commit) -> Result<(), ReplicationError> {
         if let Commit::Transaction(tstate) = commit {
             match &tstate.effect {
-                Effect::Long(spill) if spill.length() > 0 => {
+                CommitEffect::Long(spill) if spill.length() > 0 => {
                     if !self.page.is_empty() {
                         self.write_page().await?;
                     }
@@ -285,7 +286,7 @@ impl Keeper<'_> {
     }
 
     /// Writes what waits as a page; one without commits takes the place of another one.
-    async fn write_page(&mut self) -> Result<(), Error> {
+    async fn write_page(&mut self) -> Result<(), ReplicationError> {
         let after = self.after();
         let page = Page {
             epoch: self.shared.epoch,
@@ -301,7 +302,7 @@ impl Keeper<'_> {
     }
 
     /// Writes a commit that is too long for memory as a page of its own.
-    async fn write_long(&mut self, tstate: &TState, spill: &Spill) -> Result<(), Error> {
+    async fn write_long(&mut self, tstate: &TState, spill: &Spill) -> Result<(), ReplicationError> {
         let mut head = Vec::new();
         record::encode(tstate, &mut head)?;
         let piece = PART_LENGTH_MAX as u64;
@@ -324,7 +325,7 @@ impl Keeper<'_> {
         self.add(page).await
     }
 
-    /// Behind which place the next page begins. An empty page at the end makes way for it.
+    /// Returns behind which place the next page begins. An empty page at the end makes way for it.
     fn after(&self) -> Tsid {
         let kept = self.buffer.kept();
         let pages = kept.pages.as_ref().expect("it was opened");
@@ -334,8 +335,8 @@ impl Keeper<'_> {
         }
     }
 
-    /// A page is on disk.
-    async fn add(&self, page: Page) -> Result<(), Error> {
+    /// Notes that a page is on disk.
+    async fn add(&self, page: Page) -> Result<(), ReplicationError> {
         let gone = {
             let mut kept = self.buffer.kept();
             let pages = kept.pages.as_mut().expect("it was opened");
@@ -352,28 +353,27 @@ impl Keeper<'_> {
         Ok(())
     }
 
-    fn prove(&self) -> Result<(), Error> {
+    fn prove(&self) -> Result<(), ReplicationError> {
         proven(self.shared)
     }
 }
 
 /// Fails if another proxy may be the active one.
-fn proven(shared: &Shared) -> Result<(), Error> {
+fn proven(shared: &Shared) -> Result<(), ReplicationError> {
     match shared.lease.is_valid() {
         true => Ok(()),
-        false => Err(Error::Connection(UNPROVEN.into())),
+        false => Err(ReplicationError::Connection(UNPROVEN.into())),
     }
 }
 
-/// Finds out what is there, removes what is of no use, and tells from where on it must be given
-/// commits.
+/// Reads what is there, removes what is of no use, and returns from where on it needs commits.
 async fn open(
     shared: &Shared,
     buffer: &Buffer,
-    table: &Table,
+    table: &BufferTable,
     primary: &Client,
-) -> Result<Tsid, Error> {
-    // What the slot has forgotten by now, it can give nobody later.
+) -> Result<Tsid, ReplicationError> {
+    // No source has what the slot has forgotten by now.
     let confirmed = setup::confirmed(primary).await?;
     let (found, torn) = table.pages().await?;
     let (pages, mut useless) = match Pages::of(found.clone()) {

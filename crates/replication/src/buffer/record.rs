@@ -13,15 +13,15 @@ use bytes::Bytes;
 
 use super::super::apply;
 use super::super::spill::{self, encode_length, encode_text};
-use super::super::tstate::{Effect, Recorded, TState};
+use super::super::tstate::{CommitEffect, Recorded, TState};
 use proxy_core::freshness::sets::Class;
-use proxy_core::freshness::{Row, Sets, Table, Tsid};
+use proxy_core::freshness::{RowHash, Sets, TableOid, Tsid};
 
 /// Stands for rows that are not named.
 const ROWS_UNKNOWN: u32 = u32::MAX;
 
 /// A state that was read.
-pub enum Read {
+pub enum ReadRecord {
     /// All of it.
     Whole(TState),
     /// What it does follows elsewhere.
@@ -42,16 +42,16 @@ pub fn encode(tstate: &TState, page: &mut Vec<u8>) -> io::Result<()> {
     page.push(tstate.has_statements.into());
     encode_sets(&tstate.sets, page)?;
     match &tstate.effect {
-        Effect::Long(spill) => {
+        CommitEffect::Long(spill) => {
             encode_text(spill.failure().unwrap_or_default(), page)?;
             page.extend(spill.length().to_le_bytes());
         }
-        Effect::Recorded(recorded) => {
+        CommitEffect::Recorded(recorded) => {
             encode_text(recorded.failure.as_deref().unwrap_or_default(), page)?;
             page.extend((recorded.parts.len() as u64).to_le_bytes());
             page.extend_from_slice(&recorded.parts);
         }
-        Effect::Short(changes) => {
+        CommitEffect::Short(changes) => {
             let mut parts = Vec::new();
             let mut failure = String::new();
             match apply::parts(changes) {
@@ -78,25 +78,25 @@ fn encode_sets(sets: &Sets, page: &mut Vec<u8>) -> io::Result<()> {
             page.extend(ROWS_UNKNOWN.to_le_bytes());
             continue;
         }
-        let rows: Vec<Row> = written.named().collect();
+        let rows: Vec<RowHash> = written.named().collect();
         encode_length(rows.len(), page)?;
         page.extend(rows.iter().flat_map(|row| row.0.to_le_bytes()));
     }
     Ok(())
 }
 
-/// Reads the state at the front of a page, and takes it from there.
-pub fn decode(page: &mut Bytes) -> io::Result<Read> {
+/// Reads the state at the front of a page, and removes it from there.
+pub fn decode(page: &mut Bytes) -> io::Result<ReadRecord> {
     let tsid = Tsid(u64::from_le_bytes(take(page)?));
     let xid = u32::from_le_bytes(take(page)?);
     let has_statements = take::<1>(page)? != [0];
     let mut writes = Vec::new();
     for _ in 0..u32::from_le_bytes(take(page)?) {
-        let table = Table(u32::from_le_bytes(take(page)?));
+        let table = TableOid(u32::from_le_bytes(take(page)?));
         let rows = match u32::from_le_bytes(take(page)?) {
             ROWS_UNKNOWN => None,
             count => {
-                let rows = (0..count).map(|_| Ok(Row(u64::from_le_bytes(take(page)?))));
+                let rows = (0..count).map(|_| Ok(RowHash(u64::from_le_bytes(take(page)?))));
                 Some(rows.collect::<io::Result<_>>()?)
             }
         };
@@ -118,18 +118,18 @@ pub fn decode(page: &mut Bytes) -> io::Result<Read> {
         tsid,
         xid,
         mark: None,
-        effect: Effect::Recorded(recorded),
+        effect: CommitEffect::Recorded(recorded),
         sets: TState::sets_of(writes, has_statements),
         has_statements,
         length: in_memory,
     };
     Ok(match is_continued {
-        true => Read::Continued {
+        true => ReadRecord::Continued {
             tstate,
             length,
             failure,
         },
-        false => Read::Whole(tstate),
+        false => ReadRecord::Whole(tstate),
     })
 }
 
@@ -145,7 +145,7 @@ fn split(page: &mut Bytes, length: usize) -> io::Result<Bytes> {
     }
 }
 
-/// A page that is not what was written.
+/// Returns a page that is not what was written.
 pub fn broken() -> io::Error {
     io::Error::other("a page of the transactions buffer is not what was written")
 }
@@ -158,7 +158,7 @@ mod tests {
     use crate::tstate::statement;
     use proxy_core::freshness::Touch;
 
-    fn state(tsid: u64, sets: Sets, effect: Effect) -> TState {
+    fn state(tsid: u64, sets: Sets, effect: CommitEffect) -> TState {
         TState {
             tsid: Tsid(tsid),
             xid: 7,
@@ -170,22 +170,25 @@ mod tests {
         }
     }
 
-    fn whole(read: Read) -> TState {
+    fn whole(read: ReadRecord) -> TState {
         match read {
-            Read::Whole(tstate) => tstate,
-            Read::Continued { .. } => panic!("it is all there"),
+            ReadRecord::Whole(tstate) => tstate,
+            ReadRecord::Continued { .. } => panic!("it is all there"),
         }
     }
 
     #[test]
     fn states_come_back() {
         let mut sets = Sets::default();
-        sets.touch(Table(3), Touch::write_rows([Row(1), Row(2)]));
-        sets.touch(Table(4), Touch::write_table());
+        sets.touch(TableOid(3), Touch::write_rows([RowHash(1), RowHash(2)]));
+        sets.touch(TableOid(4), Touch::write_table());
         let changes = vec![statement("SELECT 1"), statement("SELECT 2")];
         let parts = apply::parts(&changes).unwrap();
         let mut page = Vec::new();
-        for (tsid, effect) in [(8, Effect::Short(Vec::new())), (9, Effect::Short(changes))] {
+        for (tsid, effect) in [
+            (8, CommitEffect::Short(Vec::new())),
+            (9, CommitEffect::Short(changes)),
+        ] {
             encode(&state(tsid, sets.clone(), effect), &mut page).unwrap();
         }
         let mut page = Bytes::from(page);
@@ -194,7 +197,7 @@ mod tests {
         let second = whole(decode(&mut page).unwrap());
         assert!(page.is_empty());
         assert_eq!((second.tsid, second.xid, &second.sets), (Tsid(9), 7, &sets));
-        let Effect::Recorded(recorded) = &second.effect else {
+        let CommitEffect::Recorded(recorded) = &second.effect else {
             panic!("it was recorded");
         };
         assert_eq!(recorded.parts().unwrap(), parts);
@@ -203,39 +206,39 @@ mod tests {
     /// What changes the schema touches everything, here as there.
     #[test]
     fn statements_touch_everything() {
-        let told = TState {
+        let written = TState {
             has_statements: true,
-            sets: TState::sets_of([(Table(3), None)], true),
+            sets: TState::sets_of([(TableOid(3), None)], true),
             ..state(
                 8,
                 Sets::default(),
-                Effect::Short(vec![statement("DROP TABLE t")]),
+                CommitEffect::Short(vec![statement("DROP TABLE t")]),
             )
         };
         let mut page = Vec::new();
-        encode(&told, &mut page).unwrap();
+        encode(&written, &mut page).unwrap();
         let read = whole(decode(&mut Bytes::from(page)).unwrap());
         assert!(read.has_statements && read.sets.may_write_anything());
-        assert_eq!(read.sets, told.sets);
+        assert_eq!(read.sets, written.sets);
     }
 
     #[tokio::test]
     async fn what_is_too_long_for_memory_is_continued() {
         let mut spill = spill::Spill::new().unwrap();
         spill.add(&[statement("SELECT 1")]).await.unwrap();
-        let (length, effect) = (spill.length(), Effect::Long(spill));
+        let (length, effect) = (spill.length(), CommitEffect::Long(spill));
         let mut page = Vec::new();
         encode(&state(8, Sets::default(), effect), &mut page).unwrap();
         let read = decode(&mut Bytes::from(page)).unwrap();
-        let Read::Continued {
+        let ReadRecord::Continued {
             tstate,
-            length: told,
+            length: written,
             failure,
         } = read
         else {
             panic!("it is elsewhere");
         };
-        assert_eq!((tstate.tsid, told, failure), (Tsid(8), length, None));
+        assert_eq!((tstate.tsid, written, failure), (Tsid(8), length, None));
     }
 
     proptest! {

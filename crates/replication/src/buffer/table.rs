@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use client::{Client, ColumnType, ConnectOptions, IfExists, RequestResult, SchemaBuilder, Value};
 
-use super::super::Error;
+use super::super::ReplicationError;
 use super::super::pages::Page;
 use proxy_core::freshness::Tsid;
 
@@ -27,14 +27,14 @@ const STATES_PLACE: usize = 6;
 
 /// See the module.
 #[derive(Clone)]
-pub struct Table(client::Table);
+pub struct BufferTable(client::Table);
 
-fn unreached(error: client::Error) -> Error {
-    Error::Connection(format!("the transactions buffer: {error}"))
+fn unreached(error: client::Error) -> ReplicationError {
+    ReplicationError::Connection(format!("the transactions buffer: {error}"))
 }
 
-fn broken() -> Error {
-    Error::Connection(super::record::broken().to_string())
+fn broken() -> ReplicationError {
+    ReplicationError::Connection(super::record::broken().to_string())
 }
 
 fn number(value: u64) -> Value {
@@ -42,10 +42,13 @@ fn number(value: u64) -> Value {
     Value::Int64(i64::try_from(value).expect("it is small"))
 }
 
-impl Table {
-    /// The table of the primary of this line (`lineage::line`), made where there is none: with
-    /// two copies where there are servers for them.
-    pub async fn open(coordinators: &[String], line: &str) -> Result<Table, Error> {
+impl BufferTable {
+    /// Returns the table of the primary of this line (`lineage::line`), made where there is none:
+    /// with two copies where there are servers for them.
+    pub async fn open(
+        coordinators: &[String],
+        line: &str,
+    ) -> Result<BufferTable, ReplicationError> {
         let client = Client::connect(ConnectOptions::new(coordinators)).await;
         let client = client.map_err(unreached)?;
         let name = format!("hihooi_{}", line.replace('/', "_").to_ascii_lowercase());
@@ -64,11 +67,11 @@ impl Table {
         }
         let schema = schema.build().map_err(unreached)?;
         let table = client.create_table(schema, IfExists::Accept).await;
-        Ok(Table(table.map_err(unreached)?))
+        Ok(BufferTable(table.map_err(unreached)?))
     }
 
-    /// All pages that are whole, and rows of others that are not: by epoch, place and part.
-    pub async fn pages(&self) -> Result<(Vec<Page>, Vec<(u64, Tsid, u32)>), Error> {
+    /// Returns all pages that are whole, and rows of others that are not: by epoch, place and part.
+    pub async fn pages(&self) -> Result<(Vec<Page>, Vec<(u64, Tsid, u32)>), ReplicationError> {
         let numbers: Vec<u16> = (0..COLUMNS.len() as u16).collect();
         let mut rows = self
             .0
@@ -103,7 +106,12 @@ impl Table {
     }
 
     /// Writes one row of a page; the first one, which is part 0, behind all others.
-    pub async fn write(&self, page: &Page, part: u32, states: Vec<u8>) -> Result<(), Error> {
+    pub async fn write(
+        &self,
+        page: &Page,
+        part: u32,
+        states: Vec<u8>,
+    ) -> Result<(), ReplicationError> {
         let row = [
             number(page.epoch),
             number(page.until.0),
@@ -122,7 +130,7 @@ impl Table {
                 }
                 other => {
                     let text = self.0.explain(&other);
-                    return Err(Error::Connection(format!(
+                    return Err(ReplicationError::Connection(format!(
                         "the transactions buffer: {text}"
                     )));
                 }
@@ -130,16 +138,19 @@ impl Table {
         }
     }
 
-    /// The bytes of one row of a page.
-    pub async fn read(&self, page: &Page, part: u32) -> Result<Bytes, Error> {
+    /// Returns the bytes of one row of a page.
+    pub async fn read(&self, page: &Page, part: u32) -> Result<Bytes, ReplicationError> {
         let key = [
             number(page.epoch),
             number(page.until.0),
             number(part.into()),
         ];
         let row = self.0.get(&key).await.map_err(unreached)?;
-        let gone =
-            || Error::Connection("the transactions buffer has lost a page that it had".into());
+        let gone = || {
+            ReplicationError::Connection(
+                "the transactions buffer has lost a page that it had".into(),
+            )
+        };
         match row.ok_or_else(gone)?.values.into_iter().nth(STATES_PLACE) {
             Some(Value::Bytes(states)) => Ok(states.into()),
             _ => Err(broken()),
@@ -147,7 +158,7 @@ impl Table {
     }
 
     /// Removes a page.
-    pub async fn remove(&self, page: &Page) -> Result<(), Error> {
+    pub async fn remove(&self, page: &Page) -> Result<(), ReplicationError> {
         for part in 0..page.parts {
             self.remove_part(page.epoch, page.until, part).await?;
         }
@@ -155,7 +166,12 @@ impl Table {
     }
 
     /// Removes one row.
-    pub async fn remove_part(&self, epoch: u64, tsid: Tsid, part: u32) -> Result<(), Error> {
+    pub async fn remove_part(
+        &self,
+        epoch: u64,
+        tsid: Tsid,
+        part: u32,
+    ) -> Result<(), ReplicationError> {
         let key = [number(epoch), number(tsid.0), number(part.into())];
         // It may be gone already.
         let _ = self.0.delete(&key, None).await.map_err(unreached)?;

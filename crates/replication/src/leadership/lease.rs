@@ -1,7 +1,7 @@
 //! How long a proxy may believe that it is the active one, and what a standby makes of what it
 //! sees.
 //!
-//! Times are of a clock that nobody sets, and that goes on while the machine sleeps.
+//! Times are of a clock that is never set, and that goes on while the machine sleeps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,37 +10,36 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
-/// Who has asked the primary and was told that it is active, is active for so long from when it
-/// asked.
+/// A proxy whose question was answered by the primary is active for so long from when it asked.
 pub const LEASE: Duration = Duration::from_secs(3);
 /// After so long the lease of another has run out, too, even if its clock is slower by a tenth.
 pub const LEASE_SURELY: Duration = Duration::from_millis(3300);
-/// An active proxy that has shown nothing for so long is taken for silent.
+/// An active proxy that has shown nothing for so long counts as silent.
 pub const SILENCE: Duration = Duration::from_secs(4);
 /// Time between two looks of a standby.
 pub const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(Duration);
+pub struct BootTime(Duration);
 
-impl Moment {
-    /// This one.
-    pub fn now() -> Moment {
+impl BootTime {
+    /// Returns the present time.
+    pub fn now() -> BootTime {
         let now = clock_gettime(ClockId::Boottime);
         let whole = u64::try_from(now.tv_sec).unwrap_or(0);
         let rest = u32::try_from(now.tv_nsec).unwrap_or(0);
-        Moment(Duration::new(whole, rest))
+        BootTime(Duration::new(whole, rest))
     }
 
-    /// A later one.
+    /// Returns a later one.
     #[must_use]
-    pub fn after(self, wait: Duration) -> Moment {
-        Moment(self.0 + wait)
+    pub fn after(self, wait: Duration) -> BootTime {
+        BootTime(self.0 + wait)
     }
 
-    /// How long it was since an earlier one.
-    pub fn since(self, earlier: Moment) -> Duration {
+    /// Returns how long it was since an earlier one.
+    pub fn since(self, earlier: BootTime) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 
@@ -63,7 +62,7 @@ struct Proven {
 }
 
 impl Lease {
-    /// One that was not proven yet.
+    /// Makes one that was not proven yet.
     pub(super) fn new() -> Lease {
         Lease(Arc::new(Proven {
             until: AtomicU64::new(0),
@@ -73,14 +72,15 @@ impl Lease {
         }))
     }
 
-    /// Is nobody else active, for sure? What a replica has said may be told only then (R15).
+    /// Is no other proxy active, for sure? Only then may an answer of a replica be relayed (R15).
     pub fn is_valid(&self) -> bool {
         let until = self.0.until.load(Ordering::Acquire);
-        !self.has_ended() && Moment::now().nanoseconds() < until
+        !self.has_ended() && BootTime::now().nanoseconds() < until
     }
 
-    /// Has the primary shown that nobody else is active, when it was asked at this time or later?
-    pub fn is_proven_since(&self, moment: Moment) -> bool {
+    /// Has the primary shown that no other proxy is active, when it was asked at this time or
+    /// later?
+    pub fn is_proven_since(&self, moment: BootTime) -> bool {
         let until = self.0.until.load(Ordering::Acquire);
         !self.has_ended() && moment.after(LEASE).nanoseconds() <= until
     }
@@ -107,25 +107,25 @@ impl Lease {
         }
     }
 
-    /// Another proxy waits, or none does.
+    /// Notes whether another proxy waits.
     pub(super) fn sees_standby(&self, has_standby: bool) {
         self.0.has_standby.store(has_standby, Ordering::Release);
     }
 
-    /// The primary has shown that the proxy is active, and was asked at this time.
-    pub(super) fn prove(&self, asked: Moment) {
+    /// Notes that the primary has shown that the proxy is active, and was asked at this time.
+    pub(super) fn prove(&self, asked: BootTime) {
         let until = asked.after(LEASE).nanoseconds();
         self.0.until.fetch_max(until, Ordering::AcqRel);
     }
 
-    /// It is over.
+    /// Ends it.
     pub(crate) fn end(&self) {
         self.0.has_ended.store(true, Ordering::Release);
         self.0.ended.send_replace(true);
     }
 }
 
-/// By what the active proxy shows that it lives: its epoch, and a number that rises.
+/// A sign of life of the active proxy: its epoch, and a number that rises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beat {
     /// Its epoch.
@@ -139,15 +139,15 @@ pub struct Beat {
 pub struct Watched {
     beat: Option<Beat>,
     /// When that was seen first.
-    first_seen: Option<Moment>,
-    looked: Option<Moment>,
+    first_seen: Option<BootTime>,
+    looked: Option<BootTime>,
     silent: Duration,
 }
 
 impl Watched {
-    /// The primary has answered now, and the last beat was this. A wait for the primary's answer is
-    /// no silence of the active proxy: it counts as little as two looks do.
-    pub fn saw(&mut self, beat: Option<Beat>, now: Moment) {
+    /// Notes an answer of the primary, with the last beat. A wait for the primary's answer is no
+    /// silence of the active proxy: it counts as little as two looks do.
+    pub fn saw(&mut self, beat: Option<Beat>, now: BootTime) {
         let gap = self
             .looked
             .map_or(Duration::ZERO, |looked| now.since(looked));
@@ -166,11 +166,11 @@ impl Watched {
         self.silent >= SILENCE
     }
 
-    /// When the lease of the one before has surely run out, whose last beat is known now, when it
-    /// has lost its lock.
+    /// Returns when the lease of the proxy before has surely run out, whose last beat is known now,
+    /// when it has lost its lock.
     ///
     /// It asked before the primary noted a beat, and that was before the beat was seen here.
-    pub fn run_out(&self, last: Option<Beat>, now: Moment) -> Moment {
+    pub fn run_out(&self, last: Option<Beat>, now: BootTime) -> BootTime {
         let seen = self
             .first_seen
             .filter(|_| last.is_some() && self.beat == last);
@@ -190,19 +190,19 @@ mod tests {
     fn lease_counts_from_the_question() {
         let lease = Lease::new();
         assert!(!lease.is_valid());
-        let now = Moment::now();
-        lease.prove(Moment(now.0.saturating_sub(LEASE)));
+        let now = BootTime::now();
+        lease.prove(BootTime(now.0.saturating_sub(LEASE)));
         assert!(!lease.is_valid());
         lease.prove(now);
         assert!(lease.is_valid());
         // An older answer takes nothing back.
-        lease.prove(Moment(Duration::ZERO));
+        lease.prove(BootTime(Duration::ZERO));
         assert!(lease.is_valid());
     }
 
     #[test]
     fn lease_is_proven_since_the_question() {
-        let (lease, before) = (Lease::new(), Moment::now());
+        let (lease, before) = (Lease::new(), BootTime::now());
         assert!(!lease.is_proven_since(before));
         let asked = before.after(Duration::from_nanos(1));
         lease.prove(asked);
@@ -217,7 +217,7 @@ mod tests {
         let lease = Lease::new();
         let ended = lease.ended();
         lease.end();
-        lease.prove(Moment::now());
+        lease.prove(BootTime::now());
         assert!(!lease.is_valid());
         ended.await;
         lease.ended().await;
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn silence_is_of_the_proxy_and_not_of_the_primary() {
-        let start = Moment(Duration::from_secs(100));
+        let start = BootTime(Duration::from_secs(100));
         let mut watched = Watched::default();
         watched.saw(beat(1), start);
         // The primary did not answer for a minute.
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn lease_of_another_is_waited_for_from_its_last_beat() {
-        let start = Moment(Duration::from_secs(100));
+        let start = BootTime(Duration::from_secs(100));
         let later = start.after(Duration::from_secs(2));
         let mut watched = Watched::default();
         // Never seen: it may have asked just now.

@@ -1,33 +1,34 @@
 //! Which of several proxies is the active one. The others stand by.
 //!
-//! A proxy that routes knows what its own clients write before it is committed (R32); of what
-//! others write it hears from the slot, later. So two of them in front of one primary would give
-//! stale answers.
+//! A proxy that routes knows what its own clients write before it is committed (R32). It receives
+//! what others write from the slot, later. So two of them in front of one primary would give stale
+//! answers.
 //!
-//! - The *lock*, an advisory one, is held at the primary by a session that does nothing else. Who
-//!   has it raises the *epoch*. Both are lost by nobody without the primary's knowing.
+//! - The *lock*, an advisory one, is held at the primary by a session that does nothing else. Its
+//!   holder raises the *epoch*. Neither is lost without the primary's knowing.
 //! - Before a connection to the primary is used for clients, that session writes down its backend.
 //!   As the session's end ends the lock, nothing is written down any more once another has the
 //!   lock: the list is complete.
 //! - Every second that session shows a *beat*. When that is answered, the *lease* is valid for
-//!   three seconds from when it was sent. What a replica has said is told to a client only if the
+//!   three seconds from when it was sent. A replica's answer is relayed to a client only if the
 //!   lease is valid then, and no read is routed to one otherwise.
 //!
-//! Who gets the lock, in this order: raises the epoch; ends all backends of the list and who reads
-//! the slot, until there are none; waits until the lease of the one before has surely run out,
-//! unless that one has said that it gave up; takes the end of the log as its floor; begins.
+//! The proxy that gets the lock does this, in order. It raises the epoch. It ends all backends of
+//! the list and the reader of the slot, until there are none. It waits until the lease of the proxy
+//! before has surely run out, unless that one has given up. It takes the end of the log as its
+//! floor, and begins.
 //!
 //! Invariants:
 //! - When the floor is taken, what clients of earlier epochs committed is in the log before it and
 //!   shown by the primary, and they commit nothing after. So the new manager needs nothing of the
 //!   old one's.
-//! - When it begins, no lease of an earlier epoch is valid. So no replica's answer is told by
-//!   another proxy to who asks after its first commit. An answer whose lease was valid when it was
-//!   looked at, and which is told later, is one to a question from before that commit.
+//! - When it begins, no lease of an earlier epoch is valid. So no other proxy relays a replica's
+//!   answer to a client that asks after its first commit. An answer whose lease was valid when it
+//!   was looked at, and which is relayed later, is one to a question from before that commit.
 //! - A replica executes for one epoch at a time: see `fence`.
 //!
 //! A proxy whose session at the primary is lost tries to get the lock again. If it does, and the
-//! epoch is still its own, nobody was active in between, and it goes on. If another proxy has the
+//! epoch is still its own, no other was active in between, and it goes on. If another proxy has the
 //! lock, its lease has *ended* for good: its clients' sessions are ended.
 //!
 //! That session writes the register of replicas, too: see `register`.
@@ -45,11 +46,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_postgres::Client;
 
 use super::query::one;
-use super::{Error, RETRY_WAIT_MIN};
-use lease::{Beat, LOOK_INTERVAL, Lease, Moment, Watched};
+use super::{RETRY_WAIT_MIN, ReplicationError};
+use lease::{Beat, BootTime, LOOK_INTERVAL, Lease, Watched};
 use pg_connect::address::Address;
-use proxy_pool::ledger::{Entry, Ledger};
-use register::{Change, Register, Request};
+use proxy_pool::ledger::{ConnectionLedger, LedgerEntry};
+use register::{Register, RegisterChange, Request};
 use seat::{Candidate, Holder, LOCK, Seat};
 
 /// Time between two beats.
@@ -66,31 +67,34 @@ const ENTRIES_AT_ONCE: usize = 64;
 const REQUESTS_MAX: usize = 16;
 /// How long a proxy that gives up waits for the primary to know.
 const GIVE_UP_MAX: Duration = Duration::from_secs(2);
-/// Who has the lock for longer is there, and has not just gone.
+/// A proxy that has the lock for longer is running, and has not just gone.
 const KEPT_OUT_AFTER: Duration = Duration::from_secs(2);
 
 /// This proxy is the active one, until the lease has ended. Dropped, it gives up.
 #[derive(Debug)]
-pub struct Leadership {
+pub struct ProxyLeadership {
     /// Higher than that of every proxy before.
     pub epoch: u64,
     /// Whether that is proven.
     pub lease: Lease,
     /// Where connections to the primary are written down.
-    pub ledger: Ledger,
+    pub ledger: ConnectionLedger,
     /// Where replicas are written down that operators add.
     pub register: Register,
     give_up: Option<oneshot::Sender<oneshot::Sender<()>>>,
 }
 
-/// Becomes the active proxy. Returns when it is, however long another one is. `waits` is told for
-/// whom, whenever that changes.
-pub async fn stand(primary: &Address, waits: impl FnMut(&str)) -> Result<Leadership, Error> {
+/// Becomes the active proxy. Returns when it is, however long another one is. `waits` gets the name
+/// of that one, whenever it changes.
+pub async fn stand(
+    primary: &Address,
+    waits: impl FnMut(&str),
+) -> Result<ProxyLeadership, ReplicationError> {
     let candidate = candidate()?;
     let seat = Seat::open(primary, &candidate).await?;
     seat.make_tables().await?;
     let watched = wait_for_lock(&seat, waits).await?;
-    let locked = Moment::now();
+    let locked = BootTime::now();
     let begun = seat.begin_epoch().await?;
     let alone = match begun.was_released {
         true => locked,
@@ -115,25 +119,26 @@ pub async fn stand(primary: &Address, waits: impl FnMut(&str)) -> Result<Leaders
     };
     keeper.fence(alone).await?;
     tokio::spawn(keeper.run(given_up));
-    Ok(Leadership {
+    Ok(ProxyLeadership {
         epoch: begun.epoch,
         lease,
-        ledger: Ledger::new(entries_in),
+        ledger: ConnectionLedger::new(entries_in),
         register: Register::new(requests_in),
         give_up: Some(give_up),
     })
 }
 
 /// Has the epochs of proxies in front of this primary, which had none, begin behind `epoch`.
-pub async fn begin_after(primary: &Address, epoch: u64) -> Result<(), Error> {
+pub async fn begin_after(primary: &Address, epoch: u64) -> Result<(), ReplicationError> {
     let seat = Seat::open(primary, &candidate()?).await?;
     seat.make_tables().await?;
     seat.begin_after(epoch).await
 }
 
 /// Keeps proxies from becoming active in front of this database for as long as that session lives.
-/// Not where one is already; who has just gone may have the lock for a moment more.
-pub async fn keep_out(primary: &Client) -> Result<bool, Error> {
+/// Fails where one is active already; a proxy that has just ended may have the lock for a moment
+/// more.
+pub async fn keep_out(primary: &Client) -> Result<bool, ReplicationError> {
     let (class, object) = LOCK;
     let lock = format!("SELECT pg_try_advisory_lock({class}, {object})");
     let began = Instant::now();
@@ -146,25 +151,30 @@ pub async fn keep_out(primary: &Client) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// This proxy, as nobody else is called.
-fn candidate() -> Result<Candidate, Error> {
+/// Names this proxy, as no other is named.
+fn candidate() -> Result<Candidate, ReplicationError> {
     let mut number = [0; 8];
-    let no_chance = |_| Error::Setup("this machine gives no random numbers".into());
+    let no_chance = |_| ReplicationError::Setup("the system returned no random numbers".into());
     SystemRandom::new().fill(&mut number).map_err(no_chance)?;
     Ok(Candidate::of(u64::from_be_bytes(number)))
 }
 
-/// Waits until this session has the lock. One of a proxy that is silent is ended; nobody else's is.
-async fn wait_for_lock(seat: &Seat, mut waits: impl FnMut(&str)) -> Result<Watched, Error> {
+/// Waits until this session has the lock. It ends a session that has it and belongs to a silent
+/// proxy, and no other.
+async fn wait_for_lock(
+    seat: &Seat,
+    mut waits: impl FnMut(&str),
+) -> Result<Watched, ReplicationError> {
     let mut watched = Watched::default();
-    let (mut seen, mut told) = (String::new(), String::new());
+    let (mut seen, mut reported) = (String::new(), String::new());
     while !seat.try_lock().await? {
         let look = seat.look().await?;
-        watched.saw(look.beat, Moment::now());
-        // Only who is there for more than one look: who has just been killed is no reason to wait.
-        if look.holder.is_some() && look.name == seen && look.name != told {
+        watched.saw(look.beat, BootTime::now());
+        // Only a holder that is there for more than one look: one that has just been killed is no
+        // reason to wait.
+        if look.holder.is_some() && look.name == seen && look.name != reported {
             waits(&look.name);
-            told.clone_from(&look.name);
+            reported.clone_from(&look.name);
         }
         seen = look.name;
         if let Some(Holder::Other(process)) = look.holder
@@ -177,7 +187,7 @@ async fn wait_for_lock(seat: &Seat, mut waits: impl FnMut(&str)) -> Result<Watch
     Ok(watched)
 }
 
-impl Leadership {
+impl ProxyLeadership {
     /// Gives up at once; returns when the primary knows, so that another need not wait.
     pub async fn give_up(mut self) {
         self.lease.end();
@@ -191,7 +201,7 @@ impl Leadership {
     }
 }
 
-impl Drop for Leadership {
+impl Drop for ProxyLeadership {
     fn drop(&mut self) {
         self.lease.end();
     }
@@ -208,24 +218,24 @@ struct Keeper {
     /// The last that was shown.
     last: Beat,
     lease: Lease,
-    entries: mpsc::Receiver<Entry>,
+    entries: mpsc::Receiver<LedgerEntry>,
     requests: mpsc::Receiver<Request>,
-    /// What the register is to say again, as what it may say now was told to nobody.
-    taken_back: Option<Change>,
+    /// What the register must contain again, as its present content was confirmed to no client.
+    taken_back: Option<RegisterChange>,
 }
 
 impl Keeper {
-    /// Ends what proxies before have at the primary, and waits until nobody else is active.
-    async fn fence(&mut self, alone: Moment) -> Result<(), Error> {
+    /// Ends what proxies before have at the primary, and waits until no other is active.
+    async fn fence(&mut self, alone: BootTime) -> Result<(), ReplicationError> {
         let mut shown = None;
         loop {
-            // Those who stand by must not take this one for silent.
+            // Standbys must not take this one for silent.
             if shown.is_none_or(|shown: Instant| shown.elapsed() >= BEAT_INTERVAL) {
                 shown = Some(Instant::now());
                 self.last.number += 1;
                 self.seat.beat(self.last).await?;
             }
-            let is_alone = Moment::now() >= alone;
+            let is_alone = BootTime::now() >= alone;
             if self.seat.fence().await? == 0 && is_alone {
                 break;
             }
@@ -235,7 +245,7 @@ impl Keeper {
         self.beat().await
     }
 
-    /// Until the proxy gives up, or another one is active.
+    /// Runs until the proxy gives up, or another one is active.
     async fn run(mut self, mut given_up: oneshot::Receiver<oneshot::Sender<()>>) {
         let ended = loop {
             tokio::select! {
@@ -250,23 +260,23 @@ impl Keeper {
             }
         };
         self.lease.end();
-        if let Some(told) = ended {
+        if let Some(done) = ended {
             // If this fails, another one waits until the lease has run out.
             let _ = self.seat.release(self.last.epoch).await;
-            if let Some(told) = told {
-                let _ = told.send(());
+            if let Some(done) = done {
+                let _ = done.send(());
             }
         }
     }
 
     /// Shows beats, writes down entries and changes the register. Returns when the session is of no
     /// use any more.
-    async fn serve(&mut self) -> Error {
+    async fn serve(&mut self) -> ReplicationError {
         let mut beat = interval(BEAT_INTERVAL);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let done = tokio::select! {
-                // A ledger is kept as long as anybody could write.
+                // A ledger is kept as long as any proxy could write.
                 Some(entry) = self.entries.recv() => self.write_down(entry).await,
                 Some(request) = self.requests.recv() => self.register(request).await,
                 _ = beat.tick() => self.beat().await,
@@ -277,8 +287,8 @@ impl Keeper {
         }
     }
 
-    async fn beat(&mut self) -> Result<(), Error> {
-        let asked = Moment::now();
+    async fn beat(&mut self) -> Result<(), ReplicationError> {
+        let asked = BootTime::now();
         self.last.number += 1;
         let has_standby = self.seat.beat(self.last).await?;
         self.lease.sees_standby(has_standby);
@@ -289,10 +299,10 @@ impl Keeper {
         self.take_back().await
     }
 
-    /// What is asked for is done and told, or it is taken back.
-    async fn register(&mut self, request: Request) -> Result<(), Error> {
+    /// Does what is asked for and confirms it, or takes it back.
+    async fn register(&mut self, request: Request) -> Result<(), ReplicationError> {
         self.take_back().await?;
-        // Whoever waits is told that it failed, as that is dropped.
+        // A waiting caller sees the failure, as the channel is dropped.
         if self.taken_back.is_some() || request.done.is_closed() {
             return Ok(());
         }
@@ -306,8 +316,9 @@ impl Keeper {
         self.take_back().await
     }
 
-    /// Where the primary refuses it, the next beat tries again.
-    async fn take_back(&mut self) -> Result<(), Error> {
+    /// Takes back a change that was not confirmed. Where the primary refuses it, the next beat
+    /// tries again.
+    async fn take_back(&mut self) -> Result<(), ReplicationError> {
         if let Some(change) = &self.taken_back
             && self.seat.register(change, self.last.epoch).await?.is_ok()
         {
@@ -316,7 +327,7 @@ impl Keeper {
         Ok(())
     }
 
-    async fn write_down(&mut self, entry: Entry) -> Result<(), Error> {
+    async fn write_down(&mut self, entry: LedgerEntry) -> Result<(), ReplicationError> {
         let mut entries = vec![entry];
         while entries.len() < ENTRIES_AT_ONCE
             && let Ok(entry) = self.entries.try_recv()
@@ -327,25 +338,25 @@ impl Keeper {
         let written = self.seat.write_down(&processes).await?;
         for entry in entries {
             if written.contains(&entry.process) {
-                // Who waited may have given up.
+                // The caller may have given up.
                 let _ = entry.written.send(());
             }
         }
         Ok(())
     }
 
-    /// The session is lost: gets the lock back, unless another proxy has it.
+    /// Acquires the lock again after the session was lost, unless another proxy has it.
     async fn rejoin(&mut self) -> Result<(), Lost> {
         loop {
             match self.try_rejoin().await {
                 Ok(ended) => return ended,
-                // The primary may be down: then nobody is active.
+                // The primary may be down: then no proxy is active.
                 Err(_) => sleep(RETRY_WAIT_MIN).await,
             }
         }
     }
 
-    async fn try_rejoin(&mut self) -> Result<Result<(), Lost>, Error> {
+    async fn try_rejoin(&mut self) -> Result<Result<(), Lost>, ReplicationError> {
         let seat = Seat::open(&self.primary, &self.candidate).await?;
         while !seat.try_lock().await? {
             match seat.look().await?.holder {

@@ -1,5 +1,5 @@
-//! The register of replicas: those that operators have added, kept in the primary, so that whoever
-//! is active next follows them, too.
+//! The register of replicas: those that operators have added, kept in the primary, so that the next
+//! active proxy follows them, too.
 //!
 //! `hihooi.replica` has their URLs as they were given, with passwords, and is its owner's alone, as
 //! PostgreSQL's `pg_subscription` is.
@@ -18,13 +18,14 @@ use tokio::time::timeout;
 
 use super::super::query::has_table;
 use super::super::query::{rows, value};
-use super::super::{Error, connect};
+use super::super::{ReplicationError, connect};
 use pg_connect::address::Address;
 use pg_wire::quoting::literal;
 
 /// How long is waited until a change is in the register; meanwhile the primary may be restarted.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// How long a change waits for people's locks. Beats wait with it, so this is less than a lease.
+/// How long a change waits for the locks of others. Beats wait with it, so this is less than a
+/// lease.
 const LOCK_MAX: Duration = Duration::from_secs(1);
 
 /// A replica that is in the register.
@@ -35,8 +36,8 @@ pub struct Registered {
     pub url: String,
 }
 
-/// What the register is to say of a database.
-pub struct Change {
+/// What the register must contain of a database.
+pub struct RegisterChange {
     host: String,
     port: u16,
     database: String,
@@ -44,11 +45,11 @@ pub struct Change {
     url: Option<String>,
 }
 
-impl Change {
-    /// That it is there with this URL, or that it is not there.
-    pub fn of(address: &Address, url: Option<&str>) -> Change {
+impl RegisterChange {
+    /// Makes a change after which it is there with this URL, or is not there.
+    pub fn of(address: &Address, url: Option<&str>) -> RegisterChange {
         let (host, port, database) = address.place();
-        Change {
+        RegisterChange {
             host: host.into(),
             port,
             database: database.into(),
@@ -56,8 +57,8 @@ impl Change {
         }
     }
 
-    /// As one transaction, which gives 1, or 0 and changes nothing where the epoch is another one
-    /// by now.
+    /// Returns it as one transaction, which gives 1, or 0 and changes nothing where the epoch is
+    /// another one by now.
     pub(super) fn sql(&self, epoch: u64) -> String {
         let (host, port, database) = (literal(&self.host), self.port, literal(&self.database));
         let change = match &self.url {
@@ -82,16 +83,16 @@ impl Change {
     }
 }
 
-/// A change that somebody waits for.
+/// A change whose caller waits.
 pub(super) struct Request {
-    pub change: Change,
-    /// What the register says before.
-    pub before: Change,
-    /// To be told how it went; closed where nobody waits any more, who takes it for failed.
-    pub done: oneshot::Sender<Result<(), Error>>,
+    pub change: RegisterChange,
+    /// What the register has before.
+    pub before: RegisterChange,
+    /// For the result; closed where the caller waits no longer, which takes it for failed.
+    pub done: oneshot::Sender<Result<(), ReplicationError>>,
 }
 
-/// Who changes what replicas there are asks here.
+/// Takes requests to change which replicas there are.
 #[derive(Clone, Debug)]
 pub struct Register(mpsc::Sender<Request>);
 
@@ -100,9 +101,13 @@ impl Register {
         Register(requests)
     }
 
-    /// Returns when the change is on the primary's disk. If it fails, the register says again what
-    /// it has said `before`.
-    pub async fn write(&self, change: Change, before: Change) -> Result<(), Error> {
+    /// Returns when the change is on the primary's disk. If it fails, the register has again what
+    /// it had `before`.
+    pub async fn write(
+        &self,
+        change: RegisterChange,
+        before: RegisterChange,
+    ) -> Result<(), ReplicationError> {
         let (done, mut is_done) = oneshot::channel();
         let request = Request {
             change,
@@ -110,7 +115,7 @@ impl Register {
             done,
         };
         let asked = async {
-            // Whoever receives none drops it, which is seen below.
+            // A receiver that gets none drops it, which is seen below.
             let _ = self.0.send(request).await;
             (&mut is_done).await
         };
@@ -123,8 +128,8 @@ impl Register {
             }
         };
         answer.unwrap_or_else(|| {
-            Err(Error::Connection(
-                "the primary does not confirm that it has noted that, so nothing has changed: try again when it \
+            Err(ReplicationError::Connection(
+                "the primary did not confirm the change in time, so nothing has changed: try again when it \
                  answers"
                     .into(),
             ))
@@ -132,8 +137,8 @@ impl Register {
     }
 }
 
-/// Who is in the register, in the order in which they came.
-pub async fn read(primary: &Address) -> Result<Vec<Registered>, Error> {
+/// Returns the entries of the register, in the order in which they came.
+pub async fn read(primary: &Address) -> Result<Vec<Registered>, ReplicationError> {
     let client = &connect(primary, "replex set-up").await?;
     if !has_table(client, "replica").await? {
         return Ok(Vec::new());

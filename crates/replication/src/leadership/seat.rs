@@ -1,4 +1,4 @@
-//! What two proxies tell each other, on the primary.
+//! What two proxies communicate to each other, on the primary.
 //!
 //! The lock is of a session that does nothing else. `hihooi.leader` has the epoch, and survives a
 //! crash of the primary, as `hihooi.replica` does: see `register`. `hihooi.beat` and
@@ -13,9 +13,9 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::super::query::{first, number, setup_error};
 use super::super::query::{rows, value};
-use super::super::{Error, SLOT, connect, described};
+use super::super::{ReplicationError, SLOT, connect, described};
 use super::lease::Beat;
-use super::register::Change;
+use super::register::RegisterChange;
 use pg_connect::address::Address;
 use pg_wire::quoting::literal;
 
@@ -44,8 +44,8 @@ INSERT INTO hihooi.leader (epoch, is_released, name)
   SELECT pg_current_wal_insert_lsn() - '0/0', true, '' WHERE NOT EXISTS (SELECT FROM hihooi.leader);
 COMMIT";
 
-/// No setting of the role's may end it, or have texts read otherwise; and passwords in the
-/// register's URLs are in no log and no view. Only superusers may say the latter.
+/// No setting of the role may end it, or change how texts are read; and passwords in the register's
+/// URLs are in no log and no view. Only superusers may set the latter.
 const SETTINGS: &str = "
 SET standard_conforming_strings = on;
 SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN
@@ -60,17 +60,17 @@ SELECT set_config(name, setting, false)
 const BACKENDS: &str = "pg_stat_activity a JOIN hihooi.backend b
   ON b.pid = a.pid AND b.started = a.backend_start";
 
-/// Who stands for it: this proxy, until it ends.
+/// The holder of the lock: this proxy, until it ends.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// For people.
     pub name: String,
-    /// What its sessions are called, which no other's are.
+    /// The name of its sessions, which no others have.
     session: String,
 }
 
 impl Candidate {
-    /// This proxy. The number is one that nobody else has.
+    /// Makes the name of this proxy. The number is one that no other has.
     pub fn of(number: u64) -> Candidate {
         let machine = uname().nodename().to_string_lossy().into_owned();
         Candidate {
@@ -86,7 +86,7 @@ pub struct Seat {
     candidate: Candidate,
 }
 
-/// Who has the lock.
+/// The holder of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A session of this proxy's own, which has not noticed yet that its connection is lost.
@@ -102,7 +102,7 @@ pub enum Holder {
 pub struct Look {
     /// None if the lock has just become free.
     pub holder: Option<Holder>,
-    /// Who that is, for people.
+    /// The name of that one, for people.
     pub name: String,
     /// What the active proxy has shown last.
     pub beat: Option<Beat>,
@@ -113,15 +113,15 @@ pub struct Look {
 pub struct Begun {
     /// The new one.
     pub epoch: u64,
-    /// The active proxy of the one before has said that it is none any more.
+    /// The active proxy of the epoch before has given up.
     pub was_released: bool,
     /// What it has shown last.
     pub last_beat: Option<Beat>,
 }
 
 impl Seat {
-    /// A session that has nothing yet.
-    pub async fn open(primary: &Address, candidate: &Candidate) -> Result<Seat, Error> {
+    /// Returns a session that has nothing yet.
+    pub async fn open(primary: &Address, candidate: &Candidate) -> Result<Seat, ReplicationError> {
         let client = connect(primary, &candidate.session).await?;
         let seat = Seat {
             client,
@@ -132,21 +132,21 @@ impl Seat {
     }
 
     /// Makes the tables if they are missing.
-    pub async fn make_tables(&self) -> Result<(), Error> {
+    pub async fn make_tables(&self) -> Result<(), ReplicationError> {
         let made = timeout(ANSWER_MAX, self.client.simple_query(TABLES)).await;
         made.map_err(silent)?.map_err(setup_error)?;
         Ok(())
     }
 
-    /// Gets the lock if nobody has it.
-    pub async fn try_lock(&self) -> Result<bool, Error> {
+    /// Acquires the lock if it is free.
+    pub async fn try_lock(&self) -> Result<bool, ReplicationError> {
         let (class, object) = LOCK;
         let lock = format!("SELECT pg_try_advisory_lock({class}, {object})");
         Ok(self.one(&lock).await? == "t")
     }
 
-    /// Who has the lock, and what the active proxy has shown.
-    pub async fn look(&self) -> Result<Look, Error> {
+    /// Returns the holder of the lock, and what the active proxy has shown.
+    pub async fn look(&self) -> Result<Look, ReplicationError> {
         let holder = format!(
             "SELECT a.pid, a.application_name, coalesce(a.usename, ''),
                     coalesce(host(a.client_addr), 'its own machine'), (SELECT name FROM hihooi.leader)
@@ -164,13 +164,14 @@ impl Seat {
         };
         let (session, user, address) = (value(row, 1)?, value(row, 2)?, value(row, 3)?);
         let pid = value(row, 0)?;
-        let not_a_number = |_| Error::Connection(format!("{pid} is no process"));
+        let not_a_number =
+            |_| ReplicationError::Connection(format!("{pid} is not a process number"));
         let process = pid.parse().map_err(not_a_number)?;
         let is_proxy = session.starts_with(SESSION);
         let name = match is_proxy {
             true => format!("{} (from {address})", value(row, 4)?),
             false => format!(
-                "nobody known: user {user} from {address} has the proxies' lock (backend {pid})"
+                "an unknown session: user {user} from {address} has the proxies' lock (backend {pid})"
             ),
         };
         let holder = match (is_proxy, session == self.candidate.session) {
@@ -185,11 +186,11 @@ impl Seat {
         })
     }
 
-    async fn last_beat(&self) -> Result<Option<Beat>, Error> {
+    async fn last_beat(&self) -> Result<Option<Beat>, ReplicationError> {
         let beats = rows(&self.client, "SELECT epoch, number FROM hihooi.beat");
         let beats = timeout(ANSWER_MAX, beats).await.map_err(silent)??;
         let beat = beats.first().map(|row| {
-            Ok::<_, Error>(Beat {
+            Ok::<_, ReplicationError>(Beat {
                 epoch: number(&value(row, 0)?)?,
                 number: number(&value(row, 1)?)?,
             })
@@ -198,7 +199,7 @@ impl Seat {
     }
 
     /// Ends a session, if that still has the lock.
-    pub async fn end_session(&self, process: i32) -> Result<(), Error> {
+    pub async fn end_session(&self, process: i32) -> Result<(), ReplicationError> {
         let end = format!(
             "SELECT pg_terminate_backend(l.pid) FROM pg_locks l WHERE l.pid = {process} AND {}",
             is_lock()
@@ -207,7 +208,7 @@ impl Seat {
     }
 
     /// Raises the epoch. The lock must be this session's.
-    pub async fn begin_epoch(&self) -> Result<Begun, Error> {
+    pub async fn begin_epoch(&self) -> Result<Begun, ReplicationError> {
         let was_released = self.one("SELECT is_released FROM hihooi.leader").await? == "t";
         let last_beat = self.last_beat().await?;
         let name = literal(&self.candidate.name);
@@ -222,22 +223,22 @@ impl Seat {
         })
     }
 
-    /// The next epoch is behind this one, and nobody is waited for.
-    pub async fn begin_after(&self, epoch: u64) -> Result<(), Error> {
+    /// Sets the next epoch behind this one, without a wait for others.
+    pub async fn begin_after(&self, epoch: u64) -> Result<(), ReplicationError> {
         let raise = format!(
             "UPDATE hihooi.leader SET epoch = greatest(epoch, {epoch}), is_released = true, name = ''"
         );
         self.run(&raise).await
     }
 
-    /// The epoch now.
-    pub async fn epoch(&self) -> Result<u64, Error> {
+    /// Returns the present epoch.
+    pub async fn epoch(&self) -> Result<u64, ReplicationError> {
         number(&self.one("SELECT epoch FROM hihooi.leader").await?)
     }
 
     /// Shows that this proxy lives. That it could be shown proves that the session has its lock.
-    /// Tells whether another proxy waits for it.
-    pub async fn beat(&self, beat: Beat) -> Result<bool, Error> {
+    /// Returns whether another proxy waits for it.
+    pub async fn beat(&self, beat: Beat) -> Result<bool, ReplicationError> {
         let (epoch, number) = (beat.epoch, beat.number);
         let own = literal(&self.candidate.session);
         let show = format!(
@@ -251,7 +252,7 @@ impl Seat {
     }
 
     /// Writes down backends as this proxy's. Returns those that are there.
-    pub async fn write_down(&self, processes: &[u32]) -> Result<Vec<u32>, Error> {
+    pub async fn write_down(&self, processes: &[u32]) -> Result<Vec<u32>, ReplicationError> {
         let list: Vec<String> = processes.iter().map(ToString::to_string).collect();
         let write = format!(
             "INSERT INTO hihooi.backend SELECT pid, backend_start FROM pg_stat_activity
@@ -269,23 +270,29 @@ impl Seat {
     }
 
     /// Forgets backends that have ended.
-    pub async fn prune(&self) -> Result<(), Error> {
+    pub async fn prune(&self) -> Result<(), ReplicationError> {
         let prune = "DELETE FROM hihooi.backend b WHERE NOT EXISTS (SELECT FROM pg_stat_activity a
                       WHERE a.pid = b.pid AND a.backend_start = b.started)";
         self.run(prune).await
     }
 
-    /// Changes the register. The inner error says that nothing has changed; with the outer one that
-    /// is not known.
-    pub async fn register(&self, change: &Change, epoch: u64) -> Result<Result<(), Error>, Error> {
+    /// Changes the register. With the inner error nothing has changed; with the outer one that is
+    /// not known.
+    pub async fn register(
+        &self,
+        change: &RegisterChange,
+        epoch: u64,
+    ) -> Result<Result<(), ReplicationError>, ReplicationError> {
         let answer = timeout(ANSWER_MAX, self.client.simple_query(&change.sql(epoch))).await;
         let answer = match answer.map_err(silent)? {
             Ok(answer) => answer,
             Err(error) => {
-                let said = error.as_db_error().and_then(|said| said.parsed_severity());
-                return match said {
-                    Some(Severity::Error) => Ok(Err(Error::Setup(format!(
-                        "the primary refuses to note that, so nothing has changed: {}",
+                let reported = error
+                    .as_db_error()
+                    .and_then(|reported| reported.parsed_severity());
+                return match reported {
+                    Some(Severity::Error) => Ok(Err(ReplicationError::Setup(format!(
+                        "the primary refused to record the change, so nothing has changed: {}",
                         described(&error)
                     )))),
                     _ => Err(error.into()),
@@ -294,15 +301,15 @@ impl Seat {
         };
         Ok(match first(&answer)?.as_str() {
             "1" => Ok(()),
-            _ => Err(Error::Setup(
+            _ => Err(ReplicationError::Setup(
                 "this proxy is not the active one any more: nothing has changed".into(),
             )),
         })
     }
 
-    /// Ends what the proxies before have at the primary: the backends of their clients, and who
-    /// reads the slot. Returns how many of them there still are.
-    pub async fn fence(&self) -> Result<u64, Error> {
+    /// Ends what the proxies before have at the primary: the backends of their clients, and the
+    /// reader of the slot. Returns how many of them there still are.
+    pub async fn fence(&self) -> Result<u64, ReplicationError> {
         let end = format!(
             "SELECT (SELECT count(pg_terminate_backend(a.pid)) FROM {BACKENDS})
                   + (SELECT count(pg_terminate_backend(active_pid)) FROM pg_replication_slots
@@ -312,38 +319,38 @@ impl Seat {
         number(&self.one(&end).await?)
     }
 
-    /// They are all gone.
-    pub async fn forget_backends(&self) -> Result<(), Error> {
+    /// Forgets the backends, which are all gone.
+    pub async fn forget_backends(&self) -> Result<(), ReplicationError> {
         self.run("DELETE FROM hihooi.backend").await
     }
 
-    /// Says that this proxy is active no more, and lets go of the lock.
-    pub async fn release(&self, epoch: u64) -> Result<(), Error> {
+    /// Notes that this proxy is active no more, and releases the lock.
+    pub async fn release(&self, epoch: u64) -> Result<(), ReplicationError> {
         let note = format!("UPDATE hihooi.leader SET is_released = true WHERE epoch = {epoch}");
         self.run(&note).await?;
         self.unlock().await
     }
 
-    /// Lets go of the lock.
-    pub async fn unlock(&self) -> Result<(), Error> {
+    /// Releases the lock.
+    pub async fn unlock(&self) -> Result<(), ReplicationError> {
         let (class, object) = LOCK;
         let unlock = format!("SELECT pg_advisory_unlock({class}, {object})");
         self.run(&unlock).await
     }
 
-    async fn one(&self, sql: &str) -> Result<String, Error> {
+    async fn one(&self, sql: &str) -> Result<String, ReplicationError> {
         let answer = timeout(ANSWER_MAX, self.client.simple_query(sql)).await;
         first(&answer.map_err(silent)??)
     }
 
-    async fn run(&self, sql: &str) -> Result<(), Error> {
+    async fn run(&self, sql: &str) -> Result<(), ReplicationError> {
         let done = timeout(ANSWER_MAX, self.client.simple_query(sql)).await;
         done.map_err(silent)??;
         Ok(())
     }
 }
 
-/// Says of `pg_locks l` that it is the lock, and held.
+/// Returns the condition that `pg_locks l` is the lock, and held.
 fn is_lock() -> String {
     let (class, object) = LOCK;
     format!(
@@ -353,6 +360,6 @@ fn is_lock() -> String {
     )
 }
 
-fn silent<T>(_: T) -> Error {
-    Error::Connection("the primary does not answer".into())
+fn silent<T>(_: T) -> ReplicationError {
+    ReplicationError::Connection("the primary does not answer".into())
 }

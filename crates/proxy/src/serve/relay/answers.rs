@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use super::{End, Relay};
 use proxy_core::freshness::{TStateId, Tsid};
-use replication::leadership::lease::Moment;
+use replication::leadership::lease::BootTime;
 
 /// What the client's answers wait for, at [`Level::OneCopy`].
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl Relay<'_> {
                 }
                 // They may be gone since one of them is to be the primary.
                 None => {
-                    let since = *self.none_serves.get_or_insert_with(Moment::now);
+                    let since = *self.none_serves.get_or_insert_with(BootTime::now);
                     routing.lease.is_proven_since(since)
                 }
             };
@@ -56,9 +56,9 @@ impl Relay<'_> {
         !matches!(self.held, Held::Nothing)
     }
 
-    /// Waits something for the client that a replica has said, while another proxy might be the
-    /// active one? It may be old then, and is told only when the primary has shown that there was
-    /// no other (R15).
+    /// Does something wait for the client that a replica has sent, while another proxy might be the
+    /// active one? It may be old then, and is relayed only when the primary has shown that there
+    /// was no other (R15).
     pub(super) fn is_unproven(&mut self) -> bool {
         if self.out.to_client.is_empty() {
             self.has_read = false;
@@ -77,7 +77,7 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// Writes to the client once, unless that must not be said now.
+    /// Writes to the client once, unless that must not be sent now.
     pub(super) fn poll_client(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.is_unproven() {
             true => Poll::Ready(Ok(())),
@@ -85,7 +85,7 @@ impl Relay<'_> {
         }
     }
 
-    /// The same where it was asked already whether it may be said.
+    /// Writes once, where it was checked already that it may be sent.
     pub(super) fn poll_proven(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let written = self.client.poll_write(context, &mut self.out.to_client);
         if written.is_ready() {
@@ -94,7 +94,7 @@ impl Relay<'_> {
         written
     }
 
-    /// The client need not wait for what is done behind its answer.
+    /// Answers the client first: it need not wait for what is done behind its answer.
     pub(super) async fn answer_first(&mut self) -> Result<(), End> {
         if self.is_held() || self.out.to_client.is_empty() {
             return Ok(());

@@ -9,7 +9,7 @@ use crate::serve::cancel::{self, Goal};
 
 /// Where cancel requests go.
 pub(super) enum Cancels {
-    /// To the server, or where the session's entry says.
+    /// To the server, or to the goal of the session's entry.
     Lead,
     /// They wait until the proxy's own statements in front of the client's are done.
     Wait(Arc<AtomicBool>),
@@ -18,8 +18,8 @@ pub(super) enum Cancels {
 }
 
 impl Relay<'_> {
-    /// If the server is to run something of the proxy's own first, requests wait for its end. To be
-    /// called before that is sent.
+    /// Has requests wait for the end of what the server is to run for the proxy itself first, if
+    /// there is any. To be called before that is sent.
     pub(super) async fn hold_cancels(&mut self) {
         self.cancels = Cancels::Lead;
         if self.session.runs_own() {
@@ -53,7 +53,7 @@ impl Relay<'_> {
         if let Cancels::Wait(is_cancelled) = before
             && is_cancelled.load(Ordering::Acquire)
         {
-            // A server that cannot be reached cannot be told to cancel.
+            // A server that cannot be reached cannot get the request.
             let _ = tokio::time::timeout(GOODBYE_TIMEOUT, cancel::send(&node, &key)).await;
         }
     }

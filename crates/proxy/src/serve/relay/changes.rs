@@ -1,5 +1,5 @@
-//! What becomes of a session that may have changed its settings: where they can be had elsewhere,
-//! too, it goes on with connections that have the same.
+//! Sessions that may have changed their settings: a session goes on with other connections if they
+//! can have the same settings.
 
 use super::{End, Relay, snapshots};
 use crate::serve::outset::Outset;
@@ -8,12 +8,12 @@ use proxy_pool::connection::Changed;
 
 /// Of the names and values of what a session has changed, in bytes: with more it keeps its server.
 const CHANGED_LEN_MAX: usize = 8 * 1024;
-/// How every schema of temporary tables is called.
+/// How the name of every schema of temporary tables begins.
 const TEMPORARY_SCHEMA: &str = "pg_temp";
 
 impl Relay<'_> {
     /// Finds out what settings the session has, which has ended its batch or transaction on the
-    /// primary. It keeps the connection where nobody else could have the same.
+    /// primary. It keeps the connection where no other could have the same.
     pub(super) async fn find_out_settings(&mut self) -> Result<(), End> {
         let connection = self.connection.as_mut();
         let connection = connection.expect("its settings were changed there");
@@ -44,7 +44,7 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// What it has from now on; none if it must keep its connection.
+    /// Returns what it has from now on; none if it must keep its connection.
     fn outset_with(&self, changed: Changed) -> Option<Outset> {
         let Changed { settings, schemas } = changed;
         let length = |(name, value): (&str, &str)| name.len() + value.len();

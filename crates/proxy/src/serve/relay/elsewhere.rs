@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::{CONNECTION_FAILURE, End, Input, Relay, violation};
 use crate::serve::cancel::Goal;
 use crate::serve::routing::{Chosen, Route, Routed, Routing, Why};
-use pg_wire::cut::{Message, Piece};
+use pg_wire::cut::{Piece, WireMessage};
 use pg_wire::report::{Report, Severity};
 use proxy_core::freshness::Manager;
-use proxy_core::grammar::Effect;
+use proxy_core::grammar::SessionEffect;
 use proxy_core::routing::{Question, Situation};
-use proxy_core::session::{Balancing, Demand};
+use proxy_core::session::{Balancing, WaitingBatch};
 use proxy_core::touched::{NamedTables, Touched};
 use proxy_pool::Connection;
 
@@ -19,7 +19,7 @@ use proxy_pool::Connection;
 const CONNECTING_MAX: Duration = Duration::from_secs(1);
 
 impl Relay<'_> {
-    /// A transaction on the primary waits for its next batch, if that may run elsewhere.
+    /// Has a transaction on the primary wait for its next batch, if that may run elsewhere.
     pub(super) fn pause(&mut self) {
         let is_apart = self.session.settings().balancing == Balancing::Statement;
         let goes = is_apart && self.routing.is_some() && self.writes.let_reads_go();
@@ -40,7 +40,7 @@ impl Relay<'_> {
                 Err(why) => route.why = why,
             }
         }
-        self.tell_why(&route.why, &touches);
+        self.notify_route(&route.why, &touches);
         let replica = taken.as_ref().map(|(chosen, _)| chosen.id);
         self.visit.goes(replica, route.why.reason);
         let Some((chosen, mut connection)) = taken else {
@@ -76,9 +76,9 @@ impl Relay<'_> {
             .map_err(violation)
     }
 
-    /// Where what the session holds goes, in a transaction on the primary that waits. What it may
-    /// write is noted when it goes to the primary. With what the client is told that it touches,
-    /// and the tables of which it may be told.
+    /// Returns where the batch of the session goes, in a transaction on the primary that waits.
+    /// What it may write is noted when it goes to the primary. Returns also what the client's
+    /// notice lists as touched, and the tables that its answer may name.
     fn route_inside(&self) -> (Route, String, NamedTables) {
         let Some(routing) = self.routing else {
             let why = Why::primary("there is no replica");
@@ -104,19 +104,23 @@ impl Relay<'_> {
         (route, touches, touched.named())
     }
 
-    /// What the texts of a session touch that has no settings of its own, and whether they leave
-    /// nothing behind.
-    pub(super) fn looked_at(&self, demand: &Demand<'_>, routing: &Routing) -> (Touched, bool) {
+    /// Returns what the texts of a session touch that has no settings of its own, and whether they
+    /// leave nothing behind.
+    pub(super) fn looked_at(
+        &self,
+        demand: &WaitingBatch<'_>,
+        routing: &Routing,
+    ) -> (Touched, bool) {
         let mut touched = Touched::default();
         let mut leaves_nothing = true;
         for text in &demand.texts {
             touched.merge(routing.touched(text, Some(&self.outset.reading)));
-            leaves_nothing &= text.effect() == Effect::Nothing;
+            leaves_nothing &= text.effect() == SessionEffect::Nothing;
         }
         (touched, leaves_nothing)
     }
 
-    /// A connection to a replica, if that comes soon.
+    /// Returns a connection to a replica, if that comes soon.
     async fn take_soon(
         &mut self,
         chosen: &Chosen,
@@ -130,7 +134,7 @@ impl Relay<'_> {
         })
     }
 
-    /// What the session holds goes to the primary, where its transaction is.
+    /// Sends what the session holds to the primary, where its transaction is.
     fn resume(&mut self) -> Result<(), End> {
         let connection = self.connection.as_mut();
         let connection = connection.expect("its transaction is on the primary's connection");
@@ -140,7 +144,7 @@ impl Relay<'_> {
             outset: &self.outset,
             connection: Some(connection),
             place: None,
-            is_told: true,
+            is_notified: true,
             session: &mut self.session,
             writes: &mut self.writes,
             out: &mut self.out,
@@ -148,12 +152,12 @@ impl Relay<'_> {
         let last = frames.len().saturating_sub(1);
         for (index, frame) in frames.iter().enumerate() {
             let rest = if index == last { rest } else { 0 };
-            input.take(Piece::Message(Message { frame, rest }))?;
+            input.take(Piece::Message(WireMessage { frame, rest }))?;
         }
         Ok(())
     }
 
-    /// The replica's connection is the session's no more: the primary's is again, if it was kept.
+    /// Gives the replica's connection back: the primary's is the session's again, if it was kept.
     pub(super) async fn return_to_primary(&mut self) {
         // What was kept back of its answer may only now wait for the client.
         self.has_read |= self.place.replica.is_some();

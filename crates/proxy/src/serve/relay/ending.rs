@@ -1,4 +1,4 @@
-//! How sessions end: the client is told why, and servers are left in order.
+//! How sessions end: the client gets the reason, and servers are left in order.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use proxy_core::freshness::Manager;
 use proxy_core::session::Leftover;
 
 impl Relay<'_> {
-    /// Ends the session: tells the client why, and leaves its server in order.
+    /// Ends the session: sends the client the reason, and leaves its server in order.
     pub(super) async fn end(mut self, end: End) {
         let is_server_usable = matches!(end, End::Client)
-            || matches!(&end, End::Told(report) if report.code == PROTOCOL_VIOLATION);
+            || matches!(&end, End::Reported(report) if report.code == PROTOCOL_VIOLATION);
         let is_unproven = self.is_unproven();
         if is_unproven {
-            // It would be old, and is never told.
+            // It would be old, and is never relayed.
             self.out.to_client.clear();
             self.has_read = false;
         }
         // Behind a part of a message nothing else is understood.
-        if let End::Told(report) = end
+        if let End::Reported(report) = end
             && !(is_unproven && self.is_cut)
         {
             report.write(&mut self.out.to_client);
@@ -53,7 +53,7 @@ impl Relay<'_> {
                 _ => {
                     tokio::spawn(async move {
                         let key = connection.cancel_key.clone();
-                        // Nobody waits for what it runs; if this fails, it runs to its end.
+                        // No client waits for what it runs; if this fails, it runs to its end.
                         let sent = cancel::send(&node, &key);
                         let _ = tokio::time::timeout(GOODBYE_TIMEOUT, sent).await;
                         node.close(connection);
@@ -62,7 +62,7 @@ impl Relay<'_> {
             }
         }
         let goodbye = async {
-            // A client that is gone, or does not read, hears nothing.
+            // A client that is gone, or does not read, gets nothing.
             let _ = self.flush_client().await;
             self.client.shutdown().await;
         };
@@ -70,8 +70,8 @@ impl Relay<'_> {
     }
 }
 
-/// Whatever ends a session, also where its task ends in the middle: nothing that it has made
-/// Pending outlives it.
+/// Ends what is Pending with the session, also where its task ends in the middle: nothing that it
+/// has made Pending outlives it.
 impl Drop for Relay<'_> {
     fn drop(&mut self) {
         let place = self.place.clone();

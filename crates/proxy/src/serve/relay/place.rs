@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use crate::serve::routing::{Chosen, Routing};
-use crate::serve::standing::Servers;
+use crate::serve::standing::SessionServers;
 use proxy_core::freshness::{Manager, ReplicaId};
-use proxy_pool::Node;
+use proxy_pool::ServerNode;
 
 /// Where a server is.
 #[derive(Clone)]
 pub(super) struct Place {
-    pub node: Arc<Node>,
-    /// Its number, if it is a replica.
+    pub node: Arc<ServerNode>,
+    /// Returns its number, if it is a replica.
     pub replica: Option<ReplicaId>,
 }
 
@@ -24,8 +24,9 @@ impl Chosen {
     }
 }
 
-impl Servers {
-    /// Where statements in a database may go; none for a database that replicas do not follow.
+impl SessionServers {
+    /// Returns where statements in a database may go; none for a database that replicas do not
+    /// follow.
     pub(super) fn routing_of(&self, database: &str) -> Option<&Routing> {
         let is_followed = self.primary.address.database == database;
         self.routing.as_deref().filter(|_| is_followed)
@@ -44,7 +45,7 @@ impl Servers {
         }
     }
 
-    /// Counts who is on a server, for the choice of the least loaded.
+    /// Counts the sessions on a server, for the choice of the least loaded.
     pub(super) fn count(&self, place: &Place, count: fn(&mut Manager, Option<ReplicaId>)) {
         if let Some(routing) = &self.routing {
             count(&mut routing.manager(), place.replica);

@@ -1,14 +1,14 @@
-//! Where the batch goes that a session holds which has no server.
+//! Where a batch goes whose session has no server.
 
 use super::Relay;
-use crate::serve::outset::{Isolation, Reading};
+use crate::serve::outset::{Isolation, ParseContext};
 use crate::serve::routing::{Chosen, Routed, Routing};
 use crate::serve::why::Why;
 use pg_wire::report::Report;
 use proxy_core::freshness::Level;
-use proxy_core::grammar::Effect;
+use proxy_core::grammar::SessionEffect;
 use proxy_core::routing::{Question, Situation};
-use proxy_core::session::{AsPrepared, Demand, Text};
+use proxy_core::session::{AsPrepared, Text, WaitingBatch};
 use proxy_core::touched::{NamedTables, Touched};
 
 /// Where a batch goes, why, and what runs in front of it.
@@ -17,11 +17,11 @@ pub(super) struct Plan {
     pub replica: Option<Chosen>,
     pub why: Why,
     pub prelude: Vec<String>,
-    /// What the client is told that it touches, see `proxy::trace`; empty if nothing is told.
+    /// What the client's notice lists as touched, see `serve::trace`; empty without a notice.
     pub touches: String,
     /// What it touches, if a replica may soon have all that it must see.
     pub waits: Option<Box<Touched>>,
-    /// The tables of which the client may be told.
+    /// The tables that the client's answer may name.
     pub named: NamedTables,
     /// What it runs as at a replica, if not as it is.
     pub as_prepared: Option<AsPrepared>,
@@ -46,7 +46,7 @@ impl Plan {
 }
 
 impl Relay<'_> {
-    /// Where what the session holds goes.
+    /// Returns where what the session holds goes.
     pub(super) fn plan(&mut self) -> Result<Plan, Report> {
         let demand = self.session.demand();
         if let Some(report) = demand.refusal() {
@@ -58,7 +58,7 @@ impl Relay<'_> {
         let mut reading = (!self.session.is_pinned()).then_some(&self.outset.reading);
         let (mut touched, is_schema_only) = touched_in_order(&demand, routing, &mut reading);
         let mut effects = demand.texts.iter().map(Text::effect);
-        let leaves_nothing = effects.all(|effect| effect == Effect::Nothing);
+        let leaves_nothing = effects.all(|effect| effect == SessionEffect::Nothing);
         let (is_whole, executes) = (demand.is_whole, demand.executes);
         let (is_open, shares_portals) = (demand.is_open, demand.shares_portals);
         if is_schema_only {
@@ -111,7 +111,7 @@ impl Relay<'_> {
         })
     }
 
-    /// What is asked of statements that touch this, by what the session is.
+    /// Asks about statements that touch this, by the state of the session.
     fn question<'t>(&self, situation: Situation<'t>, touched: &'t Touched) -> Question<'t> {
         Question {
             is_pinned: self.session.is_pinned(),
@@ -121,12 +121,12 @@ impl Relay<'_> {
     }
 }
 
-/// What the statements of a session touch that is read like this, and whether they change the
-/// schema and do nothing else. Afterwards `reading` is how what follows them is read.
+/// Returns what the statements of a session touch that is read like this, and whether they change
+/// the schema and do nothing else. Afterwards `reading` is how what follows them is read.
 fn touched_in_order(
-    demand: &Demand<'_>,
+    demand: &WaitingBatch<'_>,
     routing: &Routing,
-    reading: &mut Option<&Reading>,
+    reading: &mut Option<&ParseContext>,
 ) -> (Touched, bool) {
     let mut touched = Touched::default();
     let mut is_schema_only = true;

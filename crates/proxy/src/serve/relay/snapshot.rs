@@ -13,13 +13,13 @@ use proxy_core::session::Proof;
 use proxy_core::touched::Touched;
 use proxy_pool::Connection;
 
-/// How long it is waited for a replica whatever there is to do on the primary (P1).
+/// How long it waits for a replica whatever there is to do on the primary (P1).
 const ALWAYS_WAITED: Duration = Duration::from_millis(10);
 /// How long a replica may take for that snapshot; a read there would take longer.
 const SNAPSHOT_MAX: Duration = Duration::from_secs(1);
 
 impl Relay<'_> {
-    /// Where what the session holds goes, with which its transaction takes its snapshot.
+    /// Returns where what the session holds goes, with which its transaction takes its snapshot.
     pub(super) async fn plan_snapshot(&mut self) -> Result<Plan, Report> {
         let Some(routing) = self.routing else {
             return self.plan();
@@ -76,7 +76,7 @@ impl Relay<'_> {
         Ok(connection)
     }
 
-    /// What the session holds reads, if its transaction takes its snapshot by it.
+    /// Returns what the session holds reads, if its transaction takes its snapshot by it.
     fn begins_by_reading(&self, routing: &Routing) -> Option<Touched> {
         let demand = self.session.demand();
         let (touched, leaves_nothing) = self.looked_at(&demand, routing);

@@ -19,8 +19,8 @@ const STEP: Duration = Duration::from_millis(1);
 const QUERY_CANCELED: &str = "57014";
 
 impl Relay<'_> {
-    /// Where what the session holds goes. If that is the primary, though only for want of a replica
-    /// that has everything, one is waited for while the primary is the busier one.
+    /// Returns where what the session holds goes. If that is the primary, though only for want of a
+    /// replica that has everything, it waits for one while the primary is the busier one.
     pub(super) async fn plan_or_wait(&mut self) -> Result<Plan, Report> {
         let mut plan = self.plan()?;
         if let (Some(touched), Some(routing)) = (plan.waits.take(), self.routing) {
@@ -35,9 +35,9 @@ impl Relay<'_> {
         Ok(plan)
     }
 
-    /// Where a read goes that began now, once a replica has all that it must see. The primary, if
-    /// that takes too long or is not worth it any more, so long after its beginning. The error is
-    /// that it was cancelled meanwhile.
+    /// Returns where a read goes that began now, once a replica has all that it must see. The
+    /// primary, if that takes too long or is not worth it any more, so long after its beginning.
+    /// The error is that it was cancelled meanwhile.
     pub(super) async fn wait(
         &self,
         routing: &Routing,
@@ -80,7 +80,7 @@ impl Relay<'_> {
                 return Ok(route);
             }
             if waited >= self.wait_max {
-                routing.manager().waited_in_vain(&moment);
+                routing.manager().wait_timed_out(&moment);
                 return Ok(route);
             }
             tokio::time::sleep(STEP).await;

@@ -1,4 +1,4 @@
-//! Reads at a replica that may be torn, see `manager::watch`.
+//! Reads at a replica that may be torn, see `proxy_core::freshness::watch`.
 
 use super::Relay;
 use crate::serve::routing::{Chosen, Routing};
@@ -7,7 +7,7 @@ use proxy_core::freshness::Watch;
 use proxy_core::session::{At, Out, Proof, Session};
 
 impl Relay<'_> {
-    /// Where what is held goes now; what may be torn there is watched from now on.
+    /// Returns where what is held goes now; what may be torn there is watched from now on.
     pub(super) fn at(&mut self, chosen: Option<Chosen>) -> At {
         self.watch = None;
         let Some(chosen) = chosen else {
@@ -23,8 +23,8 @@ impl Relay<'_> {
     }
 }
 
-/// Says whether what a batch has read at a replica counts, if what comes next from there shows that
-/// its snapshots have been taken. True if it was said.
+/// Notes whether what a batch has read at a replica counts, if what comes next from there shows
+/// that its snapshots have been taken. Returns true if that was noted.
 pub(super) fn judge(
     watch: &Watch,
     piece: &Piece<'_>,

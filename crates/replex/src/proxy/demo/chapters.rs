@@ -53,9 +53,9 @@ pub async fn stage(story: &mut Story) -> Result<Stage, CommandFailure> {
     Ok(stage)
 }
 
-/// What `SET replex.trace = on` says of single statements.
+/// What the notices of `SET replex.trace = on` show for single statements.
 pub async fn routing(story: &mut Story, stage: &Stage) -> Result<(), CommandFailure> {
-    story.chapter("Each statement goes where it must, and says why");
+    story.chapter("Each statement goes where it must, and reports why");
     let failed =
         |error: tokio_postgres::Error| CommandFailure::Failed(format!("a statement: {error}"));
     let proxy = &stage.proxy;
@@ -69,7 +69,7 @@ pub async fn routing(story: &mut Story, stage: &Stage) -> Result<(), CommandFail
             std::future::poll_fn(|context| connection.poll_message(context)).await
         {
             if let AsyncMessage::Notice(notice) = message {
-                // Who no longer listens needs no notice.
+                // A receiver that is gone needs no notice.
                 let _ = notices_in.send(notice);
             }
         }
@@ -93,8 +93,8 @@ pub async fn routing(story: &mut Story, stage: &Stage) -> Result<(), CommandFail
             )));
         };
         let touches = notice.detail().unwrap_or_default().replace("public.", "");
-        let told = notice.message().trim_start_matches("replex: ");
-        let (server, why) = told.split_once(", ").unwrap_or((told, ""));
+        let output = notice.message().trim_start_matches("replex: ");
+        let (server, why) = output.split_once(", ").unwrap_or((output, ""));
         let server = server.trim_start_matches("the ");
         rows.push([statement, server, why].map(str::to_owned).to_vec());
         touched.push([statement, &touches].map(str::to_owned).to_vec());
@@ -103,7 +103,7 @@ pub async fn routing(story: &mut Story, stage: &Stage) -> Result<(), CommandFail
     story.show(&["statement", "went to", "why"], &rows);
     let went = |at: usize| rows[at][1].clone();
     story.claim(
-        "The update went to the primary, reads of what nobody wrote went to replicas",
+        "The update went to the primary, reads of unwritten rows went to replicas",
         went(1) == "primary" && went(0).starts_with("rep") && went(3).starts_with("rep"),
     );
     Ok(())
@@ -125,7 +125,7 @@ pub async fn load(story: &mut Story, stage: &Stage) -> Result<DemoLoad, CommandF
     Ok(load)
 }
 
-/// Tells each second what the load does. Returns where batches went meanwhile.
+/// Prints each second what the load does. Returns where batches went meanwhile.
 async fn watch(
     story: &Story,
     stage: &Stage,
@@ -163,8 +163,8 @@ async fn watch(
 
 /// How many batches went where, and why.
 async fn routes(stage: &Stage) -> Result<BTreeMap<(String, String), u64>, CommandFailure> {
-    let told = stage.ask("SHOW ROUTES").await?;
-    let rows = told.rows.into_iter().map(|row| {
+    let output = stage.ask("SHOW ROUTES").await?;
+    let rows = output.rows.into_iter().map(|row| {
         let text = |at: usize| row[at].clone().unwrap_or_default();
         ((text(0), text(1)), text(2).parse().unwrap_or(0))
     });
@@ -222,7 +222,7 @@ pub async fn kill(
     let process = stage.replicas[0].process().unwrap_or(0);
     story.say(story.screen.dim(format!("kill -9 {process}")));
     with_first(stage, Postgres::crash).await?;
-    stage.wait(story, 1, "away").await?;
+    stage.wait(story, 1, "unavailable").await?;
     watch(story, stage, load).await?;
     let now = of(&load.seen);
     story.claim(
@@ -277,7 +277,7 @@ async fn wait_until_forgotten(stage: &Stage) -> Result<u64, CommandFailure> {
             return Ok(u64::try_from(row.get::<_, i64>(1)).unwrap_or(0));
         }
         if begun.elapsed() > PATIENCE {
-            let text = "the primary still keeps its log for the replica that is away";
+            let text = "the primary still keeps its log for the offline replica";
             return Err(CommandFailure::Failed(text.into()));
         }
         tokio::time::sleep(LOOK_INTERVAL).await;

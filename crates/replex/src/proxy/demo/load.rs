@@ -87,7 +87,7 @@ pub async fn connect(address: &Address) -> Result<Client, CommandFailure> {
         .dbname(&address.database);
     let connected = config.connect(NoTls).await;
     let (client, connection) = connected.map_err(CommandFailure::at("connect"))?;
-    // What ends the connection is told to whoever uses the client.
+    // The client's user gets the error that ends the connection.
     tokio::spawn(async move {
         let _ = connection.await;
     });
@@ -151,7 +151,7 @@ enum Expected {
 }
 
 /// Reads its own counter, whose number it knows, then something that others write, and something
-/// that nobody writes.
+/// that is never written.
 async fn read(client: &Client, number: u64, answered: u64, round: u64, seen: &LoadSeen) {
     let country = round % 200;
     let reads = [

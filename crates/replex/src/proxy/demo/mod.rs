@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use pg_connect::address::Address;
 use pg_connect::auth::users::Users;
 use pg_local::{Postgres, SUPERUSER};
-use proxy::console::client::{self, Told};
+use proxy::console::client::{self, CommandOutput};
 use proxy::serve::routing::Routing;
-use proxy::serve::{Admission, Authentication, Certificates, Options, Proxy, WAIT_MS_DEFAULT};
+use proxy::serve::{Admission, Authentication, Certificates, Proxy, ProxyOptions, WAIT_MS_DEFAULT};
 use proxy_core::session::Pinning;
 use replex::cluster::{self, Cluster};
 use replex::failure::CommandFailure;
 use replex::say;
-use replication::{Settings, buffer};
+use replication::{ReplicationSettings, buffer};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -40,7 +40,7 @@ struct Stage {
     primary: Postgres,
     /// By their numbers, from 1 on.
     replicas: Vec<Postgres>,
-    /// The store that commits are kept in for replicas that are away.
+    /// The store that commits are kept in for offline replicas.
     store: Cluster,
     /// The proxy, for applications.
     proxy: Address,
@@ -83,7 +83,7 @@ async fn start_store() -> Result<Cluster, CommandFailure> {
         std::env::current_exe().map_err(CommandFailure::at("find this program's own file"))?;
     let options = cluster::ClusterOptions {
         servers: 1,
-        // It is killed, and nobody is to take its place.
+        // It is killed, and no other is to take its place.
         coordinator_arguments: ["--replace-after", "never"].map(str::to_owned).into(),
         ..cluster::ClusterOptions::new(program)
     };
@@ -107,7 +107,7 @@ impl Stage {
         let filled = load::connect(&primary.address(DATABASE)).await?;
         let filled = filled.batch_execute(load::SCHEMA).await;
         filled.map_err(CommandFailure::at("fill the primary"))?;
-        let options = Options {
+        let options = ProxyOptions {
             serve_operator: proxy::console::serve,
             primary: primary.address(DATABASE),
             admission: Admission {
@@ -124,13 +124,13 @@ impl Stage {
             login_timeout: Duration::from_secs(60),
             wait_max: Duration::from_millis(WAIT_MS_DEFAULT),
         };
-        let settings = Settings {
-            buffer: Some(buffer::Options {
+        let settings = ReplicationSettings {
+            buffer: Some(buffer::BufferOptions {
                 coordinators: store.coordinator_addresses().to_vec(),
                 length_max: BUFFER_LENGTH_MAX,
                 is_for_all: true,
             }),
-            ..Settings::default()
+            ..ReplicationSettings::default()
         };
         let routing = Routing::start(&options.primary, options.connections_max, &settings).await;
         let routing = routing.map_err(CommandFailure::at("follow the primary"))?;
@@ -158,15 +158,15 @@ impl Stage {
     }
 
     /// Asks the console.
-    async fn ask(&self, command: &str) -> Result<Told, CommandFailure> {
-        let told = client::ask(&self.proxy, command).await;
-        told.map_err(CommandFailure::at(format!("do `{command}`")))
+    async fn ask(&self, command: &str) -> Result<CommandOutput, CommandFailure> {
+        let output = client::ask(&self.proxy, command).await;
+        output.map_err(CommandFailure::at(format!("do `{command}`")))
     }
 
-    /// What the console says of the transactions buffer.
+    /// What the console shows of the transactions buffer.
     async fn buffer(&self) -> Result<Kept, CommandFailure> {
-        let told = self.ask("SHOW BUFFER").await?;
-        let row = told.rows.into_iter().next();
+        let output = self.ask("SHOW BUFFER").await?;
+        let row = output.rows.into_iter().next();
         let row =
             row.ok_or_else(|| CommandFailure::Failed("there is no transactions buffer".into()))?;
         let text = |at: usize| row[at].clone().unwrap_or_default();
@@ -186,9 +186,9 @@ impl Stage {
 
     /// A replica's line in the console: its state, what it does, and how far it is with that.
     async fn replica(&self, number: usize) -> Result<Doing, CommandFailure> {
-        let told = self.ask("SHOW REPLICAS").await?;
+        let output = self.ask("SHOW REPLICAS").await?;
         let number = number.to_string();
-        let mut rows = told.rows.into_iter();
+        let mut rows = output.rows.into_iter();
         let row = rows.find(|row| row[0].as_deref() == Some(&number));
         let row = row.ok_or_else(|| CommandFailure::Failed(format!("replica {number} is gone")))?;
         let text = |at: usize| row[at].clone().unwrap_or_default();
@@ -243,7 +243,7 @@ struct Doing {
 }
 
 impl Doing {
-    /// For people. Estimates go by tens of hundredths, so that a line is not told for each.
+    /// For people. Estimates go by tens of hundredths, so that not each one is printed.
     fn line(&self, screen: Screen) -> String {
         let mut line = format!("{}, {}", self.state, self.doing);
         if let Some(share) = self.share {

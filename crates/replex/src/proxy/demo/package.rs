@@ -19,7 +19,7 @@ pub async fn provide() -> Result<(), CommandFailure> {
     let installed = apt_get(&["install", "-qy", "--no-install-recommends", "postgresql"]).await;
     match (pg_local::programs(), installed) {
         (Some(_), _) => Ok(()),
-        (None, Ok(())) => Err(missing("it is nowhere to be found after that was done")),
+        (None, Ok(())) => Err(missing("it was not found after the installation")),
         (None, Err(problem)) => Err(missing(&problem)),
     }
 }
@@ -31,7 +31,7 @@ fn missing(why: &str) -> CommandFailure {
     ))
 }
 
-/// The error is what it said last.
+/// The error is the last line of its output.
 async fn apt_get(arguments: &[&str]) -> Result<(), String> {
     let mut command = Command::new("apt-get");
     let command = command.args(arguments).kill_on_drop(true);
@@ -42,10 +42,7 @@ async fn apt_get(arguments: &[&str]) -> Result<(), String> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let last = said.lines().next_back().unwrap_or("nothing").trim();
-    Err(format!(
-        "apt-get ended with {}, and said: {last}",
-        output.status
-    ))
+    let message = String::from_utf8_lossy(&output.stderr);
+    let last = message.lines().next_back().unwrap_or("nothing").trim();
+    Err(format!("apt-get ended with {}: {last}", output.status))
 }
