@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pg_connect::address::Address;
 use pg_local::{Postgres, SUPERUSER};
@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage};
 
-use super::cluster::{text, wait};
+use super::cluster::{PATIENCE, text, wait};
 use super::{connect, is_there, options_at};
 
 /// Makes a test a proxy, in front of these databases.
@@ -258,15 +258,26 @@ impl Pair {
         self.expect_equal().await;
     }
 
-    /// Every replica comes to equal the primary.
+    /// Every replica comes to equal the primary, however long that takes while it gets on.
     pub async fn expect_equal(&self) {
-        let expected = text(&connect(self.primary.socket()).await, ALL).await;
+        let primary = connect(self.primary.socket()).await;
         for replica in &self.replicas {
             let there = connect(replica.socket()).await;
-            wait("replica that equals the primary", || async {
-                (text(&there, ALL).await == expected).then_some(())
-            })
-            .await;
+            let (mut last, mut since) = (String::new(), Instant::now());
+            loop {
+                let (expected, found) = (text(&primary, ALL).await, text(&there, ALL).await);
+                if expected == found {
+                    break;
+                }
+                if found != last {
+                    (last, since) = (found, Instant::now());
+                }
+                if since.elapsed() > PATIENCE {
+                    let states = self.standby.ask("SHOW REPLICAS").await.rows;
+                    panic!("{last}\nis not\n{expected}\nand the proxy has {states:?}");
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
         }
     }
 }
