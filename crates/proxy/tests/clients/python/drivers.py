@@ -72,7 +72,7 @@ def errors_and_cancel(url):
         fails(psycopg.errors.QueryCanceled, client.execute, SLEEP)
         client.rollback()
 
-        # The key that the client was told leads to what it runs.
+        # The key that the client received leads to what it runs.
         def cancel():
             while other.execute(RUNNING).fetchone() == (0,):
                 pass
