@@ -74,7 +74,7 @@ async fn replicas_are_added_and_removed_by_psql() {
     let primary_line = format!("primary|{}|", primary.socket());
     assert!(pools.starts_with(&primary_line), "{pools}");
     assert!(
-        pools.contains(&format!("\nReplica 1|{socket}|1|0|1|10\n")),
+        pools.contains(&format!("\nreplica 1|{socket}|1|0|1|10\n")),
         "{pools}"
     );
     let clients = psql(&primary, &front, "SHOW CLIENTS").await;
