@@ -1,4 +1,5 @@
-//! The operator's log of the proxy: the events of crate `proxy`, as lines like those of the store.
+//! The operator's log of the proxy: the events of the crates `proxy` and `replication`, as
+//! lines like those of the store.
 
 use std::fmt::Display;
 
@@ -7,7 +8,7 @@ use log::{LevelFilter, Log, Metadata, Record};
 use server::journal::{self, JournalLevel};
 
 /// The crates whose events are logged: libraries would log statements.
-const OWN: &str = "proxy";
+const OWN: &[&str] = &["proxy", "replication"];
 
 struct Journal;
 
@@ -21,7 +22,8 @@ pub fn begin() {
 
 impl Log for Journal {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().split("::").next() == Some(OWN)
+        let target = metadata.target().split("::").next();
+        target.is_some_and(|target| OWN.contains(&target))
     }
 
     fn log(&self, record: &Record<'_>) {
