@@ -3,7 +3,7 @@
 //! It names no tablespace there: all is in the default one. A statement about a database that the
 //! replica's server does not have does nothing. Indexes are each server's own, too: one that is
 //! there already, or is not, is no failure, and none is built concurrently with what a replica
-//! applies.
+//! applies. Statistics may be those of a temporary table, which replicas lack.
 
 use pg_raw_parse::Node;
 use pg_raw_parse::nodes::AlterTableStmt;
@@ -16,8 +16,9 @@ use pg_wire::quoting::{identifier_length, literal, quoted};
 const DEFAULT: &str = "pg_default";
 /// How an index is built or dropped that waits for others.
 const CONCURRENTLY: &str = "concurrently";
-/// The word before an index's name.
+/// The words before the names of indexes and statistics.
 const INDEX: &str = "index";
+const STATISTICS: &str = "statistics";
 /// The word before a tablespace's name.
 const TABLESPACE: &str = "tablespace";
 
@@ -26,7 +27,7 @@ pub fn at_replica(text: &str) -> String {
     if is_about(text, ObjectType::OBJECT_DATABASE) {
         return unless(text, "invalid_catalog_name");
     }
-    match of_index(text) {
+    match tolerant(text) {
         Some(text) => in_default_tablespace(&text),
         None => in_default_tablespace(text),
     }
@@ -40,8 +41,9 @@ fn unless(text: &str, failure: &str) -> String {
 }
 
 /// Returns a statement about an index that fails neither where that exists already nor where it
-/// does not, or one that ran concurrently as one that does not; none for any other.
-fn of_index(text: &str) -> Option<String> {
+/// does not, one that drops statistics likewise, or one that ran concurrently as one that does not;
+/// none for any other.
+fn tolerant(text: &str) -> Option<String> {
     let tree = pg_raw_parse::parse(text).ok()?;
     let mut statements = tree.iter();
     let (node, None) = (statements.next()?.stmt(), statements.next()) else {
@@ -60,11 +62,14 @@ fn of_index(text: &str) -> Option<String> {
             let is_so = |node: Node<'_>| matches!(node, Node::DropStmt(it) if !it.concurrent && it.missing_ok);
             changed(text, CONCURRENTLY, &["IF EXISTS", ""], is_so)
         }
-        Node::DropStmt(drop)
-            if drop.remove_type == ObjectType::OBJECT_INDEX && !drop.missing_ok =>
-        {
+        Node::DropStmt(drop) if !drop.missing_ok => {
+            let (word, instead) = match drop.remove_type {
+                ObjectType::OBJECT_INDEX => (INDEX, "INDEX IF EXISTS"),
+                ObjectType::OBJECT_STATISTIC_EXT => (STATISTICS, "STATISTICS IF EXISTS"),
+                _ => return None,
+            };
             let is_so = |node: Node<'_>| matches!(node, Node::DropStmt(it) if it.missing_ok);
-            changed(text, INDEX, &["INDEX IF EXISTS"], is_so)
+            changed(text, word, &[instead], is_so)
         }
         Node::RenameStmt(rename)
             if rename.rename_type == ObjectType::OBJECT_INDEX && !rename.missing_ok =>
@@ -342,6 +347,10 @@ mod tests {
                  ''\"s\".\"p\"''::pg_catalog.regclass); BEGIN EXECUTE ''ALTER TABLE \
                  \"concurrently\" DETACH PARTITION s.p ''; EXECUTE pg_catalog.concat(''ALTER TABLE \
                  \"s\".\"p\" ADD CHECK ('', bounds, '')''); END'",
+            ),
+            (
+                "/* statistics */ DROP Statistics a, b",
+                "/* statistics */ DROP STATISTICS IF EXISTS a, b",
             ),
             ("DROP TABLE index", "DROP TABLE index"),
             (

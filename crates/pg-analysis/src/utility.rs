@@ -268,9 +268,6 @@ fn of_schema(names: &Names<'_>, node: Node<'_>, text: &str) -> AnalysedStatement
         Node::AlterEventTrigStmt(alter) if fires_elsewhere(alter.tgenabled as u8) => {
             StatementAction::Refused(fills::FIRES)
         }
-        Node::DropStmt(drop) if drop.remove_type == ObjectType::OBJECT_STATISTIC_EXT => {
-            StatementAction::Schema(if_exists(text))
-        }
         _ => StatementAction::Schema(text.to_owned()),
     };
     AnalysedStatement::writes_anything(action)
@@ -279,23 +276,6 @@ fn of_schema(names: &Names<'_>, node: Node<'_>, text: &str) -> AnalysedStatement
 /// Returns whether a trigger of this state fires where rows are applied.
 fn fires_elsewhere(state: u8) -> bool {
     matches!(state, b'A' | b'R')
-}
-
-/// Drops statistics, if they are there: replicas lack those of temporary tables. Where the words go
-/// is found by putting them there, and parsing.
-fn if_exists(text: &str) -> String {
-    const KIND: &str = "statistics";
-    let is_so = |text: &String| {
-        let tree = pg_raw_parse::parse(text);
-        tree.is_ok_and(|tree| {
-            let mut statements = tree.iter().map(|raw| raw.stmt());
-            statements.all(|node| matches!(node, Node::DropStmt(drop) if drop.missing_ok))
-        })
-    };
-    let lower = text.to_ascii_lowercase();
-    let ends = lower.match_indices(KIND).map(|(at, kind)| at + kind.len());
-    let mut changed = ends.map(|end| format!("{} IF EXISTS {}", &text[..end], &text[end..]));
-    changed.find(is_so).unwrap_or_else(|| text.to_owned())
 }
 
 /// Why a session is bound that has one, or a view or a sequence that is temporary.
