@@ -75,6 +75,10 @@ pub enum StatementAction {
     Pin(&'static str),
     /// It cannot be replicated; the client gets an error with this text, which names what to do.
     Refused(&'static str),
+    /// It changes the schema by this text, and may give replicas other rows than the primary: the
+    /// client gets an error with the second text. Where the primary's triggers have found that it
+    /// gives the same, replicas run the first.
+    MayDiffer(String, &'static str),
 }
 
 impl StatementAction {

@@ -6,7 +6,7 @@
 //! applies. Statistics may be those of a temporary table, which replicas lack.
 
 use pg_raw_parse::Node;
-use pg_raw_parse::nodes::AlterTableStmt;
+use pg_raw_parse::nodes::{AlterTableStmt, RangeVar};
 use pg_raw_parse::raw::{AlterTableType, ObjectType};
 
 use super::utility::{concerns, detached_concurrently};
@@ -16,6 +16,8 @@ use pg_wire::quoting::{identifier_length, literal, quoted};
 const DEFAULT: &str = "pg_default";
 /// How an index is built or dropped that waits for others.
 const CONCURRENTLY: &str = "concurrently";
+/// How a partition is detached at last, when that was interrupted.
+const FINALIZE: &str = "finalize";
 /// The words before the names of indexes and statistics.
 const INDEX: &str = "index";
 const STATISTICS: &str = "statistics";
@@ -91,19 +93,15 @@ fn tolerant(text: &str) -> Option<String> {
     }
 }
 
-/// Returns the same as a statement that detaches a partition concurrently, which leaves the
-/// partition a constraint for its bounds; none for another one.
+/// Returns the same as a statement that detaches a partition concurrently or ends that where it was
+/// interrupted, which leaves the partition a constraint for its bounds; none for another one.
 fn detaching(alter: &AlterTableStmt, text: &str) -> Option<String> {
-    let partition = alter.cmds().iter().find_map(detached_concurrently)?;
-    let is_plain = |node: Node<'_>| {
-        let Node::AlterTableStmt(it) = node else {
-            return false;
-        };
-        !it.cmds()
-            .iter()
-            .any(|command| detached_concurrently(command).is_some())
+    let (word, partition) = alter.cmds().iter().find_map(in_two_steps)?;
+    let is_plain = |node: Node<'_>| match node {
+        Node::AlterTableStmt(it) => it.cmds().iter().all(|it| in_two_steps(it).is_none()),
+        _ => false,
     };
-    let detach = changed(text, CONCURRENTLY, &[""], is_plain)?;
+    let detach = changed(text, word, &[""], is_plain)?;
     let schema = partition.schemaname().map(|name| quoted(name) + ".");
     let name = schema.unwrap_or_default() + &quoted(partition.relname()?);
     let body = format!(
@@ -115,6 +113,25 @@ fn detaching(alter: &AlterTableStmt, text: &str) -> Option<String> {
         literal(&format!("ALTER TABLE {name} ADD CHECK ("))
     );
     Some(format!("DO {}", literal(&body)))
+}
+
+/// Returns the partition that a part of ALTER TABLE detaches in two transactions, or in the second
+/// of them, and the word that says so.
+fn in_two_steps(command: Node<'_>) -> Option<(&'static str, &RangeVar)> {
+    if let Some(partition) = detached_concurrently(command) {
+        return Some((CONCURRENTLY, partition));
+    }
+    match command {
+        Node::AlterTableCmd(command)
+            if command.subtype == AlterTableType::AT_DetachPartitionFinalize =>
+        {
+            match command.def() {
+                Node::PartitionCmd(partition) => Some((FINALIZE, partition.name()?)),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
 }
 
 /// Returns a text with one of these in the place of a word, so that it is one statement that is so.
@@ -342,13 +359,6 @@ mod tests {
                  undefined_table THEN NULL; END'",
             ),
             (
-                "ALTER TABLE \"concurrently\" DETACH PARTITION s.p CONCURRENTLY",
-                "DO 'DECLARE bounds text := pg_catalog.pg_get_partition_constraintdef(\
-                 ''\"s\".\"p\"''::pg_catalog.regclass); BEGIN EXECUTE ''ALTER TABLE \
-                 \"concurrently\" DETACH PARTITION s.p ''; EXECUTE pg_catalog.concat(''ALTER TABLE \
-                 \"s\".\"p\" ADD CHECK ('', bounds, '')''); END'",
-            ),
-            (
                 "/* statistics */ DROP Statistics a, b",
                 "/* statistics */ DROP STATISTICS IF EXISTS a, b",
             ),
@@ -356,6 +366,28 @@ mod tests {
             (
                 "ALTER TABLE t ADD CONSTRAINT c UNIQUE USING INDEX i",
                 "ALTER TABLE t ADD CONSTRAINT c UNIQUE USING INDEX i",
+            ),
+        ] {
+            assert_eq!(at_replica(text), expected);
+        }
+    }
+
+    #[test]
+    fn partitions_are_detached_at_once() {
+        for (text, expected) in [
+            (
+                "ALTER TABLE \"concurrently\" DETACH PARTITION s.p CONCURRENTLY",
+                "DO 'DECLARE bounds text := pg_catalog.pg_get_partition_constraintdef(\
+                 ''\"s\".\"p\"''::pg_catalog.regclass); BEGIN EXECUTE ''ALTER TABLE \
+                 \"concurrently\" DETACH PARTITION s.p ''; EXECUTE pg_catalog.concat(''ALTER TABLE \
+                 \"s\".\"p\" ADD CHECK ('', bounds, '')''); END'",
+            ),
+            (
+                "ALTER TABLE t DETACH PARTITION finalize FINALIZE",
+                "DO 'DECLARE bounds text := pg_catalog.pg_get_partition_constraintdef(\
+                 ''\"finalize\"''::pg_catalog.regclass); BEGIN EXECUTE ''ALTER TABLE t DETACH \
+                 PARTITION  FINALIZE''; EXECUTE pg_catalog.concat(''ALTER TABLE \"finalize\" ADD \
+                 CHECK ('', bounds, '')''); END'",
             ),
         ] {
             assert_eq!(at_replica(text), expected);

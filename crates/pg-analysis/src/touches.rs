@@ -47,7 +47,7 @@ impl AnalysedStatement {
                 }
                 "it begins or ends a transaction"
             }
-            StatementAction::Refused(why) => {
+            StatementAction::Refused(why) | StatementAction::MayDiffer(_, why) => {
                 touched.refused = Some(why);
                 "it is refused"
             }

@@ -97,7 +97,11 @@ pub fn analyse(names: &Names<'_>, node: Node<'_>, text: &str) -> AnalysedStateme
             let runs = options.any(|option| option.defname() == Some("analyze"));
             match inner.action {
                 ref action if action.may_write() => inner,
-                StatementAction::Schema(_) | StatementAction::Refused(_) if runs => {
+                StatementAction::Schema(_)
+                | StatementAction::Refused(_)
+                | StatementAction::MayDiffer(..)
+                    if runs =>
+                {
                     AnalysedStatement::writes_anything(StatementAction::Refused(
                         "EXPLAIN of a statement that makes a table is not replicated",
                     ))
@@ -263,7 +267,7 @@ fn of_schema(names: &Names<'_>, node: Node<'_>, text: &str) -> AnalysedStatement
         Node::CreateTableAsStmt(create) => of_create_as(create, text),
         Node::AlterTableStmt(alter) => fills::of_alter(names, alter, text),
         Node::CreateStmt(create) if fills::has_place(create) => {
-            StatementAction::Refused(fills::PLACE)
+            StatementAction::MayDiffer(text.to_owned(), fills::PLACE)
         }
         Node::AlterEventTrigStmt(alter) if fires_elsewhere(alter.tgenabled as u8) => {
             StatementAction::Refused(fills::FIRES)

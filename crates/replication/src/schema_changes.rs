@@ -32,14 +32,17 @@ CREATE OR REPLACE FUNCTION hihooi.note_schema_change() RETURNS event_trigger LAN
 /// See [`STAND_IN`].
 pub const FORGET: &str = "DROP FUNCTION IF EXISTS hihooi.note_schema_change() CASCADE";
 
+/// What the triggers check.
+const CHECKS: &str = include_str!("schema_checks.sql");
 /// The table, the triggers and their functions.
 const TRIGGERS: &str = include_str!("schema_changes.sql");
 
 /// Makes the triggers on the primary, unless our role may not: whether changes of the schema are
 /// noticed.
 pub async fn prepare(primary: &Client) -> Result<bool, ReplicationError> {
-    let make =
-        format!("BEGIN; SELECT pg_advisory_xact_lock(hashtext('hihooi')); {TRIGGERS}; COMMIT");
+    let make = format!(
+        "BEGIN; SELECT pg_advisory_xact_lock(hashtext('hihooi')); {CHECKS}; {TRIGGERS}; COMMIT"
+    );
     let Err(error) = primary.simple_query(&make).await else {
         return Ok(true);
     };
@@ -58,10 +61,10 @@ pub async fn prepare(primary: &Client) -> Result<bool, ReplicationError> {
 pub fn unless_noted(otherwise: &str, text: &str) -> String {
     let refusing = refusing_temporary(&temporary::named(text));
     format!(
-        "{UNLESS_NOTED}BEGIN {refusing}IF pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica' \
+        "{UNLESS_NOTED}BEGIN {refusing}PERFORM pg_catalog.set_config('hihooi.checked', 'on', true); IF pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica' \
          OR pg_catalog.current_setting('event_triggers', true) OPERATOR(pg_catalog.=) 'off' \
          OR (SELECT pg_catalog.count(*) FROM pg_catalog.pg_event_trigger WHERE evtenabled IN ('O', 'A') \
-             AND evtname IN ('hihooi_before', 'hihooi_after', 'hihooi_drop')) OPERATOR(pg_catalog.<>) 3 \
+             AND evtname IN ('hihooi_before', 'hihooi_after', 'hihooi_drop', 'hihooi_rewrite')) OPERATOR(pg_catalog.<>) 4 \
          THEN {otherwise}; END IF; {END_UNLESS_NOTED}"
     )
 }
@@ -367,7 +370,9 @@ fn begin(note: &Note, text: &str, mut announced: Vec<String>, analyser: &Analyse
                 let is_theirs = is_news && !is_of_our_schema(text);
                 begun.rest.push_back(is_theirs.then(|| text.clone()));
             }
-            StatementAction::Alone(text, _) => begun.rest.push_back(Some(text.clone())),
+            StatementAction::Alone(text, _) | StatementAction::MayDiffer(text, _) => {
+                begun.rest.push_back(Some(text.clone()))
+            }
             StatementAction::Pin(TEMPORARY_TABLE) => begun.rest.push_back(None),
             StatementAction::Refused(why) => begun.problem = Some(why),
             StatementAction::Transaction(TransactionCommand::Begin) if place == 0 => {}

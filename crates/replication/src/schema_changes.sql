@@ -21,7 +21,10 @@ DECLARE
   temporary pg_catalog.text := '';
   context pg_catalog.text;
   is_unseen pg_catalog.bool;
+  is_checked pg_catalog.bool;
   inner_statement pg_catalog.text;
+  -- The one under way or, of the client's text, all of them: without comments.
+  statement pg_catalog.text;
   noted pg_catalog.int8;
 BEGIN
   IF TG_TAG OPERATOR(pg_catalog.~) '^REFRESH MATERIALIZED VIEW$| (PUBLICATION|SUBSCRIPTION)$' THEN RETURN;
@@ -35,8 +38,18 @@ BEGIN
     temporary := (SELECT coalesce(pg_catalog.string_agg(c.relname::pg_catalog.text, E'\n'), '') FROM pg_catalog.pg_class AS c
                    WHERE c.relnamespace OPERATOR(pg_catalog.=) temporary_schema AND pg_catalog.pg_table_is_visible(c.oid)
                      AND c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p,v,f,S}'::pg_catalog."char"[]));
-    -- The statement, where a function in PL/pgSQL runs it.
-    inner_statement := pg_catalog.substring(context, E'\nSQL statement "(.*?)"\nPL/pgSQL function ');
+  END IF;
+  -- The statement, where a function in PL/pgSQL runs it.
+  inner_statement := pg_catalog.substring(context, E'\nSQL statement "(.*?)"\nPL/pgSQL function ');
+  statement := pg_catalog.regexp_replace(pg_catalog.regexp_replace(coalesce(inner_statement, query), E'/\\*.*?\\*/', ' ', 'g'),
+                                         E'--[^\n]*', ' ', 'g');
+  -- The proxy has checked what its clients send, and knows more of it.
+  is_checked := inner_statement IS NULL AND pg_catalog.current_setting('hihooi.checked', true) IS NOT DISTINCT FROM 'on';
+  IF TG_EVENT OPERATOR(pg_catalog.=) 'table_rewrite' THEN
+    IF NOT is_checked THEN
+      PERFORM hihooi.check_rewrite(statement);
+    END IF;
+    RETURN;
   END IF;
   IF TG_EVENT OPERATOR(pg_catalog.=) 'sql_drop' THEN
     IF NOT is_drop OR NOT EXISTS (
@@ -59,6 +72,14 @@ BEGIN
          AND coalesce(o.schema_name OPERATOR(pg_catalog.<>) 'hihooi'
                       AND o.schema_name OPERATOR(pg_catalog.<>) 'pg_temp', true)
          AND NOT (has_temporary AND hihooi.is_on_temporary(o.classid, o.objid, o.schema_name)));
+    IF lasts THEN
+      PERFORM hihooi.check_text(statement, pg_catalog.current_setting('standard_conforming_strings') OPERATOR(pg_catalog.=) 'on',
+                                inner_statement IS NULL, makes_rows);
+    END IF;
+    IF lasts AND NOT is_checked THEN
+      PERFORM hihooi.check_table(o.objid, statement) FROM pg_catalog.pg_event_trigger_ddl_commands() AS o
+        WHERE o.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass AND NOT o.in_extension;
+    END IF;
     IF makes_rows AND NOT (is_unseen AND lasts) THEN
       PERFORM hihooi.give_identity(o.objid) FROM pg_catalog.pg_event_trigger_ddl_commands() AS o WHERE NOT o.in_extension;
       RETURN;
@@ -83,19 +104,24 @@ BEGIN
   END IF;
   -- At its end it is known whether it is temporary.
   matters := matters AND NOT is_unseen;
-  -- A function that makes a table for good of a temporary one: that leaves no dependency.
-  IF inner_statement IS NOT NULL AND (makes_rows OR TG_TAG OPERATOR(pg_catalog.=) 'CREATE TABLE' AND matters
-                           AND inner_statement OPERATOR(pg_catalog.~*) E'\\mlike\\M')
-     AND inner_statement OPERATOR(pg_catalog.!~*) E'\\m(create|into)\\s+((global|local)\\s+)?temp(orary)?\\M|\\mtable\\s+(if\\s+not\\s+exists\\s+)?pg_temp\\.'
+  -- What makes a table for good of a temporary one, or gives rights on both: that leaves no dependency. Of several statements
+  -- it is not known here which names it.
+  IF has_temporary AND NOT is_checked AND (matters OR makes_rows) AND statement OPERATOR(pg_catalog.!~) E';.*\\S'
+     AND (makes_rows OR TG_TAG OPERATOR(pg_catalog.=) 'CREATE TABLE' AND statement OPERATOR(pg_catalog.~*) E'\\mlike\\M'
+          OR TG_TAG OPERATOR(pg_catalog.~) '^(GRANT|REVOKE)$' AND statement OPERATOR(pg_catalog.~*) E'\\mon\\M.*,')
+     AND statement OPERATOR(pg_catalog.!~*) E'\\m(create|into)\\s+((global|local)\\s+)?temp(orary)?\\M|\\mtable\\s+(if\\s+not\\s+exists\\s+)?pg_temp\\.'
      AND pg_catalog.current_schema() OPERATOR(pg_catalog.!~) '^pg_temp'
      AND EXISTS (
        SELECT FROM pg_catalog.unnest(pg_catalog.string_to_array(temporary, E'\n')) AS own (name)
-        WHERE inner_statement OPERATOR(pg_catalog.~*) pg_catalog.concat(
-                '(^|[^[:alnum:]_])', pg_catalog.regexp_replace(own.name, '([^[:alnum:]_])', E'\\\\\\1', 'g'),
+        WHERE statement OPERATOR(pg_catalog.~*) pg_catalog.concat(
+                E'(^|[^[:alnum:]_."]|[^.]"|\\mpg_temp\\."?)', pg_catalog.regexp_replace(own.name, '([^[:alnum:]_])', E'\\\\\\1', 'g'),
                 '($|[^[:alnum:]_])')) THEN
     RAISE EXCEPTION USING ERRCODE = '0A000',
-      MESSAGE = 'a table cannot be made of a temporary one, which replicas do not have',
-      HINT = 'Write CREATE TABLE with its columns, then INSERT ... SELECT.';
+      MESSAGE = CASE WHEN TG_TAG OPERATOR(pg_catalog.~) '^CREATE|^SELECT'
+                     THEN 'a table cannot be made of a temporary one, which replicas do not have'
+                     ELSE 'rights on temporary tables cannot be given together with others, since replicas do not have them' END,
+      HINT = CASE WHEN TG_TAG OPERATOR(pg_catalog.~) '^CREATE|^SELECT' THEN 'Write CREATE TABLE with its columns, then INSERT ... SELECT.'
+                  ELSE 'Name them in a statement of their own.' END;
   END IF;
   IF role OPERATOR(pg_catalog.=) 'none' THEN
     role := SESSION_USER;
@@ -195,7 +221,8 @@ DO $do$ DECLARE
 BEGIN
   FOR name, event, filter IN VALUES
     ('hihooi_before', 'ddl_command_start', $$WHEN TAG IN ('CREATE TABLE AS', 'SELECT INTO')$$),
-    ('hihooi_after', 'ddl_command_end', ''), ('hihooi_drop', 'sql_drop', '')
+    ('hihooi_after', 'ddl_command_end', ''), ('hihooi_drop', 'sql_drop', ''),
+    ('hihooi_rewrite', 'table_rewrite', '')
   LOOP
     CONTINUE WHEN EXISTS (SELECT FROM pg_event_trigger WHERE evtname = name);
     EXECUTE format('CREATE EVENT TRIGGER %I ON %I %s EXECUTE FUNCTION hihooi.note_schema_change()',

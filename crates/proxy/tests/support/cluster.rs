@@ -149,7 +149,12 @@ impl Cluster {
     /// to make, as where it may not make triggers.
     pub async fn drop_triggers(&self) {
         let primary = connect(self.primary.socket()).await;
-        for trigger in ["hihooi_before", "hihooi_after", "hihooi_drop"] {
+        for trigger in [
+            "hihooi_before",
+            "hihooi_after",
+            "hihooi_drop",
+            "hihooi_rewrite",
+        ] {
             let drop = format!("DROP EVENT TRIGGER {trigger}");
             primary.batch_execute(&drop).await.unwrap();
         }

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod cluster;
+pub mod equality;
 pub mod held;
 #[path = "../../../../tests/needs.rs"]
 pub mod needs;

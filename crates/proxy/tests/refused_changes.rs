@@ -1,0 +1,392 @@
+//! Changes of the schema that replicas cannot repeat: each is refused on the primary, and no
+//! replica is lost.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use pg_local::Postgres;
+use proxy::serve::routing::Routing;
+use replication::ReplicationSettings;
+use support::cluster::Cluster;
+use support::equality::assert_equal;
+use support::{connect, is_there};
+use tokio_postgres::error::SqlState;
+
+/// What is made before there is a proxy.
+const SETUP: &str = "
+CREATE ROLE ann;
+CREATE TABLE account (id int PRIMARY KEY, name text);
+INSERT INTO account VALUES (1, 'ann'), (2, 'bob');
+CREATE FUNCTION makes(name text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN EXECUTE format('CREATE TABLE %I (id int PRIMARY KEY)', name); END $$";
+
+/// Each is a part of ALTER TABLE that gives the same rows wherever it runs.
+const SAME: &[&str] = &[
+    "ADD n int",
+    "ADD n int DEFAULT 5",
+    "ADD n text DEFAULT null",
+    "ADD n timestamptz DEFAULT '2024-01-01 12:00'",
+    "ADD n timestamptz[] DEFAULT '{}'",
+    "ADD n mood DEFAULT 'sad'",
+    "ADD n lucky DEFAULT 1",
+    "ADD n jsonb NOT NULL DEFAULT '{}'::jsonb",
+    "ADD n text DEFAULT upper('x'), ADD COLUMN IF NOT EXISTS \"it\"\"s\" int DEFAULT 1",
+    "ADD n text DEFAULT 'what comes now'",
+    "ADD n int GENERATED ALWAYS AS (length(word)) STORED",
+    "ADD n text GENERATED ALWAYS AS (mine(word)) STORED",
+    "ALTER word TYPE varchar(10)",
+    "ALTER COLUMN word TYPE int USING length(word)",
+    "ALTER word TYPE int USING (word)::int + 1",
+    "ALTER word TYPE text USING upper(btrim(word))",
+    "ALTER word TYPE numeric(10, 2) USING (coalesce(word, '0'))::numeric(10, 2)",
+    "ALTER at TYPE timestamptz",
+    "ALTER at TYPE timestamptz USING at AT TIME ZONE 'UTC'",
+    "ALTER zoned TYPE date",
+    "ALTER id TYPE timestamptz USING to_timestamp(id)",
+    "ALTER id TYPE int8",
+    "ALTER zoned TYPE text",
+    "ALTER amount TYPE text USING amount::text",
+    "SET UNLOGGED",
+    "ENABLE TRIGGER x",
+    "ALTER amount SET DEFAULT random(), ALTER zoned SET DEFAULT now()",
+    "ALTER amount ADD GENERATED ALWAYS AS IDENTITY",
+];
+
+/// Each may give others elsewhere, or makes something run at replicas that has run already.
+const OTHER: &[&str] = &[
+    "ADD n timestamptz DEFAULT now()",
+    "ADD n timestamptz DEFAULT CURRENT_TIMESTAMP",
+    "ADD n timestamptz DEFAULT 'now'",
+    "ADD n timestamp DEFAULT 'now'::timestamp",
+    "ADD n timestamp DEFAULT ('now'::text)::timestamp",
+    "ADD n timestamp DEFAULT ('no' || 'w')::timestamp",
+    "ADD /* COLUMN */ n date DEFAULT ' Tomorrow '",
+    "ADD n tstzrange DEFAULT '[now,)'",
+    "ADD n timestamptz[] DEFAULT '{now}'",
+    "ADD n timetz DEFAULT '12:00'",
+    "ADD n float8 DEFAULT random()",
+    "ADD n text DEFAULT current_user",
+    "ADD n text DEFAULT txid_current()",
+    "ADD n uuid DEFAULT gen_random_uuid()",
+    "ADD \"n \"\"m\" float8 DEFAULT random()",
+    "ADD n unlucky",
+    "ADD n serial",
+    "ADD n int GENERATED ALWAYS AS IDENTITY",
+    "ADD n oid GENERATED ALWAYS AS (tableoid) STORED",
+    "ADD n text DEFAULT mine('x')",
+    "ADD n timestamptz DEFAULT '2024-01-01', ADD m timestamptz DEFAULT 'now'",
+    "ALTER word TYPE timestamptz USING (word || ' 10:00')::timestamptz",
+    "ALTER word TYPE timestamptz USING 'now'::timestamptz",
+    "ALTER word TYPE date USING upper(word)::date",
+    "ALTER word TYPE text USING (word::timetz)::text",
+    "ALTER word TYPE text USING tableoid::text",
+    "ALTER word TYPE text USING xmin::text",
+    "ALTER word TYPE text USING to_char(now(), 'YYYY')",
+    "ALTER word TYPE text USING mine(word)",
+    "ALTER word TYPE text USING current_setting('port')",
+    "ALTER word TYPE float8 USING \"random\"()",
+    "ALTER clock TYPE time USING clock AT TIME ZONE 'Europe/Athens'",
+    "ALTER at TYPE timetz USING at::time",
+    "ENABLE ALWAYS TRIGGER x",
+    "ENABLE REPLICA TRIGGER x",
+    "ENABLE ALWAYS RULE x",
+    "ENABLE REPLICA RULE x",
+];
+
+/// A table with a partition.
+const SPREAD: &str = "CREATE TABLE spread (id int PRIMARY KEY) PARTITION BY RANGE (id);
+CREATE TABLE low PARTITION OF spread FOR VALUES FROM (0) TO (10); INSERT INTO spread VALUES (1)";
+
+/// What else only a replica could find out, each as messages of one session where it has `;;`,
+/// and a part of the error.
+const UNCLEAR: &[(&str, &str)] = &[
+    (
+        "CREATE TABLE place (id int PRIMARY KEY, o oid GENERATED ALWAYS AS (tableoid) STORED)",
+        "tableoid",
+    ),
+    ("ALTER TABLE fast SET LOGGED", "SET LOGGED"),
+    ("DO 'BEGIN ALTER TABLE fast SET LOGGED; END'", "SET LOGGED"),
+    (
+        "DO 'BEGIN ALTER TABLE fast ALTER id TYPE int8, SET LOGGED; END'",
+        "SET LOGGED",
+    ),
+    (
+        "PREPARE p AS SELECT 1 AS id;; CREATE TABLE of_p AS EXECUTE p",
+        "CREATE TABLE",
+    ),
+    (
+        "SET standard_conforming_strings = off;; ALTER TABLE account ADD c text DEFAULT 'it\\'s'",
+        "standard_conforming_strings",
+    ),
+    (
+        "BEGIN; SAVEPOINT s; ALTER TABLE account ADD p int; ROLLBACK TO s; ALTER TABLE account ADD q int; COMMIT",
+        "messages of its own",
+    ),
+    (
+        "CREATE TABLE of_one (id int PRIMARY KEY); COMMIT; CREATE TABLE of_two (id int PRIMARY KEY)",
+        "messages of its own",
+    ),
+    (
+        "CREATE TEMP TABLE mine (id int);; CREATE TABLE of_mine AS SELECT id FROM mine;",
+        "temporary",
+    ),
+    (
+        "CREATE TEMP TABLE mine (id int);; CREATE TABLE of_mine (LIKE mine)",
+        "temporary",
+    ),
+    (
+        "CREATE TEMP TABLE mine (id int);; GRANT SELECT ON account, mine TO ann",
+        "a statement of their own",
+    ),
+    (
+        "CREATE EXTENSION pg_trgm; SELECT makes('with_extension')",
+        "a message of its own",
+    ),
+    (
+        "ALTER TABLE spread ADD n timestamptz DEFAULT now()",
+        "fills existing rows",
+    ),
+    (
+        "DO 'BEGIN ALTER TABLE spread ADD n serial; END'",
+        "fills existing rows",
+    ),
+];
+
+/// Where only the primary's triggers see the statement, they refuse what may differ, and nothing
+/// else: in functions, through the proxy too, and around it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_differ_is_refused_on_the_primary() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start_after(SETUP).await;
+    let around = connect(cluster.primary.socket()).await;
+    let through = cluster.front.connect().await;
+    let types = "CREATE TYPE mood AS ENUM ('sad', 'glad'); CREATE DOMAIN lucky AS int DEFAULT 7;
+        CREATE DOMAIN unlucky AS float8 DEFAULT random();
+        CREATE FUNCTION mine(word text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN word; END';
+";
+    around.batch_execute(types).await.unwrap();
+    let parts = SAME
+        .iter()
+        .map(|part| (part, true))
+        .chain(OTHER.iter().map(|part| (part, false)));
+    for (number, (part, is_same)) in parts.enumerate() {
+        let table = format!("t{number}");
+        let make = format!(
+            "CREATE TABLE {table} (id int PRIMARY KEY, word text, at timestamp, zoned timestamptz, clock timetz,
+               amount float8);
+             ALTER TABLE {table} ALTER amount TYPE int, ALTER amount SET NOT NULL;
+             CREATE TRIGGER x BEFORE UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger();
+             CREATE RULE x AS ON DELETE TO {table} DO ALSO SELECT 1;
+             INSERT INTO {table} VALUES (1, '1', '2024-01-01 10:00', '2024-01-01 10:00+0', '10:00+0', 1)"
+        );
+        around.batch_execute(&make).await.unwrap();
+        let text = format!("ALTER TABLE {table} {part}");
+        let in_function = format!("DO $do$ BEGIN {text}; END $do$");
+        let dynamic = format!("DO $do$ BEGIN EXECUTE $it${text}$it$; END $do$");
+        let refusals = [
+            (&around, &text),
+            (&around, &in_function),
+            (&through, &dynamic),
+        ];
+        let last = if is_same { 1 } else { refusals.len() };
+        // Those that are not refused can be done once.
+        let skipped = if is_same { number % refusals.len() } else { 0 };
+        for (client, text) in refusals.into_iter().skip(skipped).take(last) {
+            let done = client.batch_execute(text).await;
+            let code = done.as_ref().err().and_then(|error| error.code().cloned());
+            match is_same {
+                true => assert!(done.is_ok(), "{text}: {done:?}"),
+                false => assert_eq!(
+                    code,
+                    Some(SqlState::FEATURE_NOT_SUPPORTED),
+                    "{text}: {done:?}"
+                ),
+            }
+        }
+        // No row is left that would be filled. Of an unlogged table replicas keep what they had.
+        if *part == "SET UNLOGGED" {
+            continue;
+        }
+        let empty = format!(
+            "DELETE FROM {table}; ALTER TABLE {table} ADD filled timestamptz DEFAULT now()"
+        );
+        around.batch_execute(&empty).await.unwrap();
+    }
+    assert_equal(&cluster, "the parts of ALTER TABLE").await;
+}
+
+/// The same of texts and statements of which it cannot be found out what replicas are to do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_unclear_is_refused_on_the_primary() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start_after(SETUP).await;
+    let admin = connect(cluster.primary.socket()).await;
+    admin.batch_execute(SPREAD).await.unwrap();
+    let made = "CREATE UNLOGGED TABLE fast (id int PRIMARY KEY)";
+    admin.batch_execute(made).await.unwrap();
+    for (sql, why) in UNCLEAR {
+        for through in [false, true] {
+            let client = match through {
+                true => cluster.front.connect().await,
+                false => connect(cluster.primary.socket()).await,
+            };
+            let mut refused = String::new();
+            for message in sql.split(";;") {
+                assert_eq!(refused, "");
+                if let Err(error) = client.batch_execute(message).await {
+                    let error = error.as_db_error().unwrap();
+                    refused = format!("{} {}", error.message(), error.hint().unwrap_or(""));
+                }
+            }
+            assert!(
+                refused.contains(why),
+                "{sql} (through: {through}): {refused}"
+            );
+        }
+    }
+    assert_equal(&cluster, "what is unclear").await;
+}
+
+/// What fills, converts or fires, after which each replica has the same, whether it was refused or
+/// not; and whether it must be.
+const FILLS: &[(&str, bool)] = &[
+    (
+        "CREATE DOMAIN lucky AS float8 DEFAULT random();; ALTER TABLE t ADD x lucky",
+        true,
+    ),
+    (
+        "CREATE DOMAIN late AS text DEFAULT random()::text;; ALTER TABLE t ALTER v TYPE late",
+        false,
+    ),
+    (
+        "ALTER TABLE t ADD w timestamp DEFAULT ('now'::text)::timestamp",
+        true,
+    ),
+    ("ALTER TABLE t ADD w timestamptz DEFAULT 'now'", true),
+    (
+        "ALTER TABLE t ADD w timestamptz DEFAULT '2024-01-01 12:00'",
+        false,
+    ),
+    ("ALTER TABLE t ADD w tstzrange DEFAULT '[now,)'", true),
+    ("ALTER TABLE t ADD w timestamptz[] DEFAULT '{now}'", true),
+    (
+        "CREATE TYPE stamp AS (a timestamptz);; ALTER TABLE t ADD c stamp DEFAULT '(now)'",
+        true,
+    ),
+    ("ALTER TABLE t ALTER v TYPE text USING tableoid::text", true),
+    ("ALTER TABLE t ALTER v TYPE text USING xmin::text", true),
+    ("ALTER TABLE t ALTER v TYPE int USING length(v)", false),
+    (
+        "ALTER TABLE t ADD g oid GENERATED ALWAYS AS (tableoid) STORED",
+        true,
+    ),
+    (
+        "ALTER TABLE t ADD g int GENERATED ALWAYS AS (length(v)) STORED;; UPDATE t SET v = v || '!'",
+        false,
+    ),
+    (
+        "SET extra_float_digits = -10;; ALTER TABLE t ALTER f TYPE text",
+        false,
+    ),
+    (
+        "SET bytea_output = 'escape';; ALTER TABLE t ALTER b TYPE text USING b::text",
+        false,
+    ),
+    (
+        "SET timezone = 'Asia/Tokyo';; ALTER TABLE t ALTER at TYPE timestamptz",
+        false,
+    ),
+    (
+        "CREATE UNLOGGED TABLE u (id int PRIMARY KEY);; INSERT INTO u VALUES (1);; ALTER TABLE u SET LOGGED;; DROP TABLE u",
+        true,
+    ),
+    (
+        "ALTER TABLE t SET UNLOGGED;; UPDATE t SET v = 'other';; ALTER TABLE t SET LOGGED;; DROP TABLE t",
+        true,
+    ),
+    (
+        "ALTER TABLE t ENABLE ALWAYS TRIGGER counts;; INSERT INTO t VALUES (3, 'c')",
+        true,
+    ),
+    (
+        "ALTER TABLE t ENABLE REPLICA TRIGGER counts;; INSERT INTO t VALUES (3, 'c')",
+        true,
+    ),
+    (
+        "CREATE RULE r AS ON INSERT TO t DO ALSO DELETE FROM l;; ALTER TABLE t ENABLE ALWAYS RULE r",
+        true,
+    ),
+    (
+        "EXPLAIN CREATE TABLE explained AS SELECT 1 AS id;; EXPLAIN SELECT 1 AS id INTO explained",
+        false,
+    ),
+];
+
+/// What is made before each of them.
+const FILLED: &str = "
+DROP SCHEMA public CASCADE; CREATE SCHEMA public; CREATE TABLE account (id int PRIMARY KEY, name text);
+INSERT INTO account VALUES (1, 'ann');
+CREATE TABLE t (id int PRIMARY KEY, v text, f float8 DEFAULT 0.1 + 0.2, b bytea DEFAULT '\\x00ff', at timestamp DEFAULT '2024-07-01');
+INSERT INTO t VALUES (1, 'a'), (2, 'b');
+CREATE TABLE l (id serial PRIMARY KEY);
+CREATE FUNCTION counts() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO l DEFAULT VALUES; RETURN new; END';
+CREATE TRIGGER counts AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION counts()";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_fills_rows_does_it_alike_or_is_refused() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start_after(SETUP).await;
+    for (sql, is_refused) in FILLS {
+        let admin = cluster.front.connect().await;
+        admin.batch_execute(FILLED).await.unwrap();
+        assert_equal(&cluster, FILLED).await;
+        let client = cluster.front.connect().await;
+        let mut refused = None;
+        for message in sql.split(";;") {
+            match client.simple_query(message).await {
+                Ok(_) => {}
+                Err(error) => refused = Some(error.as_db_error().unwrap().message().to_owned()),
+            }
+            // What the proxy knows of the schema is what was committed.
+            cluster.settle().await;
+        }
+        assert_eq!(refused.is_some(), *is_refused, "{sql}: {refused:?}");
+        assert_equal(&cluster, sql).await;
+    }
+}
+
+/// Where it is so already, the proxy does not start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_would_fire_again_is_found_before() {
+    if !is_there() {
+        return;
+    }
+    let primary = Postgres::start(&[]).unwrap();
+    let admin = connect(primary.socket()).await;
+    let make = "CREATE TABLE t (id int PRIMARY KEY); CREATE TRIGGER again BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION
+                suppress_redundant_updates_trigger(); ALTER TABLE t ENABLE ALWAYS TRIGGER again";
+    admin.batch_execute(make).await.unwrap();
+    let address = primary.address("postgres");
+    let routing = Routing::start(&address, 4, &ReplicationSettings::default()).await;
+    let problem = routing.err().unwrap().to_string();
+    assert!(problem.contains("trigger again on t"), "{problem}");
+    let found = proxy::check::check(&address, &[], 4).await;
+    let found = found
+        .iter()
+        .find(|it| it.what.contains("trigger again on t"));
+    assert_eq!(found.unwrap().weight, proxy::check::Weight::Stops);
+    admin
+        .batch_execute("ALTER TABLE t ENABLE TRIGGER again")
+        .await
+        .unwrap();
+    Routing::start(&address, 4, &ReplicationSettings::default())
+        .await
+        .unwrap();
+}

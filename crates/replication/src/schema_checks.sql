@@ -1,0 +1,216 @@
+-- Refuses on the primary what replicas could only find out when they run it again: changes after
+-- which their rows may differ, and texts that cannot be matched with what has run. The proxy refuses
+-- the same where it sees the statement; these see what functions do, and what goes around it. From
+-- the primary's catalogue more is known than from a text, so that the two do not always agree: what
+-- is not refused here runs again at replicas.
+--
+-- Each statement comes without its comments.
+CREATE OR REPLACE FUNCTION hihooi.refuse(message text, hint text) RETURNS void LANGUAGE plpgsql AS $function$
+BEGIN
+  RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = message, HINT = hint;
+END
+$function$;
+-- Whether the input of a type may give another value at another time.
+CREATE OR REPLACE FUNCTION hihooi.reads_clock(type oid) RETURNS bool
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+DECLARE
+  it pg_type;
+BEGIN
+  SELECT * INTO it FROM pg_type WHERE oid = type;
+  RETURN CASE
+    WHEN it.typtype = 'e' THEN false
+    WHEN it.typtype = 'd' THEN hihooi.reads_clock(it.typbasetype)
+    WHEN it.typcategory = 'A' AND it.typelem <> 0 THEN hihooi.reads_clock(it.typelem)
+    ELSE it.typnamespace <> 'pg_catalog'::regnamespace
+      OR it.typname <> ALL ('{bit,bool,box,bpchar,bytea,char,cidr,circle,float4,float8,inet,int2,int4,int4range,int8,
+           int8range,interval,json,jsonb,line,lseg,macaddr,macaddr8,name,numeric,numrange,path,point,polygon,text,tsquery,
+           tsvector,uuid,varbit,varchar,int4multirange,int8multirange,nummultirange,oid}'::name[])
+  END;
+END
+$function$;
+-- Whether a function is PostgreSQL's own and gives the same everywhere, with the settings that go
+-- with the statement.
+CREATE OR REPLACE FUNCTION hihooi.gives_the_same(f pg_catalog.pg_proc) RETURNS bool
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+  SELECT (f).oid < 16384
+     AND ((f).provolatile = 'i' OR (f).proname IN ('concat', 'concat_ws', 'format')
+          OR ((f).proname, (f).pronargs) IN (
+            ('age', 2), ('array_to_json', 1), ('array_to_string', 2), ('array_to_string', 3), ('date_part', 2),
+            ('date_trunc', 2), ('date_trunc', 3), ('extract', 2), ('length', 1), ('timezone', 2), ('to_json', 1),
+            ('to_jsonb', 1), ('to_timestamp', 1), ('to_tsvector', 2)))
+$function$;
+-- Whether a statement does this to a column: ADD it, or ALTER it.
+CREATE OR REPLACE FUNCTION hihooi.is_about(statement text, verb text, name name) RETURNS bool
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+  SELECT statement ~* concat('\m', verb, '\s+(column\M\s*)?(if\s+not\s+exists\s*)?"?',
+                             regexp_replace(replace(name, '"', '""'), '([^[:alnum:]_])', '\\\1', 'g'), '($|[^[:alnum:]_$])')
+$function$;
+-- The columns of a table that the transaction under way has made or changed, and the statement
+-- names so.
+CREATE OR REPLACE FUNCTION hihooi.columns_of(relation oid, statement text, verb text) RETURNS SETOF pg_catalog.pg_attribute
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+  SELECT a.* FROM pg_attribute a,
+         LATERAL (SELECT pg_current_xact_id()::text::int8) AS own (id),
+         LATERAL (SELECT own.id - own.id % 4294967296 + a.xmin::text::int8) AS its (id)
+   WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped
+     AND CASE WHEN its.id >= own.id THEN pg_xact_status(its.id::text::xid8) = 'in progress' ELSE false END
+     AND hihooi.is_about(statement, verb, a.attname)
+$function$;
+CREATE OR REPLACE FUNCTION hihooi.has_rows(relation oid) RETURNS bool
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+DECLARE
+  found bool;
+BEGIN
+  EXECUTE format('SELECT EXISTS (SELECT FROM %s)', relation::regclass) INTO found;
+  RETURN found;
+END
+$function$;
+-- Whether a statement has a word for the time at which it is read.
+CREATE OR REPLACE FUNCTION hihooi.has_clock_word(statement text) RETURNS bool
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+  SELECT statement ~* '(^|[^[:alpha:]])(now|today|tomorrow|yesterday)($|[^[:alpha:]])'
+$function$;
+-- Whether a default, a tree of nodes, may give a column of this type another value elsewhere.
+CREATE OR REPLACE FUNCTION hihooi.default_differs(node text, type oid, statement text) RETURNS bool
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+  SELECT node IS NOT NULL AND (
+    node ~ '\{(SQLVALUEFUNCTION|NEXTVALUEEXPR|XMLEXPR|SUBLINK)'
+    OR EXISTS (SELECT FROM regexp_matches(node, ':(?:funcid|opfuncid) (\d+)', 'g') AS calls (numbers)
+                      JOIN pg_proc f ON f.oid = numbers[1]::oid
+                WHERE NOT hihooi.gives_the_same(f))
+    OR node ~ '\{COERCEVIAIO' AND EXISTS (
+         SELECT FROM regexp_matches(node, ':resulttype (\d+)', 'g') AS types (numbers) WHERE hihooi.reads_clock(numbers[1]::oid))
+    OR node ~ ':consttype 1266 ' OR type = 'timetz'::regtype
+    OR hihooi.has_clock_word(statement)
+       AND (hihooi.reads_clock(type)
+            OR EXISTS (SELECT FROM regexp_matches(node, ':consttype (\d+)', 'g') AS types (numbers)
+                        WHERE hihooi.reads_clock(numbers[1]::oid))))
+$function$;
+-- Whether the texts after USING may give another value elsewhere, in columns of these types.
+CREATE OR REPLACE FUNCTION hihooi.using_differs(statement text, types oid[]) RETURNS bool
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+DECLARE
+  -- Its source is no text. Where it is a time of day, its zone's rule is that of now.
+  it text := regexp_replace(statement, '\mat\s+time\s+zone\s+''[^'']*''', '', 'gi');
+  reads bool := (SELECT bool_or(hihooi.reads_clock(type)) FROM unnest(types) AS type);
+BEGIN
+  RETURN hihooi.has_clock_word(it)
+    OR it <> statement AND NOT types <@ '{timestamp,timestamptz,date}'::regtype[]::oid[]
+    OR it ~* '\m(current_\w+|localtime\w*|session_user|user|tableoid|ctid|xmin|xmax|cmin|cmax|operator|xml\w*)\M'
+    -- What is cast to a time may be a text.
+    OR it ~* '(::|\mas\M)\s*(pg_catalog\s*\.\s*)?"?(timestamp|timestamptz|time|timetz|date)\M'
+    OR reads AND it ~* '::|''|\|\||\mcast\M'
+    OR EXISTS (
+      SELECT FROM regexp_matches(lower(it), '([[:alnum:]_.]+|")\s*\(', 'g') AS words (word)
+       WHERE word[1] !~ concat('^(using|cast|coalesce|nullif|greatest|least|extract|in|and|or|not|when|then|else|case|array|row|',
+               'any|all|between|like|ilike|similar|is|as|check|default|unique|primary|key|references|values|position|substring|',
+               'trim|overlay|',
+               'varchar|character|varying|char|bpchar|numeric|decimal|dec|bit|varbit|interval|float|precision|int4|int8)$')
+         AND (word[1] = '"'
+              -- With how many arguments is not known.
+              OR (SELECT count(*) = 0
+                         OR bool_or(f.oid >= 16384 OR f.provolatile <> 'i' AND f.proname <> ALL (
+                              '{array_to_json,array_to_string,concat,concat_ws,date_part,date_trunc,format,length,timezone,
+                                to_json,to_jsonb,to_timestamp}'::name[]))
+                    FROM pg_proc f WHERE f.proname = regexp_replace(word[1], '^pg_catalog\.', ''))))
+    -- A type of users' own, other than those that the columns get.
+    OR EXISTS (
+      SELECT FROM regexp_matches(lower(it), '::\s*("?[[:alnum:]_.]+)', 'g') AS casts (name)
+       WHERE name[1] !~ '^(pg_catalog\.)?(int|integer|bigint|smallint|real|float|double|decimal|dec|boolean|character|bit|national|nchar)$'
+         AND NOT EXISTS (SELECT FROM pg_type t
+                          WHERE t.typname = regexp_replace(name[1], '^("|pg_catalog\.)', '')
+                            AND (t.typnamespace = 'pg_catalog'::regnamespace OR t.oid = ANY (types))));
+END
+$function$;
+-- Checks the rewriting of a table's rows.
+CREATE OR REPLACE FUNCTION hihooi.check_rewrite(statement text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+DECLARE
+  relation oid := pg_event_trigger_table_rewrite_oid();
+  reason int := pg_event_trigger_table_rewrite_reason();
+  persistence "char" := (SELECT relpersistence FROM pg_class WHERE oid = relation);
+  -- The table cannot be read by now: its indexes are half made.
+  is_empty bool := pg_relation_size(relation) = 0;
+  types oid[];
+BEGIN
+  -- Replicas may have rows even if it is empty: those from before it was unlogged.
+  IF reason & 1 <> 0 AND persistence = 'u' THEN
+    PERFORM hihooi.refuse(
+      'SET LOGGED is not replicated, since replicas do not have the rows of unlogged tables',
+      'Make another table that is LIKE this one, fill it with INSERT ... SELECT, then drop this one and rename the other.');
+  END IF;
+  IF reason & 4 = 0 OR persistence <> 'p' OR is_empty THEN RETURN;
+  END IF;
+  types := (SELECT array_agg(a.atttypid) FROM hihooi.columns_of(relation, statement, 'alter') AS a);
+  IF EXISTS (SELECT FROM pg_cast WHERE oid >= 16384)
+     OR EXISTS (SELECT FROM unnest(types) AS type WHERE type = 'timetz'::regtype)
+     OR statement ~* '\musing\M' AND hihooi.using_differs(statement, types) THEN
+    PERFORM hihooi.refuse(
+      'this ALTER TABLE converts existing rows to values that may differ between databases',
+      'Add another column of that type, fill it with UPDATE, then drop the first one and rename the other; or run it through the proxy, in no function, where more is known of it.');
+  END IF;
+END
+$function$;
+-- Checks a table that was made or altered.
+CREATE OR REPLACE FUNCTION hihooi.check_table(relation oid, statement text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+BEGIN
+  IF EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = relation AND NOT t.tgisinternal AND t.tgenabled IN ('A', 'R'))
+     OR EXISTS (SELECT FROM pg_rewrite r WHERE r.ev_class = relation AND r.oid >= 16384 AND r.ev_enabled IN ('A', 'R')) THEN
+    PERFORM hihooi.refuse(
+      'what is ENABLE ALWAYS or ENABLE REPLICA would run again at replicas, where rows come with what it has done',
+      'Use ENABLE alone.');
+  END IF;
+  IF NOT EXISTS (SELECT FROM pg_class WHERE oid = relation AND relkind IN ('r', 'p') AND relpersistence = 'p') THEN RETURN;
+  END IF;
+  IF EXISTS (SELECT FROM pg_attribute a JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+              WHERE a.attrelid = relation AND a.attgenerated = 's' AND d.adbin::text ~ ':varattno -\d') THEN
+    PERFORM hihooi.refuse('a column GENERATED from tableoid would differ between databases', 'Leave tableoid out.');
+  END IF;
+  IF EXISTS (
+       SELECT FROM hihooi.columns_of(relation, statement, 'add') AS a
+                   JOIN pg_type t ON t.oid = a.atttypid
+                   LEFT JOIN pg_attrdef d ON d.adrelid = relation AND d.adnum = a.attnum
+        WHERE a.attgenerated = ''
+          AND (a.attidentity <> ''
+               OR hihooi.default_differs(coalesce(d.adbin, t.typdefaultbin)::text, a.atttypid, statement)))
+     AND hihooi.has_rows(relation) THEN
+    PERFORM hihooi.refuse(
+      'this ALTER TABLE fills existing rows with values that may differ between databases',
+      'Add the column without a default, fill it with UPDATE, then set the default.');
+  END IF;
+END
+$function$;
+-- Checks a text: notes must be matched with its statements. What the proxy puts in front of it does not count.
+CREATE OR REPLACE FUNCTION hihooi.check_text(statement text, is_conforming bool, is_whole bool, makes_rows bool) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+DECLARE
+  own constant text := '^(do\s+\$replex_noted\$.*\$replex_noted\$\s*;?\s*)';
+  bare text := regexp_replace(regexp_replace(regexp_replace(statement, own, '', 'i'), '\$(\w*?)\$.*?\$\1\$', '', 'g'), '''[^'']*''', '', 'g');
+  ends constant text := '\s*(begin|start\s+transaction|commit|end|rollback|abort|savepoint|release|prepare\s+transaction)\M';
+BEGIN
+  IF NOT is_conforming AND strpos(regexp_replace(statement, own, '', 'i'), '\') > 0 THEN
+    PERFORM hihooi.refuse('a change of the schema with a backslash is not replicated while standard_conforming_strings is off',
+                          'Set it on, and write E''...'' where the backslash is an escape.');
+  END IF;
+  IF makes_rows AND (bare ~* '\mas\s+execute\M|^\s*explain\M') THEN
+    PERFORM hihooi.refuse('a table that is made so is not replicated', 'Write CREATE TABLE ... AS with a query.');
+  END IF;
+  IF is_whole AND bare ~* '(^|;)\s*(create|alter)\s+extension\M'
+     AND bare ~* '(^|;)\s*(?!create\M|alter\M|drop\M|comment\M|grant\M|revoke\M|set\M|begin\M|commit\M)\w' THEN
+    PERFORM hihooi.refuse('an extension that is made or changed together with other things is not replicated',
+                          'Send the statement in a message of its own.');
+  END IF;
+  -- The first of its transactions ends in it, or a part is rolled back.
+  IF is_whole AND bare !~* '\mbegin\s+atomic\M'
+     AND (SELECT count(*) > 1 FROM regexp_matches(bare, '(?:^|;)\s*(?:create|alter|drop|grant|revoke|comment|import|security|reassign)\M', 'gi'))
+     AND regexp_replace(regexp_replace(bare, concat('^', ends), '', 'i'), ';\s*(commit|end)\M[^;]*;?\s*$', '', 'i') ~* concat('(^|;)', ends) THEN
+    PERFORM hihooi.refuse('changes of the schema in a text that ends transactions within it, or parts of them, are not replicated',
+                          'Send each transaction in messages of its own.');
+  END IF;
+END
+$function$;
+REVOKE ALL ON FUNCTION hihooi.refuse(text, text), hihooi.reads_clock(oid), hihooi.gives_the_same(pg_catalog.pg_proc),
+  hihooi.is_about(text, text, name), hihooi.columns_of(oid, text, text), hihooi.has_rows(oid), hihooi.has_clock_word(text),
+  hihooi.default_differs(text, oid, text), hihooi.using_differs(text, oid[]), hihooi.check_rewrite(text),
+  hihooi.check_table(oid, text), hihooi.check_text(text, bool, bool, bool) FROM PUBLIC;
