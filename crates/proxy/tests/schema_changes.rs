@@ -79,6 +79,17 @@ const CHANGES: &[&str] = &[
     "CREATE TEMP TABLE lucky (id int); INSERT INTO lucky VALUES (1); ALTER TABLE lucky ADD n float8 DEFAULT random()",
     "SET search_path = other, public; SET ROLE ann; CREATE TABLE anns (id int PRIMARY KEY)",
     "ALTER TABLE other.anns ADD CONSTRAINT few CHECK (id < 100) NOT VALID; COMMENT ON TABLE other.anns IS 'hers'",
+    // Functions find theirs by the path of the session that writes.
+    "CREATE SCHEMA app; SET search_path = app;
+     CREATE FUNCTION doubled(word text) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT word || word';
+     CREATE FUNCTION shown(word text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN doubled(word); END';
+     CREATE TABLE word (id int PRIMARY KEY, word text, shown text GENERATED ALWAYS AS (shown(word)) STORED);
+     CREATE INDEX ON word (shown(word));
+     INSERT INTO word VALUES (1, 'a')",
+    "SET search_path = app; INSERT INTO word VALUES (2, 'b'), (3, 'c'); UPDATE word SET word = 'd' WHERE id = 2;;
+     INSERT INTO app.word VALUES (4, 'e')",
+    "SET search_path = app;; BEGIN; CREATE TABLE late (id int PRIMARY KEY, word text,
+       shown text GENERATED ALWAYS AS (shown(word)) STORED); INSERT INTO late VALUES (1, 'a'), (2, 'b'); COMMIT",
     // So do texts.
     "CREATE TABLE times (id int PRIMARY KEY); INSERT INTO times VALUES (1); SET timezone = 'Asia/Tokyo';;
      SET datestyle = 'SQL, DMY'; ALTER TABLE times ADD a timestamptz DEFAULT '1/2/2024 12:00'; UPDATE times SET a = a",

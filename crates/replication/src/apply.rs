@@ -158,7 +158,7 @@ fn steps(change: &CommitChange) -> Result<Vec<Step>, ReplicationError> {
             steps.push(any(at_replica(&statement.text)));
             steps.push(any("SET LOCAL ROLE NONE".into()));
             steps.push(any(checks::replace_new()));
-            steps.push(any("SET LOCAL search_path TO DEFAULT".into()));
+            steps.extend(every_schema());
             if !settings.is_empty() {
                 steps.extend(AS_IMAGES.map(|(name, value)| set(name, value)));
             }
@@ -166,6 +166,21 @@ fn steps(change: &CommitChange) -> Result<Vec<Step>, ReplicationError> {
         }
         CommitChange::Lost(why) => return Err(ReplicationError::Differs(why.clone())),
     })
+}
+
+/// Returns statements after which every schema is in the search path, after those that are in it by
+/// default. Functions of indexes, of generated columns and of checks may depend on the path of the
+/// session that wrote a row, which no image carries.
+pub fn every_schema() -> [Step; 2] {
+    [
+        any("SET LOCAL search_path TO DEFAULT".into()),
+        any("SELECT pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', \
+               nullif(pg_catalog.current_setting('search_path'), ''), (\
+                 SELECT pg_catalog.string_agg(pg_catalog.quote_ident(nspname), ', ' ORDER BY nspname) \
+                   FROM pg_catalog.pg_namespace \
+                  WHERE NOT pg_catalog.starts_with(nspname, 'pg_') \
+                    AND nspname OPERATOR(pg_catalog.<>) ALL ('{information_schema,hihooi}'))), true)".into()),
+    ]
 }
 
 /// Returns how many of the first changes can be done together.

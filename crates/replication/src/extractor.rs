@@ -520,6 +520,9 @@ async fn try_execute(
         sql: "BEGIN".into(),
         row_count: None,
     })];
+    if pace == Pace::OneByOne {
+        parts.extend(apply::every_schema().map(Part::One));
+    }
     for tstate in group {
         let in_memory = match &tstate.effect {
             CommitEffect::Short(changes) => apply::parts(changes),
