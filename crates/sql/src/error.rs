@@ -71,10 +71,12 @@ pub enum SqlError {
         /// Why not.
         error: KeyError,
     },
-    /// A predicate that fixes no index, without having asked for a scan.
+    /// No index serves a statement, and the table is larger than what it reads unasked.
     NoIndex {
         /// The table.
         table: String,
+        /// It has more rows than so many.
+        rows_max: u64,
         /// Its indexes, as `by_tail (tailnum)`.
         indexes: Vec<String>,
         /// Its hyperspaces, as `s (origin, dest)`.
@@ -246,9 +248,10 @@ impl fmt::Display for SqlError {
             SqlError::Key { table, row, error } => write!(f, "table {table}, row {row}: {error}"),
             SqlError::NoIndex {
                 table,
+                rows_max,
                 indexes,
                 hyperspaces,
-            } => no_index(f, table, indexes, hyperspaces),
+            } => no_index(f, (table, *rows_max), indexes, hyperspaces),
             SqlError::PrimaryKeyChange { table, column } => write!(
                 f,
                 "column {column} is in the primary key of table {table} and cannot be changed: \
@@ -287,19 +290,21 @@ impl fmt::Display for SqlError {
 
 fn no_index(
     f: &mut fmt::Formatter<'_>,
-    table: &str,
+    (table, rows_max): (&str, u64),
     indexes: &[String],
     hyperspaces: &[String],
 ) -> fmt::Result {
     let indexes = indexes.join(" or of ");
     let any = match hyperspaces {
         [] => String::new(),
-        some => format!(", or any column of {}", some.join(" or of ")),
+        some => format!(", or equate any column of {}", some.join(" or of ")),
     };
     write!(
         f,
-        "no index of table {table} serves this WHERE: equate all columns of {indexes}{any}, or ask \
-         for a scan of the whole table by SELECT /*+ scan */ … or SET scan = on"
+        "no index of table {table} serves this statement, which would read the whole table, and it \
+         has more than {rows_max} rows: equate the first column of {indexes}, or give it a \
+         range{any}; or ask for the scan by SELECT /*+ scan */ …, SET scan = on or SET scan_rows = \
+         a larger number"
     )
 }
 

@@ -262,11 +262,16 @@ pub enum Show {
     Fixed(FixedSetting),
 }
 
+/// How many rows a table may have that statements read whole unasked, by default.
+pub const SCAN_ROWS: u64 = 100_000;
+
 /// A setting of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// `scan`: statements that no index serves read whole tables.
+    /// `scan`: statements that no index serves read whole tables, however large.
     Scan,
+    /// `scan_rows`: they read tables that have no more rows.
+    ScanRows,
     /// `stale_reads`: reads do not wait for operations under way (R10).
     StaleReads,
 }
@@ -321,23 +326,26 @@ impl FixedSetting {
     }
 }
 
-/// `SET setting = on`.
+/// `SET setting = value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Set {
-    /// Which.
-    pub setting: Setting,
-    /// To what.
-    pub on: bool,
+pub enum Set {
+    /// `scan`.
+    Scan(bool),
+    /// `scan_rows`.
+    ScanRows(u64),
+    /// `stale_reads`.
+    StaleReads(bool),
 }
 
 impl Setting {
     /// Every setting.
-    pub const ALL: [Setting; 2] = [Setting::Scan, Setting::StaleReads];
+    pub const ALL: [Setting; 3] = [Setting::Scan, Setting::ScanRows, Setting::StaleReads];
 
     /// Returns its name in SQL.
     pub fn name(self) -> &'static str {
         match self {
             Setting::Scan => "scan",
+            Setting::ScanRows => "scan_rows",
             Setting::StaleReads => "stale_reads",
         }
     }

@@ -4,7 +4,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use crate::error::SqlError;
 use crate::script::is_space;
-use crate::statement::{FixedSetting, Set, Setting, Show, Statement};
+use crate::statement::{FixedSetting, SCAN_ROWS, Set, Setting, Show, Statement};
 
 /// Returns the words of a statement, folded to lower case unless quoted; other tokens as they are.
 pub(super) fn words(tokens: &[TokenWithSpan]) -> Vec<String> {
@@ -33,7 +33,8 @@ pub(super) fn show(words: &[String]) -> Result<Show, SqlError> {
         _ => {
             return Err(SqlError::unsupported(
                 words.join(" "),
-                "write SHOW TABLES, SHOW TABLE name, SHOW SERVERS, SHOW scan or SHOW stale_reads",
+                "write SHOW TABLES, SHOW TABLE name, SHOW SERVERS, SHOW scan, SHOW scan_rows or SHOW \
+                 stale_reads",
             ));
         }
     })
@@ -67,7 +68,7 @@ pub(super) fn set(words: &[String]) -> Result<Statement, SqlError> {
         _ => {
             return Err(SqlError::unsupported(
                 words.join(" "),
-                "write SET scan = on or SET stale_reads = on (or off)",
+                "write SET scan = on, SET scan_rows = a number or SET stale_reads = on",
             ));
         }
     };
@@ -80,17 +81,26 @@ pub(super) fn set(words: &[String]) -> Result<Statement, SqlError> {
             format!("it is always {}; {}", fixed.value, fixed.remedy),
         ));
     }
-    let setting = setting(name)?;
-    let on = match value.to_ascii_lowercase().as_str() {
-        "on" | "true" | "1" | "yes" => true,
-        "off" | "false" | "0" | "no" | "default" => false,
-        _ => {
-            return Err(SqlError::statement(format!(
-                "{value} is no value of setting {name}: write on or off"
-            )));
-        }
+    let value = value.to_ascii_lowercase();
+    let is_on = || match value.as_str() {
+        "on" | "true" | "1" | "yes" => Ok(true),
+        "off" | "false" | "0" | "no" | "default" => Ok(false),
+        _ => Err(SqlError::statement(format!(
+            "{value} is no value of setting {name}: write on or off"
+        ))),
     };
-    Ok(Statement::Set(Set { setting, on }))
+    let set = match setting(name)? {
+        Setting::Scan => Set::Scan(is_on()?),
+        Setting::StaleReads => Set::StaleReads(is_on()?),
+        Setting::ScanRows if value == "default" => Set::ScanRows(SCAN_ROWS),
+        Setting::ScanRows => Set::ScanRows(value.parse().map_err(|_| {
+            SqlError::statement(format!(
+                "{value} is no value of setting {name}: write a number of rows, or DEFAULT, which \
+                 is {SCAN_ROWS}"
+            ))
+        })?),
+    };
+    Ok(Statement::Set(set))
 }
 
 fn fixed(name: &str) -> Option<FixedSetting> {
@@ -102,7 +112,7 @@ fn setting(name: &str) -> Result<Setting, SqlError> {
     known.ok_or_else(|| {
         let fixed: Vec<&str> = FixedSetting::ALL.iter().map(|it| it.name).collect();
         SqlError::statement(format!(
-            "there is no setting {name}: the settings are scan and stale_reads, and {} cannot be \
+            "there is no setting {name}: the settings are scan, scan_rows and stale_reads, and {} cannot be \
              changed",
             fixed.join(", ")
         ))

@@ -4,7 +4,7 @@ use placement::{ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy,
 
 use super::*;
 use crate::fixture::{FLIGHTS, GRIDS, schema};
-use crate::statement::{SelectItem, Set, Setting, Show};
+use crate::statement::{SCAN_ROWS, SelectItem, Set, Setting, Show};
 
 fn one(text: &str) -> Statement {
     let mut statements = parse(text).unwrap_or_else(|error| panic!("{text}: {}", error.error));
@@ -239,19 +239,26 @@ fn session_statements() {
         Statement::Show(Show::Setting(Setting::StaleReads))
     );
     for text in ["SET scan = on", "set scan to 'ON'", "set scan = true"] {
-        let set = Set {
-            setting: Setting::Scan,
-            on: true,
-        };
-        assert_eq!(one(text), Statement::Set(set), "{text}");
+        assert_eq!(one(text), Statement::Set(Set::Scan(true)), "{text}");
     }
+    for (text, rows) in [
+        ("SET scan_rows = 5", 5),
+        ("set scan_rows to '7'", 7),
+        ("SET scan_rows = default", SCAN_ROWS),
+    ] {
+        assert_eq!(one(text), Statement::Set(Set::ScanRows(rows)), "{text}");
+    }
+    assert_eq!(
+        message("SET scan_rows = many"),
+        "many is no value of setting scan_rows: write a number of rows, or DEFAULT, which is 100000"
+    );
     assert_eq!(
         message("SET scan = maybe"),
         "maybe is no value of setting scan: write on or off"
     );
     assert_eq!(
         message("SHOW search_path"),
-        "there is no setting search_path: the settings are scan and stale_reads, and timezone, \
+        "there is no setting search_path: the settings are scan, scan_rows and stale_reads, and timezone, \
          client_encoding, datestyle, standard_conforming_strings cannot be changed"
     );
     for text in [

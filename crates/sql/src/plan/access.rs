@@ -47,6 +47,8 @@ pub enum AccessKind {
     Point,
     /// A range of one partition per segment.
     Lookup,
+    /// The same range of every partition that may have rows of it, for each key.
+    Range,
     /// Every partition from end to end.
     Scan,
 }
@@ -79,6 +81,8 @@ pub(super) struct Request<'a> {
     pub order: Option<&'a [Wanted]>,
     /// Whether few rows are wanted.
     pub limited: bool,
+    /// Whether only their number is wanted.
+    pub counted: bool,
 }
 
 /// An access path and the conjuncts that it makes true alone.
@@ -87,6 +91,8 @@ pub(super) struct Choice {
     pub taken: Vec<usize>,
     /// Whether the segments come in the order asked for, and if so whether from the end.
     pub descending: Option<bool>,
+    /// How many rows the table may have.
+    pub rows_max: Option<u64>,
 }
 
 /// Returns the columns by which rows are ordered within a partition of a replex.
@@ -94,6 +100,17 @@ pub(super) fn order_columns(table: &Table, replex: usize) -> Vec<usize> {
     let replex = u8::try_from(replex).expect("a table has few replexes");
     routes::order_columns(table, replex)
 }
+
+/// The rank of a lookup that fixes what partitions a copy.
+pub(super) const CLASS_LOOKUP: u8 = 2;
+/// The rank of ranges of some cells of a hyperspace.
+pub(super) const CLASS_PARTIAL: u8 = 3;
+/// The rank of a range of every partition.
+pub(super) const CLASS_RANGE: u8 = 4;
+/// The rank of some cells of a hyperspace, whole.
+pub(super) const CLASS_CELLS: u8 = 5;
+/// The rank of every partition's first rows.
+pub(super) const CLASS_FIRST: u8 = 6;
 
 /// Smaller is better: class, fixed columns, no range, not in order, ranges to read, replex.
 pub(super) type Rank = (u8, std::cmp::Reverse<usize>, bool, bool, usize, usize);

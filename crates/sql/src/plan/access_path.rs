@@ -1,25 +1,31 @@
 //! Chooses the replex that answers a `WHERE`, and the ranges of its partitions to read.
 //!
-//! A replex can answer if the columns of its key space are all equated (or listed by `IN`): then
-//! each combination of values is in one partition, where it is a prefix of the sort order, and a
-//! range predicate on the next column of that order narrows it further. The best is, in this
-//! order: the whole primary key, a whole unique key, the most equated columns, a range, the
-//! order that is asked for. Then come hyperspaces (`hyperspace`). Hybrids and replicas are cut and
-//! sorted by columns of indexes that are there too, and that serve whatever they would. Without
-//! any, only a scan is left, and that must be asked for.
+//! Every partition of a replex is sorted by its columns. Where the columns of its key space are all
+//! equated (or listed by `IN`), each combination of values is in one partition, a prefix of its
+//! order, and a range predicate on the next column narrows it further. Where they are not, but the
+//! first columns are equated or the next one has a range, every partition is asked for that range:
+//! as many seeks as there are partitions, and their rows merge in the order of the index. The best
+//! is, in this order: the whole primary key, a whole unique key, the most equated columns, a range,
+//! the order that is asked for. Then come ranges of cells of hyperspaces (`hyperspace`), ranges of
+//! every partition, whole cells, and the first rows of every partition, if few are wanted in an
+//! order that an index has. Hybrids
+//! and replicas are cut and sorted by columns of indexes that are there too, and that serve whatever
+//! they would. Without any, a scan is left: large tables are scanned only if that is asked for.
 
 use std::cmp::Reverse;
 
 use placement::{Constraint, ReplexKind, Schema, Value};
 use protocol::configuration::Table;
+use protocol::configuration::routes;
 use protocol::expression::Expression;
 
 use super::access::{
-    Access, AccessKind, Choice, KEYS_MAX, Rank, Request, Segment, ValueRange, combined,
-    order_columns, range_of, segment, serves,
+    Access, AccessKind, CLASS_FIRST, CLASS_LOOKUP, CLASS_RANGE, Choice, KEYS_MAX, Rank, Request,
+    Segment, ValueRange, combined, order_columns, range_of, segment, serves,
 };
-use super::facts::Facts;
+use super::facts::{Facts, RangeEnd};
 use super::hyperspace;
+use crate::error::SqlError;
 
 /// Returns the best access by an index, or none.
 pub(super) fn by_index(
@@ -40,6 +46,7 @@ pub(super) fn by_index(
             },
             taken: Vec::new(),
             descending: Some(false),
+            rows_max: None,
         });
     }
     let candidates =
@@ -82,11 +89,23 @@ pub(super) fn by_scan(table: &Table, request: Request<'_>) -> Choice {
         },
         taken: Vec::new(),
         descending,
+        rows_max: None,
+    }
+}
+
+/// Returns the error of a statement that no index serves, of a table with more rows than it may
+/// read.
+pub(crate) fn too_large(table: &Table, rows_max: u64) -> SqlError {
+    SqlError::NoIndex {
+        table: table.schema.name.clone(),
+        rows_max,
+        indexes: describe_indexes(table),
+        hyperspaces: describe_hyperspaces(table),
     }
 }
 
 /// Returns the indexes that a `WHERE` may fix, as `by_tail (tailnum)`, for people.
-pub(super) fn describe_indexes(table: &Table) -> Vec<String> {
+fn describe_indexes(table: &Table) -> Vec<String> {
     let names = |columns| column_names(&table.schema, columns);
     let replexes = table.readable().map(|it| &table.layout.replexes[it]);
     let shown = replexes.filter_map(|replex| match replex.kind {
@@ -105,7 +124,7 @@ pub(super) fn describe_indexes(table: &Table) -> Vec<String> {
 
 /// Returns the hyperspaces of which a `WHERE` may fix any column, as `s (origin, dest)`, for
 /// people.
-pub(super) fn describe_hyperspaces(table: &Table) -> Vec<String> {
+fn describe_hyperspaces(table: &Table) -> Vec<String> {
     let replexes = table.readable().map(|it| &table.layout.replexes[it]);
     let shown = replexes
         .filter(|replex| replex.kind == ReplexKind::Hyperspace)
@@ -146,14 +165,12 @@ fn candidate(
         | ReplexKind::Vacant => return None,
     };
     let order_columns = order_columns(table, replex);
-    let fixed = fixed_columns(table, replex, &order_columns, facts)?;
-    let mut taken: Vec<usize> = Vec::new();
-    for column in &order_columns[..fixed] {
-        let known = facts.keys(*column).expect("the column is fixed");
-        taken.extend(&known.conjuncts);
+    let fixed = fixed_columns(&order_columns, facts, KEYS_MAX);
+    if !is_placed(table, replex, &order_columns[..fixed]) {
+        return range(table, replex, (order_columns, facts), request);
     }
+    let taken = taken_by(&order_columns[..fixed], facts);
     let (range, from) = range_of(facts, order_columns.get(fixed));
-    taken.extend(from);
     let has_range = range != ValueRange::default();
     let descending = serves(table, &order_columns, fixed, request);
     // A table in one partition is still read from end to end, unless little of it is wanted.
@@ -173,7 +190,7 @@ fn candidate(
     let (class, kind) = match one_row {
         true if replex == 0 => (0, AccessKind::Point),
         true => (1, AccessKind::Point),
-        false => (2, AccessKind::Lookup),
+        false => (CLASS_LOOKUP, AccessKind::Lookup),
     };
     let segments = segments(table, replex, &order_columns[..fixed], facts, &range);
     let rank = (
@@ -194,38 +211,110 @@ fn candidate(
     };
     let choice = Choice {
         access,
-        taken,
+        taken: [taken, from].concat(),
         descending,
+        rows_max: None,
     };
     Some((rank, choice))
 }
 
-/// Returns how many of the columns that order a replex the facts fix, if they fix its partition
-/// too.
-fn fixed_columns(
+/// Returns the access to a range of every partition of a replex, if the facts narrow it, or few
+/// rows are wanted in its order.
+fn range(
     table: &Table,
     replex: usize,
-    order_columns: &[usize],
-    facts: &Facts,
-) -> Option<usize> {
+    (order_columns, facts): (Vec<usize>, &Facts),
+    request: Request<'_>,
+) -> Option<(Rank, Choice)> {
+    let partition_count = table.layout.partition_count(replex) as usize;
+    let fixed = fixed_columns(&order_columns, facts, KEYS_MAX / partition_count.max(1));
+    let next = order_columns.get(fixed);
+    // Of too many keys to ask for each, from the first to the last; those between are filtered.
+    let keys = next.and_then(|column| facts.keys(*column));
+    let (range, from) = match keys.and_then(|known| range_of_keys(&known.keys)) {
+        Some(range) => (range, Vec::new()),
+        None => range_of(facts, next),
+    };
+    let has_range = range != ValueRange::default();
+    let descending = serves(table, &order_columns, fixed, request);
+    let ordered = request.order.is_some_and(|order| !order.is_empty());
+    let class = match () {
+        () if fixed > 0 || has_range => CLASS_RANGE,
+        () if request.limited && descending.is_some() && ordered => CLASS_FIRST,
+        () => return None,
+    };
+    let segments = segments(table, replex, &order_columns[..fixed], facts, &range);
+    let rank = (
+        class,
+        Reverse(fixed),
+        !has_range,
+        descending.is_none(),
+        segments.len(),
+        replex,
+    );
+    let choice = Choice {
+        taken: [taken_by(&order_columns[..fixed], facts), from].concat(),
+        access: Access {
+            replex,
+            kind: AccessKind::Range,
+            segments,
+            order_columns,
+            fixed,
+            range,
+        },
+        descending,
+        rows_max: None,
+    };
+    Some((rank, choice))
+}
+
+/// Returns the range that holds all of these keys, which rise; none if NULL is among them, which is
+/// in no range.
+fn range_of_keys(keys: &[Value]) -> Option<ValueRange> {
+    let end = |value: &Value| RangeEnd {
+        value: value.clone(),
+        inclusive: true,
+    };
+    let [first, .., last] = keys else { return None };
+    (!keys.contains(&Value::Null)).then(|| ValueRange {
+        lower: Some(end(first)),
+        upper: Some(end(last)),
+    })
+}
+
+/// Returns the conjuncts that equate these columns.
+fn taken_by(fixed: &[usize], facts: &Facts) -> Vec<usize> {
+    let known = fixed.iter().map(|column| {
+        let known = facts.keys(*column);
+        known.expect("the column is fixed").conjuncts.iter()
+    });
+    known.flatten().copied().collect()
+}
+
+/// Returns how many of the columns that order a replex the facts fix, to so many keys at most.
+fn fixed_columns(order_columns: &[usize], facts: &Facts, keys_max: usize) -> usize {
     let mut combinations: usize = 1;
-    let fixed = order_columns
+    order_columns
         .iter()
         .take_while(|column| match facts.keys(**column) {
-            Some(known) if combinations * known.keys.len() <= KEYS_MAX => {
+            Some(known) if combinations * known.keys.len() <= keys_max.max(1) => {
                 combinations *= known.keys.len();
                 true
             }
             _ => false,
         })
-        .count();
-    let axes = table.layout.replexes[replex].axes.iter();
-    let mut partitioning = axes.flat_map(|axis| &table.layout.key_spaces[axis.key_space].columns);
-    partitioning
-        .all(|column| order_columns[..fixed].contains(column))
-        .then_some(fixed)
+        .count()
 }
 
+/// Returns whether these columns place a row in one partition of a replex.
+fn is_placed(table: &Table, replex: usize, fixed: &[usize]) -> bool {
+    let axes = table.layout.replexes[replex].axes.iter();
+    let mut partitioning = axes.flat_map(|axis| &table.layout.key_spaces[axis.key_space].columns);
+    partitioning.all(|column| fixed.contains(column))
+}
+
+/// Returns what is read for each combination of keys: their range, in each partition that may have
+/// such rows.
 fn segments(
     table: &Table,
     replex: usize,
@@ -238,12 +327,16 @@ fn segments(
         let known = facts.keys(*column).expect("the column is fixed");
         tuples = combined(&tuples, &known.keys, Value::clone);
     }
-    let segments = tuples.into_iter().filter_map(|keys| {
-        let partition = table.layout.partition_of_values(replex, |column| {
-            let position = fixed.iter().position(|it| *it == column);
-            keys[position.expect("the partitioning columns are fixed")].as_ref()
-        });
-        segment(keys, partition, range)
-    });
-    segments.collect()
+    let number = u8::try_from(replex).expect("a table has few replexes");
+    let mut segments = Vec::new();
+    for keys in tuples {
+        let equated = |column: usize| {
+            let position = fixed.iter().position(|it| *it == column)?;
+            Some(keys[position].as_ref())
+        };
+        let partitions = routes::partitions(table, number, equated);
+        let ranges = partitions.into_iter();
+        segments.extend(ranges.filter_map(|it| segment(keys.clone(), it, range)));
+    }
+    segments
 }

@@ -12,7 +12,7 @@ use sqlparser::ast::Expr;
 
 use super::access::{AccessKind, Choice, Request};
 use super::insert::bind_assignments;
-use super::select::{choose, rest};
+use super::select::{Scan, choose, rest};
 use super::{ChangeKind, ChangePlan, ChangeTarget, Context, ReadPlan, has_dense};
 use crate::error::SqlError;
 use crate::statement::{Delete, TableName, Update};
@@ -25,7 +25,7 @@ pub(super) fn update(update: &Update, context: &Context<'_>) -> Result<ChangePla
     let selection = Selection {
         name: &update.table,
         filter: update.filter.as_ref(),
-        scan: update.scan || context.settings.scan,
+        scan: update.scan,
     };
     change(ChangeKind::Update(assignments), table, &selection, context)
 }
@@ -36,7 +36,7 @@ pub(super) fn delete(delete: &Delete, context: &Context<'_>) -> Result<ChangePla
     let selection = Selection {
         name: &delete.table,
         filter: delete.filter.as_ref(),
-        scan: delete.scan || context.settings.scan,
+        scan: delete.scan,
     };
     change(ChangeKind::Delete, table, &selection, context)
 }
@@ -62,8 +62,15 @@ fn change(
     let request = Request {
         order: None,
         limited: false,
+        counted: false,
     };
-    let Choice { access, taken, .. } = choose(table, &conjuncts, request, selection.scan)?;
+    let scan = Scan::of(selection.scan, context);
+    let Choice {
+        access,
+        taken,
+        rows_max,
+        ..
+    } = choose(table, &conjuncts, request, scan);
     let is_pk =
         access.replex == 0 && matches!(access.kind, AccessKind::Point | AccessKind::Nothing);
     let filter = rest(conjuncts.clone(), &taken);
@@ -86,6 +93,7 @@ fn change(
         let read = ReadPlan {
             table: table.id,
             access,
+            rows_max,
             filter,
             projection: Some(columns.into_iter().collect()),
             descending,

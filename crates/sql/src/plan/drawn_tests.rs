@@ -92,7 +92,7 @@ fn keep_their_meaning(table: &str) {
         }
     }
     let mut draw = Draw(20_130_101);
-    let mut kinds = [0; 4];
+    let mut kinds = [0; 5];
     for _ in 0..2000 {
         let conjuncts: Vec<String> = (0..=draw.below(4)).map(|_| draw.condition(2)).collect();
         let condition: Vec<String> = conjuncts.iter().map(|it| format!("({it})")).collect();

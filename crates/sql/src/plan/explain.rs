@@ -242,6 +242,7 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
         AccessKind::Scan => format!("Scan of {}, whole, through {index}", schema.name),
         AccessKind::Point => format!("Lookup in {} by {index}", schema.name),
         AccessKind::Lookup => format!("Range lookup in {} by {index}", schema.name),
+        AccessKind::Range => format!("Range of every partition of {} by {index}", schema.name),
     }];
     if *kind != AccessKind::Scan {
         let fixed_columns = &order_columns[..*fixed];
@@ -271,6 +272,11 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
         lines.push(format!(
             "  after a failure: partitions of other copies instead of a lost one: {}; after two: {}",
             predicted.after_one, predicted.after_two
+        ));
+    }
+    if let Some(rows_max) = read.rows_max {
+        lines.push(format!(
+            "  only while the table has no more than {rows_max} rows (scan_rows)"
         ));
     }
     lines.extend(made(table));

@@ -2,7 +2,9 @@
 //! hold a matching row (HyperDex's search by several attributes).
 //!
 //! Where all columns are fixed this is a lookup like any other. Where only some are, every index
-//! that serves the `WHERE` is better: it reads one partition for each key.
+//! that serves the `WHERE` is better: it reads one partition for each key. Where none of the leading
+//! columns of its order are fixed, its cells are read from end to end; a range of every partition of
+//! an index is better.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -12,15 +14,10 @@ use protocol::configuration::Table;
 use protocol::configuration::routes;
 
 use super::access::{
-    Access, AccessKind, Choice, KEYS_MAX, Rank, Request, combined, order_columns, range_of,
-    segment, serves,
+    Access, AccessKind, CLASS_CELLS, CLASS_LOOKUP, CLASS_PARTIAL, Choice, KEYS_MAX, Rank, Request,
+    ValueRange, combined, order_columns, range_of, segment, serves,
 };
 use super::facts::{Facts, KnownKeys};
-
-/// The rank of a hyperspace of which only some columns are fixed: behind every index.
-const CLASS_PARTIAL: u8 = 3;
-/// The rank of a lookup that fixes what partitions a copy.
-const CLASS_LOOKUP: u8 = 2;
 
 /// Partitions, each with the values of the leading columns that it is asked for.
 type Cells = BTreeSet<(Vec<Value>, u32)>;
@@ -56,10 +53,10 @@ pub(super) fn candidate(
     let partitions: BTreeSet<u32> = cells.iter().map(|(_, partition)| *partition).collect();
     // Of some columns only the number of cells counts.
     let rank = (
-        if is_whole {
-            CLASS_LOOKUP
-        } else {
-            CLASS_PARTIAL
+        match is_whole {
+            true => CLASS_LOOKUP,
+            false if fixed > 0 || range != ValueRange::default() => CLASS_PARTIAL,
+            false => CLASS_CELLS,
         },
         Reverse(if is_whole { fixed } else { 0 }),
         false,
@@ -82,6 +79,7 @@ pub(super) fn candidate(
         access,
         taken,
         descending,
+        rows_max: None,
     };
     Some((rank, choice))
 }

@@ -21,6 +21,7 @@ use protocol::identity::TableId;
 use protocol::operation::Mutation;
 
 pub use access::{Access, AccessKind, KEYS_MAX, Segment, ValueRange};
+pub(crate) use access_path::too_large;
 pub use facts::RangeEnd;
 pub(crate) use insert::{default_value, encode};
 pub(crate) use select::whole_table;
@@ -28,15 +29,27 @@ pub(crate) use select::whole_table;
 use crate::bind::Scope;
 use crate::error::SqlError;
 use crate::parse::with_index;
-use crate::statement::{CreateIndex, Set, Show, Statement, TableName};
+use crate::statement::{CreateIndex, SCAN_ROWS, Set, Show, Statement, TableName};
 
 /// Settings of a session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionSettings {
-    /// Whether statements that no index serves may read whole tables.
+    /// Whether statements that no index serves may read whole tables, however large.
     pub scan: bool,
+    /// How many rows a table may have that they read unasked.
+    pub scan_rows: u64,
     /// Whether reads may miss operations under way (R10).
     pub stale_reads: bool,
+}
+
+impl Default for SessionSettings {
+    fn default() -> SessionSettings {
+        SessionSettings {
+            scan: false,
+            scan_rows: SCAN_ROWS,
+            stale_reads: false,
+        }
+    }
 }
 
 /// What a statement is planned with.
@@ -110,6 +123,8 @@ pub struct ReadPlan {
     pub table: TableId,
     /// Where to read.
     pub access: Access,
+    /// How many rows the table may have; none is any number. With more, the read is refused.
+    pub rows_max: Option<u64>,
     /// What the partitions leave out.
     pub filter: Option<Expression>,
     /// The columns that the partitions send, rising; none is all.

@@ -65,18 +65,13 @@ pub(super) fn plan(select: &Select, context: &Context<'_>) -> Result<SelectPlan,
         }
         return Ok(plan);
     };
-    let scan = select.scan || context.settings.scan;
-    read_table(&mut plan, table, conjuncts, scan)?;
+    let scan = Scan::of(select.scan, context);
+    read_table(&mut plan, table, conjuncts, scan);
     Ok(plan)
 }
 
 /// Adds the read of a table: the access, what is filtered there and what is sent.
-fn read_table(
-    plan: &mut SelectPlan,
-    table: &Table,
-    conjuncts: Vec<Expression>,
-    scan: bool,
-) -> Result<(), SqlError> {
+fn read_table(plan: &mut SelectPlan, table: &Table, conjuncts: Vec<Expression>, scan: Scan) {
     let SelectPlan {
         items,
         order,
@@ -88,12 +83,14 @@ fn read_table(
     let request = Request {
         order: wanted.as_deref(),
         limited: limit.is_some() && !*count,
+        counted: *count,
     };
     let Choice {
         access,
         taken,
         descending,
-    } = choose(table, &conjuncts, request, scan)?;
+        rows_max,
+    } = choose(table, &conjuncts, request, scan);
     let needed = items.iter().map(|it| &it.expression);
     let needed = needed.chain(order.iter().map(|it| &it.expression));
     let projection = projection(&table.schema, needed);
@@ -107,31 +104,50 @@ fn read_table(
     plan.read = Some(ReadPlan {
         table: table.id,
         access,
+        rows_max,
         filter: rest(conjuncts, &taken),
         projection,
         descending: descending.unwrap_or(false),
     });
-    Ok(())
 }
 
-/// Returns the best access, or the error that names the indexes there are.
+/// Whether a statement may read a whole table.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Scan {
+    /// It was asked for.
+    Asked,
+    /// One that has no more rows.
+    UpTo(u64),
+}
+
+impl Scan {
+    /// Returns what a statement may do that asks for a scan, or does not.
+    pub fn of(is_asked: bool, context: &Context<'_>) -> Scan {
+        match is_asked || context.settings.scan {
+            true => Scan::Asked,
+            false => Scan::UpTo(context.settings.scan_rows),
+        }
+    }
+}
+
+/// Returns the best access.
 pub(super) fn choose(
     table: &Table,
     conjuncts: &[Expression],
     request: Request<'_>,
-    scan: bool,
-) -> Result<Choice, SqlError> {
+    scan: Scan,
+) -> Choice {
     if let Some(choice) = access_path::by_index(table, conjuncts, request) {
-        return Ok(choice);
+        return choice;
     }
-    if scan {
-        return Ok(access_path::by_scan(table, request));
-    }
-    Err(SqlError::NoIndex {
-        table: table.schema.name.clone(),
-        indexes: access_path::describe_indexes(table),
-        hyperspaces: access_path::describe_hyperspaces(table),
-    })
+    let choice = access_path::by_scan(table, request);
+    // Few rows are read to the end of a limit, and none to be counted.
+    let is_short = request.counted || (request.limited && choice.descending.is_some());
+    let rows_max = match scan {
+        Scan::UpTo(rows) if !(is_short && conjuncts.is_empty()) => Some(rows),
+        _ => None,
+    };
+    Choice { rows_max, ..choice }
 }
 
 /// Returns the conjuncts that the access does not make true alone.
@@ -292,8 +308,10 @@ pub(crate) fn whole_table(table: &Table) -> ReadPlan {
     let request = Request {
         order: None,
         limited: false,
+        counted: false,
     };
     ReadPlan {
+        rows_max: None,
         table: table.id,
         access: access_path::by_scan(table, request).access,
         filter: None,

@@ -1,5 +1,7 @@
 //! Plans over a configuration: replex, partitions and the refusals that name the indexes.
 
+use std::collections::BTreeSet;
+
 use placement::{Layout, RowView};
 use protocol::operation::Action;
 
@@ -103,25 +105,49 @@ fn best_index_is_chosen() {
     assert_eq!(read.access.kind, AccessKind::Lookup);
 }
 
+/// Whether a table is read whole, and how large it may be for that.
 #[test]
-fn lookup_without_an_index_names_those_there_are() {
-    let message = error("SELECT * FROM flights WHERE origin = 'EWR'");
+fn a_large_table_is_read_whole_only_if_that_is_asked_for() {
+    let configuration = configuration();
+    let table = configuration.table_named("flights").unwrap();
     assert_eq!(
-        message,
-        "no index of table flights serves this WHERE: equate all columns of the primary key (id) \
-         or of by_tail (tailnum) or of by_route (origin, dest), or ask for a scan of the whole \
-         table by SELECT /*+ scan */ … or SET scan = on"
+        too_large(table, 7).to_string(),
+        "no index of table flights serves this statement, which would read the whole table, and \
+         it has more than 7 rows: equate the first column of the primary key (id) or of by_tail \
+         (tailnum) or of by_route (origin, dest), or give it a range; or ask for the scan by \
+         SELECT /*+ scan */ …, SET scan = on or SET scan_rows = a larger number"
     );
+    for (text, rows_max) in [
+        ("SELECT * FROM flights", Some(100_000)),
+        ("SELECT * FROM flights WHERE dest = 'IAH'", Some(100_000)),
+        (
+            "SELECT count(*) FROM flights WHERE dest = 'IAH'",
+            Some(100_000),
+        ),
+        ("SELECT * FROM flights ORDER BY dest LIMIT 5", Some(100_000)),
+        (
+            "SELECT * FROM flights WHERE dest = 'IAH' LIMIT 5",
+            Some(100_000),
+        ),
+        ("SELECT count(*) FROM flights", None),
+        ("SELECT * FROM flights LIMIT 5", None),
+        ("SELECT /*+ scan */ * FROM flights", None),
+    ] {
+        let (_, read) = read(text);
+        assert_eq!(read.access.kind, AccessKind::Scan, "{text}");
+        assert_eq!(read.rows_max, rows_max, "{text}");
+    }
     for text in [
-        "SELECT * FROM flights",
-        "SELECT count(*) FROM flights",
         "UPDATE flights SET note = 'x'",
         "DELETE FROM flights WHERE dep_delay > 5",
-        "SELECT * FROM flights WHERE id > 5",
-        "SELECT * FROM users WHERE region = 'eu'",
-        "SELECT * FROM log",
     ] {
-        assert!(error(text).contains("serves this WHERE"), "{text}");
+        let StatementPlan::Change(plan) = planned(text) else {
+            panic!("{text}");
+        };
+        let ChangeTarget::Rows(read) = plan.target else {
+            panic!("{text}");
+        };
+        assert_eq!(read.rows_max, Some(100_000), "{text}");
     }
     let (_, read) = read("SELECT /*+ scan */ * FROM flights");
     assert_eq!(read.access.kind, AccessKind::Scan);
@@ -138,6 +164,46 @@ fn lookup_without_an_index_names_those_there_are() {
             ..
         }))
     ));
+}
+
+/// Where the partition is not fixed, every partition is asked for the same range.
+#[test]
+fn ranges_are_read_from_every_partition() {
+    for (rest, replex, fixed, filtered) in [
+        ("WHERE id BETWEEN 5 AND 9", 0, 0, false),
+        ("WHERE id > 5 AND dest = 'IAH'", 0, 0, true),
+        (
+            "WHERE tailnum >= 'N1' ORDER BY tailnum LIMIT 3",
+            1,
+            0,
+            false,
+        ),
+        ("WHERE origin = 'EWR'", 2, 1, false),
+        ("WHERE origin IN ('EWR', 'JFK') AND dest > 'A'", 2, 1, false),
+        ("ORDER BY id LIMIT 10", 0, 0, false),
+        ("ORDER BY origin DESC, dest DESC LIMIT 10", 2, 0, false),
+        ("WHERE dep_delay > 5 ORDER BY tailnum LIMIT 10", 1, 0, true),
+    ] {
+        let (plan, read) = read(&format!("SELECT * FROM flights {rest}"));
+        let access = &read.access;
+        let found = (access.replex, access.kind, access.fixed);
+        assert_eq!(found, (replex, AccessKind::Range, fixed), "{rest}");
+        assert_eq!(read.filter.is_some(), filtered, "{rest}");
+        assert_eq!(read.rows_max, None, "{rest}");
+        assert!(plan.ordered_by_index, "{rest}");
+        let partitions: BTreeSet<u32> = access.segments.iter().map(|it| it.partition).collect();
+        assert_eq!(partitions.len(), 12, "{rest}");
+    }
+    // Of too many keys, all from the first to the last are read, and filtered.
+    let list: Vec<String> = (0..600).map(|it| format!("'N{it:03}'")).collect();
+    let text = format!(
+        "SELECT * FROM flights WHERE origin IN ({})",
+        list.join(", ")
+    );
+    let (_, read) = read(&text);
+    assert_eq!(read.access.segments.len(), 12);
+    assert!(read.access.range.lower.is_some() && read.access.range.upper.is_some());
+    assert!(read.filter.is_some());
 }
 
 /// The heart of access: what the ranges and the filter let through together is just what meets the

@@ -25,12 +25,13 @@ pub(super) fn show(show: &Show, configuration: &Configuration) -> StatementOutco
 
 /// Returns one setting of the session.
 pub(super) fn setting(setting: Setting, settings: SessionSettings) -> StatementOutcome {
-    let on = match setting {
-        Setting::Scan => settings.scan,
-        Setting::StaleReads => settings.stale_reads,
+    let switch = |is_on| if is_on { "on" } else { "off" }.to_string();
+    let value = match setting {
+        Setting::Scan => switch(settings.scan),
+        Setting::ScanRows => settings.scan_rows.to_string(),
+        Setting::StaleReads => switch(settings.stale_reads),
     };
-    let value = if on { "on" } else { "off" };
-    StatementOutcome::Rows(rows(&[setting.name()], vec![vec![value.to_string()]]))
+    StatementOutcome::Rows(rows(&[setting.name()], vec![vec![value]]))
 }
 
 /// Returns the lines of `EXPLAIN`.

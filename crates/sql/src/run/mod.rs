@@ -16,7 +16,7 @@ use protocol::configuration::Configuration;
 use crate::error::{SqlError, StatementProgress};
 use crate::parse::{ParseError, parse};
 use crate::plan::{Context, SessionSettings, StatementPlan, plan};
-use crate::statement::{Set, Setting, Show, Statement};
+use crate::statement::{Set, Show, Statement};
 use crate::store::{Store, StoreError};
 
 pub use change::{CHANGE_ROWS_MAX, ROWS_IN_FLIGHT_MAX};
@@ -159,10 +159,11 @@ impl<S: Store> SqlSession<S> {
             StatementPlan::Already(what) => {
                 StatementOutcome::Done(format!("NOTICE: {what}, nothing was done"))
             }
-            StatementPlan::Set(Set { setting, on }) => {
-                match setting {
-                    Setting::Scan => self.settings.scan = on,
-                    Setting::StaleReads => self.settings.stale_reads = on,
+            StatementPlan::Set(set) => {
+                match set {
+                    Set::Scan(on) => self.settings.scan = on,
+                    Set::ScanRows(rows) => self.settings.scan_rows = rows,
+                    Set::StaleReads(on) => self.settings.stale_reads = on,
                 }
                 done("SET")
             }

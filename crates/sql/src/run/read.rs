@@ -16,7 +16,7 @@ use session::gather::{Gather, GatherPlan, GatherStep, RowOrder};
 
 use super::{Attempt, OutputColumn, ResultRows};
 use crate::error::SqlError;
-use crate::plan::{AccessKind, ReadPlan, SelectPlan, SessionSettings, SortKey};
+use crate::plan::{ReadPlan, Segment, SelectPlan, SessionSettings, SortKey, too_large};
 use crate::store::{Store, StoreError};
 
 /// The most rows of a result that the client holds.
@@ -59,6 +59,9 @@ impl<S: Store> Reading<'_, S> {
         }
         let skip = usize::try_from(plan.offset).unwrap_or(usize::MAX);
         let take = usize::try_from(limit).unwrap_or(usize::MAX);
+        if let Some(read) = &plan.read {
+            self.check_size(read).await?;
+        }
         let found = match &plan.read {
             None => vec![Vec::new()],
             Some(read) if plan.count => {
@@ -86,6 +89,30 @@ impl<S: Store> Reading<'_, S> {
             rows.push(items.collect::<Result<_, _>>()?);
         }
         Ok(ResultRows { columns, rows })
+    }
+
+    /// Refuses a read that nobody asked for of a table that is too large for it.
+    async fn check_size(&self, read: &ReadPlan) -> Result<(), Attempt> {
+        let Some(rows_max) = read.rows_max else {
+            return Ok(());
+        };
+        let table = self.table(read);
+        let rows = ReadPlan {
+            filter: None,
+            ..read.clone()
+        };
+        let enough = rows_max.saturating_add(1);
+        for plan in self.gather_plans(&rows, table, Some(enough), true) {
+            let plan = GatherPlan {
+                consistency: Consistency::Stale,
+                ..plan
+            };
+            let count = gather(self.store, table, plan, |_| Ok(Flow::Continue(()))).await?;
+            if count > rows_max {
+                return Err(too_large(table, rows_max).into());
+            }
+        }
+        Ok(())
     }
 
     /// Returns how many rows a read finds.
@@ -186,6 +213,7 @@ impl<S: Store> Reading<'_, S> {
 
     /// Returns the rows of a read, all of them, to be changed: primary keys are small.
     pub async fn all(&self, read: &ReadPlan, max: usize) -> Result<Vec<Vec<Value>>, Attempt> {
+        self.check_size(read).await?;
         let table = self.table(read);
         let mut rows = Vec::new();
         let mut keep = |row| {
@@ -231,7 +259,8 @@ impl<S: Store> Reading<'_, S> {
         table.expect("the plan was made over this configuration")
     }
 
-    /// A scan is one read of all partitions; otherwise each segment is one of its partition.
+    /// Returns what is read together: the partitions that are asked for one range, whose rows merge
+    /// in its order.
     pub fn gather_plans(
         &self,
         read: &ReadPlan,
@@ -249,10 +278,10 @@ impl<S: Store> Reading<'_, S> {
         } else {
             RowOrder::Ascending
         };
-        let base = |partitions, start: &[u8], end: Option<&Vec<u8>>| GatherPlan {
-            partitions,
-            start: Bytes(start.to_vec()),
-            end: end.map(|end| Bytes(end.clone())),
+        let together = |segments: &[Segment]| GatherPlan {
+            partitions: segments.iter().map(|it| partition(it.partition)).collect(),
+            start: Bytes(segments[0].start.clone()),
+            end: segments[0].end.clone().map(Bytes),
             filter: read.filter.clone(),
             projection: read.projection.clone(),
             limit,
@@ -265,14 +294,9 @@ impl<S: Store> Reading<'_, S> {
                 Consistency::Linearizable
             },
         };
-        let segments = &read.access.segments;
-        if read.access.kind == AccessKind::Scan {
-            let partitions = segments.iter().map(|it| partition(it.partition)).collect();
-            return vec![base(partitions, &[], None)];
-        }
-        let plans = segments
-            .iter()
-            .map(|it| base(vec![partition(it.partition)], &it.start, it.end.as_ref()));
+        let is_same =
+            |one: &Segment, next: &Segment| one.start == next.start && one.end == next.end;
+        let plans = read.access.segments.chunk_by(is_same).map(together);
         // Rows of a dense index go from the last, also over several groups of it.
         if read.descending {
             plans.rev().collect()

@@ -137,6 +137,14 @@ fn answers_equal_those_of_a_scan() {
         "origin IN ('EWR', 'JFK') AND dest = 'C' AND NOT cancelled",
         "tailnum = 'N3' AND (dep_delay BETWEEN 3 AND 6 OR dest LIKE 'B%')",
         "id = 3 AND id = 4",
+        "id BETWEEN 5 AND 19",
+        "id > 30 OR id < 3",
+        "tailnum > 'N2'",
+        "tailnum >= 'N2' AND tailnum < 'N4' AND dep_delay > 3",
+        "origin = 'EWR'",
+        "origin IN ('EWR', 'JFK') AND dest > 'A'",
+        "dest = 'C'",
+        "true",
     ] {
         for order in [
             "",
@@ -215,7 +223,42 @@ fn scans_merge_partitions_in_order() {
     assert_eq!(rows(session, "SHOW scan"), ["on"]);
     assert_eq!(rows(session, "SELECT count(*) FROM flights"), ["40"]);
     done(session, "SET scan = off");
-    assert!(error(session, "SELECT count(*) FROM flights").contains("no index of table flights"));
+    assert_eq!(rows(session, "SELECT count(*) FROM flights"), ["40"]);
+}
+
+/// A table that has more rows than statements read unasked.
+#[test]
+fn a_large_table_is_not_read_by_accident() {
+    let session = &mut flights();
+    let unasked = [
+        "SELECT id FROM flights",
+        "SELECT count(*) FROM flights WHERE dest = 'A'",
+        "SELECT id FROM flights ORDER BY dest LIMIT 1",
+    ];
+    done(session, "SET scan_rows = 40");
+    assert_eq!(rows(session, "SHOW scan_rows"), ["40"]);
+    for text in unasked {
+        rows(session, text);
+    }
+    done(session, "SET scan_rows = 39");
+    for text in unasked.iter().chain(&[
+        "UPDATE flights SET note = 'x'",
+        "DELETE FROM flights WHERE dep_delay > 5",
+    ]) {
+        let refused = error(session, text);
+        assert!(refused.contains("it has more than 39 rows"), "{refused}");
+    }
+    for (text, count) in [
+        ("SELECT count(*) FROM flights", 1),
+        ("SELECT id FROM flights LIMIT 5", 5),
+        ("SELECT id FROM flights ORDER BY id DESC LIMIT 5", 5),
+        ("SELECT id FROM flights WHERE id BETWEEN 5 AND 9", 5),
+        ("SELECT /*+ scan */ id FROM flights", 40),
+    ] {
+        assert_eq!(rows(session, text).len(), count, "{text}");
+    }
+    done(session, "SET scan_rows = default");
+    assert_eq!(rows(session, "SELECT id FROM flights").len(), 40);
 }
 
 #[test]

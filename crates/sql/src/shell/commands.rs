@@ -32,12 +32,13 @@ Statements end with a semicolon and may go over several lines
     [ON CONFLICT [(columns)] DO NOTHING | ON CONFLICT DO UPDATE SET tail = excluded.tail [WHERE …]];
   SELECT * FROM t WHERE tail = 'N14228' [AND …] [ORDER BY …] [LIMIT n] [OFFSET n];
   SELECT count(*) FROM t WHERE …;
-      some index must be fixed by WHERE; /*+ scan */ after SELECT reads the whole table
+      a table that is large is read whole only by /*+ scan */ after SELECT
   UPDATE t SET n = n + 1 WHERE id = 1 [AND …];   atomic, WHERE included
   DELETE FROM t WHERE …;
   EXPLAIN SELECT | INSERT | UPDATE | DELETE …;   replex, partitions and servers touched
   SHOW TABLES; SHOW TABLE t; SHOW SERVERS;
-  SET scan = on;          statements that no index serves read whole tables
+  SET scan = on;          statements that no index serves read whole tables, however large
+  SET scan_rows = 100000; they read tables that have no more rows
   SET stale_reads = on;   reads do not wait for operations under way
 Types: boolean, bigint, double precision, text, bytea, timestamp, uuid
 ";
