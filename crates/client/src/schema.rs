@@ -26,7 +26,16 @@ pub const PARTITIONS_DEFAULT: u32 = 12;
 pub struct SchemaBuilder {
     schema: Schema,
     primary_key: Vec<String>,
-    indexes: Vec<(String, Vec<String>, Option<Constraint>)>,
+    indexes: Vec<NamedIndex>,
+}
+
+/// An index whose columns are named.
+#[derive(Clone, Debug)]
+struct NamedIndex {
+    name: String,
+    columns: Vec<String>,
+    constraint: Option<Constraint>,
+    partition_columns: Option<u8>,
 }
 
 impl SchemaBuilder {
@@ -44,6 +53,7 @@ impl SchemaBuilder {
                 failures_tolerated: 0,
                 local_entries: true,
                 durability: Durability::Sync,
+                primary_partition_columns: None,
             },
             primary_key: Vec::new(),
             indexes: Vec::new(),
@@ -97,6 +107,18 @@ impl SchemaBuilder {
         self.push_index(name.into(), columns, Some(constraint))
     }
 
+    /// Chooses the partition by so many of the first columns of the key that was given last, an
+    /// index's or the primary key's, and not by all: then rows that have these columns in common
+    /// are in one partition, in order, and a range of the next column is read there.
+    #[must_use]
+    pub fn partitioned_by_first(mut self, columns: u8) -> SchemaBuilder {
+        match self.indexes.last_mut() {
+            Some(index) => index.partition_columns = Some(columns),
+            None => self.schema.primary_partition_columns = Some(columns),
+        }
+        self
+    }
+
     /// Partitions per replex.
     #[must_use]
     pub fn partitions(mut self, partitions: u32) -> SchemaBuilder {
@@ -133,12 +155,13 @@ impl SchemaBuilder {
     /// [`Error::Schema`](crate::Error::Schema) names what is wrong with it, and the remedy.
     pub fn build(mut self) -> Result<Schema, crate::Error> {
         self.schema.primary_key = self.positions("the primary key", &self.primary_key)?;
-        for (name, columns, constraint) in &self.indexes {
-            let columns = self.positions(&format!("index {name}"), columns)?;
+        for index in &self.indexes {
+            let columns = self.positions(&format!("index {}", index.name), &index.columns)?;
             self.schema.indexes.push(Index {
-                name: name.clone(),
+                name: index.name.clone(),
                 columns,
-                constraint: *constraint,
+                constraint: index.constraint,
+                partition_columns: index.partition_columns,
             });
         }
         self.schema.validate()?;
@@ -186,7 +209,12 @@ impl SchemaBuilder {
         constraint: Option<Constraint>,
     ) -> SchemaBuilder {
         let columns = columns.iter().map(|&name| name.to_owned()).collect();
-        self.indexes.push((name, columns, constraint));
+        self.indexes.push(NamedIndex {
+            name,
+            columns,
+            constraint,
+            partition_columns: None,
+        });
         self
     }
 }

@@ -140,6 +140,7 @@ fn table(name: u8, failures: u8) -> Schema {
             name: "by_tail".into(),
             columns: vec![1],
             constraint: None,
+            partition_columns: None,
         }],
         // One of the names has a hybrid too.
         further: match name {

@@ -109,6 +109,7 @@ fn schema() -> Schema {
         name: name.into(),
         columns: vec![column],
         constraint: None,
+        partition_columns: None,
     };
     Schema {
         name: "t".into(),
@@ -120,6 +121,7 @@ fn schema() -> Schema {
         failures_tolerated: 2,
         local_entries: true,
         durability: Durability::Replicated,
+        primary_partition_columns: None,
     }
 }
 

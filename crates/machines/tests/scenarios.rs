@@ -81,6 +81,7 @@ impl Scenario {
                 None | Some("sync") => Durability::Sync,
                 Some(_) => Durability::Replicated,
             },
+            primary_partition_columns: None,
         };
         if let Some(divisions) = arguments.take_key("hybrid") {
             let (primary, first) = divisions.split_once('.').ok_or("as in hybrid=2.2")?;
@@ -320,6 +321,7 @@ fn index(name: &str, text: &str) -> Result<Index, Box<dyn Error>> {
         name: name.into(),
         columns: columns.collect::<Result<_, _>>()?,
         constraint,
+        partition_columns: None,
     })
 }
 

@@ -31,6 +31,7 @@ fn main() {
         failures_tolerated: 0,
         local_entries: true,
         durability: Durability::Sync,
+        primary_partition_columns: None,
     };
     let layout = Layout::base(&schema);
     let values: Vec<Value> = (0..10)

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use crate::key::{Sink, encode_value_to};
 use crate::row::RowView;
-use crate::schema::{Constraint, Schema};
+use crate::schema::Schema;
 use crate::slots::{Residue, SlotConstraints};
 use crate::value::ValueRef;
 
@@ -368,13 +368,7 @@ impl Layout {
         index: Option<usize>,
     ) -> Replex {
         let definition = index.map(|index| &schema.indexes[index]);
-        let dense = definition.is_some_and(|it| it.constraint == Some(Constraint::Dense));
-        // One partition sees the whole sequence of a group, so that it can vote alone.
-        let group = if dense {
-            &columns[..columns.len() - 1]
-        } else {
-            columns
-        };
+        let group = schema.partition_columns(index);
         // A sequence without groups is one partition: more would stay empty.
         let divisions = if group.is_empty() {
             1

@@ -51,6 +51,9 @@ pub struct Index {
     pub columns: Vec<usize>,
     /// What it demands of the rows, if anything.
     pub constraint: Option<Constraint>,
+    /// How many of the first columns choose the partition; none is all of them, but for the last
+    /// of a dense index. Rows that have them in common are in one partition, in order.
+    pub partition_columns: Option<u8>,
 }
 
 /// When a write is acknowledged.
@@ -84,6 +87,8 @@ pub struct Schema {
     pub local_entries: bool,
     /// When a write is acknowledged.
     pub durability: Durability,
+    /// How many of the first columns of the primary key choose the partition; none is all.
+    pub primary_partition_columns: Option<u8>,
 }
 
 /// What is wrong with a schema, and what to do. The user changes the statement and tries again.
@@ -102,6 +107,21 @@ impl fmt::Display for SchemaError {
 impl core::error::Error for SchemaError {}
 
 impl Schema {
+    /// Returns the columns by whose values the copy of an index, or of the primary key, is cut into
+    /// partitions: the first columns of its key. None if it is one partition.
+    pub fn partition_columns(&self, index: Option<usize>) -> &[usize] {
+        let (columns, asked, is_dense) = match index.map(|index| &self.indexes[index]) {
+            None => (&self.primary_key, self.primary_partition_columns, false),
+            Some(index) => {
+                let is_dense = index.constraint == Some(Constraint::Dense);
+                (&index.columns, index.partition_columns, is_dense)
+            }
+        };
+        // One partition sees the whole sequence of a dense group, so that it can vote alone.
+        let most = columns.len() - usize::from(is_dense);
+        &columns[..asked.map_or(most, usize::from).min(most)]
+    }
+
     /// Returns the index of the column with this name.
     pub fn column_index(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)

@@ -81,6 +81,8 @@ impl Schema {
             "table {table} has no primary key: add PRIMARY KEY (column, …)"
         );
         self.check_key("the primary key", &self.primary_key)?;
+        let (asked, columns) = (self.primary_partition_columns, self.primary_key.len());
+        self.check_cut("the primary key", asked, columns)?;
         for column in &self.primary_key {
             let column = &self.columns[*column];
             ensure!(
@@ -109,6 +111,13 @@ impl Schema {
                 "index {name} of table {table} has no columns: name at least one"
             );
             self.check_key(&format!("index {name}"), &index.columns)?;
+            let is_dense = index.constraint == Some(Constraint::Dense);
+            let key_columns = index.columns.len() - usize::from(is_dense);
+            self.check_cut(
+                &format!("index {name}"),
+                index.partition_columns,
+                key_columns,
+            )?;
             if index.constraint != Some(Constraint::Dense) {
                 continue;
             }
@@ -119,6 +128,18 @@ impl Schema {
                 last.name
             );
         }
+        Ok(())
+    }
+
+    /// Checks by how many of the first columns of a key, of so many, its copy is cut.
+    fn check_cut(&self, what: &str, asked: Option<u8>, columns: usize) -> Result<(), SchemaError> {
+        let is_possible = asked.is_none_or(|asked| (1..=columns).contains(&usize::from(asked)));
+        ensure!(
+            is_possible,
+            "{what} of table {} cannot be partitioned by its first {} columns: it can by the first {columns} or fewer, but for none",
+            self.name,
+            asked.unwrap_or(0)
+        );
         Ok(())
     }
 

@@ -10,6 +10,7 @@ fn index(name: &str, column: usize, constraint: Option<Constraint>) -> Index {
         name: name.into(),
         columns: vec![column],
         constraint,
+        partition_columns: None,
     }
 }
 

@@ -527,6 +527,7 @@ wire_struct!(Schema {
     failures_tolerated,
     local_entries,
     durability,
+    primary_partition_columns,
 });
 wire_struct!(Column {
     name,
@@ -537,7 +538,8 @@ wire_struct!(Column {
 wire_struct!(Index {
     name,
     columns,
-    constraint
+    constraint,
+    partition_columns,
 });
 wire_struct!(FurtherCopy { name, cut });
 wire_enum!(Cut {

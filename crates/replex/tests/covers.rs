@@ -152,6 +152,7 @@ fn schema() -> Schema {
         name: name.into(),
         columns: vec![column],
         constraint: None,
+        partition_columns: None,
     };
     let share = |index| Share {
         index,

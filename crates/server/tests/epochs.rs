@@ -91,6 +91,7 @@ fn copies_come_and_go_without_a_heartbeat_being_due() {
         name: "by_city_and_name".into(),
         columns: vec![2, 1],
         constraint: None,
+        partition_columns: None,
     });
     done(&mut wire, CoordinatorRequest::AddCopy { schema });
     wait_for_copies(&mut wire, &mut teller);

@@ -193,6 +193,7 @@ fn draw_schema(random: &mut Random) -> Schema {
             name: name.into(),
             columns: columns.to_vec(),
             constraint,
+            partition_columns: None,
         });
     };
     if random.chance(0.6) {
@@ -224,15 +225,23 @@ fn draw_schema(random: &mut Random) -> Schema {
     } else {
         random.between(1, (indexes.len() + further.len()).clamp(1, 2) as u64) as u8
     };
+    let primary_key = random.pick(&[vec![ID], vec![GROUP, ID]]).clone();
+    let partitions = match further.is_empty() {
+        true => random.between(1, 4) as u32,
+        false => PARTITIONS_TO_CUT,
+    };
+    // Some keys are cut by their first column, whose rows are then in one partition.
+    let by_first = |key: &[usize]| (key.len() > 1 && partitions == 3).then_some(1);
+    for index in &mut indexes {
+        index.partition_columns = by_first(&index.columns);
+    }
     Schema {
         name: "simulated".into(),
         columns: columns.collect(),
-        primary_key: random.pick(&[vec![ID], vec![GROUP, ID]]).clone(),
+        primary_partition_columns: by_first(&primary_key),
+        primary_key,
         indexes,
-        partitions: match further.is_empty() {
-            true => random.between(1, 4) as u32,
-            false => PARTITIONS_TO_CUT,
-        },
+        partitions,
         further,
         failures_tolerated: failures,
         local_entries: true,

@@ -560,6 +560,7 @@ mod tests {
                 name: "late".into(),
                 columns: columns.to_vec(),
                 constraint,
+                partition_columns: None,
             }];
             wanted
         };

@@ -40,6 +40,13 @@ pub(crate) const GRIDS: &str = "
         INDEX wide USING hyperspace (n, number) WITH (divisions = '4,4'))
         WITH (partitions = 12);";
 
+/// Cut by the first columns of its keys.
+pub(crate) const EVENTS: &str = "
+    CREATE TABLE events (tenant bigint, at timestamp, kind text NOT NULL, PRIMARY KEY (tenant, at),
+        INDEX by_kind (kind, tenant, at) WITH (partition_by = 'kind'),
+        UNIQUE INDEX once (tenant, kind) WITH (partition_by = 'tenant'))
+        WITH (partitions = 12, partition_by = 'tenant');";
+
 /// Returns the schema that a `CREATE TABLE` asks for.
 pub(crate) fn schema(sql: &str) -> Schema {
     let mut statements = parse(sql).expect("the text is SQL");
@@ -99,7 +106,7 @@ pub(crate) fn servers() -> Configuration {
 /// Three servers with all tables of this file.
 pub(crate) fn configuration() -> Configuration {
     let mut configuration = servers();
-    for sql in [FLIGHTS, LOG, USERS, GRIDS] {
+    for sql in [FLIGHTS, LOG, USERS, GRIDS, EVENTS] {
         add_table(&mut configuration, schema(sql));
     }
     configuration

@@ -74,8 +74,13 @@ pub struct CreateIndex {
 /// What `USING` specifies of an index. Numbers are as they were written, and none if they were not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexKind {
-    /// A copy sorted and partitioned by columns; what it demands of the rows.
-    Sorted(Option<Constraint>),
+    /// A copy sorted by columns.
+    Sorted {
+        /// What it demands of the rows.
+        constraint: Option<Constraint>,
+        /// The columns by which it is partitioned; none is all that it is sorted by.
+        partition_by: Vec<String>,
+    },
     /// `hybrid (indexes)`: a copy that they share.
     Hybrid {
         /// For each index, into how many it is cut.
@@ -99,7 +104,7 @@ impl IndexKind {
     /// Returns its name after `USING`.
     pub fn using(&self) -> &'static str {
         match self {
-            IndexKind::Sorted(_) => "btree",
+            IndexKind::Sorted { .. } => "btree",
             IndexKind::Hybrid { .. } => "hybrid",
             IndexKind::HybridsBetween { .. } => "hybrids_between",
             IndexKind::Replica => "replica",
@@ -113,7 +118,7 @@ impl std::fmt::Display for CreateIndex {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names = self.names.join(", ");
         match &self.kind {
-            IndexKind::Sorted(_) => write!(f, "{} ({names})", self.name),
+            IndexKind::Sorted { .. } => write!(f, "{} ({names})", self.name),
             kind => write!(f, "{} USING {} ({names})", self.name, kind.using()),
         }
     }

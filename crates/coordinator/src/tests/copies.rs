@@ -33,6 +33,7 @@ pub fn with_index(scene: &Scene, name: &str, constraint: Option<Constraint>) -> 
         name: name.into(),
         columns: vec![1],
         constraint,
+        partition_columns: None,
     });
     Request::AddCopy { schema }
 }
@@ -255,6 +256,7 @@ fn holders_of_a_copy_know_of_its_end_before_it_is_gone() {
         name: "second".into(),
         columns: vec![1],
         constraint: None,
+        partition_columns: None,
     });
     scene.ask(Request::AddCopy { schema });
     let before = scene.coordinator.configuration().clone();

@@ -267,6 +267,7 @@ fn table(name: &str, failures: u8) -> Schema {
             name: "by_tail".into(),
             columns: vec![1],
             constraint: None,
+            partition_columns: None,
         }],
         further: Vec::new(),
         partitions: 4,

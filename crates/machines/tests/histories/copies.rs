@@ -41,6 +41,7 @@ impl History {
             name: NAME.into(),
             columns,
             constraint,
+            partition_columns: None,
         });
         self.cluster.add_copy(&wanted, spares[0])?;
         let added = self.cluster.configuration.tables[0].building[0];

@@ -92,6 +92,7 @@ fn schema(random: &mut Random) -> Schema {
         name: name.into(),
         columns: vec![column],
         constraint,
+        partition_columns: None,
     };
     let mut schema = Schema {
         name: "t".into(),

@@ -28,12 +28,14 @@ pub fn configuration() -> Configuration {
             name: "by_tail".into(),
             columns: vec![1],
             constraint: None,
+            partition_columns: None,
         }],
         further: Vec::new(),
         partitions: 1,
         failures_tolerated: 1,
         local_entries: true,
         durability: Durability::Sync,
+        primary_partition_columns: None,
     };
     let server = |id| Server {
         id: ServerId(id),

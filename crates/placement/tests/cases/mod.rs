@@ -151,6 +151,7 @@ pub fn table(partitions: u32, indexes: usize, failures_tolerated: u8) -> Schema 
         name: format!("index_{it}"),
         columns: vec![it],
         constraint: None,
+        partition_columns: None,
     };
     Schema {
         name: "t".into(),
@@ -162,6 +163,7 @@ pub fn table(partitions: u32, indexes: usize, failures_tolerated: u8) -> Schema 
         failures_tolerated,
         local_entries: true,
         durability: Durability::Sync,
+        primary_partition_columns: None,
     }
 }
 
@@ -175,6 +177,7 @@ pub fn flights(partitions: u32, failures_tolerated: u8) -> Schema {
         name: name.into(),
         columns: columns.into(),
         constraint: None,
+        partition_columns: None,
     };
     Schema {
         name: "flights".into(),
@@ -186,6 +189,7 @@ pub fn flights(partitions: u32, failures_tolerated: u8) -> Schema {
         failures_tolerated,
         local_entries: true,
         durability: Durability::Sync,
+        primary_partition_columns: None,
     }
 }
 
@@ -202,6 +206,7 @@ pub fn shared_log() -> Schema {
         name: name.into(),
         columns: columns.into(),
         constraint,
+        partition_columns: None,
     };
     schema.indexes = vec![
         index("by_structure", &[2], None),

@@ -205,7 +205,11 @@ impl World {
             }
             let (expected, expectation) = run(&straight, &message).await;
             if code != expected && (is_of_schema(&code) || is_of_schema(&expected)) {
-                differing.push(format!("seed {seed}: {message}\n    straight {expected} {expectation}\n    through {code} {returned}"));
+                let history = history.join("\n    ");
+                differing.push(format!(
+                    "seed {seed}: {message}\n    straight {expected} {expectation}\n    through {code} {returned}\n    \
+                     after\n    {history}"
+                ));
                 // What follows would differ as well.
                 break;
             }

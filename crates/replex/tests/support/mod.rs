@@ -94,6 +94,7 @@ pub fn people(failures_tolerated: u8, durability: Durability) -> Schema {
         name: name.to_owned(),
         columns: columns.to_vec(),
         constraint: None,
+        partition_columns: None,
     };
     Schema {
         name: "people".to_owned(),
@@ -110,6 +111,7 @@ pub fn people(failures_tolerated: u8, durability: Durability) -> Schema {
         failures_tolerated,
         local_entries: true,
         durability,
+        primary_partition_columns: None,
     }
 }
 

@@ -82,6 +82,7 @@ pub fn with_index(schema: &Schema, name: &str) -> Schema {
         name: name.to_owned(),
         columns: vec![3],
         constraint: None,
+        partition_columns: None,
     });
     wanted
 }

@@ -230,11 +230,13 @@ pub fn people(durability: Durability) -> Schema {
                 name: "by_name".into(),
                 columns: vec![1],
                 constraint: Some(Constraint::Unique),
+                partition_columns: None,
             },
             Index {
                 name: "by_city".into(),
                 columns: vec![2],
                 constraint: None,
+                partition_columns: None,
             },
         ],
         further: Vec::new(),

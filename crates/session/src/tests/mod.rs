@@ -39,6 +39,7 @@ pub fn schema() -> Schema {
             name: "by_a".to_string(),
             columns: vec![1],
             constraint: None,
+            partition_columns: None,
         }],
         further: Vec::new(),
         partitions: PARTITIONS,

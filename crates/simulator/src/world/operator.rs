@@ -183,6 +183,7 @@ fn late_index(name: String, random: &mut Random) -> Index {
         name,
         columns: columns.to_vec(),
         constraint,
+        partition_columns: None,
     }
 }
 

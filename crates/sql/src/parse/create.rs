@@ -9,7 +9,7 @@ use placement::{Column, Constraint, Durability, Schema, Value};
 use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use sqlparser::ast::{self, ColumnOption, TableConstraint};
 
-use super::create_index::{index_columns, positions, push_index};
+use super::create_index::{index_columns, partition_columns, positions, prefix, push_index};
 use super::{made_up_name, object_name, text_of};
 use crate::bind;
 use crate::error::SqlError;
@@ -43,6 +43,7 @@ pub(super) fn table(mut create: ast::CreateTable) -> Result<Statement, SqlError>
         failures_tolerated: FAILURES_TOLERATED_DEFAULT,
         local_entries: true,
         durability: Durability::Sync,
+        primary_partition_columns: None,
     };
     let mut unique = Vec::new();
     for definition in columns {
@@ -159,7 +160,10 @@ fn unique_index(schema: &Schema, given: Option<&ast::Ident>, columns: Vec<String
         name: given.map_or_else(|| made_up_name(&schema.name, &columns, "key"), name),
         table: schema.name.clone(),
         names: columns,
-        kind: IndexKind::Sorted(Some(Constraint::Unique)),
+        kind: IndexKind::Sorted {
+            constraint: Some(Constraint::Unique),
+            partition_by: Vec::new(),
+        },
         if_not_exists: false,
     }
 }
@@ -262,10 +266,16 @@ fn table_options(schema: &mut Schema, options: ast::CreateTableOptions) -> Resul
                     }
                 };
             }
+            "partition_by" => {
+                let key = schema.primary_key.iter();
+                let key: Vec<String> = key.map(|it| schema.columns[*it].name.clone()).collect();
+                let what = format!("the primary key of table {}", schema.name);
+                schema.primary_partition_columns = prefix(&what, &key, &partition_columns(&text))?;
+            }
             _ => {
                 return Err(SqlError::statement(format!(
                     "a table has no option {key}: there are partitions, failures_tolerated, \
-                     local_entries and durability"
+                     local_entries, durability and partition_by"
                 )));
             }
         }

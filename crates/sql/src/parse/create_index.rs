@@ -34,7 +34,9 @@ pub(super) fn index(mut create: ast::CreateIndex) -> Result<CreateIndex, SqlErro
     }
     let mut kind = kind(using.as_deref().unwrap_or("btree"))?;
     match &mut kind {
-        IndexKind::Sorted(constraint) => *constraint = unique.then_some(Constraint::Unique),
+        IndexKind::Sorted { constraint, .. } => {
+            *constraint = unique.then_some(Constraint::Unique);
+        }
         kind if unique => {
             return Err(SqlError::statement(format!(
                 "a {} cannot be unique: it demands nothing of the rows; make another index UNIQUE",
@@ -47,8 +49,11 @@ pub(super) fn index(mut create: ast::CreateIndex) -> Result<CreateIndex, SqlErro
         set_option(&mut kind, option)?;
     }
     let suffix = match &kind {
-        IndexKind::Sorted(Some(Constraint::Unique)) => "key",
-        IndexKind::Sorted(_) => "idx",
+        IndexKind::Sorted {
+            constraint: Some(Constraint::Unique),
+            ..
+        } => "key",
+        IndexKind::Sorted { .. } => "idx",
         further => further.using(),
     };
     Ok(CreateIndex {
@@ -63,7 +68,10 @@ pub(super) fn index(mut create: ast::CreateIndex) -> Result<CreateIndex, SqlErro
 fn kind(using: &str) -> Result<IndexKind, SqlError> {
     let numbers = Vec::new;
     Ok(match using.to_lowercase().as_str() {
-        "btree" => IndexKind::Sorted(None),
+        "btree" => IndexKind::Sorted {
+            constraint: None,
+            partition_by: Vec::new(),
+        },
         "hybrid" => IndexKind::Hybrid {
             divisions: numbers(),
         },
@@ -97,7 +105,10 @@ fn set_option(kind: &mut IndexKind, option: &Expr) -> Result<(), SqlError> {
     };
     let (option, value) = (left.to_string().to_lowercase(), text_of(right));
     match (&mut *kind, option.as_str()) {
-        (IndexKind::Sorted(constraint), "constraint") => {
+        (IndexKind::Sorted { partition_by, .. }, "partition_by") => {
+            *partition_by = partition_columns(&value);
+        }
+        (IndexKind::Sorted { constraint, .. }, "constraint") => {
             *constraint = Some(match value.to_lowercase().as_str() {
                 "unique" => Constraint::Unique,
                 "dense" => Constraint::Dense,
@@ -125,7 +136,7 @@ fn set_option(kind: &mut IndexKind, option: &Expr) -> Result<(), SqlError> {
 /// Returns what a kind is called in errors, and the options that it has.
 fn options_of(kind: &IndexKind) -> (&'static str, &'static str) {
     match kind {
-        IndexKind::Sorted(_) => ("an index", "the one there is is constraint"),
+        IndexKind::Sorted { .. } => ("an index", "there are constraint and partition_by"),
         IndexKind::Replica => ("a replica", "leave WITH out"),
         IndexKind::HybridsBetween { .. } => ("hybrids_between", "the one there is is factors"),
         IndexKind::Hybrid { .. } => ("a hybrid", "the one there is is divisions"),
@@ -158,8 +169,15 @@ pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(),
     if create.if_not_exists && names.any(|it| *it == create.name) {
         return Ok(());
     }
-    if let IndexKind::Sorted(constraint) = create.kind {
+    if let IndexKind::Sorted {
+        constraint,
+        partition_by,
+    } = &create.kind
+    {
+        let constraint = *constraint;
         let columns = positions(schema, &create.names)?;
+        let what = format!("index {create} of table {}", schema.name);
+        let partition_columns = prefix(&what, &create.names, partition_by)?;
         if constraint == Some(Constraint::Unique) && columns == schema.primary_key {
             return Err(SqlError::statement(format!(
                 "index {create} of table {} has the columns of the primary key, which is unique \
@@ -171,6 +189,7 @@ pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(),
             name: create.name,
             columns,
             constraint,
+            partition_columns,
         });
         return Ok(());
     }
@@ -182,11 +201,35 @@ pub(super) fn push_index(schema: &mut Schema, create: CreateIndex) -> Result<(),
     Ok(())
 }
 
+/// Returns the columns that option `partition_by` names: `'a, b'`.
+pub(super) fn partition_columns(value: &str) -> Vec<String> {
+    let names = value.split(',').map(|name| name.trim().to_lowercase());
+    names.filter(|name| !name.is_empty()).collect()
+}
+
+/// Returns how many of a key's columns these are, which must be its first; none if they are not
+/// given.
+pub(super) fn prefix(
+    what: &str,
+    key: &[String],
+    partition_by: &[String],
+) -> Result<Option<u8>, SqlError> {
+    if !key.starts_with(partition_by) {
+        return Err(SqlError::statement(format!(
+            "{what} cannot be partitioned by ({}): name the first columns of ({}), in their order",
+            partition_by.join(", "),
+            key.join(", ")
+        )));
+    }
+    let count = u8::try_from(partition_by.len()).expect("a key has few columns");
+    Ok((count > 0).then_some(count))
+}
+
 /// Returns how a further copy of the schema is cut.
 fn cut(schema: &Schema, create: &CreateIndex) -> Result<Cut, SqlError> {
     let index = |name: &String| index_position(schema, create, name);
     Ok(match &create.kind {
-        IndexKind::Sorted(_) => unreachable!("an index is no further copy"),
+        IndexKind::Sorted { .. } => unreachable!("an index is no further copy"),
         IndexKind::Hybrid { divisions } => {
             check_numbers(schema, create, divisions)?;
             let indexes: Vec<_> = create.names.iter().map(index).collect::<Result<_, _>>()?;

@@ -3,7 +3,7 @@
 use placement::{ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Share, Value};
 
 use super::*;
-use crate::fixture::{FLIGHTS, GRIDS, schema};
+use crate::fixture::{EVENTS, FLIGHTS, GRIDS, schema};
 use crate::statement::{SCAN_ROWS, SelectItem, Set, Setting, Show};
 
 fn one(text: &str) -> Statement {
@@ -127,6 +127,41 @@ fn further_copies_name_indexes_and_columns() {
         },
     };
     assert_eq!(schema.further, [hybrid]);
+}
+
+#[test]
+fn copies_are_cut_by_first_columns_of_their_keys() {
+    let schema = schema(EVENTS);
+    assert_eq!(schema.validate(), Ok(()));
+    assert_eq!(schema.primary_partition_columns, Some(1));
+    let cut: Vec<Option<u8>> = schema
+        .indexes
+        .iter()
+        .map(|it| it.partition_columns)
+        .collect();
+    assert_eq!(cut, [Some(1), Some(1)]);
+    assert_eq!(
+        message(
+            "CREATE TABLE t (a bigint PRIMARY KEY, b text, INDEX x (a, b) WITH (partition_by = 'b'))"
+        ),
+        "index x (a, b) of table t cannot be partitioned by (b): name the first columns of (a, b), \
+         in their order"
+    );
+    assert_eq!(
+        message("CREATE TABLE t (a bigint PRIMARY KEY) WITH (partition_by = 'a, a')"),
+        "the primary key of table t cannot be partitioned by (a, a): name the first columns of \
+         (a), in their order"
+    );
+    let dense = "CREATE TABLE t (a bigint PRIMARY KEY, b bigint NOT NULL,
+        INDEX x (a, b) WITH (constraint = 'dense', partition_by = 'a, b'))";
+    let Statement::CreateTable { schema, .. } = one(dense) else {
+        panic!("it creates a table");
+    };
+    let refused = schema.validate().unwrap_err().to_string();
+    assert!(
+        refused.contains("by the first 1 or fewer, but for none"),
+        "{refused}"
+    );
 }
 
 #[test]

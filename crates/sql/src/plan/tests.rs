@@ -206,6 +206,47 @@ fn ranges_are_read_from_every_partition() {
     assert!(read.filter.is_some());
 }
 
+/// An index that is cut by its first columns answers a range of the next one from one partition.
+#[test]
+fn ranges_behind_the_partitioning_columns_are_one_seek() {
+    for (rest, replex, kind, fixed) in [
+        (
+            "WHERE tenant = 7 AND at > '2024-01-01'",
+            0,
+            AccessKind::Lookup,
+            1,
+        ),
+        (
+            "WHERE tenant = 7 ORDER BY at DESC LIMIT 5",
+            0,
+            AccessKind::Lookup,
+            1,
+        ),
+        (
+            "WHERE tenant = 7 AND at = '2024-01-01'",
+            0,
+            AccessKind::Point,
+            2,
+        ),
+        (
+            "WHERE kind = 'a' AND tenant BETWEEN 5 AND 9",
+            2,
+            AccessKind::Lookup,
+            1,
+        ),
+        ("WHERE kind = 'a' AND tenant = 7", 2, AccessKind::Point, 2),
+    ] {
+        let (_, read) = read(&format!("SELECT * FROM events {rest}"));
+        let access = &read.access;
+        let found = (access.replex, access.kind, access.fixed);
+        assert_eq!(found, (replex, kind, fixed), "{rest}");
+        assert_eq!(access.segments.len(), 1, "{rest}");
+        assert_eq!(read.filter, None, "{rest}");
+    }
+    let (_, read) = read("SELECT * FROM events WHERE at > '2024-01-01'");
+    assert_eq!(read.access.kind, AccessKind::Scan);
+}
+
 /// The heart of access: what the ranges and the filter let through together is just what meets the
 /// condition, and every row is looked for in the partition that holds it.
 #[test]

@@ -322,12 +322,14 @@ mod tests {
                 name: "by_tail".into(),
                 columns: vec![1],
                 constraint: None,
+                partition_columns: None,
             }],
             further: Vec::new(),
             partitions: 1,
             failures_tolerated: 1,
             local_entries: true,
             durability: Durability::Sync,
+            primary_partition_columns: None,
         };
         let place = |server| {
             Place::serving(

@@ -200,13 +200,13 @@ generate_struct! {
     Tenure { core, since }
     Schema {
         name, columns, primary_key, indexes, further, partitions, failures_tolerated, local_entries,
-        durability,
+        durability, primary_partition_columns,
     }
     FurtherCopy { name, cut }
     Share { index, divisions }
     Dimension { column, divisions }
     Column { name, column_type, nullable, default }
-    Index { name, columns, constraint }
+    Index { name, columns, constraint, partition_columns }
     Layout { key_spaces, replexes, local_entries }
     KeySpace { columns, slots }
     Replex { name, kind, axes, sort_columns }

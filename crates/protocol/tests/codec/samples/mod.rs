@@ -41,6 +41,7 @@ pub fn schema() -> Schema {
         name: name.into(),
         columns: columns.into(),
         constraint,
+        partition_columns: None,
     };
     Schema {
         name: "flights".into(),
@@ -85,6 +86,7 @@ pub fn schema() -> Schema {
         failures_tolerated: 1,
         local_entries: true,
         durability: Durability::Sync,
+        primary_partition_columns: Some(1),
     }
 }
 
