@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use super::failed_block::in_failed_transaction;
-use super::{At, IDLE, INSIDE, Out, Prepared, STATEMENTS_MAX, Session, TraceSetting};
+use super::{At, IDLE, INSIDE, Out, Prepared, Session, TraceSetting};
 use crate::server::ServerConnection;
 use pg_wire::cut::HEADER_LEN;
 use pg_wire::message::{self, Bind, Parse, StatementOrPortal};
@@ -210,7 +210,7 @@ impl Session {
             return false;
         };
         self.turn(command, text, out);
-        self.unnamed = None;
+        self.statements.take_unnamed();
         message::write_ready(&mut out.to_client, self.reported_status());
         true
     }
@@ -314,14 +314,14 @@ impl Session {
         let text = match parse {
             Some(parse) => parse.text().ok()?,
             None => {
-                known = self.statement(bind.statement)?;
+                known = self.statements.find(bind.statement)?;
                 known.text()?
             }
         };
         let command = self.command(text)?;
         let is_of_parse = parse.is_none_or(|parse| {
-            let has_room = self.statements.len() < STATEMENTS_MAX;
-            let is_new = !self.statements.contains_key(parse.name);
+            let has_room = !self.statements.is_full();
+            let is_new = !self.statements.has(parse.name);
             parse.name == bind.statement && is_new && has_room
         });
         let no_values = message::values(bind.rest).is_ok_and(|values| values.is_empty());
@@ -362,9 +362,7 @@ impl Session {
         let held = self.held_statements.pop_front();
         let prepared = held.unwrap_or_else(|| Arc::new(Prepared::of(parse, self.grammar)));
         if parse.name.is_empty() {
-            self.unnamed_count += 1;
-            let id = (self.number, self.unnamed_count);
-            self.unnamed = Some((id, prepared));
+            self.statements.replace_unnamed(prepared);
         } else {
             let name = Bytes::copy_from_slice(parse.name);
             self.statements.insert(name, prepared);

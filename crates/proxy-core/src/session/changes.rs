@@ -7,8 +7,8 @@
 //!
 //! Invariant: a server on which something may have been changed is dirty until that was reported.
 
+use super::Session;
 use super::block::Snapshots;
-use super::{Session, settings};
 use crate::grammar::SessionEffect;
 use crate::server::ServerConnection;
 
@@ -41,7 +41,7 @@ impl Session {
         }
         self.changes = Changes::Nothing;
         self.defers = snapshots;
-        self.application = server.parameters.get(settings::APPLICATION_NAME).cloned();
+        self.parameters.name_as(server);
         server.is_dirty = false;
     }
 

@@ -219,12 +219,6 @@ impl Session {
 
     /// Returns the statement that the client has under a name.
     pub fn statement(&self, name: &[u8]) -> Option<Arc<Prepared>> {
-        if name.is_empty() {
-            self.unnamed
-                .as_ref()
-                .map(|(_, prepared)| Arc::clone(prepared))
-        } else {
-            self.statements.get(name).cloned()
-        }
+        self.statements.find(name)
     }
 }

@@ -144,7 +144,7 @@ impl Session {
         self.stage = Stage::Attached;
         self.status = INSIDE;
         self.portals = waiting.portals;
-        self.report_parameters(server, out);
+        self.parameters.report(server, out);
         self.held_len = 0;
         let frames = core::mem::take(&mut self.held);
         let is_simple = matches!(frames.first().map(|frame| frame[0]), Some(b'Q' | b'F'));
@@ -185,7 +185,7 @@ impl Session {
                 _ => b"",
             };
             if !name.is_empty() {
-                let before = self.statements.get(name).cloned();
+                let before = self.statements.find(name);
                 statements.push((Bytes::copy_from_slice(name), before));
             }
         }
@@ -193,8 +193,8 @@ impl Session {
             proof,
             frames: self.held.clone(),
             statements,
-            unnamed: self.unnamed.clone(),
-            parameters: Arc::clone(&self.parameters),
+            unnamed: self.statements.unnamed().cloned(),
+            parameters: self.parameters.shared(),
             answer: BytesMut::new(),
             is_relayed: false,
             is_answered: false,
@@ -327,12 +327,12 @@ impl Session {
         }
         for (name, before) in batch.statements.into_iter().rev() {
             match before {
-                Some(prepared) => self.statements.insert(name, prepared),
-                None => self.statements.remove(&name),
-            };
+                Some(prepared) => drop(self.statements.insert(name, prepared)),
+                None => drop(self.statements.remove(&name)),
+            }
         }
-        self.unnamed = batch.unnamed;
-        self.parameters = batch.parameters;
+        self.statements.restore_unnamed(batch.unnamed);
+        self.parameters.know(batch.parameters);
         self.held_len = batch.frames.iter().map(Bytes::len).sum();
         self.held = batch.frames;
         // What may leave anything does not run elsewhere.

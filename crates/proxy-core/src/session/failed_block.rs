@@ -39,7 +39,7 @@ impl Session {
             return false;
         };
         match subject {
-            StatementOrPortal::Statement(b"") => self.unnamed = None,
+            StatementOrPortal::Statement(b"") => drop(self.statements.take_unnamed()),
             StatementOrPortal::Statement(name) => {
                 self.statements.remove(name);
             }
@@ -61,12 +61,14 @@ impl Session {
                 message::write_ready(&mut out.to_client, self.reported_status());
             }
             b'Q' if split_string(body).is_ok_and(|(text, _)| is_empty(text)) => {
-                self.unnamed = None;
+                self.statements.take_unnamed();
                 message::write(&mut out.to_client, b'I', &[], 0);
                 message::write_ready(&mut out.to_client, self.reported_status());
             }
             b'Q' | b'F' => {
-                self.unnamed.take_if(|_| tag == b'Q');
+                if tag == b'Q' {
+                    self.statements.take_unnamed();
+                }
                 let text = split_string(body).ok().filter(|_| tag == b'Q');
                 let missing = text.and_then(|(text, _)| no_savepoint(text, self.grammar));
                 let report = missing.unwrap_or_else(in_failed_transaction);
@@ -86,7 +88,7 @@ impl Session {
     fn prepares_end(&mut self, tag: u8, body: &[u8], out: &mut Out) -> bool {
         let parse = Parse::read(body).ok().filter(|_| tag == b'P');
         let parse = parse.filter(|parse| {
-            let is_new = !self.statements.contains_key(parse.name);
+            let is_new = !self.statements.has(parse.name);
             is_new && parse.text().is_ok_and(Session::is_end)
         });
         if let Some(parse) = parse {
@@ -102,7 +104,7 @@ impl Session {
             b'P' => {
                 let parse = Parse::read(body).ok();
                 if parse.is_some_and(|parse| parse.name.is_empty()) {
-                    self.unnamed = None;
+                    self.statements.take_unnamed();
                 }
                 let parse = parse.filter(|parse| parse.text().is_ok_and(Session::is_end));
                 return parse.map_or_else(in_failed_transaction, |parse| is_there(parse.name));
@@ -116,7 +118,7 @@ impl Session {
             _ => return no_portal(executed_portal(body).unwrap_or_default()),
         };
         match statement {
-            Ok(name) if self.statement(name).is_none() => no_statement(name),
+            Ok(name) if self.statements.find(name).is_none() => no_statement(name),
             _ => in_failed_transaction(),
         }
     }

@@ -124,7 +124,7 @@ impl Session {
     /// it was prepared, and is prepared again the next time.
     fn run_prepared(&mut self, it: &AsPrepared, server: &mut ServerConnection, out: &mut Out) {
         self.held_effect = None;
-        self.unnamed = None;
+        self.statements.take_unnamed();
         let name = self.prepared_on(server, &it.prepared, out);
         let parts: [&[u8]; 3] = [b"\0", &name, &it.parameters];
         message::write(&mut out.to_server, b'B', &parts, 0);
@@ -151,7 +151,9 @@ impl Session {
         let (text, _) = message::split_string(message.body()).unwrap_or_default();
         self.names_for(text, effect, (&mut *server, &mut *out));
         match self.deallocates(text, server, out) {
-            Undo::Nothing => Undo::KeepUnnamed(self.unnamed.take(), server.unnamed.take()),
+            Undo::Nothing => {
+                Undo::KeepUnnamed(self.statements.take_unnamed(), server.unnamed.take())
+            }
             // The unnamed statement ends when it is answered.
             undo => undo,
         }
@@ -172,18 +174,13 @@ impl Session {
         let prepared = match held {
             Some(held) => held,
             None if message.is_whole() => Arc::new(Prepared::of(parse, self.grammar)),
-            None => {
-                self.unnamed_count += 1;
-                Arc::new(Prepared::long(self.number, self.unnamed_count))
-            }
+            None => Arc::new(self.statements.long()),
         };
         self.leaves(prepared.effect, server);
         let text = prepared.text().unwrap_or_default();
         self.names_for(text, prepared.effect, (&mut *server, &mut *out));
         if parse.name.is_empty() {
-            self.unnamed_count += 1;
-            let id = (self.number, self.unnamed_count);
-            let of_client = self.unnamed.replace((id, prepared));
+            let (id, of_client) = self.statements.replace_unnamed(prepared);
             let of_server = server.unnamed.replace(id);
             out.to_server.extend_from_slice(message.frame);
             let undo = Undo::KeepUnnamed(of_client, of_server);
@@ -194,7 +191,7 @@ impl Session {
             self.parse_as_it_is(message, (parse.name, prepared), out);
             return Ok(());
         }
-        if self.statements.contains_key(parse.name) {
+        if self.statements.has(parse.name) {
             // The server knows the name, too, and refuses it.
             let name = self.on_server(parse.name, server, out);
             message::write(&mut out.to_server, b'P', &[&name, parse.rest], message.rest);
@@ -202,7 +199,7 @@ impl Session {
                 .push(Expected::of(ReplyKind::Parse).about(parse.name));
             return Ok(());
         }
-        if self.statements.len() >= STATEMENTS_MAX {
+        if self.statements.is_full() {
             return Err(Malformed(format!(
                 "a session may have {STATEMENTS_MAX} prepared statements: close some"
             )));
@@ -248,7 +245,7 @@ impl Session {
     ) -> Result<(), Malformed> {
         let bind = Bind::read(message.body())?;
         let name = self.on_server(bind.statement, server, out);
-        let statement = self.statement(bind.statement);
+        let statement = self.statements.find(bind.statement);
         // What else it leaves was so when it was prepared.
         if let Some(prepared) = statement.as_ref()
             && prepared.effect.is_of_settings()
@@ -290,7 +287,7 @@ impl Session {
         if let StatementOrPortal::Statement(name) = StatementOrPortal::read(message.body())? {
             let made = Expected::made(CLOSE_COMPLETE);
             if self.own_names.is_some() && !name.is_empty() {
-                let undo = match self.statements.remove_entry(name) {
+                let undo = match self.statements.remove(name) {
                     Some((name, prepared)) => Undo::Restore(name, prepared),
                     None => Undo::Nothing,
                 };
@@ -298,13 +295,12 @@ impl Session {
                 self.expected.push(Expected::of(ReplyKind::Close).or(undo));
                 return Ok(());
             }
-            if let Some(prepared) = self.statements.remove(name) {
-                let name = Bytes::copy_from_slice(name);
+            if let Some((name, prepared)) = self.statements.remove(name) {
                 self.expected.push(made.or(Undo::Restore(name, prepared)));
                 return Ok(());
             }
             if name.is_empty() {
-                let undo = Undo::KeepUnnamed(self.unnamed.take(), server.unnamed);
+                let undo = Undo::KeepUnnamed(self.statements.take_unnamed(), server.unnamed);
                 self.expected.push(made.or(undo));
                 return Ok(());
             }
@@ -319,7 +315,7 @@ impl Session {
     /// server has.
     fn on_server(&mut self, name: &[u8], server: &mut ServerConnection, out: &mut Out) -> Bytes {
         if name.is_empty() {
-            let Some((id, prepared)) = &self.unnamed else {
+            let Some((id, prepared)) = self.statements.unnamed() else {
                 return [MISSING_UNNAMED, b"\0"].concat().into();
             };
             if server.unnamed != Some(*id) {
@@ -331,7 +327,7 @@ impl Session {
             }
             return Bytes::from_static(b"\0");
         }
-        let prepared = self.statements.get(name).cloned();
+        let prepared = self.statements.find(name);
         // One that is too long to be kept stays where it is.
         let is_there = |prepared: &Prepared| {
             let since = self.own_names.filter(|_| prepared.body.is_none());

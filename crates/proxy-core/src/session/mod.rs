@@ -49,7 +49,7 @@ use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
 
 use crate::grammar::{Grammar, SessionEffect};
-use crate::server::{Parameters, ServerConnection, Turn, UnnamedId};
+use crate::server::{Parameters, ServerConnection, Turn};
 use block::Block;
 pub use block::Snapshots;
 pub use changes::Changes;
@@ -62,7 +62,9 @@ use pg_wire::Malformed;
 use pg_wire::cut::{Piece, WireMessage};
 use pg_wire::message::{self, Parse};
 use pg_wire::report::Report;
+use settings::ClientParameters;
 pub use settings::{Balancing, Classes, ClientSettings, TraceSetting};
+use statements::ClientStatements;
 pub use statements::{AsPrepared, Bound, Prepared};
 
 /// Bytes of a batch that are held until a server is chosen; a longer batch goes to the primary.
@@ -80,8 +82,6 @@ const IDLE: u8 = b'I';
 const INSIDE: u8 = b'T';
 /// Inside of a transaction that has failed.
 const FAILED: u8 = b'E';
-/// Settings that differ between the primary and replicas, which is nothing to clients.
-const OF_NODES: [&[u8]; 2] = [b"default_transaction_read_only", b"in_hot_standby"];
 
 /// Bytes for both peers.
 #[derive(Debug, Default)]
@@ -154,7 +154,6 @@ enum RestGoes {
 /// The machine of one client's session.
 #[derive(Debug)]
 pub struct Session {
-    number: u64,
     /// The server process that was reported to the client.
     process: u32,
     stage: Stage,
@@ -185,9 +184,7 @@ pub struct Session {
     changes: Changes,
     client_rest: RestGoes,
     server_rest: RestGoes,
-    statements: BTreeMap<Bytes, Arc<Prepared>>,
-    unnamed: Option<(UnnamedId, Arc<Prepared>)>,
-    unnamed_count: u64,
+    statements: ClientStatements,
     /// What is forwarded next changes nothing but the schema, whatever words it has.
     is_schema_only: bool,
     /// What was put in front of the simple query that is forwarded next.
@@ -220,11 +217,7 @@ pub struct Session {
     /// A batch that runs elsewhere, and may have to come back; or has come back, and why.
     batch: Option<Batch>,
     failure: Option<Failure>,
-    /// Settings as the client knows them.
-    parameters: Arc<Parameters>,
-    /// What servers are to call it, and what they call it without that.
-    application: Option<Bytes>,
-    application_at_login: Option<Bytes>,
+    parameters: ClientParameters,
 }
 
 impl Session {
@@ -236,11 +229,7 @@ impl Session {
         pinning: Pinning,
         grammar: Grammar,
     ) -> Session {
-        let application = parameters.get(settings::APPLICATION_NAME).cloned();
         Session {
-            application: application.clone(),
-            application_at_login: application,
-            number,
             process: 0,
             stage: Stage::Free,
             status: IDLE,
@@ -260,9 +249,7 @@ impl Session {
             changes: Changes::Nothing,
             client_rest: RestGoes::On,
             server_rest: RestGoes::On,
-            statements: BTreeMap::new(),
-            unnamed: None,
-            unnamed_count: 0,
+            statements: ClientStatements::of(number),
             is_schema_only: false,
             prelude: expected::Prelude::default(),
             as_prepared: None,
@@ -279,7 +266,7 @@ impl Session {
             waiting: None,
             batch: None,
             failure: None,
-            parameters,
+            parameters: ClientParameters::new(parameters),
         }
     }
 
@@ -525,7 +512,7 @@ impl Session {
         );
         self.is_read_committed &= self.is_waiting();
         self.begin(at, server, out);
-        self.report_parameters(server, out);
+        self.parameters.report(server, out);
         match at {
             At::Replica(proof) => self.goes_elsewhere(proof),
             At::Primary => self.failure = None,
@@ -589,28 +576,6 @@ impl Session {
         self.is_on_replica = false;
         self.has_snapshot_elsewhere = false;
         self.comes_back(out);
-    }
-
-    /// Reports to the client those settings in which the server differs from what it knows.
-    fn report_parameters(&mut self, server: &ServerConnection, out: &mut Out) {
-        if Arc::ptr_eq(&self.parameters, &server.parameters) {
-            return;
-        }
-        for (name, value) in server.parameters.iter() {
-            let is_reported = !OF_NODES.contains(&&name[..]) && name != settings::APPLICATION_NAME;
-            if is_reported && self.parameters.get(name) != Some(value) {
-                message::write(&mut out.to_client, b'S', &[name, b"\0", value, b"\0"], 0);
-            }
-        }
-        let name = settings::APPLICATION_NAME;
-        let reported = self.parameters.get(name).cloned();
-        self.parameters = Arc::clone(&server.parameters);
-        // The server is yet to get the session's name.
-        if let Some(reported) =
-            reported.filter(|reported| server.parameters.get(name) != Some(reported))
-        {
-            Arc::make_mut(&mut self.parameters).insert(Bytes::from_static(name), reported);
-        }
     }
 
     /// Is it with a server, in no transaction, with nothing expected?

@@ -10,9 +10,7 @@
 //!   client's are prepared there under the client's names. From then on names go to that server as
 //!   they are.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::mem::take;
 
 use bytes::Bytes;
 
@@ -37,7 +35,7 @@ impl Session {
         }
         let tag: &[u8] = match names::command_of(text) {
             Some(Deallocation::DeallocateAll) => {
-                self.statements.clear();
+                self.statements.take_named();
                 b"DEALLOCATE ALL\0"
             }
             Some(Deallocation::Deallocate(name)) if self.statements.remove(&name[..]).is_some() => {
@@ -46,7 +44,7 @@ impl Session {
             // The server reports that it is not there.
             _ => return false,
         };
-        self.unnamed = None;
+        self.statements.take_unnamed();
         message::write(&mut out.to_client, b'C', &[tag], 0);
         message::write_ready(&mut out.to_client, self.reported_status());
         true
@@ -62,7 +60,7 @@ impl Session {
     ) -> Undo {
         match names::command_of(text) {
             Some(Deallocation::Deallocate(name)) => {
-                let Some((name, prepared)) = self.statements.remove_entry(&name[..]) else {
+                let Some((name, prepared)) = self.statements.remove(&name[..]) else {
                     return Undo::Nothing;
                 };
                 if self.own_names.is_none() {
@@ -77,7 +75,7 @@ impl Session {
                 Undo::Restore(name, prepared)
             }
             Some(Deallocation::DeallocateAll) => {
-                Undo::RestoreAll(take(&mut self.statements), server.forget_named())
+                Undo::RestoreAll(self.statements.take_named(), server.forget_named())
             }
             None => Undo::Nothing,
         }
@@ -101,14 +99,14 @@ impl Session {
         }
         self.is_pinned = true;
         server.is_dirty = true;
-        let statements = self.statements.clone();
+        let statements = self.statements.named().clone();
         let undo = match self.own_names {
             None => Undo::ShareNames(statements, self.gives_own_names(server, out)),
             Some(_) => Undo::RestoreAll(statements, Statements::new()),
         };
         if names::may_change_names(text) && !looks {
             // What they mean from here on only the server knows.
-            self.statements = BTreeMap::new();
+            self.statements.take_named();
         }
         // It has no reply, and is skipped where what follows is.
         self.expected.push(Expected::made(Bytes::new()).or(undo));
@@ -119,7 +117,11 @@ impl Session {
         // A statement that cannot be prepared any more must not fail what follows; nor must an
         // implicit transaction that goes on be ended.
         let is_apart = !self.is_within_batch();
-        let long = self.statements.values().filter(|it| it.body.is_none());
+        let long = self
+            .statements
+            .named()
+            .values()
+            .filter(|it| it.body.is_none());
         let long: Vec<_> = long.map(|it| it.id).collect();
         let on_server = server.forget_named();
         for id in on_server.keys().filter(|id| !long.contains(id)) {
@@ -130,7 +132,7 @@ impl Session {
         if is_apart {
             self.sync_apart(out);
         }
-        for (name, prepared) in &self.statements {
+        for (name, prepared) in self.statements.named() {
             let Some(body) = &prepared.body else {
                 continue;
             };

@@ -68,7 +68,7 @@ impl Session {
                 // The client may know of it already, where the proxy has set it.
                 is_seen = self.parameters.get(&name) != Some(&value);
                 server.report(name, value);
-                self.parameters = server.parameters.clone();
+                self.parameters.know(server.parameters.clone());
             }
             b'N' | b'A' => is_seen = !self.has_failed_elsewhere(),
             _ => {}
@@ -229,14 +229,16 @@ impl Session {
         } else if let Some(reply) = self.expected.front_mut() {
             reply.prelude.statements = reply.prelude.statements.saturating_sub(1);
             undo = core::mem::take(&mut reply.undo);
-            self.unnamed.take_if(|_| undo.is_of_names());
+            if undo.is_of_names() {
+                self.statements.take_unnamed();
+            }
         }
         // Then they were removed when it was sent, and what is there now was prepared behind it.
         let is_done = matches!(undo, Undo::RestoreAll(..));
         match message.body() {
             b"DEALLOCATE ALL\0" | b"DISCARD ALL\0" if !is_done => {
                 server.forget_all();
-                self.statements.clear();
+                self.statements.take_named();
             }
             _ => {}
         }
@@ -248,9 +250,9 @@ impl Session {
             self.is_pinned = is_kept;
             self.own_names = None;
             server.forget_all();
-            self.statements.clear();
+            self.statements.take_named();
             self.changes = Changes::Discarded;
-            self.application.clone_from(&self.application_at_login);
+            self.parameters.name_as_at_login();
         }
     }
 
@@ -264,7 +266,7 @@ impl Session {
                 // A query ends the unnamed statement, also if it fails.
                 let undo = core::mem::take(&mut reply.undo);
                 if undo.is_of_names() {
-                    self.unnamed = None;
+                    self.statements.take_unnamed();
                     self.undo(undo, server);
                 }
                 return;
@@ -279,7 +281,7 @@ impl Session {
         match failed.map(|reply| reply.undo) {
             // PostgreSQL drops the old one before it looks at the new one.
             Some(Undo::KeepUnnamed(..)) => {
-                self.unnamed = None;
+                self.statements.take_unnamed();
                 server.unnamed = None;
             }
             Some(undo) => self.undo(undo, server),
@@ -310,16 +312,16 @@ impl Session {
             }
             Undo::ForgetUnnamedOnServer => server.unnamed = None,
             Undo::KeepUnnamed(of_client, of_server) => {
-                self.unnamed = of_client;
+                self.statements.restore_unnamed(of_client);
                 server.unnamed = of_server;
             }
             Undo::ShareNames(statements, on_server) => {
                 self.own_names = None;
-                self.statements = statements;
+                self.statements.restore_named(statements);
                 server.restore_named(on_server);
             }
             Undo::RestoreAll(statements, on_server) => {
-                self.statements = statements;
+                self.statements.restore_named(statements);
                 server.restore_named(on_server);
             }
             Undo::KeepPortal(portal, Some(bound)) => {

@@ -12,7 +12,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 
 use crate::freshness::Level;
-use crate::server::ServerConnection;
+use crate::server::{Parameters, ServerConnection};
 use pg_wire::message;
 use pg_wire::quoting::literal;
 use pg_wire::report::{Report, Severity};
@@ -21,6 +21,9 @@ use pg_wire::report::{Report, Severity};
 pub const APPLICATION_NAME: &[u8] = b"application_name";
 /// PostgreSQL cuts longer ones, in bytes.
 const APPLICATION_NAME_LEN_MAX: usize = 63;
+
+/// Settings that differ between the primary and replicas, which is nothing to clients.
+const OF_NODES: [&[u8]; 2] = [b"default_transaction_read_only", b"in_hot_standby"];
 
 /// SQLSTATE: a parameter's value is invalid.
 const INVALID_VALUE: &str = "22023";
@@ -100,6 +103,90 @@ impl ClientSettings {
     }
 }
 
+/// The settings that were reported to the client, and how servers are to name its session.
+#[derive(Debug)]
+pub(super) struct ClientParameters {
+    reported: Arc<Parameters>,
+    /// What servers are to call it, and what they call it without that.
+    application: Option<Bytes>,
+    application_at_login: Option<Bytes>,
+}
+
+impl ClientParameters {
+    /// Knows the settings that were reported at the login.
+    pub fn new(reported: Arc<Parameters>) -> ClientParameters {
+        let application = reported.get(APPLICATION_NAME).cloned();
+        ClientParameters {
+            reported,
+            application: application.clone(),
+            application_at_login: application,
+        }
+    }
+
+    /// Returns a setting as the client knows it.
+    pub fn get(&self, name: &[u8]) -> Option<&Bytes> {
+        self.reported.get(name)
+    }
+
+    /// Returns all of them as the client knows them.
+    pub fn shared(&self) -> Arc<Parameters> {
+        Arc::clone(&self.reported)
+    }
+
+    /// Notes that the client knows these.
+    pub fn know(&mut self, reported: Arc<Parameters>) {
+        self.reported = reported;
+    }
+
+    /// Returns what servers are to call the session.
+    pub fn application(&self) -> Option<&Bytes> {
+        self.application.as_ref()
+    }
+
+    /// Notes that servers are to call it this. Returns true if the client does not know it yet.
+    pub fn name_application(&mut self, value: Bytes) -> bool {
+        self.application = Some(value.clone());
+        let is_news = self.get(APPLICATION_NAME) != Some(&value);
+        if is_news {
+            let name = Bytes::from_static(APPLICATION_NAME);
+            Arc::make_mut(&mut self.reported).insert(name, value);
+        }
+        is_news
+    }
+
+    /// Notes that servers are to call it what this one calls it.
+    pub fn name_as(&mut self, server: &ServerConnection) {
+        self.application = server.parameters.get(APPLICATION_NAME).cloned();
+    }
+
+    /// Notes that servers are to call it what they called it at the login.
+    pub fn name_as_at_login(&mut self) {
+        self.application.clone_from(&self.application_at_login);
+    }
+
+    /// Reports to the client those settings in which the server differs from what it knows.
+    pub fn report(&mut self, server: &ServerConnection, out: &mut Out) {
+        if Arc::ptr_eq(&self.reported, &server.parameters) {
+            return;
+        }
+        for (name, value) in server.parameters.iter() {
+            let is_reported = !OF_NODES.contains(&&name[..]) && name != APPLICATION_NAME;
+            if is_reported && self.get(name) != Some(value) {
+                message::write(&mut out.to_client, b'S', &[name, b"\0", value, b"\0"], 0);
+            }
+        }
+        let name = APPLICATION_NAME;
+        let reported = self.get(name).cloned();
+        self.reported = Arc::clone(&server.parameters);
+        // The server is yet to get the session's name.
+        if let Some(reported) =
+            reported.filter(|reported| server.parameters.get(name) != Some(reported))
+        {
+            Arc::make_mut(&mut self.reported).insert(Bytes::from_static(name), reported);
+        }
+    }
+}
+
 impl Session {
     /// Returns what the client has set.
     pub fn settings(&self) -> ClientSettings {
@@ -124,13 +211,10 @@ impl Session {
             && let Some(name) = application_name(text)
         {
             let value = Bytes::copy_from_slice(name.as_bytes());
-            self.application = Some(value.clone());
             message::write(&mut out.to_client, b'C', &[b"SET\0"], 0);
-            if self.parameters.get(APPLICATION_NAME) != Some(&value) {
+            if self.parameters.name_application(value) {
                 let parts: [&[u8]; 4] = [APPLICATION_NAME, b"\0", name.as_bytes(), b"\0"];
                 message::write(&mut out.to_client, b'S', &parts, 0);
-                let name = Bytes::from_static(APPLICATION_NAME);
-                Arc::make_mut(&mut self.parameters).insert(name, value);
             }
             message::write_ready(&mut out.to_client, self.status);
             return true;
@@ -163,8 +247,9 @@ impl Session {
 
     /// Sets the session's name at the server as the client wants it.
     pub(super) fn name_application(&mut self, server: &mut ServerConnection, out: &mut Out) {
-        if server.parameters.get(APPLICATION_NAME) != self.application.as_ref()
-            && let Some(Ok(name)) = self.application.as_deref().map(str::from_utf8)
+        let application = self.parameters.application();
+        if server.parameters.get(APPLICATION_NAME) != application
+            && let Some(Ok(name)) = application.map(|name| str::from_utf8(name))
         {
             let set = format!("SET application_name = {}", literal(name));
             self.run(&set, server, out);

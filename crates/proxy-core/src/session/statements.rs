@@ -1,6 +1,7 @@
 //! Prepared statements as clients name them.
 
 use alloc::borrow::Cow;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt::Write;
@@ -8,9 +9,9 @@ use core::fmt::Write;
 use bytes::{BufMut, Bytes, BytesMut};
 use ring::digest;
 
-use super::Session;
+use super::{STATEMENTS_MAX, Session};
 use crate::grammar::{Grammar, SessionEffect};
-use crate::server::{StatementId, Turn};
+use crate::server::{StatementId, Turn, UnnamedId};
 use pg_wire::message::{self, Parse};
 
 /// How each name on servers begins.
@@ -80,7 +81,7 @@ impl Prepared {
     }
 
     /// Returns a statement that is too long to be kept: it exists on the session's own server only.
-    pub fn long(session: u64, count: u64) -> Prepared {
+    fn long(session: u64, count: u64) -> Prepared {
         let mut id = StatementId::default();
         id[..8].copy_from_slice(&session.to_be_bytes());
         id[8..].copy_from_slice(&count.to_be_bytes());
@@ -128,6 +129,107 @@ pub struct AsPrepared {
     pub prepared: Arc<Prepared>,
     /// What follows the names in the Bind message.
     pub parameters: Bytes,
+}
+
+/// Statements as their client names them.
+pub(super) type NamedStatements = BTreeMap<Bytes, Arc<Prepared>>;
+
+/// The statements that a client has prepared, on whatever server. Every unnamed one has an
+/// identity of its own, and so has every one that is too long to be kept.
+#[derive(Debug)]
+pub(super) struct ClientStatements {
+    /// The session's number, which is unique.
+    session: u64,
+    /// How many have got an identity by it.
+    count: u64,
+    named: NamedStatements,
+    unnamed: Option<(UnnamedId, Arc<Prepared>)>,
+}
+
+impl ClientStatements {
+    /// Returns the statements of a new session: none.
+    pub fn of(session: u64) -> ClientStatements {
+        ClientStatements {
+            session,
+            count: 0,
+            named: BTreeMap::new(),
+            unnamed: None,
+        }
+    }
+
+    /// Returns the statement that the client has under a name.
+    pub fn find(&self, name: &[u8]) -> Option<Arc<Prepared>> {
+        match name.is_empty() {
+            true => self.unnamed.as_ref().map(|(_, it)| Arc::clone(it)),
+            false => self.named.get(name).cloned(),
+        }
+    }
+
+    /// Has a statement this name, which is not empty?
+    pub fn has(&self, name: &[u8]) -> bool {
+        self.named.contains_key(name)
+    }
+
+    /// Has the client as many as it may have?
+    pub fn is_full(&self) -> bool {
+        self.named.len() >= STATEMENTS_MAX
+    }
+
+    /// Returns those with names.
+    pub fn named(&self) -> &NamedStatements {
+        &self.named
+    }
+
+    /// Returns the unnamed one.
+    pub fn unnamed(&self) -> Option<&(UnnamedId, Arc<Prepared>)> {
+        self.unnamed.as_ref()
+    }
+
+    /// Puts a statement under a name. Returns the one that it replaces.
+    pub fn insert(&mut self, name: Bytes, prepared: Arc<Prepared>) -> Option<Arc<Prepared>> {
+        self.named.insert(name, prepared)
+    }
+
+    /// Removes the statement with a name.
+    pub fn remove(&mut self, name: &[u8]) -> Option<(Bytes, Arc<Prepared>)> {
+        self.named.remove_entry(name)
+    }
+
+    /// Removes those with names.
+    pub fn take_named(&mut self) -> NamedStatements {
+        core::mem::take(&mut self.named)
+    }
+
+    /// Notes that these have names, and no others.
+    pub fn restore_named(&mut self, named: NamedStatements) {
+        self.named = named;
+    }
+
+    /// Replaces the unnamed one. Returns its identity, and the one before it.
+    pub fn replace_unnamed(
+        &mut self,
+        prepared: Arc<Prepared>,
+    ) -> (UnnamedId, Option<(UnnamedId, Arc<Prepared>)>) {
+        self.count += 1;
+        let id = (self.session, self.count);
+        (id, self.unnamed.replace((id, prepared)))
+    }
+
+    /// Removes the unnamed one.
+    pub fn take_unnamed(&mut self) -> Option<(UnnamedId, Arc<Prepared>)> {
+        self.unnamed.take()
+    }
+
+    /// Notes that this is the unnamed one again.
+    pub fn restore_unnamed(&mut self, unnamed: Option<(UnnamedId, Arc<Prepared>)>) {
+        self.unnamed = unnamed;
+    }
+
+    /// Returns a statement that is too long to be kept.
+    pub fn long(&mut self) -> Prepared {
+        self.count += 1;
+        Prepared::long(self.session, self.count)
+    }
 }
 
 impl Session {
