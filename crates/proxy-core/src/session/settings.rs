@@ -7,7 +7,9 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::{Out, Session, Stage};
+use super::Out;
+use super::client::ClientState;
+use super::link::{Exchange, Status};
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 
@@ -187,38 +189,30 @@ impl ClientParameters {
     }
 }
 
-impl Session {
-    /// Returns what the client has set.
-    pub fn settings(&self) -> ClientSettings {
-        self.settings
-    }
-
-    /// Carries out a simple query that is only about these settings. Returns false if it is not:
-    /// then it is a server's.
-    pub(super) fn sets(&mut self, text: &[u8], out: &mut Out) -> bool {
-        let first = text.trim_ascii_start().get(..3);
-        if !first.is_some_and(|word| word.eq_ignore_ascii_case(b"set")) {
-            return false;
-        }
-        let Ok(text) = str::from_utf8(text) else {
+impl ClientState {
+    /// Carries out a simple query that only gives the session a name while it has no server. An
+    /// attached server gets it itself; in a transaction it may be rolled back. Returns false if it
+    /// is something else.
+    pub(super) fn sets_application(&mut self, text: &[u8], out: &mut Out) -> bool {
+        let Some(name) = set_text(text).and_then(application_name) else {
             return false;
         };
-        let text = text.trim().trim_end_matches(';').trim_end();
-        // An attached server gets it itself; in a transaction it may be rolled back.
-        if self.stage == Stage::Free
-            && !self.is_deferred()
-            && !self.is_waiting()
-            && let Some(name) = application_name(text)
-        {
-            let value = Bytes::copy_from_slice(name.as_bytes());
-            message::write(&mut out.to_client, b'C', &[b"SET\0"], 0);
-            if self.parameters.name_application(value) {
-                let parts: [&[u8]; 4] = [APPLICATION_NAME, b"\0", name.as_bytes(), b"\0"];
-                message::write(&mut out.to_client, b'S', &parts, 0);
-            }
-            message::write_ready(&mut out.to_client, self.status);
-            return true;
+        let value = Bytes::copy_from_slice(name.as_bytes());
+        message::write(&mut out.to_client, b'C', &[b"SET\0"], 0);
+        if self.parameters.name_application(value) {
+            let parts: [&[u8]; 4] = [APPLICATION_NAME, b"\0", name.as_bytes(), b"\0"];
+            message::write(&mut out.to_client, b'S', &parts, 0);
         }
+        message::write_ready(&mut out.to_client, Status::Idle.byte());
+        true
+    }
+
+    /// Carries out a simple query that is only about these settings, in a transaction with this
+    /// status. Returns false if it is not: then it is a server's.
+    pub(super) fn sets(&mut self, text: &[u8], status: Status, out: &mut Out) -> bool {
+        let Some(text) = set_text(text) else {
+            return false;
+        };
         let text = text.to_ascii_lowercase();
         let words: Vec<&str> = text
             .split(|sign: char| sign.is_whitespace() || sign == '=')
@@ -241,13 +235,15 @@ impl Session {
                         transaction.";
             report.hint(hint).write(&mut out.to_client);
         }
-        message::write_ready(&mut out.to_client, self.reported_status());
+        message::write_ready(&mut out.to_client, status.byte());
         true
     }
+}
 
+impl Exchange<'_> {
     /// Sets the session's name at the server as the client wants it.
     pub(super) fn name_application(&mut self, server: &mut ServerConnection, out: &mut Out) {
-        let application = self.parameters.application();
+        let application = self.client.parameters.application();
         if server.parameters.get(APPLICATION_NAME) != application
             && let Some(Ok(name)) = application.map(|name| str::from_utf8(name))
         {
@@ -255,6 +251,16 @@ impl Session {
             self.run(&set, server, out);
         }
     }
+}
+
+/// Returns a text that begins with SET, without what ends it.
+fn set_text(text: &[u8]) -> Option<&str> {
+    let first = text.trim_ascii_start().get(..3);
+    if !first.is_some_and(|word| word.eq_ignore_ascii_case(b"set")) {
+        return None;
+    }
+    let text = str::from_utf8(text).ok()?;
+    Some(text.trim().trim_end_matches(';').trim_end())
 }
 
 /// Returns the name in `SET application_name = '…'`, if servers take it as it is. With a backslash

@@ -9,7 +9,8 @@ use core::fmt::Write;
 use bytes::{BufMut, Bytes, BytesMut};
 use ring::digest;
 
-use super::{STATEMENTS_MAX, Session};
+use super::STATEMENTS_MAX;
+use super::link::Exchange;
 use crate::grammar::{Grammar, SessionEffect};
 use crate::server::{StatementId, Turn, UnnamedId};
 use pg_wire::message::{self, Parse};
@@ -232,7 +233,7 @@ impl ClientStatements {
     }
 }
 
-impl Session {
+impl Exchange<'_> {
     /// Returns an error's fields, in which statements have the names that the client has given
     /// them.
     pub(super) fn in_clients_names<'a>(&self, body: &'a [u8]) -> Cow<'a, [u8]> {
@@ -240,7 +241,7 @@ impl Session {
         let quoted_missing = [b"prepared statement \"", MISSING_UNNAMED, b"\""].concat();
         let (start, length, name) = if let Some(start) = found(&quoted_missing) {
             (start, quoted_missing.len(), MISSING_UNNAMED)
-        } else if let (Some(start), Some(front)) = (found(PREFIX), self.expected.front()) {
+        } else if let (Some(start), Some(front)) = (found(PREFIX), self.link.expected.front()) {
             let length = PREFIX.len() + 2 * size_of::<StatementId>();
             (start, length, &front.statement[..])
         } else {
