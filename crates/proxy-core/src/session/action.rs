@@ -5,10 +5,10 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::block::Snapshots;
-use super::changes::Changes;
+use super::batch::Proof;
+use super::deferral::Snapshots;
 use super::demand::Text;
-use super::elsewhere::Proof;
+use super::keeping::Changes;
 use super::numbers::Numbers;
 use super::statements::{AsPrepared, Prepared};
 use crate::server::ServerConnection;
@@ -17,8 +17,8 @@ use pg_wire::message::Parse;
 use pg_wire::report::Report;
 
 /// Something that has happened to a session.
-pub enum Event<'a> {
-    /// The client has sent this. To be given only if [`Action::takes`] allows it.
+pub enum SessionEvent<'a> {
+    /// The client has sent this. To be given only if [`SessionAction::takes`] allows it.
     Client {
         /// A message, or more of one.
         piece: Piece<'a>,
@@ -27,7 +27,7 @@ pub enum Event<'a> {
         /// Looks at messages that go to it.
         router: &'a mut dyn Router,
     },
-    /// The client was silent for a while, see [`Action::Gather`].
+    /// The client was silent for a while, see [`SessionAction::Gather`].
     Silence,
     /// The server has sent this.
     Server {
@@ -45,9 +45,9 @@ pub enum Event<'a> {
         /// Did it end in the middle of a message?
         is_cut: bool,
     },
-    /// The next batch of the transaction may run elsewhere, see [`Action::Pause`].
+    /// The next batch of the transaction may run elsewhere, see [`SessionAction::Pause`].
     Pause,
-    /// What waits has got this server, see [`Action::Route`].
+    /// What waits has got this server, see [`SessionAction::Route`].
     Attach {
         /// The server.
         server: &'a mut ServerConnection,
@@ -63,14 +63,15 @@ pub enum Event<'a> {
     },
     /// No server can run what waits, for this reason.
     Refuse(&'a Report),
-    /// These run on the server, each in a transaction of its own, see [`Action::Over`].
+    /// These run on the server, each in a transaction of its own, see [`SessionAction::Over`].
     Run {
         /// The statements.
         statements: &'a [String],
         /// The server.
         server: &'a mut ServerConnection,
     },
-    /// The session goes on with any server that has the settings of this one, see [`Then::Release`].
+    /// The session goes on with any server that has the settings of this one, see
+    /// [`Then::Release`].
     Settings {
         /// The server.
         server: &'a mut ServerConnection,
@@ -81,50 +82,55 @@ pub enum Event<'a> {
     /// No other session can have the settings of this one: it keeps its server.
     Keep,
     /// The session has no connection to the server any more, see [`Then::Release`] and
-    /// [`Action::Return`].
+    /// [`SessionAction::Return`].
     Released,
 }
 
 /// What a session wants next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum SessionAction {
     /// Messages of both peers.
     Exchange,
     /// Messages of the server. More of the client's last message is taken, but no other.
     Await,
-    /// Messages of the client, of whose batch a part has gathered; or [`Event::Silence`], as a
-    /// silent client may wait for an error.
+    /// Messages of the client, of whose batch a part has gathered. A silent client may wait for an
+    /// error: then [`SessionEvent::Silence`].
     Gather,
-    /// Messages of both peers. [`Event::Pause`], if reads of the transaction may run elsewhere.
+    /// Messages of both peers. If reads of the transaction may run elsewhere:
+    /// [`SessionEvent::Pause`].
     Pause,
-    /// What was sent is answered, and no transaction is open on the server. [`Event::Run`], if
-    /// something must follow the transaction there; otherwise what is given here.
+    /// Everything is answered, and no transaction is open on the server. If something must follow
+    /// the transaction there: [`SessionEvent::Run`]. Otherwise what is given here.
     Over(Then),
-    /// The replica's connection is to be given back: [`Event::Released`]. The transaction waits on
-    /// the primary.
+    /// A replica's connection is to be given back, as the transaction waits on the primary:
+    /// [`SessionEvent::Released`].
     Return,
-    /// A batch waits for a server, see [`super::Session::demand`]: [`Event::Attach`], or
-    /// [`Event::Resume`] or [`Event::Refuse`], as the batch is of a transaction that waits or not.
+    /// A batch waits for a server, see [`super::Session::demand`]. If its transaction waits on the
+    /// primary: [`SessionEvent::Attach`] with a replica, or [`SessionEvent::Resume`]. Otherwise
+    /// [`SessionEvent::Attach`], or [`SessionEvent::Refuse`].
     Route(BatchIn),
     /// The session is to end.
     End(Ending),
 }
 
-impl Action {
+impl SessionAction {
     /// Does the session go on with what it has, as far as it is given messages?
     pub fn is_exchange(&self) -> bool {
         match self {
-            Action::Exchange | Action::Await | Action::Gather | Action::Pause => true,
-            Action::Over(then) => *then == Then::Keep,
-            Action::Return | Action::Route(_) | Action::End(_) => false,
+            SessionAction::Exchange
+            | SessionAction::Await
+            | SessionAction::Gather
+            | SessionAction::Pause => true,
+            SessionAction::Over(then) => *then == Then::Keep,
+            SessionAction::Return | SessionAction::Route(_) | SessionAction::End(_) => false,
         }
     }
 
     /// May this of the client be given to the session?
     pub fn takes(&self, taken: Taken) -> bool {
         match self {
-            Action::Await => taken == Taken::Rest,
-            Action::Route(_) | Action::End(_) => false,
+            SessionAction::Await => taken == Taken::Rest,
+            SessionAction::Route(_) | SessionAction::End(_) => false,
             _ => true,
         }
     }
@@ -144,8 +150,9 @@ pub enum Taken {
 pub enum Then {
     /// It stays the session's, which takes messages.
     Keep,
-    /// It is to be given back: [`Event::Released`]. If statements may have changed something, its
-    /// settings are read before: [`Event::Settings`] or [`Event::Keep`].
+    /// It is to be given back: [`SessionEvent::Released`]. If statements may have changed
+    /// something, its settings are read before: [`SessionEvent::Settings`] or
+    /// [`SessionEvent::Keep`].
     Release(Changes),
 }
 

@@ -7,9 +7,11 @@ use bytes::BytesMut;
 use super::Out;
 use super::expected::{Expected, Prelude, ReplyKind};
 use super::link::Exchange;
+use super::settings::APPLICATION_NAME;
 use crate::server::ServerConnection;
 use pg_wire::cut::HEADER_LEN;
 use pg_wire::message;
+use pg_wire::quoting::literal;
 use pg_wire::report::Report;
 
 /// Name of the statement and the portal that are added to extended batches.
@@ -23,6 +25,17 @@ impl Exchange<'_> {
         server.unnamed = None;
         message::write_query(&mut out.to_server, statement);
         self.link.expected.push(Expected::hidden(ReplyKind::Ready));
+    }
+
+    /// Sets the session's name at the server as the client wants it.
+    pub(super) fn name_application(&mut self, server: &mut ServerConnection, out: &mut Out) {
+        let application = self.client.parameters.application();
+        if server.parameters.get(APPLICATION_NAME) != application
+            && let Some(Ok(name)) = application.map(|name| str::from_utf8(name))
+        {
+            let set = format!("SET application_name = {}", literal(name));
+            self.run(&set, server, out);
+        }
     }
 
     /// Adds a statement to an extended batch, in front of what the client sends next.

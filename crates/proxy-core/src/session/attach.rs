@@ -1,15 +1,16 @@
 //! The way of a batch to the server that it has waited for.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 
 use super::action::{At, Attachment, BatchIn, ReadThere};
 use super::added::with_prelude;
-use super::block::Snapshots;
-use super::elsewhere::{Batch, Proof};
+use super::batch::{Batch, Proof};
+use super::deferral::Snapshots;
 use super::forward::Forwarding;
 use super::held::{Held, HeldMessage};
-use super::link::{Exchange, Link, OnPrimary, OnReplica, Reads, Role, RunsThere};
-use super::phase::{Phase, Transaction, Wanting};
+use super::link::{Exchange, Link, OnPrimary, OnReplica, Reads, Role, RunsThere, Transaction};
+use super::phase::{Phase, Wanting};
 use super::{AsPrepared, Out, Session};
 use crate::server::ServerConnection;
 use pg_wire::Malformed;
@@ -106,13 +107,12 @@ impl Session {
             && let Some(reads) = exchange.link.reads_mut()
         {
             assert!(failure.is_none(), "it has failed elsewhere before");
-            let may_fail = as_prepared.is_some();
-            reads.batch = Batch::of(
-                &held,
-                (proof, may_fail),
-                &reads.transaction,
-                exchange.client,
-            );
+            let is_as_prepared = as_prepared.is_some();
+            let is_waiting = reads.transaction.is_waiting();
+            if is_waiting || proof != Proof::None || is_as_prepared {
+                let batch = Batch::of(&held, (proof, is_as_prepared), exchange.client);
+                reads.batch = Some(Box::new(batch));
+            }
         }
         let how = Forwarding {
             is_schema_only: attachment.is_schema_only,

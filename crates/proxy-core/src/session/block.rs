@@ -14,17 +14,16 @@
 //! part of what a session has on the primary.
 
 use alloc::format;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
 
 use super::client::ClientState;
-use super::failed_block::in_failed_transaction;
+use super::deferral::{Block, Snapshots};
+use super::expected::Status;
 use super::held::{Held, HeldMessage};
-use super::link::Status;
-use super::phase::Transaction;
+use super::link::Transaction;
 use super::{Out, Prepared, TraceSetting};
 use pg_wire::cut::HEADER_LEN;
 use pg_wire::message::{self, Bind, Parse, StatementOrPortal};
@@ -56,15 +55,6 @@ const STARTS: &[[u8; 2]] = &[*b"be", *b"st", *b"co", *b"en", *b"ro", *b"ab"];
 /// Longer texts are a server's, in bytes.
 const TEXT_LENGTH_MAX: usize = 100;
 
-/// What a snapshot is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Snapshots {
-    /// Each statement has its own: READ COMMITTED.
-    OfStatements,
-    /// One for all of a transaction: REPEATABLE READ.
-    OfTransaction,
-}
-
 /// What a transaction is asked to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -73,48 +63,6 @@ enum Mode {
     ReadWrite,
     /// It means something to serializable ones only.
     OfSerializable,
-}
-
-/// A transaction that is on no server.
-#[derive(Debug)]
-pub(super) struct Block {
-    /// How it was begun.
-    pub begin: String,
-    pub snapshots: Snapshots,
-    /// A statement of it has failed: only its end can follow.
-    pub is_failed: bool,
-    /// Why its server is lost, if that is still to be reported to the client.
-    lost: Option<Report>,
-}
-
-impl Block {
-    /// Returns a transaction whose replica is lost, where it had its snapshot. The client gets the
-    /// error with the next batch, unless it waits for an answer.
-    pub fn lost(report: &Report) -> Block {
-        Block {
-            begin: String::new(),
-            snapshots: Snapshots::OfTransaction,
-            is_failed: true,
-            lost: Some(report.clone()),
-        }
-    }
-
-    /// Notes that an error was sent to the client.
-    pub fn fails(&mut self) {
-        self.is_failed = true;
-        self.lost = None;
-    }
-
-    /// Returns why nothing more runs in it.
-    pub fn failure(&self) -> Option<Report> {
-        let lost = || self.lost.clone().unwrap_or_else(in_failed_transaction);
-        self.is_failed.then(lost)
-    }
-
-    /// Has it failed, and was the client sent the error?
-    pub fn is_reported(&self) -> bool {
-        self.is_failed && self.lost.is_none()
-    }
 }
 
 /// A text that begins or ends a transaction and does nothing else.
@@ -214,12 +162,8 @@ impl Alone<'_> {
         let (tag, why) = match command {
             Command::Begin(tag, asked, reads_only) => {
                 let snapshots = self.client.deferral.snapshots(asked, reads_only);
-                *self.transaction = Transaction::Deferred(Block {
-                    begin: String::from_utf8_lossy(text).into_owned(),
-                    snapshots: snapshots.expect("it is deferred, see command"),
-                    is_failed: false,
-                    lost: None,
-                });
+                let snapshots = snapshots.expect("it is deferred, see command");
+                *self.transaction = Transaction::Deferred(Block::begun(text, snapshots));
                 (tag, "its transaction begins where it must")
             }
             Command::Commit | Command::Rollback => {

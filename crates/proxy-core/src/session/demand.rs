@@ -4,8 +4,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::Prepared;
+use super::batch::BatchFault;
 use super::client::ClientState;
-use super::elsewhere::BatchFault;
 use super::held::{Held, HeldMessage};
 use super::statements::ClientStatements;
 use crate::grammar::SessionEffect;

@@ -24,87 +24,23 @@
 //!   that the primary raised behind it.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
-use alloc::vec::Vec;
-
-use bytes::{Bytes, BytesMut};
+use core::mem::replace;
 
 use super::action::{Ending, Router};
-use super::block::Block;
-use super::changes::{Changes, Keeping};
-use super::client::ClientState;
+use super::added::raising;
+use super::batch::{Batch, Failure, Proof};
+use super::deferral::Block;
 use super::expected::{Expected, ReplyKind};
-use super::held::{Held, HeldMessage};
-use super::link::{Exchange, Flow, Link, OnReplica, Reads, Role, RunsThere};
-use super::phase::{Phase, Transaction, Wanting};
-use super::{Out, Prepared, Session};
-use crate::server::{Parameters, ServerConnection, UnnamedId};
+use super::held::HeldMessage;
+use super::keeping::{Changes, Keeping};
+use super::link::{Exchange, Flow, Link, OnReplica, Reads, Role, RunsThere, Transaction, Waiting};
+use super::phase::{Phase, Wanting};
+use super::{Out, Session};
+use crate::server::ServerConnection;
 use pg_wire::Malformed;
-use pg_wire::cut::{HEADER_LEN, WireMessage};
-use pg_wire::message::{self, Parse, StatementOrPortal};
+use pg_wire::cut::WireMessage;
+use pg_wire::message;
 use pg_wire::report::Report;
-
-/// Bytes of an answer that are kept back, at most: a longer one is relayed as it comes.
-const ANSWER_LEN_MAX: usize = 256 * 1024;
-
-/// SQLSTATE: a user's request or a timeout has cancelled it. It is not run again.
-const QUERY_CANCELED: &str = "57014";
-
-/// What shows that a batch has taken all its snapshots at a replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Proof {
-    /// No proof is needed.
-    None,
-    /// The first message that its one statement causes when it runs.
-    First,
-    /// Its end, or its failure.
-    End,
-}
-
-/// What is wrong with a batch that ran elsewhere.
-#[derive(Clone, Debug)]
-pub enum BatchFault {
-    /// What it has seen does not count, or is too long to be kept until that is known.
-    Torn,
-    /// It failed.
-    Error(Report),
-}
-
-/// A transaction on the primary that waits for its next batch, or for one that runs elsewhere.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    /// The primary's connection.
-    pub link: Link,
-    /// The client's unnamed portal is not the one on the primary any more.
-    pub portal_is_old: bool,
-}
-
-/// A batch that runs elsewhere, and may have to come back.
-#[derive(Debug)]
-pub(super) struct Batch {
-    /// What is still waited for; none if it is shown.
-    proof: Proof,
-    frames: Vec<Bytes>,
-    /// What the client had before it.
-    statements: Vec<(Bytes, Option<Arc<Prepared>>)>,
-    unnamed: Option<(UnnamedId, Arc<Prepared>)>,
-    parameters: Arc<Parameters>,
-    /// What is kept back.
-    answer: BytesMut,
-    is_relayed: bool,
-    is_answered: bool,
-    fault: Option<BatchFault>,
-    /// It runs otherwise than the client has sent it.
-    is_as_prepared: bool,
-}
-
-/// Why a batch comes back.
-#[derive(Debug)]
-pub(super) struct Failure {
-    pub fault: BatchFault,
-    /// The error is to be sent to the client: the batch does not run again.
-    is_raised: bool,
-}
 
 impl Session {
     /// Gathers the next batch of the transaction from now on. The primary's connection stays the
@@ -131,7 +67,7 @@ impl Session {
             failure,
         } = self.take_wanting();
         let Transaction::Waiting(waiting) = transaction else {
-            panic!("its transaction does not wait: {transaction:?}");
+            panic!("its transaction does not wait");
         };
         let Waiting {
             link,
@@ -148,12 +84,8 @@ impl Session {
             let expected = &mut exchange.link.expected;
             expected.push(Expected::hidden(ReplyKind::Close));
         }
-        if let Some(Failure {
-            fault: BatchFault::Error(report),
-            is_raised: true,
-        }) = failure
-        {
-            exchange.add(&super::added::raising(&report), out);
+        if let Some(report) = failure.as_ref().and_then(Failure::raised) {
+            exchange.add(&raising(report), out);
             message::write(&mut out.to_server, b'S', &[], 0);
             exchange.link.expected.push(Expected::of_sync());
         }
@@ -185,7 +117,14 @@ impl Session {
                 runs: RunsThere::Reads(reads),
                 ..
             }) => match reads.batch {
-                Some(batch) => Phase::Wanting(batch.back(reads.transaction, &mut self.client, out)),
+                Some(batch) => {
+                    let (held, failure) = batch.back(&mut self.client, out);
+                    Phase::Wanting(Wanting {
+                        transaction: reads.transaction,
+                        held,
+                        failure: Some(failure),
+                    })
+                }
                 None => Phase::empty(reads.transaction),
             },
             Role::Primary(_) | Role::Replica(_) => Phase::empty(Transaction::None),
@@ -199,7 +138,7 @@ impl Session {
             self.ends(Ending::Server);
             return;
         };
-        let keeps_answer = link.batch().is_some_and(|batch| !batch.is_relayed);
+        let keeps_answer = link.batch().is_some_and(Batch::keeps_answer);
         if link.is_end_reported() || is_cut && !keeps_answer {
             self.ends(Ending::Server);
             return;
@@ -265,7 +204,7 @@ impl Exchange<'_> {
     pub(super) fn is_proof(&self, tag: u8) -> bool {
         let of_batch = |front: &Expected| !front.is_hidden;
         let is_of_batch = self.link.expected.front().is_some_and(of_batch);
-        match self.link.batch().map_or(Proof::None, |batch| batch.proof) {
+        match self.link.batch().map_or(Proof::None, Batch::proof) {
             Proof::None => false,
             // Nothing runs before it is described; and some things are about no statement.
             Proof::First => is_of_batch && !b"123TtnNSA".contains(&tag),
@@ -279,13 +218,7 @@ impl Exchange<'_> {
             return;
         };
         let is_alone = !reads.transaction.is_waiting();
-        if let Some(batch) = &mut reads.batch {
-            batch.proof = Proof::None;
-            if is_alone && !batch.is_as_prepared {
-                out.to_client.unsplit(batch.answer.split());
-                reads.batch = None;
-            }
-        }
+        reads.batch.take_if(|batch| batch.counts(is_alone, out));
     }
 
     /// Notes that what the batch has seen does not count: it runs again on the primary.
@@ -301,16 +234,13 @@ impl Exchange<'_> {
         out: &mut Out,
         act: impl FnOnce(&mut Exchange<'_>, &mut Out) -> T,
     ) -> T {
-        let kept = self.link.batch_mut().filter(|batch| !batch.is_relayed);
-        let to_client = kept.map(|batch| {
-            let answer = core::mem::take(&mut batch.answer);
-            core::mem::replace(&mut out.to_client, answer)
-        });
+        let kept = self.link.batch_mut().filter(|batch| batch.keeps_answer());
+        let to_client = kept.map(|batch| replace(&mut out.to_client, batch.take_answer()));
         let done = act(self, out);
         if let Some(to_client) = to_client {
-            let answer = core::mem::replace(&mut out.to_client, to_client);
+            let answer = replace(&mut out.to_client, to_client);
             match self.link.batch_mut() {
-                Some(batch) => batch.answer = answer,
+                Some(batch) => batch.put_answer(answer),
                 None => out.to_client.unsplit(answer),
             }
         }
@@ -323,16 +253,13 @@ impl Exchange<'_> {
     /// Handles the server's ReadyForQuery for the client's batch. Returns true if it is not
     /// relayed.
     pub(super) fn is_ready_elsewhere(&mut self) -> bool {
-        let Some(batch) = self.link.batch_mut() else {
-            return false;
-        };
-        batch.is_answered = batch.fault.is_none();
-        !batch.is_answered
+        let batch = self.link.batch_mut();
+        batch.is_some_and(|batch| !batch.is_ready())
     }
 
     /// Has the batch failed that runs elsewhere?
     pub(super) fn has_failed_elsewhere(&self) -> bool {
-        self.link.batch().is_some_and(|batch| batch.fault.is_some())
+        self.link.batch().is_some_and(Batch::has_failed)
     }
 
     /// Notes why a batch has failed that runs elsewhere. Returns false if the client gets the
@@ -343,17 +270,16 @@ impl Exchange<'_> {
             return false;
         };
         let is_alone = !reads.transaction.is_waiting();
-        reads.batch.take_if(|batch| {
-            let may_run_again = batch.is_torn() || batch.is_as_prepared && !batch.is_relayed;
-            is_alone && (!may_run_again || report.code == QUERY_CANCELED)
-        });
-        let Some(batch) = &mut reads.batch else {
-            return false;
-        };
-        batch
-            .fault
-            .get_or_insert_with(|| BatchFault::Error(report.clone()));
-        true
+        let is_alone_for_good =
+            |batch: &mut Box<Batch>| is_alone && !batch.comes_back_alone(report);
+        reads.batch.take_if(is_alone_for_good);
+        match &mut reads.batch {
+            Some(batch) => {
+                batch.fails(report);
+                true
+            }
+            None => false,
+        }
     }
 }
 
@@ -364,109 +290,11 @@ impl Reads {
         if let Some(batch) = &mut self.batch {
             batch.relay(out);
         }
-        if self.batch.take_if(|batch| batch.is_answered).is_some()
+        if self.batch.take_if(|batch| batch.is_answered()).is_some()
             && let Transaction::Waiting(waiting) = &mut self.transaction
         {
             // A simple query, too, ends the unnamed portal.
             waiting.portal_is_old = true;
-        }
-    }
-}
-
-impl Batch {
-    /// Returns what is needed if the batch that is held comes back from a replica, where it runs as
-    /// a prepared statement or as it is; none if it cannot come back.
-    pub(super) fn of(
-        held: &Held,
-        (proof, is_as_prepared): (Proof, bool),
-        transaction: &Transaction,
-        client: &ClientState,
-    ) -> Option<Box<Batch>> {
-        if !transaction.is_waiting() && proof == Proof::None && !is_as_prepared {
-            return None;
-        }
-        let mut statements: Vec<(Bytes, Option<Arc<Prepared>>)> = Vec::new();
-        for frame in held.frames() {
-            let body = &frame[HEADER_LEN..];
-            let name = match frame[0] {
-                b'P' => Parse::read(body).map_or(&b""[..], |parse| parse.name),
-                b'C' => match StatementOrPortal::read(body) {
-                    Ok(StatementOrPortal::Statement(name)) => name,
-                    _ => b"",
-                },
-                _ => b"",
-            };
-            if !name.is_empty() {
-                let before = client.statements.find(name);
-                statements.push((Bytes::copy_from_slice(name), before));
-            }
-        }
-        Some(Box::new(Batch {
-            proof,
-            frames: held.frames().cloned().collect(),
-            statements,
-            unnamed: client.statements.unnamed().cloned(),
-            parameters: client.parameters.shared(),
-            answer: BytesMut::new(),
-            is_relayed: false,
-            is_answered: false,
-            fault: None,
-            is_as_prepared,
-        }))
-    }
-
-    /// Returns how the batch waits for the primary. If it runs again, it is as if it had never run
-    /// elsewhere.
-    fn back(self, transaction: Transaction, client: &mut ClientState, out: &mut Out) -> Wanting {
-        let fault = self.fault.expect("it was answered, or it has failed");
-        let is_canceled =
-            matches!(&fault, BatchFault::Error(report) if report.code == QUERY_CANCELED);
-        let is_raised = self.is_relayed || is_canceled;
-        let failure = Some(Failure { fault, is_raised });
-        if is_raised {
-            out.to_client.unsplit(self.answer);
-            return Wanting {
-                transaction,
-                held: Held::default(),
-                failure,
-            };
-        }
-        for (name, before) in self.statements.into_iter().rev() {
-            match before {
-                Some(prepared) => drop(client.statements.insert(name, prepared)),
-                None => drop(client.statements.remove(&name)),
-            }
-        }
-        client.statements.restore_unnamed(self.unnamed);
-        client.parameters.know(self.parameters);
-        Wanting {
-            transaction,
-            held: Held::back(self.frames),
-            failure,
-        }
-    }
-
-    fn is_torn(&self) -> bool {
-        matches!(self.fault, Some(BatchFault::Torn))
-    }
-
-    fn tears(&mut self) {
-        self.proof = Proof::None;
-        self.fault = Some(BatchFault::Torn);
-    }
-
-    /// Relays what need not be kept back any more.
-    fn relay(&mut self, out: &mut Out) {
-        let is_long = self.answer.len() > ANSWER_LEN_MAX;
-        if self.is_torn() {
-            self.answer.clear();
-        } else if self.proof != Proof::None {
-            if is_long {
-                self.tears();
-            }
-        } else if self.fault.is_none() && (self.is_answered || is_long) {
-            out.to_client.unsplit(self.answer.split());
-            self.is_relayed = true;
         }
     }
 }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use super::Out;
 use super::block::{Alone, is_end};
+use super::deferral::in_failed_transaction;
 use super::held::Held;
 use crate::grammar::Grammar;
 use pg_wire::cut::HEADER_LEN;
@@ -17,7 +18,6 @@ use pg_wire::message::{self, Bind, Parse, StatementOrPortal, executed_portal, sp
 use pg_wire::report::{Report, Severity};
 
 /// SQLSTATEs.
-const IN_FAILED_TRANSACTION: &str = "25P02";
 const NO_STATEMENT: &str = "26000";
 const IS_STATEMENT: &str = "42P05";
 const NO_PORTAL: &str = "34000";
@@ -131,12 +131,6 @@ impl Alone<'_> {
             _ => in_failed_transaction(),
         }
     }
-}
-
-/// Returns the error of a statement in a transaction that has failed.
-pub(super) fn in_failed_transaction() -> Report {
-    let text = "current transaction is aborted, commands ignored until end of transaction block";
-    Report::new(Severity::Error, IN_FAILED_TRANSACTION, text)
 }
 
 /// Returns the answer to a text that goes back to a savepoint: a transaction that is on no server

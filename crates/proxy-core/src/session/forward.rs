@@ -127,10 +127,10 @@ impl Exchange<'_> {
         };
         let status = self.link.reported_status();
         if self.link.expected.is_empty() {
-            return self.client.sets(text, status, out);
+            return self.client.settings.carry_out(text, status, out);
         }
         let mut answer = Out::default();
-        let is_done = self.client.sets(text, status, &mut answer);
+        let is_done = self.client.settings.carry_out(text, status, &mut answer);
         if is_done {
             self.link.expected.push(Expected::made(answer.to_client));
         }

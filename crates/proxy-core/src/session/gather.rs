@@ -30,7 +30,9 @@ impl Session {
                 self.phase = Phase::empty(core::mem::take(transaction));
             }
             Phase::Skipping(_) => {}
-            other => panic!("it takes no message: {other:?}"),
+            Phase::Wanting(_) | Phase::Attached(_) | Phase::Ended(..) => {
+                panic!("a message came that is not taken");
+            }
         }
     }
 
@@ -108,9 +110,9 @@ impl Alone<'_> {
             return false;
         };
         let sets_application =
-            self.transaction.is_none() && self.client.sets_application(text, out);
+            self.transaction.is_none() && self.client.parameters.sets_application(text, out);
         let status = self.transaction.status();
-        if sets_application || self.client.sets(text, status, out) {
+        if sets_application || self.client.settings.carry_out(text, status, out) {
             return true;
         }
         message.is_whole() && (self.turns(text, out) || self.deallocates(text, out))

@@ -6,16 +6,17 @@ use alloc::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::action::{Action, Then, UnderWay};
-use super::changes::{Changes, Keeping};
+use super::action::{BatchIn, SessionAction, Then, UnderWay};
+use super::batch::Batch;
 use super::client::ClientState;
-use super::elsewhere::Batch;
-use super::expected::{Expected, ReplyKind, ReplyQueue};
+use super::deferral::{Block, Snapshots};
+use super::expected::{Expected, ReplyKind, ReplyQueue, Status};
+use super::keeping::{Changes, Keeping};
 use super::numbers::Numbers;
-use super::phase::Transaction;
 use super::{Bound, Leftover, PORTALS_MAX};
 use pg_wire::Malformed;
 use pg_wire::message;
+use pg_wire::report::Report;
 
 /// What the session knows of the server that is attached.
 #[derive(Debug)]
@@ -87,36 +88,84 @@ pub(super) struct Reads {
     pub batch: Option<Box<Batch>>,
 }
 
-/// How far a transaction is, as servers report it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Status {
-    /// Outside of a transaction.
-    Idle,
-    /// Inside of a transaction.
-    Inside,
-    /// Inside of a transaction that has failed.
-    Failed,
+/// A transaction that the client has begun, if it is not on the server that is attached.
+#[derive(Debug, Default)]
+pub(super) enum Transaction {
+    /// There is none.
+    #[default]
+    None,
+    /// It is on no server.
+    Deferred(Block),
+    /// It is on the primary, and its next batch gathers or runs elsewhere.
+    Waiting(Box<Waiting>),
 }
 
-impl Status {
-    /// Reads it from the body of ReadyForQuery.
-    pub fn read(body: &[u8]) -> Option<Status> {
-        match body {
-            b"I" => Some(Status::Idle),
-            b"T" => Some(Status::Inside),
-            b"E" => Some(Status::Failed),
-            _ => None,
+impl Transaction {
+    /// Returns the status of the transaction as it was reported to the client.
+    pub fn status(&self) -> Status {
+        match self {
+            Transaction::None => Status::Idle,
+            Transaction::Deferred(block) if block.is_failed => Status::Failed,
+            Transaction::Deferred(_) | Transaction::Waiting(_) => Status::Inside,
         }
     }
 
-    /// Returns the byte for it.
-    pub fn byte(self) -> u8 {
+    pub fn is_none(&self) -> bool {
+        matches!(self, Transaction::None)
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        matches!(self, Transaction::Waiting(_))
+    }
+
+    /// Returns in which transaction a batch waits for a server.
+    pub fn batch_in(&self) -> BatchIn {
         match self {
-            Status::Idle => b'I',
-            Status::Inside => b'T',
-            Status::Failed => b'E',
+            Transaction::None => BatchIn::NoTransaction,
+            Transaction::Deferred(block) => match block.snapshots {
+                Snapshots::OfStatements => BatchIn::Deferred,
+                Snapshots::OfTransaction => BatchIn::Snapshot,
+            },
+            Transaction::Waiting(_) => BatchIn::Waiting,
         }
     }
+
+    /// Notes that an error was sent to the client.
+    pub fn fails(&mut self) {
+        if let Transaction::Deferred(block) = self {
+            block.fails();
+        }
+    }
+
+    /// Returns why nothing more runs in the transaction.
+    pub fn failure(&self) -> Option<Report> {
+        match self {
+            Transaction::Deferred(block) => block.failure(),
+            Transaction::None | Transaction::Waiting(_) => None,
+        }
+    }
+
+    /// Has the transaction failed, on no server, and was the client sent the error?
+    pub fn has_failed_here(&self) -> bool {
+        matches!(self, Transaction::Deferred(block) if block.is_reported())
+    }
+
+    /// Returns what would be left to do on its server.
+    pub fn leftover(&self) -> Leftover {
+        match self {
+            Transaction::Waiting(_) => Leftover::Transaction,
+            Transaction::None | Transaction::Deferred(_) => Leftover::Nothing,
+        }
+    }
+}
+
+/// A transaction on the primary that waits for its next batch, or for one that runs elsewhere.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// The primary's connection.
+    pub link: Link,
+    /// The client's unnamed portal is not the one on the primary any more.
+    pub portal_is_old: bool,
 }
 
 /// What becomes of what the client sends.
@@ -163,15 +212,19 @@ impl Link {
     }
 
     /// Returns what the session wants next.
-    pub fn next(&self) -> Action {
+    pub fn next(&self) -> SessionAction {
         let is_of_waiting = self.reads().is_some_and(|it| it.transaction.is_waiting());
         match &self.keeping {
-            Keeping::Shared(_) if self.is_done() && is_of_waiting => Action::Return,
-            Keeping::Shared(changes) if self.is_done() => Action::Over(Then::Release(*changes)),
-            Keeping::Kept { .. } if self.is_done() && !is_of_waiting => Action::Over(Then::Keep),
-            _ if self.may_pause() => Action::Pause,
-            _ if self.is_copying() || !self.expected.awaits_ready() => Action::Exchange,
-            _ => Action::Await,
+            Keeping::Shared(_) if self.is_done() && is_of_waiting => SessionAction::Return,
+            Keeping::Shared(changes) if self.is_done() => {
+                SessionAction::Over(Then::Release(*changes))
+            }
+            Keeping::Kept { .. } if self.is_done() && !is_of_waiting => {
+                SessionAction::Over(Then::Keep)
+            }
+            _ if self.may_pause() => SessionAction::Pause,
+            _ if self.is_copying() || !self.expected.awaits_ready() => SessionAction::Exchange,
+            _ => SessionAction::Await,
         }
     }
 
@@ -203,6 +256,15 @@ impl Link {
     /// Has a batch begun that Sync has not ended?
     pub fn is_within_batch(&self) -> bool {
         self.flow == Flow::Skips || self.expected.has_open_batch()
+    }
+
+    /// Notes that the server reads data of COPY.
+    pub fn copies(&mut self) {
+        if !self.is_copying() {
+            self.flow = Flow::Copies {
+                sync_ignored: false,
+            };
+        }
     }
 
     pub fn is_copying(&self) -> bool {

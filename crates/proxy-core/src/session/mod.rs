@@ -8,12 +8,23 @@
 //! extended messages up to Sync. Batches run one after the other: what a client sends behind one is
 //! looked at when it is done, because it may go to another server.
 //!
+//! What happens to a session is one [`SessionEvent`], and what it wants next one [`SessionAction`].
+//! A session is in one phase, which owns what exists in that phase alone. What outlives phases is
+//! the client's: its statements, its settings.
+//!
 //! ```text
-//!            what comes of a client's message                   what the server is given back for
-//! Gathering ─────────────────────────────────▶ Wanting ─▶ Attached ──────────────────────────┐
-//!     ▲                                                                                      │
-//!     └──────────────────────────────────────────────────────────────────────────────────────┘
+//!     ┌──────────────────────── Released ─────────────────────────┐
+//!     ▼      a batch               Attach                         │
+//! Gathering ─────────▶ Wanting ──────────────▶ Attached (Link) ───┘
+//!     ▲                 │    ▲                  │        │
+//!     │ Sync            │    └── a batch comes back      │ Pause: the transaction keeps its
+//! Skipping ◀── Refuse ──┘        from a replica          ▼ link, and its next batch gathers
 //! ```
+//!
+//! A transaction that the client has begun is where its server is: in the link to the primary, or
+//! to the replica where it has its snapshot. Otherwise the phase has it as a `Transaction`: one
+//! that is *deferred* is on no server, see `block`; one that *waits* has the link to the primary,
+//! see `elsewhere`.
 //!
 //! Invariants
 //! - A reply reaches the client only if the client sent what it replies to.
@@ -26,9 +37,11 @@
 mod action;
 mod added;
 mod attach;
+mod batch;
 mod block;
 mod changes;
 mod client;
+mod deferral;
 mod demand;
 mod elsewhere;
 mod expected;
@@ -36,6 +49,7 @@ mod failed_block;
 mod forward;
 mod gather;
 mod held;
+mod keeping;
 mod link;
 mod look;
 mod names;
@@ -56,19 +70,21 @@ use bytes::BytesMut;
 use crate::grammar::Grammar;
 use crate::server::{Parameters, ServerConnection};
 pub use action::{
-    Action, At, Attachment, BatchIn, ComingMessage, Does, Ending, Event, ReadThere, Router, RunBy,
-    SnapshotThere, Taken, Then, Treatment, UnderWay,
+    At, Attachment, BatchIn, ComingMessage, Does, Ending, ReadThere, Router, RunBy, SessionAction,
+    SessionEvent, SnapshotThere, Taken, Then, Treatment, UnderWay,
 };
-pub use block::{Snapshots, is_end};
-pub use changes::Changes;
-use client::{ClientState, Deferral};
+pub use batch::{BatchFault, Proof};
+pub use block::is_end;
+use client::ClientState;
+use deferral::Deferral;
+pub use deferral::Snapshots;
 pub use demand::{Text, WaitingBatch};
-pub use elsewhere::{BatchFault, Proof};
-use link::{Exchange, RestGoes};
+pub use keeping::Changes;
+use link::{Exchange, RestGoes, Transaction};
 pub use numbers::Numbers;
 use pg_wire::Malformed;
 use pg_wire::cut::Piece;
-use phase::{Phase, Transaction, Wanting};
+use phase::{Phase, Wanting};
 use settings::ClientParameters;
 pub use settings::{Balancing, Classes, ClientSettings, TraceSetting};
 use statements::ClientStatements;
@@ -158,53 +174,57 @@ impl Session {
     /// Handles what has happened, and returns what is wanted next.
     ///
     /// Fails where a peer does not keep to the protocol: its connection cannot go on.
-    pub fn step(&mut self, event: Event<'_>, out: &mut Out) -> Result<Action, Malformed> {
+    pub fn step(
+        &mut self,
+        event: SessionEvent<'_>,
+        out: &mut Out,
+    ) -> Result<SessionAction, Malformed> {
         match event {
-            Event::Client {
+            SessionEvent::Client {
                 piece,
                 server,
                 router,
             } => self.sent(piece, (server, router), out)?,
-            Event::Silence => self.want_server(out),
-            Event::Server {
+            SessionEvent::Silence => self.want_server(out),
+            SessionEvent::Server {
                 piece,
                 server,
                 counts,
             } => self.replied(piece, server, counts, out)?,
-            Event::ServerLost { report, is_cut } => self.server_lost(report, is_cut, out),
-            Event::Pause => self.pause(),
-            Event::Attach { server, attachment } => self.attach(server, attachment, out)?,
-            Event::Resume { server, router } => self.resume(server, router, out)?,
-            Event::Refuse(report) => self.refuse(report, out),
-            Event::Run { statements, server } => {
+            SessionEvent::ServerLost { report, is_cut } => self.server_lost(report, is_cut, out),
+            SessionEvent::Pause => self.pause(),
+            SessionEvent::Attach { server, attachment } => self.attach(server, attachment, out)?,
+            SessionEvent::Resume { server, router } => self.resume(server, router, out)?,
+            SessionEvent::Refuse(report) => self.refuse(report, out),
+            SessionEvent::Run { statements, server } => {
                 let mut exchange = self.exchange();
                 for statement in statements {
                     exchange.run(statement, server, out);
                 }
             }
-            Event::Settings { server, snapshots } => self.goes_on(server, snapshots),
-            Event::Keep => self.keep_server(),
-            Event::Released => self.released(out),
+            SessionEvent::Settings { server, snapshots } => self.goes_on(server, snapshots),
+            SessionEvent::Keep => self.keep_server(),
+            SessionEvent::Released => self.released(out),
         }
         Ok(self.next())
     }
 
     /// Returns what is wanted next.
-    pub fn next(&self) -> Action {
+    pub fn next(&self) -> SessionAction {
         match &self.phase {
-            Phase::Gathering(gathering) if gathering.held.is_empty() => Action::Exchange,
-            Phase::Gathering(_) => Action::Gather,
-            Phase::Skipping(_) => Action::Exchange,
-            Phase::Wanting(wanting) => Action::Route(wanting.transaction.batch_in()),
+            Phase::Gathering(gathering) if gathering.held.is_empty() => SessionAction::Exchange,
+            Phase::Gathering(_) => SessionAction::Gather,
+            Phase::Skipping(_) => SessionAction::Exchange,
+            Phase::Wanting(wanting) => SessionAction::Route(wanting.transaction.batch_in()),
             Phase::Attached(link) => link.next(),
-            Phase::Ended(by, _) => Action::End(by.clone()),
+            Phase::Ended(by, _) => SessionAction::End(by.clone()),
         }
     }
 
-    /// Returns the batch that waits for a server, see [`Action::Route`].
+    /// Returns the batch that waits for a server, see [`SessionAction::Route`].
     pub fn demand(&self) -> WaitingBatch<'_> {
         let Phase::Wanting(wanting) = &self.phase else {
-            panic!("no batch waits for a server: {:?}", self.phase);
+            panic!("no batch waits for a server");
         };
         let fault = wanting.failure.as_ref().map(|failure| &failure.fault);
         WaitingBatch {

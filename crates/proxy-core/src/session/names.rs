@@ -16,8 +16,8 @@ use bytes::Bytes;
 
 use super::Out;
 use super::block::Alone;
-use super::expected::{Expected, ReplyKind, Undo};
-use super::link::{Exchange, Status};
+use super::expected::{Expected, ReplyKind, Status, Undo};
+use super::link::Exchange;
 use crate::grammar::SessionEffect;
 use crate::names::{self, Deallocation};
 use crate::server::{ServerConnection, Statements};

@@ -1,15 +1,12 @@
 //! The phases of a session, each with what exists in it alone.
 
-use alloc::boxed::Box;
 use core::mem::{replace, take};
 
-use super::action::{BatchIn, Ending};
-use super::block::{Block, Snapshots};
-use super::elsewhere::{Failure, Waiting};
+use super::action::Ending;
+use super::batch::Failure;
 use super::held::Held;
-use super::link::{Link, Status};
+use super::link::{Link, Transaction};
 use super::{Leftover, Session};
-use pg_wire::report::Report;
 
 /// What a session does.
 #[derive(Debug)]
@@ -40,77 +37,6 @@ pub(super) struct Wanting {
     pub held: Held,
     /// Why the batch has come back from a replica, if it was there.
     pub failure: Option<Failure>,
-}
-
-/// A transaction that the client has begun, if it is not on the server that is attached.
-#[derive(Debug, Default)]
-pub(super) enum Transaction {
-    /// There is none.
-    #[default]
-    None,
-    /// It is on no server.
-    Deferred(Block),
-    /// It is on the primary, and its next batch gathers or runs elsewhere.
-    Waiting(Box<Waiting>),
-}
-
-impl Transaction {
-    /// Returns the status of the transaction as it was reported to the client.
-    pub fn status(&self) -> Status {
-        match self {
-            Transaction::None => Status::Idle,
-            Transaction::Deferred(block) if block.is_failed => Status::Failed,
-            Transaction::Deferred(_) | Transaction::Waiting(_) => Status::Inside,
-        }
-    }
-
-    pub fn is_none(&self) -> bool {
-        matches!(self, Transaction::None)
-    }
-
-    pub fn is_waiting(&self) -> bool {
-        matches!(self, Transaction::Waiting(_))
-    }
-
-    /// Returns in which transaction a batch waits for a server.
-    pub fn batch_in(&self) -> BatchIn {
-        match self {
-            Transaction::None => BatchIn::NoTransaction,
-            Transaction::Deferred(block) => match block.snapshots {
-                Snapshots::OfStatements => BatchIn::Deferred,
-                Snapshots::OfTransaction => BatchIn::Snapshot,
-            },
-            Transaction::Waiting(_) => BatchIn::Waiting,
-        }
-    }
-
-    /// Notes that an error was sent to the client.
-    pub fn fails(&mut self) {
-        if let Transaction::Deferred(block) = self {
-            block.fails();
-        }
-    }
-
-    /// Returns why nothing more runs in the transaction.
-    pub fn failure(&self) -> Option<Report> {
-        match self {
-            Transaction::Deferred(block) => block.failure(),
-            Transaction::None | Transaction::Waiting(_) => None,
-        }
-    }
-
-    /// Has the transaction failed, on no server, and was the client sent the error?
-    pub fn has_failed_here(&self) -> bool {
-        matches!(self, Transaction::Deferred(block) if block.is_reported())
-    }
-
-    /// Returns what would be left to do on its server.
-    fn leftover(&self) -> Leftover {
-        match self {
-            Transaction::Waiting(_) => Leftover::Transaction,
-            Transaction::None | Transaction::Deferred(_) => Leftover::Nothing,
-        }
-    }
 }
 
 impl Phase {
@@ -160,7 +86,7 @@ impl Session {
         let ended = Phase::Ended(Ending::Server, Leftover::Nothing);
         match replace(&mut self.phase, ended) {
             Phase::Wanting(wanting) => wanting,
-            other => panic!("no batch waits for a server: {other:?}"),
+            _ => panic!("no batch waits for a server"),
         }
     }
 
@@ -169,7 +95,7 @@ impl Session {
         let ended = Phase::Ended(Ending::Server, Leftover::Nothing);
         match replace(&mut self.phase, ended) {
             Phase::Attached(link) => link,
-            other => panic!("no server is attached: {other:?}"),
+            _ => panic!("no server is attached"),
         }
     }
 }

@@ -1,10 +1,12 @@
 //! The server's messages on their way to the client.
 
 use super::Out;
-use super::changes::{Changes, Keeping};
-use super::expected::{Expected, ReplyKind, Undo};
-use super::link::{Exchange, Flow, RestGoes, Role, Status};
-use crate::server::ServerConnection;
+use super::expected::{Expected, ReplyKind, Status, Undo};
+use super::keeping::{Changes, Keeping};
+use super::link::{Exchange, Flow, RestGoes, Role};
+use super::statements::{MISSING_UNNAMED, PREFIX};
+use crate::server::{ServerConnection, StatementId};
+use alloc::borrow::Cow;
 use alloc::format;
 use pg_wire::Malformed;
 use pg_wire::cut::{HEADER_LEN, Piece, WireMessage};
@@ -70,9 +72,7 @@ impl Exchange<'_> {
             b'G' | b'W' => match self.link.expected.front() {
                 Some(front) if front.ends_copy => {}
                 Some(front) if matches!(front.kind, ReplyKind::Execute | ReplyKind::Ready) => {
-                    self.link.flow = Flow::Copies {
-                        sync_ignored: false,
-                    };
+                    self.link.copies();
                     self.link.expected.reopen();
                 }
                 _ => return Err(Malformed::new("the server asks for data of no COPY")),
@@ -174,6 +174,25 @@ impl Exchange<'_> {
         }
         self.link.expected.give_made(&mut out.to_client);
         Ok(())
+    }
+
+    /// Returns an error's fields, in which statements have the names that the client has given
+    /// them.
+    fn in_clients_names<'a>(&self, body: &'a [u8]) -> Cow<'a, [u8]> {
+        let found = |name: &[u8]| body.windows(name.len()).position(|it| it == name);
+        let quoted_missing = [b"prepared statement \"", MISSING_UNNAMED, b"\""].concat();
+        let (start, length, name) = if let Some(start) = found(&quoted_missing) {
+            (start, quoted_missing.len(), MISSING_UNNAMED)
+        } else if let (Some(start), Some(front)) = (found(PREFIX), self.link.expected.front()) {
+            let length = PREFIX.len() + 2 * size_of::<StatementId>();
+            (start, length, &front.statement[..])
+        } else {
+            return Cow::Borrowed(body);
+        };
+        let Some(after) = body.get(start + length..).filter(|_| !name.is_empty()) else {
+            return Cow::Borrowed(body);
+        };
+        Cow::Owned([&body[..start], name, after].concat())
     }
 
     /// Handles the end of a statement, in an extended batch or in a simple query.

@@ -8,15 +8,13 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use super::Out;
-use super::client::ClientState;
-use super::link::{Exchange, Status};
+use super::expected::Status;
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 
 use crate::freshness::Level;
 use crate::server::{Parameters, ServerConnection};
 use pg_wire::message;
-use pg_wire::quoting::literal;
 use pg_wire::report::{Report, Severity};
 
 /// The setting by which servers name their sessions.
@@ -84,6 +82,38 @@ pub enum TraceSetting {
 }
 
 impl ClientSettings {
+    /// Carries out a simple query that is only about these settings, in a transaction with this
+    /// status. Returns false if it is not: then it is a server's.
+    pub(super) fn carry_out(&mut self, text: &[u8], status: Status, out: &mut Out) -> bool {
+        let Some(text) = set_text(text) else {
+            return false;
+        };
+        let text = text.to_ascii_lowercase();
+        let words: Vec<&str> = text
+            .split(|sign: char| sign.is_whitespace() || sign == '=')
+            .filter(|word| !word.is_empty() && *word != "to")
+            .collect();
+        let ["set", name, value] = words[..] else {
+            return false;
+        };
+        let value = value.trim_matches('\'');
+        let Some(is_valid) = self.set(name, value) else {
+            return false;
+        };
+        if is_valid {
+            message::write(&mut out.to_client, b'C', &[b"SET\0"], 0);
+        } else {
+            let text = format!("invalid value for parameter \"{name}\": \"{value}\"");
+            let report = Report::new(Severity::Error, INVALID_VALUE, text);
+            let hint = "There is replex.trace = on or off, replex.consistency = gssi, weak, rsi-pc or \
+                        1sr, replex.classes = ras, cas or tas, and replex.balancing = statement or \
+                        transaction.";
+            report.hint(hint).write(&mut out.to_client);
+        }
+        message::write_ready(&mut out.to_client, status.byte());
+        true
+    }
+
     /// Sets one of them. Returns none if there is no such setting; false if the value is invalid,
     /// which changes nothing.
     fn set(&mut self, name: &str, value: &str) -> Option<bool> {
@@ -166,6 +196,23 @@ impl ClientParameters {
         self.application.clone_from(&self.application_at_login);
     }
 
+    /// Carries out a simple query that only gives the session a name while it has no server. An
+    /// attached server gets it itself; in a transaction it may be rolled back. Returns false if it
+    /// is something else.
+    pub fn sets_application(&mut self, text: &[u8], out: &mut Out) -> bool {
+        let Some(name) = set_text(text).and_then(application_name) else {
+            return false;
+        };
+        let value = Bytes::copy_from_slice(name.as_bytes());
+        message::write(&mut out.to_client, b'C', &[b"SET\0"], 0);
+        if self.name_application(value) {
+            let parts: [&[u8]; 4] = [APPLICATION_NAME, b"\0", name.as_bytes(), b"\0"];
+            message::write(&mut out.to_client, b'S', &parts, 0);
+        }
+        message::write_ready(&mut out.to_client, Status::Idle.byte());
+        true
+    }
+
     /// Reports to the client those settings in which the server differs from what it knows.
     pub fn report(&mut self, server: &ServerConnection, out: &mut Out) {
         if Arc::ptr_eq(&self.reported, &server.parameters) {
@@ -185,70 +232,6 @@ impl ClientParameters {
             reported.filter(|reported| server.parameters.get(name) != Some(reported))
         {
             Arc::make_mut(&mut self.reported).insert(Bytes::from_static(name), reported);
-        }
-    }
-}
-
-impl ClientState {
-    /// Carries out a simple query that only gives the session a name while it has no server. An
-    /// attached server gets it itself; in a transaction it may be rolled back. Returns false if it
-    /// is something else.
-    pub(super) fn sets_application(&mut self, text: &[u8], out: &mut Out) -> bool {
-        let Some(name) = set_text(text).and_then(application_name) else {
-            return false;
-        };
-        let value = Bytes::copy_from_slice(name.as_bytes());
-        message::write(&mut out.to_client, b'C', &[b"SET\0"], 0);
-        if self.parameters.name_application(value) {
-            let parts: [&[u8]; 4] = [APPLICATION_NAME, b"\0", name.as_bytes(), b"\0"];
-            message::write(&mut out.to_client, b'S', &parts, 0);
-        }
-        message::write_ready(&mut out.to_client, Status::Idle.byte());
-        true
-    }
-
-    /// Carries out a simple query that is only about these settings, in a transaction with this
-    /// status. Returns false if it is not: then it is a server's.
-    pub(super) fn sets(&mut self, text: &[u8], status: Status, out: &mut Out) -> bool {
-        let Some(text) = set_text(text) else {
-            return false;
-        };
-        let text = text.to_ascii_lowercase();
-        let words: Vec<&str> = text
-            .split(|sign: char| sign.is_whitespace() || sign == '=')
-            .filter(|word| !word.is_empty() && *word != "to")
-            .collect();
-        let ["set", name, value] = words[..] else {
-            return false;
-        };
-        let value = value.trim_matches('\'');
-        let Some(is_valid) = self.settings.set(name, value) else {
-            return false;
-        };
-        if is_valid {
-            message::write(&mut out.to_client, b'C', &[b"SET\0"], 0);
-        } else {
-            let text = format!("invalid value for parameter \"{name}\": \"{value}\"");
-            let report = Report::new(Severity::Error, INVALID_VALUE, text);
-            let hint = "There is replex.trace = on or off, replex.consistency = gssi, weak, rsi-pc or \
-                        1sr, replex.classes = ras, cas or tas, and replex.balancing = statement or \
-                        transaction.";
-            report.hint(hint).write(&mut out.to_client);
-        }
-        message::write_ready(&mut out.to_client, status.byte());
-        true
-    }
-}
-
-impl Exchange<'_> {
-    /// Sets the session's name at the server as the client wants it.
-    pub(super) fn name_application(&mut self, server: &mut ServerConnection, out: &mut Out) {
-        let application = self.client.parameters.application();
-        if server.parameters.get(APPLICATION_NAME) != application
-            && let Some(Ok(name)) = application.map(|name| str::from_utf8(name))
-        {
-            let set = format!("SET application_name = {}", literal(name));
-            self.run(&set, server, out);
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Prepared statements as clients name them.
 
-use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -10,13 +9,12 @@ use bytes::{BufMut, Bytes, BytesMut};
 use ring::digest;
 
 use super::STATEMENTS_MAX;
-use super::link::Exchange;
 use crate::grammar::{Grammar, SessionEffect};
 use crate::server::{StatementId, Turn, UnnamedId};
 use pg_wire::message::{self, Parse};
 
 /// How each name on servers begins.
-const PREFIX: &[u8] = b"replex_";
+pub(super) const PREFIX: &[u8] = b"replex_";
 /// The name on servers of an unnamed statement that is not there, as PostgreSQL calls it.
 pub(super) const MISSING_UNNAMED: &[u8] = b"unnamed prepared statement";
 
@@ -230,27 +228,6 @@ impl ClientStatements {
     pub fn long(&mut self) -> Prepared {
         self.count += 1;
         Prepared::long(self.session, self.count)
-    }
-}
-
-impl Exchange<'_> {
-    /// Returns an error's fields, in which statements have the names that the client has given
-    /// them.
-    pub(super) fn in_clients_names<'a>(&self, body: &'a [u8]) -> Cow<'a, [u8]> {
-        let found = |name: &[u8]| body.windows(name.len()).position(|it| it == name);
-        let quoted_missing = [b"prepared statement \"", MISSING_UNNAMED, b"\""].concat();
-        let (start, length, name) = if let Some(start) = found(&quoted_missing) {
-            (start, quoted_missing.len(), MISSING_UNNAMED)
-        } else if let (Some(start), Some(front)) = (found(PREFIX), self.link.expected.front()) {
-            let length = PREFIX.len() + 2 * size_of::<StatementId>();
-            (start, length, &front.statement[..])
-        } else {
-            return Cow::Borrowed(body);
-        };
-        let Some(after) = body.get(start + length..).filter(|_| !name.is_empty()) else {
-            return Cow::Borrowed(body);
-        };
-        Cow::Owned([&body[..start], name, after].concat())
     }
 }
 

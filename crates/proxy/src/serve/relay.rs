@@ -50,7 +50,7 @@ use pg_wire::startup::CancelKey;
 use proxy_core::freshness::{Level, Manager, ReplicaId, Watch};
 use proxy_core::server::Parameters;
 use proxy_core::session::{
-    Action, At, Attachment, BatchIn, Changes, Ending, Event, Out, ReadThere, Session,
+    At, Attachment, BatchIn, Changes, Ending, Out, ReadThere, Session, SessionAction, SessionEvent,
     SessionOptions, Snapshots, Taken, Then,
 };
 use proxy_core::writes::Writes;
@@ -202,15 +202,7 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, st
         is_cut: false,
         out,
     };
-    let end = loop {
-        let moved = match relay.process().await {
-            Ok(()) => relay.transfer().await,
-            Err(end) => Err(end),
-        };
-        if let Err(end) = moved {
-            break end;
-        }
-    };
+    let end = relay.serve().await;
     relay.end(end).await;
 }
 
@@ -237,19 +229,32 @@ fn welcomed(parameters: &Parameters, key: &CancelKey) -> Out {
 }
 
 impl Relay<'_> {
+    /// Relays until the session ends. Returns why it ends.
+    async fn serve(&mut self) -> End {
+        loop {
+            let moved = match self.process().await {
+                Ok(()) => self.transfer().await,
+                Err(end) => Err(end),
+            };
+            if let Err(end) = moved {
+                return end;
+            }
+        }
+    }
+
     /// Looks at everything that has been read, as far as both peers take what comes of it.
     async fn process(&mut self) -> Result<(), End> {
         loop {
             self.read_server()?;
             self.lead_cancels().await;
             match self.session.next() {
-                Action::Exchange | Action::Await | Action::Gather => {}
-                Action::Pause => self.pause()?,
-                Action::Over(then) => self.finish(then).await?,
-                Action::Return => self.release(Changes::Nothing).await?,
-                Action::Route(BatchIn::Waiting) => self.go_on().await?,
-                Action::Route(batch_in) => self.attach(batch_in).await?,
-                Action::End(ending) => return Err(ending.into()),
+                SessionAction::Exchange | SessionAction::Await | SessionAction::Gather => {}
+                SessionAction::Pause => self.pause()?,
+                SessionAction::Over(then) => self.finish(then).await?,
+                SessionAction::Return => self.release(Changes::Nothing).await?,
+                SessionAction::Route(BatchIn::Waiting) => self.go_on().await?,
+                SessionAction::Route(batch_in) => self.attach(batch_in).await?,
+                SessionAction::End(ending) => return Err(ending.into()),
             }
             let is_more = self.read_client()?;
             // What was just sent may be cancelled: if nothing of the proxy's own runs before it, no
@@ -279,7 +284,7 @@ impl Relay<'_> {
             };
             used += length(&piece);
             let (watch, routing) = (&mut self.watch, self.routing);
-            let event = Event::Server {
+            let event = SessionEvent::Server {
                 piece,
                 server: &mut connection.server,
                 counts: &mut || match (watch.take(), routing) {
@@ -316,7 +321,7 @@ impl Relay<'_> {
                 break;
             };
             used += length(&piece);
-            let event = Event::Client {
+            let event = SessionEvent::Client {
                 piece,
                 server: self.connection.as_mut().map(|it| &mut it.server),
                 router: &mut router,
@@ -360,7 +365,7 @@ impl Relay<'_> {
         if statements.is_empty() {
             return Ok(false);
         }
-        let event = Event::Run {
+        let event = SessionEvent::Run {
             statements: &statements,
             server: &mut connection.server,
         };
@@ -386,7 +391,9 @@ impl Relay<'_> {
         let (mut plan, (place, mut connection)) = match attached {
             Ok(attached) => attached,
             Err(report) => {
-                let refused = self.session.step(Event::Refuse(&report), &mut self.out);
+                let refused = self
+                    .session
+                    .step(SessionEvent::Refuse(&report), &mut self.out);
                 return refused.map(drop).map_err(violation);
             }
         };
@@ -517,7 +524,7 @@ impl Relay<'_> {
                 self.place.node.close(connection);
             }
         }
-        let released = self.session.step(Event::Released, &mut self.out);
+        let released = self.session.step(SessionEvent::Released, &mut self.out);
         released.map_err(violation)?;
         self.return_to_primary().await;
         Ok(())
@@ -527,14 +534,14 @@ impl Relay<'_> {
     /// was read, or there is place again for what comes of it.
     async fn transfer(&mut self) -> Result<(), End> {
         let is_held = self.is_held();
-        let is_gathering = self.session.next() == Action::Gather;
+        let is_gathering = self.session.next() == SessionAction::Gather;
         let transfer = poll_fn(|context| self.poll_transfer(is_held, context));
         let moved = match (is_held, is_gathering) {
             (true, _) => tokio::time::timeout(HELD_INTERVAL, transfer).await,
             (false, true) => {
                 let moved = tokio::time::timeout(GATHERING_MAX, transfer).await;
                 if moved.is_err() {
-                    let routed = self.session.step(Event::Silence, &mut self.out);
+                    let routed = self.session.step(SessionEvent::Silence, &mut self.out);
                     routed.map_err(violation)?;
                 }
                 moved
@@ -636,9 +643,9 @@ impl Relay<'_> {
             text += &format!(": {error}");
         }
         let report = Report::new(Severity::Error, CONNECTION_FAILURE, text);
-        let event = Event::ServerLost { report, is_cut };
+        let event = SessionEvent::ServerLost { report, is_cut };
         let lost = self.session.step(event, &mut self.out);
-        if let Action::End(ending) = lost.map_err(out_of_step)? {
+        if let SessionAction::End(ending) = lost.map_err(out_of_step)? {
             return Err(ending.into());
         }
         self.visit.leaves();

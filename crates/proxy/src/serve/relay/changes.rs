@@ -3,7 +3,7 @@
 
 use super::{End, Relay, snapshots, violation};
 use crate::serve::outset::Outset;
-use proxy_core::session::{Action, Changes, Event};
+use proxy_core::session::{Changes, SessionAction, SessionEvent};
 use proxy_pool::connection::Changed;
 
 /// Of the names and values of what a session has changed, in bytes: with more it keeps its server.
@@ -15,7 +15,10 @@ impl Relay<'_> {
     /// Finds out what settings the session has, which has ended its batch or transaction on the
     /// primary. It keeps the connection where no other could have the same. Returns what the
     /// session wants next.
-    pub(super) async fn find_out_settings(&mut self, changes: Changes) -> Result<Action, End> {
+    pub(super) async fn find_out_settings(
+        &mut self,
+        changes: Changes,
+    ) -> Result<SessionAction, End> {
         let connection = self.connection.as_mut();
         let connection = connection.expect("its settings were changed there");
         let is_quiet = connection.cutter.is_between_messages() && self.out.to_server.is_empty();
@@ -33,7 +36,7 @@ impl Relay<'_> {
             },
         };
         let Some(outset) = changed.and_then(|changed| self.outset_with(changed)) else {
-            let kept = self.session.step(Event::Keep, &mut self.out);
+            let kept = self.session.step(SessionEvent::Keep, &mut self.out);
             return kept.map_err(violation);
         };
         let connection = self.connection.as_mut();
@@ -41,7 +44,7 @@ impl Relay<'_> {
         connection.becomes(&outset.key);
         let snapshots = self.routing.and_then(|_| snapshots(outset.isolation));
         let server = &mut connection.server;
-        let event = Event::Settings { server, snapshots };
+        let event = SessionEvent::Settings { server, snapshots };
         let goes_on = self.session.step(event, &mut self.out);
         if self.outset.key != outset.key {
             self.unfit.clear();

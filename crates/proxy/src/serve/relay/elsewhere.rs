@@ -12,7 +12,7 @@ use proxy_core::freshness::Manager;
 use proxy_core::grammar::SessionEffect;
 use proxy_core::routing::{Question, Situation};
 use proxy_core::session::{
-    At, Attachment, Balancing, BatchIn, Event, Numbers, ReadThere, WaitingBatch,
+    At, Attachment, Balancing, BatchIn, Numbers, ReadThere, SessionEvent, WaitingBatch,
 };
 use proxy_core::touched::{NamedTables, Touched};
 use proxy_pool::Connection;
@@ -26,7 +26,7 @@ impl Relay<'_> {
         let is_apart = self.session.settings().balancing == Balancing::Statement;
         let goes = is_apart && self.routing.is_some() && self.writes.let_reads_go();
         if goes && self.out.to_server.is_empty() {
-            let paused = self.session.step(Event::Pause, &mut self.out);
+            let paused = self.session.step(SessionEvent::Pause, &mut self.out);
             paused.map_err(violation)?;
         }
         Ok(())
@@ -95,7 +95,7 @@ impl Relay<'_> {
     pub(super) fn attaches(&mut self, attachment: Attachment) -> Result<(), End> {
         let connection = self.connection.as_mut();
         let server = &mut connection.expect("a server is attached").server;
-        let event = Event::Attach { server, attachment };
+        let event = SessionEvent::Attach { server, attachment };
         let attached = self.session.step(event, &mut self.out);
         attached.map(drop).map_err(violation)
     }
@@ -161,7 +161,7 @@ impl Relay<'_> {
     fn resume(&mut self) -> Result<(), End> {
         let connection = self.connection.as_mut();
         let connection = connection.expect("its transaction is on the primary's connection");
-        let event = Event::Resume {
+        let event = SessionEvent::Resume {
             server: &mut connection.server,
             router: &mut MessageRouter {
                 routing: self.routing,
