@@ -179,12 +179,11 @@ impl Session {
         if is_snapshot_lost {
             self.phase = Phase::empty(Transaction::Deferred(Block::lost(report)));
         }
-        let Phase::Gathering(gathering) = &mut self.phase else {
-            return;
+        // A batch that comes back, or of which nothing was under way, has no error.
+        let gathering = match &mut self.phase {
+            Phase::Gathering(gathering) if is_reported => gathering,
+            _ => return,
         };
-        if !is_reported {
-            return;
-        }
         if !was_skipping {
             report.write(&mut out.to_client);
         }

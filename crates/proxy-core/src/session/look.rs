@@ -29,26 +29,25 @@ impl Exchange<'_> {
         (server, router): (&mut ServerConnection, &mut dyn Router),
         out: &mut Out,
     ) -> Result<(), Malformed> {
+        let mut how = Forwarding {
+            known,
+            ..Forwarding::default()
+        };
         if self.link.flow == Flow::Skips {
-            return self.forward_known(message, known, server, out);
+            return self.forward(message, how, server, out);
         }
         let bound = match message.tag() {
             b'E' => self.link.executed(message.body()).ok().flatten(),
             _ => None,
         };
         let treatment = router.look(&self.coming(message, bound.as_ref()));
-        let is_query = message.tag() == b'Q';
-        let mut how = Forwarding {
-            known,
-            is_schema_only: treatment.is_schema_only,
-            ..Forwarding::default()
-        };
+        how.is_schema_only = treatment.is_schema_only;
         let instead = if let Some(report) = &treatment.raises {
             how.known = Known::Effect(SessionEffect::Nothing);
             self.raise(message.tag(), &raising(report), out)
         } else {
             self.treat(&treatment, out);
-            if is_query && !treatment.prelude.is_empty() {
+            if message.tag() == b'Q' && !treatment.prelude.is_empty() {
                 let effect = self.client.grammar.effect_of_query(message);
                 how.known = Known::Effect(effect);
                 let (frame, prelude) = with_prelude(&treatment.prelude, message.frame);
@@ -71,20 +70,6 @@ impl Exchange<'_> {
         self.forward(replaced, how, server, out)?;
         self.link.client_rest = RestGoes::Nowhere;
         Ok(())
-    }
-
-    fn forward_known(
-        &mut self,
-        message: WireMessage<'_>,
-        known: Known,
-        server: &mut ServerConnection,
-        out: &mut Out,
-    ) -> Result<(), Malformed> {
-        let how = Forwarding {
-            known,
-            ..Forwarding::default()
-        };
-        self.forward(message, how, server, out)
     }
 
     /// Notifies the client, and knows numbers of tables.
