@@ -4,29 +4,42 @@ use alloc::format;
 use alloc::string::String;
 use bytes::BytesMut;
 
+use super::Out;
 use super::expected::{Expected, Prelude, ReplyKind};
-use super::{Out, Session};
-use crate::grammar::SessionEffect;
+use super::link::Exchange;
+use super::settings::APPLICATION_NAME;
 use crate::server::ServerConnection;
-use pg_wire::cut::{HEADER_LEN, WireMessage};
+use pg_wire::cut::HEADER_LEN;
 use pg_wire::message;
+use pg_wire::quoting::literal;
 use pg_wire::report::Report;
 
 /// Name of the statement and the portal that are added to extended batches.
 const NAME: &[u8] = b"replex_added\0";
 
-impl Session {
+impl Exchange<'_> {
     /// Runs a statement in a simple query of its own. To be called while the session is idle, or
     /// inside of a transaction with nothing expected.
-    pub fn run(&mut self, statement: &str, server: &mut ServerConnection, out: &mut Out) {
+    pub(super) fn run(&mut self, statement: &str, server: &mut ServerConnection, out: &mut Out) {
         // Any simple query ends the server's unnamed statement; the client's goes on.
         server.unnamed = None;
         message::write_query(&mut out.to_server, statement);
-        self.expected.push(Expected::hidden(ReplyKind::Ready));
+        self.link.expected.push(Expected::hidden(ReplyKind::Ready));
+    }
+
+    /// Sets the session's name at the server as the client wants it.
+    pub(super) fn name_application(&mut self, server: &mut ServerConnection, out: &mut Out) {
+        let application = self.client.parameters.application();
+        if server.parameters.get(APPLICATION_NAME) != application
+            && let Some(Ok(name)) = application.map(|name| str::from_utf8(name))
+        {
+            let set = format!("SET application_name = {}", literal(name));
+            self.run(&set, server, out);
+        }
     }
 
     /// Adds a statement to an extended batch, in front of what the client sends next.
-    pub fn add(&mut self, statement: &str, out: &mut Out) {
+    pub(super) fn add(&mut self, statement: &str, out: &mut Out) {
         let to_server = &mut out.to_server;
         // It is there still if it failed before: statements outlive transactions.
         message::write(to_server, b'C', &[b"S", NAME], 0);
@@ -44,59 +57,38 @@ impl Session {
             ReplyKind::Close,
         ];
         for kind in kinds {
-            self.expected.push(Expected::hidden(kind));
+            self.link.expected.push(Expected::hidden(kind));
         }
     }
 
     /// Sends the client a notice behind the replies to what it has sent so far.
-    pub fn notify(&mut self, notice: &Report, out: &mut Out) {
+    pub(super) fn notify(&mut self, notice: &Report, out: &mut Out) {
         let mut message = BytesMut::new();
         notice.write(&mut message);
-        self.answering(out, |session, out| match session.expected.is_empty() {
+        self.answering(out, |it, out| match it.link.expected.is_empty() {
             true => out.to_client.unsplit(message),
-            false => session.expected.push(Expected::made(message)),
+            false => it.link.expected.push(Expected::made(message)),
         });
-    }
-
-    /// Has the server raise an error in place of the client's next message, so that its transaction
-    /// fails as it would by an error of its own. Returns what a simple query is to be replaced
-    /// with.
-    pub fn raise(&mut self, report: &Report, is_simple: bool, out: &mut Out) -> Option<BytesMut> {
-        let statement = raising(report);
-        if !is_simple {
-            self.add(&statement, out);
-            return None;
-        }
-        self.held_effect = Some(SessionEffect::Nothing);
-        let mut frame = BytesMut::new();
-        message::write_query(&mut frame, &statement);
-        Some(frame)
-    }
-
-    /// Returns the simple query that goes in place of this one: with statements in front of its
-    /// text that run in the same transaction, unseen by the client.
-    pub fn behind(&mut self, prelude: &[String], message: WireMessage<'_>) -> BytesMut {
-        self.held_effect = Some(self.grammar.effect_of_query(message));
-        self.with_prelude(prelude, message.frame)
-    }
-
-    /// Returns a simple query's frame with statements in front of its text.
-    pub(super) fn with_prelude(&mut self, prelude: &[String], frame: &[u8]) -> BytesMut {
-        let text: String = prelude
-            .iter()
-            .map(|statement| format!("{statement};"))
-            .collect();
-        self.prelude = Prelude {
-            statements: prelude.len(),
-            length: text.chars().count(),
-        };
-        let mut out = BytesMut::new();
-        message::write(&mut out, b'Q', &[text.as_bytes(), &frame[HEADER_LEN..]], 0);
-        out
     }
 }
 
-/// Returns a statement that fails with this.
+/// Returns a simple query's frame with statements in front of its text, and what these are.
+pub(super) fn with_prelude(prelude: &[String], frame: &[u8]) -> (BytesMut, Prelude) {
+    let text: String = prelude
+        .iter()
+        .map(|statement| format!("{statement};"))
+        .collect();
+    let prelude = Prelude {
+        statements: prelude.len(),
+        length: text.chars().count(),
+    };
+    let mut out = BytesMut::new();
+    message::write(&mut out, b'Q', &[text.as_bytes(), &frame[HEADER_LEN..]], 0);
+    (out, prelude)
+}
+
+/// Returns a statement by which the server raises an error in place of a message of the client, so
+/// that its transaction fails as it would by an error of its own.
 pub(super) fn raising(report: &Report) -> String {
     format!("DO $replex$BEGIN {}; END$replex$", report.raised())
 }

@@ -10,18 +10,21 @@
 //! taken in front of the first batch, on the server that this goes to: there it stays. If that was
 //! a replica which dies, the transaction has failed, on no server.
 //!
-//! Invariant: while there is a [`Block`], the session has no transaction on a server.
+//! Invariant: while there is a [`Block`], the session has no transaction on a server. So it is no
+//! part of what a session has on the primary.
 
 use alloc::format;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::failed_block::in_failed_transaction;
-use super::{At, IDLE, INSIDE, Out, Prepared, STATEMENTS_MAX, Session, TraceSetting};
-use crate::server::ServerConnection;
+use super::client::ClientState;
+use super::deferral::{Block, Snapshots};
+use super::expected::Status;
+use super::held::{Held, HeldMessage};
+use super::link::Transaction;
+use super::{Out, Prepared, TraceSetting};
 use pg_wire::cut::HEADER_LEN;
 use pg_wire::message::{self, Bind, Parse, StatementOrPortal};
 use pg_wire::report::{Report, Severity};
@@ -52,15 +55,6 @@ const STARTS: &[[u8; 2]] = &[*b"be", *b"st", *b"co", *b"en", *b"ro", *b"ab"];
 /// Longer texts are a server's, in bytes.
 const TEXT_LENGTH_MAX: usize = 100;
 
-/// What a snapshot is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Snapshots {
-    /// Each statement has its own: READ COMMITTED.
-    OfStatements,
-    /// One for all of a transaction: REPEATABLE READ.
-    OfTransaction,
-}
-
 /// What a transaction is asked to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -69,18 +63,6 @@ enum Mode {
     ReadWrite,
     /// It means something to serializable ones only.
     OfSerializable,
-}
-
-/// A transaction that is on no server.
-#[derive(Debug)]
-pub(super) struct Block {
-    /// How it was begun.
-    begin: String,
-    snapshots: Snapshots,
-    /// A statement of it has failed: only its end can follow.
-    pub is_failed: bool,
-    /// Why its server is lost, if that is still to be reported to the client.
-    lost: Option<Report>,
 }
 
 /// A text that begins or ends a transaction and does nothing else.
@@ -104,103 +86,16 @@ struct Front<'a> {
     count: usize,
 }
 
-impl Session {
-    /// Has transactions begin on a server only where they must, from now on, if they have such
-    /// snapshots unless they ask for others.
-    pub fn defer_transactions(&mut self, snapshots: Option<Snapshots>) {
-        self.defers = snapshots;
-    }
+/// A session without a server.
+pub(super) struct Alone<'a> {
+    pub client: &'a mut ClientState,
+    pub transaction: &'a mut Transaction,
+}
 
-    /// Has a transaction begun that is on no server?
-    pub fn is_deferred(&self) -> bool {
-        self.block.is_some()
-    }
-
-    /// Is it one that takes its snapshot where its first batch goes?
-    pub fn is_snapshot_deferred(&self) -> bool {
-        let block = self.block.as_ref();
-        block.is_some_and(|block| block.snapshots == Snapshots::OfTransaction)
-    }
-
-    /// Returns what begins such a transaction, and takes its snapshot.
-    pub fn snapshot_taking(&self) -> Option<String> {
-        let block = self.block.as_ref()?;
-        Some(format!("{};SELECT 1", block.begin))
-    }
-
-    /// Has its transaction taken its snapshot at a replica?
-    pub fn has_snapshot_elsewhere(&self) -> bool {
-        self.has_snapshot_elsewhere
-    }
-
-    /// Has its snapshots taken on the primary from now on.
-    pub fn keep_snapshots(&mut self) {
-        self.keeps_snapshots = true;
-    }
-
-    /// Does a text end a transaction, and do nothing else?
-    pub fn is_end(text: &[u8]) -> bool {
-        matches!(command_of(text), Some(Command::Commit | Command::Rollback))
-    }
-
-    /// Begins the transaction on this server, if it must begin on this one.
-    pub(super) fn begin(&mut self, at: At, server: &mut ServerConnection, out: &mut Out) {
-        let is_here = at == At::Primary || self.is_snapshot_deferred();
-        let Some(block) = self.block.take_if(|_| is_here) else {
-            return;
-        };
-        match (at, block.snapshots) {
-            (At::Primary, Snapshots::OfStatements) => self.is_read_committed = true,
-            (At::Primary, Snapshots::OfTransaction) => {}
-            (At::Replica(_), _) => {
-                self.has_snapshot_elsewhere = true;
-                self.status = INSIDE;
-                return;
-            }
-        }
-        self.run(&block.begin, server, out);
-    }
-
-    /// Notes that the replica is lost where the transaction had its snapshot. The client gets the
-    /// error with the next batch, unless it waits for an answer.
-    pub(super) fn snapshot_is_lost(&mut self, report: &Report) {
-        self.status = IDLE;
-        self.block = Some(Block {
-            begin: String::new(),
-            snapshots: Snapshots::OfTransaction,
-            is_failed: true,
-            lost: Some(report.clone()),
-        });
-    }
-
-    /// Returns the transaction's status as it was reported to the client.
-    pub(super) fn reported_status(&self) -> u8 {
-        match &self.block {
-            Some(block) if block.is_failed => b'E',
-            Some(_) => INSIDE,
-            None if self.is_waiting() => INSIDE,
-            None => self.status,
-        }
-    }
-
-    /// Notes that an error was sent to the client.
-    pub(super) fn block_fails(&mut self) {
-        if let Some(block) = &mut self.block {
-            block.is_failed = true;
-            block.lost = None;
-        }
-    }
-
-    /// Returns why nothing more runs in the transaction.
-    pub(super) fn block_failure(&self) -> Option<Report> {
-        let block = self.block.as_ref().filter(|block| block.is_failed)?;
-        Some(block.lost.clone().unwrap_or_else(in_failed_transaction))
-    }
-
-    /// Has its transaction failed, on no server, and was the client sent the error?
-    pub(super) fn is_block_failed(&self) -> bool {
-        let block = self.block.as_ref();
-        block.is_some_and(|block| block.is_failed && block.lost.is_none())
+impl Alone<'_> {
+    /// Writes ReadyForQuery.
+    pub(super) fn write_ready(&self, out: &mut Out) {
+        message::write_ready(&mut out.to_client, self.transaction.status().byte());
     }
 
     /// Carries out a simple query that only begins or ends a transaction that is on no server.
@@ -210,26 +105,27 @@ impl Session {
             return false;
         };
         self.turn(command, text, out);
-        self.unnamed = None;
-        message::write_ready(&mut out.to_client, self.reported_status());
+        self.client.statements.take_unnamed();
+        self.write_ready(out);
         true
     }
 
-    /// Carries out what stands at the front of a batch that Sync ends, as [`Session::turns`]. True
-    /// if nothing else was in it.
-    pub(super) fn turns_batch(&mut self, out: &mut Out) -> bool {
-        let mut held = core::mem::take(&mut self.held);
+    /// Carries out what stands at the front of a batch that Sync ends, as [`Alone::turns`]. True if
+    /// nothing else was in it.
+    pub(super) fn turns_batch(&mut self, held: &mut Held, out: &mut Out) -> bool {
         let mut count = 0;
         loop {
-            if self.is_block_failed() && held.get(count).is_some_and(|it| self.closes(it, out)) {
+            let messages = &held.messages()[count..];
+            let first = messages.first().map(|message| &message.frame);
+            if self.transaction.has_failed_here() && first.is_some_and(|it| self.closes(it, out)) {
                 count += 1;
                 continue;
             }
-            let Some(front) = self.front(&held[count..]) else {
+            let Some(front) = self.front(messages) else {
                 break;
             };
             if let Some(parse) = front.parse {
-                self.prepare(parse);
+                self.prepare(parse, messages[0].known.statement());
                 message::write(&mut out.to_client, b'1', &[], 0);
             }
             message::write(&mut out.to_client, b'2', &[], 0);
@@ -239,53 +135,46 @@ impl Session {
             self.turn(front.command, &front.text, out);
             count += front.count;
         }
-        self.held_len -= held.drain(..count).map(|frame| frame.len()).sum::<usize>();
-        self.held = held;
-        let is_done = self.held.is_empty();
+        held.drop_front(count);
+        let is_done = held.is_empty();
         if is_done {
-            message::write_ready(&mut out.to_client, self.reported_status());
+            self.write_ready(out);
         }
         is_done
     }
 
     /// Returns what a text does to a transaction that is on no server.
     fn command(&self, text: &[u8]) -> Option<Command> {
-        let usual = self.defers?;
-        if self.is_pinned || self.is_waiting() {
+        let deferral = &self.client.deferral;
+        if !deferral.is_possible() || self.client.is_pinned() || self.transaction.is_waiting() {
             return None;
         }
         let command = command_of(text)?;
         let is_begin = matches!(command, Command::Begin(..));
-        if let Command::Begin(_, snapshots, reads_only) = command
-            && snapshots.unwrap_or(usual) == Snapshots::OfTransaction
-            && (!reads_only || self.keeps_snapshots)
-        {
-            return None;
+        if let Command::Begin(_, asked, reads_only) = command {
+            deferral.snapshots(asked, reads_only)?;
         }
-        (is_begin != self.is_deferred()).then_some(command)
+        let is_deferred = matches!(self.transaction, Transaction::Deferred(_));
+        (is_begin != is_deferred).then_some(command)
     }
 
     fn turn(&mut self, command: Command, text: &[u8], out: &mut Out) {
         let (tag, why) = match command {
-            Command::Begin(tag, snapshots, _) => {
-                let snapshots = snapshots.or(self.defers);
-                self.block = Some(Block {
-                    begin: String::from_utf8_lossy(text).into_owned(),
-                    snapshots: snapshots.unwrap_or(Snapshots::OfStatements),
-                    is_failed: false,
-                    lost: None,
-                });
+            Command::Begin(tag, asked, reads_only) => {
+                let snapshots = self.client.deferral.snapshots(asked, reads_only);
+                let snapshots = snapshots.expect("it is deferred, see command");
+                *self.transaction = Transaction::Deferred(Block::begun(text, snapshots));
                 (tag, "its transaction begins where it must")
             }
             Command::Commit | Command::Rollback => {
-                let block = self.block.take();
-                let has_failed = block.is_none_or(|block| block.is_failed);
+                let has_failed = self.transaction.status() != Status::Inside;
+                *self.transaction = Transaction::None;
                 let is_commit = command == Command::Commit && !has_failed;
                 let tag = if is_commit { "COMMIT" } else { "ROLLBACK" };
                 (tag, "its transaction was on no server")
             }
         };
-        if self.settings.trace == TraceSetting::On {
+        if self.client.settings.trace == TraceSetting::On {
             let text = format!("replex: no server, {why}");
             Report::new(Severity::Notice, "00000", text).write(&mut out.to_client);
         }
@@ -294,11 +183,10 @@ impl Session {
 
     /// Returns the statement at the front of a batch, if it begins or ends a transaction that is on
     /// no server.
-    fn front<'a>(&self, frames: &'a [Bytes]) -> Option<Front<'a>> {
+    fn front<'a>(&self, messages: &'a [HeldMessage]) -> Option<Front<'a>> {
         let frame = |index: usize| {
-            frames
-                .get(index)
-                .map(|frame| (frame[0], &frame[HEADER_LEN..]))
+            let frame = &messages.get(index)?.frame;
+            Some((frame[0], &frame[HEADER_LEN..]))
         };
         let parse = match frame(0)? {
             (b'P', body) => Some(Parse::read(body).ok()?),
@@ -314,14 +202,14 @@ impl Session {
         let text = match parse {
             Some(parse) => parse.text().ok()?,
             None => {
-                known = self.statement(bind.statement)?;
+                known = self.client.statements.find(bind.statement)?;
                 known.text()?
             }
         };
         let command = self.command(text)?;
         let is_of_parse = parse.is_none_or(|parse| {
-            let has_room = self.statements.len() < STATEMENTS_MAX;
-            let is_new = !self.statements.contains_key(parse.name);
+            let has_room = !self.client.statements.is_full();
+            let is_new = !self.client.statements.has(parse.name);
             parse.name == bind.statement && is_new && has_room
         });
         let no_values = message::values(bind.rest).is_ok_and(|values| values.is_empty());
@@ -338,7 +226,7 @@ impl Session {
         };
         count += 1;
         // The portal is on no server, where it could be used again.
-        let mut behind = frames[count..].iter();
+        let mut behind = messages[count..].iter().map(|message| &message.frame);
         let used = behind.find(|frame| matches!(frame[0], b'B' | b'E' | b'D' | b'S'));
         let is_used_again = used.is_some_and(|frame| match frame[0] {
             b'E' => message::executed_portal(&frame[HEADER_LEN..]) == Ok(b""),
@@ -357,19 +245,24 @@ impl Session {
         })
     }
 
-    /// Notes that the client has a statement that no server has yet.
-    pub(super) fn prepare(&mut self, parse: Parse<'_>) {
-        let held = self.held_statements.pop_front();
-        let prepared = held.unwrap_or_else(|| Arc::new(Prepared::of(parse, self.grammar)));
+    /// Notes that the client has a statement that no server has yet; it may be known already.
+    pub(super) fn prepare(&mut self, parse: Parse<'_>, known: Option<&Arc<Prepared>>) {
+        let prepared = match known {
+            Some(known) => Arc::clone(known),
+            None => Arc::new(Prepared::of(parse, self.client.grammar)),
+        };
         if parse.name.is_empty() {
-            self.unnamed_count += 1;
-            let id = (self.number, self.unnamed_count);
-            self.unnamed = Some((id, prepared));
+            self.client.statements.replace_unnamed(prepared);
         } else {
             let name = Bytes::copy_from_slice(parse.name);
-            self.statements.insert(name, prepared);
+            self.client.statements.insert(name, prepared);
         }
     }
+}
+
+/// Does a text end a transaction, and do nothing else?
+pub fn is_end(text: &[u8]) -> bool {
+    matches!(command_of(text), Some(Command::Commit | Command::Rollback))
 }
 
 /// Returns what a text does, if it is one such statement and nothing else, not even a comment.

@@ -7,68 +7,71 @@
 //!
 //! Invariant: a server on which something may have been changed is dirty until that was reported.
 
-use super::block::Snapshots;
-use super::{Session, settings};
+use super::Session;
+use super::deferral::Snapshots;
+use super::forward::Forwarding;
+use super::keeping::{Changes, Keeping};
+use super::link::{Exchange, Link};
+use super::phase::Phase;
 use crate::grammar::SessionEffect;
 use crate::server::ServerConnection;
 
-/// What statements may have changed since it was last known what settings the session has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Changes {
-    /// Nothing.
-    Nothing,
-    /// Some are again what they were when the session began, at most.
-    Reset,
-    /// Some are anything.
-    Set,
-    /// All are again what they were when the session began.
-    Discarded,
-}
-
 impl Session {
-    /// Returns what its statements may have changed.
-    pub fn changes(&self) -> Changes {
-        self.changes
-    }
-
     /// Notes its settings on this server: from now on it goes on with any server that has the same,
-    /// and with the snapshots of [`Session::defer_transactions`].
-    pub fn goes_on(&mut self, server: &mut ServerConnection, snapshots: Option<Snapshots>) {
-        assert!(self.block.is_none(), "its transaction is on no server");
-        if self.changes == Changes::Set {
+    /// and with these snapshots of transactions.
+    pub(super) fn goes_on(&mut self, server: &mut ServerConnection, snapshots: Option<Snapshots>) {
+        let link = self.link_of_over();
+        if matches!(link.keeping, Keeping::Shared(Changes::Set)) {
             // What was prepared meanwhile may be of settings that were taken back.
             server.outdate();
         }
-        self.changes = Changes::Nothing;
-        self.defers = snapshots;
-        self.application = server.parameters.get(settings::APPLICATION_NAME).cloned();
+        link.keeping = Keeping::Shared(Changes::Nothing);
+        self.client.deferral.change(snapshots);
+        self.client.parameters.name_as(server);
         server.is_dirty = false;
     }
 
     /// Notes that no other session can have the settings that it has: it keeps its server.
-    pub fn keep_server(&mut self) {
-        self.is_pinned = true;
+    pub(super) fn keep_server(&mut self) {
+        self.link_of_over().keeping.keep();
     }
 
-    /// Notes that statements are sent to its server that leave this.
-    pub(super) fn leaves(&mut self, effect: SessionEffect, server: &mut ServerConnection) {
-        if self.is_schema_only
-            || matches!(
-                effect,
-                SessionEffect::Nothing | SessionEffect::ReadsSequenceState
-            )
-        {
+    /// Returns the server's link, whose transaction is over.
+    fn link_of_over(&mut self) -> &mut Link {
+        let Phase::Attached(link) = &mut self.phase else {
+            panic!("no server is attached");
+        };
+        assert!(link.is_done(), "its transaction is not over");
+        link
+    }
+}
+
+impl Exchange<'_> {
+    /// Notes that statements are forwarded to the server that leave this.
+    pub(super) fn leaves(
+        &mut self,
+        effect: SessionEffect,
+        how: &Forwarding,
+        server: &mut ServerConnection,
+    ) {
+        let leaves_nothing = matches!(
+            effect,
+            SessionEffect::Nothing | SessionEffect::ReadsSequenceState
+        );
+        if how.is_schema_only || leaves_nothing {
             return;
         }
         server.is_dirty = true;
-        if self.is_pinned || self.is_on_replica || !effect.is_of_settings() {
-            self.is_pinned = true;
-            return;
+        let is_replica = self.link.is_on_replica();
+        match &mut self.link.keeping {
+            Keeping::Shared(changes) if !is_replica && effect.is_of_settings() => {
+                *changes = match (*changes, effect) {
+                    (Changes::Nothing, SessionEffect::ResetsSettings) => Changes::Reset,
+                    (changes, SessionEffect::ResetsSettings) => changes,
+                    _ => Changes::Set,
+                };
+            }
+            keeping => keeping.keep(),
         }
-        self.changes = match (self.changes, effect) {
-            (Changes::Nothing, SessionEffect::ResetsSettings) => Changes::Reset,
-            (changes, SessionEffect::ResetsSettings) => changes,
-            _ => Changes::Set,
-        };
     }
 }

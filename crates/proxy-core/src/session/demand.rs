@@ -3,7 +3,11 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{Prepared, Session};
+use super::Prepared;
+use super::batch::BatchFault;
+use super::client::ClientState;
+use super::held::{Held, HeldMessage};
+use super::statements::ClientStatements;
 use crate::grammar::SessionEffect;
 use pg_wire::cut::HEADER_LEN;
 use pg_wire::message::{Bind, Parse, StatementOrPortal, executed_portal, split_string};
@@ -69,6 +73,10 @@ pub struct WaitingBatch<'a> {
     pub executes: bool,
     /// May it leave portals to later batches of its transaction, or use those of earlier ones?
     pub shares_portals: bool,
+    /// Does its session keep the server that it gets?
+    pub is_pinned: bool,
+    /// Why it must go to the primary, if it ran at a replica before.
+    pub fault: Option<&'a BatchFault>,
 }
 
 impl WaitingBatch<'_> {
@@ -101,14 +109,14 @@ impl<'a> Gathered<'a> {
 
     /// Notes that a statement is described to the client: the description must fit the tables and
     /// types of now.
-    fn describes(&mut self, session: &Session, name: &'a [u8]) {
+    fn describes(&mut self, statements: &ClientStatements, name: &'a [u8]) {
         let is_here = self.prepared.iter().any(|(known, ..)| *known == name);
-        if let Some(statement) = session.statement(name).filter(|_| !is_here) {
+        if let Some(statement) = statements.find(name).filter(|_| !is_here) {
             self.prepares(name, statement);
         }
     }
 
-    fn binds(&mut self, session: &Session, name: &'a [u8], parameters: &'a [u8]) {
+    fn binds(&mut self, statements: &ClientStatements, name: &'a [u8], parameters: &'a [u8]) {
         let mut of_batch = self.prepared.iter().rev();
         if let Some((_, at, statement)) = of_batch.find(|(known, ..)| *known == name) {
             let bound = Text::Bound(Arc::clone(statement), parameters);
@@ -119,81 +127,72 @@ impl<'a> Gathered<'a> {
             }
             return;
         }
-        let of_client = session.statement(name);
+        let of_client = statements.find(name);
         let bound = of_client.map(|statement| Text::Bound(statement, parameters));
         self.texts.push(bound.unwrap_or(Text::Unknown));
     }
 }
 
-impl Session {
-    /// Returns the batch that waits for a server.
-    pub fn demand(&self) -> WaitingBatch<'_> {
+impl Held {
+    /// Returns what the batch is about, of this client.
+    pub(super) fn demand<'a>(&'a self, client: &ClientState) -> WaitingBatch<'a> {
         let mut gathered = Gathered::default();
-        let mut statements = self.held_statements.iter();
-        let last = self.held.len().saturating_sub(1);
-        for (index, frame) in self.held.iter().enumerate() {
+        let has_whole = self.has_whole_messages();
+        let last = self.messages().len().saturating_sub(1);
+        for (index, HeldMessage { frame, known }) in self.messages().iter().enumerate() {
             let body = &frame[HEADER_LEN..];
             match frame[0] {
-                b'Q' if self.held_rest == 0 => match split_string(body) {
+                b'Q' if has_whole => match split_string(body) {
                     Ok((text, _)) => {
-                        let effect = self.held_effect.unwrap_or(SessionEffect::KeepsSession);
+                        let effect = known.effect().unwrap_or(SessionEffect::KeepsSession);
                         gathered.texts.push(Text::Simple(text, effect));
                     }
                     Err(_) => gathered.texts.push(Text::Unknown),
                 },
-                b'P' if self.held_rest == 0 => match Parse::read(body) {
+                b'P' if has_whole => match Parse::read(body) {
                     Ok(parse) => {
-                        let known = statements.next().map(Arc::clone);
-                        let statement =
-                            known.unwrap_or_else(|| Arc::new(Prepared::of(parse, self.grammar)));
+                        let statement = known.statement().cloned();
+                        let statement = statement
+                            .unwrap_or_else(|| Arc::new(Prepared::of(parse, client.grammar)));
                         gathered.prepares(parse.name, statement);
                     }
                     Err(_) => gathered.texts.push(Text::Unknown),
                 },
                 b'B' => match Bind::read(body) {
                     Ok(bind) => {
-                        let is_whole = index < last || self.held_rest == 0;
+                        let is_whole = index < last || has_whole;
                         let parameters = if is_whole { bind.rest } else { &[] };
-                        gathered.binds(self, bind.statement, parameters);
+                        gathered.binds(&client.statements, bind.statement, parameters);
                     }
                     Err(_) => gathered.texts.push(Text::Unknown),
                 },
                 b'D' => {
                     if let Ok(StatementOrPortal::Statement(name)) = StatementOrPortal::read(body) {
-                        gathered.describes(self, name);
+                        gathered.describes(&client.statements, name);
                     }
                 }
                 b'E' | b'C' | b'S' | b'H' | b'd' | b'c' | b'f' => {}
                 _ => gathered.texts.push(Text::Unknown),
             }
         }
-        let is_whole = self.held_rest == 0 && self.is_held_to_end();
-        let tags = self.held.iter().map(|frame| frame[0]);
+        let tags = self.frames().map(|frame| frame[0]);
+        let last_tag = tags.clone().next_back();
         let executes = tags.clone().any(|tag| matches!(tag, b'Q' | b'F' | b'E'));
         WaitingBatch {
             texts: gathered.texts,
-            is_whole,
-            is_open: !tags
-                .last()
-                .is_some_and(|tag| matches!(tag, b'Q' | b'F' | b'S')),
+            is_whole: has_whole && self.is_to_end(),
+            is_open: !matches!(last_tag, Some(b'Q' | b'F' | b'S')),
             executes,
             shares_portals: self.shares_portals(),
-        }
-    }
-
-    /// Does what is held end its batch, also if it fails? A query behind extended messages is then
-    /// skipped with them, up to a Sync that is still to come.
-    pub(super) fn is_held_to_end(&self) -> bool {
-        match &self.held[..] {
-            [only] => matches!(only[0], b'Q' | b'F' | b'S'),
-            more => more.last().is_some_and(|frame| frame[0] == b'S'),
+            is_pinned: client.is_pinned(),
+            fault: None,
         }
     }
 
     fn shares_portals(&self) -> bool {
         let mut bound: Vec<&[u8]> = Vec::new();
         let mut shares = false;
-        for frame in &self.held {
+        for frame in self.frames() {
             let body = &frame[HEADER_LEN..];
             let used = match frame[0] {
                 b'B' => {
@@ -215,16 +214,5 @@ impl Session {
             shares |= used.is_none_or(|portal| !bound.contains(&portal));
         }
         shares
-    }
-
-    /// Returns the statement that the client has under a name.
-    pub fn statement(&self, name: &[u8]) -> Option<Arc<Prepared>> {
-        if name.is_empty() {
-            self.unnamed
-                .as_ref()
-                .map(|(_, prepared)| Arc::clone(prepared))
-        } else {
-            self.statements.get(name).cloned()
-        }
     }
 }

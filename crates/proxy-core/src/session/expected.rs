@@ -28,6 +28,38 @@ pub enum ReplyKind {
     Made,
 }
 
+/// How far a transaction is, as servers report it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    /// Outside of a transaction.
+    Idle,
+    /// Inside of a transaction.
+    Inside,
+    /// Inside of a transaction that has failed.
+    Failed,
+}
+
+impl Status {
+    /// Reads it from the body of ReadyForQuery.
+    pub fn read(body: &[u8]) -> Option<Status> {
+        match body {
+            b"I" => Some(Status::Idle),
+            b"T" => Some(Status::Inside),
+            b"E" => Some(Status::Failed),
+            _ => None,
+        }
+    }
+
+    /// Returns the byte for it.
+    pub fn byte(self) -> u8 {
+        match self {
+            Status::Idle => b'I',
+            Status::Inside => b'T',
+            Status::Failed => b'E',
+        }
+    }
+}
+
 /// What must be taken back if the message was never carried out.
 #[derive(Debug, Default)]
 pub enum Undo {

@@ -8,29 +8,40 @@ use alloc::format;
 use alloc::string::String;
 use bytes::Bytes;
 
-use super::{Out, Session};
+use super::Out;
+use super::block::{Alone, is_end};
+use super::deferral::in_failed_transaction;
+use super::held::Held;
 use crate::grammar::Grammar;
 use pg_wire::cut::HEADER_LEN;
 use pg_wire::message::{self, Bind, Parse, StatementOrPortal, executed_portal, split_string};
 use pg_wire::report::{Report, Severity};
 
 /// SQLSTATEs.
-const IN_FAILED_TRANSACTION: &str = "25P02";
 const NO_STATEMENT: &str = "26000";
 const IS_STATEMENT: &str = "42P05";
 const NO_PORTAL: &str = "34000";
 const NO_SAVEPOINT: &str = "3B001";
 
-impl Session {
+/// What becomes of the messages behind one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Behind {
+    /// They are answered.
+    Answered,
+    /// They are skipped, up to Sync.
+    Skipped,
+}
+
+impl Alone<'_> {
     /// Answers what is held. It wants no server then.
-    pub(super) fn answer_failed(&mut self, out: &mut Out) {
-        let held = self.drop_held();
-        for frame in &held {
-            if self.is_skipping && frame[0] != b'S' {
-                continue;
+    pub(super) fn answer_failed(&mut self, held: &Held, out: &mut Out) -> Behind {
+        let mut behind = Behind::Answered;
+        for frame in held.frames() {
+            if behind == Behind::Answered || frame[0] == b'S' {
+                behind = self.answer_one(frame, out);
             }
-            self.answer_one(frame, out);
         }
+        behind
     }
 
     /// Closes what a message closes, if it is one that closes something, and answers it.
@@ -39,9 +50,9 @@ impl Session {
             return false;
         };
         match subject {
-            StatementOrPortal::Statement(b"") => self.unnamed = None,
+            StatementOrPortal::Statement(b"") => drop(self.client.statements.take_unnamed()),
             StatementOrPortal::Statement(name) => {
-                self.statements.remove(name);
+                self.client.statements.remove(name);
             }
             StatementOrPortal::Portal(_) => {}
         }
@@ -49,48 +60,48 @@ impl Session {
         true
     }
 
-    fn answer_one(&mut self, frame: &Bytes, out: &mut Out) {
+    fn answer_one(&mut self, frame: &Bytes, out: &mut Out) -> Behind {
         let (tag, body) = (frame[0], &frame[HEADER_LEN..]);
         let is_empty = |text: &[u8]| {
             let mut signs = text.iter();
             signs.all(|sign| sign.is_ascii_whitespace() || *sign == b';')
         };
         match tag {
-            b'S' => {
-                self.is_skipping = false;
-                message::write_ready(&mut out.to_client, self.reported_status());
-            }
+            b'S' => self.write_ready(out),
             b'Q' if split_string(body).is_ok_and(|(text, _)| is_empty(text)) => {
-                self.unnamed = None;
+                self.client.statements.take_unnamed();
                 message::write(&mut out.to_client, b'I', &[], 0);
-                message::write_ready(&mut out.to_client, self.reported_status());
+                self.write_ready(out);
             }
             b'Q' | b'F' => {
-                self.unnamed.take_if(|_| tag == b'Q');
+                if tag == b'Q' {
+                    self.client.statements.take_unnamed();
+                }
                 let text = split_string(body).ok().filter(|_| tag == b'Q');
-                let missing = text.and_then(|(text, _)| no_savepoint(text, self.grammar));
+                let missing = text.and_then(|(text, _)| no_savepoint(text, self.client.grammar));
                 let report = missing.unwrap_or_else(in_failed_transaction);
                 report.write(&mut out.to_client);
-                message::write_ready(&mut out.to_client, self.reported_status());
+                self.write_ready(out);
             }
             b'H' | b'd' | b'c' | b'f' => {}
             _ if self.closes(frame, out) || self.prepares_end(tag, body, out) => {}
             _ => {
                 self.what_fails(tag, body).write(&mut out.to_client);
-                self.is_skipping = true;
+                return Behind::Skipped;
             }
         }
+        Behind::Answered
     }
 
     /// Prepares what ends the transaction, which alone may be prepared now.
     fn prepares_end(&mut self, tag: u8, body: &[u8], out: &mut Out) -> bool {
         let parse = Parse::read(body).ok().filter(|_| tag == b'P');
         let parse = parse.filter(|parse| {
-            let is_new = !self.statements.contains_key(parse.name);
-            is_new && parse.text().is_ok_and(Session::is_end)
+            let is_new = !self.client.statements.has(parse.name);
+            is_new && parse.text().is_ok_and(is_end)
         });
         if let Some(parse) = parse {
-            self.prepare(parse);
+            self.prepare(parse, None);
             message::write(&mut out.to_client, b'1', &[], 0);
         }
         parse.is_some()
@@ -102,9 +113,9 @@ impl Session {
             b'P' => {
                 let parse = Parse::read(body).ok();
                 if parse.is_some_and(|parse| parse.name.is_empty()) {
-                    self.unnamed = None;
+                    self.client.statements.take_unnamed();
                 }
-                let parse = parse.filter(|parse| parse.text().is_ok_and(Session::is_end));
+                let parse = parse.filter(|parse| parse.text().is_ok_and(is_end));
                 return parse.map_or_else(in_failed_transaction, |parse| is_there(parse.name));
             }
             b'B' => Bind::read(body).map(|bind| bind.statement),
@@ -116,16 +127,10 @@ impl Session {
             _ => return no_portal(executed_portal(body).unwrap_or_default()),
         };
         match statement {
-            Ok(name) if self.statement(name).is_none() => no_statement(name),
+            Ok(name) if self.client.statements.find(name).is_none() => no_statement(name),
             _ => in_failed_transaction(),
         }
     }
-}
-
-/// Returns the error of a statement in a transaction that has failed.
-pub(super) fn in_failed_transaction() -> Report {
-    let text = "current transaction is aborted, commands ignored until end of transaction block";
-    Report::new(Severity::Error, IN_FAILED_TRANSACTION, text)
 }
 
 /// Returns the answer to a text that goes back to a savepoint: a transaction that is on no server

@@ -5,12 +5,11 @@ use alloc::sync::Arc;
 
 use bytes::Bytes;
 
-use super::expected::{Expected, ReplyKind, Undo};
+use super::expected::{Expected, Prelude, ReplyKind, Undo};
+use super::held::Known;
+use super::link::{Exchange, Flow, RestGoes};
 use super::statements::MISSING_UNNAMED;
-use super::{
-    AsPrepared, Bound, Out, PARAMETERS_LEN_MAX, PORTALS_MAX, Prepared, RestGoes, STATEMENTS_MAX,
-    Session, Stage,
-};
+use super::{AsPrepared, Bound, Out, PARAMETERS_LEN_MAX, Prepared, STATEMENTS_MAX};
 use crate::server::{ServerConnection, StatementId};
 use pg_wire::Malformed;
 use pg_wire::cut::WireMessage;
@@ -21,43 +20,58 @@ const CLOSE_COMPLETE: &[u8] = b"3\0\0\0\x04";
 /// Describes the unnamed portal, executes it whole, and ends the batch.
 const RUN_UNNAMED: &[u8] = b"D\0\0\0\x06P\0E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04";
 
-impl Session {
+/// How a message is forwarded.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Forwarding {
+    /// What is known of it.
+    pub known: Known,
+    /// It changes nothing but the schema, whatever words it has.
+    pub is_schema_only: bool,
+    /// What was put in front of it, if it is a simple query.
+    pub prelude: Prelude,
+    /// What it runs as, if it is a simple query.
+    pub as_prepared: Option<AsPrepared>,
+}
+
+impl Exchange<'_> {
     // tidy: long — one match that shows where each message goes
     pub(super) fn forward(
         &mut self,
         message: WireMessage<'_>,
+        how: Forwarding,
         server: &mut ServerConnection,
         out: &mut Out,
     ) -> Result<(), Malformed> {
-        self.client_rest = RestGoes::On;
+        self.link.client_rest = RestGoes::On;
         let tag = message.tag();
-        if tag == b'X' {
-            self.stage = Stage::Ended;
-            return Ok(());
-        }
-        if self.copies_in && matches!(tag, b'd' | b'c' | b'f' | b'S' | b'H') {
-            self.copy(message, out);
-            return Ok(());
-        }
-        if self.copies_in {
-            // The server ends the session: it looks for nothing but data here.
-            out.to_server.extend_from_slice(message.frame);
+        if let Flow::Copies { sync_ignored } = &mut self.link.flow {
+            match tag {
+                // The server ignores Sync and Flush between data.
+                b'S' => *sync_ignored = true,
+                b'H' => {}
+                b'c' | b'f' => {
+                    self.link.flow = Flow::Forwards;
+                    out.to_server.extend_from_slice(message.frame);
+                }
+                // If it is no data, the server ends the session: it looks for nothing else here.
+                _ => out.to_server.extend_from_slice(message.frame),
+            }
             return Ok(());
         }
         let is_data = matches!(tag, b'd' | b'c' | b'f');
-        let is_skipped = self.is_skipping && tag != b'S';
+        let is_skipped = self.link.flow == Flow::Skips && tag != b'S';
         // Data may come right behind what reads it; PostgreSQL ignores all other data.
-        if is_skipped || is_data && self.expected.is_empty() {
-            self.client_rest = RestGoes::Nowhere;
+        if is_skipped || is_data && self.link.expected.is_empty() {
+            self.link.client_rest = RestGoes::Nowhere;
             return Ok(());
         }
         match tag {
             b'c' | b'f' => {
-                self.expected.copy_ends();
+                self.link.expected.copy_ends();
                 out.to_server.extend_from_slice(message.frame);
             }
-            b'P' => self.parse(message, server, out)?,
-            b'B' => self.bind(message, server, out)?,
+            b'P' => self.parse(message, &how, server, out)?,
+            b'B' => self.bind(message, &how, server, out)?,
             b'D' => {
                 let mut reply = Expected::of(ReplyKind::Describe);
                 if let StatementOrPortal::Statement(name) = StatementOrPortal::read(message.body())?
@@ -68,90 +82,96 @@ impl Session {
                 } else {
                     out.to_server.extend_from_slice(message.frame);
                 }
-                self.expected.push(reply);
+                self.link.expected.push(reply);
             }
             b'C' => self.close(message, server, out)?,
             b'E' => {
-                let bound = self.of_portal(message::executed_portal(message.body())?);
+                let bound = self.link.executed(message.body())?;
                 let text = bound.as_ref().and_then(|bound| bound.prepared.text());
                 let undo = self.deallocates(text.unwrap_or_default(), server, out);
                 out.to_server.extend_from_slice(message.frame);
-                self.expected
+                self.link
+                    .expected
                     .push(Expected::of(ReplyKind::Execute).or(undo));
             }
             b'S' => {
-                self.is_skipping = false;
+                self.link.flow = Flow::Forwards;
                 out.to_server.extend_from_slice(message.frame);
-                self.expected.push(Expected::of_sync());
+                self.link.expected.push(Expected::of_sync());
             }
             b'Q' if self.sets_by(message, out) => {}
-            b'Q' => match self.as_prepared.take() {
-                Some(as_prepared) => self.run_prepared(&as_prepared, server, out),
+            b'Q' => match &how.as_prepared {
+                Some(as_prepared) => self.run_prepared(as_prepared, server, out),
                 None => {
-                    let undo = self.query(message, server, out);
+                    let undo = self.query(message, &how, server, out);
                     out.to_server.extend_from_slice(message.frame);
                     let mut reply = Expected::of(ReplyKind::Ready).or(undo);
-                    reply.prelude = core::mem::take(&mut self.prelude);
-                    self.expected.push(reply);
+                    reply.prelude = how.prelude;
+                    self.link.expected.push(reply);
                 }
             },
             b'F' => {
                 out.to_server.extend_from_slice(message.frame);
-                self.expect(ReplyKind::Ready);
+                self.link.expect(ReplyKind::Ready);
             }
             _ => out.to_server.extend_from_slice(message.frame),
         }
-        self.expected.give_made(&mut out.to_client);
+        self.link.expected.give_made(&mut out.to_client);
         Ok(())
     }
 
-    /// Forwards data of COPY and its end. The server ignores Sync and Flush between them.
-    fn copy(&mut self, message: WireMessage<'_>, out: &mut Out) {
-        match message.tag() {
-            b'S' => self.sync_ignored = true,
-            b'H' => {}
-            tag => {
-                if tag != b'd' {
-                    self.copies_in = false;
-                    self.sync_ignored = false;
-                }
-                out.to_server.extend_from_slice(message.frame);
-            }
+    /// Is a message all about settings of the proxy? Then it is answered, when its turn comes.
+    fn sets_by(&mut self, message: WireMessage<'_>, out: &mut Out) -> bool {
+        let Ok((text, _)) = message::split_string(message.body()) else {
+            return false;
+        };
+        let status = self.link.reported_status();
+        if self.link.expected.is_empty() {
+            return self.client.settings.carry_out(text, status, out);
         }
+        let mut answer = Out::default();
+        let is_done = self.client.settings.carry_out(text, status, &mut answer);
+        if is_done {
+            self.link.expected.push(Expected::made(answer.to_client));
+        }
+        is_done
     }
 
     /// Runs a simple query as a prepared statement. It fails if what it refers to has changed since
     /// it was prepared, and is prepared again the next time.
     fn run_prepared(&mut self, it: &AsPrepared, server: &mut ServerConnection, out: &mut Out) {
-        self.held_effect = None;
-        self.unnamed = None;
+        self.client.statements.take_unnamed();
         let name = self.prepared_on(server, &it.prepared, out);
         let parts: [&[u8]; 3] = [b"\0", &name, &it.parameters];
         message::write(&mut out.to_server, b'B', &parts, 0);
         out.to_server.extend_from_slice(RUN_UNNAMED);
-        self.expected.push(Expected::hidden(ReplyKind::Bind));
-        self.expect(ReplyKind::Describe);
+        self.link.expected.push(Expected::hidden(ReplyKind::Bind));
+        self.link.expect(ReplyKind::Describe);
         // Whatever fails before its end leaves that undone.
         let again = Undo::KeepOnServer(it.prepared.id);
-        self.expected
+        self.link
+            .expected
             .push(Expected::of(ReplyKind::Execute).or(again));
-        self.expected.push(Expected::of_sync());
+        self.link.expected.push(Expected::of_sync());
     }
 
     /// Forwards a simple query, which also ends the unnamed statement unless it is skipped.
     fn query(
         &mut self,
         message: WireMessage<'_>,
+        how: &Forwarding,
         server: &mut ServerConnection,
         out: &mut Out,
     ) -> Undo {
-        let known = self.held_effect.take();
-        let effect = known.unwrap_or_else(|| self.grammar.effect_of_query(message));
-        self.leaves(effect, server);
+        let known = how.known.effect();
+        let effect = known.unwrap_or_else(|| self.client.grammar.effect_of_query(message));
+        self.leaves(effect, how, server);
         let (text, _) = message::split_string(message.body()).unwrap_or_default();
         self.names_for(text, effect, (&mut *server, &mut *out));
         match self.deallocates(text, server, out) {
-            Undo::Nothing => Undo::KeepUnnamed(self.unnamed.take(), server.unnamed.take()),
+            Undo::Nothing => {
+                Undo::KeepUnnamed(self.client.statements.take_unnamed(), server.unnamed.take())
+            }
             // The unnamed statement ends when it is answered.
             undo => undo,
         }
@@ -160,6 +180,7 @@ impl Session {
     fn parse(
         &mut self,
         message: WireMessage<'_>,
+        how: &Forwarding,
         server: &mut ServerConnection,
         out: &mut Out,
     ) -> Result<(), Malformed> {
@@ -167,42 +188,38 @@ impl Session {
         if message.is_whole() {
             parse.text()?;
         }
-        let held = self.held_statements.pop_front();
-        let held = held.filter(|held| held.body.as_deref() == Some(parse.rest));
-        let prepared = match held {
-            Some(held) => held,
-            None if message.is_whole() => Arc::new(Prepared::of(parse, self.grammar)),
-            None => {
-                self.unnamed_count += 1;
-                Arc::new(Prepared::long(self.number, self.unnamed_count))
-            }
+        let prepared = match how.known.statement() {
+            Some(known) => Arc::clone(known),
+            None if message.is_whole() => Arc::new(Prepared::of(parse, self.client.grammar)),
+            None => Arc::new(self.client.statements.long()),
         };
-        self.leaves(prepared.effect, server);
+        self.leaves(prepared.effect, how, server);
         let text = prepared.text().unwrap_or_default();
         self.names_for(text, prepared.effect, (&mut *server, &mut *out));
         if parse.name.is_empty() {
-            self.unnamed_count += 1;
-            let id = (self.number, self.unnamed_count);
-            let of_client = self.unnamed.replace((id, prepared));
+            let (id, of_client) = self.client.statements.replace_unnamed(prepared);
             let of_server = server.unnamed.replace(id);
             out.to_server.extend_from_slice(message.frame);
             let undo = Undo::KeepUnnamed(of_client, of_server);
-            self.expected.push(Expected::of(ReplyKind::Parse).or(undo));
+            self.link
+                .expected
+                .push(Expected::of(ReplyKind::Parse).or(undo));
             return Ok(());
         }
-        if self.own_names.is_some() {
+        if self.link.keeping.own_names().is_some() {
             self.parse_as_it_is(message, (parse.name, prepared), out);
             return Ok(());
         }
-        if self.statements.contains_key(parse.name) {
+        if self.client.statements.has(parse.name) {
             // The server knows the name, too, and refuses it.
             let name = self.on_server(parse.name, server, out);
             message::write(&mut out.to_server, b'P', &[&name, parse.rest], message.rest);
-            self.expected
+            self.link
+                .expected
                 .push(Expected::of(ReplyKind::Parse).about(parse.name));
             return Ok(());
         }
-        if self.statements.len() >= STATEMENTS_MAX {
+        if self.client.statements.is_full() {
             return Err(Malformed(format!(
                 "a session may have {STATEMENTS_MAX} prepared statements: close some"
             )));
@@ -210,17 +227,19 @@ impl Session {
         let client_name = Bytes::copy_from_slice(parse.name);
         if !self.wants_to_prepare(&prepared, server, out) {
             let made = Expected::made(PARSE_COMPLETE);
-            self.expected
+            self.link
+                .expected
                 .push(made.or(Undo::Forget(client_name.clone())));
         } else {
             let parts: [&[u8]; 2] = [&prepared.server_name, parse.rest];
             self.make_room(&prepared, server, out);
             message::write(&mut out.to_server, b'P', &parts, message.rest);
             let reply = Expected::of(ReplyKind::Parse).about(parse.name);
-            self.expected
+            self.link
+                .expected
                 .push(reply.or(Undo::ForgetBoth(prepared.id, client_name.clone())));
         }
-        self.statements.insert(client_name, prepared);
+        self.client.statements.insert(client_name, prepared);
         Ok(())
     }
 
@@ -232,41 +251,44 @@ impl Session {
         out: &mut Out,
     ) {
         let name = Bytes::copy_from_slice(name);
-        let undo = match self.statements.insert(name.clone(), prepared) {
+        let undo = match self.client.statements.insert(name.clone(), prepared) {
             Some(before) => Undo::Restore(name, before),
             None => Undo::Forget(name),
         };
         out.to_server.extend_from_slice(message.frame);
-        self.expected.push(Expected::of(ReplyKind::Parse).or(undo));
+        self.link
+            .expected
+            .push(Expected::of(ReplyKind::Parse).or(undo));
     }
 
     fn bind(
         &mut self,
         message: WireMessage<'_>,
+        how: &Forwarding,
         server: &mut ServerConnection,
         out: &mut Out,
     ) -> Result<(), Malformed> {
         let bind = Bind::read(message.body())?;
         let name = self.on_server(bind.statement, server, out);
-        let statement = self.statement(bind.statement);
+        let statement = self.client.statements.find(bind.statement);
         // What else it leaves was so when it was prepared.
         if let Some(prepared) = statement.as_ref()
             && prepared.effect.is_of_settings()
         {
-            self.leaves(prepared.effect, server);
+            self.leaves(prepared.effect, how, server);
         }
         let portal = Bytes::copy_from_slice(bind.portal);
         let before = match statement {
-            Some(prepared) if self.portals.len() < PORTALS_MAX => {
+            Some(prepared) if self.link.knows_portals() => {
                 let is_kept = message.is_whole() && bind.rest.len() <= PARAMETERS_LEN_MAX;
                 let parameters = if is_kept { bind.rest } else { &[] };
                 let bound = Bound {
                     prepared,
                     parameters: Bytes::copy_from_slice(parameters),
                 };
-                self.portals.insert(portal.clone(), bound)
+                self.link.portals.insert(portal.clone(), bound)
             }
-            _ => self.portals.remove(bind.portal),
+            _ => self.link.portals.remove(bind.portal),
         };
         if name.len() == 1 && bind.statement.is_empty() {
             out.to_server.extend_from_slice(message.frame);
@@ -276,7 +298,7 @@ impl Session {
         }
         let undo = Undo::KeepPortal(portal, before);
         let reply = Expected::of(ReplyKind::Bind).about(bind.statement);
-        self.expected.push(reply.or(undo));
+        self.link.expected.push(reply.or(undo));
         Ok(())
     }
 
@@ -289,28 +311,31 @@ impl Session {
     ) -> Result<(), Malformed> {
         if let StatementOrPortal::Statement(name) = StatementOrPortal::read(message.body())? {
             let made = Expected::made(CLOSE_COMPLETE);
-            if self.own_names.is_some() && !name.is_empty() {
-                let undo = match self.statements.remove_entry(name) {
+            if self.link.keeping.own_names().is_some() && !name.is_empty() {
+                let undo = match self.client.statements.remove(name) {
                     Some((name, prepared)) => Undo::Restore(name, prepared),
                     None => Undo::Nothing,
                 };
                 out.to_server.extend_from_slice(message.frame);
-                self.expected.push(Expected::of(ReplyKind::Close).or(undo));
+                self.link
+                    .expected
+                    .push(Expected::of(ReplyKind::Close).or(undo));
                 return Ok(());
             }
-            if let Some(prepared) = self.statements.remove(name) {
-                let name = Bytes::copy_from_slice(name);
-                self.expected.push(made.or(Undo::Restore(name, prepared)));
+            if let Some((name, prepared)) = self.client.statements.remove(name) {
+                self.link
+                    .expected
+                    .push(made.or(Undo::Restore(name, prepared)));
                 return Ok(());
             }
             if name.is_empty() {
-                let undo = Undo::KeepUnnamed(self.unnamed.take(), server.unnamed);
-                self.expected.push(made.or(undo));
+                let undo = Undo::KeepUnnamed(self.client.statements.take_unnamed(), server.unnamed);
+                self.link.expected.push(made.or(undo));
                 return Ok(());
             }
         }
         out.to_server.extend_from_slice(message.frame);
-        self.expect(ReplyKind::Close);
+        self.link.expect(ReplyKind::Close);
         Ok(())
     }
 
@@ -319,7 +344,7 @@ impl Session {
     /// server has.
     fn on_server(&mut self, name: &[u8], server: &mut ServerConnection, out: &mut Out) -> Bytes {
         if name.is_empty() {
-            let Some((id, prepared)) = &self.unnamed else {
+            let Some((id, prepared)) = self.client.statements.unnamed() else {
                 return [MISSING_UNNAMED, b"\0"].concat().into();
             };
             if server.unnamed != Some(*id) {
@@ -327,15 +352,18 @@ impl Session {
                 let body = prepared.body.as_deref().unwrap_or_default();
                 message::write(&mut out.to_server, b'P', &[b"\0", body], 0);
                 let reply = Expected::hidden(ReplyKind::Parse);
-                self.expected.push(reply.or(Undo::ForgetUnnamedOnServer));
+                self.link
+                    .expected
+                    .push(reply.or(Undo::ForgetUnnamedOnServer));
             }
             return Bytes::from_static(b"\0");
         }
-        let prepared = self.statements.get(name).cloned();
+        let prepared = self.client.statements.find(name);
         // One that is too long to be kept stays where it is.
         let is_there = |prepared: &Prepared| {
-            let since = self.own_names.filter(|_| prepared.body.is_none());
-            self.own_names.is_none() || since.is_some_and(|since| prepared.since < since)
+            let own_names = self.link.keeping.own_names();
+            let since = own_names.filter(|_| prepared.body.is_none());
+            own_names.is_none() || since.is_some_and(|since| prepared.since < since)
         };
         let Some(prepared) = prepared.filter(|prepared| is_there(prepared)) else {
             // It has this name there, or was made by SQL's PREPARE, if at all: that keeps the
@@ -360,7 +388,8 @@ impl Session {
             let parts: [&[u8]; 2] = [&prepared.server_name, body];
             message::write(&mut out.to_server, b'P', &parts, 0);
             let reply = Expected::hidden(ReplyKind::Parse);
-            self.expected
+            self.link
+                .expected
                 .push(reply.or(Undo::ForgetOnServer(prepared.id)));
         }
         prepared.server_name.clone()
@@ -398,12 +427,12 @@ impl Session {
         let name = super::statements::server_name(&id);
         message::write(&mut out.to_server, b'C', &[b"S", &name], 0);
         let reply = Expected::hidden(ReplyKind::Close);
-        self.expected.push(reply.or(Undo::KeepOnServer(id)));
+        self.link.expected.push(reply.or(Undo::KeepOnServer(id)));
     }
 
     /// May a portal of the current transaction run this statement?
     fn may_have_portal(&self, id: &StatementId) -> bool {
-        let mut portals = self.portals.values();
-        self.portals.len() >= PORTALS_MAX || portals.any(|bound| bound.prepared.id == *id)
+        let mut portals = self.link.portals.values();
+        !self.link.knows_portals() || portals.any(|bound| bound.prepared.id == *id)
     }
 }

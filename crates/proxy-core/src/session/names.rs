@@ -10,48 +10,47 @@
 //!   client's are prepared there under the client's names. From then on names go to that server as
 //!   they are.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::mem::take;
 
 use bytes::Bytes;
 
-use super::expected::{Expected, ReplyKind, Undo};
-use super::{FAILED, Out, Session};
+use super::Out;
+use super::block::Alone;
+use super::expected::{Expected, ReplyKind, Status, Undo};
+use super::link::Exchange;
 use crate::grammar::SessionEffect;
 use crate::names::{self, Deallocation};
-use crate::server::{ServerConnection, Statements, Turn};
-use pg_wire::cut::WireMessage;
+use crate::server::{ServerConnection, Statements};
 use pg_wire::message;
 
-impl Session {
+impl Alone<'_> {
     /// Carries out `DEALLOCATE` in a simple query while no server is attached. Returns false if it
     /// is a server's.
-    pub(super) fn deallocates_by(&mut self, message: WireMessage<'_>, out: &mut Out) -> bool {
-        let is_here = self.held.is_empty() && message.is_whole() && !self.is_block_failed();
-        let Ok((text, _)) = message::split_string(message.body()) else {
-            return false;
-        };
-        if !is_here || self.is_pinned || !names::is_deallocate(text) {
+    pub(super) fn deallocates(&mut self, text: &[u8], out: &mut Out) -> bool {
+        let is_server = self.client.is_pinned() || self.transaction.has_failed_here();
+        if is_server || !names::is_deallocate(text) {
             return false;
         }
+        let statements = &mut self.client.statements;
         let tag: &[u8] = match names::command_of(text) {
             Some(Deallocation::DeallocateAll) => {
-                self.statements.clear();
+                statements.take_named();
                 b"DEALLOCATE ALL\0"
             }
-            Some(Deallocation::Deallocate(name)) if self.statements.remove(&name[..]).is_some() => {
+            Some(Deallocation::Deallocate(name)) if statements.remove(&name[..]).is_some() => {
                 b"DEALLOCATE\0"
             }
             // The server reports that it is not there.
             _ => return false,
         };
-        self.unnamed = None;
+        statements.take_unnamed();
         message::write(&mut out.to_client, b'C', &[tag], 0);
-        message::write_ready(&mut out.to_client, self.reported_status());
+        self.write_ready(out);
         true
     }
+}
 
+impl Exchange<'_> {
     /// Prepares for a text that is about to run on the attached server. If it removes statements,
     /// they are the client's no more; returns what to restore if it does not run.
     pub(super) fn deallocates(
@@ -62,22 +61,22 @@ impl Session {
     ) -> Undo {
         match names::command_of(text) {
             Some(Deallocation::Deallocate(name)) => {
-                let Some((name, prepared)) = self.statements.remove_entry(&name[..]) else {
+                let Some((name, prepared)) = self.client.statements.remove(&name[..]) else {
                     return Undo::Nothing;
                 };
-                if self.own_names.is_none() {
+                if self.link.keeping.own_names().is_none() {
                     let with_end: [&[u8]; 2] = [&name, b"\0"];
                     let close: [&[u8]; 3] = [b"S", &name, b"\0"];
                     message::write(&mut out.to_server, b'C', &close, 0);
                     let parse: [&[u8]; 3] = [with_end[0], with_end[1], b"\0\0\0"];
                     message::write(&mut out.to_server, b'P', &parse, 0);
-                    self.expected.push(Expected::hidden(ReplyKind::Close));
-                    self.expected.push(Expected::hidden(ReplyKind::Parse));
+                    self.link.expected.push(Expected::hidden(ReplyKind::Close));
+                    self.link.expected.push(Expected::hidden(ReplyKind::Parse));
                 }
                 Undo::Restore(name, prepared)
             }
             Some(Deallocation::DeallocateAll) => {
-                Undo::RestoreAll(take(&mut self.statements), server.forget_named())
+                Undo::RestoreAll(self.client.statements.take_named(), server.forget_named())
             }
             None => Undo::Nothing,
         }
@@ -93,67 +92,75 @@ impl Session {
     ) {
         let looks = names::looks_at_statements(text);
         // What is known to change nothing but the schema has left it unpinned.
-        let is_kept = effect == SessionEffect::KeepsSession && self.is_pinned;
+        let is_kept = effect == SessionEffect::KeepsSession && self.link.keeping.is_kept();
         let may_name = is_kept && names::mentions(text);
         let is_one = names::command_of(text).is_some();
-        if !looks && !may_name || is_one || self.is_on_replica || self.status == FAILED {
+        let is_failed = self.link.status == Status::Failed;
+        if !looks && !may_name || is_one || self.link.is_on_replica() || is_failed {
             return;
         }
-        self.is_pinned = true;
+        self.link.keeping.keep();
         server.is_dirty = true;
-        let statements = self.statements.clone();
-        let undo = match self.own_names {
+        let statements = self.client.statements.named().clone();
+        let undo = match self.link.keeping.own_names() {
             None => Undo::ShareNames(statements, self.gives_own_names(server, out)),
             Some(_) => Undo::RestoreAll(statements, Statements::new()),
         };
         if names::may_change_names(text) && !looks {
             // What they mean from here on only the server knows.
-            self.statements = BTreeMap::new();
+            self.client.statements.take_named();
         }
         // It has no reply, and is skipped where what follows is.
-        self.expected.push(Expected::made(Bytes::new()).or(undo));
+        self.link
+            .expected
+            .push(Expected::made(Bytes::new()).or(undo));
     }
 
     /// Returns what the server had under names of its own.
     fn gives_own_names(&mut self, server: &mut ServerConnection, out: &mut Out) -> Statements {
         // A statement that cannot be prepared any more must not fail what follows; nor must an
         // implicit transaction that goes on be ended.
-        let is_apart = !self.is_within_batch();
-        let long = self.statements.values().filter(|it| it.body.is_none());
+        let is_apart = !self.link.is_within_batch();
+        let long = self
+            .client
+            .statements
+            .named()
+            .values()
+            .filter(|it| it.body.is_none());
         let long: Vec<_> = long.map(|it| it.id).collect();
         let on_server = server.forget_named();
         for id in on_server.keys().filter(|id| !long.contains(id)) {
             let name = super::statements::server_name(id);
             message::write(&mut out.to_server, b'C', &[b"S", &name], 0);
-            self.expected.push(Expected::hidden(ReplyKind::Close));
+            self.link.expected.push(Expected::hidden(ReplyKind::Close));
         }
         if is_apart {
             self.sync_apart(out);
         }
-        for (name, prepared) in &self.statements {
+        for (name, prepared) in self.client.statements.named() {
             let Some(body) = &prepared.body else {
                 continue;
             };
             // Something else may be there from a DEALLOCATE that has failed.
             message::write(&mut out.to_server, b'C', &[b"S", name, b"\0"], 0);
-            self.expected.push(Expected::hidden(ReplyKind::Close));
+            self.link.expected.push(Expected::hidden(ReplyKind::Close));
             let parts: [&[u8]; 3] = [name, b"\0", body];
             message::write(&mut out.to_server, b'P', &parts, 0);
-            self.expected.push(match is_apart {
+            self.link.expected.push(match is_apart {
                 true => Expected::optional(ReplyKind::Parse),
                 false => Expected::hidden(ReplyKind::Parse),
             });
             if is_apart {
                 message::write(&mut out.to_server, b'S', &[], 0);
-                self.expected.push(Expected::hidden_sync());
+                self.link.expected.push(Expected::hidden_sync());
             }
         }
-        self.own_names = Some(Turn::now());
+        self.link.keeping.give_own_names();
         on_server
     }
 
     fn sync_apart(&mut self, out: &mut Out) {
         message::write(&mut out.to_server, b'S', &[], 0);
-        self.expected.push(Expected::hidden_sync());
+        self.link.expected.push(Expected::hidden_sync());
     }
 }

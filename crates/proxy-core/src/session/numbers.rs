@@ -22,6 +22,21 @@ pub enum Numbers {
 }
 
 impl Numbers {
+    /// Adds numbers of further tables: there and on the primary.
+    pub(super) fn add(&mut self, further: &[(u32, u32)]) {
+        match self {
+            _ if further.is_empty() => {}
+            Numbers::Pairs(known) => {
+                for pair in further {
+                    if !known.contains(pair) {
+                        known.push(*pair);
+                    }
+                }
+            }
+            Numbers::Unknown | Numbers::One(_) => *self = Numbers::Pairs(further.to_vec()),
+        }
+    }
+
     fn on_primary(&self, there: u32) -> u32 {
         match self {
             Numbers::Unknown => 0,

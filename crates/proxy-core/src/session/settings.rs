@@ -7,20 +7,23 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::{Out, Session, Stage};
+use super::Out;
+use super::expected::Status;
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 
 use crate::freshness::Level;
-use crate::server::ServerConnection;
+use crate::server::{Parameters, ServerConnection};
 use pg_wire::message;
-use pg_wire::quoting::literal;
 use pg_wire::report::{Report, Severity};
 
 /// The setting by which servers name their sessions.
 pub const APPLICATION_NAME: &[u8] = b"application_name";
 /// PostgreSQL cuts longer ones, in bytes.
 const APPLICATION_NAME_LEN_MAX: usize = 63;
+
+/// Settings that differ between the primary and replicas, which is nothing to clients.
+const OF_NODES: [&[u8]; 2] = [b"default_transaction_read_only", b"in_hot_standby"];
 
 /// SQLSTATE: a parameter's value is invalid.
 const INVALID_VALUE: &str = "22023";
@@ -79,6 +82,38 @@ pub enum TraceSetting {
 }
 
 impl ClientSettings {
+    /// Carries out a simple query that is only about these settings, in a transaction with this
+    /// status. Returns false if it is not: then it is a server's.
+    pub(super) fn carry_out(&mut self, text: &[u8], status: Status, out: &mut Out) -> bool {
+        let Some(text) = set_text(text) else {
+            return false;
+        };
+        let text = text.to_ascii_lowercase();
+        let words: Vec<&str> = text
+            .split(|sign: char| sign.is_whitespace() || sign == '=')
+            .filter(|word| !word.is_empty() && *word != "to")
+            .collect();
+        let ["set", name, value] = words[..] else {
+            return false;
+        };
+        let value = value.trim_matches('\'');
+        let Some(is_valid) = self.set(name, value) else {
+            return false;
+        };
+        if is_valid {
+            message::write(&mut out.to_client, b'C', &[b"SET\0"], 0);
+        } else {
+            let text = format!("invalid value for parameter \"{name}\": \"{value}\"");
+            let report = Report::new(Severity::Error, INVALID_VALUE, text);
+            let hint = "There is replex.trace = on or off, replex.consistency = gssi, weak, rsi-pc or \
+                        1sr, replex.classes = ras, cas or tas, and replex.balancing = statement or \
+                        transaction.";
+            report.hint(hint).write(&mut out.to_client);
+        }
+        message::write_ready(&mut out.to_client, status.byte());
+        true
+    }
+
     /// Sets one of them. Returns none if there is no such setting; false if the value is invalid,
     /// which changes nothing.
     fn set(&mut self, name: &str, value: &str) -> Option<bool> {
@@ -100,76 +135,115 @@ impl ClientSettings {
     }
 }
 
-impl Session {
-    /// Returns what the client has set.
-    pub fn settings(&self) -> ClientSettings {
-        self.settings
+/// The settings that were reported to the client, and how servers are to name its session.
+#[derive(Debug)]
+pub(super) struct ClientParameters {
+    reported: Arc<Parameters>,
+    /// What servers are to call it, and what they call it without that.
+    application: Option<Bytes>,
+    application_at_login: Option<Bytes>,
+}
+
+impl ClientParameters {
+    /// Knows the settings that were reported at the login.
+    pub fn new(reported: Arc<Parameters>) -> ClientParameters {
+        let application = reported.get(APPLICATION_NAME).cloned();
+        ClientParameters {
+            reported,
+            application: application.clone(),
+            application_at_login: application,
+        }
     }
 
-    /// Carries out a simple query that is only about these settings. Returns false if it is not:
-    /// then it is a server's.
-    pub(super) fn sets(&mut self, text: &[u8], out: &mut Out) -> bool {
-        let first = text.trim_ascii_start().get(..3);
-        if !first.is_some_and(|word| word.eq_ignore_ascii_case(b"set")) {
-            return false;
+    /// Returns a setting as the client knows it.
+    pub fn get(&self, name: &[u8]) -> Option<&Bytes> {
+        self.reported.get(name)
+    }
+
+    /// Returns all of them as the client knows them.
+    pub fn shared(&self) -> Arc<Parameters> {
+        Arc::clone(&self.reported)
+    }
+
+    /// Notes that the client knows these.
+    pub fn know(&mut self, reported: Arc<Parameters>) {
+        self.reported = reported;
+    }
+
+    /// Returns what servers are to call the session.
+    pub fn application(&self) -> Option<&Bytes> {
+        self.application.as_ref()
+    }
+
+    /// Notes that servers are to call it this. Returns true if the client does not know it yet.
+    pub fn name_application(&mut self, value: Bytes) -> bool {
+        self.application = Some(value.clone());
+        let is_news = self.get(APPLICATION_NAME) != Some(&value);
+        if is_news {
+            let name = Bytes::from_static(APPLICATION_NAME);
+            Arc::make_mut(&mut self.reported).insert(name, value);
         }
-        let Ok(text) = str::from_utf8(text) else {
+        is_news
+    }
+
+    /// Notes that servers are to call it what this one calls it.
+    pub fn name_as(&mut self, server: &ServerConnection) {
+        self.application = server.parameters.get(APPLICATION_NAME).cloned();
+    }
+
+    /// Notes that servers are to call it what they called it at the login.
+    pub fn name_as_at_login(&mut self) {
+        self.application.clone_from(&self.application_at_login);
+    }
+
+    /// Carries out a simple query that only gives the session a name while it has no server. An
+    /// attached server gets it itself; in a transaction it may be rolled back. Returns false if it
+    /// is something else.
+    pub fn sets_application(&mut self, text: &[u8], out: &mut Out) -> bool {
+        let Some(name) = set_text(text).and_then(application_name) else {
             return false;
         };
-        let text = text.trim().trim_end_matches(';').trim_end();
-        // An attached server gets it itself; in a transaction it may be rolled back.
-        if self.stage == Stage::Free
-            && !self.is_deferred()
-            && !self.is_waiting()
-            && let Some(name) = application_name(text)
-        {
-            let value = Bytes::copy_from_slice(name.as_bytes());
-            self.application = Some(value.clone());
-            message::write(&mut out.to_client, b'C', &[b"SET\0"], 0);
-            if self.parameters.get(APPLICATION_NAME) != Some(&value) {
-                let parts: [&[u8]; 4] = [APPLICATION_NAME, b"\0", name.as_bytes(), b"\0"];
-                message::write(&mut out.to_client, b'S', &parts, 0);
-                let name = Bytes::from_static(APPLICATION_NAME);
-                Arc::make_mut(&mut self.parameters).insert(name, value);
-            }
-            message::write_ready(&mut out.to_client, self.status);
-            return true;
+        let value = Bytes::copy_from_slice(name.as_bytes());
+        message::write(&mut out.to_client, b'C', &[b"SET\0"], 0);
+        if self.name_application(value) {
+            let parts: [&[u8]; 4] = [APPLICATION_NAME, b"\0", name.as_bytes(), b"\0"];
+            message::write(&mut out.to_client, b'S', &parts, 0);
         }
-        let text = text.to_ascii_lowercase();
-        let words: Vec<&str> = text
-            .split(|sign: char| sign.is_whitespace() || sign == '=')
-            .filter(|word| !word.is_empty() && *word != "to")
-            .collect();
-        let ["set", name, value] = words[..] else {
-            return false;
-        };
-        let value = value.trim_matches('\'');
-        let Some(is_valid) = self.settings.set(name, value) else {
-            return false;
-        };
-        if is_valid {
-            message::write(&mut out.to_client, b'C', &[b"SET\0"], 0);
-        } else {
-            let text = format!("invalid value for parameter \"{name}\": \"{value}\"");
-            let report = Report::new(Severity::Error, INVALID_VALUE, text);
-            let hint = "There is replex.trace = on or off, replex.consistency = gssi, weak, rsi-pc or \
-                        1sr, replex.classes = ras, cas or tas, and replex.balancing = statement or \
-                        transaction.";
-            report.hint(hint).write(&mut out.to_client);
-        }
-        message::write_ready(&mut out.to_client, self.reported_status());
+        message::write_ready(&mut out.to_client, Status::Idle.byte());
         true
     }
 
-    /// Sets the session's name at the server as the client wants it.
-    pub(super) fn name_application(&mut self, server: &mut ServerConnection, out: &mut Out) {
-        if server.parameters.get(APPLICATION_NAME) != self.application.as_ref()
-            && let Some(Ok(name)) = self.application.as_deref().map(str::from_utf8)
+    /// Reports to the client those settings in which the server differs from what it knows.
+    pub fn report(&mut self, server: &ServerConnection, out: &mut Out) {
+        if Arc::ptr_eq(&self.reported, &server.parameters) {
+            return;
+        }
+        for (name, value) in server.parameters.iter() {
+            let is_reported = !OF_NODES.contains(&&name[..]) && name != APPLICATION_NAME;
+            if is_reported && self.get(name) != Some(value) {
+                message::write(&mut out.to_client, b'S', &[name, b"\0", value, b"\0"], 0);
+            }
+        }
+        let name = APPLICATION_NAME;
+        let reported = self.get(name).cloned();
+        self.reported = Arc::clone(&server.parameters);
+        // The server is yet to get the session's name.
+        if let Some(reported) =
+            reported.filter(|reported| server.parameters.get(name) != Some(reported))
         {
-            let set = format!("SET application_name = {}", literal(name));
-            self.run(&set, server, out);
+            Arc::make_mut(&mut self.reported).insert(Bytes::from_static(name), reported);
         }
     }
+}
+
+/// Returns a text that begins with SET, without what ends it.
+fn set_text(text: &[u8]) -> Option<&str> {
+    let first = text.trim_ascii_start().get(..3);
+    if !first.is_some_and(|word| word.eq_ignore_ascii_case(b"set")) {
+        return None;
+    }
+    let text = str::from_utf8(text).ok()?;
+    Some(text.trim().trim_end_matches(';').trim_end())
 }
 
 /// Returns the name in `SET application_name = '…'`, if servers take it as it is. With a backslash

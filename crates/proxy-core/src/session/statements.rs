@@ -1,6 +1,6 @@
 //! Prepared statements as clients name them.
 
-use alloc::borrow::Cow;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt::Write;
@@ -8,13 +8,13 @@ use core::fmt::Write;
 use bytes::{BufMut, Bytes, BytesMut};
 use ring::digest;
 
-use super::Session;
+use super::STATEMENTS_MAX;
 use crate::grammar::{Grammar, SessionEffect};
-use crate::server::{StatementId, Turn};
+use crate::server::{StatementId, Turn, UnnamedId};
 use pg_wire::message::{self, Parse};
 
 /// How each name on servers begins.
-const PREFIX: &[u8] = b"replex_";
+pub(super) const PREFIX: &[u8] = b"replex_";
 /// The name on servers of an unnamed statement that is not there, as PostgreSQL calls it.
 pub(super) const MISSING_UNNAMED: &[u8] = b"unnamed prepared statement";
 
@@ -80,7 +80,7 @@ impl Prepared {
     }
 
     /// Returns a statement that is too long to be kept: it exists on the session's own server only.
-    pub fn long(session: u64, count: u64) -> Prepared {
+    fn long(session: u64, count: u64) -> Prepared {
         let mut id = StatementId::default();
         id[..8].copy_from_slice(&session.to_be_bytes());
         id[8..].copy_from_slice(&count.to_be_bytes());
@@ -130,24 +130,104 @@ pub struct AsPrepared {
     pub parameters: Bytes,
 }
 
-impl Session {
-    /// Returns an error's fields, in which statements have the names that the client has given
-    /// them.
-    pub(super) fn in_clients_names<'a>(&self, body: &'a [u8]) -> Cow<'a, [u8]> {
-        let found = |name: &[u8]| body.windows(name.len()).position(|it| it == name);
-        let quoted_missing = [b"prepared statement \"", MISSING_UNNAMED, b"\""].concat();
-        let (start, length, name) = if let Some(start) = found(&quoted_missing) {
-            (start, quoted_missing.len(), MISSING_UNNAMED)
-        } else if let (Some(start), Some(front)) = (found(PREFIX), self.expected.front()) {
-            let length = PREFIX.len() + 2 * size_of::<StatementId>();
-            (start, length, &front.statement[..])
-        } else {
-            return Cow::Borrowed(body);
-        };
-        let Some(after) = body.get(start + length..).filter(|_| !name.is_empty()) else {
-            return Cow::Borrowed(body);
-        };
-        Cow::Owned([&body[..start], name, after].concat())
+/// Statements as their client names them.
+pub(super) type NamedStatements = BTreeMap<Bytes, Arc<Prepared>>;
+
+/// The statements that a client has prepared, on whatever server. Every unnamed one has an
+/// identity of its own, and so has every one that is too long to be kept.
+#[derive(Debug)]
+pub(super) struct ClientStatements {
+    /// The session's number, which is unique.
+    session: u64,
+    /// How many have got an identity by it.
+    count: u64,
+    named: NamedStatements,
+    unnamed: Option<(UnnamedId, Arc<Prepared>)>,
+}
+
+impl ClientStatements {
+    /// Returns the statements of a new session: none.
+    pub fn of(session: u64) -> ClientStatements {
+        ClientStatements {
+            session,
+            count: 0,
+            named: BTreeMap::new(),
+            unnamed: None,
+        }
+    }
+
+    /// Returns the statement that the client has under a name.
+    pub fn find(&self, name: &[u8]) -> Option<Arc<Prepared>> {
+        match name.is_empty() {
+            true => self.unnamed.as_ref().map(|(_, it)| Arc::clone(it)),
+            false => self.named.get(name).cloned(),
+        }
+    }
+
+    /// Has a statement this name, which is not empty?
+    pub fn has(&self, name: &[u8]) -> bool {
+        self.named.contains_key(name)
+    }
+
+    /// Has the client as many as it may have?
+    pub fn is_full(&self) -> bool {
+        self.named.len() >= STATEMENTS_MAX
+    }
+
+    /// Returns those with names.
+    pub fn named(&self) -> &NamedStatements {
+        &self.named
+    }
+
+    /// Returns the unnamed one.
+    pub fn unnamed(&self) -> Option<&(UnnamedId, Arc<Prepared>)> {
+        self.unnamed.as_ref()
+    }
+
+    /// Puts a statement under a name. Returns the one that it replaces.
+    pub fn insert(&mut self, name: Bytes, prepared: Arc<Prepared>) -> Option<Arc<Prepared>> {
+        self.named.insert(name, prepared)
+    }
+
+    /// Removes the statement with a name.
+    pub fn remove(&mut self, name: &[u8]) -> Option<(Bytes, Arc<Prepared>)> {
+        self.named.remove_entry(name)
+    }
+
+    /// Removes those with names.
+    pub fn take_named(&mut self) -> NamedStatements {
+        core::mem::take(&mut self.named)
+    }
+
+    /// Notes that these have names, and no others.
+    pub fn restore_named(&mut self, named: NamedStatements) {
+        self.named = named;
+    }
+
+    /// Replaces the unnamed one. Returns its identity, and the one before it.
+    pub fn replace_unnamed(
+        &mut self,
+        prepared: Arc<Prepared>,
+    ) -> (UnnamedId, Option<(UnnamedId, Arc<Prepared>)>) {
+        self.count += 1;
+        let id = (self.session, self.count);
+        (id, self.unnamed.replace((id, prepared)))
+    }
+
+    /// Removes the unnamed one.
+    pub fn take_unnamed(&mut self) -> Option<(UnnamedId, Arc<Prepared>)> {
+        self.unnamed.take()
+    }
+
+    /// Notes that this is the unnamed one again.
+    pub fn restore_unnamed(&mut self, unnamed: Option<(UnnamedId, Arc<Prepared>)>) {
+        self.unnamed = unnamed;
+    }
+
+    /// Returns a statement that is too long to be kept.
+    pub fn long(&mut self) -> Prepared {
+        self.count += 1;
+        Prepared::long(self.session, self.count)
     }
 }
 

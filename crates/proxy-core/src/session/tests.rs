@@ -8,8 +8,9 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::{
-    AsPrepared, At, Changes, Leftover, Out, Pinning, Prepared, Proof, Session, Snapshots, Text,
-    Wants,
+    AsPrepared, At, Attachment, BatchIn, Changes, ComingMessage, Leftover, Numbers, Out, Pinning,
+    Prepared, Proof, ReadThere, Router, Session, SessionAction, SessionEvent, SessionOptions,
+    Snapshots, Taken, Text, Then, Treatment,
 };
 use crate::grammar::{Grammar, SessionEffect};
 use crate::server::{Parameters, ServerConnection};
@@ -116,117 +117,177 @@ struct Servers {
     kept: Option<ServerConnection>,
 }
 
+/// Has nothing noted of what goes to servers.
+struct NoRouter;
+
+impl Router for NoRouter {
+    fn look(&mut self, _: &ComingMessage<'_>) -> Treatment {
+        Treatment::default()
+    }
+}
+
+fn session() -> Session {
+    Session::new(SessionOptions {
+        number: 1,
+        process: 0,
+        parameters: Arc::new(Parameters::new()),
+        pinning: Pinning::WhenNeeded,
+        grammar: GRAMMAR,
+        snapshots: Some(Snapshots::OfStatements),
+    })
+}
+
 /// Gives the session what it wants, as a relay does. True if it ended.
 fn serve(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut Out) -> bool {
-    match session.wants() {
-        Wants::Messages if session.may_wait() => session.wait(),
-        Wants::Messages => {}
-        Wants::End => return true,
-        Wants::Release => {
+    match session.next() {
+        SessionAction::Pause => session.step(SessionEvent::Pause, out).is_err(),
+        SessionAction::End(_) => true,
+        SessionAction::Over(Then::Release(changes)) => {
             assert_eq!(session.leftover(), Leftover::Nothing);
             let server = servers.attached.as_mut();
             let server = server.expect("only a server that is attached is released");
             // No other session gets a server whose settings are not known.
-            assert_eq!(server.is_dirty, session.changes() != Changes::Nothing);
+            assert_eq!(server.is_dirty, changes != Changes::Nothing);
             if server.is_dirty && offer == Offer::Nothing {
-                session.keep_server();
+                let kept = session.step(SessionEvent::Keep, out);
+                assert_eq!(kept, Ok(SessionAction::Over(Then::Keep)));
                 return false;
             }
             if server.is_dirty {
-                session.goes_on(server, Some(Snapshots::OfStatements));
+                let snapshots = Some(Snapshots::OfStatements);
+                let known = session.step(SessionEvent::Settings { server, snapshots }, out);
+                assert_eq!(
+                    known,
+                    Ok(SessionAction::Over(Then::Release(Changes::Nothing)))
+                );
             }
-            assert!(!server.is_dirty);
-            servers.attached = None;
-            session.released(out);
-            servers.attached = servers.kept.take();
+            assert!(!servers.attached.as_ref().is_some_and(|it| it.is_dirty));
+            release(session, servers, out)
         }
-        Wants::Server if session.is_waiting() => return go_on(session, servers, offer, out),
-        Wants::Server if offer == Offer::Nothing => {
-            session.refuse(&Report::new(Severity::Error, "08001", "no"), out);
+        SessionAction::Return => {
+            assert_eq!(session.leftover(), Leftover::Nothing);
+            assert!(!servers.attached.as_ref().is_some_and(|it| it.is_dirty));
+            release(session, servers, out)
         }
-        Wants::Server => {
-            let is_read = session.demand().is_whole && !session.is_pinned();
-            let has_failed = session.failure_elsewhere().is_some();
-            let at = match offer {
-                Offer::Replica(proof) if is_read && !has_failed => At::Replica(proof),
-                _ => At::Primary,
-            };
-            let is_query = matches!(session.demand().texts[..], [Text::Simple(..)]);
-            if is_query && matches!(at, At::Replica(Proof::None | Proof::First)) {
-                let prepared = Arc::new(Prepared::by_proxy("SELECT $1", &[23], GRAMMAR));
-                let parameters = message::bound_texts(&[b"7"]);
-                session.runs_as(AsPrepared {
-                    prepared,
-                    parameters,
-                });
-            }
-            let server = servers.attached.insert(ServerConnection::default());
-            return session.attach(server, (at, &[]), out).is_err();
+        SessionAction::Route(BatchIn::Waiting) => go_on(session, servers, offer, out),
+        SessionAction::Route(_) if offer == Offer::Nothing => {
+            let report = Report::new(Severity::Error, "08001", "no");
+            session.step(SessionEvent::Refuse(&report), out).is_err()
         }
+        SessionAction::Route(batch_in) => attach(session, servers, (batch_in, offer), out),
+        SessionAction::Exchange
+        | SessionAction::Await
+        | SessionAction::Gather
+        | SessionAction::Over(Then::Keep) => false,
     }
-    false
+}
+
+fn release(session: &mut Session, servers: &mut Servers, out: &mut Out) -> bool {
+    servers.attached = None;
+    let is_over = session.step(SessionEvent::Released, out).is_err();
+    servers.attached = servers.kept.take();
+    is_over
+}
+
+fn attach(
+    session: &mut Session,
+    servers: &mut Servers,
+    (batch_in, offer): (BatchIn, Offer),
+    out: &mut Out,
+) -> bool {
+    let demand = session.demand();
+    let is_read = demand.is_whole && !demand.is_pinned;
+    let has_failed = demand.fault.is_some();
+    let is_query = matches!(demand.texts[..], [Text::Simple(..)]);
+    let at = match offer {
+        Offer::Replica(_) if is_read && !has_failed && batch_in == BatchIn::Snapshot => {
+            At::Snapshot(Numbers::Unknown)
+        }
+        Offer::Replica(proof) if is_read && !has_failed => {
+            let as_prepared = AsPrepared {
+                prepared: Arc::new(Prepared::by_proxy("SELECT $1", &[23], GRAMMAR)),
+                parameters: message::bound_texts(&[b"7"]),
+            };
+            At::Replica(ReadThere {
+                proof,
+                numbers: Numbers::Unknown,
+                as_prepared: Some(as_prepared).filter(|_| is_query && proof != Proof::End),
+            })
+        }
+        _ => At::Primary,
+    };
+    let server = servers.attached.insert(ServerConnection::default());
+    let attachment = Attachment::at(at);
+    let attached = session.step(SessionEvent::Attach { server, attachment }, out);
+    attached.is_err()
 }
 
 /// A batch of a transaction on the primary. True if the session ended.
 fn go_on(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut Out) -> bool {
-    let primary = servers.attached.as_mut().expect("its transaction is there");
-    let has_failed = session.failure_elsewhere().is_some();
-    let proof = match offer {
-        Offer::Replica(proof) if !has_failed && session.demand().is_whole => Some(proof),
-        _ => None,
+    let demand = session.demand();
+    let (has_failed, is_whole) = (demand.fault.is_some(), demand.is_whole);
+    let Some(primary) = servers.attached.as_mut() else {
+        panic!("its transaction is there");
     };
-    let Some(proof) = proof else {
-        let (frames, rest) = session.resume(primary, out);
-        let last = frames.len().saturating_sub(1);
-        return frames.iter().enumerate().any(|(index, frame)| {
-            let rest = if index == last { rest } else { 0 };
-            let message = Piece::Message(WireMessage { frame, rest });
-            session.client(message, Some(&mut *primary), out).is_err()
-        });
+    let proof = match offer {
+        Offer::Replica(proof) if !has_failed && is_whole => proof,
+        _ => {
+            let (server, router) = (primary, &mut NoRouter);
+            return session
+                .step(SessionEvent::Resume { server, router }, out)
+                .is_err();
+        }
     };
     servers.kept = servers.attached.replace(ServerConnection::default());
     let server = servers.attached.as_mut().expect("it was put there");
-    session
-        .attach(server, (At::Replica(proof), &[]), out)
-        .is_err()
+    let attachment = Attachment::at(At::Replica(ReadThere {
+        proof,
+        numbers: Numbers::Unknown,
+        as_prepared: None,
+    }));
+    let attached = session.step(SessionEvent::Attach { server, attachment }, out);
+    attached.is_err()
 }
 
 /// Takes the steps, one after the other, until the session ends.
 fn run(steps: Vec<(Step, Offer)>) -> Result<(), TestCaseError> {
-    let mut session = Session::new(1, Arc::new(Parameters::new()), Pinning::WhenNeeded, GRAMMAR);
-    session.defer_transactions(Some(Snapshots::OfStatements));
+    let mut session = session();
     let (mut servers, mut out) = (Servers::default(), Out::default());
     for (index, (step, offer)) in steps.into_iter().enumerate() {
         let mut frame = bytes::BytesMut::new();
         let result = match step {
-            Step::Client(tag, body) if session.takes_client() => {
+            Step::Client(tag, body) if session.next().takes(Taken::Message) => {
                 message::write(&mut frame, tag, &[&body], 0);
                 let piece = Cutter::new(Side::Client).next(&frame);
-                let piece = piece.unwrap().expect("it is whole");
-                let server = servers.attached.as_mut();
-                session.client(piece, server.filter(|_| session.is_attached()), &mut out)
+                let event = SessionEvent::Client {
+                    piece: piece.unwrap().expect("it is whole"),
+                    server: servers.attached.as_mut(),
+                    router: &mut NoRouter,
+                };
+                session.step(event, &mut out).map(drop)
             }
             Step::Server(tag, body) if servers.attached.is_some() => {
                 message::write(&mut frame, tag, &[&body], 0);
                 let piece = Cutter::new(Side::Server).next(&frame);
                 let piece: Piece<'_> = piece.unwrap().expect("it is whole");
-                let server = servers.attached.as_mut().expect("it is some");
-                if session.is_proof(tag) {
-                    match index % 2 {
-                        0 => session.tears(),
-                        _ => session.counts(&mut out),
-                    }
-                }
-                session.server(piece, server, &mut out)
+                let event = SessionEvent::Server {
+                    piece,
+                    server: servers.attached.as_mut().expect("it is some"),
+                    counts: &mut || index % 2 != 0,
+                };
+                session.step(event, &mut out).map(drop)
             }
             Step::Lose if servers.attached.is_some() => {
                 let report = Report::new(Severity::Error, "08006", "gone");
-                if !session.lost(&report, &mut out) {
+                let is_cut = false;
+                let lost = session.step(SessionEvent::ServerLost { report, is_cut }, &mut out);
+                if matches!(lost, Ok(SessionAction::End(_))) {
                     break;
                 }
                 servers.attached = servers.kept.take();
-                prop_assert!(session.takes_client() || session.wants() == Wants::Server);
-                Ok(())
+                let next = session.next();
+                prop_assert!(next.takes(Taken::Message) || matches!(next, SessionAction::Route(_)));
+                lost.map(drop)
             }
             _ => Ok(()),
         };
@@ -234,10 +295,133 @@ fn run(steps: Vec<(Step, Offer)>) -> Result<(), TestCaseError> {
             break;
         }
         // It never waits for a peer that waits for it.
-        let waits_for_server = !session.takes_client() && session.wants() == Wants::Messages;
+        let waits_for_server = session.next() == SessionAction::Await;
         prop_assert!(!waits_for_server || session.leftover() == Leftover::Batch);
     }
     Ok(())
+}
+
+/// A session whose client and server send what the test has them send.
+struct Peers {
+    session: Session,
+    server: ServerConnection,
+    out: Out,
+}
+
+impl Peers {
+    fn new() -> Peers {
+        Peers {
+            session: session(),
+            server: ServerConnection::default(),
+            out: Out::default(),
+        }
+    }
+
+    fn client(&mut self, tag: u8, body: &[u8], rest: usize) -> SessionAction {
+        let mut frame = bytes::BytesMut::new();
+        message::write(&mut frame, tag, &[body], rest);
+        let message = WireMessage {
+            frame: &frame,
+            rest,
+        };
+        self.piece(Piece::Message(message))
+    }
+
+    fn piece(&mut self, piece: Piece<'_>) -> SessionAction {
+        let event = SessionEvent::Client {
+            piece,
+            server: Some(&mut self.server),
+            router: &mut NoRouter,
+        };
+        self.session.step(event, &mut self.out).unwrap()
+    }
+
+    fn server(&mut self, tag: u8, body: &[u8]) -> SessionAction {
+        let mut frame = bytes::BytesMut::new();
+        message::write(&mut frame, tag, &[body], 0);
+        let piece = Piece::Message(WireMessage {
+            frame: &frame,
+            rest: 0,
+        });
+        let event = SessionEvent::Server {
+            piece,
+            server: &mut self.server,
+            counts: &mut || true,
+        };
+        self.session.step(event, &mut self.out).unwrap()
+    }
+
+    fn attach(&mut self, at: At) -> SessionAction {
+        let event = SessionEvent::Attach {
+            server: &mut self.server,
+            attachment: Attachment::at(at),
+        };
+        self.session.step(event, &mut self.out).unwrap()
+    }
+}
+
+#[test]
+fn rest_of_message_is_dropped_with_its_replica() {
+    let mut peers = Peers::new();
+    peers.client(
+        b'Q',
+        b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY\0",
+        0,
+    );
+    let wanted = peers.client(b'Q', b"SELECT 1\0", 0);
+    assert_eq!(wanted, SessionAction::Route(BatchIn::Snapshot));
+    peers.attach(At::Snapshot(Numbers::Unknown));
+    peers.server(b'C', b"SELECT 1\0");
+    peers.server(b'Z', b"T");
+    peers.client(b'B', b"\0\0\0\0\0\x01\0\x10\0\0", 1 << 20);
+    peers.out = Out::default();
+    let lost = SessionEvent::ServerLost {
+        report: Report::new(Severity::Error, "08006", "gone"),
+        is_cut: false,
+    };
+    let next = peers.session.step(lost, &mut peers.out);
+    assert_eq!(next, Ok(SessionAction::Exchange));
+    peers.piece(Piece::Rest(&[0; 100]));
+    assert!(
+        peers.out.to_server.is_empty(),
+        "the next server would get it"
+    );
+}
+
+#[test]
+fn effect_of_proxys_setting_is_not_the_next_querys() {
+    let mut peers = Peers::new();
+    peers.client(b'P', b"a\0SELECT 1\0\0\0", 0);
+    let wanted = peers.client(b'Q', b"SET replex.trace = on\0", 0);
+    assert_eq!(wanted, SessionAction::Route(BatchIn::NoTransaction));
+    peers.attach(At::Primary);
+    peers.client(b'Q', b"SELECT 1\0", 0);
+    assert!(!peers.server.is_dirty, "a read changes no settings");
+}
+
+#[test]
+fn sync_of_an_earlier_copy_ends_no_later_one() {
+    let mut peers = Peers::new();
+    peers.client(b'Q', b"BEGIN\0", 0);
+    peers.client(b'Q', b"COPY a FROM STDIN\0", 0);
+    peers.attach(At::Primary);
+    peers.server(b'C', b"BEGIN\0");
+    peers.server(b'Z', b"T");
+    peers.server(b'G', b"\0\0\0");
+    peers.client(b'S', b"", 0);
+    let error = b"SERROR\0C22P04\0Mwrong\0\0";
+    peers.server(b'E', error);
+    peers.server(b'Z', b"E");
+    peers.client(b'B', b"\0\0\0\0\0\0\0\0", 0);
+    peers.client(b'E', b"\0\0\0\0\0", 0);
+    peers.server(b'2', b"");
+    peers.server(b'G', b"\0\0\0");
+    peers.out = Out::default();
+    peers.server(b'E', error);
+    assert!(
+        peers.out.to_server.is_empty(),
+        "the client has sent no Sync"
+    );
 }
 
 proptest! {

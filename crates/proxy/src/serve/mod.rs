@@ -13,6 +13,7 @@ mod proof;
 mod refusal;
 mod relay;
 pub mod replicas;
+mod router;
 pub mod routing;
 pub mod spinning;
 pub mod standing;

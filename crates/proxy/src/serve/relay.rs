@@ -36,19 +36,23 @@ use super::cancel::{CancelEntry, Goal};
 use super::clients::{self, ConnectedClient};
 use super::login::SessionStart;
 use super::outset::{Isolation, Outset};
-use super::routing::{Before, Chosen, Goes, Routing, Why};
+use super::router::MessageRouter;
+use super::routing::{Chosen, Routing, Why};
 use super::spinning;
 use super::standing::{self, SessionServers};
 use pg_analysis::effect::GRAMMAR;
 use pg_connect::stream::Peer;
 use pg_wire::Malformed;
-use pg_wire::cut::{Cutter, Piece, Side, WHOLE_LEN_MAX, WireMessage};
+use pg_wire::cut::{Cutter, Piece, Side, WHOLE_LEN_MAX};
 use pg_wire::message;
 use pg_wire::report::{Report, Severity};
 use pg_wire::startup::CancelKey;
 use proxy_core::freshness::{Level, Manager, ReplicaId, Watch};
 use proxy_core::server::Parameters;
-use proxy_core::session::{At, Changes, Out, Session, Snapshots, Wants};
+use proxy_core::session::{
+    At, Attachment, BatchIn, Changes, Ending, Out, ReadThere, Session, SessionAction, SessionEvent,
+    SessionOptions, Snapshots, Taken, Then,
+};
 use proxy_core::writes::Writes;
 use proxy_pool::{Connection, KnownSettings, Login};
 use replication::leadership::lease::BootTime;
@@ -159,9 +163,14 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, st
     };
     let routing = servers.routing_of(&outset.key.database);
     let lease = servers.routing.as_ref().map(|routing| &routing.lease);
-    let mut session = Session::new(number, parameters, proxy.pinning, GRAMMAR);
-    session.is_called(entry.key.process);
-    session.defer_transactions(routing.and_then(|_| snapshots(outset.isolation)));
+    let session = Session::new(SessionOptions {
+        number,
+        process: entry.key.process,
+        parameters,
+        pinning: proxy.pinning,
+        grammar: GRAMMAR,
+        snapshots: routing.and_then(|_| snapshots(outset.isolation)),
+    });
     let mut relay = Relay {
         // It must not say that it waits only since its turn is over.
         lost: lease.map(|lease| Box::pin(unconstrained(lease.ended())) as _),
@@ -193,15 +202,7 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, st
         is_cut: false,
         out,
     };
-    let end = loop {
-        let moved = match relay.process().await {
-            Ok(()) => relay.transfer().await,
-            Err(end) => Err(end),
-        };
-        if let Err(end) = moved {
-            break end;
-        }
-    };
+    let end = relay.serve().await;
     relay.end(end).await;
 }
 
@@ -228,22 +229,32 @@ fn welcomed(parameters: &Parameters, key: &CancelKey) -> Out {
 }
 
 impl Relay<'_> {
+    /// Relays until the session ends. Returns why it ends.
+    async fn serve(&mut self) -> End {
+        loop {
+            let moved = match self.process().await {
+                Ok(()) => self.transfer().await,
+                Err(end) => Err(end),
+            };
+            if let Err(end) = moved {
+                return end;
+            }
+        }
+    }
+
     /// Looks at everything that has been read, as far as both peers take what comes of it.
     async fn process(&mut self) -> Result<(), End> {
         loop {
             self.read_server()?;
             self.lead_cancels().await;
-            self.settle().await;
-            self.pause();
-            match self.session.wants() {
-                Wants::End => return Err(End::Client),
-                Wants::Release => {
-                    self.answer_first().await?;
-                    self.release().await?;
-                }
-                Wants::Server if self.session.is_waiting() => self.go_on().await?,
-                Wants::Server => self.attach().await?,
-                Wants::Messages => {}
+            match self.session.next() {
+                SessionAction::Exchange | SessionAction::Await | SessionAction::Gather => {}
+                SessionAction::Pause => self.pause()?,
+                SessionAction::Over(then) => self.finish(then).await?,
+                SessionAction::Return => self.release(Changes::Nothing).await?,
+                SessionAction::Route(BatchIn::Waiting) => self.go_on().await?,
+                SessionAction::Route(batch_in) => self.attach(batch_in).await?,
+                SessionAction::End(ending) => return Err(ending.into()),
             }
             let is_more = self.read_client()?;
             // What was just sent may be cancelled: if nothing of the proxy's own runs before it, no
@@ -253,7 +264,7 @@ impl Relay<'_> {
                 break;
             }
         }
-        let is_over = self.client_ended && self.session.takes_client();
+        let is_over = self.client_ended && self.session.next().takes(Taken::Message);
         if is_over && self.out.to_client.is_empty() && self.out.to_server.is_empty() {
             return Err(End::Client);
         }
@@ -272,36 +283,37 @@ impl Relay<'_> {
                 break;
             };
             used += length(&piece);
-            if let (Some(watch), Some(routing)) = (&self.watch, self.routing)
-                && watched::judge(watch, &piece, routing, (&mut self.session, &mut self.out))
-            {
-                self.watch = None;
-            }
-            self.session
-                .server(piece, &mut connection.server, &mut self.out)
-                .map_err(out_of_step)?;
+            let (watch, routing) = (&mut self.watch, self.routing);
+            let event = SessionEvent::Server {
+                piece,
+                server: &mut connection.server,
+                counts: &mut || match (watch.take(), routing) {
+                    (Some(watch), Some(routing)) => !routing.manager().is_torn(&watch),
+                    _ => true,
+                },
+            };
+            let replied = self.session.step(event, &mut self.out);
+            replied.map_err(out_of_step)?;
         }
         connection.peer.input.advance(used);
         self.has_read |= used > 0 && self.place.replica.is_some();
         Ok(())
     }
 
-    /// Handles what the client has sent. Has the session come to want something?
+    /// Handles what the client has sent. Has the session come to want something else?
     fn read_client(&mut self) -> Result<bool, End> {
         let mut used = 0;
-        let mut input = Input {
+        let mut action = self.session.next();
+        let mut router = MessageRouter {
             routing: self.routing,
             outset: &self.outset,
-            connection: self.connection.as_deref_mut(),
             place: self.place.replica,
             is_notified: false,
-            session: &mut self.session,
             writes: &mut self.writes,
-            out: &mut self.out,
         };
-        while input.out.to_server.len() < OUTPUT_LEN_MAX {
-            let is_rest = !self.cutter.is_between_messages() && input.session.takes_rest();
-            if !is_rest && !input.session.takes_client() {
+        while self.out.to_server.len() < OUTPUT_LEN_MAX {
+            let is_rest = !self.cutter.is_between_messages() && action.takes(Taken::Rest);
+            if !is_rest && !action.takes(Taken::Message) {
                 break;
             }
             let bytes = &self.client.input[used..];
@@ -309,53 +321,80 @@ impl Relay<'_> {
                 break;
             };
             used += length(&piece);
-            input.take(piece)?;
-            if input.session.wants() != Wants::Messages {
+            let event = SessionEvent::Client {
+                piece,
+                server: self.connection.as_mut().map(|it| &mut it.server),
+                router: &mut router,
+            };
+            let taken = self.session.step(event, &mut self.out);
+            action = taken.map_err(violation)?;
+            if !action.is_exchange() {
                 break;
             }
         }
         self.client.input.advance(used);
-        Ok(self.session.wants() != Wants::Messages)
+        Ok(!action.is_exchange())
     }
 
-    /// Notes what a transaction that has ended may have written.
-    async fn settle(&mut self) {
-        if let (Some(routing), Some(connection)) = (self.routing, &mut self.connection)
-            && self.session.is_idle()
-        {
-            if self.writes.is_pending() {
-                // A late one must not hit what is the proxy's own.
-                self.entry.leads_to(None).await;
-                self.cancels = Cancels::GoNowhere;
-            }
-            let is_one_copy = self.session.settings().level == Level::OneCopy;
-            if is_one_copy && self.writes.is_pending() {
-                self.held = Held::Commits(self.writes.pending().collect());
-            }
-            for statement in self.writes.ended(|| routing.manager()) {
-                let server = &mut connection.server;
-                self.session.run(&statement, server, &mut self.out);
-            }
+    /// Finishes what was answered, of which no transaction is open: first what must follow it on
+    /// its server.
+    async fn finish(&mut self, then: Then) -> Result<(), End> {
+        let is_marking = self.mark().await?;
+        match then {
+            Then::Release(changes) if !is_marking => self.release(changes).await,
+            Then::Release(_) | Then::Keep => Ok(()),
         }
     }
 
-    /// Finds a server for what the session holds.
-    async fn attach(&mut self) -> Result<(), End> {
+    /// Notes what a transaction that has ended may have written. Returns true if the server is to
+    /// run something for that first.
+    async fn mark(&mut self) -> Result<bool, End> {
+        let (Some(routing), Some(connection)) = (self.routing, &mut self.connection) else {
+            return Ok(false);
+        };
+        if self.writes.is_pending() {
+            // A late one must not hit what is the proxy's own.
+            self.entry.leads_to(None).await;
+            self.cancels = Cancels::GoNowhere;
+        }
+        let is_one_copy = self.session.settings().level == Level::OneCopy;
+        if is_one_copy && self.writes.is_pending() {
+            self.held = Held::Commits(self.writes.pending().collect());
+        }
+        let statements = self.writes.ended(|| routing.manager());
+        if statements.is_empty() {
+            return Ok(false);
+        }
+        let event = SessionEvent::Run {
+            statements: &statements,
+            server: &mut connection.server,
+        };
+        let runs = self.session.step(event, &mut self.out);
+        runs.map(|_| true).map_err(violation)
+    }
+
+    /// Finds a server for what the session holds, in such a transaction.
+    async fn attach(&mut self, batch_in: BatchIn) -> Result<(), End> {
         // It may take a while: the client gets first what is its own already.
         self.flush_client().await?;
-        let planned = match self.session.is_snapshot_deferred() {
-            true => self.plan_snapshot().await,
-            false => self.plan_or_wait().await,
+        let planned = match batch_in {
+            BatchIn::Snapshot => self.plan_snapshot().await,
+            _ => self.plan_or_wait(batch_in).await,
         };
         let attached = match planned {
-            Ok(mut plan) => self.take(&mut plan).await.map(|taken| (plan, taken)),
+            Ok(mut plan) => {
+                let taken = self.take(&mut plan, batch_in).await;
+                taken.map(|taken| (plan, taken))
+            }
             Err(report) => Err(report),
         };
-        let (plan, (place, mut connection)) = match attached {
+        let (mut plan, (place, mut connection)) = match attached {
             Ok(attached) => attached,
             Err(report) => {
-                self.session.refuse(&report, &mut self.out);
-                return Ok(());
+                let refused = self
+                    .session
+                    .step(SessionEvent::Refuse(&report), &mut self.out);
+                return refused.map(drop).map_err(violation);
             }
         };
         self.notify_route(&plan.why, &plan.touches);
@@ -370,38 +409,42 @@ impl Relay<'_> {
         self.visit.goes(place.replica, plan.why.reason);
         self.servers.count(&place, Manager::started);
         self.place = place;
-        if let (Some(id), Some(routing)) = (self.place.replica, self.routing) {
-            // More tables may come in what follows at its snapshot.
-            let is_all = !self.session.is_snapshot_deferred();
-            let numbers = match plan.named.only().filter(|_| is_all) {
-                Some(numbers) => numbers,
-                None => {
-                    let known = &routing.numbers;
-                    known
-                        .find(&routing.analyser, &plan.named, id, &mut connection)
-                        .await
+        self.watch = None;
+        let chosen = plan.replica.take().filter(|_| self.place.replica.is_some());
+        let at = match chosen {
+            None => At::Primary,
+            Some(chosen) => {
+                let numbers = self.numbers_there(&chosen, batch_in, &plan.named, &mut connection);
+                let numbers = numbers.await;
+                match batch_in {
+                    BatchIn::Snapshot => At::Snapshot(numbers),
+                    _ => At::Replica(ReadThere {
+                        proof: self.watches(chosen),
+                        numbers,
+                        as_prepared: plan.as_prepared,
+                    }),
                 }
-            };
-            self.session.numbers_tables(numbers);
-        }
-        let chosen = plan.replica.filter(|_| self.place.replica.is_some());
-        let at = self.at(chosen);
-        if let Some(prepared) = plan.as_prepared.filter(|_| at != At::Primary) {
-            self.session.runs_as(prepared);
-        }
-        let server = &mut self.connection.insert(connection).server;
-        self.session
-            .attach(server, (at, &plan.prelude), &mut self.out)
-            .map_err(violation)?;
+            }
+        };
+        self.connection = Some(connection);
+        self.attaches(Attachment {
+            at,
+            prelude: plan.prelude,
+            is_schema_only: plan.is_schema_only,
+        })?;
         self.hold_cancels().await;
         Ok(())
     }
 
     /// Returns a connection for a plan; if a replica has none, the primary's.
-    async fn take(&mut self, plan: &mut Plan) -> Result<(Place, Box<Connection>), Report> {
+    async fn take(
+        &mut self,
+        plan: &mut Plan,
+        batch_in: BatchIn,
+    ) -> Result<(Place, Box<Connection>), Report> {
         if let (Some(chosen), Some(routing)) = (&plan.replica, self.routing) {
             let mut taken = self.take_there(chosen, routing).await;
-            if self.session.is_snapshot_deferred()
+            if batch_in == BatchIn::Snapshot
                 && let Ok(connection) = taken
             {
                 taken = self.take_snapshot(chosen, connection, routing).await;
@@ -449,20 +492,22 @@ impl Relay<'_> {
         Ok(connection)
     }
 
-    /// Gives the server to others, unless the session has to keep it.
-    async fn release(&mut self) -> Result<(), End> {
+    /// Gives the server to others, unless the session has to keep it. Statements may have changed
+    /// this.
+    async fn release(&mut self, changes: Changes) -> Result<(), End> {
+        self.answer_first().await?;
         // Waits for a cancel request that is under way.
         self.entry.leads_to(None).await;
-        if self.session.changes() != Changes::Nothing {
-            self.find_out_settings().await?;
-        }
-        if let Some(connection) = self
-            .connection
-            .as_ref()
-            .filter(|_| self.session.is_pinned())
-        {
-            let goal = Goal::Server(Arc::clone(&self.place.node), connection.cancel_key.clone());
-            self.entry.leads_to(Some(goal)).await;
+        let action = match changes {
+            Changes::Nothing => self.session.next(),
+            _ => self.find_out_settings(changes).await?,
+        };
+        if action.is_exchange() {
+            if let Some(connection) = &self.connection {
+                let key = connection.cancel_key.clone();
+                let goal = Goal::Server(Arc::clone(&self.place.node), key);
+                self.entry.leads_to(Some(goal)).await;
+            }
             return Ok(());
         }
         self.visit.leaves();
@@ -479,7 +524,8 @@ impl Relay<'_> {
                 self.place.node.close(connection);
             }
         }
-        self.session.released(&mut self.out);
+        let released = self.session.step(SessionEvent::Released, &mut self.out);
+        released.map_err(violation)?;
         self.return_to_primary().await;
         Ok(())
     }
@@ -488,14 +534,15 @@ impl Relay<'_> {
     /// was read, or there is place again for what comes of it.
     async fn transfer(&mut self) -> Result<(), End> {
         let is_held = self.is_held();
-        let is_gathering = self.session.is_gathering();
+        let is_gathering = self.session.next() == SessionAction::Gather;
         let transfer = poll_fn(|context| self.poll_transfer(is_held, context));
         let moved = match (is_held, is_gathering) {
             (true, _) => tokio::time::timeout(HELD_INTERVAL, transfer).await,
             (false, true) => {
                 let moved = tokio::time::timeout(GATHERING_MAX, transfer).await;
                 if moved.is_err() {
-                    self.session.gathers_no_more(&mut self.out);
+                    let routed = self.session.step(SessionEvent::Silence, &mut self.out);
+                    routed.map_err(violation)?;
                 }
                 moved
             }
@@ -586,82 +633,28 @@ impl Relay<'_> {
     /// Handles the loss of a server: a session outlives a replica, but not the primary's
     /// connection.
     async fn server_lost(&mut self, error: Option<io::Error>) -> Result<(), End> {
-        let is_between =
-            |lost: &Connection| lost.cutter.is_between_messages() || self.session.keeps_answer();
-        if self.session.is_end_reported() || !self.connection.as_deref().is_some_and(is_between) {
+        let Some(connection) = &self.connection else {
             return Err(End::Server);
-        }
+        };
+        let is_cut = !connection.cutter.is_between_messages();
         let address = &self.place.node.address;
         let mut text = format!("the server at {address} closed the connection");
         if let Some(error) = error {
             text += &format!(": {error}");
         }
         let report = Report::new(Severity::Error, CONNECTION_FAILURE, text);
-        let hint = match self.session.has_snapshot_elsewhere() {
-            true => "Its transaction only read: begin that again, and it goes elsewhere.",
-            false => "It was a read: ask again, and it goes elsewhere.",
-        };
-        let hinted = report.clone().hint(hint);
-        if self.session.lost(&hinted, &mut self.out) {
-            self.visit.leaves();
-            self.entry.leads_to(None).await;
-            self.servers.count(&self.place, Manager::ended);
-            if let Some(connection) = self.connection.take() {
-                self.place.node.close(connection);
-            }
-            self.return_to_primary().await;
-            return Ok(());
+        let event = SessionEvent::ServerLost { report, is_cut };
+        let lost = self.session.step(event, &mut self.out);
+        if let SessionAction::End(ending) = lost.map_err(out_of_step)? {
+            return Err(ending.into());
         }
-        let hint = "Whether a COMMIT that was under way took effect is not known.";
-        Err(report.hint(hint).into())
-    }
-}
-
-/// What a client's messages are given to.
-struct Input<'a> {
-    routing: Option<&'a Routing>,
-    outset: &'a Outset,
-    connection: Option<&'a mut Connection>,
-    place: Option<ReplicaId>,
-    /// Was the client notified where it all goes?
-    is_notified: bool,
-    session: &'a mut Session,
-    writes: &'a mut Writes,
-    out: &'a mut Out,
-}
-
-impl Input<'_> {
-    fn take(&mut self, piece: Piece<'_>) -> Result<(), End> {
-        let is_attached = self.session.is_attached();
-        let mut connection = self.connection.as_mut().filter(|_| is_attached);
-        let mut refused = None;
-        if let (Piece::Message(message), Some(_), Some(routing)) =
-            (piece, &mut connection, self.routing)
-        {
-            let is_known = !self.session.is_pinned() && !self.writes.has_settings();
-            let before = Before {
-                routing,
-                reading: is_known.then_some(&self.outset.reading),
-                user: &self.outset.key.user,
-                place: self.place,
-                is_notified: self.is_notified,
-            };
-            let goes = Goes {
-                session: &mut *self.session,
-                writes: &mut *self.writes,
-                out: &mut *self.out,
-            };
-            refused = before.look(message, goes);
+        self.visit.leaves();
+        self.entry.leads_to(None).await;
+        self.servers.count(&self.place, Manager::ended);
+        if let Some(connection) = self.connection.take() {
+            self.place.node.close(connection);
         }
-        let instead = refused.as_deref();
-        let instead = instead.map(|frame| Piece::Message(WireMessage { frame, rest: 0 }));
-        let server = connection.map(|connection| &mut connection.server);
-        self.session
-            .client(instead.unwrap_or(piece), server, self.out)
-            .map_err(violation)?;
-        if instead.is_some() {
-            self.session.drop_rest();
-        }
+        self.return_to_primary().await;
         Ok(())
     }
 }
@@ -669,6 +662,16 @@ impl Input<'_> {
 impl From<Report> for End {
     fn from(report: Report) -> End {
         End::Reported(report.fatal())
+    }
+}
+
+impl From<Ending> for End {
+    fn from(ending: Ending) -> End {
+        match ending {
+            Ending::Client => End::Client,
+            Ending::Server => End::Server,
+            Ending::Lost(report) => report.into(),
+        }
     }
 }
 

@@ -7,8 +7,6 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use bytes::BytesMut;
-
 use super::numbers::TableNumbers;
 use super::outset::ParseContext;
 use super::pending_age;
@@ -16,26 +14,21 @@ use super::replicas::Replicas;
 use super::trace;
 use super::why::Detail;
 pub use super::why::Why;
-use pg_analysis::effect::{self, GRAMMAR};
+use pg_analysis::effect::GRAMMAR;
 use pg_analysis::{
     AnalysedStatement, Analyser, Analysis, Constant, INT4, Parameter, StatementAction, Template,
     fires_triggers, is_of_node, is_of_roles_alone,
 };
 use pg_connect::address::Address;
-use pg_wire::cut::WireMessage;
 use pg_wire::message;
 use pg_wire::quoting::quoted;
 use pg_wire::report::{Report, Severity};
 use proxy_core::freshness::{
     Level, Manager, ReadMoment, ReadTarget, Reason, ReplicaId, ServerLife, Sets, Tsid, Watch, mark,
 };
-use proxy_core::grammar::SessionEffect;
-use proxy_core::routing::{Freshness, Question, RoutingDecision, Situation, decide};
-use proxy_core::session::{
-    AsPrepared, BatchFault, Bound, Out, Prepared, Proof, Session, Text, TraceSetting,
-};
+use proxy_core::routing::{Freshness, Question, RoutingDecision, decide};
+use proxy_core::session::{AsPrepared, BatchFault, Prepared, Proof, Text};
 use proxy_core::touched::Touched;
-use proxy_core::writes::Writes;
 use proxy_pool::ServerNode;
 use replication::leadership::ProxyLeadership;
 use replication::leadership::lease::Lease;
@@ -45,10 +38,6 @@ use replication::{Replication, ReplicationError, ReplicationSettings, Started};
 
 /// SQLSTATE: what cannot be replicated.
 const UNSUPPORTED: &str = "0A000";
-/// SQLSTATE: the transaction is to be tried again.
-const SERIALIZATION_FAILURE: &str = "40001";
-/// How a statement begins that may have the body of a function.
-const CREATE: &[u8] = b"create";
 
 /// What routing needs to know, and where reads can go.
 pub struct Routing {
@@ -64,213 +53,6 @@ pub struct Routing {
     pub replicas: Replicas,
     /// Which numbers tables have there.
     pub numbers: TableNumbers,
-}
-
-/// What is known before a message goes to a server that is attached.
-pub struct Before<'a> {
-    /// Where routing is known.
-    pub routing: &'a Routing,
-    /// How statements are read, if that is known.
-    pub reading: Option<&'a ParseContext>,
-    /// The user that runs it.
-    pub user: &'a str,
-    /// Where it goes; none for the primary.
-    pub place: Option<ReplicaId>,
-    /// Was the client notified where it goes, if it has asked for that?
-    pub is_notified: bool,
-}
-
-/// Where a message goes.
-pub struct Goes<'a> {
-    /// Whose it is.
-    pub session: &'a mut Session,
-    /// What its transaction has written.
-    pub writes: &'a mut Writes,
-    /// For both peers.
-    pub out: &'a mut Out,
-}
-
-impl Before<'_> {
-    /// Notes what the message's statements may write, and adds what must run in front of them.
-    ///
-    /// Returns what goes in its place, if it is not to run.
-    pub fn look(&self, message: WireMessage<'_>, goes: Goes<'_>) -> Option<BytesMut> {
-        if goes.session.is_skipping() {
-            return None;
-        }
-        if goes.session.has_snapshot_elsewhere() {
-            return self.look_elsewhere(message, goes);
-        }
-        let Goes {
-            session,
-            writes,
-            out,
-        } = goes;
-        if message.tag() == b'P' {
-            self.look_at_parse(message, session);
-            return None;
-        }
-        if message.tag() == b'S' {
-            // It ends the transaction that the batch runs in, unless the client has begun that.
-            let is_inside = session.is_in_transaction();
-            writes.note(&Touched::default(), is_inside, || self.routing.manager());
-            return None;
-        }
-        let bound = bound_by(message, session);
-        let text = run_by(message, bound.as_ref())?;
-        let is_simple = message.tag() == b'Q';
-        let mut touched = self.routing.touched(&text, self.reading);
-        if session.is_failed() {
-            // Nothing changes the schema before a rollback.
-            touched.schema.clear();
-        }
-        if text.text().is_some_and(|text| touched.is_schema_only(text)) {
-            session.knows_schema_only();
-        }
-        let routing = self.routing;
-        let prelude = match routing.prelude(&touched, self.reading, self.user) {
-            Ok(prelude) => prelude,
-            Err(report) => return session.raise(&report, is_simple, out),
-        };
-        let is_inside = session.is_in_transaction();
-        let question = Question::of(Situation::OnPrimary { is_inside }, &touched);
-        let reason = match decide(question, &mut routing.replicas_at(Level::Gssi)) {
-            RoutingDecision::Primary(reason) => reason,
-            decided => unreachable!("it keeps the primary's connection: {decided:?}"),
-        };
-        self.notify(&Why::primary(reason), &touched, (session, out));
-        // What Execute runs is ended by what follows, unless it ends its transaction itself.
-        let is_inside = session.is_in_transaction() || message.tag() == b'E';
-        writes.note(&touched, is_inside, || routing.manager());
-        if is_simple && !prelude.is_empty() {
-            return Some(session.behind(&prelude, message));
-        }
-        for statement in prelude {
-            session.add(&statement, out);
-        }
-        None
-    }
-
-    /// Looks at a message that goes to a replica, where its transaction has its snapshot. What
-    /// would find something else there than on the primary fails, so that the client begins again:
-    /// then on the primary.
-    ///
-    /// Returns what goes in its place, as [`Before::look`].
-    fn look_elsewhere(&self, message: WireMessage<'_>, goes: Goes<'_>) -> Option<BytesMut> {
-        let session = goes.session;
-        if session.is_inside_quietly() {
-            // What might have ended it was skipped.
-            goes.writes.goes_on();
-        }
-        let bound = bound_by(message, session);
-        let text = match message.tag() {
-            b'P' => match message::Parse::read(message.body()) {
-                Ok(parse) if message.is_whole() => {
-                    Text::Prepared(Arc::new(Prepared::of(parse, GRAMMAR)))
-                }
-                _ => Text::Unknown,
-            },
-            b'D' => match message::StatementOrPortal::read(message.body()) {
-                Ok(message::StatementOrPortal::Statement(name)) => match session.statement(name) {
-                    Some(prepared) => Text::Prepared(prepared),
-                    None => return None,
-                },
-                _ => return None,
-            },
-            // A portal that was not bound is not there.
-            b'E' if bound.is_none() && session.knows_portals() => return None,
-            _ => run_by(message, bound.as_ref())?,
-        };
-        let touched = self.routing.touched(&text, self.reading);
-        let situation = Situation::AtSnapshot {
-            may_be_over: goes.writes.may_be_over(),
-        };
-        let words = text.text().unwrap_or_default();
-        let question = Question {
-            leaves_nothing: effect::of(words) == SessionEffect::Nothing,
-            is_end: Session::is_end(words),
-            ..Question::of(situation, &touched)
-        };
-        if decide(question, &mut self.routing.replicas_at(Level::Gssi)) == RoutingDecision::Stays {
-            // Nothing is written: this notes that the transaction may end.
-            let is_run = matches!(message.tag(), b'Q' | b'E');
-            // Those that are not known are reported as no table's.
-            if let Some(id) = self.place
-                && let Some(pairs) = self.routing.numbers.of(id, &touched.named())
-            {
-                session.numbers_tables_also(pairs);
-            }
-            if let Some(id) = self.place.filter(|_| is_run) {
-                self.notify(&Why::snapshot(id), &touched, (session, goes.out));
-            }
-            let is_inside = !is_run || !question.is_end;
-            goes.writes
-                .note(&Touched::default(), is_inside, || self.routing.manager());
-            return None;
-        }
-        if !session.is_failed() {
-            session.keep_snapshots();
-        }
-        let text = "the transaction has its snapshot at a replica, where this cannot run";
-        let report = Report::new(Severity::Error, SERIALIZATION_FAILURE, text)
-            .hint("Begin it again: then it has one on the primary.");
-        let is_batch = matches!(message.tag(), b'Q' | b'F');
-        let instead = session.raise(&report, is_batch, goes.out);
-        // What it would leave behind must not keep the session there: Flush stands in its place,
-        // which has no answer, and what follows is skipped.
-        Some(instead.unwrap_or_else(|| {
-            let mut flush = BytesMut::new();
-            message::write(&mut flush, b'H', &[], 0);
-            flush
-        }))
-    }
-
-    /// Notifies a client that has asked for it where a statement goes, unless that was done.
-    fn notify(&self, why: &Why, touched: &Touched, (session, out): (&mut Session, &mut Out)) {
-        if !self.is_notified && session.settings().trace == TraceSetting::On {
-            let touches = self.routing.described(&touched.sets);
-            session.notify(&trace::notice(why, &touches), out);
-        }
-    }
-
-    /// Looks at a statement that is being prepared, which may keep its session by its words.
-    fn look_at_parse(&self, message: WireMessage<'_>, session: &mut Session) {
-        let Ok(parse) = message::Parse::read(message.body()) else {
-            return;
-        };
-        let start = parse.rest.trim_ascii_start().get(..CREATE.len());
-        if !message.is_whole() || !start.is_some_and(|word| word.eq_ignore_ascii_case(CREATE)) {
-            return;
-        }
-        let text = Text::Prepared(Arc::new(Prepared::of(parse, GRAMMAR)));
-        let touched = self.routing.touched(&text, self.reading);
-        if text.text().is_some_and(|text| touched.is_schema_only(text)) {
-            session.knows_schema_only();
-        }
-    }
-}
-
-/// Returns what the portal runs that a message executes, if it executes one.
-fn bound_by(message: WireMessage<'_>, session: &Session) -> Option<Bound> {
-    if message.tag() != b'E' {
-        return None;
-    }
-    let portal = message::executed_portal(message.body()).ok()?;
-    session.of_portal(portal)
-}
-
-/// Returns what a message runs, if it runs something; if by a portal, that is bound to this.
-fn run_by<'a>(message: WireMessage<'a>, bound: Option<&'a Bound>) -> Option<Text<'a>> {
-    Some(match (message.tag(), bound) {
-        (b'Q', _) => match message::split_string(message.body()) {
-            // What it leaves behind is looked at where it is forwarded.
-            Ok((text, _)) if message.is_whole() => Text::Simple(text, SessionEffect::Nothing),
-            _ => Text::Unknown,
-        },
-        (b'E', Some(bound)) => Text::Bound(Arc::clone(&bound.prepared), &bound.parameters),
-        (b'E' | b'F', _) => Text::Unknown,
-        _ => return None,
-    })
 }
 
 /// Where a read goes.
@@ -320,7 +102,7 @@ pub enum Routed {
 }
 
 /// The replicas as the manager has them, for reads at one level.
-struct AtLevel<'a> {
+pub(super) struct AtLevel<'a> {
     routing: &'a Routing,
     level: Level,
     /// Watches the read, if it goes to a replica.
@@ -443,7 +225,7 @@ impl Routing {
         statement.sql(self.manager().key())
     }
 
-    fn replicas_at(&self, level: Level) -> AtLevel<'_> {
+    pub(super) fn replicas_at(&self, level: Level) -> AtLevel<'_> {
         AtLevel {
             routing: self,
             level,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{GOODBYE_TIMEOUT, Relay};
 use crate::serve::cancel::{self, Goal};
+use proxy_core::session::UnderWay;
 
 /// Where cancel requests go.
 pub(super) enum Cancels {
@@ -22,7 +23,7 @@ impl Relay<'_> {
     /// there is any. To be called before that is sent.
     pub(super) async fn hold_cancels(&mut self) {
         self.cancels = Cancels::Lead;
-        if self.session.runs_own() {
+        if self.session.under_way() != UnderWay::Clients {
             let is_cancelled = Arc::<AtomicBool>::default();
             let goal = Goal::Wait(Arc::clone(&is_cancelled));
             self.entry.leads_to(Some(goal)).await;
@@ -36,12 +37,11 @@ impl Relay<'_> {
         if matches!(self.cancels, Cancels::Lead) {
             return;
         }
-        if self.session.runs_own() {
-            let is_late = matches!(self.cancels, Cancels::GoNowhere);
-            if is_late && self.session.runs_for_client() {
-                self.hold_cancels().await;
-            }
-            return;
+        let is_late = matches!(self.cancels, Cancels::GoNowhere);
+        match self.session.under_way() {
+            UnderWay::OwnBeforeClients if is_late => return self.hold_cancels().await,
+            UnderWay::Own | UnderWay::OwnBeforeClients => return,
+            UnderWay::Clients => {}
         }
         let before = std::mem::replace(&mut self.cancels, Cancels::Lead);
         let Some(connection) = &self.connection else {

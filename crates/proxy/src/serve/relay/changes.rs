@@ -1,9 +1,9 @@
 //! Sessions that may have changed their settings: a session goes on with other connections if they
 //! can have the same settings.
 
-use super::{End, Relay, snapshots};
+use super::{End, Relay, snapshots, violation};
 use crate::serve::outset::Outset;
-use proxy_core::session::Changes;
+use proxy_core::session::{Changes, SessionAction, SessionEvent};
 use proxy_pool::connection::Changed;
 
 /// Of the names and values of what a session has changed, in bytes: with more it keeps its server.
@@ -13,35 +13,44 @@ const TEMPORARY_SCHEMA: &str = "pg_temp";
 
 impl Relay<'_> {
     /// Finds out what settings the session has, which has ended its batch or transaction on the
-    /// primary. It keeps the connection where no other could have the same.
-    pub(super) async fn find_out_settings(&mut self) -> Result<(), End> {
+    /// primary. It keeps the connection where no other could have the same. Returns what the
+    /// session wants next.
+    pub(super) async fn find_out_settings(
+        &mut self,
+        changes: Changes,
+    ) -> Result<SessionAction, End> {
         let connection = self.connection.as_mut();
         let connection = connection.expect("its settings were changed there");
         let is_quiet = connection.cutter.is_between_messages() && self.out.to_server.is_empty();
         let has_login = self.outset.key.changed.is_empty();
-        let changed = match self.session.changes() {
+        let changed = match changes {
             Changes::Discarded => Some(Changed::default()),
             Changes::Reset if has_login => Some(Changed::default()),
             _ if !is_quiet => None,
             _ => match connection.changed().await {
                 Ok(changed) => changed,
-                Err(error) => return self.server_lost(Some(error)).await,
+                Err(error) => {
+                    self.server_lost(Some(error)).await?;
+                    return Ok(self.session.next());
+                }
             },
         };
         let Some(outset) = changed.and_then(|changed| self.outset_with(changed)) else {
-            self.session.keep_server();
-            return Ok(());
+            let kept = self.session.step(SessionEvent::Keep, &mut self.out);
+            return kept.map_err(violation);
         };
         let connection = self.connection.as_mut();
         let connection = connection.expect("it was there before");
         connection.becomes(&outset.key);
         let snapshots = self.routing.and_then(|_| snapshots(outset.isolation));
-        self.session.goes_on(&mut connection.server, snapshots);
+        let server = &mut connection.server;
+        let event = SessionEvent::Settings { server, snapshots };
+        let goes_on = self.session.step(event, &mut self.out);
         if self.outset.key != outset.key {
             self.unfit.clear();
         }
         self.outset = outset;
-        Ok(())
+        goes_on.map_err(violation)
     }
 
     /// Returns what it has from now on; none if it must keep its connection.

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{CONNECTION_FAILURE, End, Input, Relay, violation};
+use super::{CONNECTION_FAILURE, End, Relay, violation};
 use crate::serve::cancel::Goal;
+use crate::serve::router::MessageRouter;
 use crate::serve::routing::{Chosen, Route, Routed, Routing, Why};
-use pg_wire::cut::{Piece, WireMessage};
 use pg_wire::report::{Report, Severity};
 use proxy_core::freshness::Manager;
 use proxy_core::grammar::SessionEffect;
 use proxy_core::routing::{Question, Situation};
-use proxy_core::session::{Balancing, WaitingBatch};
+use proxy_core::session::{
+    At, Attachment, Balancing, BatchIn, Numbers, ReadThere, SessionEvent, WaitingBatch,
+};
 use proxy_core::touched::{NamedTables, Touched};
 use proxy_pool::Connection;
 
@@ -19,13 +21,15 @@ use proxy_pool::Connection;
 const CONNECTING_MAX: Duration = Duration::from_secs(1);
 
 impl Relay<'_> {
-    /// Has a transaction on the primary wait for its next batch, if that may run elsewhere.
-    pub(super) fn pause(&mut self) {
+    /// Has a transaction on the primary wait for its next batch, if reads of it may run elsewhere.
+    pub(super) fn pause(&mut self) -> Result<(), End> {
         let is_apart = self.session.settings().balancing == Balancing::Statement;
         let goes = is_apart && self.routing.is_some() && self.writes.let_reads_go();
-        if goes && self.session.may_wait() && self.out.to_server.is_empty() {
-            self.session.wait();
+        if goes && self.out.to_server.is_empty() {
+            let paused = self.session.step(SessionEvent::Pause, &mut self.out);
+            paused.map_err(violation)?;
         }
+        Ok(())
     }
 
     /// Finds a server for what the session holds, in a transaction on the primary.
@@ -46,18 +50,9 @@ impl Relay<'_> {
         let Some((chosen, mut connection)) = taken else {
             return self.resume();
         };
-        if let Some(routing) = self.routing {
-            let numbers = match named.only() {
-                Some(numbers) => numbers,
-                None => {
-                    let known = &routing.numbers;
-                    known
-                        .find(&routing.analyser, &named, chosen.id, &mut connection)
-                        .await
-                }
-            };
-            self.session.numbers_tables(numbers);
-        }
+        let numbers = self
+            .numbers_there(&chosen, BatchIn::Waiting, &named, &mut connection)
+            .await;
         let place = chosen.place();
         let goal = Goal::Server(Arc::clone(&place.node), connection.cancel_key.clone());
         self.entry.leads_to(Some(goal)).await;
@@ -68,12 +63,41 @@ impl Relay<'_> {
             self.kept.is_some(),
             "its transaction is on the primary's connection"
         );
-        let at = self.at(Some(chosen));
+        let at = At::Replica(ReadThere {
+            proof: self.watches(chosen),
+            numbers,
+            as_prepared: None,
+        });
+        self.attaches(Attachment::at(at))
+    }
+
+    /// Returns the numbers that tables have at a replica, where a batch in such a transaction goes.
+    pub(super) async fn numbers_there(
+        &self,
+        chosen: &Chosen,
+        batch_in: BatchIn,
+        named: &NamedTables,
+        connection: &mut Connection,
+    ) -> Numbers {
+        // More tables may come in what follows at its snapshot.
+        let only = named.only().filter(|_| batch_in != BatchIn::Snapshot);
+        match (only, self.routing) {
+            (Some(numbers), _) => numbers,
+            (None, Some(routing)) => {
+                let (known, analyser) = (&routing.numbers, &routing.analyser);
+                known.find(analyser, named, chosen.id, connection).await
+            }
+            (None, None) => Numbers::Unknown,
+        }
+    }
+
+    /// Gives the session the server that is attached.
+    pub(super) fn attaches(&mut self, attachment: Attachment) -> Result<(), End> {
         let connection = self.connection.as_mut();
-        let server = &mut connection.expect("it was put there").server;
-        self.session
-            .attach(server, (at, &[]), &mut self.out)
-            .map_err(violation)
+        let server = &mut connection.expect("a server is attached").server;
+        let event = SessionEvent::Attach { server, attachment };
+        let attached = self.session.step(event, &mut self.out);
+        attached.map(drop).map_err(violation)
     }
 
     /// Returns where the batch of the session goes, in a transaction on the primary that waits.
@@ -93,9 +117,8 @@ impl Relay<'_> {
             shares_portals: demand.shares_portals,
             ..Question::of(Situation::Waits(&self.writes), &touched)
         };
-        let fault = self.session.failure_elsewhere();
         let level = self.session.settings().level;
-        let route = match routing.route(question, fault, level) {
+        let route = match routing.route(question, demand.fault, level) {
             Routed::Fresh(route) => route,
             Routed::Primary(why) => Route::primary(why),
             Routed::Snapshot => unreachable!("its transaction is on the primary"),
@@ -138,23 +161,18 @@ impl Relay<'_> {
     fn resume(&mut self) -> Result<(), End> {
         let connection = self.connection.as_mut();
         let connection = connection.expect("its transaction is on the primary's connection");
-        let (frames, rest) = self.session.resume(&mut connection.server, &mut self.out);
-        let mut input = Input {
-            routing: self.routing,
-            outset: &self.outset,
-            connection: Some(connection),
-            place: None,
-            is_notified: true,
-            session: &mut self.session,
-            writes: &mut self.writes,
-            out: &mut self.out,
+        let event = SessionEvent::Resume {
+            server: &mut connection.server,
+            router: &mut MessageRouter {
+                routing: self.routing,
+                outset: &self.outset,
+                place: None,
+                is_notified: true,
+                writes: &mut self.writes,
+            },
         };
-        let last = frames.len().saturating_sub(1);
-        for (index, frame) in frames.iter().enumerate() {
-            let rest = if index == last { rest } else { 0 };
-            input.take(Piece::Message(WireMessage { frame, rest }))?;
-        }
-        Ok(())
+        let resumed = self.session.step(event, &mut self.out);
+        resumed.map(drop).map_err(violation)
     }
 
     /// Gives the replica's connection back: the primary's is the session's again, if it was kept.

@@ -8,7 +8,7 @@ use pg_wire::report::Report;
 use proxy_core::freshness::Level;
 use proxy_core::grammar::SessionEffect;
 use proxy_core::routing::{Question, Situation};
-use proxy_core::session::{AsPrepared, Text, WaitingBatch};
+use proxy_core::session::{AsPrepared, BatchIn, Text, WaitingBatch};
 use proxy_core::touched::{NamedTables, Touched};
 
 /// Where a batch goes, why, and what runs in front of it.
@@ -28,6 +28,8 @@ pub(super) struct Plan {
     /// What it may write, which is Pending before it is sent; and whether it runs inside of a
     /// transaction.
     pub writes: Option<Box<(Touched, bool)>>,
+    /// It changes nothing but the schema.
+    pub is_schema_only: bool,
 }
 
 impl Plan {
@@ -41,13 +43,14 @@ impl Plan {
             named: NamedTables::default(),
             as_prepared: None,
             writes: None,
+            is_schema_only: false,
         }
     }
 }
 
 impl Relay<'_> {
-    /// Returns where what the session holds goes.
-    pub(super) fn plan(&mut self) -> Result<Plan, Report> {
+    /// Returns where what the session holds goes, in such a transaction.
+    pub(super) fn plan(&self, batch_in: BatchIn) -> Result<Plan, Report> {
         let demand = self.session.demand();
         if let Some(report) = demand.refusal() {
             return Err(report);
@@ -55,41 +58,38 @@ impl Relay<'_> {
         let Some(routing) = self.routing else {
             return Ok(Plan::on_primary(Why::primary("there is no replica")));
         };
-        let mut reading = (!self.session.is_pinned()).then_some(&self.outset.reading);
+        let mut reading = (!demand.is_pinned).then_some(&self.outset.reading);
         let (mut touched, is_schema_only) = touched_in_order(&demand, routing, &mut reading);
         let mut effects = demand.texts.iter().map(Text::effect);
         let leaves_nothing = effects.all(|effect| effect == SessionEffect::Nothing);
-        let (is_whole, executes) = (demand.is_whole, demand.executes);
-        let (is_open, shares_portals) = (demand.is_open, demand.shares_portals);
-        if is_schema_only {
-            self.session.knows_schema_only();
-        }
-        if !executes {
+        if !demand.executes {
             touched.schema.clear();
         }
         let prelude = routing.prelude(&touched, reading, &self.outset.key.user)?;
-        let is_inside = self.session.is_deferred();
+        let is_inside = batch_in != BatchIn::NoTransaction;
         let settings = self.session.settings();
         if touched.needs_primary.is_none() {
             touched.coarsen(settings.classes);
         }
         let question = Question {
-            is_whole,
+            is_whole: demand.is_whole,
             leaves_nothing,
-            shares_portals,
-            ..self.question(Situation::Free { is_inside }, &touched)
+            shares_portals: demand.shares_portals,
+            is_pinned: demand.is_pinned,
+            is_serializable: self.outset.isolation == Isolation::Serializable,
+            ..Question::of(Situation::Free { is_inside }, &touched)
         };
-        let fault = self.session.failure_elsewhere();
-        let routed = routing.route(question, fault, settings.level);
+        let routed = routing.route(question, demand.fault, settings.level);
         let touches = self.described(&touched.sets, routing);
         let route = match routed {
             Routed::Fresh(route) => route,
             Routed::Primary(why) => {
-                let is_inside = is_inside || touched.begins || is_open;
+                let is_inside = is_inside || touched.begins || demand.is_open;
                 return Ok(Plan {
                     prelude,
                     touches,
-                    writes: executes.then(|| Box::new((touched, is_inside))),
+                    is_schema_only,
+                    writes: demand.executes.then(|| Box::new((touched, is_inside))),
                     ..Plan::on_primary(why)
                 });
             }
@@ -108,16 +108,8 @@ impl Relay<'_> {
             touches,
             waits: route.may_wait.then(|| Box::new(touched)),
             writes: None,
+            is_schema_only,
         })
-    }
-
-    /// Asks about statements that touch this, by the state of the session.
-    fn question<'t>(&self, situation: Situation<'t>, touched: &'t Touched) -> Question<'t> {
-        Question {
-            is_pinned: self.session.is_pinned(),
-            is_serializable: self.outset.isolation == Isolation::Serializable,
-            ..Question::of(situation, touched)
-        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::serve::routing::{Chosen, Route, Routed, Routing, Why};
 use pg_wire::report::{Report, Severity};
 use proxy_core::freshness::Sets;
 use proxy_core::routing::{Question, Situation};
-use proxy_core::session::Proof;
+use proxy_core::session::{BatchIn, Proof};
 use proxy_core::touched::Touched;
 use proxy_pool::Connection;
 
@@ -20,12 +20,12 @@ const SNAPSHOT_MAX: Duration = Duration::from_secs(1);
 
 impl Relay<'_> {
     /// Returns where what the session holds goes, with which its transaction takes its snapshot.
-    pub(super) async fn plan_snapshot(&mut self) -> Result<Plan, Report> {
+    pub(super) async fn plan_snapshot(&self) -> Result<Plan, Report> {
         let Some(routing) = self.routing else {
-            return self.plan();
+            return self.plan(BatchIn::Snapshot);
         };
         let Some(read) = self.begins_by_reading(routing) else {
-            return self.plan();
+            return self.plan(BatchIn::Snapshot);
         };
         let serving = routing.manager().applied_everywhere();
         let route = match serving {
@@ -56,7 +56,7 @@ impl Relay<'_> {
         routing: &Routing,
     ) -> Result<Box<Connection>, Why> {
         let begin = self.session.snapshot_taking();
-        let begin = begin.expect("its transaction is on no server");
+        let begin = begin.expect("its transaction takes its snapshot by the batch that waits");
         let taken = tokio::time::timeout(SNAPSHOT_MAX, connection.row(&begin)).await;
         let failure = match taken {
             Ok(Ok(_)) => None,

@@ -11,7 +11,7 @@ use crate::serve::cancel::Goal;
 use crate::serve::routing::{Route, Routing};
 use pg_wire::report::{Report, Severity};
 use proxy_core::freshness::Sets;
-use proxy_core::session::Proof;
+use proxy_core::session::{BatchIn, Proof};
 
 /// How often a replica is looked for.
 const STEP: Duration = Duration::from_millis(1);
@@ -19,10 +19,11 @@ const STEP: Duration = Duration::from_millis(1);
 const QUERY_CANCELED: &str = "57014";
 
 impl Relay<'_> {
-    /// Returns where what the session holds goes. If that is the primary, though only for want of a
-    /// replica that has everything, it waits for one while the primary is the busier one.
-    pub(super) async fn plan_or_wait(&mut self) -> Result<Plan, Report> {
-        let mut plan = self.plan()?;
+    /// Returns where what the session holds goes, in such a transaction. If that is the primary,
+    /// though only for want of a replica that has everything, it waits for one while the primary is
+    /// the busier one.
+    pub(super) async fn plan_or_wait(&self, batch_in: BatchIn) -> Result<Plan, Report> {
+        let mut plan = self.plan(batch_in)?;
         if let (Some(touched), Some(routing)) = (plan.waits.take(), self.routing) {
             let is_busy = |_| routing.manager().is_primary_busier();
             if is_busy(Duration::ZERO) {

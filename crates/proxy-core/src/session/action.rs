@@ -1,0 +1,323 @@
+//! What a session is given, and what it wants done next: everything that the owner of the sockets
+//! and the machine exchange.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::batch::Proof;
+use super::deferral::Snapshots;
+use super::demand::Text;
+use super::keeping::Changes;
+use super::numbers::Numbers;
+use super::statements::{AsPrepared, Prepared};
+use crate::server::ServerConnection;
+use pg_wire::cut::{Piece, WireMessage};
+use pg_wire::message::Parse;
+use pg_wire::report::Report;
+
+/// Something that has happened to a session.
+pub enum SessionEvent<'a> {
+    /// The client has sent this. To be given only if [`SessionAction::takes`] allows it.
+    Client {
+        /// A message, or more of one.
+        piece: Piece<'a>,
+        /// The server that has a connection of the session, if there is one.
+        server: Option<&'a mut ServerConnection>,
+        /// Looks at messages that go to it.
+        router: &'a mut dyn Router,
+    },
+    /// The client was silent for a while, see [`SessionAction::Gather`].
+    Silence,
+    /// The server has sent this.
+    Server {
+        /// A message, or more of one.
+        piece: Piece<'a>,
+        /// That server.
+        server: &'a mut ServerConnection,
+        /// Asked once the batch has taken its snapshots at a replica: does what it has seen count?
+        counts: &'a mut dyn FnMut() -> bool,
+    },
+    /// The connection to the server is lost.
+    ServerLost {
+        /// How that is reported, without a hint.
+        report: Report,
+        /// Did it end in the middle of a message?
+        is_cut: bool,
+    },
+    /// The next batch of the transaction may run elsewhere, see [`SessionAction::Pause`].
+    Pause,
+    /// What waits has got this server, see [`SessionAction::Route`].
+    Attach {
+        /// The server.
+        server: &'a mut ServerConnection,
+        /// Where that is, and how what waits runs there.
+        attachment: Attachment,
+    },
+    /// What waits runs on the primary, where its transaction is.
+    Resume {
+        /// The primary.
+        server: &'a mut ServerConnection,
+        /// Looks at messages that go to it.
+        router: &'a mut dyn Router,
+    },
+    /// No server can run what waits, for this reason.
+    Refuse(&'a Report),
+    /// These run on the server, each in a transaction of its own, see [`SessionAction::Over`].
+    Run {
+        /// The statements.
+        statements: &'a [String],
+        /// The server.
+        server: &'a mut ServerConnection,
+    },
+    /// The session goes on with any server that has the settings of this one, see
+    /// [`Then::Release`].
+    Settings {
+        /// The server.
+        server: &'a mut ServerConnection,
+        /// The snapshots of transactions that do not ask for others, if they need not begin on a
+        /// server.
+        snapshots: Option<Snapshots>,
+    },
+    /// No other session can have the settings of this one: it keeps its server.
+    Keep,
+    /// The session has no connection to the server any more, see [`Then::Release`] and
+    /// [`SessionAction::Return`].
+    Released,
+}
+
+/// What a session wants next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionAction {
+    /// Messages of both peers.
+    Exchange,
+    /// Messages of the server. More of the client's last message is taken, but no other.
+    Await,
+    /// Messages of the client, of whose batch a part has gathered. A silent client may wait for an
+    /// error: then [`SessionEvent::Silence`].
+    Gather,
+    /// Messages of both peers. If reads of the transaction may run elsewhere:
+    /// [`SessionEvent::Pause`].
+    Pause,
+    /// Everything is answered, and no transaction is open on the server. If something must follow
+    /// the transaction there: [`SessionEvent::Run`]. Otherwise what is given here.
+    Over(Then),
+    /// A replica's connection is to be given back, as the transaction waits on the primary:
+    /// [`SessionEvent::Released`].
+    Return,
+    /// A batch waits for a server, see [`super::Session::demand`]. If its transaction waits on the
+    /// primary: [`SessionEvent::Attach`] with a replica, or [`SessionEvent::Resume`]. Otherwise
+    /// [`SessionEvent::Attach`], or [`SessionEvent::Refuse`].
+    Route(BatchIn),
+    /// The session is to end.
+    End(Ending),
+}
+
+impl SessionAction {
+    /// Does the session go on with what it has, as far as it is given messages?
+    pub fn is_exchange(&self) -> bool {
+        match self {
+            SessionAction::Exchange
+            | SessionAction::Await
+            | SessionAction::Gather
+            | SessionAction::Pause => true,
+            SessionAction::Over(then) => *then == Then::Keep,
+            SessionAction::Return | SessionAction::Route(_) | SessionAction::End(_) => false,
+        }
+    }
+
+    /// May this of the client be given to the session?
+    pub fn takes(&self, taken: Taken) -> bool {
+        match self {
+            SessionAction::Await => taken == Taken::Rest,
+            SessionAction::Route(_) | SessionAction::End(_) => false,
+            _ => true,
+        }
+    }
+}
+
+/// What a client sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// A message, or the head of a long one.
+    Message,
+    /// More of a message whose head was taken.
+    Rest,
+}
+
+/// What becomes of a server whose transaction is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// It stays the session's, which takes messages.
+    Keep,
+    /// It is to be given back: [`SessionEvent::Released`]. If statements may have changed
+    /// something, its settings are read before: [`SessionEvent::Settings`] or
+    /// [`SessionEvent::Keep`].
+    Release(Changes),
+}
+
+/// In which transaction a batch waits for a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchIn {
+    /// In none that the client has begun.
+    NoTransaction,
+    /// In one that is on no server yet.
+    Deferred,
+    /// In one that is on no server yet, and takes its snapshot where this batch goes.
+    Snapshot,
+    /// In one that waits on the primary.
+    Waiting,
+}
+
+/// Why a session ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The client has sent Terminate.
+    Client,
+    /// The server is lost, and has reported the reason itself, or was cut in the middle of what it
+    /// sent.
+    Server,
+    /// The server is lost: the client gets this.
+    Lost(Report),
+}
+
+/// How what waits runs at a server.
+#[derive(Debug)]
+pub struct Attachment {
+    /// Where that server is.
+    pub at: At,
+    /// Statements that run in front of it in the same transaction, unseen by the client.
+    pub prelude: Vec<String>,
+    /// It changes nothing but the schema: that leaves nothing behind, though the body of a function
+    /// may have any words.
+    pub is_schema_only: bool,
+}
+
+impl Attachment {
+    /// Returns what waits as it is, at this server.
+    pub fn at(at: At) -> Attachment {
+        Attachment {
+            at,
+            prelude: Vec::new(),
+            is_schema_only: false,
+        }
+    }
+}
+
+/// What a server is.
+#[derive(Debug)]
+pub enum At {
+    /// It runs anything.
+    Primary,
+    /// It runs single reads: nothing is begun there that outlives a batch.
+    Replica(ReadThere),
+    /// It runs all of one transaction that only reads, whose snapshot has been taken there. The
+    /// tables that the batch reads have these numbers there.
+    Snapshot(Numbers),
+}
+
+/// How a batch of reads runs at a replica.
+#[derive(Debug)]
+pub struct ReadThere {
+    /// What shows that it has taken its snapshots?
+    pub proof: Proof,
+    /// The numbers that its tables have there.
+    pub numbers: Numbers,
+    /// What it runs as, if it is a simple query and nothing else. If that fails, it runs on the
+    /// primary, as it is.
+    pub as_prepared: Option<AsPrepared>,
+}
+
+/// Looks at each message that goes to a server of the session.
+pub trait Router {
+    /// Notes what the message may write, and returns how it is to be treated.
+    fn look(&mut self, coming: &ComingMessage<'_>) -> Treatment;
+}
+
+/// A message that is about to go to a server.
+#[derive(Debug)]
+pub struct ComingMessage<'a> {
+    /// What it does there.
+    pub does: Does<'a>,
+    /// Its transaction has its snapshot at this server, which is a replica. Is everything answered
+    /// that was sent there?
+    pub snapshot: Option<SnapshotThere>,
+    /// It runs inside of a transaction that the client has begun.
+    pub is_inside: bool,
+    /// That has failed.
+    pub is_failed: bool,
+    /// The session keeps its server.
+    pub is_pinned: bool,
+    /// The client has asked for notices of where its statements go.
+    pub is_traced: bool,
+}
+
+/// How far a transaction is that has its snapshot at a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnapshotThere {
+    /// Everything that was sent is answered, and it is still open.
+    Quiet,
+    /// Something is under way.
+    Busy,
+}
+
+/// What a message does at a server.
+#[derive(Debug)]
+pub enum Does<'a> {
+    /// It prepares a statement; none if that is not known.
+    Prepares(Option<Parse<'a>>),
+    /// It describes this statement.
+    Describes(Arc<Prepared>),
+    /// It ends the transaction that its batch runs in, unless the client has begun that.
+    Syncs,
+    /// It runs this.
+    Runs(Text<'a>, RunBy),
+    /// Nothing of that.
+    Nothing,
+}
+
+/// By what a statement is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunBy {
+    /// A simple query.
+    Query,
+    /// Execute, in a transaction that does not end with it unless it ends that itself.
+    Execute,
+    /// A function call.
+    Call,
+}
+
+/// How a message is to be treated on its way to a server.
+#[derive(Debug, Default)]
+pub struct Treatment {
+    /// It does not run: the server raises this error in its place, so that its transaction fails as
+    /// it would by an error of its own.
+    pub raises: Option<Report>,
+    /// Statements that run in front of it in the same transaction, unseen by the client.
+    pub prelude: Vec<String>,
+    /// It changes nothing but the schema, see [`Attachment::is_schema_only`].
+    pub is_schema_only: bool,
+    /// The client gets this behind the replies to what it has sent before.
+    pub notice: Option<Report>,
+    /// Numbers of tables that it reads at a replica, there and on the primary.
+    pub numbers: Vec<(u32, u32)>,
+}
+
+/// Of whom a server runs something, for cancel requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnderWay {
+    /// Of the client, or nothing.
+    Clients,
+    /// Of the session itself, and nothing of the client behind it.
+    Own,
+    /// Of the session itself, and something of the client behind it.
+    OwnBeforeClients,
+}
+
+impl<'a> ComingMessage<'a> {
+    /// Returns a whole Parse message.
+    pub(super) fn prepares(message: WireMessage<'a>) -> Does<'a> {
+        let parse = Parse::read(message.body()).ok();
+        Does::Prepares(parse.filter(|_| message.is_whole()))
+    }
+}

@@ -1,0 +1,218 @@
+//! A batch that runs at a replica, and may have to come back.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use bytes::{Bytes, BytesMut};
+
+use super::client::ClientState;
+use super::held::Held;
+use super::{Out, Prepared};
+use crate::server::{Parameters, UnnamedId};
+use pg_wire::cut::HEADER_LEN;
+use pg_wire::message::{Parse, StatementOrPortal};
+use pg_wire::report::Report;
+
+/// Bytes of an answer that are kept back, at most: a longer one is relayed as it comes.
+const ANSWER_LEN_MAX: usize = 256 * 1024;
+
+/// SQLSTATE: a user's request or a timeout has cancelled it. It is not run again.
+const QUERY_CANCELED: &str = "57014";
+
+/// What shows that a batch has taken all its snapshots at a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// No proof is needed.
+    None,
+    /// The first message that its one statement causes when it runs.
+    First,
+    /// Its end, or its failure.
+    End,
+}
+
+/// What is wrong with a batch that ran elsewhere.
+#[derive(Clone, Debug)]
+pub enum BatchFault {
+    /// What it has seen does not count, or is too long to be kept until that is known.
+    Torn,
+    /// It failed.
+    Error(Report),
+}
+
+/// A batch that runs elsewhere, and may have to come back.
+#[derive(Debug)]
+pub(super) struct Batch {
+    /// What is still waited for; none if it is shown.
+    proof: Proof,
+    frames: Vec<Bytes>,
+    /// What the client had before it.
+    statements: Vec<(Bytes, Option<Arc<Prepared>>)>,
+    unnamed: Option<(UnnamedId, Arc<Prepared>)>,
+    parameters: Arc<Parameters>,
+    /// What is kept back.
+    answer: BytesMut,
+    is_relayed: bool,
+    is_answered: bool,
+    fault: Option<BatchFault>,
+    /// It runs otherwise than the client has sent it.
+    is_as_prepared: bool,
+}
+
+/// Why a batch comes back.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub fault: BatchFault,
+    /// The error is to be sent to the client: the batch does not run again.
+    is_raised: bool,
+}
+
+impl Failure {
+    /// Returns the error that is to be sent to the client, in place of a further run.
+    pub fn raised(&self) -> Option<&Report> {
+        match &self.fault {
+            BatchFault::Error(report) if self.is_raised => Some(report),
+            BatchFault::Error(_) | BatchFault::Torn => None,
+        }
+    }
+}
+
+impl Batch {
+    /// Returns what is needed if the batch that is held comes back from a replica, where it runs as
+    /// a prepared statement or as it is.
+    pub fn of(held: &Held, (proof, is_as_prepared): (Proof, bool), client: &ClientState) -> Batch {
+        let mut statements: Vec<(Bytes, Option<Arc<Prepared>>)> = Vec::new();
+        for frame in held.frames() {
+            let body = &frame[HEADER_LEN..];
+            let name = match frame[0] {
+                b'P' => Parse::read(body).map_or(&b""[..], |parse| parse.name),
+                b'C' => match StatementOrPortal::read(body) {
+                    Ok(StatementOrPortal::Statement(name)) => name,
+                    _ => b"",
+                },
+                _ => b"",
+            };
+            if !name.is_empty() {
+                let before = client.statements.find(name);
+                statements.push((Bytes::copy_from_slice(name), before));
+            }
+        }
+        Batch {
+            proof,
+            frames: held.frames().cloned().collect(),
+            statements,
+            unnamed: client.statements.unnamed().cloned(),
+            parameters: client.parameters.shared(),
+            answer: BytesMut::new(),
+            is_relayed: false,
+            is_answered: false,
+            fault: None,
+            is_as_prepared,
+        }
+    }
+
+    /// Returns what shows that it has taken its snapshots, if it is still waited for.
+    pub fn proof(&self) -> Proof {
+        self.proof
+    }
+
+    /// Notes that what it has seen counts. Returns true if it cannot come back any more, as it runs
+    /// as the client has sent it and is alone: then its answer is relayed.
+    pub fn counts(&mut self, is_alone: bool, out: &mut Out) -> bool {
+        self.proof = Proof::None;
+        let is_settled = is_alone && !self.is_as_prepared;
+        if is_settled {
+            out.to_client.unsplit(self.answer.split());
+        }
+        is_settled
+    }
+
+    /// Notes that what it has seen does not count.
+    pub fn tears(&mut self) {
+        self.proof = Proof::None;
+        self.fault = Some(BatchFault::Torn);
+    }
+
+    /// Does it come back if it fails with this, though it is alone? Then its client would get the
+    /// error where the client's own text fails only.
+    pub fn comes_back_alone(&self, report: &Report) -> bool {
+        let may_run_again = self.is_torn() || self.is_as_prepared && !self.is_relayed;
+        may_run_again && report.code != QUERY_CANCELED
+    }
+
+    /// Notes that it has failed, unless it has before.
+    pub fn fails(&mut self, report: &Report) {
+        self.fault
+            .get_or_insert_with(|| BatchFault::Error(report.clone()));
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.fault.is_some()
+    }
+
+    /// Notes that the server is ready again. Returns true if all of the batch is answered by that.
+    pub fn is_ready(&mut self) -> bool {
+        self.is_answered = !self.has_failed();
+        self.is_answered
+    }
+
+    /// Is all of it answered?
+    pub fn is_answered(&self) -> bool {
+        self.is_answered
+    }
+
+    /// Is its answer kept back?
+    pub fn keeps_answer(&self) -> bool {
+        !self.is_relayed
+    }
+
+    /// Returns the answer that is kept back, to which more comes, see [`Batch::put_answer`].
+    pub fn take_answer(&mut self) -> BytesMut {
+        core::mem::take(&mut self.answer)
+    }
+
+    pub fn put_answer(&mut self, answer: BytesMut) {
+        self.answer = answer;
+    }
+
+    /// Returns the messages that run on the primary, and why. If they run again, it is as if they
+    /// had never run elsewhere; otherwise the client gets what was kept back.
+    pub fn back(self, client: &mut ClientState, out: &mut Out) -> (Held, Failure) {
+        let fault = self.fault.expect("it was answered, or it has failed");
+        let is_canceled =
+            matches!(&fault, BatchFault::Error(report) if report.code == QUERY_CANCELED);
+        let is_raised = self.is_relayed || is_canceled;
+        let failure = Failure { fault, is_raised };
+        if is_raised {
+            out.to_client.unsplit(self.answer);
+            return (Held::default(), failure);
+        }
+        for (name, before) in self.statements.into_iter().rev() {
+            match before {
+                Some(prepared) => drop(client.statements.insert(name, prepared)),
+                None => drop(client.statements.remove(&name)),
+            }
+        }
+        client.statements.restore_unnamed(self.unnamed);
+        client.parameters.know(self.parameters);
+        (Held::back(self.frames), failure)
+    }
+
+    fn is_torn(&self) -> bool {
+        matches!(self.fault, Some(BatchFault::Torn))
+    }
+
+    /// Relays what need not be kept back any more.
+    pub fn relay(&mut self, out: &mut Out) {
+        let is_long = self.answer.len() > ANSWER_LEN_MAX;
+        if self.is_torn() {
+            self.answer.clear();
+        } else if self.proof != Proof::None {
+            if is_long {
+                self.tears();
+            }
+        } else if self.fault.is_none() && (self.is_answered || is_long) {
+            out.to_client.unsplit(self.answer.split());
+            self.is_relayed = true;
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! What a session knows of its client, whichever server is attached.
+
+use super::Pinning;
+use super::deferral::Deferral;
+use super::keeping::{Changes, Keeping};
+use super::settings::{ClientParameters, ClientSettings};
+use super::statements::ClientStatements;
+use crate::grammar::Grammar;
+
+/// What outlives the phases of a session.
+#[derive(Debug)]
+pub(super) struct ClientState {
+    /// The server process that was reported to the client.
+    pub process: u32,
+    /// How statements are read.
+    pub grammar: Grammar,
+    pub pinning: Pinning,
+    pub statements: ClientStatements,
+    pub parameters: ClientParameters,
+    pub settings: ClientSettings,
+    pub deferral: Deferral,
+}
+
+impl ClientState {
+    /// Does the session keep any server that it gets?
+    pub fn is_pinned(&self) -> bool {
+        self.pinning == Pinning::Always
+    }
+
+    /// Returns whether it keeps a server that it has just got.
+    pub fn keeping(&self) -> Keeping {
+        match self.pinning {
+            Pinning::WhenNeeded => Keeping::Shared(Changes::Nothing),
+            Pinning::Always => Keeping::Kept { own_names: None },
+        }
+    }
+}

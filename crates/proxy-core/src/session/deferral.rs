@@ -1,0 +1,119 @@
+//! Transactions that need not begin on a server, and those that have begun on none.
+
+use alloc::string::String;
+
+use pg_wire::report::{Report, Severity};
+
+/// SQLSTATE: nothing more runs in the transaction.
+const IN_FAILED_TRANSACTION: &str = "25P02";
+
+/// What a snapshot is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Snapshots {
+    /// Each statement has its own: READ COMMITTED.
+    OfStatements,
+    /// One for all of a transaction: REPEATABLE READ.
+    OfTransaction,
+}
+
+/// Which transactions need not begin on a server.
+#[derive(Debug)]
+pub(super) struct Deferral {
+    /// The snapshots of those that do not ask for others; none where all must.
+    usual: Option<Snapshots>,
+    /// Those with one snapshot for all of their statements take it on the primary.
+    keeps_snapshots: bool,
+}
+
+impl Deferral {
+    pub fn new(usual: Option<Snapshots>) -> Deferral {
+        Deferral {
+            usual,
+            keeps_snapshots: false,
+        }
+    }
+
+    /// Notes the snapshots from now on of transactions that do not ask for others.
+    pub fn change(&mut self, usual: Option<Snapshots>) {
+        self.usual = usual;
+    }
+
+    /// Has snapshots of whole transactions taken on the primary from now on.
+    pub fn keep_snapshots(&mut self) {
+        self.keeps_snapshots = true;
+    }
+
+    /// Returns the snapshots of a transaction that asks for these, or for none, and is declared to
+    /// read only, if it need not begin on a server.
+    pub fn snapshots(&self, asked: Option<Snapshots>, reads_only: bool) -> Option<Snapshots> {
+        let snapshots = asked.unwrap_or(self.usual?);
+        let may_defer = match snapshots {
+            Snapshots::OfStatements => true,
+            Snapshots::OfTransaction => reads_only && !self.keeps_snapshots,
+        };
+        may_defer.then_some(snapshots)
+    }
+
+    /// Does any transaction need not to begin on a server?
+    pub fn is_possible(&self) -> bool {
+        self.usual.is_some()
+    }
+}
+
+/// A transaction that is on no server.
+#[derive(Debug)]
+pub(super) struct Block {
+    /// How it was begun.
+    pub begin: String,
+    pub snapshots: Snapshots,
+    /// A statement of it has failed: only its end can follow.
+    pub is_failed: bool,
+    /// Why its server is lost, if that is still to be reported to the client.
+    lost: Option<Report>,
+}
+
+impl Block {
+    /// Returns a transaction that this text begins.
+    pub fn begun(text: &[u8], snapshots: Snapshots) -> Block {
+        Block {
+            begin: String::from_utf8_lossy(text).into_owned(),
+            snapshots,
+            is_failed: false,
+            lost: None,
+        }
+    }
+
+    /// Returns a transaction whose replica is lost, where it had its snapshot. The client gets the
+    /// error with the next batch, unless it waits for an answer.
+    pub fn lost(report: &Report) -> Block {
+        Block {
+            begin: String::new(),
+            snapshots: Snapshots::OfTransaction,
+            is_failed: true,
+            lost: Some(report.clone()),
+        }
+    }
+
+    /// Notes that an error was sent to the client.
+    pub fn fails(&mut self) {
+        self.is_failed = true;
+        self.lost = None;
+    }
+
+    /// Returns why nothing more runs in it.
+    pub fn failure(&self) -> Option<Report> {
+        let lost = || self.lost.clone().unwrap_or_else(in_failed_transaction);
+        self.is_failed.then(lost)
+    }
+
+    /// Has it failed, and was the client sent the error?
+    pub fn is_reported(&self) -> bool {
+        self.is_failed && self.lost.is_none()
+    }
+}
+
+/// Returns the error of a statement in a transaction that has failed.
+pub(super) fn in_failed_transaction() -> Report {
+    let text = "current transaction is aborted, commands ignored until end of transaction block";
+    Report::new(Severity::Error, IN_FAILED_TRANSACTION, text)
+}

@@ -1,0 +1,120 @@
+//! What a client sends while no server is attached.
+
+use alloc::sync::Arc;
+
+use super::block::Alone;
+use super::failed_block::Behind;
+use super::held::{Held, Known};
+use super::phase::{Phase, Wanting};
+use super::{Out, Prepared, Session};
+use pg_wire::cut::WireMessage;
+use pg_wire::message::{self, Parse};
+use pg_wire::report::Report;
+
+impl Session {
+    /// Takes a message while no server is attached.
+    pub(super) fn gather(&mut self, message: WireMessage<'_>, out: &mut Out) {
+        match &mut self.phase {
+            Phase::Gathering(gathering) => {
+                let mut alone = Alone {
+                    client: &mut self.client,
+                    transaction: &mut gathering.transaction,
+                };
+                alone.take(message, &mut gathering.held, out);
+                if gathering.held.wants_server() {
+                    self.want_server(out);
+                }
+            }
+            Phase::Skipping(transaction) if message.tag() == b'S' => {
+                message::write_ready(&mut out.to_client, transaction.status().byte());
+                self.phase = Phase::empty(core::mem::take(transaction));
+            }
+            Phase::Skipping(_) => {}
+            Phase::Wanting(_) | Phase::Attached(_) | Phase::Ended(..) => {
+                panic!("a message came that is not taken");
+            }
+        }
+    }
+
+    /// Has what was gathered go to a server, also if more is to come.
+    pub(super) fn want_server(&mut self, out: &mut Out) {
+        let Phase::Gathering(gathering) = &mut self.phase else {
+            return;
+        };
+        if gathering.transaction.has_failed_here() {
+            let mut alone = Alone {
+                client: &mut self.client,
+                transaction: &mut gathering.transaction,
+            };
+            let behind = alone.answer_failed(&gathering.held, out);
+            let (transaction, _) = gathering.take();
+            self.phase = match behind {
+                Behind::Answered => Phase::empty(transaction),
+                Behind::Skipped => Phase::Skipping(transaction),
+            };
+            return;
+        }
+        let failure = gathering.transaction.failure();
+        let (transaction, held) = gathering.take();
+        self.phase = Phase::Wanting(Wanting {
+            transaction,
+            held,
+            failure: None,
+        });
+        if let Some(failure) = failure {
+            self.refuse(&failure, out);
+        }
+    }
+
+    /// Answers what is held with an error, as no server can run it. The session goes on.
+    pub(super) fn refuse(&mut self, report: &Report, out: &mut Out) {
+        let Wanting {
+            mut transaction,
+            held,
+            ..
+        } = self.take_wanting();
+        assert!(!transaction.is_waiting(), "its transaction has a server");
+        report.write(&mut out.to_client);
+        transaction.fails();
+        if held.is_to_end() {
+            message::write_ready(&mut out.to_client, transaction.status().byte());
+            self.phase = Phase::empty(transaction);
+        } else {
+            self.phase = Phase::Skipping(transaction);
+        }
+    }
+}
+
+impl Alone<'_> {
+    /// Takes a message: answers it, ignores it, or holds it.
+    fn take(&mut self, message: WireMessage<'_>, held: &mut Held, out: &mut Out) {
+        let known = match message.tag() {
+            // PostgreSQL, too, ignores what is left of a COPY that has failed.
+            b'd' | b'c' | b'f' if !held.may_copy() => return,
+            b'Q' if held.is_empty() && self.answers(message, out) => return,
+            b'S' if self.turns_batch(held, out) => return,
+            b'H' if held.is_empty() => return,
+            b'Q' => Known::Effect(self.client.grammar.effect_of_query(message)),
+            b'P' if message.is_whole() => match Parse::read(message.body()) {
+                Ok(parse) => Known::Statement(Arc::new(Prepared::of(parse, self.client.grammar))),
+                Err(_) => Known::Nothing,
+            },
+            _ => Known::Nothing,
+        };
+        held.push(message, known);
+    }
+
+    /// Answers a simple query that needs no server. Returns false if it needs one.
+    fn answers(&mut self, message: WireMessage<'_>, out: &mut Out) -> bool {
+        let Ok((text, _)) = message::split_string(message.body()) else {
+            return false;
+        };
+        let sets_application =
+            self.transaction.is_none() && self.client.parameters.sets_application(text, out);
+        let status = self.transaction.status();
+        if sets_application || self.client.settings.carry_out(text, status, out) {
+            return true;
+        }
+        message.is_whole() && (self.turns(text, out) || self.deallocates(text, out))
+    }
+}

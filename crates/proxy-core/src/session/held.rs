@@ -1,0 +1,147 @@
+//! The messages of a batch that gathers or waits for a server.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use super::{HELD_LEN_MAX, Prepared};
+use crate::grammar::SessionEffect;
+use pg_wire::cut::WireMessage;
+
+/// Messages of a batch, in order.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    messages: Vec<HeldMessage>,
+    /// Bytes of their frames.
+    length: usize,
+    /// Bytes of the last one that are still to come.
+    rest: usize,
+}
+
+/// A message that is held.
+#[derive(Debug)]
+pub(super) struct HeldMessage {
+    pub frame: Bytes,
+    pub known: Known,
+}
+
+/// What is known of a message that may go to a server.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Known {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// What a simple query may leave behind.
+    Effect(SessionEffect),
+    /// The statement of a Parse message.
+    Statement(Arc<Prepared>),
+}
+
+impl Known {
+    pub fn effect(&self) -> Option<SessionEffect> {
+        match self {
+            Known::Effect(effect) => Some(*effect),
+            Known::Nothing | Known::Statement(_) => None,
+        }
+    }
+
+    pub fn statement(&self) -> Option<&Arc<Prepared>> {
+        match self {
+            Known::Statement(statement) => Some(statement),
+            Known::Nothing | Known::Effect(_) => None,
+        }
+    }
+}
+
+impl Held {
+    /// Returns the whole messages of a batch that has come back from a replica. What may leave
+    /// anything does not run there.
+    pub fn back(frames: Vec<Bytes>) -> Held {
+        let length = frames.iter().map(Bytes::len).sum();
+        let is_simple = frames.first().is_some_and(|frame| frame[0] == b'Q');
+        let known = match is_simple {
+            true => Known::Effect(SessionEffect::Nothing),
+            false => Known::Nothing,
+        };
+        let messages = frames.into_iter().map(|frame| HeldMessage {
+            frame,
+            known: known.clone(),
+        });
+        Held {
+            messages: messages.collect(),
+            length,
+            rest: 0,
+        }
+    }
+
+    pub fn push(&mut self, message: WireMessage<'_>, known: Known) {
+        assert_eq!(self.rest, 0, "nothing gathers behind a part of a message");
+        self.messages.push(HeldMessage {
+            frame: Bytes::copy_from_slice(message.frame),
+            known,
+        });
+        self.length += message.frame.len();
+        self.rest = message.rest;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Does it go to a server now? Its end has come, or something waits for an answer in the
+    /// middle of it, or it is too long to be held.
+    pub fn wants_server(&self) -> bool {
+        let last = self.messages.last().map(|message| message.frame[0]);
+        let is_end = matches!(last, Some(b'Q' | b'F' | b'S' | b'H'));
+        is_end || self.length > HELD_LEN_MAX || self.rest > 0
+    }
+
+    /// May it read data of COPY, which comes right behind it?
+    pub fn may_copy(&self) -> bool {
+        self.frames().any(|frame| frame[0] == b'E')
+    }
+
+    /// Are all bytes here of the messages of which something is here?
+    pub fn has_whole_messages(&self) -> bool {
+        self.rest == 0
+    }
+
+    pub fn messages(&self) -> &[HeldMessage] {
+        &self.messages
+    }
+
+    pub fn frames(&self) -> impl DoubleEndedIterator<Item = &Bytes> + Clone {
+        self.messages.iter().map(|message| &message.frame)
+    }
+
+    /// Drops so many messages from the front.
+    pub fn drop_front(&mut self, count: usize) {
+        let dropped = self.messages.drain(..count);
+        self.length -= dropped.map(|message| message.frame.len()).sum::<usize>();
+    }
+
+    /// Is it one whole simple query and nothing else?
+    pub fn is_query(&self) -> bool {
+        matches!(&self.messages[..], [only] if only.frame[0] == b'Q') && self.rest == 0
+    }
+
+    /// Does it end its batch, also if it fails? A query behind extended messages is then skipped
+    /// with them, up to a Sync that is still to come.
+    pub fn is_to_end(&self) -> bool {
+        match &self.messages[..] {
+            [only] => matches!(only.frame[0], b'Q' | b'F' | b'S'),
+            more => more.last().is_some_and(|last| last.frame[0] == b'S'),
+        }
+    }
+
+    /// Returns the messages, each with how many bytes of it are still to come.
+    pub fn into_messages(self) -> impl Iterator<Item = (HeldMessage, usize)> {
+        let last = self.messages.len().saturating_sub(1);
+        let messages = self.messages.into_iter().enumerate();
+        messages.map(move |(index, message)| match index == last {
+            true => (message, self.rest),
+            false => (message, 0),
+        })
+    }
+}

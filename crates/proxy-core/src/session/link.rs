@@ -1,0 +1,406 @@
+//! The connection to a server that is attached, as far as the session knows it, and the exchange of
+//! messages with that server.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::action::{BatchIn, SessionAction, Then, UnderWay};
+use super::batch::Batch;
+use super::client::ClientState;
+use super::deferral::{Block, Snapshots};
+use super::expected::{Expected, ReplyKind, ReplyQueue, Status};
+use super::keeping::{Changes, Keeping};
+use super::numbers::Numbers;
+use super::{Bound, Leftover, PORTALS_MAX};
+use pg_wire::Malformed;
+use pg_wire::message;
+use pg_wire::report::Report;
+
+/// What the session knows of the server that is attached.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub role: Role,
+    pub keeping: Keeping,
+    /// The transaction's status that the server has reported last.
+    pub status: Status,
+    /// The replies that are to come.
+    pub expected: ReplyQueue,
+    pub flow: Flow,
+    /// What the portals of the current transaction run.
+    pub portals: BTreeMap<Bytes, Bound>,
+    /// The rest of a long message, of each peer.
+    pub client_rest: RestGoes,
+    pub server_rest: RestGoes,
+}
+
+/// What the server is.
+#[derive(Debug)]
+pub(super) enum Role {
+    Primary(OnPrimary),
+    /// A replica, without which the session can go on.
+    Replica(OnReplica),
+}
+
+/// What a session has on the primary.
+#[derive(Debug)]
+pub(super) struct OnPrimary {
+    /// Its transaction was deferred, and is at READ COMMITTED, unless it has ended since.
+    pub is_read_committed: bool,
+    /// The server has announced that it ends the session.
+    pub is_end_reported: bool,
+}
+
+impl OnPrimary {
+    /// What a session has there whose transaction begins.
+    pub fn new(is_read_committed: bool) -> OnPrimary {
+        OnPrimary {
+            is_read_committed,
+            is_end_reported: false,
+        }
+    }
+}
+
+/// What a session has at a replica.
+#[derive(Debug)]
+pub(super) struct OnReplica {
+    /// The numbers that tables have there.
+    pub numbers: Numbers,
+    pub runs: RunsThere,
+}
+
+/// What a replica runs for a session.
+#[derive(Debug)]
+pub(super) enum RunsThere {
+    /// All of a transaction, which has taken its snapshot there.
+    Snapshot,
+    /// A batch of reads.
+    Reads(Reads),
+}
+
+/// A batch of reads at a replica.
+#[derive(Debug)]
+pub(super) struct Reads {
+    /// The transaction that the reads are of.
+    pub transaction: Transaction,
+    /// What is needed if they come back; none once they cannot, see `elsewhere`.
+    pub batch: Option<Box<Batch>>,
+}
+
+/// A transaction that the client has begun, if it is not on the server that is attached.
+#[derive(Debug, Default)]
+pub(super) enum Transaction {
+    /// There is none.
+    #[default]
+    None,
+    /// It is on no server.
+    Deferred(Block),
+    /// It is on the primary, and its next batch gathers or runs elsewhere.
+    Waiting(Box<Waiting>),
+}
+
+impl Transaction {
+    /// Returns the status of the transaction as it was reported to the client.
+    pub fn status(&self) -> Status {
+        match self {
+            Transaction::None => Status::Idle,
+            Transaction::Deferred(block) if block.is_failed => Status::Failed,
+            Transaction::Deferred(_) | Transaction::Waiting(_) => Status::Inside,
+        }
+    }
+
+    pub fn is_none(&self) -> bool {
+        matches!(self, Transaction::None)
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        matches!(self, Transaction::Waiting(_))
+    }
+
+    /// Returns in which transaction a batch waits for a server.
+    pub fn batch_in(&self) -> BatchIn {
+        match self {
+            Transaction::None => BatchIn::NoTransaction,
+            Transaction::Deferred(block) => match block.snapshots {
+                Snapshots::OfStatements => BatchIn::Deferred,
+                Snapshots::OfTransaction => BatchIn::Snapshot,
+            },
+            Transaction::Waiting(_) => BatchIn::Waiting,
+        }
+    }
+
+    /// Notes that an error was sent to the client.
+    pub fn fails(&mut self) {
+        if let Transaction::Deferred(block) = self {
+            block.fails();
+        }
+    }
+
+    /// Returns why nothing more runs in the transaction.
+    pub fn failure(&self) -> Option<Report> {
+        match self {
+            Transaction::Deferred(block) => block.failure(),
+            Transaction::None | Transaction::Waiting(_) => None,
+        }
+    }
+
+    /// Has the transaction failed, on no server, and was the client sent the error?
+    pub fn has_failed_here(&self) -> bool {
+        matches!(self, Transaction::Deferred(block) if block.is_reported())
+    }
+
+    /// Returns what would be left to do on its server.
+    pub fn leftover(&self) -> Leftover {
+        match self {
+            Transaction::Waiting(_) => Leftover::Transaction,
+            Transaction::None | Transaction::Deferred(_) => Leftover::Nothing,
+        }
+    }
+}
+
+/// A transaction on the primary that waits for its next batch, or for one that runs elsewhere.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// The primary's connection.
+    pub link: Link,
+    /// The client's unnamed portal is not the one on the primary any more.
+    pub portal_is_old: bool,
+}
+
+/// What becomes of what the client sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// It goes to the server.
+    Forwards,
+    /// A batch has failed: the server skips everything up to Sync, and so does the session.
+    Skips,
+    /// The server reads data of COPY.
+    Copies {
+        /// A Sync came meanwhile, which the server ignores.
+        sync_ignored: bool,
+    },
+}
+
+/// Where the rest of a long message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RestGoes {
+    On,
+    Nowhere,
+}
+
+impl Link {
+    /// A connection on which nothing has happened yet.
+    pub fn new(role: Role, keeping: Keeping) -> Link {
+        let status = match &role {
+            Role::Replica(OnReplica {
+                runs: RunsThere::Snapshot,
+                ..
+            }) => Status::Inside,
+            Role::Primary(_) | Role::Replica(_) => Status::Idle,
+        };
+        Link {
+            role,
+            keeping,
+            status,
+            expected: ReplyQueue::default(),
+            flow: Flow::Forwards,
+            portals: BTreeMap::new(),
+            client_rest: RestGoes::On,
+            server_rest: RestGoes::On,
+        }
+    }
+
+    /// Returns what the session wants next.
+    pub fn next(&self) -> SessionAction {
+        let is_of_waiting = self.reads().is_some_and(|it| it.transaction.is_waiting());
+        match &self.keeping {
+            Keeping::Shared(_) if self.is_done() && is_of_waiting => SessionAction::Return,
+            Keeping::Shared(changes) if self.is_done() => {
+                SessionAction::Over(Then::Release(*changes))
+            }
+            Keeping::Kept { .. } if self.is_done() && !is_of_waiting => {
+                SessionAction::Over(Then::Keep)
+            }
+            _ if self.may_pause() => SessionAction::Pause,
+            _ if self.is_copying() || !self.expected.awaits_ready() => SessionAction::Exchange,
+            _ => SessionAction::Await,
+        }
+    }
+
+    /// Is it between two batches of a transaction on the primary of which the next may run
+    /// elsewhere?
+    pub fn may_pause(&self) -> bool {
+        let is_deferred = matches!(
+            self.role,
+            Role::Primary(OnPrimary {
+                is_read_committed: true,
+                is_end_reported: false
+            })
+        );
+        let is_shared = matches!(self.keeping, Keeping::Shared(Changes::Nothing));
+        let is_inside = self.status == Status::Inside && !self.is_copying();
+        is_deferred && is_shared && is_inside && self.is_quiet()
+    }
+
+    /// Is nothing under way, in no transaction? Then the server can be taken from the session.
+    pub fn is_done(&self) -> bool {
+        self.status == Status::Idle && self.is_quiet()
+    }
+
+    /// Is everything answered, and no batch begun?
+    pub fn is_quiet(&self) -> bool {
+        self.expected.is_empty() && !self.is_within_batch()
+    }
+
+    /// Has a batch begun that Sync has not ended?
+    pub fn is_within_batch(&self) -> bool {
+        self.flow == Flow::Skips || self.expected.has_open_batch()
+    }
+
+    /// Notes that the server reads data of COPY.
+    pub fn copies(&mut self) {
+        if !self.is_copying() {
+            self.flow = Flow::Copies {
+                sync_ignored: false,
+            };
+        }
+    }
+
+    pub fn is_copying(&self) -> bool {
+        matches!(self.flow, Flow::Copies { .. })
+    }
+
+    /// Returns what is left to do on the server if the session ended now.
+    pub fn leftover(&self) -> Leftover {
+        match self.status {
+            _ if !self.is_quiet() => Leftover::Batch,
+            Status::Idle => Leftover::Nothing,
+            Status::Inside | Status::Failed => Leftover::Transaction,
+        }
+    }
+
+    /// Returns of whom the server runs something, now or next.
+    pub fn under_way(&self) -> UnderWay {
+        match self.expected.front() {
+            Some(front) if front.is_hidden && self.expected.has_seen() => {
+                UnderWay::OwnBeforeClients
+            }
+            Some(front) if front.is_hidden => UnderWay::Own,
+            _ => UnderWay::Clients,
+        }
+    }
+
+    /// Can the session go on without the server, which is lost? It can without a replica that runs
+    /// one batch, or has the snapshot of a transaction that is lost with it.
+    pub fn may_be_lost(&mut self, is_snapshot_lost: bool) -> bool {
+        if !self.is_on_replica() {
+            return false;
+        }
+        self.expected.forget_hidden();
+        let is_alone = self.status == Status::Idle || is_snapshot_lost;
+        let has_more = self.keeping.is_kept() || self.is_copying();
+        is_alone && !has_more && self.expected.is_one_batch()
+    }
+
+    pub fn is_on_replica(&self) -> bool {
+        matches!(self.role, Role::Replica(_))
+    }
+
+    /// Has the session's transaction its snapshot here, at a replica?
+    pub fn has_snapshot(&self) -> bool {
+        matches!(
+            self.role,
+            Role::Replica(OnReplica {
+                runs: RunsThere::Snapshot,
+                ..
+            })
+        )
+    }
+
+    /// Has the server announced to the client that it ends the session?
+    pub fn is_end_reported(&self) -> bool {
+        matches!(&self.role, Role::Primary(primary) if primary.is_end_reported)
+    }
+
+    pub fn reads(&self) -> Option<&Reads> {
+        match &self.role {
+            Role::Replica(OnReplica {
+                runs: RunsThere::Reads(reads),
+                ..
+            }) => Some(reads),
+            Role::Primary(_) | Role::Replica(_) => None,
+        }
+    }
+
+    pub fn reads_mut(&mut self) -> Option<&mut Reads> {
+        match &mut self.role {
+            Role::Replica(OnReplica {
+                runs: RunsThere::Reads(reads),
+                ..
+            }) => Some(reads),
+            Role::Primary(_) | Role::Replica(_) => None,
+        }
+    }
+
+    /// Returns the batch that may come back from here.
+    pub fn batch(&self) -> Option<&Batch> {
+        self.reads()?.batch.as_deref()
+    }
+
+    pub fn batch_mut(&mut self) -> Option<&mut Batch> {
+        self.reads_mut()?.batch.as_deref_mut()
+    }
+
+    /// Returns the transaction's status as it was reported to the client.
+    pub fn reported_status(&self) -> Status {
+        match self.reads() {
+            Some(reads) if !reads.transaction.is_none() => reads.transaction.status(),
+            _ => self.status,
+        }
+    }
+
+    /// Notes that an error was sent to the client.
+    pub fn transaction_fails(&mut self) {
+        if let Some(reads) = self.reads_mut() {
+            reads.transaction.fails();
+        }
+    }
+
+    /// Does it know all portals that were made by Bind in its transaction?
+    pub fn knows_portals(&self) -> bool {
+        self.portals.len() < PORTALS_MAX
+    }
+
+    pub fn expect(&mut self, kind: ReplyKind) {
+        self.expected.push(Expected::of(kind));
+    }
+
+    pub fn awaits(&self, kind: ReplyKind) -> bool {
+        let front = self.expected.front();
+        front.is_some_and(|reply| reply.kind == kind)
+    }
+
+    /// Takes the front of what is to come, which the server has replied to.
+    pub fn take(&mut self, kind: ReplyKind) -> Result<Expected, Malformed> {
+        match self.expected.pop() {
+            Some(reply) if reply.kind == kind => Ok(reply),
+            other => Err(Malformed(alloc::format!(
+                "the server replied to {kind:?} where {:?} was to come",
+                other.map(|reply| reply.kind)
+            ))),
+        }
+    }
+
+    /// Returns what the portal runs that an Execute message executes, if it was made by Bind.
+    pub fn executed(&self, body: &[u8]) -> Result<Option<Bound>, Malformed> {
+        let portal = message::executed_portal(body)?;
+        Ok(self.portals.get(portal).cloned())
+    }
+}
+
+/// A session and the server that is attached: messages go from one peer to the other.
+pub(super) struct Exchange<'a> {
+    pub client: &'a mut ClientState,
+    pub link: &'a mut Link,
+}

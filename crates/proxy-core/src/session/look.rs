@@ -1,0 +1,151 @@
+//! A client's messages right before they go to the server that is attached: a router looks at each,
+//! as statements in it may have to be noted, replaced, or preceded by others.
+
+use alloc::sync::Arc;
+
+use bytes::BytesMut;
+
+use super::action::{ComingMessage, Does, Router, RunBy, SnapshotThere, Treatment};
+use super::added::{raising, with_prelude};
+use super::demand::Text;
+use super::expected::Status;
+use super::forward::Forwarding;
+use super::held::Known;
+use super::link::{Exchange, Flow, RestGoes, Role};
+use super::{Bound, Out, TraceSetting};
+use crate::grammar::SessionEffect;
+use crate::server::ServerConnection;
+use pg_wire::Malformed;
+use pg_wire::cut::WireMessage;
+use pg_wire::message::{self, StatementOrPortal};
+
+impl Exchange<'_> {
+    /// Passes a client's message to the server, as the router has it treated. Something may be
+    /// known of the message already.
+    pub(super) fn pass(
+        &mut self,
+        message: WireMessage<'_>,
+        known: Known,
+        (server, router): (&mut ServerConnection, &mut dyn Router),
+        out: &mut Out,
+    ) -> Result<(), Malformed> {
+        let mut how = Forwarding {
+            known,
+            ..Forwarding::default()
+        };
+        if self.link.flow == Flow::Skips {
+            return self.forward(message, how, server, out);
+        }
+        let bound = match message.tag() {
+            b'E' => self.link.executed(message.body()).ok().flatten(),
+            _ => None,
+        };
+        let treatment = router.look(&self.coming(message, bound.as_ref()));
+        how.is_schema_only = treatment.is_schema_only;
+        let instead = if let Some(report) = &treatment.raises {
+            how.known = Known::Effect(SessionEffect::Nothing);
+            self.raise(message.tag(), &raising(report), out)
+        } else {
+            self.treat(&treatment, out);
+            if message.tag() == b'Q' && !treatment.prelude.is_empty() {
+                let effect = self.client.grammar.effect_of_query(message);
+                how.known = Known::Effect(effect);
+                let (frame, prelude) = with_prelude(&treatment.prelude, message.frame);
+                how.prelude = prelude;
+                Some(frame)
+            } else {
+                for statement in &treatment.prelude {
+                    self.add(statement, out);
+                }
+                None
+            }
+        };
+        let Some(frame) = instead else {
+            return self.forward(message, how, server, out);
+        };
+        let replaced = WireMessage {
+            frame: &frame,
+            rest: 0,
+        };
+        self.forward(replaced, how, server, out)?;
+        self.link.client_rest = RestGoes::Nowhere;
+        Ok(())
+    }
+
+    /// Notifies the client, and knows numbers of tables.
+    fn treat(&mut self, treatment: &Treatment, out: &mut Out) {
+        if let Role::Replica(replica) = &mut self.link.role {
+            replica.numbers.add(&treatment.numbers);
+        }
+        if let Some(notice) = &treatment.notice {
+            self.notify(notice, out);
+        }
+    }
+
+    /// Has the server raise an error by this statement. Returns what goes in the message's place;
+    /// none if it is skipped behind the error.
+    fn raise(&mut self, tag: u8, statement: &str, out: &mut Out) -> Option<BytesMut> {
+        let has_snapshot = self.link.has_snapshot();
+        if has_snapshot && self.link.status != Status::Failed {
+            // The client begins its transaction again, which then finds what it needs.
+            self.client.deferral.keep_snapshots();
+        }
+        let mut frame = BytesMut::new();
+        if matches!(tag, b'Q' | b'F') {
+            message::write_query(&mut frame, statement);
+            return Some(frame);
+        }
+        self.add(statement, out);
+        // What the message would leave behind must not keep the session at a replica: Flush stands
+        // in its place, which has no answer, and what follows is skipped.
+        message::write(&mut frame, b'H', &[], 0);
+        has_snapshot.then_some(frame)
+    }
+
+    /// Returns what a message does at the server; if it executes a portal, that is bound to this.
+    fn coming<'a>(&self, message: WireMessage<'a>, bound: Option<&'a Bound>) -> ComingMessage<'a> {
+        let has_snapshot = self.link.has_snapshot();
+        let does = match message.tag() {
+            b'P' => ComingMessage::prepares(message),
+            b'D' => match StatementOrPortal::read(message.body()) {
+                Ok(StatementOrPortal::Statement(name)) => {
+                    let statement = self.client.statements.find(name);
+                    statement.map_or(Does::Nothing, Does::Describes)
+                }
+                _ => Does::Nothing,
+            },
+            b'S' => Does::Syncs,
+            b'Q' => match message::split_string(message.body()) {
+                // What it leaves behind is looked at where it is forwarded.
+                Ok((text, _)) if message.is_whole() => {
+                    Does::Runs(Text::Simple(text, SessionEffect::Nothing), RunBy::Query)
+                }
+                _ => Does::Runs(Text::Unknown, RunBy::Query),
+            },
+            b'E' => match bound {
+                Some(bound) => {
+                    let text = Text::Bound(Arc::clone(&bound.prepared), &bound.parameters);
+                    Does::Runs(text, RunBy::Execute)
+                }
+                // A portal that was not bound in the transaction is not there.
+                None if has_snapshot && self.link.knows_portals() => Does::Nothing,
+                None => Does::Runs(Text::Unknown, RunBy::Execute),
+            },
+            b'F' => Does::Runs(Text::Unknown, RunBy::Call),
+            _ => Does::Nothing,
+        };
+        let is_inside = self.link.status != Status::Idle;
+        let is_quiet = is_inside && self.link.is_quiet();
+        ComingMessage {
+            does,
+            snapshot: has_snapshot.then_some(match is_quiet {
+                true => SnapshotThere::Quiet,
+                false => SnapshotThere::Busy,
+            }),
+            is_inside,
+            is_failed: self.link.status == Status::Failed,
+            is_pinned: self.link.keeping.is_kept(),
+            is_traced: self.client.settings.trace == TraceSetting::On,
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Looks at each message that goes to a server of a session: notes what it may write, and decides
+//! what runs in front of it or in its place.
+
+use std::sync::Arc;
+
+use super::outset::{Outset, ParseContext};
+use super::routing::{Routing, Why};
+use super::trace;
+use pg_analysis::effect::{self, GRAMMAR};
+use pg_wire::message::Parse;
+use pg_wire::report::{Report, Severity};
+use proxy_core::freshness::{Level, ReplicaId};
+use proxy_core::grammar::SessionEffect;
+use proxy_core::routing::{Question, RoutingDecision, Situation, decide};
+use proxy_core::session::{
+    ComingMessage, Does, Prepared, Router, RunBy, SnapshotThere, Text, Treatment, is_end,
+};
+use proxy_core::touched::Touched;
+use proxy_core::writes::Writes;
+
+/// SQLSTATE: the transaction is to be tried again.
+const SERIALIZATION_FAILURE: &str = "40001";
+/// How a statement begins that may have the body of a function.
+const CREATE: &[u8] = b"create";
+
+/// Looks at messages of one session.
+pub struct MessageRouter<'a> {
+    /// None if there are no replicas of the session's database: then nothing is looked at.
+    pub routing: Option<&'a Routing>,
+    /// What the session has on every server.
+    pub outset: &'a Outset,
+    /// Where the messages go; none for the primary.
+    pub place: Option<ReplicaId>,
+    /// Was the client notified where they go, if it has asked for that?
+    pub is_notified: bool,
+    /// What the session's transaction has written.
+    pub writes: &'a mut Writes,
+}
+
+impl Router for MessageRouter<'_> {
+    fn look(&mut self, coming: &ComingMessage<'_>) -> Treatment {
+        let Some(routing) = self.routing else {
+            return Treatment::default();
+        };
+        let is_known = !coming.is_pinned && !self.writes.has_settings();
+        let reading = is_known.then_some(&self.outset.reading);
+        match coming.snapshot {
+            None => self.look_on_primary(coming, (routing, reading)),
+            Some(there) => {
+                if there == SnapshotThere::Quiet {
+                    // What might have ended it was skipped.
+                    self.writes.goes_on();
+                }
+                self.look_at_snapshot(coming, (routing, reading))
+            }
+        }
+    }
+}
+
+impl MessageRouter<'_> {
+    /// Notes what the message's statements may write, and adds what must run in front of them.
+    fn look_on_primary(
+        &mut self,
+        coming: &ComingMessage<'_>,
+        (routing, reading): (&Routing, Option<&ParseContext>),
+    ) -> Treatment {
+        let (text, by) = match &coming.does {
+            Does::Runs(text, by) => (text, *by),
+            Does::Prepares(Some(parse)) => {
+                return Treatment {
+                    is_schema_only: is_schema_only(*parse, routing, reading),
+                    ..Treatment::default()
+                };
+            }
+            Does::Syncs => {
+                let touched = Touched::default();
+                self.writes
+                    .note(&touched, coming.is_inside, || routing.manager());
+                return Treatment::default();
+            }
+            Does::Prepares(None) | Does::Describes(_) | Does::Nothing => {
+                return Treatment::default();
+            }
+        };
+        let mut touched = routing.touched(text, reading);
+        if coming.is_failed {
+            // Nothing changes the schema before a rollback.
+            touched.schema.clear();
+        }
+        let is_schema_only = text.text().is_some_and(|text| touched.is_schema_only(text));
+        let prelude = match routing.prelude(&touched, reading, &self.outset.key.user) {
+            Ok(prelude) => prelude,
+            Err(report) => {
+                return Treatment {
+                    raises: Some(report),
+                    ..Treatment::default()
+                };
+            }
+        };
+        let is_inside = coming.is_inside;
+        let question = Question::of(Situation::OnPrimary { is_inside }, &touched);
+        let reason = match decide(question, &mut routing.replicas_at(Level::Gssi)) {
+            RoutingDecision::Primary(reason) => reason,
+            decided => unreachable!("it keeps the primary's connection: {decided:?}"),
+        };
+        let notice = self.notice(coming, &Why::primary(reason), (routing, &touched));
+        // What Execute runs is ended by what follows, unless it ends its transaction itself.
+        let is_inside = is_inside || by == RunBy::Execute;
+        self.writes.note(&touched, is_inside, || routing.manager());
+        Treatment {
+            prelude,
+            is_schema_only,
+            notice,
+            ..Treatment::default()
+        }
+    }
+
+    /// Looks at a message that goes to a replica, where its transaction has its snapshot. What
+    /// would find something else there than on the primary fails, so that the client begins again:
+    /// then on the primary.
+    fn look_at_snapshot(
+        &mut self,
+        coming: &ComingMessage<'_>,
+        (routing, reading): (&Routing, Option<&ParseContext>),
+    ) -> Treatment {
+        let prepared;
+        let text = match &coming.does {
+            Does::Runs(text, _) => text,
+            Does::Prepares(Some(parse)) => {
+                prepared = Text::Prepared(Arc::new(Prepared::of(*parse, GRAMMAR)));
+                &prepared
+            }
+            Does::Prepares(None) => &Text::Unknown,
+            Does::Describes(statement) => {
+                prepared = Text::Prepared(Arc::clone(statement));
+                &prepared
+            }
+            Does::Syncs | Does::Nothing => return Treatment::default(),
+        };
+        let touched = routing.touched(text, reading);
+        let situation = Situation::AtSnapshot {
+            may_be_over: self.writes.may_be_over(),
+        };
+        let words = text.text().unwrap_or_default();
+        let question = Question {
+            leaves_nothing: effect::of(words) == SessionEffect::Nothing,
+            is_end: is_end(words),
+            ..Question::of(situation, &touched)
+        };
+        if decide(question, &mut routing.replicas_at(Level::Gssi)) != RoutingDecision::Stays {
+            let text = "the transaction has its snapshot at a replica, where this cannot run";
+            let report = Report::new(Severity::Error, SERIALIZATION_FAILURE, text)
+                .hint("Begin it again: then it has one on the primary.");
+            return Treatment {
+                raises: Some(report),
+                ..Treatment::default()
+            };
+        }
+        let is_run = matches!(coming.does, Does::Runs(_, RunBy::Query | RunBy::Execute));
+        // Those that are not known are reported as no table's.
+        let numbers = self.place.and_then(|id| {
+            let named = touched.named();
+            routing.numbers.of(id, &named)
+        });
+        let notice = self.place.filter(|_| is_run).and_then(|id| {
+            let why = Why::snapshot(id);
+            self.notice(coming, &why, (routing, &touched))
+        });
+        // Nothing is written: this notes that the transaction may end.
+        let is_inside = !is_run || !question.is_end;
+        self.writes
+            .note(&Touched::default(), is_inside, || routing.manager());
+        Treatment {
+            notice,
+            numbers: numbers.unwrap_or_default(),
+            ..Treatment::default()
+        }
+    }
+
+    /// Returns the notice of where a statement goes for a client that has asked for it, unless it
+    /// got one already.
+    fn notice(
+        &self,
+        coming: &ComingMessage<'_>,
+        why: &Why,
+        (routing, touched): (&Routing, &Touched),
+    ) -> Option<Report> {
+        let is_wanted = coming.is_traced && !self.is_notified;
+        is_wanted.then(|| trace::notice(why, &routing.described(&touched.sets)))
+    }
+}
+
+/// Does a statement that is being prepared change the schema, and do nothing else? It may keep its
+/// session by its words.
+fn is_schema_only(parse: Parse<'_>, routing: &Routing, reading: Option<&ParseContext>) -> bool {
+    let start = parse.rest.trim_ascii_start().get(..CREATE.len());
+    if !start.is_some_and(|word| word.eq_ignore_ascii_case(CREATE)) {
+        return false;
+    }
+    let text = Text::Prepared(Arc::new(Prepared::of(parse, GRAMMAR)));
+    let touched = routing.touched(&text, reading);
+    text.text().is_some_and(|text| touched.is_schema_only(text))
+}
