@@ -76,4 +76,4 @@ pub use lookup::{Lookup, Scan};
 pub use options::ConnectOptions;
 pub use rows::{Row, Rows};
 pub use schema::{PARTITIONS_DEFAULT, SchemaBuilder};
-pub use table::{By, Table};
+pub use table::{IndexSelector, Table};

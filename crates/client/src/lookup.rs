@@ -17,11 +17,11 @@ use session::{SessionOperation, SessionOutcome};
 use crate::client::other_outcome;
 use crate::error::Error;
 use crate::rows::{Row, Rows, decode};
-use crate::table::{By, Table};
+use crate::table::{IndexSelector, Table};
 
-/// What lookups and scans have in common.
+/// The common part of lookups and scans.
 #[derive(Clone, Debug)]
-struct Wanted<'a> {
+struct IndexRead<'a> {
     table: &'a Table,
     plan: GatherPlan,
     patience: Option<Duration>,
@@ -32,7 +32,7 @@ struct Wanted<'a> {
 #[derive(Clone, Debug)]
 #[must_use = "it is sent when it is awaited"]
 pub struct Lookup<'a> {
-    wanted: Wanted<'a>,
+    wanted: IndexRead<'a>,
     /// The encoded values of the key's first columns.
     prefix: Vec<u8>,
     /// The column after those, if the index has one.
@@ -44,7 +44,7 @@ pub struct Lookup<'a> {
 #[derive(Clone, Debug)]
 #[must_use = "it is sent when its rows are taken"]
 pub struct Scan<'a> {
-    wanted: Wanted<'a>,
+    wanted: IndexRead<'a>,
 }
 
 macro_rules! common_options {
@@ -92,7 +92,7 @@ macro_rules! common_options {
             /// # Errors
             /// [`Error::UnknownColumn`].
             pub fn rows(self) -> Result<Rows, Error> {
-                let Wanted {
+                let IndexRead {
                     table,
                     plan,
                     patience,
@@ -117,7 +117,11 @@ common_options!(Scan);
 
 impl<'a> Lookup<'a> {
     /// Values of an index's first columns. They must fix the partition.
-    pub(crate) fn new(table: &'a Table, by: By<'_>, key: &[Value]) -> Result<Lookup<'a>, Error> {
+    pub(crate) fn new(
+        table: &'a Table,
+        by: IndexSelector<'_>,
+        key: &[Value],
+    ) -> Result<Lookup<'a>, Error> {
         let (replex, columns) = table.index(by)?;
         if key.len() > columns.len() {
             return Err(table.incomplete_key(columns, key.len()));
@@ -140,7 +144,7 @@ impl<'a> Lookup<'a> {
             number,
         };
         Ok(Lookup {
-            wanted: Wanted {
+            wanted: IndexRead {
                 table,
                 plan: GatherPlan {
                     partitions: vec![partition],
@@ -203,7 +207,7 @@ impl<'a> Lookup<'a> {
 
     /// Returns all rows, page after page of the one partition.
     async fn fetch(self) -> Result<Vec<Row>, Error> {
-        let Wanted {
+        let IndexRead {
             table,
             plan,
             patience,
@@ -263,7 +267,7 @@ impl<'a> Scan<'a> {
             number,
         };
         Scan {
-            wanted: Wanted {
+            wanted: IndexRead {
                 table,
                 plan: GatherPlan {
                     partitions: (0..count).map(partition).collect(),
@@ -295,7 +299,7 @@ impl Table {
     /// # Errors
     /// As awaiting a [`Lookup`].
     pub async fn get(&self, pk: &[Value]) -> Result<Option<Row>, Error> {
-        let rows = self.lookup(By::PrimaryKey, pk)?.limit(1).await?;
+        let rows = self.lookup(IndexSelector::PrimaryKey, pk)?.limit(1).await?;
         Ok(rows.into_iter().next())
     }
 
@@ -306,7 +310,7 @@ impl Table {
     /// the index; [`Error::WrongType`].
     pub fn lookup<'a, 'b>(
         &'a self,
-        by: impl Into<By<'b>>,
+        by: impl Into<IndexSelector<'b>>,
         key: &[Value],
     ) -> Result<Lookup<'a>, Error> {
         Lookup::new(self, by.into(), key)

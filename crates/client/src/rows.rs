@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::client::{Client, other_outcome};
 use crate::error::Error;
-use crate::hub::{Submitted, Waiter};
+use crate::hub::{SubmittedOperation, Waiter};
 use crate::table::Table;
 
 /// Rows between looks at whether more pages should be asked for.
@@ -41,7 +41,7 @@ pub struct Rows {
     sender: mpsc::UnboundedSender<(usize, SessionOutcome)>,
     /// At most one page per partition is under way, and few partitions are.
     receiver: mpsc::UnboundedReceiver<(usize, SessionOutcome)>,
-    submitted: HashMap<usize, Submitted>,
+    submitted: HashMap<usize, SubmittedOperation>,
     taken: u64,
     failed: bool,
     /// None until the first page is wanted.

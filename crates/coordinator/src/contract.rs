@@ -12,7 +12,7 @@ use protocol::message::{CoordinatorReply, CoordinatorRequest};
 
 /// Names a connection to the coordinator; the driver chooses it and never reuses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AskerId(pub u64);
+pub struct RequesterId(pub u64);
 
 /// What happened.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub enum CoordinatorInput {
     /// A client, a server or an operator sends a request.
     Request {
         /// The connection.
-        from: AskerId,
+        from: RequesterId,
         /// Returned with the reply.
         correlation: u64,
         /// What.
@@ -29,7 +29,7 @@ pub enum CoordinatorInput {
     /// A connection is gone: no reply to it is needed any more. What it asked for is done.
     Gone {
         /// The connection.
-        from: AskerId,
+        from: RequesterId,
     },
     /// The deadline of the last output has come.
     Tick,
@@ -64,7 +64,7 @@ pub struct PersistedState {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoordinatorAnswer {
     /// The connection.
-    pub to: AskerId,
+    pub to: RequesterId,
     /// From the request.
     pub correlation: u64,
     /// Not before the state of this version is kept.

@@ -19,10 +19,10 @@ use alloc::format;
 use alloc::string::String;
 
 use protocol::configuration::ServerState;
-use protocol::identity::{Now, Position, ServerId};
+use protocol::identity::{ClockReading, Position, ServerId};
 use protocol::planted::{self, Bug};
 
-use super::members::{Join, unknown_server};
+use super::members::{ServerJoin, unknown_server};
 use super::{Coordinator, CoordinatorOutput, FolderTrust, Outcome, Refused, ServerMember};
 
 /// How long a server whose partitions were made void has to join before others get them.
@@ -32,9 +32,9 @@ impl Coordinator {
     /// Why a server may not come back yet with the folder that it has: it is an older copy.
     pub(super) fn check_folder(
         &mut self,
-        now: Now,
+        now: ClockReading,
         member: &ServerMember,
-        join: &Join,
+        join: &ServerJoin,
         output: &mut CoordinatorOutput,
     ) -> Option<String> {
         let id = member.server;
@@ -55,7 +55,7 @@ impl Coordinator {
     }
 
     /// Why a folder is an older copy; none if it is the newest one.
-    fn why_old(&self, member: &ServerMember, join: &Join) -> Option<String> {
+    fn why_old(&self, member: &ServerMember, join: &ServerJoin) -> Option<String> {
         let (id, folder) = (member.server.0, &join.folder);
         let own = self.state.configuration.server(member.server);
         let incarnation = own.map(|server| server.incarnation).unwrap_or_default();
@@ -82,7 +82,7 @@ impl Coordinator {
     /// Begins to make what a server holds void, if that has not begun. Returns that it has to wait.
     fn void(
         &mut self,
-        now: Now,
+        now: ClockReading,
         id: ServerId,
         why: String,
         output: &mut CoordinatorOutput,
@@ -134,7 +134,7 @@ impl Coordinator {
     }
 
     /// An epoch serves in which all that these held is void.
-    pub(super) fn note_voided(&mut self, now: Now, servers: &BTreeSet<ServerId>) {
+    pub(super) fn note_voided(&mut self, now: ClockReading, servers: &BTreeSet<ServerId>) {
         for id in servers {
             self.member_mut(*id).trust = FolderTrust::Voided;
             self.seals.watch(*id, now, self.void_patience_us());

@@ -17,8 +17,8 @@ use alloc::vec::Vec;
 
 use protocol::configuration::losses::names;
 use protocol::configuration::{Configuration, Server, ServerState};
-use protocol::identity::{CoreId, Epoch, Incarnation, Now, ServerId, SessionId};
-use protocol::message::{CoordinatorReply, CoordinatorRequest, FolderReport, Memory};
+use protocol::identity::{ClockReading, CoreId, Epoch, Incarnation, ServerId, SessionId};
+use protocol::message::{CoordinatorReply, CoordinatorRequest, FolderReport, RecallReport};
 
 use super::{
     Coordinator, CoordinatorOutput, CoordinatorState, FolderTrust, LastReport, Outcome, Refused,
@@ -134,7 +134,7 @@ impl Coordinator {
     /// Returns what is answered while the state is being rebuilt.
     pub(super) fn recalling(
         &mut self,
-        now: Now,
+        now: ClockReading,
         request: CoordinatorRequest,
         output: &mut CoordinatorOutput,
     ) -> Result<Outcome, Refused> {
@@ -171,12 +171,12 @@ impl Coordinator {
 
     fn remember(
         &mut self,
-        now: Now,
-        memory: Memory,
+        now: ClockReading,
+        memory: RecallReport,
         output: &mut CoordinatorOutput,
     ) -> Result<Outcome, Refused> {
         let recall = self.recall.as_mut().expect("callers have looked");
-        let Memory {
+        let RecallReport {
             core,
             incarnation,
             runs,
@@ -218,7 +218,7 @@ impl Coordinator {
     }
 
     /// Every server that is needed has reported: the newest configuration becomes the state.
-    fn end_recall(&mut self, now: Now, output: &mut CoordinatorOutput) {
+    fn end_recall(&mut self, now: ClockReading, output: &mut CoordinatorOutput) {
         let recall = self.recall.take().expect("callers have looked");
         let own = self.state.configuration.epoch;
         let newest = recall.newest.epoch;
@@ -281,7 +281,7 @@ impl Coordinator {
     }
 
     /// Gives servers that are up a whole lease to report.
-    pub(super) fn expect_reports_from_all(&mut self, now: Now) {
+    pub(super) fn expect_reports_from_all(&mut self, now: ClockReading) {
         let servers = self.state.configuration.servers.iter();
         for server in servers.filter(|server| server.state == ServerState::Up) {
             for core in 0..server.cores.len() {

@@ -12,7 +12,7 @@ use alloc::string::String;
 
 use protocol::configuration::losses::names;
 use protocol::configuration::{Sealing, ServerState};
-use protocol::identity::{CoreId, Now, ServerId};
+use protocol::identity::{ClockReading, CoreId, ServerId};
 use protocol::message::{SealReport, SealStage};
 
 use super::{Coordinator, CoordinatorOutput, Outcome, Refused};
@@ -20,9 +20,9 @@ use super::{Coordinator, CoordinatorOutput, Outcome, Refused};
 /// So long does the end of epochs wait for a server that was stopped in order: as a restart takes.
 const PATIENCE_US: u64 = 5_000_000;
 
-/// What the machine knows of lost servers and of the end of epochs. Begins empty with each process.
+/// The state of lost servers and of the end of epochs. Begins empty with each process.
 #[derive(Debug, Default)]
-pub(super) struct Seals {
+pub(super) struct SealTracker {
     /// When servers that are down are to be replaced.
     due_us: BTreeMap<ServerId, u64>,
     /// The same for those that were stopped in order and that the end of epochs waits for.
@@ -33,9 +33,9 @@ pub(super) struct Seals {
     last_notice: String,
 }
 
-impl Seals {
+impl SealTracker {
     /// A server is down: it is replaced when this much time has passed.
-    pub fn watch(&mut self, server: ServerId, now: Now, after_us: u64) {
+    pub fn watch(&mut self, server: ServerId, now: ClockReading, after_us: u64) {
         let due_us = now.monotonic_us.saturating_add(after_us);
         self.due_us.insert(server, due_us);
     }
@@ -51,11 +51,11 @@ impl Seals {
         self.reports.clear();
     }
 
-    pub fn report(&mut self, core: CoreId, report: SealReport, now: Now) {
+    pub fn report(&mut self, core: CoreId, report: SealReport, now: ClockReading) {
         self.reports.insert(core, (report, now.monotonic_us));
     }
 
-    fn is_due(&self, server: ServerId, now: Now) -> bool {
+    fn is_due(&self, server: ServerId, now: ClockReading) -> bool {
         let mut due_us = self.all_due_us().filter(|(id, _)| *id == server);
         due_us.any(|(_, due_us)| due_us <= now.monotonic_us)
     }
@@ -79,7 +79,7 @@ impl Coordinator {
     /// Gives up a server that is down: an operator knows that it will not come back.
     pub(super) fn remove(
         &mut self,
-        now: Now,
+        now: ClockReading,
         id: ServerId,
         output: &mut CoordinatorOutput,
     ) -> Result<Outcome, Refused> {
@@ -106,7 +106,7 @@ impl Coordinator {
     }
 
     /// Replaces servers that are due.
-    pub(super) fn advance_seal(&mut self, now: Now, output: &mut CoordinatorOutput) {
+    pub(super) fn advance_seal(&mut self, now: ClockReading, output: &mut CoordinatorOutput) {
         self.wait_for_stopped(now);
         let mut removed = self.removed();
         let known = removed.len();
@@ -134,7 +134,7 @@ impl Coordinator {
     }
 
     /// Notes which servers that were stopped in order the end of epochs waits for.
-    fn wait_for_stopped(&mut self, now: Now) {
+    fn wait_for_stopped(&mut self, now: ClockReading) {
         let configuration = &self.state.configuration;
         let is_resolved = |core: &CoreId| {
             let report = self.seals.reports.get(core);
@@ -198,7 +198,7 @@ impl Coordinator {
 
     /// Serves, once all remaining servers have resolved everything and no lease of a removed one
     /// runs.
-    fn end_seal(&mut self, now: Now, output: &mut CoordinatorOutput) {
+    fn end_seal(&mut self, now: ClockReading, output: &mut CoordinatorOutput) {
         let Some(free_us) = self.seal_ends_us() else {
             self.notify_stuck(output);
             return;

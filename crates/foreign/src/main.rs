@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::known::KnownDifferences;
-use crate::outcomes::Outcomes;
+use crate::outcomes::TestOutcomes;
 use crate::suites::Suite;
 
 /// Why a run cannot go on, for a person.
@@ -135,7 +135,7 @@ fn compare(suite: &Suite, options: &Options) -> Result<Report, Failure> {
     })
 }
 
-fn sums(outcomes: &Outcomes) -> String {
+fn sums(outcomes: &TestOutcomes) -> String {
     let (passed, failed) = outcomes.sums();
     let hangs = if outcomes.timed_out {
         ", then no end"

@@ -106,8 +106,8 @@ impl fmt::Display for ReplicaReport {
     }
 }
 
-/// What a suite needs of its servers.
-pub struct Needs {
+/// The requirements of a suite on its servers.
+pub struct SuiteRequirements {
     /// The database that it runs in.
     pub database: &'static str,
     /// Settings of the primary.
@@ -130,7 +130,7 @@ struct Proxy {
 
 impl SuiteServers {
     /// A PostgreSQL alone.
-    pub fn straight(needs: &Needs) -> Result<SuiteServers, Failure> {
+    pub fn straight(needs: &SuiteRequirements) -> Result<SuiteServers, Failure> {
         let primary = postgres(needs)?;
         make_database(&primary, needs.database)?;
         Ok(SuiteServers {
@@ -142,7 +142,7 @@ impl SuiteServers {
     }
 
     /// The proxy, in front of a primary and replicas. What it logs goes to `folder`.
-    pub fn behind_proxy(needs: &Needs, folder: &Path) -> Result<SuiteServers, Failure> {
+    pub fn behind_proxy(needs: &SuiteRequirements, folder: &Path) -> Result<SuiteServers, Failure> {
         let primary = postgres(needs)?;
         make_database(&primary, needs.database)?;
         let mut servers = SuiteServers {
@@ -254,7 +254,7 @@ impl Drop for Proxy {
     }
 }
 
-fn postgres(needs: &Needs) -> Result<Postgres, Failure> {
+fn postgres(needs: &SuiteRequirements) -> Result<Postgres, Failure> {
     let settings: Vec<&str> = SETTINGS.iter().chain(needs.settings).copied().collect();
     Postgres::start(&settings).map_err(|error| error.to_string())
 }

@@ -33,7 +33,7 @@ pub struct Configuration {
     /// By id, rising.
     pub servers: Vec<Server>,
     /// By id, rising.
-    pub tables: Vec<Table>,
+    pub tables: Vec<PlacedTable>,
 }
 
 /// Chains stand still: all servers but the removed ones seal the epochs before and resolve what
@@ -81,7 +81,7 @@ pub enum ServerState {
 
 /// A table and where its partitions are.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Table {
+pub struct PlacedTable {
     /// Its number.
     pub id: TableId,
     /// Its columns and indexes.
@@ -106,7 +106,7 @@ pub struct Place {
     /// epoch removed it is void.
     pub since: Epoch,
     /// The other core that has to do with it, while the partition moves.
-    pub moving: Option<Moving>,
+    pub moving: Option<MoveProgress>,
     /// The core that held it until its server was lost, as long as that one is waited for: what its
     /// disk has is a hint of the rows (R25).
     pub former: Option<CoreId>,
@@ -123,18 +123,18 @@ pub struct Tenure {
 
 /// How far a move of a partition is (`docs/reference/protocol-repair.md`, "Moving a partition").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moving {
+pub enum MoveProgress {
     /// The place serves; this core follows its changes, to hold the partition next.
     To(Tenure),
     /// The place is rebuilding; this core has all rows as they were when the place's epoch began.
     From(Tenure),
 }
 
-impl Moving {
+impl MoveProgress {
     /// Returns the other core.
     pub fn tenure(self) -> Tenure {
         match self {
-            Moving::To(tenure) | Moving::From(tenure) => tenure,
+            MoveProgress::To(tenure) | MoveProgress::From(tenure) => tenure,
         }
     }
 }
@@ -157,20 +157,20 @@ impl Place {
             core: self.core,
             since: self.since,
         };
-        let other = self.moving.map(Moving::tenure);
+        let other = self.moving.map(MoveProgress::tenure);
         core::iter::once(holder).chain(other)
     }
 
     /// As it is once the core that it moves to holds it.
     pub fn handed_over(self) -> Place {
-        let Some(Moving::To(next)) = self.moving else {
+        let Some(MoveProgress::To(next)) = self.moving else {
             return self;
         };
         Place {
             core: next.core,
             state: PartitionState::Rebuilding,
             since: next.since,
-            moving: Some(Moving::From(Tenure {
+            moving: Some(MoveProgress::From(Tenure {
                 core: self.core,
                 since: self.since,
             })),
@@ -184,8 +184,8 @@ impl Place {
         let lost = self.moving.filter(|it| is_removed(it.tenure().core.server));
         let (since, moving) = match lost {
             None => (self.since, self.moving),
-            Some(Moving::To(_)) => (self.since, None),
-            Some(Moving::From(_)) => (epoch, None),
+            Some(MoveProgress::To(_)) => (self.since, None),
+            Some(MoveProgress::From(_)) => (epoch, None),
         };
         Place {
             since,
@@ -198,7 +198,7 @@ impl Place {
     pub fn filled(self) -> Place {
         Place {
             state: PartitionState::Serving,
-            moving: self.moving.filter(|it| matches!(it, Moving::To(_))),
+            moving: self.moving.filter(|it| matches!(it, MoveProgress::To(_))),
             former: self.former.filter(|former| *former != self.core),
             ..self
         }
@@ -208,24 +208,24 @@ impl Place {
     /// moves.
     pub fn giver(&self) -> Option<CoreId> {
         self.moving.map(|moving| match moving {
-            Moving::To(_) => self.core,
-            Moving::From(tenure) => tenure.core,
+            MoveProgress::To(_) => self.core,
+            MoveProgress::From(tenure) => tenure.core,
         })
     }
 
     fn fits_its_state(&self) -> bool {
         match self.moving {
             None => true,
-            Some(Moving::To(_)) => self.state == PartitionState::Serving,
-            Some(Moving::From(_)) => self.state == PartitionState::Rebuilding,
+            Some(MoveProgress::To(_)) => self.state == PartitionState::Serving,
+            Some(MoveProgress::From(_)) => self.state == PartitionState::Rebuilding,
         }
     }
 
     /// Returns the core that takes the rows, while the partition moves.
     pub fn taker(&self) -> Option<CoreId> {
         self.moving.map(|moving| match moving {
-            Moving::To(tenure) => tenure.core,
-            Moving::From(_) => self.core,
+            MoveProgress::To(tenure) => tenure.core,
+            MoveProgress::From(_) => self.core,
         })
     }
 }
@@ -241,7 +241,7 @@ pub enum PartitionState {
 
 impl Configuration {
     /// Returns the table with this number.
-    pub fn table(&self, id: TableId) -> Option<&Table> {
+    pub fn table(&self, id: TableId) -> Option<&PlacedTable> {
         let index = self
             .tables
             .binary_search_by_key(&id, |table| table.id)
@@ -250,7 +250,7 @@ impl Configuration {
     }
 
     /// Returns the table with this name.
-    pub fn table_named(&self, name: &str) -> Option<&Table> {
+    pub fn table_named(&self, name: &str) -> Option<&PlacedTable> {
         self.tables.iter().find(|table| table.schema.name == name)
     }
 
@@ -363,7 +363,7 @@ impl Configuration {
             return fault("tables are out of order");
         }
         for (index, table) in self.tables.iter().enumerate() {
-            let Table {
+            let PlacedTable {
                 schema,
                 layout,
                 placement,
@@ -402,7 +402,7 @@ impl Configuration {
 
     /// Returns what there is to know about a table of a configuration that was checked, where it is
     /// placed.
-    pub fn report(&self, table: &Table) -> TableReport {
+    pub fn report(&self, table: &PlacedTable) -> TableReport {
         let servers: Vec<placement::PartitionHost> =
             self.servers.iter().map(Server::bare).collect();
         let placed = (&table.bare_placement(), &servers[..]);
@@ -413,7 +413,7 @@ impl Configuration {
 
     /// Returns the proof of what a table's placement survives, for a configuration that was
     /// checked.
-    pub fn proof(&self, table: &Table) -> PlacementProof {
+    pub fn proof(&self, table: &PlacedTable) -> PlacementProof {
         let servers: Vec<placement::PartitionHost> =
             self.servers.iter().map(Server::bare).collect();
         prove(&table.layout, &table.bare_placement(), &servers)
@@ -422,7 +422,7 @@ impl Configuration {
     /// x of R3 for a table of a configuration that was checked, where it is placed: from 1.
     /// The number of replexes means that prepares suffice. It changes only where members change, in
     /// an epoch before which all chains have ended.
-    pub fn decision_position(&self, table: &Table) -> usize {
+    pub fn decision_position(&self, table: &PlacedTable) -> usize {
         let servers: Vec<placement::PartitionHost> =
             self.servers.iter().map(Server::bare).collect();
         let failures = usize::from(table.schema.failures_tolerated);
@@ -449,7 +449,7 @@ impl Server {
     }
 }
 
-impl Table {
+impl PlacedTable {
     /// Whether a replex is being made, so that no statement reads it.
     pub fn is_building(&self, replex: usize) -> bool {
         let mut building = self.building.iter();
@@ -499,7 +499,7 @@ wire_struct!(Server {
     is_new
 });
 wire_enum!(ServerState { 0 => Up, 1 => Down });
-wire_struct!(Table {
+wire_struct!(PlacedTable {
     id,
     schema,
     layout,
@@ -514,7 +514,7 @@ wire_struct!(Place {
     former
 });
 wire_struct!(Tenure { core, since });
-wire_enum!(Moving { 0 => To(tenure), 1 => From(tenure) });
+wire_enum!(MoveProgress { 0 => To(tenure), 1 => From(tenure) });
 wire_enum!(PartitionState { 0 => Serving, 1 => Rebuilding });
 
 wire_struct!(Schema {

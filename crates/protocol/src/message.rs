@@ -17,14 +17,14 @@ use placement::SlotConstraints;
 use crate::codec::{Bytes, Wire, wire_enum, wire_struct};
 use crate::expression::Expression;
 use crate::identity::{
-    CoreId, Epoch, Finished, Incarnation, OperationId, PartitionId, RequestId, TableId, Version,
+    CoreId, Epoch, FinishedLine, Incarnation, OperationId, PartitionId, RequestId, TableId, Version,
 };
 use crate::operation::{Decision, Mutation, Prepare, RequestResult};
 use crate::record::SavedCompletion;
 
 pub use coordinator::{
-    CoordinatorReply, CoordinatorRequest, CopyFailure, FillReport, FolderReport, Memory,
-    OBSTACLES_MAX, SealReport, SealStage, Shortage,
+    CoordinatorReply, CoordinatorRequest, CopyFailure, FillReport, FolderReport, OBSTACLES_MAX,
+    RecallReport, SealReport, SealStage, Shortage,
 };
 pub use refusal::Refusal;
 
@@ -116,7 +116,7 @@ pub enum Request {
     /// Return the core's counters.
     Status,
     /// End holds, and report whether they kept what was read as it was.
-    Release(Release),
+    Release(HoldRelease),
 }
 
 /// An operation, retried under the same name until a result is known (R13).
@@ -173,14 +173,14 @@ pub enum Agreement {
     /// The core reports for how long nothing had changed ([`RowPage::quiet_us`]).
     Quiet,
     /// Besides, the core keeps operations that change what the page covers waiting from then on,
-    /// until a [`Release`] or for so many microseconds. A core may hold for less, or not at all
+    /// until a [`HoldRelease`] or for so many microseconds. A core may hold for less, or not at all
     /// ([`RowPage::held`]).
     Hold(u64),
 }
 
 /// Ends holds of one connection on one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Release {
+pub struct HoldRelease {
     /// The client's epoch.
     pub epoch: Epoch,
     /// The partition.
@@ -248,7 +248,7 @@ pub enum Reply {
     Checksum(ChecksumPart),
     /// Counters by name.
     Status(Vec<(String, u64)>),
-    /// Whether all holds of a `Release` were there until now, and nothing that they cover has
+    /// Whether all holds of a `HoldRelease` were there until now, and nothing that they cover has
     /// changed since it was read.
     Released(bool),
     /// Not done here and now; nothing was changed by this attempt.
@@ -344,7 +344,7 @@ pub enum PeerMessage {
         operations: Vec<(OperationId, PartitionId, bool)>,
     },
     /// Every operation of the sender's before this one is finished at every member.
-    Finished(Finished),
+    Finished(FinishedLine),
     /// A restarted core asks for what it may have forgotten: votes that it sent before they were
     /// durable (R1), decisions that it lost with its log's tail.
     Recover {
@@ -367,7 +367,7 @@ pub enum PeerMessage {
         /// How many `Adopt` belong to it.
         count: u64,
         /// Every operation of the sender's before this one is finished.
-        finished_below: Finished,
+        finished_below: FinishedLine,
     },
     /// Asks a peer to vouch that it knows no newer epoch: renews the sender's lease. Also reports
     /// whether the sender has space for writes: a disk that has just become full must be known
@@ -412,7 +412,7 @@ pub enum PeerMessage {
         /// A hash of them.
         sum: u64,
         /// What was looked at for it.
-        looked: Looked,
+        looked: ScanCounts,
     },
     /// Asks a member of a cover for rows that are needed at once (R18): the last ones of
     /// each of some ranges, in the order of the partition that is filled.
@@ -584,9 +584,9 @@ impl PeerMessage {
     }
 }
 
-/// What a member of a cover looked at for one page.
+/// Counts of what a member of a cover read for one page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Looked {
+pub struct ScanCounts {
     /// Rows.
     pub rows: u64,
     /// Their bytes.
@@ -637,7 +637,7 @@ wire_struct!(Read {
     redirect,
 });
 wire_enum!(Agreement { 0 => Alone, 1 => Quiet, 2 => Hold(hold_us) });
-wire_struct!(Release {
+wire_struct!(HoldRelease {
     epoch,
     partition,
     holds
@@ -666,7 +666,7 @@ wire_struct!(RowPage {
     held,
     own_order
 });
-wire_struct!(Looked {
+wire_struct!(ScanCounts {
     rows,
     bytes,
     of_rows

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use crate::codec::{Bytes, wire_enum, wire_struct};
 use crate::expression::{Assignment, Expression};
-use crate::identity::{Epoch, Finished, OperationId, PartitionId, RequestId, TableId, Version};
+use crate::identity::{Epoch, FinishedLine, OperationId, PartitionId, RequestId, TableId, Version};
 
 /// Changes to one row, named by its primary key.
 #[derive(Clone, Debug, PartialEq)]
@@ -167,7 +167,7 @@ pub struct Prepare {
     pub epoch: Epoch,
     /// Every operation of the same head core before this one is finished at every member: a member
     /// forgets those, and knows a late duplicate of one by it.
-    pub finished_below: Finished,
+    pub finished_below: FinishedLine,
     /// The table (one for now; the chain's partitions name it too).
     pub table: TableId,
     /// The chain: partitions in order, head first, decider last.

@@ -92,13 +92,13 @@ pub enum Record {
         /// The epoch that gave it.
         since: Epoch,
         /// With which rows.
-        start: Start,
+        start: PartitionStart,
     },
 }
 
 /// With which rows a core begins a partition that it is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum PartitionStart {
     /// With none: it is new, or filled from a cover. What the core had before is void.
     Empty,
     /// With none: they are made equal to those of the core that gives it.
@@ -124,5 +124,5 @@ wire_enum!(Record {
     8 => Matched { partition, rows, gone }, 9 => Whole { partition },
     10 => Versions { last },
 });
-wire_enum!(Start { 0 => Empty, 1 => Taken, 2 => Compared });
+wire_enum!(PartitionStart { 0 => Empty, 1 => Taken, 2 => Compared });
 wire_struct!(SavedCompletion { head, request });

@@ -85,12 +85,12 @@ pub struct CopyChange {
     /// The table.
     pub table: TableId,
     /// What is asked for.
-    pub wanted: Wanted,
+    pub wanted: CopyRequest,
 }
 
-/// What a change of copies asks for.
+/// The change of copies that an operator has requested.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Wanted {
+pub enum CopyRequest {
     /// The copy that this schema has one more than the table, its last.
     Add {
         /// The table as it shall be.
@@ -158,8 +158,8 @@ impl CoordinatorState {
             .changes
             .iter()
             .filter_map(|change| match &change.wanted {
-                Wanted::Add { schema } => Some(schema),
-                Wanted::Drop { .. } | Wanted::Renew { .. } => None,
+                CopyRequest::Add { schema } => Some(schema),
+                CopyRequest::Drop { .. } | CopyRequest::Renew { .. } => None,
             });
         for schema in schemas {
             schema.validate().map_err(|error| error.message)?;
@@ -189,7 +189,7 @@ wire_struct!(CoordinatorState {
     session_floor,
 });
 wire_struct!(CopyChange { table, wanted });
-wire_enum!(Wanted { 0 => Add { schema }, 1 => Drop { name }, 2 => Renew { cells } });
+wire_enum!(CopyRequest { 0 => Add { schema }, 1 => Drop { name }, 2 => Renew { cells } });
 wire_struct!(ServerMember {
     server,
     disk,

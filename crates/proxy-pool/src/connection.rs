@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 
 use super::{ConnectionKey, Login, StartSettings};
 use pg_connect::address::Address;
-use pg_connect::auth::tls::Policy;
+use pg_connect::auth::tls::TlsPolicy;
 use pg_connect::auth::{certificate, scram};
 use pg_connect::silence;
 use pg_connect::stream::{Peer, Stream};
@@ -448,9 +448,9 @@ pub async fn connect(address: &Address) -> io::Result<Stream> {
     socket.set_nodelay(true)?;
     silence::WITH_SERVERS.bound(&socket)?;
     let (config, is_needed) = match &address.tls {
-        Policy::Disable => return Ok(Stream::Plain(socket)),
-        Policy::Prefer(tls) => (&tls.config, false),
-        Policy::Require(tls) | Policy::Verify(tls) => (&tls.config, true),
+        TlsPolicy::Disable => return Ok(Stream::Plain(socket)),
+        TlsPolicy::Prefer(tls) => (&tls.config, false),
+        TlsPolicy::Require(tls) | TlsPolicy::Verify(tls) => (&tls.config, true),
     };
     let mut answer = [0];
     socket.write_all(&startup::write_tls()).await?;

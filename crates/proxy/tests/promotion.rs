@@ -12,13 +12,13 @@ use std::time::Instant;
 
 use pg_connect::address::Address;
 use pg_local::{Postgres, SUPERUSER};
-use proxy::check::{Weight, check};
+use proxy::check::{FindingWeight, check};
 use proxy::serve::Proxy;
 use proxy::serve::replicas::Replicas;
 use proxy::serve::routing::Routing;
 use proxy_core::freshness::ReplicaState;
 use replication::lineage;
-use replication::promotion::{Promoted, promote};
+use replication::promotion::{PromotionOutcome, promote};
 use replication::{Contents, ReplicationError, ReplicationSettings};
 use support::cluster::{Cluster, PATIENCE, text};
 use support::{Front, connect, is_there, options_at, try_connect};
@@ -61,7 +61,7 @@ async fn write(client: &Client) {
 }
 
 /// Why it could not be done.
-fn refused(promoted: Result<Promoted, ReplicationError>) -> String {
+fn refused(promoted: Result<PromotionOutcome, ReplicationError>) -> String {
     match promoted {
         Ok(promoted) => panic!("{:?} was promoted", promoted.primary),
         Err(problem) => problem.to_string(),
@@ -74,7 +74,7 @@ fn addresses(cluster: &Cluster) -> Vec<Address> {
 }
 
 /// A proxy in front of what was promoted.
-async fn front(promoted: &Promoted) -> Front {
+async fn front(promoted: &PromotionOutcome) -> Front {
     let routing = Routing::start(&promoted.primary, 10, &ReplicationSettings::default())
         .await
         .unwrap();
@@ -164,9 +164,9 @@ async fn come_back(cluster: &mut Cluster, by: &Address) {
 }
 
 /// Replicas of the new primary, and that itself, are not taken up by a proxy before the old one.
-async fn stay_apart(old: &Address, promoted: &Promoted, named: &[Address]) {
+async fn stay_apart(old: &Address, promoted: &PromotionOutcome, named: &[Address]) {
     let found = check(old, named, 10).await;
-    let found = found.iter().filter(|it| it.weight == Weight::Stops);
+    let found = found.iter().filter(|it| it.weight == FindingWeight::Stops);
     let found: BTreeSet<&str> = found.map(|it| it.what.as_str()).collect();
     let expected = [
         "it is a replica of another primary",

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
 
-use server::event_loop::Handle;
+use server::event_loop::LoopHandle;
 use server::{
     CoordinatorOptions, CoordinatorProcess, ServerError, ServerOptions, ServerProcess, Stopper,
 };
@@ -26,7 +26,7 @@ const SEGMENT: u64 = 16 << 20;
 /// A store that runs until it is dropped.
 pub struct EmbeddedStore {
     coordinator: SocketAddr,
-    stop_coordinator: Handle,
+    stop_coordinator: LoopHandle,
     stop_server: Stopper,
     /// The server's first, which sends its goodbye to the coordinator.
     threads: Vec<JoinHandle<()>>,

@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 use indicatif::ProgressBar;
 use replex::failure::CommandFailure;
 use replex::{console, note, say};
-use sql::import::Exported;
+use sql::import::ExportSummary;
 
 use crate::arguments::ExportArguments;
 use crate::front::{bar, connect};
@@ -52,7 +52,7 @@ pub async fn export(arguments: &ExportArguments) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-fn print_summary(exported: &Exported) {
+fn print_summary(exported: &ExportSummary) {
     for notice in &exported.notices {
         note!("NOTICE:  {notice}");
     }
@@ -95,7 +95,7 @@ async fn write(
     file: &std::fs::File,
     packed: bool,
     bar: &ProgressBar,
-) -> Result<Exported, ExportError> {
+) -> Result<ExportSummary, ExportError> {
     let mut out = Watched::new(BufWriter::new(file));
     let exported = if packed {
         let mut encoder = GzEncoder::new(&mut out, Compression::default());

@@ -112,7 +112,7 @@ pub fn sql(arguments: &SqlArguments) -> Result<(), CommandFailure> {
 /// Runs a piece of a script; whether the script goes on.
 async fn run_piece(
     shell: &mut Shell<Client>,
-    feed: &mut shell::Feed,
+    feed: &mut shell::ScriptFeed,
     piece: &[u8],
     input: ScriptInput,
 ) -> Result<bool, CommandFailure> {

@@ -9,7 +9,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use protocol::codec::{Bytes, Reader};
-use protocol::configuration::{Configuration, PartitionState, ServerState, Table};
+use protocol::configuration::{Configuration, PartitionState, PlacedTable, ServerState};
 use protocol::identity::{Epoch, PartitionId, Version};
 use protocol::message::{
     Agreement, ChecksumRead, Consistency, CoordinatorReply, CoordinatorRequest, Read, Refusal,
@@ -326,7 +326,7 @@ impl Inspector {
     }
 
     /// Returns the table of this name, as it is now.
-    pub(crate) fn table(&self, name: &str) -> Result<Table, InspectError> {
+    pub(crate) fn table(&self, name: &str) -> Result<PlacedTable, InspectError> {
         let tables = &self.configuration.tables;
         let table = self.configuration.table_named(name).cloned();
         let names = tables.iter().map(|table| table.schema.name.clone());

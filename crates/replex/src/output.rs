@@ -107,9 +107,9 @@ pub fn plural(number: u64, thing: &str) -> String {
 }
 
 /// A duration in the unit in which it reads best.
-pub struct Short(pub Duration);
+pub struct ShortDuration(pub Duration);
 
-impl Display for Short {
+impl Display for ShortDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let us = self.0.as_secs_f64() * 1e6;
         match us {
@@ -158,7 +158,7 @@ mod tests {
             (3_210_000, "3.2 s"),
         ];
         for (us, text) in cases {
-            assert_eq!(Short(Duration::from_micros(us)).to_string(), text);
+            assert_eq!(ShortDuration(Duration::from_micros(us)).to_string(), text);
         }
     }
 

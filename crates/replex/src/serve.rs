@@ -17,7 +17,7 @@ use server::event_loop;
 use server::options::{
     CoordinatorOptions, EtcdOptions, ServerOptions, StateOptions, StorageOptions,
 };
-use server::process::{Ready, ServerProcess};
+use server::process::{ServerProcess, ServingServer};
 use server::signals::stop_on_signals;
 
 use crate::arguments;
@@ -44,7 +44,7 @@ pub fn server(arguments: &arguments::ServerArguments) -> Result<(), CommandFailu
         stop_when_stdin_ends();
     }
     server
-        .run(|ready: &Ready| {
+        .run(|ready: &ServingServer| {
             let mut line = format!(
                 "server={} incarnation={}",
                 ready.server.0, ready.incarnation.0

@@ -6,7 +6,7 @@ use std::time::Instant;
 use replex::failure::CommandFailure;
 use replex::say;
 
-use crate::output::{Screen, Short, count};
+use crate::output::{Screen, ShortDuration, count};
 
 /// What has been printed and claimed so far.
 pub struct Story {
@@ -66,7 +66,7 @@ impl Story {
             let text = format!(
                 "All {} claims held, in {}.",
                 count(self.claims.len() as u64),
-                Short(started.elapsed())
+                ShortDuration(started.elapsed())
             );
             say!("{}", self.screen.good(text));
             return Ok(());

@@ -90,8 +90,8 @@ use proxy_pool::connection;
 use proxy_pool::ledger::ConnectionLedger;
 pub use quarantine::is_same;
 pub use quarantine::noted as noted_difference;
-use reader::{Join, SlotReader};
-use seed::Filling;
+use reader::{JoinRequest, SlotReader};
+use seed::ReplicaFill;
 pub use seed::{dump_version, has_tables};
 pub use slot::Kept;
 pub use standby::refused as refused_standby;
@@ -197,7 +197,7 @@ struct Shared {
     /// The epoch of this proxy, and whether it is the active one.
     epoch: u64,
     lease: Lease,
-    joins: mpsc::Sender<Join>,
+    joins: mpsc::Sender<JoinRequest>,
     /// Where its tasks run: the caller that adds a replica may be served elsewhere.
     tasks: Handle,
 }
@@ -646,7 +646,7 @@ async fn follow(
             start
         }
         None => {
-            let filling = Filling {
+            let filling = ReplicaFill {
                 shared,
                 id,
                 replica,
@@ -663,7 +663,7 @@ async fn follow(
     let given = buffer::delivery::deliver(shared, id, start.applied, commits);
     *wait = RETRY_WAIT_MIN;
     let (requests, requested) = mpsc::channel(1);
-    let inputs = extractor::Inputs {
+    let inputs = extractor::ExtractorInputs {
         commits: received,
         requests: requested,
     };

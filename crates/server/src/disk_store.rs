@@ -15,7 +15,7 @@ use storage::{DurableStore, StorageError, StoreOptions, StoreRecovery};
 
 use crate::disk_space::DiskSpace;
 use crate::error::ServerError;
-use crate::event_loop::Handle;
+use crate::event_loop::LoopHandle;
 use crate::store::CoreStore;
 
 /// Space that must be there for an operation to be let in: the largest row in several images, and
@@ -54,7 +54,7 @@ impl DiskStore {
     pub fn open(
         folder: &Path,
         options: DiskStoreOptions,
-        handle: Handle,
+        handle: LoopHandle,
     ) -> Result<Self, ServerError> {
         let mut options = options;
         let space = DiskSpace::of(folder);

@@ -35,9 +35,9 @@ const PULSE_MAX: Duration = Duration::from_millis(200);
 /// A coordinator that is unavailable is logged once in this time.
 const NOTE_PAUSE: Duration = Duration::from_secs(5);
 
-/// What joining gave.
+/// A server that has joined: its identity and the configuration.
 #[derive(Debug)]
-pub(crate) struct Joined {
+pub(crate) struct JoinedServer {
     pub server: ServerId,
     pub incarnation: Incarnation,
     /// How far the log of each core was durable by its last report to the coordinator.
@@ -54,8 +54,8 @@ enum Failure {
     },
 }
 
-/// How long to wait.
-pub(crate) struct Patience<'a> {
+/// The limits of how long a server waits to join.
+pub(crate) struct JoinLimits<'a> {
     /// For a refusal that will pass.
     pub refusals: Duration,
     /// Ends every wait.
@@ -72,8 +72,8 @@ pub(crate) fn join(
     coordinators: &[SocketAddr],
     cluster: Option<u64>,
     request: &CoordinatorRequest,
-    patience: &Patience,
-) -> Result<Joined, ServerError> {
+    patience: &JoinLimits,
+) -> Result<JoinedServer, ServerError> {
     let begin = Instant::now();
     let mut refused_since = None;
     let mut noted: Option<Instant> = None;
@@ -86,7 +86,7 @@ pub(crate) fn join(
                 logs,
                 configuration,
             }) => {
-                return Ok(Joined {
+                return Ok(JoinedServer {
                     server,
                     incarnation,
                     logs,
@@ -142,7 +142,7 @@ pub(crate) fn join(
 /// Signs of life of a server that has joined and still restores: without them it would be taken for
 /// down and then for back, and each of those is an epoch in which every recovering core begins
 /// again. No core serves by the answers: only their greeting is read.
-pub(crate) struct Pulse {
+pub(crate) struct JoinHeartbeat {
     coordinators: Vec<SocketAddr>,
     cluster: u64,
     heartbeat: CoordinatorRequest,
@@ -150,7 +150,7 @@ pub(crate) struct Pulse {
     left: u32,
 }
 
-impl Pulse {
+impl JoinHeartbeat {
     /// For a server that joined as `incarnation` and got the configuration of `epoch`.
     pub(crate) fn new(
         coordinators: &[SocketAddr],
@@ -158,8 +158,8 @@ impl Pulse {
         server: ServerId,
         incarnation: Incarnation,
         epoch: Epoch,
-    ) -> Pulse {
-        Pulse {
+    ) -> JoinHeartbeat {
+        JoinHeartbeat {
             coordinators: coordinators.to_vec(),
             cluster,
             heartbeat: CoordinatorRequest::Heartbeat {
@@ -317,7 +317,7 @@ mod tests {
             redirect(&standby);
             greeted(&leader)
         });
-        let mut pulse = Pulse::new(
+        let mut pulse = JoinHeartbeat::new(
             &[offline, stands_by, leads],
             7,
             server,

@@ -11,7 +11,7 @@ use core::fmt;
 
 use protocol::configuration::Configuration;
 use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, SessionId, TableId};
-use protocol::message::{ChecksumPart, ChecksumRead, CoordinatorRequest, Read, Release};
+use protocol::message::{ChecksumPart, ChecksumRead, CoordinatorRequest, HoldRelease, Read};
 use protocol::message::{Refusal, Reply, Request, RowPage};
 use protocol::operation::{Mutation, RequestResult};
 
@@ -36,7 +36,7 @@ pub enum SessionOperation {
     /// whose limit is that of all its pages together, and whose agreement is overwritten.
     Moment(Vec<Read>),
     /// The end of holds; only the machine itself asks for it.
-    Release(Release),
+    Release(HoldRelease),
     /// One part of one partition's checksum.
     Checksum(ChecksumRead),
     /// The counters of a core.

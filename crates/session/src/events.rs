@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use protocol::identity::{CoreId, Epoch};
 use protocol::message::{Refusal, Reply};
 
-use super::moment::Came;
+use super::moment::ReceivedPage;
 use super::{
     Flight, LinkState, Parent, Place, SessionFailure, SessionMachine, SessionOperation,
     SessionOutcome, SessionOutput, Ticket, Timer,
@@ -55,7 +55,7 @@ impl SessionMachine {
                     self.forget_attempt(correlation);
                     self.on_member_page(now_us, flight.ticket, &page, output);
                 } else {
-                    let came = Came {
+                    let came = ReceivedPage {
                         page,
                         held_by: Some((core, correlation)),
                     };
@@ -87,7 +87,7 @@ impl SessionMachine {
         &mut self,
         now_us: u64,
         ticket: Ticket,
-        came: Came,
+        came: ReceivedPage,
         output: &mut SessionOutput,
     ) {
         match self.requests[&ticket].part_of {

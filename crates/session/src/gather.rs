@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 
 use placement::{Column, RowError, RowView, encode_value};
 use protocol::codec::{Bytes, Reader, Wire};
-use protocol::configuration::Table;
+use protocol::configuration::PlacedTable;
 use protocol::configuration::routes::order_columns;
 use protocol::expression::Expression;
 use protocol::identity::{Epoch, PartitionId, Version};
@@ -144,7 +144,7 @@ impl Gather {
     ///
     /// # Panics
     /// If the plan names a column or a replex that the table does not have.
-    pub fn new(table: &Table, plan: GatherPlan) -> Gather {
+    pub fn new(table: &PlacedTable, plan: GatherPlan) -> Gather {
         let all = &table.schema.columns;
         let mut projection = plan.projection.clone();
         let mut merge_by = Vec::new();

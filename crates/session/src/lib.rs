@@ -38,8 +38,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use protocol::configuration::{Configuration, routes};
-use protocol::identity::{CoreId, Epoch, Now, PartitionId, RequestId, ServerId, TableId};
-use protocol::message::{Execute, Refusal, Release, Request};
+use protocol::identity::{ClockReading, CoreId, Epoch, PartitionId, RequestId, ServerId, TableId};
+use protocol::message::{Execute, HoldRelease, Refusal, Request};
 use protocol::operation::Mutation;
 
 use moment::Moments;
@@ -75,7 +75,7 @@ pub struct SessionMachine {
     redirects: Redirects,
     moments: Moments,
     /// Holds that no request needs any more.
-    abandoned: Vec<Release>,
+    abandoned: Vec<HoldRelease>,
     timers: Timers,
     links: BTreeMap<CoreId, Link>,
     /// Links to look at before the step ends.
@@ -284,7 +284,7 @@ impl SessionMachine {
     }
 
     /// Takes in what happened and returns what is to be done.
-    pub fn step(&mut self, now: Now, input: SessionInput, output: &mut SessionOutput) {
+    pub fn step(&mut self, now: ClockReading, input: SessionInput, output: &mut SessionOutput) {
         let now_us = now.monotonic_us;
         match input {
             SessionInput::Submit {

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use placement::{Column, RowError, RowView, ValueRef, encode_row_refs, encode_value};
 use protocol::codec::Bytes;
-use protocol::configuration::Table;
+use protocol::configuration::PlacedTable;
 use protocol::configuration::routes::order_columns;
 use protocol::identity::Version;
 use protocol::message::{Read, RowPage};
@@ -42,7 +42,7 @@ pub(super) struct Merge {
 
 impl Merge {
     /// For one page of `read`, whose partition is lost.
-    pub fn new(table: &Table, read: &Read) -> Merge {
+    pub fn new(table: &PlacedTable, read: &Read) -> Merge {
         let all = &table.schema.columns;
         let mut projection = match read.count_only {
             true => Some(Vec::new()),

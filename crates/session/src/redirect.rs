@@ -17,13 +17,13 @@ use alloc::vec::Vec;
 
 use placement::{Cover, SlotConstraints};
 use protocol::configuration::routes::{cover_of_lost, is_down};
-use protocol::configuration::{Configuration, Table};
+use protocol::configuration::{Configuration, PlacedTable};
 use protocol::identity::{CoreId, Epoch, PartitionId, ServerId};
 use protocol::message::{Agreement, Consistency, Read, Redirect, RowPage};
 use protocol::planted::{self, Bug};
 
 use super::merge::Merge;
-use super::moment::Came;
+use super::moment::ReceivedPage;
 use super::{
     LinkState, Parent, Place, SessionFailure, SessionMachine, SessionOperation, SessionOutput,
     Ticket,
@@ -215,7 +215,7 @@ impl SessionMachine {
         match redirected.merge.page() {
             Ok(mut page) => {
                 page.quiet_us = Some(now_us.saturating_sub(redirected.quiet_since_us));
-                self.give_page(now_us, ticket, Came::from_cover(page), output);
+                self.give_page(now_us, ticket, ReceivedPage::from_cover(page), output);
             }
             Err(error) => {
                 let message = format!("a row cannot be projected: {error}");
@@ -422,7 +422,7 @@ impl SessionMachine {
 
 /// Returns what each member of a cover is asked. A partition that is a member twice is asked once,
 /// for all that is wanted: what others give too is left out when pages are put together.
-fn members(table: &Table, read: &Read, merge: &Merge, cover: &Cover) -> Vec<Read> {
+fn members(table: &PlacedTable, read: &Read, merge: &Merge, cover: &Cover) -> Vec<Read> {
     let lost = usize::from(read.partition.replex);
     let all = table
         .layout

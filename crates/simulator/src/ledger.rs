@@ -14,13 +14,13 @@ use protocol::record::Record;
 #[derive(Debug, Default)]
 pub struct Ledger {
     /// What is known of each operation.
-    pub operations: BTreeMap<OperationId, Entry>,
+    pub operations: BTreeMap<OperationId, LedgerOperation>,
     /// The operations that carried a request.
     pub of_request: BTreeMap<RequestId, Vec<OperationId>>,
     /// Whether a crash takes memory back that decisions were seen in (`replicated`).
     forgets: bool,
     /// Results that ended at a head alone.
-    pub completed: BTreeMap<RequestId, Vec<Completed>>,
+    pub completed: BTreeMap<RequestId, Vec<CompletionRecord>>,
     logs: BTreeMap<CoreId, Log>,
     /// Cores that are ending the epochs before, the record of that, and the epoch that is to serve:
     /// no client sees what they decide before an epoch serves.
@@ -29,7 +29,7 @@ pub struct Ledger {
 
 /// A result that has a record of its own.
 #[derive(Debug)]
-pub struct Completed {
+pub struct CompletionRecord {
     /// Where it is on record.
     pub at: (CoreId, Position),
     /// The result.
@@ -40,7 +40,7 @@ pub struct Completed {
 
 /// An operation.
 #[derive(Debug)]
-pub struct Entry {
+pub struct LedgerOperation {
     /// As its first record had it.
     pub prepare: Arc<Prepare>,
     /// By place in the chain.
@@ -63,7 +63,7 @@ pub struct Entry {
     pub served_in: Epoch,
 }
 
-impl Entry {
+impl LedgerOperation {
     /// Whether a decision that is logged at this partition may be seen with that.
     pub fn shows(&self, partition: PartitionId) -> bool {
         self.visible_at.is_none_or(|replex| {
@@ -128,7 +128,7 @@ impl Ledger {
                             .or_default()
                             .push(operation);
                     }
-                    Entry {
+                    LedgerOperation {
                         prepare: Arc::clone(prepare),
                         members: vec![LedgerMember::default(); prepare.chain.len()],
                         visible_at,
@@ -206,7 +206,7 @@ impl Ledger {
                 for request in requests {
                     let is_learnt = self.has_ended_elsewhere(core, request);
                     let results = self.completed.entry(request.request).or_default();
-                    results.push(Completed {
+                    results.push(CompletionRecord {
                         at: (core, position),
                         result: request.result.clone(),
                         is_learnt,
@@ -319,7 +319,7 @@ impl Ledger {
             entry.forget_unseen();
         }
         for results in self.completed.values_mut() {
-            results.retain(|Completed { at, .. }| at.0 != core || at.1 <= kept);
+            results.retain(|CompletionRecord { at, .. }| at.0 != core || at.1 <= kept);
         }
         self.completed.retain(|_, results| !results.is_empty());
         // What a restart finds it copies to new files, flushed.
@@ -334,7 +334,7 @@ impl Ledger {
     }
 
     /// Returns the operations that committed, in order of their names.
-    pub fn committed(&self) -> impl Iterator<Item = (&OperationId, &Entry)> {
+    pub fn committed(&self) -> impl Iterator<Item = (&OperationId, &LedgerOperation)> {
         self.operations
             .iter()
             .filter(|(_, entry)| entry.visible && entry.decision == Some(Decision::Commit))
@@ -350,7 +350,7 @@ impl Ledger {
 }
 
 /// Returns the place of a partition in an operation's chain.
-pub fn place(entry: &Entry, partition: PartitionId) -> Option<usize> {
+pub fn place(entry: &LedgerOperation, partition: PartitionId) -> Option<usize> {
     entry
         .prepare
         .chain
@@ -364,7 +364,7 @@ pub mod testing {
 
     use super::*;
     use protocol::codec::Bytes;
-    use protocol::identity::{Epoch, Finished, SessionId, TableId, Version};
+    use protocol::identity::{Epoch, FinishedLine, SessionId, TableId, Version};
     use protocol::operation::{OldRow, RowChange};
 
     /// Returns a core by number.
@@ -391,7 +391,7 @@ pub mod testing {
                 ..OperationId::default()
             },
             epoch: Epoch(1),
-            finished_below: Finished::default(),
+            finished_below: FinishedLine::default(),
             table: TableId(1),
             chain: (0..3).map(partition).collect(),
             votes: votes.to_vec(),

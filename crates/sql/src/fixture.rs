@@ -1,7 +1,7 @@
 //! Tables and servers for tests: flights with three replexes on three servers, and a shared log.
 
 use placement::{Layout, Schema};
-use protocol::configuration::{Configuration, Place, Server, ServerState, Table};
+use protocol::configuration::{Configuration, Place, PlacedTable, Server, ServerState};
 use protocol::identity::{CoreId, Epoch, Incarnation, ServerId, TableId};
 
 use crate::parse::parse;
@@ -66,7 +66,7 @@ pub(crate) fn add_table(configuration: &mut Configuration, schema: Schema) -> Ta
     });
     configuration.epoch = Epoch(configuration.epoch.0 + 1);
     let id = TableId(configuration.epoch.0 as u32);
-    configuration.tables.push(Table {
+    configuration.tables.push(PlacedTable {
         id,
         placement: placement.collect(),
         layout,

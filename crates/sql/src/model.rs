@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use placement::{Constraint, ReplexKind, RowView, Schema, Value, encode_key, encode_row};
 use protocol::configuration::routes::order_columns;
-use protocol::configuration::{Configuration, PartitionState, Table};
+use protocol::configuration::{Configuration, PartitionState, PlacedTable};
 use protocol::expression::{Assignment, Expression, evaluate_for, holds};
 use protocol::identity::{Epoch, TableId, Version};
 use protocol::message::{FillReport, Read, RowPage};
@@ -272,7 +272,7 @@ impl Model {
     fn change_table(
         &self,
         name: &str,
-        change: impl FnOnce(&Table) -> Result<Table, String>,
+        change: impl FnOnce(&PlacedTable) -> Result<PlacedTable, String>,
     ) -> Result<(), StoreError> {
         let mut state = self.state.lock().unwrap();
         let mut configuration = (*state.configuration).clone();
@@ -295,7 +295,7 @@ fn refused(message: &str) -> StoreError {
     }
 }
 
-fn find(configuration: &Configuration, table: TableId) -> Result<&Table, StoreError> {
+fn find(configuration: &Configuration, table: TableId) -> Result<&PlacedTable, StoreError> {
     configuration.table(table).ok_or_else(|| StoreError {
         message: format!("table number {} was dropped", table.0),
         unknown: false,
@@ -303,7 +303,7 @@ fn find(configuration: &Configuration, table: TableId) -> Result<&Table, StoreEr
     })
 }
 
-fn page(table: &Table, rows: &RowsByKey, read: &Read) -> Result<RowPage, StoreError> {
+fn page(table: &PlacedTable, rows: &RowsByKey, read: &Read) -> Result<RowPage, StoreError> {
     let replex = usize::from(read.partition.replex);
     let order = order_columns(table, read.partition.replex);
     let mut found: Vec<(Vec<u8>, Version, &Vec<Value>)> = rows
@@ -372,7 +372,7 @@ fn page(table: &Table, rows: &RowsByKey, read: &Read) -> Result<RowPage, StoreEr
 }
 
 fn apply(
-    table: &Table,
+    table: &PlacedTable,
     rows: &mut RowsByKey,
     version: Version,
     mutation: &Mutation,

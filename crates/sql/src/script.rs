@@ -12,7 +12,7 @@ use crate::error::SyntaxError;
 
 /// The tokens of one statement, without its semicolon.
 #[derive(Clone, Debug)]
-pub(crate) struct Piece {
+pub(crate) struct StatementTokens {
     /// Spaces and comments included.
     pub tokens: Vec<TokenWithSpan>,
     /// Line of its first token that is no space, from 1.
@@ -20,7 +20,7 @@ pub(crate) struct Piece {
 }
 
 /// Cuts a text into statements; those without any token but spaces and comments are left out.
-pub(crate) fn split(text: &str) -> Result<Vec<Piece>, SyntaxError> {
+pub(crate) fn split(text: &str) -> Result<Vec<StatementTokens>, SyntaxError> {
     let tokens = Tokenizer::new(&PostgreSqlDialect {}, text)
         .tokenize_with_location()
         .map_err(|error| syntax_error(text, error.location, error.message))?;
@@ -37,11 +37,11 @@ pub(crate) fn split(text: &str) -> Result<Vec<Piece>, SyntaxError> {
     Ok(pieces)
 }
 
-fn push_piece(pieces: &mut Vec<Piece>, tokens: Vec<TokenWithSpan>) {
+fn push_piece(pieces: &mut Vec<StatementTokens>, tokens: Vec<TokenWithSpan>) {
     let first = tokens.iter().find(|token| !is_space(&token.token));
     if let Some(first) = first {
         let line = first.span.start.line as usize;
-        pieces.push(Piece { tokens, line });
+        pieces.push(StatementTokens { tokens, line });
     }
 }
 

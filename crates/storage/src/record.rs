@@ -94,9 +94,9 @@ impl Encoder {
     }
 }
 
-/// What a scan comes across.
+/// An item of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item<'a> {
+pub enum ScanItem<'a> {
     /// A valid record, the next in order.
     Record(StoredRecord<'a>),
     /// Bad bytes with something valid behind them: corruption, not a torn tail (R24).
@@ -226,9 +226,9 @@ impl<'a> SegmentScan<'a> {
 }
 
 impl<'a> Iterator for SegmentScan<'a> {
-    type Item = Item<'a>;
+    type Item = ScanItem<'a>;
 
-    fn next(&mut self) -> Option<Item<'a>> {
+    fn next(&mut self) -> Option<ScanItem<'a>> {
         let here = self
             .candidate(self.offset)
             .filter(|candidate| candidate.record.position == self.expected)
@@ -237,7 +237,7 @@ impl<'a> Iterator for SegmentScan<'a> {
             .filter(|candidate| self.valid(candidate));
         if let Some(candidate) = here {
             self.advance(self.offset, &candidate.record);
-            return Some(Item::Record(candidate.record));
+            return Some(ScanItem::Record(candidate.record));
         }
         let (offset, position) = self.resync()?;
         let gap = Gap {
@@ -246,7 +246,7 @@ impl<'a> Iterator for SegmentScan<'a> {
         };
         self.offset = offset;
         self.expected = position;
-        Some(Item::Gap(gap))
+        Some(ScanItem::Gap(gap))
     }
 }
 
@@ -301,11 +301,11 @@ mod tests {
         let (mut records, mut gaps) = (vec![], vec![]);
         for item in SegmentScan::new(&KEY, bytes) {
             match item {
-                Item::Record(record) => {
+                ScanItem::Record(record) => {
                     assert_eq!(record.payload, payload(record.position.0 - KEY.first.0));
                     records.push(record.position.0 - KEY.first.0);
                 }
-                Item::Gap(gap) => gaps.push(gap),
+                ScanItem::Gap(gap) => gaps.push(gap),
             }
         }
         (records, gaps)
@@ -416,7 +416,7 @@ mod tests {
             bytes[at + 8..at + 16].copy_from_slice(&100_u64.to_le_bytes());
         }
         let items = SegmentScan::new(&KEY, &bytes).collect::<Vec<_>>();
-        assert!(matches!(items[..], [Item::Gap(_)]), "{items:?}");
+        assert!(matches!(items[..], [ScanItem::Gap(_)]), "{items:?}");
     }
 
     #[test]
@@ -444,7 +444,7 @@ mod tests {
         fn any_bytes_are_safe(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
             let mut last = Position::ZERO;
             for item in SegmentScan::new(&KEY, &bytes) {
-                if let Item::Record(record) = item {
+                if let ScanItem::Record(record) = item {
                     prop_assert!(record.position > last);
                     last = record.position;
                 }

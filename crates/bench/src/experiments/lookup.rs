@@ -8,7 +8,7 @@ use client::Table;
 use placement::Durability;
 
 use super::LOOKUP_FRAME_BYTES;
-use crate::baselines::Chain;
+use crate::baselines::BaselineChain;
 use crate::measure::{Series, latency_plot, run as measure};
 use crate::options::MeasureOptions;
 use crate::processes::{BenchCluster, ServerKind};
@@ -45,7 +45,7 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
         field_bytes: 10,
     };
     let cluster = BenchCluster::start(&options.base(), 3, ServerKind::default())?;
-    let echo = Chain::start(cluster.folder(), 1)?;
+    let echo = BaselineChain::start(cluster.folder(), 1)?;
     let clients = store::clients(&cluster, CONNECTIONS).await?;
     let table = store::create(&clients[0], TABLE, Durability::Replicated).await?;
     store::load(&table, shape).await?;

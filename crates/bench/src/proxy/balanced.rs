@@ -18,8 +18,8 @@ use super::rivals::{Rival, has_pgpool, pgpool};
 use super::{CLIENTS_PER_REPLICA, RAMP_UP, SHARE, has_quotas};
 use crate::measure::{Sample, Series};
 use crate::options::MeasureOptions;
-use crate::pairs::Figures;
-use crate::plot::{AxisScale, Lines};
+use crate::pairs::Measurements;
+use crate::plot::{AxisScale, LineChart};
 use crate::report::FigureReport;
 use crate::store::FIELDS;
 
@@ -37,7 +37,7 @@ const CLIENTS_MAX: u64 = 100;
 struct Measured {
     series: Series,
     /// From the end of a run until every replica had everything, seconds.
-    behind: Figures,
+    behind: Measurements,
 }
 
 /// One run.
@@ -218,7 +218,7 @@ async fn report(sizes: &[Size]) -> io::Result<FigureReport> {
             report_rows(&mut report, &pgpool, &size.pgpool);
         }
         report_rows(&mut report, &proxy, &size.proxy);
-        let mut share = Figures::default();
+        let mut share = Measurements::default();
         share.push(size.site.share_at_replicas().await? * 100.0);
         let answered = format!("{proxy}: answered by replicas");
         report.plain("", &answered, &share, "%");
@@ -240,8 +240,8 @@ fn report_rows(report: &mut FigureReport, what: &str, measured: &Measured) {
     report.plain("", &until, &measured.behind, "s");
 }
 
-fn plot(sizes: &[Size], with_pgpool: bool) -> Lines {
-    let line = |rate: &dyn Fn(&Size) -> Figures| {
+fn plot(sizes: &[Size], with_pgpool: bool) -> LineChart {
+    let line = |rate: &dyn Fn(&Size) -> Measurements| {
         sizes
             .iter()
             .map(|size| (size.replicas as f64, rate(size).median()))
@@ -255,7 +255,7 @@ fn plot(sizes: &[Size], with_pgpool: bool) -> Lines {
         let rate = line(&|size| size.pgpool.series.rate());
         series.push(("Pgpool-II over streaming standbys".to_owned(), rate));
     }
-    Lines {
+    LineChart {
         title: format!("YCSB, 85% reads and 15% inserts, each database held to {SHARE}"),
         x: "replicas or standbys".to_owned(),
         y: "operations per second".to_owned(),

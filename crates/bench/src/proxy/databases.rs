@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use pg_connect::address::Address;
-use pg_connect::auth::tls::Policy;
+use pg_connect::auth::tls::TlsPolicy;
 use pg_local::{Postgres, SUPERUSER};
 use proxy::console::client as console;
 use tempfile::TempDir;
@@ -218,7 +218,7 @@ impl DatabaseSite {
             user: SUPERUSER.into(),
             password: None,
             database: DATABASE.into(),
-            tls: Policy::Disable,
+            tls: TlsPolicy::Disable,
         };
         let output = console::ask(&address, command).await;
         let rows = output.map_err(io::Error::other)?.rows.into_iter();

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use protocol::configuration::Configuration;
-use protocol::identity::{CoreId, Epoch, Now};
+use protocol::identity::{ClockReading, CoreId, Epoch};
 use protocol::message::Message;
 use session::{
     Attempt, Completion, SessionInput, SessionMachine, SessionOperation, SessionOutcome,
@@ -21,11 +21,11 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use crate::ask::Ask;
+use crate::ask::CoordinatorCall;
 use crate::error::Error;
 use crate::options::ConnectOptions;
 
-use link::Target;
+use link::LinkTarget;
 use writer::LinkWriter;
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct Hub {
     runtime: Handle,
     started: Instant,
     state: Mutex<State>,
-    asks: mpsc::UnboundedSender<Ask>,
+    asks: mpsc::UnboundedSender<CoordinatorCall>,
     /// The machine wants to be looked at earlier than the timer task knows.
     earlier: Notify,
 }
@@ -82,7 +82,7 @@ impl Waiter {
 impl Hub {
     pub fn new(
         options: ConnectOptions,
-        asks: mpsc::UnboundedSender<Ask>,
+        asks: mpsc::UnboundedSender<CoordinatorCall>,
         machine: SessionMachine,
     ) -> Arc<Hub> {
         Arc::new_cyclic(|me| Hub {
@@ -137,7 +137,7 @@ impl Hub {
     }
 
     /// Puts a question to the coordinator behind others.
-    pub fn ask(&self, ask: Ask) -> Result<(), Error> {
+    pub fn ask(&self, ask: CoordinatorCall) -> Result<(), Error> {
         self.asks.send(ask).map_err(|_| Error::Closed)
     }
 
@@ -161,7 +161,7 @@ impl Hub {
         operation: SessionOperation,
         deadline_us: u64,
         waiter: Waiter,
-    ) -> Submitted {
+    ) -> SubmittedOperation {
         let mut state = self.lock();
         state.last_ticket += 1;
         let ticket = Ticket(state.last_ticket);
@@ -174,7 +174,7 @@ impl Hub {
             };
             self.step_locked(state, [input]);
         }
-        Submitted {
+        SubmittedOperation {
             hub: Arc::clone(self),
             ticket,
             ended: false,
@@ -263,7 +263,7 @@ impl Hub {
         inputs: impl IntoIterator<Item = SessionInput>,
     ) {
         let state = &mut *guard;
-        let now = Now {
+        let now = ClockReading {
             monotonic_us: self.now_us(),
             wall_us: 0,
         };
@@ -303,7 +303,7 @@ impl Hub {
         }
         for request in output.asks.drain(..) {
             // Without a coordinator task the client is closed.
-            let _ = self.asks.send(Ask::of_machine(request));
+            let _ = self.asks.send(CoordinatorCall::of_machine(request));
         }
         if let Some(at_us) = output.deadline_us
             && state.timer_us.is_none_or(|timer_us| at_us < timer_us)
@@ -323,7 +323,7 @@ impl Hub {
         let configuration = state.machine.configuration();
         let configuration = configuration.expect("a client is made with one");
         let address = configuration.address(core).unwrap_or_default().to_owned();
-        let target = Target {
+        let target = LinkTarget {
             core,
             address,
             cluster: configuration.cluster,
@@ -342,15 +342,15 @@ impl Hub {
     }
 }
 
-/// Something submitted; dropping it before its end cancels it.
+/// A submitted operation. Dropping it before its end cancels it.
 #[derive(Debug)]
-pub(crate) struct Submitted {
+pub(crate) struct SubmittedOperation {
     hub: Arc<Hub>,
     pub ticket: Ticket,
     pub ended: bool,
 }
 
-impl Drop for Submitted {
+impl Drop for SubmittedOperation {
     fn drop(&mut self) {
         if !self.ended {
             self.hub.cancel(self.ticket);

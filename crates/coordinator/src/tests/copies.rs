@@ -3,7 +3,7 @@
 
 use super::*;
 use placement::Constraint;
-use protocol::configuration::{Configuration, PartitionState, Place, Table};
+use protocol::configuration::{Configuration, PartitionState, Place, PlacedTable};
 use protocol::identity::CoreId;
 use protocol::message::{CopyFailure, FillReport, SealReport, SealStage};
 
@@ -20,7 +20,7 @@ pub fn scene(servers: u32) -> Scene {
     scene
 }
 
-pub fn flights(scene: &Scene) -> Table {
+pub fn flights(scene: &Scene) -> PlacedTable {
     let configuration = scene.coordinator.configuration();
     let table = configuration.table_named("flights");
     table.expect("it was created").clone()

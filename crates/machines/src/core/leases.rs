@@ -10,7 +10,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::vec::Vec;
 
-use protocol::identity::{CoreId, Epoch, Now, Position, ServerId};
+use protocol::identity::{ClockReading, CoreId, Epoch, Position, ServerId};
 use protocol::message::{CoordinatorRequest, PeerMessage, Room};
 
 use crate::core::CoreMachine;
@@ -91,7 +91,7 @@ impl Leases {
     }
 
     /// This core vouches for a server.
-    pub fn note_vouched(&mut self, server: ServerId, now: Now) {
+    pub fn note_vouched(&mut self, server: ServerId, now: ClockReading) {
         self.vouched_us.insert(server, now.monotonic_us);
     }
 
@@ -103,7 +103,7 @@ impl Leases {
     }
 
     /// The next heartbeat goes out at the next tick.
-    pub fn hurry(&mut self, now: Now) {
+    pub fn hurry(&mut self, now: ClockReading) {
         self.next_heartbeat_us = now.monotonic_us;
     }
 
@@ -118,7 +118,7 @@ impl Leases {
     }
 
     /// Peers are asked now.
-    fn note_asked(&mut self, now: Now) {
+    fn note_asked(&mut self, now: ClockReading) {
         if self.asked_us.len() == QUESTIONS_MAX {
             self.asked_us.pop_front();
         }
@@ -161,7 +161,7 @@ impl CoreMachine {
 
     /// The room on this core's disk has changed: the next tick reports it to the coordinator and to
     /// the peers.
-    pub(crate) fn set_room(&mut self, now: Now, room: Room) {
+    pub(crate) fn set_room(&mut self, now: ClockReading, room: Room) {
         self.space.set_own(room);
         self.leases.hurry(now);
     }
@@ -169,7 +169,7 @@ impl CoreMachine {
     /// A peer asks this core to vouch for it.
     pub(crate) fn on_lease_request(
         &mut self,
-        now: Now,
+        now: ClockReading,
         from: CoreId,
         sent_us: u64,
         output: &mut CoreOutput,
@@ -192,13 +192,13 @@ impl CoreMachine {
     }
 
     /// Whether a flush of the log takes so long that the disk has to be taken for one that hangs.
-    pub fn disk_hangs(&self, now: Now) -> bool {
+    pub fn disk_hangs(&self, now: ClockReading) -> bool {
         self.log.hangs(now, self.limits.flush_us_max)
     }
 
     /// Renews this core's leases. One whose disk hangs can end nothing that it is part of, so it
     /// lets them run out: others get what it holds, until its disk works again.
-    pub(crate) fn heartbeat(&mut self, now: Now, output: &mut CoreOutput) {
+    pub(crate) fn heartbeat(&mut self, now: ClockReading, output: &mut CoreOutput) {
         let hangs = self.disk_hangs(now);
         if self.log.report_hang(hangs) {
             let text = match hangs {

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use placement::Durability;
 use protocol::codec::Wire;
-use protocol::identity::{Epoch, Now, Position};
+use protocol::identity::{ClockReading, Epoch, Position};
 use protocol::record::Record;
 
 use crate::core::contract::{CoreOutput, LogRecord};
@@ -102,7 +102,7 @@ impl CoreLog {
     }
 
     /// Notes since when records have waited for a flush that is not reported.
-    pub fn watch(&mut self, now: Now) {
+    pub fn watch(&mut self, now: ClockReading) {
         if self.durable.0 + 1 >= self.next.0 {
             self.unflushed_since_us = None;
         } else {
@@ -111,7 +111,7 @@ impl CoreLog {
     }
 
     /// Whether a flush takes longer than this.
-    pub fn hangs(&self, now: Now, flush_us_max: u64) -> bool {
+    pub fn hangs(&self, now: ClockReading, flush_us_max: u64) -> bool {
         let until_us = self
             .unflushed_since_us
             .map(|since| since.saturating_add(flush_us_max));

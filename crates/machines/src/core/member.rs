@@ -4,11 +4,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use placement::Durability;
-use protocol::identity::{Epoch, Now, OperationId, PartitionId, Position, Version};
+use protocol::identity::{ClockReading, Epoch, OperationId, PartitionId, Position, Version};
 use protocol::operation::{Decision, Prepare, Vote};
 use protocol::planted::{self, Bug};
 
-use crate::core::table::{Effect, TableInfo};
+use crate::core::table::{PartitionEffect, TableInfo};
 
 /// A member of an operation's chain: a core can hold several.
 pub(crate) type MemberKey = (OperationId, PartitionId);
@@ -23,7 +23,7 @@ pub(crate) struct Member {
     /// Position in the chain, from 0.
     pub place: usize,
     /// By change.
-    pub effects: Vec<Effect>,
+    pub effects: Vec<PartitionEffect>,
     /// Keys to hold, in order (R7).
     pub held: Vec<Vec<u8>>,
     /// How many of them are held: the first ones.
@@ -65,7 +65,12 @@ pub(crate) struct IncomingDecision {
 
 impl Member {
     /// Returns one that has just arrived at its place in the chain.
-    pub fn new(prepare: Arc<Prepare>, table: Arc<TableInfo>, place: usize, now: Now) -> Member {
+    pub fn new(
+        prepare: Arc<Prepare>,
+        table: Arc<TableInfo>,
+        place: usize,
+        now: ClockReading,
+    ) -> Member {
         let partition = prepare.chain[place];
         let changes = prepare.changes.iter();
         let parts = changes.map(|change| table.part(partition, change));

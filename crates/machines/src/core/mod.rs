@@ -47,7 +47,7 @@ use alloc::sync::Arc;
 use placement::Durability;
 use placement::tables::{Tables, TablesError};
 use protocol::configuration::Configuration;
-use protocol::identity::{Epoch, Now, PartitionId, Position, SessionId};
+use protocol::identity::{ClockReading, Epoch, PartitionId, Position, SessionId};
 use protocol::message::PeerMessage;
 use protocol::record::Record;
 
@@ -59,7 +59,7 @@ pub use status::Backlog;
 use chain::operations::{AwaitedRecords, Confirmations, FinishedLines, OwnOperations};
 use chain::requests::Requests;
 use chain::sessions::Sessions;
-use epoch::seal::Sealing;
+use epoch::seal::SealProgress;
 use leases::Leases;
 use log::CoreLog;
 use members::Members;
@@ -69,10 +69,10 @@ use reads::holds::HoldClock;
 use repair::fill::Fills;
 use repair::making::EntryMaking;
 use repair::move_source::ChangeLists;
-use repair::moves::Takings;
-use repair::numbers::Numbers;
-use restart::recovery::Recovering;
-use space::Space;
+use repair::moves::IncomingMoves;
+use repair::numbers::QuestionNumbers;
+use restart::recovery::RecoveryState;
+use space::DiskRoom;
 use status::Counters;
 use step::Step;
 use versions::VersionClock;
@@ -104,21 +104,21 @@ pub struct CoreMachine {
     confirmations: Confirmations,
     awaited: AwaitedRecords,
     leases: Leases,
-    sealing: Sealing,
+    sealing: SealProgress,
     /// Set until a restarted core knows again what it may have forgotten.
-    recovering: Option<Recovering>,
+    recovering: Option<RecoveryState>,
     /// Names what this core asks others for, and lists for them.
-    numbers: Numbers,
+    numbers: QuestionNumbers,
     /// Partitions that are rebuilding.
     fills: Fills,
     /// Partitions that move to this core.
-    takings: Takings,
+    takings: IncomingMoves,
     /// What has changed of partitions that move to others.
     lists: ChangeLists,
     /// Local entries that are being made.
     making: EntryMaking,
     hold_clock: HoldClock,
-    space: Space,
+    space: DiskRoom,
     counters: Counters,
 }
 
@@ -145,15 +145,15 @@ impl CoreMachine {
             confirmations: Confirmations::default(),
             awaited: AwaitedRecords::default(),
             leases: Leases::default(),
-            sealing: Sealing::default(),
+            sealing: SealProgress::default(),
             recovering: None,
-            numbers: Numbers::of(identity.incarnation),
+            numbers: QuestionNumbers::of(identity.incarnation),
             fills: Fills::default(),
-            takings: Takings::default(),
+            takings: IncomingMoves::default(),
             lists: ChangeLists::default(),
             making: EntryMaking::default(),
             hold_clock: HoldClock::default(),
-            space: Space::default(),
+            space: DiskRoom::default(),
             counters: Counters::default(),
         };
         machine.follow(configuration);
@@ -171,7 +171,7 @@ impl CoreMachine {
     /// A cold read failed: the process must stop, for memory no longer agrees with the log.
     pub fn step<T: Tables>(
         &mut self,
-        now: Now,
+        now: ClockReading,
         input: CoreInput,
         tables: &mut T,
         output: &mut CoreOutput,

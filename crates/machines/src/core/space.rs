@@ -5,15 +5,15 @@ use alloc::collections::BTreeMap;
 use protocol::identity::CoreId;
 use protocol::message::Room;
 
-/// What disks have room for.
+/// The room on the disks of this core and of its peers.
 #[derive(Debug, Default)]
-pub(crate) struct Space {
+pub(crate) struct DiskRoom {
     own: Room,
     /// Of the peers that reported less than [`Room::Free`]; the others have room for all writes.
     peers: BTreeMap<CoreId, Room>,
 }
 
-impl Space {
+impl DiskRoom {
     /// Returns the room on this core's disk.
     pub fn own(&self) -> Room {
         self.own

@@ -10,7 +10,7 @@ use placement::{
     Column, Constraint, Durability, KEY_BYTES_MAX, Layout, ReplexKind, RowView, Schema, ValueRef,
     encode_value,
 };
-use protocol::configuration::{Configuration, Place, Table};
+use protocol::configuration::{Configuration, Place, PlacedTable};
 use protocol::identity::{PartitionId, TableId};
 use protocol::operation::{OldRow, Prepare, RowChange, Vote};
 
@@ -60,9 +60,9 @@ pub(crate) struct ReplexInfo {
     pub is_building: bool,
 }
 
-/// What a change does to one partition.
+/// The effect of a change on one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Effect {
+pub(crate) struct PartitionEffect {
     /// The entry that goes.
     pub remove: Option<Vec<u8>>,
     /// The entry that comes, or is replaced.
@@ -85,7 +85,7 @@ fn row_bytes_short(replexes: &[ReplexInfo]) -> usize {
 }
 
 impl TableInfo {
-    pub fn new(table: &Table, configuration: &Configuration) -> TableInfo {
+    pub fn new(table: &PlacedTable, configuration: &Configuration) -> TableInfo {
         let schema = table.schema.clone();
         let layout = table.layout.clone();
         let mut key_columns = alloc::vec![false; schema.columns.len()];
@@ -249,7 +249,11 @@ impl TableInfo {
     /// Returns what a change does to a partition, and what its operation holds there while it is
     /// pending, sorted: the entries, and the key or group that a constraint looks at. Waiting in
     /// this order cannot deadlock (R7).
-    pub fn part(&self, partition: PartitionId, change: &RowChange) -> (Effect, Vec<Vec<u8>>) {
+    pub fn part(
+        &self,
+        partition: PartitionId,
+        change: &RowChange,
+    ) -> (PartitionEffect, Vec<Vec<u8>>) {
         let replex = usize::from(partition.replex);
         let rows = [self.old_row(change), self.new_row(change)];
         let [remove, put] = rows.map(|row| {
@@ -267,7 +271,7 @@ impl TableInfo {
         }
         held.sort_unstable();
         held.dedup();
-        (Effect { remove, put }, held)
+        (PartitionEffect { remove, put }, held)
     }
 
     /// Returns the key of a unique index, or the group of a dense one; none where a NULL exempts

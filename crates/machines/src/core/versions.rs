@@ -1,6 +1,6 @@
 //! The clock of a core's versions (R6).
 
-use protocol::identity::{Now, Version};
+use protocol::identity::{ClockReading, Version};
 use protocol::planted::{self, Bug};
 
 /// Gives versions that rise strictly, also beyond every version that this core has seen.
@@ -24,7 +24,7 @@ impl VersionClock {
     }
 
     /// Gives the next version.
-    pub fn next(&mut self, now: Now) -> Version {
+    pub fn next(&mut self, now: ClockReading) -> Version {
         self.last = self.last.next(now.wall_us);
         if planted::is(Bug::VersionFromClock) {
             self.last = Version(now.wall_us << 12);

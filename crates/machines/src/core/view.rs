@@ -4,7 +4,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 
 use protocol::configuration::{Configuration, Place};
-use protocol::identity::{CoreId, Epoch, Incarnation, Now, PartitionId, ServerId, TableId};
+use protocol::identity::{
+    ClockReading, CoreId, Epoch, Incarnation, PartitionId, ServerId, TableId,
+};
 use protocol::planted::{self, Bug};
 
 use crate::core::table::TableInfo;
@@ -54,7 +56,7 @@ impl ClusterView {
     }
 
     /// The configuration counts from now on: for how long rows were quiet before is not known.
-    pub fn begin(&mut self, now: Now) {
+    pub fn begin(&mut self, now: ClockReading) {
         self.since_us = now.monotonic_us;
     }
 

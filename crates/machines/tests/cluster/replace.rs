@@ -4,7 +4,9 @@
 use machines::core::CoreMachine;
 use placement::Schema;
 use placement::tables::MemoryTables;
-use protocol::configuration::{Moving, PartitionState, Place, ServerState, Table, Tenure};
+use protocol::configuration::{
+    MoveProgress, PartitionState, Place, PlacedTable, ServerState, Tenure,
+};
 use protocol::identity::{CoreId, Epoch, Position, ServerId};
 use protocol::message::SealStage;
 
@@ -72,7 +74,7 @@ impl Cluster {
     pub fn add_copy(&mut self, wanted: &Schema, by: u32) -> Result<(), String> {
         self.end_epochs()?;
         let table = &mut self.configuration.tables[0];
-        let place = |_: &Table, _, _| Some(core(by));
+        let place = |_: &PlacedTable, _, _| Some(core(by));
         *table = table.with_copy(wanted, self.configuration.epoch, &place)?;
         self.spread()
     }
@@ -158,7 +160,7 @@ impl Cluster {
         };
         for (replex, number) in partitions {
             let place = &mut self.configuration.tables[0].placement[*replex][*number];
-            place.moving = Some(Moving::To(Tenure { core, since }));
+            place.moving = Some(MoveProgress::To(Tenure { core, since }));
         }
         self.reconfigure()
     }
@@ -167,7 +169,7 @@ impl Cluster {
     pub fn is_level(&self) -> bool {
         let mut places = self.configuration.places();
         places.all(|(id, place)| match place.moving {
-            Some(Moving::To(next)) => self.nodes[&next.core.server.0].filled.contains(&id),
+            Some(MoveProgress::To(next)) => self.nodes[&next.core.server.0].filled.contains(&id),
             _ => true,
         })
     }

@@ -18,7 +18,7 @@ use placement::{
     Value, encode_key, encode_row,
 };
 use protocol::codec::Bytes;
-use protocol::configuration::{Moving, PartitionState};
+use protocol::configuration::{MoveProgress, PartitionState};
 use protocol::expression::{Assignment, BinaryOperator, Expression};
 use protocol::identity::{PartitionId, RequestId, ServerId, SessionId, TableId};
 use protocol::message::{Agreement, Consistency, Execute, Read, Refusal, Reply, Request};
@@ -298,14 +298,14 @@ impl History {
     }
 
     /// Whether some partition moves so.
-    fn moves(&self, so: impl Fn(Moving) -> bool) -> bool {
+    fn moves(&self, so: impl Fn(MoveProgress) -> bool) -> bool {
         let mut places = self.cluster.configuration.places();
         places.any(|(_, place)| place.moving.is_some_and(&so))
     }
 
     /// What moves is held by the next, if that lacks no more than the last changes.
     fn hand_over(&mut self) -> Finding {
-        let moves = self.moves(|moving| matches!(moving, Moving::To(_)));
+        let moves = self.moves(|moving| matches!(moving, MoveProgress::To(_)));
         if self.offline.is_some() || !moves || !self.cluster.is_level() {
             return Ok(());
         }
@@ -535,7 +535,7 @@ impl History {
             }
             self.cluster.pass(150)?;
             // What is lost may be filled only from a partition that was just handed over.
-            if self.moves(|moving| matches!(moving, Moving::From(_))) {
+            if self.moves(|moving| matches!(moving, MoveProgress::From(_))) {
                 self.cluster.serve()?;
             }
             self.ask_again()?;

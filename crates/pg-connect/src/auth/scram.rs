@@ -87,7 +87,7 @@ impl Offer {
         first: &[u8],
         nonce: &[u8],
         verifier: Verifier,
-    ) -> Result<(Exchange, String), LoginRefusal> {
+    ) -> Result<(ScramExchange, String), LoginRefusal> {
         let mut mechanisms = self.mechanisms().iter();
         let mechanism = mechanisms.find(|name| name.as_bytes() == mechanism);
         let mechanism = *mechanism.ok_or(LoginRefusal::Mechanism)?;
@@ -113,7 +113,7 @@ impl Offer {
             BASE64.encode(&verifier.salt),
             verifier.iterations
         );
-        let exchange = Exchange {
+        let exchange = ScramExchange {
             binding: BASE64.encode([header.as_bytes(), end_point].concat()),
             is_bound: mechanism == MECHANISM_PLUS,
             signed: format!("{bare},{answer}"),
@@ -125,7 +125,7 @@ impl Offer {
 }
 
 /// An exchange in which the client has sent its first message.
-pub struct Exchange {
+pub struct ScramExchange {
     verifier: Verifier,
     /// The client's channel binding header, which it must repeat, and what it is bound to.
     binding: String,
@@ -135,7 +135,7 @@ pub struct Exchange {
     signed: String,
 }
 
-impl Exchange {
+impl ScramExchange {
     /// Reads the client's last message. Returns the server's own proof.
     pub fn finish(self, last: &[u8]) -> Result<String, LoginRefusal> {
         let last = str::from_utf8(last).map_err(|_| LoginRefusal::Malformed)?;

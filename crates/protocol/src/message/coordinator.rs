@@ -130,7 +130,7 @@ pub enum CoordinatorRequest {
         server: ServerId,
     },
     /// The answer to [`CoordinatorReply::Recall`]: what a server knows.
-    Remember(Memory),
+    Remember(RecallReport),
     /// Lets a server in on a folder that is an older copy, although rows that were acknowledged
     /// since are missing there: an operator accepts the loss.
     AcceptFolder {
@@ -139,9 +139,9 @@ pub enum CoordinatorRequest {
     },
 }
 
-/// What a server knows when the coordinator's state is rebuilt.
+/// A server's report when the coordinator's state is rebuilt.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Memory {
+pub struct RecallReport {
     /// The core that reports; core 0 of a server that waits to join.
     pub core: CoreId,
     /// Its incarnation.
@@ -372,7 +372,7 @@ wire_enum!(CoordinatorRequest {
     15 => Renew { table, cells }, 16 => AcceptFolder { server },
     17 => Remember(memory),
 });
-wire_struct!(Memory {
+wire_struct!(RecallReport {
     core,
     incarnation,
     runs,

@@ -7,17 +7,17 @@ use std::path::Path;
 use clap::{Args, Command, FromArgMatches};
 use toml::{Table, Value};
 
-use super::arguments::Serve;
+use super::arguments::ServeArguments;
 
 /// These options together with those of their `--config`, if there is one. The error is for people.
-pub fn with_file(serve: &Serve) -> Result<Serve, String> {
+pub fn with_file(serve: &ServeArguments) -> Result<ServeArguments, String> {
     let Some(path) = &serve.config else {
         return Ok(serve.clone());
     };
     let own = std::env::args_os().skip_while(|word| word != "proxy");
     let message = |error: String| format!("{}: {error}", path.display());
     let merged = merged(&read(path)?, own.skip(1)).map_err(message)?;
-    Ok(Serve {
+    Ok(ServeArguments {
         config: Some(path.clone()),
         ..merged
     })
@@ -28,9 +28,9 @@ fn read(path: &Path) -> Result<String, String> {
 }
 
 /// The options of a file, and behind them those of a command line, which count more.
-fn merged(file: &str, own: impl Iterator<Item = OsString>) -> Result<Serve, String> {
+fn merged(file: &str, own: impl Iterator<Item = OsString>) -> Result<ServeArguments, String> {
     let command = Command::new("replex proxy").args_override_self(true);
-    let command = Serve::augment_args(command);
+    let command = ServeArguments::augment_args(command);
     let table: Table = file
         .parse()
         .map_err(|error: toml::de::Error| error.to_string().trim_end().to_owned())?;
@@ -46,7 +46,7 @@ fn merged(file: &str, own: impl Iterator<Item = OsString>) -> Result<Serve, Stri
         words.extend(words_of(name, value)?.into_iter().map(OsString::from));
     }
     let matches = command.try_get_matches_from(words.into_iter().chain(own));
-    let serve = matches.and_then(|matches| Serve::from_arg_matches(&matches));
+    let serve = matches.and_then(|matches| ServeArguments::from_arg_matches(&matches));
     serve.map_err(|error| {
         let text = error.to_string();
         // What follows is about the command line.
@@ -80,7 +80,7 @@ fn words_of(name: &str, value: &Value) -> Result<Vec<String>, String> {
 mod tests {
     use super::*;
 
-    fn of(file: &str, own: &[&str]) -> Result<Serve, String> {
+    fn of(file: &str, own: &[&str]) -> Result<ServeArguments, String> {
         merged(file, own.iter().map(OsString::from))
     }
 

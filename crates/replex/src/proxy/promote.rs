@@ -5,12 +5,12 @@ use replex::failure::CommandFailure;
 use replex::say;
 use replication::promotion::promote;
 
-use super::arguments::Promote;
+use super::arguments::PromoteArguments;
 use super::databases;
 use crate::output::Screen;
 
 /// `replex proxy promote`
-pub async fn run(arguments: &Promote) -> Result<(), CommandFailure> {
+pub async fn run(arguments: &PromoteArguments) -> Result<(), CommandFailure> {
     let (primary, replicas) = databases(&arguments.databases)?;
     if replicas.is_empty() {
         return Err(CommandFailure::Usage(

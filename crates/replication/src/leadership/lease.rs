@@ -127,27 +127,27 @@ impl Lease {
 
 /// A sign of life of the active proxy: its epoch, and a number that rises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Beat {
+pub struct LeaderHeartbeat {
     /// Its epoch.
     pub epoch: u64,
     /// How often it has shown it.
     pub number: u64,
 }
 
-/// What a standby has seen of the active proxy.
+/// The active proxy, as a standby has observed it.
 #[derive(Debug, Default)]
-pub struct Watched {
-    beat: Option<Beat>,
+pub struct ObservedLeader {
+    beat: Option<LeaderHeartbeat>,
     /// When that was seen first.
     first_seen: Option<BootTime>,
     looked: Option<BootTime>,
     silent: Duration,
 }
 
-impl Watched {
+impl ObservedLeader {
     /// Notes an answer of the primary, with the last beat. A wait for the primary's answer is no
     /// silence of the active proxy: it counts as little as two looks do.
-    pub fn saw(&mut self, beat: Option<Beat>, now: BootTime) {
+    pub fn saw(&mut self, beat: Option<LeaderHeartbeat>, now: BootTime) {
         let gap = self
             .looked
             .map_or(Duration::ZERO, |looked| now.since(looked));
@@ -170,7 +170,7 @@ impl Watched {
     /// when it has lost its lock.
     ///
     /// It asked before the primary noted a beat, and that was before the beat was seen here.
-    pub fn run_out(&self, last: Option<Beat>, now: BootTime) -> BootTime {
+    pub fn run_out(&self, last: Option<LeaderHeartbeat>, now: BootTime) -> BootTime {
         let seen = self
             .first_seen
             .filter(|_| last.is_some() && self.beat == last);
@@ -182,8 +182,8 @@ impl Watched {
 mod tests {
     use super::*;
 
-    fn beat(number: u64) -> Option<Beat> {
-        Some(Beat { epoch: 7, number })
+    fn beat(number: u64) -> Option<LeaderHeartbeat> {
+        Some(LeaderHeartbeat { epoch: 7, number })
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn silence_is_of_the_proxy_and_not_of_the_primary() {
         let start = BootTime(Duration::from_secs(100));
-        let mut watched = Watched::default();
+        let mut watched = ObservedLeader::default();
         watched.saw(beat(1), start);
         // The primary did not answer for a minute.
         watched.saw(beat(1), start.after(Duration::from_mins(1)));
@@ -248,7 +248,7 @@ mod tests {
     fn lease_of_another_is_waited_for_from_its_last_beat() {
         let start = BootTime(Duration::from_secs(100));
         let later = start.after(Duration::from_secs(2));
-        let mut watched = Watched::default();
+        let mut watched = ObservedLeader::default();
         // Never seen: it may have asked just now.
         assert_eq!(watched.run_out(beat(1), start), start.after(LEASE_SURELY));
         watched.saw(beat(1), start);
@@ -258,7 +258,7 @@ mod tests {
         for last in [beat(2), None] {
             assert_eq!(watched.run_out(last, later), later.after(LEASE_SURELY));
         }
-        let mut nothing = Watched::default();
+        let mut nothing = ObservedLeader::default();
         nothing.saw(None, start);
         assert_eq!(nothing.run_out(None, later), later.after(LEASE_SURELY));
     }

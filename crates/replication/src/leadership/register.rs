@@ -84,7 +84,7 @@ impl RegisterChange {
 }
 
 /// A change whose caller waits.
-pub(super) struct Request {
+pub(super) struct RegisterRequest {
     pub change: RegisterChange,
     /// What the register has before.
     pub before: RegisterChange,
@@ -94,10 +94,10 @@ pub(super) struct Request {
 
 /// Takes requests to change which replicas there are.
 #[derive(Clone, Debug)]
-pub struct Register(mpsc::Sender<Request>);
+pub struct Register(mpsc::Sender<RegisterRequest>);
 
 impl Register {
-    pub(super) fn new(requests: mpsc::Sender<Request>) -> Register {
+    pub(super) fn new(requests: mpsc::Sender<RegisterRequest>) -> Register {
         Register(requests)
     }
 
@@ -109,7 +109,7 @@ impl Register {
         before: RegisterChange,
     ) -> Result<(), ReplicationError> {
         let (done, mut is_done) = oneshot::channel();
-        let request = Request {
+        let request = RegisterRequest {
             change,
             before,
             done,

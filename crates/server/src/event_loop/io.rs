@@ -13,7 +13,7 @@ use protocol::frame;
 use protocol::message::Message;
 use socket2::{SockRef, TcpKeepalive};
 
-use super::connection::{Connection, Phase};
+use super::connection::{Connection, ConnectionPhase};
 use super::{ConnectionId, ConnectionSide, Counters, LoopLimits, owner};
 
 /// Low bits of a [`ConnectionId`] that name the slot; the rest is a serial number, never reused.
@@ -97,14 +97,17 @@ impl Io {
         let Some(connection) = find_in(&mut self.slots, id) else {
             return false;
         };
-        if !matches!(connection.phase, Phase::Open | Phase::Connecting) {
+        if !matches!(
+            connection.phase,
+            ConnectionPhase::Open | ConnectionPhase::Connecting
+        ) {
             return false;
         }
         if connection.outgoing.capacity() == 0 {
             connection.outgoing = self.spares.pop().unwrap_or_default();
         }
         frame::encode(correlation, message, &mut connection.outgoing);
-        let open = connection.phase == Phase::Open;
+        let open = connection.phase == ConnectionPhase::Open;
         let list = open && !connection.dirty && !connection.blocked;
         connection.dirty |= list;
         if list {
@@ -154,16 +157,16 @@ impl Io {
     pub fn close(&mut self, id: ConnectionId, reason: &str) {
         let now_us = self.now_us;
         match self.find(id).map(|connection| connection.phase) {
-            Some(Phase::Open) => {}
-            Some(Phase::Connecting) => return self.remove(id, reason),
-            Some(Phase::Closing | Phase::Draining) | None => return,
+            Some(ConnectionPhase::Open) => {}
+            Some(ConnectionPhase::Connecting) => return self.remove(id, reason),
+            Some(ConnectionPhase::Closing | ConnectionPhase::Draining) | None => return,
         }
         let farewell = Message::Goodbye {
             reason: reason.to_owned(),
         };
         self.send(id, 0, &farewell);
         let connection = self.find(id).expect("it was there above");
-        connection.phase = Phase::Closing;
+        connection.phase = ConnectionPhase::Closing;
         connection.since_us = now_us;
         connection.partial = Vec::new();
         connection.undispatched = false;
@@ -248,7 +251,10 @@ impl Io {
         let Some(connection) = self.find(id) else {
             return;
         };
-        let known = matches!(connection.phase, Phase::Open | Phase::Connecting);
+        let known = matches!(
+            connection.phase,
+            ConnectionPhase::Open | ConnectionPhase::Connecting
+        );
         let side = connection.side;
         if known {
             self.ended.push((id, reason.to_owned()));
@@ -290,7 +296,7 @@ impl Io {
     /// that both wait for the other to read would wait for ever.
     pub(super) fn is_held_back(&self, id: ConnectionId) -> bool {
         self.look(id).is_some_and(|connection| {
-            connection.phase == Phase::Open
+            connection.phase == ConnectionPhase::Open
                 && connection.side == ConnectionSide::Accepted
                 && (connection.queued_bytes() > self.limits.queued_bytes_max
                     || connection.unanswered >= self.limits.unanswered_max)

@@ -2,11 +2,11 @@
 //!.
 
 use super::places::entry_key;
-use super::rest::Rest;
+use super::rest::PartitionContents;
 use crate::workload::Translation;
 
 /// Checks the entries of every partition against its rows.
-pub fn implied(rest: &Rest, table: &Translation) -> Result<(), String> {
+pub fn implied(rest: &PartitionContents, table: &Translation) -> Result<(), String> {
     for (id, partition) in rest {
         for (order, found) in &partition.entries {
             let rows = partition.rows.iter();
@@ -50,7 +50,7 @@ mod tests {
                 rows: vec![(key.clone(), 1, row)],
                 entries: [(1, entries)].into(),
             };
-            Rest::from([(PartitionId::default(), partition)])
+            PartitionContents::from([(PartitionId::default(), partition)])
         };
         assert_eq!(implied(&rest(vec![entry.clone()]), &table), Ok(()));
         assert!(implied(&rest(vec![]), &table).is_err());

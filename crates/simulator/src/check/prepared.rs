@@ -6,10 +6,10 @@
 use protocol::identity::PartitionId;
 use protocol::operation::{Decision, Prepare, Vote};
 
-use crate::ledger::{Entry, Ledger, place};
+use crate::ledger::{Ledger, LedgerOperation, place};
 
 /// A decision has been logged at a member: the members after it in the chain have prepared durably.
-pub fn decided(ledger: &Ledger, entry: &Entry, at: PartitionId) -> Result<(), String> {
+pub fn decided(ledger: &Ledger, entry: &LedgerOperation, at: PartitionId) -> Result<(), String> {
     let Some(own) = place(entry, at) else {
         return Err(format!("{at} decided an operation that it is no member of"));
     };
@@ -18,11 +18,11 @@ pub fn decided(ledger: &Ledger, entry: &Entry, at: PartitionId) -> Result<(), St
 }
 
 /// The head reports to a client that the operation was applied.
-pub fn reported(ledger: &Ledger, entry: &Entry) -> Result<(), String> {
+pub fn reported(ledger: &Ledger, entry: &LedgerOperation) -> Result<(), String> {
     all_prepared(ledger, entry, 0)
 }
 
-fn all_prepared(ledger: &Ledger, entry: &Entry, from: usize) -> Result<(), String> {
+fn all_prepared(ledger: &Ledger, entry: &LedgerOperation, from: usize) -> Result<(), String> {
     if entry.resolved {
         return Ok(());
     }

@@ -3,13 +3,13 @@
 use protocol::identity::CoreId;
 use protocol::message::Room;
 
-use crate::disk::Tail;
-use crate::event::{Event, Life};
+use crate::disk::UnflushedTail;
+use crate::event::{CoreLife, Event};
 use crate::fault::Fault;
 use crate::network::Node;
 use crate::plan::{MILLISECOND, SECOND};
 use crate::world::World;
-use crate::world::server::State;
+use crate::world::server::ServerPhase;
 
 impl World {
     /// Plans the next fault of a kind.
@@ -173,8 +173,8 @@ impl World {
     pub fn power_cut(&mut self) {
         self.trace.note(self.now_us, || "the power fails".into());
         let tail = match self.is_sync() {
-            true => Tail::Torn,
-            false => Tail::Kept,
+            true => UnflushedTail::Torn,
+            false => UnflushedTail::Kept,
         };
         for place in 0..self.servers.len() {
             let down_us = self.random.exponential(100 * MILLISECOND);
@@ -190,32 +190,32 @@ impl World {
     /// Returns what a crash leaves of what was not flushed. `replicated` promises to survive that f
     /// servers lose their memory at a time, so that one more waits until an earlier one has it
     /// back.
-    fn tail(&mut self, place: usize) -> Tail {
+    fn tail(&mut self, place: usize) -> UnflushedTail {
         let mut forgetful = 0;
         for (other, server) in self.servers.iter_mut().enumerate() {
             forgetful += usize::from(!server.is_whole() && other != place);
         }
         let survives = forgetful < self.coordinator.memories_tolerated();
         if (self.is_sync() || survives) && self.random.chance(0.7) {
-            Tail::Torn
+            UnflushedTail::Torn
         } else {
-            Tail::Kept
+            UnflushedTail::Kept
         }
     }
 
     /// Returns a core that runs.
-    fn any_core(&mut self) -> Option<Life> {
+    fn any_core(&mut self) -> Option<CoreLife> {
         let place = self.random.below(self.servers.len() as u64) as usize;
         let number = self.random.below(u64::from(self.plan.cores)) as u16;
         let server = &self.servers[place];
-        if !matches!(server.state, State::Running(_)) {
+        if !matches!(server.state, ServerPhase::Running(_)) {
             return None;
         }
         let core = CoreId {
             server: server.id?,
             core: number,
         };
-        Some(Life {
+        Some(CoreLife {
             core,
             life: server.life,
         })
@@ -298,8 +298,8 @@ impl World {
                 .cores()
                 .iter()
                 .map(|core| core.machine.identity().core);
-            let lives: Vec<Life> = cores
-                .map(|core| Life {
+            let lives: Vec<CoreLife> = cores
+                .map(|core| CoreLife {
                     core,
                     life: server.life,
                 })
@@ -307,7 +307,7 @@ impl World {
             for life in lives {
                 self.space(life, Room::Free);
             }
-            if matches!(self.servers[place].state, State::Down) {
+            if matches!(self.servers[place].state, ServerPhase::Down) {
                 self.after(0, Event::Start(place));
             }
         }

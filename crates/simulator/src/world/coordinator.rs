@@ -9,18 +9,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use ::coordinator::{
-    AskerId, Coordinator, CoordinatorAnswer, CoordinatorInput, CoordinatorOutput,
-    CoordinatorSettings,
+    Coordinator, CoordinatorAnswer, CoordinatorInput, CoordinatorOutput, CoordinatorSettings,
+    RequesterId,
 };
-use protocol::configuration::{Configuration, Moving, PartitionState};
+use protocol::configuration::{Configuration, MoveProgress, PartitionState};
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
 use protocol::state::{CoordinatorState, decode_state, encode_state};
 
 use crate::check::news::LEARNS_WITHIN_US;
 use crate::clock::SimulatedClock;
-use crate::event::{Content, Event};
+use crate::event::{Event, PacketContent};
 use crate::linearizable::Call;
-use crate::model::{Seen, WorkloadOperation};
+use crate::model::{Observation, WorkloadOperation};
 use crate::network::Node;
 use crate::plan::MILLISECOND;
 use crate::world::World;
@@ -40,7 +40,7 @@ pub struct SimulatedCoordinator {
     waiting: Vec<CoordinatorAnswer>,
     /// The askers, by name; kept for ever, so that names are never used twice.
     askers: Vec<(Node, u64)>,
-    names: BTreeMap<(Node, u64), AskerId>,
+    names: BTreeMap<(Node, u64), RequesterId>,
     /// When the next tick comes.
     tick_at_us: Option<u64>,
     /// What it answers while it stands still in sending: none while it does not.
@@ -132,10 +132,10 @@ impl SimulatedCoordinator {
         proven.unwrap_or(0) as usize
     }
 
-    fn name(&mut self, node: Node, life: u64) -> AskerId {
+    fn name(&mut self, node: Node, life: u64) -> RequesterId {
         *self.names.entry((node, life)).or_insert_with(|| {
             self.askers.push((node, life));
-            AskerId(self.askers.len() as u64)
+            RequesterId(self.askers.len() as u64)
         })
     }
 }
@@ -337,7 +337,7 @@ impl World {
         self.send(
             Node::Coordinator,
             node,
-            Content::Answer(correlation, reply, life),
+            PacketContent::Answer(correlation, reply, life),
         );
     }
 
@@ -351,7 +351,7 @@ impl World {
         let due = Event::NewsDue(self.epoch, self.coordinator.life, self.now_us);
         self.after(LEARNS_WITHIN_US, due);
         let mut places = configuration.places();
-        if places.any(|(_, place)| matches!(place.moving, Some(Moving::From(_)))) {
+        if places.any(|(_, place)| matches!(place.moving, Some(MoveProgress::From(_)))) {
             self.tempt_hand_over();
         }
         let Some((id, table)) = &mut self.table else {
@@ -366,7 +366,7 @@ impl World {
         let change = Rc::make_mut(table).change(self.epoch, &newest.schema, &newest.layout);
         let era = change.expect("its copies are others");
         let begun = self.next_moment();
-        let ended = Some((self.next_moment(), Seen::Applied));
+        let ended = Some((self.next_moment(), Observation::Applied));
         for group in 0..self.plan.workload.groups {
             let call = Call {
                 begun,

@@ -2,18 +2,18 @@
 //! stopped in order and started again, one alone or all in turn.
 
 use placement::{Constraint, FurtherCopy, Index, Schema};
-use protocol::configuration::Table;
+use protocol::configuration::PlacedTable;
 use protocol::identity::{CoreId, Epoch};
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
 
-use crate::disk::{SimulatedDisk, Tail};
-use crate::event::{Content, Event};
+use crate::disk::{SimulatedDisk, UnflushedTail};
+use crate::event::{Event, PacketContent};
 use crate::model::{A, GROUP, N, U};
 use crate::network::Node;
 use crate::plan::{MILLISECOND, draw_cut};
 use crate::random::Random;
 use crate::world::World;
-use crate::world::server::State;
+use crate::world::server::ServerPhase;
 
 /// No copy is added to a table with so many: more only make every seed slower.
 const COPIES_MAX: usize = 6;
@@ -49,7 +49,11 @@ impl World {
 
     /// An operator asks the coordinator.
     pub fn ask(&mut self, request: CoordinatorRequest) {
-        self.send(OPERATOR, Node::Coordinator, Content::Ask(0, request, 0));
+        self.send(
+            OPERATOR,
+            Node::Coordinator,
+            PacketContent::Ask(0, request, 0),
+        );
     }
 
     /// The coordinator has answered an operator.
@@ -68,7 +72,7 @@ impl World {
     /// starts again soon.
     pub fn stop(&mut self, place: usize) {
         let server = &mut self.servers[place];
-        let (State::Running(cores), Some(id)) = (&server.state, server.id) else {
+        let (ServerPhase::Running(cores), Some(id)) = (&server.state, server.id) else {
             return;
         };
         let incarnation = cores[0].machine.identity().incarnation;
@@ -93,7 +97,7 @@ impl World {
         self.trace
             .note(self.now_us, || format!("machine {place} stops in order"));
         let down_us = self.random.exponential(STOPPED_US);
-        self.crash(place, Tail::Kept, down_us);
+        self.crash(place, UnflushedTail::Kept, down_us);
         let request = CoordinatorRequest::Stopped {
             server: id,
             incarnation,
@@ -103,7 +107,7 @@ impl World {
                 .map(SimulatedDisk::appended)
                 .collect(),
         };
-        let content = Content::Ask(0, request, life);
+        let content = PacketContent::Ask(0, request, life);
         self.send(Node::Starting(place), Node::Coordinator, content);
     }
 
@@ -147,7 +151,7 @@ impl World {
 }
 
 /// Returns one copy more, of any kind that the table allows.
-fn add(table: &Table, random: &mut Random) -> CoordinatorRequest {
+fn add(table: &PlacedTable, random: &mut Random) -> CoordinatorRequest {
     let mut schema = table.schema.clone();
     let is_free = |name: &String| {
         table
@@ -187,7 +191,7 @@ fn late_index(name: String, random: &mut Random) -> Index {
 }
 
 /// Returns one copy less, of those that can go at all.
-fn drop(table: &Table, random: &mut Random) -> Option<CoordinatorRequest> {
+fn drop(table: &PlacedTable, random: &mut Random) -> Option<CoordinatorRequest> {
     let Schema { name, .. } = &table.schema;
     let numbers: Vec<usize> = table.layout.numbers().filter(|it| *it > 0).collect();
     if numbers.is_empty() {

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{BAD_LINES_LISTED_MAX, ImportError, Summary};
+use super::{BAD_LINES_LISTED_MAX, ImportError, ImportSummary};
 use crate::error::SqlError;
 
 /// The line after the header, where rows begin.
@@ -18,7 +18,7 @@ pub struct ImportLedger(Arc<Mutex<Lines>>);
 
 #[derive(Debug, Default)]
 struct Lines {
-    summary: Summary,
+    summary: ImportSummary,
     /// Lines that were sent and whose answer is outstanding.
     outstanding: BTreeSet<u64>,
     /// Lines that another import has to read again: bad ones, and those that the store did not
@@ -32,7 +32,7 @@ struct Lines {
 
 impl ImportLedger {
     /// Returns the counts as of now. `resume_line` is the lowest line that is not known to be done.
-    pub fn summary(&self) -> Summary {
+    pub fn summary(&self) -> ImportSummary {
         let lines = self.lines();
         let mut summary = lines.summary.clone();
         summary.undecided += lines.outstanding.len() as u64;
@@ -93,7 +93,7 @@ impl ImportLedger {
     }
 
     /// Returns the end of the import.
-    pub(super) fn end(&self) -> Result<Summary, ImportError> {
+    pub(super) fn end(&self) -> Result<ImportSummary, ImportError> {
         let failed = self.lines().failed.clone();
         let summary = self.summary();
         match failed {

@@ -11,25 +11,25 @@
 use std::cmp::Reverse;
 
 use placement::{Constraint, ReplexKind, Schema, Value};
-use protocol::configuration::Table;
+use protocol::configuration::PlacedTable;
 use protocol::expression::Expression;
 
 use super::access::{
-    Access, AccessKind, Choice, KEYS_MAX, Rank, Request, Segment, ValueRange, combined,
-    order_columns, range_of, segment, serves,
+    Access, AccessChoice, AccessKind, AccessRank, KEYS_MAX, ReadRequirements, Segment, ValueRange,
+    combined, order_columns, range_of, segment, serves,
 };
 use super::facts::Facts;
 use super::hyperspace;
 
 /// Returns the best access by an index, or none.
 pub(super) fn by_index(
-    table: &Table,
+    table: &PlacedTable,
     conjuncts: &[Expression],
-    request: Request<'_>,
-) -> Option<Choice> {
+    request: ReadRequirements<'_>,
+) -> Option<AccessChoice> {
     let facts = Facts::of(&table.schema, conjuncts);
     if facts.impossible {
-        return Some(Choice {
+        return Some(AccessChoice {
             access: Access {
                 replex: 0,
                 kind: AccessKind::Nothing,
@@ -55,7 +55,7 @@ pub(super) fn by_index(
 }
 
 /// Returns a scan of the replex that comes in the order asked for, or else of the primary one.
-pub(super) fn by_scan(table: &Table, request: Request<'_>) -> Choice {
+pub(super) fn by_scan(table: &PlacedTable, request: ReadRequirements<'_>) -> AccessChoice {
     let ordered = table.readable().find_map(|replex| {
         let descending = serves(table, &order_columns(table, replex), 0, request)?;
         Some((replex, descending))
@@ -71,7 +71,7 @@ pub(super) fn by_scan(table: &Table, request: Request<'_>) -> Choice {
         end: None,
         keys: Vec::new(),
     });
-    Choice {
+    AccessChoice {
         access: Access {
             replex,
             kind: AccessKind::Scan,
@@ -86,7 +86,7 @@ pub(super) fn by_scan(table: &Table, request: Request<'_>) -> Choice {
 }
 
 /// Returns the indexes that a `WHERE` may fix, as `by_tail (tailnum)`, for people.
-pub(super) fn describe_indexes(table: &Table) -> Vec<String> {
+pub(super) fn describe_indexes(table: &PlacedTable) -> Vec<String> {
     let names = |columns| column_names(&table.schema, columns);
     let replexes = table.readable().map(|it| &table.layout.replexes[it]);
     let shown = replexes.filter_map(|replex| match replex.kind {
@@ -105,7 +105,7 @@ pub(super) fn describe_indexes(table: &Table) -> Vec<String> {
 
 /// Returns the hyperspaces of which a `WHERE` may fix any column, as `s (origin, dest)`, for
 /// people.
-pub(super) fn describe_hyperspaces(table: &Table) -> Vec<String> {
+pub(super) fn describe_hyperspaces(table: &PlacedTable) -> Vec<String> {
     let replexes = table.readable().map(|it| &table.layout.replexes[it]);
     let shown = replexes
         .filter(|replex| replex.kind == ReplexKind::Hyperspace)
@@ -132,11 +132,11 @@ fn key_columns(schema: &Schema, index: usize) -> &[usize] {
 }
 
 fn candidate(
-    table: &Table,
+    table: &PlacedTable,
     replex: usize,
     facts: &Facts,
-    request: Request<'_>,
-) -> Option<(Rank, Choice)> {
+    request: ReadRequirements<'_>,
+) -> Option<(AccessRank, AccessChoice)> {
     let constraint = match table.layout.replexes[replex].kind {
         ReplexKind::Primary => None,
         ReplexKind::Index { index } => table.schema.indexes[index].constraint,
@@ -192,7 +192,7 @@ fn candidate(
         fixed,
         range,
     };
-    let choice = Choice {
+    let choice = AccessChoice {
         access,
         taken,
         descending,
@@ -203,7 +203,7 @@ fn candidate(
 /// Returns how many of the columns that order a replex the facts fix, if they fix its partition
 /// too.
 fn fixed_columns(
-    table: &Table,
+    table: &PlacedTable,
     replex: usize,
     order_columns: &[usize],
     facts: &Facts,
@@ -227,7 +227,7 @@ fn fixed_columns(
 }
 
 fn segments(
-    table: &Table,
+    table: &PlacedTable,
     replex: usize,
     fixed: &[usize],
     facts: &Facts,

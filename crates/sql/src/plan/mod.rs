@@ -15,7 +15,7 @@ mod select;
 pub(crate) mod text;
 
 use placement::{ColumnType, Schema, Value};
-use protocol::configuration::{Configuration, Table};
+use protocol::configuration::{Configuration, PlacedTable};
 use protocol::expression::{self, Assignment, EvaluationError, Expression, Scope as Names};
 use protocol::identity::TableId;
 use protocol::operation::Mutation;
@@ -170,13 +170,13 @@ pub struct InsertPlan {
     /// rows that share a unique key the first one stays.
     pub in_order: bool,
     /// The duplicates that leave a row out.
-    pub left_out: LeftOut,
+    pub left_out: SkippedDuplicates,
 }
 
 /// Which duplicates leave a row out, where others are errors. Of the primary key, an
 /// [`Action::InsertOrKeep`](protocol::operation::Action) leaves it out on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeftOut {
+pub enum SkippedDuplicates {
     /// None.
     Nothing,
     /// Those of the unique index that this replex, by its number, is.
@@ -185,13 +185,13 @@ pub enum LeftOut {
     ByAny,
 }
 
-impl LeftOut {
+impl SkippedDuplicates {
     /// Whether a duplicate that this replex found leaves the row out.
     pub fn covers(self, replex: usize) -> bool {
         match self {
-            LeftOut::Nothing => false,
-            LeftOut::By(number) => number == replex,
-            LeftOut::ByAny => true,
+            SkippedDuplicates::Nothing => false,
+            SkippedDuplicates::By(number) => number == replex,
+            SkippedDuplicates::ByAny => true,
         }
     }
 }
@@ -335,7 +335,7 @@ fn drop_index(
     context: &Context<'_>,
 ) -> Result<StatementPlan, SqlError> {
     let tables = context.configuration.tables.iter();
-    let holds = |it: &&Table| {
+    let holds = |it: &&PlacedTable| {
         let mut replexes = it
             .layout
             .numbers()
@@ -366,7 +366,7 @@ fn drop_index(
 
 impl<'a> Context<'a> {
     /// Returns the table of this name.
-    pub(crate) fn table(&self, name: &str) -> Result<&'a Table, SqlError> {
+    pub(crate) fn table(&self, name: &str) -> Result<&'a PlacedTable, SqlError> {
         let tables = &self.configuration.tables;
         self.configuration
             .table_named(name)

@@ -375,13 +375,16 @@ fn conflict_targets_are_unique_keys() {
     let kept =
         |insert: &InsertPlan| matches!(insert.mutations[0].action, Action::InsertOrKeep { .. });
     let any = planned("");
-    assert_eq!((any.left_out, kept(&any)), (LeftOut::ByAny, true));
+    assert_eq!((any.left_out, kept(&any)), (SkippedDuplicates::ByAny, true));
     let by_key = planned("(number, region)");
-    assert_eq!((by_key.left_out, kept(&by_key)), (LeftOut::Nothing, true));
+    assert_eq!(
+        (by_key.left_out, kept(&by_key)),
+        (SkippedDuplicates::Nothing, true)
+    );
     let by_email = planned("(email)");
     assert_eq!(
         (by_email.left_out, kept(&by_email)),
-        (LeftOut::By(1), false)
+        (SkippedDuplicates::By(1), false)
     );
     for target in ["(n)", "(region)", "(email, n)"] {
         let message = error(&format!(

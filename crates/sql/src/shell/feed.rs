@@ -11,7 +11,7 @@ use super::{ScriptError, Shell, ShellOutput};
 
 /// A script that is being read.
 #[derive(Debug)]
-pub struct Feed {
+pub struct ScriptFeed {
     /// What errors call it.
     name: String,
     /// What has come and was not run, from the start of a line.
@@ -34,8 +34,8 @@ pub enum ScriptInput {
 impl<S: Store> Shell<S> {
     /// Returns a script whose text is given to [`Shell::feed`]; `name` is reported in errors, as
     /// `name:line`.
-    pub fn feed_named(&self, name: &str) -> Feed {
-        Feed {
+    pub fn feed_named(&self, name: &str) -> ScriptFeed {
+        ScriptFeed {
             name: name.to_owned(),
             pending: Vec::new(),
             lines_before: 0,
@@ -51,7 +51,7 @@ impl<S: Store> Shell<S> {
     /// [`ScriptError::Output`]. What fails is written, and counted for [`Shell::end`].
     pub async fn feed(
         &mut self,
-        feed: &mut Feed,
+        feed: &mut ScriptFeed,
         piece: &[u8],
         input: ScriptInput,
         output: &mut ShellOutput<'_>,
@@ -86,7 +86,7 @@ impl<S: Store> Shell<S> {
     ///
     /// # Errors
     /// [`ScriptError::Failed`] if a statement failed, after its error was written.
-    pub fn end(&self, feed: &Feed) -> Result<(), ScriptError> {
+    pub fn end(&self, feed: &ScriptFeed) -> Result<(), ScriptError> {
         match self.failures - feed.failures_before {
             0 => Ok(()),
             failures => Err(ScriptError::Failed(failures)),
@@ -97,7 +97,7 @@ impl<S: Store> Shell<S> {
     /// backslash are commands, the statements between two of them a batch.
     async fn run_lines(
         &mut self,
-        feed: &Feed,
+        feed: &ScriptFeed,
         text: &str,
         input: ScriptInput,
         output: &mut ShellOutput<'_>,
@@ -136,7 +136,7 @@ impl<S: Store> Shell<S> {
     /// Runs the statements of a part of a text.
     async fn batch(
         &mut self,
-        feed: &Feed,
+        feed: &ScriptFeed,
         text: &str,
         part: Range<usize>,
         output: &mut ShellOutput<'_>,

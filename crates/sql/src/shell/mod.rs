@@ -19,7 +19,7 @@ use crate::statement::Statement;
 use crate::store::Store;
 use commands::Command;
 
-pub use feed::{Feed, ScriptInput};
+pub use feed::{ScriptFeed, ScriptInput};
 pub use interactive::interactive;
 
 /// How the shell behaves; backslash commands change it.

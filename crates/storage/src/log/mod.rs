@@ -191,7 +191,7 @@ impl Log {
             self.begin_segment();
         }
         if self.local.pieces.is_empty() {
-            self.local.pieces.push(Piece {
+            self.local.pieces.push(SegmentSlice {
                 begins: None,
                 offset: self.offset,
                 start: 0,
@@ -222,7 +222,7 @@ impl Log {
         self.encoder = Encoder::new(&key);
         self.offset = BLOCK_BYTES as u64;
         self.segments_begun += 1;
-        self.local.pieces.push(Piece {
+        self.local.pieces.push(SegmentSlice {
             begins: Some(key),
             offset: self.offset,
             start: self.local.bytes.len(),
@@ -384,7 +384,7 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 struct Batch {
     bytes: Vec<u8>,
     /// In the order of the bytes; each ends where the next starts.
-    pieces: Vec<Piece>,
+    pieces: Vec<SegmentSlice>,
     /// Position of the last record.
     last: Position,
     /// Whether a record in here asked for [`Flush::Now`].
@@ -392,7 +392,7 @@ struct Batch {
 }
 
 /// Bytes of a batch that go to one place of one segment.
-struct Piece {
+struct SegmentSlice {
     /// The segment to begin first, if these bytes are its first.
     begins: Option<SegmentKey>,
     /// Where the bytes go in the segment.
@@ -416,7 +416,7 @@ impl Batch {
             self.bytes.extend_from_slice(&later.bytes);
             // What begins no segment goes right behind what is here.
             let beginnings = later.pieces.drain(..).filter(|it| it.begins.is_some());
-            self.pieces.extend(beginnings.map(|piece| Piece {
+            self.pieces.extend(beginnings.map(|piece| SegmentSlice {
                 start: piece.start + base,
                 ..piece
             }));

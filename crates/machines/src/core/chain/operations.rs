@@ -4,7 +4,7 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use protocol::identity::{CoreId, Finished, OperationId, Position};
+use protocol::identity::{CoreId, FinishedLine, OperationId, Position};
 
 use crate::core::contract::CoreIdentity;
 use crate::core::member::MemberKey;
@@ -19,7 +19,7 @@ pub(crate) struct OwnOperations {
     /// The number of the next operation; rises by one with each.
     next_sequence: u64,
     /// Those that are not durable everywhere.
-    unfinished: BTreeSet<Finished>,
+    unfinished: BTreeSet<FinishedLine>,
     /// When to send one again. An entry counts only while its member has the same due time.
     retries: BTreeSet<(u64, OperationId)>,
 }
@@ -58,8 +58,8 @@ impl OwnOperations {
     }
 
     /// Returns the line below which all operations are finished.
-    pub fn finished(&self) -> Finished {
-        let next = Finished {
+    pub fn finished(&self) -> FinishedLine {
+        let next = FinishedLine {
             incarnation: self.identity.incarnation,
             sequence: self.next_sequence,
         };
@@ -68,7 +68,7 @@ impl OwnOperations {
 
     /// Returns those that are not durable everywhere, in order.
     pub fn unfinished(&self) -> Vec<OperationId> {
-        let operation = |finished: &Finished| OperationId {
+        let operation = |finished: &FinishedLine| OperationId {
             head: self.identity.core,
             incarnation: finished.incarnation,
             sequence: finished.sequence,
@@ -107,22 +107,22 @@ impl OwnOperations {
 /// The line below which the operations of each head are finished, as far as this core and its log
 /// know. A line never falls.
 #[derive(Debug, Default)]
-pub(crate) struct FinishedLines(BTreeMap<CoreId, Finished>);
+pub(crate) struct FinishedLines(BTreeMap<CoreId, FinishedLine>);
 
 impl FinishedLines {
     /// Returns a head's line.
-    pub fn of(&self, head: CoreId) -> Finished {
+    pub fn of(&self, head: CoreId) -> FinishedLine {
         self.0.get(&head).copied().unwrap_or_default()
     }
 
     /// A head's operations before `line` are finished.
-    pub fn raise(&mut self, head: CoreId, line: Finished) {
+    pub fn raise(&mut self, head: CoreId, line: FinishedLine) {
         let known = self.0.entry(head).or_default();
         *known = (*known).max(line);
     }
 
     /// Returns all lines, by head.
-    pub fn iter(&self) -> impl Iterator<Item = (CoreId, Finished)> {
+    pub fn iter(&self) -> impl Iterator<Item = (CoreId, FinishedLine)> {
         self.0.iter().map(|(head, line)| (*head, *line))
     }
 }

@@ -7,7 +7,7 @@
 use alloc::sync::Arc;
 
 use placement::tables::{Tables, TablesError};
-use protocol::identity::{CoreId, Finished, Now, OperationId, PartitionId, Position};
+use protocol::identity::{ClockReading, CoreId, FinishedLine, OperationId, PartitionId, Position};
 use protocol::message::PeerMessage;
 use protocol::operation::{Decision, Prepare, RequestResult, Vote};
 use protocol::planted::{self, Bug};
@@ -60,7 +60,12 @@ impl CoreMachine {
     }
 
     /// Returns a member as it arrives; none if this core does not hold the partition.
-    pub(crate) fn member(&self, now: Now, prepare: Arc<Prepare>, place: usize) -> Option<Member> {
+    pub(crate) fn member(
+        &self,
+        now: ClockReading,
+        prepare: Arc<Prepare>,
+        place: usize,
+    ) -> Option<Member> {
         let partition = prepare.chain[place];
         let table = Arc::clone(&self.partitions.get(&partition)?.table);
         let mut member = Member::new(prepare, table, place, now);
@@ -313,7 +318,7 @@ impl CoreMachine {
     }
 
     /// Returns where a head's finished operations end, as far as this core knows.
-    pub(crate) fn finished_below(&self, head: CoreId) -> Finished {
+    pub(crate) fn finished_below(&self, head: CoreId) -> FinishedLine {
         if head == self.identity.core {
             return self.own_finished();
         }

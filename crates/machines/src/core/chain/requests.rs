@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 
 use protocol::identity::{OperationId, RequestId};
 
-use crate::core::answers::Asker;
+use crate::core::answers::ReplyDestination;
 use crate::core::contract::ClientId;
-use crate::core::partition::queue::Queued;
+use crate::core::partition::queue::QueuedRequest;
 
 /// Clients that wait for one request; a retry beyond takes the oldest one's place.
 const ASKERS_MAX: usize = 4;
@@ -19,14 +19,14 @@ pub(crate) struct Requests {
     running: BTreeMap<RequestId, Running>,
     /// Bodies of the requests of operations that carry several, to be evaluated one by one if
     /// their operation aborts.
-    folded: BTreeMap<OperationId, Vec<Queued>>,
+    folded: BTreeMap<OperationId, Vec<QueuedRequest>>,
 }
 
 #[derive(Debug)]
 struct Running {
     digest: u64,
     /// The clients that wait for the result: more than one after a retry, at most `ASKERS_MAX`.
-    askers: Vec<Asker>,
+    askers: Vec<ReplyDestination>,
 }
 
 impl Requests {
@@ -46,7 +46,7 @@ impl Requests {
     }
 
     /// A client's request begins.
-    pub fn begin(&mut self, request: RequestId, digest: u64, asker: Asker) {
+    pub fn begin(&mut self, request: RequestId, digest: u64, asker: ReplyDestination) {
         let askers = alloc::vec![asker];
         self.running.insert(request, Running { digest, askers });
     }
@@ -60,7 +60,7 @@ impl Requests {
     }
 
     /// A client asks once more for a request that is under way.
-    pub fn join(&mut self, request: RequestId, asker: Asker) {
+    pub fn join(&mut self, request: RequestId, asker: ReplyDestination) {
         let running = self.running.get_mut(&request);
         let askers = &mut running.expect("callers know it to be under way").askers;
         if !askers.contains(&asker) {
@@ -70,13 +70,13 @@ impl Requests {
     }
 
     /// A request ends; returns the clients that wait for it.
-    pub fn end(&mut self, request: RequestId) -> Vec<Asker> {
+    pub fn end(&mut self, request: RequestId) -> Vec<ReplyDestination> {
         let running = self.running.remove(&request);
         running.map_or_else(Vec::new, |running| running.askers)
     }
 
     /// A request goes on without the clients that wait for it; returns them.
-    pub fn leave(&mut self, request: RequestId) -> Vec<Asker> {
+    pub fn leave(&mut self, request: RequestId) -> Vec<ReplyDestination> {
         let running = self.running.get_mut(&request);
         running.map_or_else(Vec::new, |running| core::mem::take(&mut running.askers))
     }
@@ -94,12 +94,12 @@ impl Requests {
     }
 
     /// Keeps the bodies of the requests of an operation.
-    pub fn fold(&mut self, operation: OperationId, queued: Vec<Queued>) {
+    pub fn fold(&mut self, operation: OperationId, queued: Vec<QueuedRequest>) {
         self.folded.insert(operation, queued);
     }
 
     /// An operation has ended; returns the bodies of its requests if it carried several.
-    pub fn unfold(&mut self, operation: OperationId) -> Option<Vec<Queued>> {
+    pub fn unfold(&mut self, operation: OperationId) -> Option<Vec<QueuedRequest>> {
         self.folded.remove(&operation)
     }
 }

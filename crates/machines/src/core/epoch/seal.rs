@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use placement::tables::{Tables, TablesError};
 use placement::{Durability, prove};
 use protocol::configuration::Server;
-use protocol::identity::{CoreId, Epoch, Now, OperationId, Position, ServerId};
+use protocol::identity::{ClockReading, CoreId, Epoch, OperationId, Position, ServerId};
 use protocol::message::{PeerMessage, Refusal, SealReport, SealStage};
 use protocol::operation::{Decision, Prepare};
 use protocol::planted::{self, Bug};
@@ -23,7 +23,7 @@ use protocol::record::Record;
 
 use crate::core::CoreMachine;
 use crate::core::contract::{CoreOutput, PeerSend};
-use crate::core::epoch::resolution::{Outcome, Part, outcome};
+use crate::core::epoch::resolution::{MemberReport, Resolution, outcome};
 use crate::core::member::MemberKey;
 use crate::core::restart::inquiry::Inquiry;
 use crate::core::restart::recovery::with_known_votes;
@@ -71,9 +71,9 @@ struct SealedOnDisk {
     forgot_nothing: bool,
 }
 
-/// How far this core is with the end of the epochs before.
+/// The progress of this core with the end of earlier epochs.
 #[derive(Debug, Default)]
-pub(crate) struct Sealing {
+pub(crate) struct SealProgress {
     /// Set while these epochs are being ended: chains stand still.
     current: Option<Seal>,
     /// Set from the first seal of the log until an epoch serves after it.
@@ -82,7 +82,7 @@ pub(crate) struct Sealing {
     arrived: BTreeSet<CoreId>,
 }
 
-impl Sealing {
+impl SealProgress {
     /// The epoch is another one.
     pub fn forget_arrivals(&mut self) {
         self.arrived.clear();
@@ -122,7 +122,7 @@ impl CoreMachine {
     }
 
     /// Returns how far this core is with the end of the epochs before, if they are being ended.
-    pub(crate) fn seal_report(&self, now: Now) -> Option<SealReport> {
+    pub(crate) fn seal_report(&self, now: ClockReading) -> Option<SealReport> {
         let stage = match self.sealing.current.as_ref()?.progress {
             Progress::Hearing | Progress::Resolving(_) => SealStage::Sealing,
             Progress::Resolved => SealStage::Resolved,
@@ -266,7 +266,7 @@ impl CoreMachine {
 
     pub(crate) fn on_witness(
         &mut self,
-        now: Now,
+        now: ClockReading,
         (from, attempt): (CoreId, u64),
         prepare: Arc<Prepare>,
         decision: Option<(Decision, Option<Epoch>)>,
@@ -289,7 +289,7 @@ impl CoreMachine {
 
     pub(crate) fn on_witness_end(
         &mut self,
-        now: Now,
+        now: ClockReading,
         from: CoreId,
         attempt: u64,
         (count, forgot_nothing): (u64, bool),
@@ -307,7 +307,7 @@ impl CoreMachine {
     }
 
     /// Something that was waited for may have come: the disk, or the last of the witnesses.
-    pub(crate) fn seal_goes_on(&mut self, now: Now, output: &mut CoreOutput) {
+    pub(crate) fn seal_goes_on(&mut self, now: ClockReading, output: &mut CoreOutput) {
         let Some(seal) = &mut self.sealing.current else {
             return;
         };
@@ -330,14 +330,14 @@ impl CoreMachine {
     }
 
     /// Reports to the coordinator at once.
-    fn advance(&mut self, now: Now, progress: Progress) {
+    fn advance(&mut self, now: ClockReading, progress: Progress) {
         let seal = self.sealing.current.as_mut().expect("callers have it");
         seal.progress = progress;
         self.leases.hurry(now);
     }
 
     /// All have reported what they know: decides every operation that this core takes part in.
-    fn resolve(&mut self, now: Now, output: &mut CoreOutput) {
+    fn resolve(&mut self, now: ClockReading, output: &mut CoreOutput) {
         let seal = self.sealing.current.as_ref().expect("callers have it");
         let known = self.members.keys().map(|key| key.0);
         let operations: BTreeSet<OperationId> =
@@ -346,7 +346,7 @@ impl CoreMachine {
             .iter()
             .filter_map(|operation| self.resolution(*operation))
             .collect();
-        let stuck = outcomes.iter().filter(|(_, it)| *it == Outcome::Stuck);
+        let stuck = outcomes.iter().filter(|(_, it)| *it == Resolution::Stuck);
         let stuck = stuck.count();
         if stuck > 0 || self.may_lack_unknown() {
             let text = format!(
@@ -363,7 +363,7 @@ impl CoreMachine {
             .expect("callers have it")
             .sealed_at;
         for (prepare, outcome) in outcomes {
-            if let Outcome::Decided(decision) = outcome
+            if let Resolution::Decided(decision) = outcome
                 && let Some(position) = self.take_resolution(now, &prepare, &decision, output)
             {
                 last = last.max(position);
@@ -375,7 +375,7 @@ impl CoreMachine {
 
     /// Returns an operation's outcome by what all logs hold, with its prepare of the most votes;
     /// none if its table is gone.
-    fn resolution(&self, operation: OperationId) -> Option<(Arc<Prepare>, Outcome)> {
+    fn resolution(&self, operation: OperationId) -> Option<(Arc<Prepare>, Resolution)> {
         let seal = self.sealing.current.as_ref()?;
         let witnesses = seal.witnesses.get(&operation);
         let own = self.own_members(operation);
@@ -391,13 +391,13 @@ impl CoreMachine {
             let is_own = core == self.identity.core;
             let witness = witnesses.and_then(|places| places.get(&place));
             parts.push(match witness {
-                _ if self.view.configuration().is_removed(core.server) => Part::Gone,
-                _ if is_own => Part::Present {
+                _ if self.view.configuration().is_removed(core.server) => MemberReport::Gone,
+                _ if is_own => MemberReport::Present {
                     certain: seal.forgot_nothing,
                     votes: self.members.get(&own_key).map(|it| &it.prepare.votes[..]),
                     decision: self.known_decision(&own_key),
                 },
-                witness => Part::Present {
+                witness => MemberReport::Present {
                     certain: !seal.forgetful.contains(&core),
                     votes: witness.map(|witness| &witness.prepare.votes[..]),
                     decision: witness.and_then(|witness| witness.decision.clone()),
@@ -453,7 +453,7 @@ impl CoreMachine {
     /// Logs an outcome at this core's members of the operation; returns the last record.
     fn take_resolution(
         &mut self,
-        now: Now,
+        now: ClockReading,
         prepare: &Arc<Prepare>,
         decision: &Decision,
         output: &mut CoreOutput,

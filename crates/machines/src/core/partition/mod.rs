@@ -24,7 +24,7 @@ use crate::core::view::ClusterView;
 
 use entries::EntryOrders;
 use locks::Locks;
-use queue::Queued;
+use queue::QueuedRequest;
 use ranges::{Hold, WaitingRead};
 use recent::RecentChanges;
 
@@ -46,7 +46,7 @@ pub(crate) struct Partition {
     /// Operations that came after a waiting lookup or a hold of what they touch. They hold no key.
     pub behind_reads: VecDeque<OperationId>,
     /// Of a primary partition: requests by pk, in order of arrival (R6). No queue is empty.
-    pub queues: BTreeMap<Vec<u8>, VecDeque<Queued>>,
+    pub queues: BTreeMap<Vec<u8>, VecDeque<QueuedRequest>>,
 }
 
 impl Partition {

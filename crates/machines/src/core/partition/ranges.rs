@@ -9,7 +9,7 @@ use protocol::identity::{OperationId, PartitionId};
 use protocol::message::{Agreement, Read, Redirect};
 use protocol::operation::Prepare;
 
-use crate::core::answers::Asker;
+use crate::core::answers::ReplyDestination;
 use crate::core::member::Member;
 use crate::core::table::TableInfo;
 
@@ -17,7 +17,7 @@ use crate::core::table::TableInfo;
 /// wait for.
 #[derive(Debug)]
 pub(crate) struct WaitingRead {
-    pub asker: Asker,
+    pub asker: ReplyDestination,
     pub read: Read,
     /// Operations on what it reads; it is answered once none is left.
     pub waits_for: BTreeSet<OperationId>,
@@ -34,7 +34,7 @@ impl WaitingRead {
     /// primary replex a redirected read holds back nothing: the order of operations per pk is made
     /// there from held keys alone (R6).
     pub fn covers_operation(&self, member: &Member) -> bool {
-        match Wanted::of(&member.table, &self.read) {
+        match RedirectFilter::of(&member.table, &self.read) {
             Some(wanted) => {
                 self.read.partition.replex != 0 && wanted.is_touched_by(&member.prepare)
             }
@@ -62,7 +62,7 @@ pub(crate) fn bounds(read: &Read) -> KeyBounds<'_> {
 /// One range that is held.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    pub asker: Asker,
+    pub asker: ReplyDestination,
     /// What was read, cut to the page that was answered.
     pub read: Read,
     pub until_us: u64,
@@ -86,18 +86,18 @@ impl Hold {
     }
 }
 
-/// What a redirected read asks a member for.
-pub(crate) struct Wanted<'a> {
+/// The rows that a redirected read wants of one member.
+pub(crate) struct RedirectFilter<'a> {
     table: &'a TableInfo,
     read: &'a Read,
     redirect: &'a Redirect,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> RedirectFilter<'a> {
     /// Of a read that was checked; none if it is not redirected.
-    pub fn of(table: &'a TableInfo, read: &'a Read) -> Option<Wanted<'a>> {
+    pub fn of(table: &'a TableInfo, read: &'a Read) -> Option<RedirectFilter<'a>> {
         let redirect = read.redirect.as_ref()?;
-        Some(Wanted {
+        Some(RedirectFilter {
             table,
             read,
             redirect,

@@ -16,12 +16,12 @@
 use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
-use protocol::identity::{Now, PartitionId, Position};
-use protocol::message::{Agreement, Read, Release, Reply, RowPage};
+use protocol::identity::{ClockReading, PartitionId, Position};
+use protocol::message::{Agreement, HoldRelease, Read, Reply, RowPage};
 use protocol::planted::{self, Bug};
 
 use crate::core::CoreMachine;
-use crate::core::answers::Asker;
+use crate::core::answers::ReplyDestination;
 use crate::core::contract::ClientId;
 use crate::core::member::MemberKey;
 use crate::core::partition::Partition;
@@ -53,7 +53,13 @@ impl HoldClock {
 
 impl CoreMachine {
     /// Holds what a page covers, if its read asks for that. It was read in this very step.
-    pub(crate) fn hold_page(&mut self, now: Now, asker: Asker, read: &Read, page: &mut RowPage) {
+    pub(crate) fn hold_page(
+        &mut self,
+        now: ClockReading,
+        asker: ReplyDestination,
+        read: &Read,
+        page: &mut RowPage,
+    ) {
         let Agreement::Hold(hold_us) = read.agreement else {
             return;
         };
@@ -99,8 +105,8 @@ impl CoreMachine {
     /// Ends the named holds, and returns whether all of them lasted until now.
     pub(crate) fn release_holds<T: Tables>(
         &mut self,
-        asker: Asker,
-        release: &Release,
+        asker: ReplyDestination,
+        release: &HoldRelease,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         let readable = self.check_readable(step.now, release.epoch, release.partition);

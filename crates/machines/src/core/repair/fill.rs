@@ -26,8 +26,8 @@ use placement::tables::{Tables, TablesError};
 use placement::{CoverCosts, Durability, KEY_BYTES_MAX, cover};
 use protocol::codec::Bytes;
 use protocol::configuration::{PartitionState, ServerState};
-use protocol::identity::{CoreId, Now, PartitionId, Position, Version};
-use protocol::message::{FillReport, Looked, OBSTACLES_MAX, PeerMessage, Room, RowPage};
+use protocol::identity::{ClockReading, CoreId, PartitionId, Position, Version};
+use protocol::message::{FillReport, OBSTACLES_MAX, PeerMessage, Room, RowPage, ScanCounts};
 use protocol::planted::{self, Bug};
 use protocol::record::Record;
 
@@ -36,7 +36,7 @@ use crate::core::contract::CoreOutput;
 use crate::core::partition::rows::{Rows, departed};
 use crate::core::repair::fill_completions::Completions;
 use crate::core::repair::fill_fetch::Fetches;
-use crate::core::repair::source::Source;
+use crate::core::repair::source::CoverProgress;
 use crate::core::repair::sums::page_sum;
 use crate::core::step::Step;
 
@@ -91,7 +91,7 @@ impl Fills {
 #[derive(Debug)]
 pub(crate) struct Fill {
     /// Its cover; none if there is no cover of partitions that serve.
-    pub sources: Option<BTreeMap<PartitionId, Source>>,
+    pub sources: Option<BTreeMap<PartitionId, CoverProgress>>,
     pub completions: Completions,
     /// What operations and requests wait for.
     pub fetches: Fetches,
@@ -167,7 +167,12 @@ impl CoreMachine {
 
     /// Looks for the cover of one partition. Sources that stay go on where they are. What moves
     /// here needs none: it is whole, or has to wait until it is.
-    pub(crate) fn review_fill(&mut self, now: Now, id: PartitionId, output: &mut CoreOutput) {
+    pub(crate) fn review_fill(
+        &mut self,
+        now: ClockReading,
+        id: PartitionId,
+        output: &mut CoreOutput,
+    ) {
         let giver = self.view.place(id).and_then(|place| place.giver());
         let (cover, peers) = match giver {
             None => (self.cover_of(id), self.table_peers(id)),
@@ -207,11 +212,12 @@ impl CoreMachine {
         let mut before = fill.sources.take().unwrap_or_default();
         let is_new = !before.keys().eq(&members);
         let source = |member| {
-            let mut source = before.remove(&member).unwrap_or_else(Source::new);
+            let mut source = before.remove(&member).unwrap_or_else(CoverProgress::new);
             source.timer.lose();
             (member, source)
         };
-        let sources: BTreeMap<PartitionId, Source> = members.into_iter().map(source).collect();
+        let sources: BTreeMap<PartitionId, CoverProgress> =
+            members.into_iter().map(source).collect();
         fill.fetches.begin_again(&sources);
         let text = format!("{id} is being filled from a cover of {}", sources.len());
         fill.sources = Some(sources);
@@ -259,7 +265,7 @@ impl CoreMachine {
     }
 
     /// Asks members of covers for what they have not answered for long, or were not asked for yet.
-    pub(crate) fn ask_covers(&mut self, now: Now, output: &mut CoreOutput) {
+    pub(crate) fn ask_covers(&mut self, now: ClockReading, output: &mut CoreOutput) {
         self.fills.due_us = self.ask_givers(now, output);
         if self.fills.partitions.is_empty() || self.recovering.is_some() {
             return;
@@ -325,7 +331,12 @@ impl CoreMachine {
     }
 
     /// What was asked of a core may be lost: it is asked again.
-    pub(crate) fn ask_cover_again(&mut self, now: Now, core: CoreId, output: &mut CoreOutput) {
+    pub(crate) fn ask_cover_again(
+        &mut self,
+        now: ClockReading,
+        core: CoreId,
+        output: &mut CoreOutput,
+    ) {
         self.ask_giver_again(core);
         let configuration = Arc::clone(self.view.configuration());
         let is_there = |id: &PartitionId| {
@@ -354,10 +365,10 @@ impl CoreMachine {
         of: PartitionId,
         from: PartitionId,
         (start, page, sum): (Bytes, RowPage, u64),
-        looked: Looked,
+        looked: ScanCounts,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
-        let awaits = |source: &Source| source.awaits(&start);
+        let awaits = |source: &CoverProgress| source.awaits(&start);
         if !self.source(of, from).is_some_and(|source| awaits(source)) {
             return Ok(());
         }
@@ -381,7 +392,7 @@ impl CoreMachine {
     }
 
     /// Puts off the next page after one that has come.
-    pub(crate) fn throttle(&mut self, now: Now, looked_at_bytes: u64, taken_bytes: usize) {
+    pub(crate) fn throttle(&mut self, now: ClockReading, looked_at_bytes: u64, taken_bytes: usize) {
         let per_second = self.limits.fill_bytes_per_second.max(1);
         let bytes = looked_at_bytes + TAKEN_TIMES * taken_bytes as u64;
         let pause_us = bytes.saturating_mul(1_000_000) / per_second;
@@ -389,7 +400,7 @@ impl CoreMachine {
         self.counters.fill_bytes += looked_at_bytes;
     }
 
-    fn source(&mut self, of: PartitionId, from: PartitionId) -> Option<&mut Source> {
+    fn source(&mut self, of: PartitionId, from: PartitionId) -> Option<&mut CoverProgress> {
         let fill = self.fills.get_mut(&of)?;
         fill.sources.as_mut()?.get_mut(&from)
     }
@@ -508,7 +519,7 @@ impl CoreMachine {
 
     /// Sends a heartbeat at once when the last fill here is complete and durable: the coordinator
     /// need not wait for the next regular one.
-    pub(crate) fn report_fills(&mut self, now: Now) {
+    pub(crate) fn report_fills(&mut self, now: ClockReading) {
         if !self.fills.is_news {
             return;
         }

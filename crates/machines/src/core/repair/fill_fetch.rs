@@ -13,7 +13,7 @@ use core::ops::ControlFlow;
 use placement::tables::{Tables, TablesError};
 use placement::{Constraint, prefix_end};
 use protocol::codec::Bytes;
-use protocol::identity::{Now, OperationId, PartitionId, Position};
+use protocol::identity::{ClockReading, OperationId, PartitionId, Position};
 use protocol::message::{PeerMessage, RowPage};
 use protocol::operation::OldRow;
 use protocol::planted::{self, Bug};
@@ -22,8 +22,8 @@ use crate::core::CoreMachine;
 use crate::core::contract::CoreOutput;
 use crate::core::member::{Member, MemberKey};
 use crate::core::partition::rows;
-use crate::core::repair::numbers::Numbers;
-use crate::core::repair::source::Source;
+use crate::core::repair::numbers::QuestionNumbers;
+use crate::core::repair::source::CoverProgress;
 use crate::core::step::Step;
 
 /// Ranges that are asked for in one pass: what is asked meanwhile waits for the next one, so that a
@@ -61,12 +61,12 @@ struct Pass {
     number: u64,
     /// The fetches, and what they ask for.
     fetches: Vec<(u64, Bytes, Option<Bytes>)>,
-    source: Source,
+    source: CoverProgress,
 }
 
 impl Fetches {
     /// The cover has changed, or it is the first one.
-    pub fn begin_again(&mut self, cover: &BTreeMap<PartitionId, Source>) {
+    pub fn begin_again(&mut self, cover: &BTreeMap<PartitionId, CoverProgress>) {
         self.passes.clear();
         for fetch in self.ranges.values_mut() {
             fetch.open = open(cover);
@@ -76,7 +76,7 @@ impl Fetches {
     }
 
     /// Returns what has been asked of members.
-    pub fn sources(&mut self) -> impl Iterator<Item = (&PartitionId, &mut Source)> {
+    pub fn sources(&mut self) -> impl Iterator<Item = (&PartitionId, &mut CoverProgress)> {
         self.passes
             .iter_mut()
             .map(|(id, pass)| (id, &mut pass.source))
@@ -85,8 +85,8 @@ impl Fetches {
     /// Begins passes where something waits for one, and adds the questions that are due.
     pub fn ask(
         &mut self,
-        (of, cover): (PartitionId, Option<&BTreeMap<PartitionId, Source>>),
-        numbers: &mut Numbers,
+        (of, cover): (PartitionId, Option<&BTreeMap<PartitionId, CoverProgress>>),
+        numbers: &mut QuestionNumbers,
         (now_us, retry_us): (u64, u64),
         asked: &mut Vec<(PartitionId, PeerMessage)>,
     ) {
@@ -168,13 +168,13 @@ impl Pass {
         Pass {
             number,
             fetches: fetches.take(PASS_RANGES_MAX).collect(),
-            source: Source::new(),
+            source: CoverProgress::new(),
         }
     }
 }
 
 /// Returns members of a cover that have not given all of their rows.
-fn open(cover: &BTreeMap<PartitionId, Source>) -> BTreeSet<PartitionId> {
+fn open(cover: &BTreeMap<PartitionId, CoverProgress>) -> BTreeSet<PartitionId> {
     let open = cover.iter().filter(|(_, source)| source.next.is_some());
     open.map(|(id, _)| *id).collect()
 }
@@ -183,7 +183,7 @@ impl CoreMachine {
     /// Whether an operation that holds its keys has to wait for rows of the cover before the vote.
     pub(crate) fn fetches_for_vote(
         &mut self,
-        now: Now,
+        now: ClockReading,
         key: MemberKey,
         output: &mut CoreOutput,
     ) -> bool {
@@ -223,7 +223,7 @@ impl CoreMachine {
 
     fn fetch(
         &mut self,
-        now: Now,
+        now: ClockReading,
         of: PartitionId,
         prefix: &[u8],
         waiter: Option<OperationId>,
@@ -247,7 +247,7 @@ impl CoreMachine {
         self.ask_fetches(now, of, output);
     }
 
-    fn ask_fetches(&mut self, now: Now, of: PartitionId, output: &mut CoreOutput) {
+    fn ask_fetches(&mut self, now: ClockReading, of: PartitionId, output: &mut CoreOutput) {
         let Some(fill) = self.fills.get_mut(&of) else {
             return;
         };

@@ -15,11 +15,11 @@ use placement::{RowView, prefix_end};
 use protocol::codec::Bytes;
 use protocol::configuration::PartitionState;
 use protocol::identity::{CoreId, PartitionId, Position};
-use protocol::message::{Looked, PeerMessage, RowPage};
+use protocol::message::{PeerMessage, RowPage, ScanCounts};
 
 use crate::core::CoreMachine;
 use crate::core::contract::PeerSend;
-use crate::core::partition::rows::{KeyRange, Rows, Way, stored_row};
+use crate::core::partition::rows::{AccessPath, KeyRange, Rows, stored_row};
 use crate::core::repair::sums::page_sum;
 use crate::core::step::Step;
 use crate::core::table::TableInfo;
@@ -51,7 +51,7 @@ impl CoreMachine {
         };
         let mut pages: Vec<RowPage> = of.iter().map(|_| RowPage::default()).collect();
         let mut next: Option<Bytes> = None;
-        let mut looked = Looked::default();
+        let mut looked = ScanCounts::default();
         if start.is_empty() {
             looked.of_rows = step.tables.entries_about(from.rows_table());
         }
@@ -114,8 +114,8 @@ impl CoreMachine {
         let (way, first) = way_on(rows, of, &start);
         // Where rows are in order, each range is in one place.
         let places = match way {
-            Way::Scan(_) => alloc::vec![(first, None)],
-            Way::Rows | Way::Entries(_) => search.ranges_from(&first),
+            AccessPath::Scan(_) => alloc::vec![(first, None)],
+            AccessPath::Rows | AccessPath::Entries(_) => search.ranges_from(&first),
         };
         let mut next = None;
         let mut keys_left = self.limits.page_keys_max;
@@ -136,8 +136,10 @@ impl CoreMachine {
                 descending: false,
             };
             match way {
-                Way::Entries(order) => rows.look_up(order, range, step.tables, visit)?,
-                Way::Rows | Way::Scan(_) => range.visit(from.rows_table(), step.tables, visit)?,
+                AccessPath::Entries(order) => rows.look_up(order, range, step.tables, visit)?,
+                AccessPath::Rows | AccessPath::Scan(_) => {
+                    range.visit(from.rows_table(), step.tables, visit)?
+                }
             }
             if next.is_some() {
                 break;
@@ -167,20 +169,20 @@ impl CoreMachine {
 const IN_OWN_ORDER: u8 = 1;
 
 /// Returns how a member finds rows of a fetch, and from which key on.
-fn way_on(rows: Rows<'_>, of: PartitionId, start: &Bytes) -> (Way<'static>, Bytes) {
+fn way_on(rows: Rows<'_>, of: PartitionId, start: &Bytes) -> (AccessPath<'static>, Bytes) {
     let way = rows.way(of.replex);
     match (start.split_first(), way) {
-        (Some((&IN_OWN_ORDER, key)), _) => (Way::Scan(b""), key.into()),
-        (Some((_, key)), Way::Rows | Way::Entries(_)) => (way, key.into()),
+        (Some((&IN_OWN_ORDER, key)), _) => (AccessPath::Scan(b""), key.into()),
+        (Some((_, key)), AccessPath::Rows | AccessPath::Entries(_)) => (way, key.into()),
         _ => (way, Bytes::default()),
     }
 }
 
 /// Returns where the next page goes on after a key.
-fn going_on(way: Way<'_>, key: &[u8]) -> Bytes {
+fn going_on(way: AccessPath<'_>, key: &[u8]) -> Bytes {
     let kind = match way {
-        Way::Scan(_) => IN_OWN_ORDER,
-        Way::Rows | Way::Entries(_) => 0,
+        AccessPath::Scan(_) => IN_OWN_ORDER,
+        AccessPath::Rows | AccessPath::Entries(_) => 0,
     };
     Bytes([&[kind], key].concat())
 }

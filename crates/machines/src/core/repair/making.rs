@@ -1,7 +1,7 @@
 //! Giving rows the local entries that they lack, in the background (`partition::entries`).
 
 use placement::tables::{Tables, TablesError};
-use protocol::identity::Now;
+use protocol::identity::ClockReading;
 use protocol::message::Room;
 
 use crate::core::CoreMachine;
@@ -40,7 +40,7 @@ impl CoreMachine {
     /// Makes the next entries that are missing.
     pub(crate) fn make_entries<T: Tables>(
         &mut self,
-        now: Now,
+        now: ClockReading,
         tables: &mut T,
     ) -> Result<(), TablesError> {
         let now_us = now.monotonic_us;

@@ -21,8 +21,8 @@ use core::ops::ControlFlow;
 use placement::Durability;
 use placement::tables::{Tables, TablesError};
 use protocol::codec::Bytes;
-use protocol::configuration::Moving;
-use protocol::identity::{CoreId, Now, PartitionId, Position};
+use protocol::configuration::MoveProgress;
+use protocol::identity::{ClockReading, CoreId, PartitionId, Position};
 use protocol::message::{PeerMessage, Room, RowPage};
 use protocol::planted::{self, Bug};
 use protocol::record::Record;
@@ -45,7 +45,7 @@ const FOLLOW_US: u64 = 20_000;
 
 /// One partition that this core takes over.
 #[derive(Debug)]
-struct Taking {
+struct IncomingMove {
     /// What is asked until it is answered, and its number.
     question: (u64, PeerMessage),
     timer: RetryTimer,
@@ -71,9 +71,9 @@ enum Stage {
 
 /// The partitions that this core takes over from others.
 #[derive(Debug, Default)]
-pub(crate) struct Takings(BTreeMap<PartitionId, Taking>);
+pub(crate) struct IncomingMoves(BTreeMap<PartitionId, IncomingMove>);
 
-impl Takings {
+impl IncomingMoves {
     /// A new tenure of a partition begins: it is taken from the beginning, if at all.
     pub fn forget(&mut self, id: PartitionId) {
         self.0.remove(&id);
@@ -105,7 +105,8 @@ impl CoreMachine {
         let own = Some(self.identity.core);
         let places = self.view.configuration().places();
         let taken = places.filter(|(id, place)| {
-            let follows = matches!(place.moving, Some(Moving::To(_))) || self.is_not_whole(*id);
+            let follows =
+                matches!(place.moving, Some(MoveProgress::To(_))) || self.is_not_whole(*id);
             place.taker() == own && follows
         });
         let taken: BTreeSet<PartitionId> = taken.map(|(id, _)| id).collect();
@@ -134,7 +135,7 @@ impl CoreMachine {
     ) -> Result<(), TablesError> {
         let compare_from = Bytes::default();
         let question = self.comparison(of, &compare_from, tables)?;
-        let taking = Taking {
+        let taking = IncomingMove {
             question,
             timer: RetryTimer::default(),
             not_before_us: 0,
@@ -192,7 +193,7 @@ impl CoreMachine {
 
     /// Asks givers for what they have not answered for long, or were not asked for yet; returns
     /// when to look again.
-    pub(crate) fn ask_givers(&mut self, now: Now, output: &mut CoreOutput) -> Option<u64> {
+    pub(crate) fn ask_givers(&mut self, now: ClockReading, output: &mut CoreOutput) -> Option<u64> {
         let (now_us, retry_us) = (now.monotonic_us, self.limits.retry_us);
         let mut due_us: Option<u64> = None;
         if self.space.own() != Room::Free && !self.takings.0.is_empty() {
@@ -371,7 +372,7 @@ impl CoreMachine {
         &mut self,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
-        let is_durable = |taking: &Taking| match taking.stage {
+        let is_durable = |taking: &IncomingMove| match taking.stage {
             Stage::Ending(position) => self.log.is_durable(position),
             _ => false,
         };

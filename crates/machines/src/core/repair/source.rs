@@ -4,9 +4,9 @@ use protocol::codec::Bytes;
 
 use crate::core::repair::timer::RetryTimer;
 
-/// How far a member of the cover has been asked.
+/// The progress of the questions to one member of the cover.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct CoverProgress {
     /// Where to go on; none once it has given everything.
     pub next: Option<Bytes>,
     pub timer: RetryTimer,
@@ -15,10 +15,10 @@ pub(crate) struct Source {
     pub of_rows: u64,
 }
 
-impl Source {
+impl CoverProgress {
     /// Returns one that is to be asked from the beginning.
-    pub fn new() -> Source {
-        Source {
+    pub fn new() -> CoverProgress {
+        CoverProgress {
             next: Some(Bytes::default()),
             timer: RetryTimer::default(),
             rows: 0,

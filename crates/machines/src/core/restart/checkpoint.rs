@@ -5,7 +5,7 @@ use core::ops::ControlFlow;
 
 use placement::tables::{Tables, TablesError};
 use protocol::codec::{DecodeError, Wire};
-use protocol::identity::{CoreId, Finished, Position, Version};
+use protocol::identity::{CoreId, FinishedLine, Position, Version};
 use protocol::planted::{self, Bug};
 use protocol::record::SavedCompletion;
 
@@ -140,7 +140,7 @@ impl CoreMachine {
             let tenure = LoggedTenure { since, is_whole };
             self.tenures.begin(partition, tenure);
         } else if key.starts_with(FINISHED_PREFIX) {
-            let (core, finished) = <(CoreId, Finished)>::decode_all(value)?;
+            let (core, finished) = <(CoreId, FinishedLine)>::decode_all(value)?;
             self.finished.raise(core, finished);
         }
         Ok(())

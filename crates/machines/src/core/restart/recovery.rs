@@ -15,7 +15,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
-use protocol::identity::{CoreId, Now, Position};
+use protocol::identity::{ClockReading, CoreId, Position};
 use protocol::message::PeerMessage;
 use protocol::operation::{Decision, Prepare, Vote};
 use protocol::planted::{self, Bug};
@@ -28,9 +28,9 @@ use crate::core::restart::inquiry::Inquiry;
 use crate::core::step::Step;
 use crate::core::table::TableInfo;
 
-/// What a restarted core does not know yet.
+/// The recovery of a restarted core: its inquiry, and decisions that it received meanwhile.
 #[derive(Debug)]
-pub(crate) struct Recovering {
+pub(crate) struct RecoveryState {
     inquiry: Inquiry,
     /// Decisions received meanwhile, and whether they are settled. They are logged and applied when
     /// all operations are known, in the order of versions: an earlier operation on the same row may
@@ -38,7 +38,7 @@ pub(crate) struct Recovering {
     decisions: BTreeMap<MemberKey, IncomingDecision>,
 }
 
-impl Recovering {
+impl RecoveryState {
     /// Keeps a decision for the end of recovery.
     pub fn remember(&mut self, key: MemberKey, incoming: IncomingDecision) {
         if let Some(known) = self.decisions.get_mut(&key) {
@@ -67,7 +67,7 @@ impl CoreMachine {
     /// A cold read failed.
     pub fn start<T: Tables>(
         &mut self,
-        now: Now,
+        now: ClockReading,
         next: Position,
         tables: &mut T,
         output: &mut CoreOutput,
@@ -110,7 +110,7 @@ impl CoreMachine {
         }
         if !peers.is_empty() && !planted::is(Bug::RecoverySkipped) {
             let question = |attempt| PeerMessage::Recover { attempt };
-            self.recovering = Some(Recovering {
+            self.recovering = Some(RecoveryState {
                 inquiry: Inquiry::new(question, peers.into_iter()),
                 decisions: BTreeMap::new(),
             });
@@ -315,7 +315,7 @@ impl CoreMachine {
     /// Logs again a vote that this core had given.
     pub(crate) fn adopt(
         &mut self,
-        now: Now,
+        now: ClockReading,
         key: MemberKey,
         prepare: &Arc<Prepare>,
         place: usize,

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use placement::tables::Tables;
 use protocol::codec::Wire;
-use protocol::identity::{CoreId, Finished, Now, OperationId, PartitionId, Position};
+use protocol::identity::{ClockReading, CoreId, FinishedLine, OperationId, PartitionId, Position};
 use protocol::message::RowPage;
 use protocol::operation::{Decision, Prepare, Vote};
 use protocol::planted::{self, Bug};
@@ -34,7 +34,7 @@ impl CoreMachine {
         let record = record.map_err(|error| RecoveryError::Record(position, error))?;
         // Messages sent here go nowhere: neighbours are asked once the log is read.
         let step = &mut Step {
-            now: Now::default(),
+            now: ClockReading::default(),
             tables,
             output: &mut CoreOutput::default(),
         };
@@ -156,7 +156,7 @@ impl CoreMachine {
     }
 
     /// Drops own operations that an own, later record calls finished.
-    fn forget_own(&mut self, (head, before): (CoreId, Finished)) {
+    fn forget_own(&mut self, (head, before): (CoreId, FinishedLine)) {
         if head != self.identity.core {
             return;
         }
@@ -185,7 +185,7 @@ impl CoreMachine {
     /// Puts back an operation that this core had voted on, with the vote it gave.
     pub(crate) fn take_back(
         &mut self,
-        now: Now,
+        now: ClockReading,
         prepare: Arc<Prepare>,
         place: usize,
         position: Position,

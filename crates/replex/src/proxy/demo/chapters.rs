@@ -10,7 +10,7 @@ use tokio_postgres::{AsyncMessage, Client, NoTls};
 
 use super::load::{DemoLoad, LoadSeen, connect, value};
 use super::{DATABASE, LOOK_INTERVAL, PATIENCE, Stage, start_postgres};
-use crate::output::{Short, count, plural};
+use crate::output::{ShortDuration, count, plural};
 use crate::story::Story;
 
 /// How long the load is watched at a time.
@@ -189,7 +189,7 @@ pub async fn third(
     story.claim(
         format!(
             "It was filled in {}, while {} were answered",
-            Short(took),
+            ShortDuration(took),
             plural(meanwhile, "transaction")
         ),
         meanwhile > 0,
@@ -246,7 +246,7 @@ pub async fn kill(
     stage.wait(story, 1, "serving").await?;
     story.say(format!(
         "it serves again {} after its start",
-        Short(begun.elapsed())
+        ShortDuration(begun.elapsed())
     ));
     Ok(())
 }
@@ -334,7 +334,7 @@ pub async fn buffer(
     let has = value(&primary, &has).await.map_err(failed)?;
     let text = "It has what it had, and all that was committed since";
     story.claim(
-        format!("{text}, {} after its start", Short(took)),
+        format!("{text}, {} after its start", ShortDuration(took)),
         has == "t",
     );
     Ok(())
