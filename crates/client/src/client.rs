@@ -11,8 +11,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::ask::{CallOutcome, CoordinatorCall};
 use crate::coordinator::Coordinator;
+use crate::coordinator_call::{CallOutcome, CoordinatorCall};
 use crate::error::Error;
 use crate::hub::Hub;
 use crate::options::ConnectOptions;

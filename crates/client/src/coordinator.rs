@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::ask::{CallOutcome, CoordinatorCall};
+use crate::coordinator_call::{CallOutcome, CoordinatorCall};
 use crate::framing::FrameReader;
 use crate::greeting::greet;
 use crate::hub::Hub;

@@ -43,10 +43,10 @@
 
 #![forbid(unsafe_code)]
 
-mod ask;
 mod checksum;
 mod client;
 mod coordinator;
+mod coordinator_call;
 mod copies;
 mod error;
 mod framing;

@@ -12,9 +12,9 @@ use replex::{console, note, say};
 use sql::import::ExportSummary;
 
 use crate::arguments::ExportArguments;
-use crate::front::{bar, connect};
 use crate::output::plural;
 use crate::output_file::OutputFile;
+use crate::sql_command::{bar, connect};
 
 /// `replex export`
 pub async fn export(arguments: &ExportArguments) -> Result<(), CommandFailure> {

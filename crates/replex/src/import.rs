@@ -11,8 +11,8 @@ use sql::import::{ImportError, ImportLedger, ImportOptions, ImportSummary};
 use tokio::sync::oneshot;
 
 use crate::arguments::{ImportArguments, OnConflictArgument};
-use crate::front::{STDIN, bar, connect};
 use crate::output::{count, plural};
+use crate::sql_command::{STDIN, bar, connect};
 use crate::{interruptible, runtime};
 
 /// `replex import`

@@ -11,13 +11,13 @@ mod arguments;
 mod demo;
 mod export;
 mod flights;
-mod front;
 mod import;
 mod output;
 mod output_file;
 #[cfg(feature = "proxy")]
 mod proxy;
 mod serve;
+mod sql_command;
 mod stdin;
 mod story;
 
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         ReplexCommand::Coordinator(options) => serve::coordinator(&options),
         ReplexCommand::Baseline(options) => serve::baseline(&options),
         ReplexCommand::Demo(arguments) => run(demo::run(&arguments)),
-        ReplexCommand::Sql(arguments) => front::sql(&arguments),
+        ReplexCommand::Sql(arguments) => sql_command::sql(&arguments),
         ReplexCommand::Import(arguments) => import::import(&arguments),
         ReplexCommand::Export(arguments) => run(export::export(&arguments)),
         ReplexCommand::Admin(arguments) => run(admin::run(&arguments)),

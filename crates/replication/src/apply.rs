@@ -8,7 +8,7 @@
 //! may matter to a unique index. So what fails together is tried again one by one, as it was on the
 //! primary.
 
-mod found;
+mod row_match;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -126,7 +126,7 @@ fn steps(change: &CommitChange) -> Result<Vec<ApplyStatement>, ReplicationError>
             vec![one_row(update(table, old.as_ref(), new)?)]
         }
         CommitChange::Delete { table, old } => {
-            let found = found::condition(table, old)?;
+            let found = row_match::condition(table, old)?;
             vec![one_row(format!(
                 "DELETE FROM ONLY {} WHERE {found}",
                 name(table)
@@ -217,7 +217,7 @@ fn is_alike(first: &CommitChange, second: &CommitChange) -> bool {
 
 /// Returns whether rows of it can be written as values of its row type, with a key to find them by.
 fn can_be_named(table: &Shape) -> bool {
-    let is_text = |column: &ShapeColumn| column.type_oid != found::CHAR;
+    let is_text = |column: &ShapeColumn| column.type_oid != row_match::CHAR;
     table.has_key && table.is_whole && table.columns.iter().all(is_text)
 }
 
@@ -351,8 +351,8 @@ fn values(table: &Shape, new: &Tuple) -> Result<String, ReplicationError> {
 
 fn update(table: &Shape, old: Option<&OldTuple>, new: &Tuple) -> Result<String, ReplicationError> {
     let found = match old {
-        Some(old) => found::condition(table, old)?,
-        None => found::key_condition(table, new)?,
+        Some(old) => row_match::condition(table, old)?,
+        None => row_match::key_condition(table, new)?,
     };
     if !can_keep_row(table, &old, new) {
         return replacement(table, new, &found);
@@ -434,7 +434,7 @@ fn text(column: &ShapeColumn, value: &TupleValue) -> Result<String, ReplicationE
             "a value is missing where it is needed".into(),
         )),
         // Servers before 16 write this type's byte as it is.
-        TupleValue::Text(bytes) if column.type_oid == found::CHAR && !bytes.is_ascii() => {
+        TupleValue::Text(bytes) if column.type_oid == row_match::CHAR && !bytes.is_ascii() => {
             let number = i8::from_ne_bytes([bytes[0]]);
             Ok(format!(
                 "CAST(CAST('{number}' AS pg_catalog.int4) AS pg_catalog.\"char\")"

@@ -21,8 +21,8 @@
 
 extern crate alloc;
 
-mod asks;
 mod contract;
+mod coordinator_requests;
 mod events;
 pub mod gather;
 mod merge;

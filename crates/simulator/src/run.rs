@@ -14,7 +14,7 @@ use protocol::configuration::PlacedTable;
 use protocol::identity::PartitionId;
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
 
-use crate::check::rest::{PartitionContents, PartitionRows, of_replex};
+use crate::check::partition_contents::{PartitionContents, PartitionRows, of_replex};
 use crate::check::{
     Violation, budget, constraints, copies, durable, entries, leftovers, places, results, versions,
 };

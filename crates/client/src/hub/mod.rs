@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use crate::ask::CoordinatorCall;
+use crate::coordinator_call::CoordinatorCall;
 use crate::error::Error;
 use crate::options::ConnectOptions;
 

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use super::AdminReport;
 use super::source;
 use crate::arguments::ClusterArguments;
-use crate::front::connect;
 use crate::output::{Screen, count};
+use crate::sql_command::connect;
 
 /// Counters that people see, with the column's name; programs see all.
 const SHOWN: &[(&str, &str)] = &[

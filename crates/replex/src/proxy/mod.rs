@@ -4,11 +4,11 @@
 
 mod admin;
 mod arguments;
+mod buffer_setup;
 mod check;
 mod demo;
 mod file;
 mod journal;
-mod keeping;
 mod promote;
 mod sessions;
 
@@ -35,7 +35,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub use arguments::ProxyArguments;
 use arguments::{ClientAuth, Databases, Pooling, ProxyCommand, ServeArguments};
-use keeping::BufferSetup;
+use buffer_setup::BufferSetup;
 use sessions::Sessions;
 
 /// `replex proxy`

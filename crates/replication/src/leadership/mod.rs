@@ -33,7 +33,7 @@
 //!
 //! That session writes the register of replicas, too: see `register`.
 
-mod seat;
+mod lock;
 
 pub mod lease;
 pub mod register;
@@ -48,10 +48,10 @@ use tokio_postgres::Client;
 use super::query::one;
 use super::{RETRY_WAIT_MIN, ReplicationError};
 use lease::{BootTime, LOOK_INTERVAL, LeaderHeartbeat, Lease, ObservedLeader};
+use lock::{Candidate, LOCK, LeaderLock, LockHolder};
 use pg_connect::address::Address;
 use proxy_pool::ledger::{ConnectionLedger, LedgerEntry};
 use register::{Register, RegisterChange, RegisterRequest};
-use seat::{Candidate, LOCK, LeaderLock, LockHolder};
 
 /// Time between two beats.
 const BEAT_INTERVAL: Duration = Duration::from_secs(1);

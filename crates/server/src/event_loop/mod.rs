@@ -13,8 +13,8 @@ mod connection_map;
 mod io;
 mod limits;
 mod owner;
-mod patience;
 mod reading;
+mod timeouts;
 
 use std::io::{Error, ErrorKind};
 use std::net::SocketAddr;

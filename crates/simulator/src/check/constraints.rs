@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rest::{PartitionContents, of_replex};
+use super::partition_contents::{PartitionContents, of_replex};
 use crate::model::{ID, IndexConstraint, Model, NULL};
 
 /// Checks the rows of every replex.
@@ -52,7 +52,7 @@ pub fn hold(rest: &PartitionContents, model: &Model) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::rest::PartitionRows;
+    use crate::check::partition_contents::PartitionRows;
     use crate::model::{Copy, D, GROUP, ModelRow, U};
     use std::rc::Rc;
 

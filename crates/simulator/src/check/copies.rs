@@ -1,6 +1,6 @@
 //! I5: at rest all replexes hold equal sets of (pk, version, row).
 
-use super::rest::{PartitionContents, of_replex};
+use super::partition_contents::{PartitionContents, of_replex};
 
 /// Compares every replex, by number, with the primary one.
 pub fn equal(
@@ -24,7 +24,7 @@ pub fn equal(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::rest::PartitionRows;
+    use crate::check::partition_contents::PartitionRows;
     use protocol::identity::PartitionId;
 
     #[test]

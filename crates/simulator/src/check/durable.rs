@@ -4,7 +4,7 @@
 //! rows that were there before are there after it; what was acknowledged is in them, because the
 //! linearisability checker reads them as one last lookup.
 
-use super::rest::{PartitionContents, of_replex};
+use super::partition_contents::{PartitionContents, of_replex};
 
 /// Compares the primary replex before and after the power cut.
 pub fn survived(before: &PartitionContents, after: &PartitionContents) -> Result<(), String> {
@@ -22,7 +22,7 @@ pub fn survived(before: &PartitionContents, after: &PartitionContents) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::rest::PartitionRows;
+    use crate::check::partition_contents::PartitionRows;
 
     #[test]
     fn what_is_lost_or_risen_is_named() {

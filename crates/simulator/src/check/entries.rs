@@ -1,8 +1,8 @@
 //! Local entries: each row has one in each order that its partition keeps, and there are no others
 //!.
 
+use super::partition_contents::PartitionContents;
 use super::places::entry_key;
-use super::rest::PartitionContents;
 use crate::workload::Translation;
 
 /// Checks the entries of every partition against its rows.
@@ -31,7 +31,7 @@ pub fn implied(rest: &PartitionContents, table: &Translation) -> Result<(), Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::rest::PartitionRows;
+    use crate::check::partition_contents::PartitionRows;
     use crate::plan::RunPlan;
     use crate::random::Random;
     use protocol::identity::PartitionId;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use placement::ValueRef;
 
-use super::rest::PartitionContents;
+use super::partition_contents::PartitionContents;
 use crate::model::{ID, NULL};
 use crate::workload::Translation;
 
@@ -51,7 +51,7 @@ pub fn entry_key(table: &Translation, replex: usize, row: &crate::model::ModelRo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::rest::PartitionRows;
+    use crate::check::partition_contents::PartitionRows;
     use crate::plan::RunPlan;
     use crate::random::Random;
     use protocol::identity::PartitionId;

@@ -16,7 +16,7 @@ use session::{
     SessionOutcome, SessionOutput, Ticket,
 };
 
-use crate::check::news::{self, Waiting};
+use crate::check::newer_epoch::{self, WaitingClient};
 use crate::clock::SimulatedClock;
 use crate::event::{CoreLife, Event, PacketContent};
 use crate::linearizable::Call;
@@ -477,13 +477,13 @@ impl World {
                 .session
                 .configuration()
                 .map_or(Epoch(0), |it| it.epoch);
-            reach(*number).then_some(Waiting {
+            reach(*number).then_some(WaitingClient {
                 client: *number,
                 known,
                 since_us,
             })
         });
-        let result = news::learned(epoch, announced_us, waiting);
+        let result = newer_epoch::learned(epoch, announced_us, waiting);
         self.check("R15 a client that waits learns of a newer epoch", result);
     }
 

@@ -16,7 +16,7 @@ use protocol::configuration::{Configuration, MoveProgress, PartitionState};
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
 use protocol::state::{CoordinatorState, decode_state, encode_state};
 
-use crate::check::news::LEARNS_WITHIN_US;
+use crate::check::newer_epoch::LEARNS_WITHIN_US;
 use crate::clock::SimulatedClock;
 use crate::event::{Event, PacketContent};
 use crate::linearizable::Call;

@@ -22,7 +22,7 @@ use crate::core::CoreMachine;
 use crate::core::contract::CoreOutput;
 use crate::core::member::{Member, MemberKey};
 use crate::core::partition::rows;
-use crate::core::repair::numbers::QuestionNumbers;
+use crate::core::repair::question_numbers::QuestionNumbers;
 use crate::core::repair::source::CoverProgress;
 use crate::core::step::Step;
 
