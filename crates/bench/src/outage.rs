@@ -512,7 +512,7 @@ fn all_up(configuration: &Configuration) -> bool {
     servers.all(|server| server.state == ServerState::Up)
 }
 
-/// Whether nothing is held by these servers, being filled, or about to be.
+/// Returns whether nothing is held by these servers, being filled, or about to be.
 fn is_whole(configuration: &Configuration, gone: &BTreeSet<ServerId>) -> bool {
     let mut places = configuration
         .tables

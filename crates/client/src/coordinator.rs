@@ -279,7 +279,7 @@ impl Connection {
             .min()
     }
 
-    /// Whether the machine has been patient for long enough.
+    /// Returns whether the machine has been patient for long enough.
     fn stands_still(&self) -> bool {
         self.asked_at
             .is_some_and(|at| at + self.patience <= Instant::now())

@@ -42,7 +42,7 @@ impl CoordinatorCall {
         (CoordinatorCall { request, waiter }, receiver)
     }
 
-    /// Whether the answer is still needed.
+    /// Returns whether the answer is still needed.
     pub fn is_wanted(&self) -> bool {
         self.waiter
             .as_ref()

@@ -74,9 +74,9 @@ impl Rows {
         })
     }
 
-    /// Whether all rows are as they were at one moment between the first call and its answer. If
-    /// not, the read is too large for that: a row that moves in the order of its index while it is
-    /// read may be missed or come twice. None before the first row was asked for.
+    /// Returns whether all rows are as they were at one moment between the first call and its
+    /// answer. If not, the read is too large for that: a row that moves in the order of its index
+    /// while it is read may be missed or come twice. None before the first row was asked for.
     pub fn is_of_one_moment(&self) -> Option<bool> {
         self.is_of_one_moment
     }

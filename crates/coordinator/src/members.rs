@@ -239,7 +239,7 @@ impl Coordinator {
         self.seals.watch(id, now, after_us);
     }
 
-    /// Whether a server's last incarnation has reported its stop.
+    /// Returns whether a server's last incarnation has reported its stop.
     pub(super) fn has_stopped(&self, id: ServerId) -> bool {
         let mut members = self.state.members.iter();
         members.any(|member| member.server == id && member.has_stopped)

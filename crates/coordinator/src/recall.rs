@@ -72,7 +72,7 @@ impl Coordinator {
         self.begin_recall(why, without, output);
     }
 
-    /// Whether the state is being rebuilt: nothing in it is to be relied on.
+    /// Returns whether the state is being rebuilt: nothing in it is to be relied on.
     pub fn is_recalling(&self) -> bool {
         self.recall.is_some()
     }
@@ -309,7 +309,8 @@ impl Recall {
         missing.filter(|id| !self.without.contains(id)).collect()
     }
 
-    /// Whether a server has reported all that it knows: its cores may know different epochs.
+    /// Returns whether a server has reported all that it knows: its cores may know different
+    /// epochs.
     fn has_reported(&self, server: &Server) -> bool {
         let Some(report) = self.reports.get(&server.id) else {
             return false;

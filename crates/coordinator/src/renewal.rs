@@ -75,7 +75,7 @@ impl Coordinator {
         }
     }
 
-    /// Whether every row has a full copy elsewhere.
+    /// Returns whether every row has a full copy elsewhere.
     fn has_others(&self, table: &PlacedTable, cells: &[(u8, u32)]) -> bool {
         let mut kept = table.full_copies();
         for (replex, number) in cells {

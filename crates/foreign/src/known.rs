@@ -48,7 +48,7 @@ impl KnownDifferences {
         Ok(KnownDifferences { entries })
     }
 
-    /// Whether a test is in the list.
+    /// Returns whether a test is in the list.
     pub fn names(&self, test: &str) -> bool {
         self.reason(test).is_some()
     }

@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether everything that differs is known.
+/// Returns whether everything that differs is known.
 fn run(options: &Options) -> Result<bool, Failure> {
     if options.list {
         for suite in suites::ALL {

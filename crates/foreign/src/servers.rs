@@ -91,7 +91,7 @@ pub struct ReplicaReport {
 }
 
 impl ReplicaReport {
-    /// Whether all serve reads.
+    /// Returns whether all serve reads.
     pub fn are_serving(&self) -> bool {
         self.states.iter().all(|state| state == "serving")
     }

@@ -35,7 +35,7 @@ pub enum ModelStep {
 }
 
 impl ModelStep {
-    /// Whether nothing forces it to happen ever.
+    /// Returns whether nothing forces it to happen ever.
     pub fn is_fault(self) -> bool {
         matches!(
             self,

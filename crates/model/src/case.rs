@@ -116,7 +116,7 @@ impl Case {
         }
     }
 
-    /// Whether a decision needs no durable record of its own before it may be seen.
+    /// Returns whether a decision needs no durable record of its own before it may be seen.
     pub fn settles_at_decision(&self) -> bool {
         self.settle_position() == self.replexes
     }

@@ -46,7 +46,7 @@ impl<'a> CaseRules<'a> {
         CaseRules { case, bug, parts }
     }
 
-    /// Whether this bug is planted.
+    /// Returns whether this bug is planted.
     pub fn is(&self, bug: ModelBug) -> bool {
         self.bug == Some(bug)
     }
@@ -66,19 +66,19 @@ impl<'a> CaseRules<'a> {
         self.parts[member].iter().copied()
     }
 
-    /// Whether a member takes messages, votes and decides: one that has sealed the epoch before
-    /// does not until the new one serves (R16).
+    /// Returns whether a member takes messages, votes and decides: one that has sealed the epoch
+    /// before does not until the new one serves (R16).
     pub fn acts(&self, state: &ModelState, member: usize) -> bool {
         let member = state.members[member];
         member.up && (!member.sealed || self.is(ModelBug::SealedMemberGoesOn))
     }
 
-    /// Whether a member answers clients.
+    /// Returns whether a member answers clients.
     pub fn serves(&self, state: &ModelState, member: usize) -> bool {
         self.acts(state, member) && !state.members[member].recovering
     }
 
-    /// Whether a member takes a message of this epoch (R15).
+    /// Returns whether a member takes a message of this epoch (R15).
     pub fn accepts(&self, state: &ModelState, member: usize, epoch: u8) -> bool {
         self.acts(state, member) && self.reach(state, member, epoch) == Reach::Now
     }
@@ -187,7 +187,7 @@ impl<'a> CaseRules<'a> {
         }
     }
 
-    /// Whether no other operation holds a key that this one needs here (R7).
+    /// Returns whether no other operation holds a key that this one needs here (R7).
     fn is_free(&self, state: &ModelState, operation: usize, place: usize) -> bool {
         let wanted = &self.case.operations[operation].places[place];
         let mut others = self.parts_of(wanted.member);
@@ -204,7 +204,7 @@ impl<'a> CaseRules<'a> {
             })
     }
 
-    /// Whether a row with one of the keys exists, past its commit point (R8); and the
+    /// Returns whether a row with one of the keys exists, past its commit point (R8); and the
     /// operations whose rows these are, as a set.
     fn is_occupied(&self, state: &ModelState, operation: usize, place: usize) -> (bool, u8) {
         let wanted = &self.case.operations[operation].places[place];
@@ -440,7 +440,7 @@ impl<'a> CaseRules<'a> {
         }
     }
 
-    /// Whether it is the one whose durable decision makes the outcome visible.
+    /// Returns whether it is the one whose durable decision makes the outcome visible.
     fn settles_here(&self, operation: usize, place: usize) -> bool {
         let x = self.case.settle_position();
         let places = &self.case.operations[operation].places;
@@ -450,16 +450,16 @@ impl<'a> CaseRules<'a> {
         !self.case.settles_at_decision() && places[place].replex == x && before < x
     }
 
-    /// Whether the votes of the chain up to this place are all that can be no (R3).
+    /// Returns whether the votes of the chain up to this place are all that can be no (R3).
     pub fn covers(&self, operation: usize, place: usize) -> bool {
         let places = &self.case.operations[operation].places;
         let next = places.get(place + 1);
         next.is_none_or(|next| next.replex > self.case.last_voter)
     }
 
-    /// Whether a decision may pass this member on its way up (R1, R3). Where the decision needs a
-    /// durable record at all, every member up to x has one before it passes, and every further one
-    /// whose votes do not imply it: of f + 1 logs, one has the outcome (R26).
+    /// Returns whether a decision may pass this member on its way up (R1, R3). Where the decision
+    /// needs a durable record at all, every member up to x has one before it passes, and every
+    /// further one whose votes do not imply it: of f + 1 logs, one has the outcome (R26).
     pub fn may_pass(&self, part: &MemberPart, operation: usize, place: usize) -> bool {
         if part.decision.is_none() {
             return false;

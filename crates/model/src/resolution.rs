@@ -39,7 +39,7 @@ impl CaseRules<'_> {
         (0..self.case.members.len()).filter(move |member| gone >> member & 1 == 0)
     }
 
-    /// Whether every remaining member has sealed the epochs before.
+    /// Returns whether every remaining member has sealed the epochs before.
     pub fn is_sealed(&self, state: &ModelState) -> bool {
         self.remaining(state).all(|member| {
             let member = state.members[member];
@@ -83,13 +83,14 @@ impl CaseRules<'_> {
         }
     }
 
-    /// Whether what a member does not know is so: it has never crashed, or has caught up since.
+    /// Returns whether what a member does not know is so: it has never crashed, or has caught up
+    /// since.
     fn survives(&self, state: &ModelState, member: usize) -> bool {
         !state.members[member].recovering || self.is(ModelBug::RestartedReportsNone)
     }
 
-    /// Whether a remaining member would know an outcome that was seen: it is in the log of the
-    /// member that made it visible, and all at position x and beyond have received it.
+    /// Returns whether a remaining member would know an outcome that was seen: it is in the log of
+    /// the member that made it visible, and all at position x and beyond have received it.
     fn survivor_would_know(&self, state: &ModelState, operation: usize) -> bool {
         let places = &self.case.operations[operation].places;
         let gone = state.removed | state.fenced;

@@ -118,7 +118,7 @@ impl Catalogue {
         }
     }
 
-    /// Is there a table or a view in this schema?
+    /// Returns whether this schema has a table or a view.
     pub fn has_schema(&self, schema: &str) -> bool {
         let first = (schema.to_owned(), String::new());
         let next = self.relations.range(first..).next();

@@ -63,7 +63,7 @@ pub struct Facts<'a> {
     pub transaction_time: bool,
     /// The numbers of parameters that stand there.
     pub parameters: BTreeSet<i32>,
-    /// Does it lock the rows that it reads?
+    /// Whether it locks the rows that it reads.
     pub locks: bool,
     /// Those that stand there more than once.
     pub repeated_parameters: BTreeSet<i32>,

@@ -34,7 +34,7 @@ pub struct Named {
     pub count: usize,
     /// How many of them are surely temporary.
     pub temporary_count: usize,
-    /// May all of them be temporary? Then nothing is done but to them.
+    /// Whether all of them may be temporary. Then the statement affects no other table.
     pub may_be_all: bool,
 }
 

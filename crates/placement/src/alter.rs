@@ -14,7 +14,7 @@ use crate::hybrid::GridError;
 use crate::schema::Schema;
 
 impl Schema {
-    /// Whether `wanted` is this schema with one index or one further copy more, its last.
+    /// Returns whether `wanted` is this schema with one index or one further copy more, its last.
     pub fn is_extended_by(&self, wanted: &Schema) -> bool {
         let mut shorter = wanted.clone();
         if shorter.indexes.len() > self.indexes.len() {

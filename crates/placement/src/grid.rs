@@ -238,7 +238,7 @@ impl Layout {
         self.partition_by(replex, |key_space| slots[key_space])
     }
 
-    /// Whether a row satisfies the constraints; a member of a cover gives only such rows.
+    /// Returns whether a row satisfies the constraints; a member of a cover gives only such rows.
     pub fn admits_row(&self, constraints: &SlotConstraints, row: &RowView<'_>) -> bool {
         assert_eq!(
             constraints.residues.len(),

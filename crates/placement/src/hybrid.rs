@@ -253,8 +253,8 @@ impl Layout {
         Ok(())
     }
 
-    /// Whether constraints that came from outside fit this layout, so that no function of the
-    /// crate panics on them.
+    /// Returns whether constraints that came from outside fit this layout, so that no function of
+    /// the crate panics on them.
     pub fn accepts(&self, constraints: &SlotConstraints) -> bool {
         let residues = &constraints.residues;
         residues.len() == self.key_spaces.len()

@@ -67,7 +67,7 @@ impl Placement {
         counted.map(|(cell, _)| cell).collect()
     }
 
-    /// Whether a server holds a cell of another replex than this.
+    /// Returns whether a server holds a cell of another replex than this.
     fn holds_other(&self, server: u32, replex: usize) -> bool {
         let replexes = self.replexes.iter().enumerate();
         let mut others = replexes.filter(|(other, _)| *other != replex);

@@ -365,8 +365,8 @@ fn shortest(value: f64) -> String {
     chosen.unwrap_or(plain)
 }
 
-/// Whether the text is exactly half way between the number and one of its neighbours. With 17
-/// digits only whole numbers from 2^53 to 2^78 have such a text.
+/// Returns whether the text is exactly half way between the number and one of its neighbours. With
+/// 17 digits only whole numbers from 2^53 to 2^78 have such a text.
 fn is_half_way(scientific: &str, value: f64) -> bool {
     let magnitude = value.abs();
     if !(9_007_199_254_740_992.0..302_231_454_903_657_293_676_544.0).contains(&magnitude) {

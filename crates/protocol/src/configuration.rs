@@ -270,9 +270,9 @@ impl Configuration {
         replex.get(partition.number as usize).copied()
     }
 
-    /// Whether partitions stay where they are until a server is lost, added, drained or removed:
-    /// all serve, none moves, and every server either is down and holds nothing or has got its
-    /// share.
+    /// Returns whether partitions stay where they are until a server is lost, added, drained or
+    /// removed: all serve, none moves, and every server either is down and holds nothing or has got
+    /// its share.
     pub fn is_at_rest(&self) -> bool {
         let is_up = |server: &Server| match server.state {
             ServerState::Up => !server.is_new,
@@ -302,7 +302,7 @@ impl Configuration {
         })
     }
 
-    /// Whether a server holds partitions, or has to do with moves of some.
+    /// Returns whether a server holds partitions, or has to do with moves of some.
     pub fn holds(&self, server: ServerId) -> bool {
         let mut tenures = self.places().flat_map(|(_, place)| place.tenures());
         tenures.any(|tenure| tenure.core.server == server)
@@ -325,20 +325,20 @@ impl Configuration {
         }
     }
 
-    /// Whether a server is being removed.
+    /// Returns whether a server is being removed.
     pub fn is_removed(&self, server: ServerId) -> bool {
         let sealing = self.sealing.as_ref();
         sealing.is_some_and(|sealing| sealing.removed.binary_search(&server).is_ok())
     }
 
-    /// Whether a partition's copy goes with the epochs that are being ended.
+    /// Returns whether a partition's copy goes with the epochs that are being ended.
     pub fn is_leaving(&self, partition: PartitionId) -> bool {
         let sealing = self.sealing.as_ref();
         let copy = (partition.table, partition.replex);
         sealing.is_some_and(|sealing| sealing.leaving.binary_search(&copy).is_ok())
     }
 
-    /// Whether a core holds one of these partitions.
+    /// Returns whether a core holds one of these partitions.
     pub fn takes_part(&self, core: CoreId, partitions: &[PartitionId]) -> bool {
         let mut places = partitions.iter().filter_map(|id| self.place(*id));
         places.any(|place| place.core == core)
@@ -394,7 +394,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Whether all cores of a place exist, each once.
+    /// Returns whether all cores of a place exist, each once.
     fn is_possible(&self, place: &Place) -> bool {
         let exists = |tenure: Tenure| self.address(tenure.core).is_some();
         place.tenures().all(exists) && place.giver().is_none_or(|it| Some(it) != place.taker())
@@ -450,7 +450,7 @@ impl Server {
 }
 
 impl PlacedTable {
-    /// Whether a replex is being made, so that no statement reads it.
+    /// Returns whether a replex is being made, so that no statement reads it.
     pub fn is_building(&self, replex: usize) -> bool {
         let mut building = self.building.iter();
         building.any(|number| usize::from(*number) == replex)

@@ -190,12 +190,13 @@ pub struct HoldRelease {
 }
 
 impl Read {
-    /// Whether its page must agree with others, and so reports for how long nothing had changed.
+    /// Returns whether its page must agree with others, and so reports for how long nothing had
+    /// changed.
     pub fn must_agree(&self) -> bool {
         self.redirect.is_some() || self.agreement != Agreement::Alone
     }
 
-    /// Whether it begins or ends with the partition itself: a page of a scan, not a lookup.
+    /// Returns whether it begins or ends with the partition itself: a page of a scan, not a lookup.
     pub fn is_scan(&self) -> bool {
         self.start.is_empty() || self.end.is_none()
     }
@@ -552,7 +553,7 @@ pub enum PeerMessage {
 }
 
 impl PeerMessage {
-    /// Whether it is of no use while chains stand still.
+    /// Returns whether it is of no use while chains stand still.
     pub fn is_of_chain(&self) -> bool {
         match self {
             PeerMessage::Prepare(_)

@@ -97,8 +97,8 @@ pub enum RequestResult {
 }
 
 impl RequestResult {
-    /// Whether it changed something. What did not is known to the head alone: where that is lost,
-    /// the next one evaluates the request again.
+    /// Returns whether it changed something. What did not is known to the head alone: where that is
+    /// lost, the next one evaluates the request again.
     pub fn took_effect(&self) -> bool {
         matches!(self, RequestResult::Applied { .. })
     }

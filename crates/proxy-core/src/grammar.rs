@@ -65,7 +65,7 @@ impl SessionEffect {
         }
     }
 
-    /// Does it leave nothing but settings by which sessions may share servers?
+    /// Returns whether it leaves only settings by which sessions may share servers.
     pub fn is_of_settings(self) -> bool {
         matches!(
             self,

@@ -353,8 +353,8 @@ impl Connection {
         }
     }
 
-    /// At a replica that has just been logged in to: is it in this life still? If not, it has
-    /// crashed, and may have lost what it had not on disk.
+    /// Checks, after a login at a replica, that its server is still in this life. If not, it has
+    /// crashed, and may have lost commits that were not on its disk.
     pub async fn is_in(&mut self, life: ServerLife) -> Result<(), Report> {
         let unknown = |what: String| {
             let text = format!("it is not known whether it has crashed: {what}");

@@ -343,7 +343,7 @@ fn different(table: &PlacedTable, copies: &[Copy]) -> BTreeSet<Vec<u8>> {
         .collect()
 }
 
-/// Whether a row is in the partition where a lookup would find it.
+/// Returns whether a row is in the partition where a lookup would find it.
 fn belongs(table: &PlacedTable, replex: usize, (number, _, row): &Held) -> bool {
     cell_of(table, replex, row) == Some(*number)
 }

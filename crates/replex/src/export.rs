@@ -16,7 +16,7 @@ use crate::output::plural;
 use crate::output_file::OutputFile;
 use crate::sql_command::{bar, connect};
 
-/// `replex export`
+/// Runs `replex export`.
 pub async fn export(arguments: &ExportArguments) -> Result<(), CommandFailure> {
     let client = connect(&arguments.cluster).await?;
     let Some(path) = &arguments.output else {

@@ -15,7 +15,7 @@ use crate::output::{count, plural};
 use crate::sql_command::{STDIN, bar, connect};
 use crate::{interruptible, runtime};
 
-/// `replex import`
+/// Runs `replex import`.
 pub fn import(arguments: &ImportArguments) -> Result<(), CommandFailure> {
     let ledger = ImportLedger::default();
     let bar = bar(&arguments.table, arguments.json);

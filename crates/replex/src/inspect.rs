@@ -81,7 +81,7 @@ pub struct CopySum {
     pub absent: BTreeMap<u32, u32>,
 }
 
-/// Whether all copies hold the same rows, and none of their partitions was left out.
+/// Returns whether all copies hold the same rows, and none of their partitions was left out.
 pub fn are_equal(copies: &[CopySum]) -> bool {
     copies.iter().all(|copy| copy.absent.is_empty())
         && copies
@@ -350,7 +350,7 @@ impl Inspector {
         self.fetch().await
     }
 
-    /// Whether the time that everything has is over.
+    /// Returns whether the time that everything has is over.
     pub(crate) fn is_over(&self) -> bool {
         Instant::now() > self.deadline
     }

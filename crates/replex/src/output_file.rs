@@ -79,7 +79,7 @@ impl OutputFile {
         &self.file
     }
 
-    /// Whether it is a regular file, which appears at the end.
+    /// Returns whether it is a regular file, which appears at the end.
     pub fn is_regular(&self) -> bool {
         self.replacement.is_some()
     }

@@ -49,7 +49,7 @@ enum Source {
     Pieces(String, mpsc::Receiver<io::Result<Vec<u8>>>),
 }
 
-/// `replex sql`
+/// Runs `replex sql`.
 pub fn sql(arguments: &SqlArguments) -> Result<(), CommandFailure> {
     let runtime = runtime()?;
     let client = runtime.block_on(interruptible(connect(&arguments.cluster)))?;

@@ -231,7 +231,7 @@ async fn round(world: &mut World, kind: Kind, noise: &mut Noise, record: &Record
     );
 }
 
-/// Whether an epoch is ending, a partition is being filled, or this server holds one.
+/// Returns whether an epoch is ending, a partition is being filled, or this server holds one.
 fn is_held(configuration: &Configuration, server: Option<ServerId>) -> bool {
     let tables = configuration.tables.iter();
     let mut places = tables.flat_map(|table| table.placement.iter().flatten());

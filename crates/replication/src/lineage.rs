@@ -33,7 +33,7 @@ pub async fn line(primary: &Client) -> Result<String, ReplicationError> {
     one(primary, LINE).await
 }
 
-/// Has this database taken the place of the primary of that line?
+/// Returns whether this database has replaced the primary of that line.
 pub async fn has_replaced(client: &Client, line: &str) -> Result<bool, ReplicationError> {
     if !has_table(client, "promoted").await? {
         return Ok(false);

@@ -101,7 +101,7 @@ impl TState {
 }
 
 impl CommitEffect {
-    /// Did it do nothing?
+    /// Returns whether it has no effect.
     pub fn is_empty(&self) -> bool {
         match self {
             CommitEffect::Short(changes) => changes.is_empty(),

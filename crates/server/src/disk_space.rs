@@ -67,8 +67,8 @@ impl DiskSpace {
         checkpoint_bytes(self.figures.get().bytes, wanted)
     }
 
-    /// Whether what is free is only what is kept for checkpoints. It is low until a quarter more is
-    /// free.
+    /// Returns whether what is free is only what is kept for checkpoints. It is low until a quarter
+    /// more is free.
     pub fn is_low(&self) -> bool {
         if self
             .looked_at

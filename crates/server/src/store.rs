@@ -53,7 +53,7 @@ pub trait CoreStore {
         None
     }
 
-    /// Whether enough has been logged since the last checkpoint for another one.
+    /// Returns whether enough has been logged since the last checkpoint for another one.
     fn checkpoint_due(&self) -> bool;
 
     /// Begins a checkpoint of the tables as they are; the log before `retain_from` and the
@@ -63,8 +63,8 @@ pub trait CoreStore {
     /// The process must stop.
     fn checkpoint(&mut self, retain_from: Position) -> Result<(), ServerError>;
 
-    /// Whether reading the log again would take long, so that a process that ends in order had
-    /// better take a checkpoint first.
+    /// Returns whether reading the log again would take long, so that a process that ends in order
+    /// had better take a checkpoint first.
     fn checkpoint_pays(&self) -> bool;
 
     /// Waits until no checkpoint is on its way, but no longer than this.

@@ -96,9 +96,9 @@ impl SessionMachine {
         }
     }
 
-    /// Whether a later attempt may run the request though this one did not change anything: at
-    /// another head, which need not know that it had ended. What did take effect is known to every
-    /// head.
+    /// Returns whether a later attempt may run the request though this one did not change anything:
+    /// at another head, which need not know that it had ended. What did take effect is known to
+    /// every head.
     fn may_run_later(&self, correlation: u64, flight: Flight) -> bool {
         let pending = &self.requests[&flight.ticket];
         let newest = pending.flying.last().map(|newest| &self.attempts[newest]);

@@ -222,7 +222,7 @@ impl Pending {
         self.name.is_none() && matches!(self.operation, SessionOperation::Execute { .. })
     }
 
-    /// Whether it may have happened, for all that is known here.
+    /// Returns whether it may have happened, for all that is known here.
     fn uncertain(&self) -> bool {
         matches!(self.operation, SessionOperation::Execute { .. })
             && (self.lost > 0 || !self.flying.is_empty())
@@ -527,7 +527,7 @@ impl SessionMachine {
         ticket
     }
 
-    /// Whether a ticket may be a driver's.
+    /// Returns whether a ticket may be a driver's.
     fn is_drivers(ticket: Ticket) -> bool {
         ticket.0 < PART_TICKETS
     }

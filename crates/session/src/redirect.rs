@@ -99,7 +99,7 @@ impl SessionMachine {
         lost.find(|server| is_write && (seals || *server == head.server))
     }
 
-    /// Whether a core is not suspected.
+    /// Returns whether a core is not suspected.
     fn is_reachable(&self, core: CoreId, now_us: u64) -> bool {
         let link = self.links.get(&core);
         link.is_none_or(|link| link.suspected_until_us <= now_us)
@@ -362,8 +362,8 @@ impl SessionMachine {
         (since_us.saturating_add(self.limits.silent_us) <= now_us).then_some((core, since_us))
     }
 
-    /// Whether the last attempt at a request has more time to be answered before it is repeated.
-    /// Its core is looked at again before that.
+    /// Returns whether the last attempt at a request has more time to be answered before it is
+    /// repeated. Its core is looked at again before that.
     pub(super) fn waits_on(&mut self, now_us: u64, ticket: Ticket) -> bool {
         let pending = &self.requests[&ticket];
         let last = pending.flying.last().and_then(|it| self.attempts.get(it));

@@ -116,7 +116,7 @@ impl SimulatedDisk {
         self.lost_after.get_or_insert(self.durable);
     }
 
-    /// Whether it reports records that it has lost.
+    /// Returns whether it reports records that it has lost.
     pub fn has_lost(&self) -> bool {
         self.lost_after.is_some()
     }

@@ -150,7 +150,7 @@ impl EventQueue {
         self.heap.len()
     }
 
-    /// Whether nothing is to come.
+    /// Returns whether nothing is to come.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }

@@ -64,7 +64,7 @@ pub struct LedgerOperation {
 }
 
 impl LedgerOperation {
-    /// Whether a decision that is logged at this partition may be seen with that.
+    /// Returns whether a decision that is logged at this partition may be seen with that.
     pub fn shows(&self, partition: PartitionId) -> bool {
         self.visible_at.is_none_or(|replex| {
             let mut chain = self.prepare.chain.iter();
@@ -216,7 +216,8 @@ impl Ledger {
         }
     }
 
-    /// Whether a request has come to this result at another core, or by an operation that aborted.
+    /// Returns whether a request has come to this result at another core, or by an operation that
+    /// aborted.
     fn has_ended_elsewhere(&self, core: CoreId, record: &RequestRecord) -> bool {
         let mut results = self.completed.get(&record.request).into_iter().flatten();
         let mut operations = self.of_request.get(&record.request).into_iter().flatten();
@@ -269,13 +270,13 @@ impl Ledger {
         self.sealing.get(&core).map(|(_, epoch)| *epoch)
     }
 
-    /// Whether a core has sealed, durably.
+    /// Returns whether a core has sealed, durably.
     pub fn has_sealed(&self, core: CoreId) -> bool {
         let sealed = self.sealing.get(&core);
         sealed.is_some_and(|(position, _)| self.is_durable((core, *position)))
     }
 
-    /// Whether a core's disk has all that it has voted and decided.
+    /// Returns whether a core's disk has all that it has voted and decided.
     pub fn is_all_durable(&self, core: CoreId) -> bool {
         let log = self.logs.get(&core);
         log.is_none_or(|log| log.recent.is_empty())
@@ -326,7 +327,7 @@ impl Ledger {
         self.durable(core, kept);
     }
 
-    /// Whether a record is durable.
+    /// Returns whether a record is durable.
     pub fn is_durable(&self, logged: (CoreId, Position)) -> bool {
         self.logs
             .get(&logged.0)

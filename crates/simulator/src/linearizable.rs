@@ -28,7 +28,7 @@ pub trait Object {
         seen: Option<&Self::Observation>,
     ) -> Option<Self::State>;
 
-    /// Whether an operation that showed this has changed nothing, whatever the state was.
+    /// Returns whether an operation that showed this has changed nothing, whatever the state was.
     fn only_looks(&self, operation: &Self::Operation, seen: &Self::Observation) -> bool;
 }
 

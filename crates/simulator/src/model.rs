@@ -76,7 +76,7 @@ pub enum WorkloadOperation {
 }
 
 impl WorkloadOperation {
-    /// Whether it changes nothing.
+    /// Returns whether it changes nothing.
     pub fn is_read(&self) -> bool {
         matches!(
             self,

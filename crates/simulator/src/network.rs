@@ -94,7 +94,7 @@ impl Network {
         link.held_until_us = link.held_until_us.max(until_us);
     }
 
-    /// Whether what was sent from one to the other since then was not held up.
+    /// Returns whether what was sent from one to the other since then was not held up.
     pub fn flows_since(&self, since_us: u64, from: Node, to: Node) -> bool {
         let link = self.links.get(&(from, to));
         link.is_none_or(|link| link.held_until_us <= since_us)

@@ -109,12 +109,12 @@ impl Generator {
         ranges
     }
 
-    /// Whether a read may be stale.
+    /// Returns whether a read may be stale.
     pub fn stale(&mut self) -> bool {
         self.random.chance(self.workload.stale)
     }
 
-    /// Whether a read only counts.
+    /// Returns whether a read only counts.
     pub fn counts(&mut self) -> bool {
         self.random.chance(0.1)
     }

@@ -45,8 +45,8 @@ fn push_piece(pieces: &mut Vec<StatementTokens>, tokens: Vec<TokenWithSpan>) {
     }
 }
 
-/// Whether a text typed so far ends with a whole statement: all quotes and comments are closed
-/// and the last token is a semicolon. A text of nothing but spaces and comments is whole.
+/// Returns whether a text typed so far ends with a whole statement: all quotes and comments are
+/// closed and the last token is a semicolon. A text of nothing but spaces and comments is whole.
 pub(crate) fn is_whole(text: &str) -> bool {
     match Tokenizer::new(&PostgreSqlDialect {}, text).tokenize() {
         Ok(tokens) => tokens
@@ -59,7 +59,7 @@ pub(crate) fn is_whole(text: &str) -> bool {
     }
 }
 
-/// Whether the statement carries the hint `/*+ scan */`.
+/// Returns whether the statement carries the hint `/*+ scan */`.
 pub(crate) fn asks_for_scan(tokens: &[TokenWithSpan]) -> bool {
     tokens.iter().any(|token| match &token.token {
         Token::Whitespace(Whitespace::MultiLineComment(comment)) => comment

@@ -313,7 +313,7 @@ impl FixedSetting {
         },
     ];
 
-    /// Whether a text stands for its value.
+    /// Returns whether a text stands for its value.
     pub fn is(&self, text: &str) -> bool {
         let text = text.to_ascii_lowercase();
         let known = [self.value.to_ascii_lowercase(), "default".to_string()];

@@ -182,8 +182,8 @@ impl<'a> SegmentScan<'a> {
         self.durable = record.durable;
     }
 
-    /// Whether a record of this log can be there, behind a bad one. Recycled files are full of
-    /// bytes that could be anything, so everything is checked that can be without its checksum.
+    /// Returns whether a record of this log can be there, behind a bad one. Recycled files are full
+    /// of bytes that could be anything, so everything is checked that can be without its checksum.
     fn is_plausible(&self, offset: usize, record: &StoredRecord) -> bool {
         // Positions behind are left over from what was overwritten; each missing record took a
         // header at least.

@@ -206,7 +206,7 @@ impl DurableStore {
         self.log.exhaustion().or_else(|| self.failure.clone())
     }
 
-    /// Whether the loop should call [`DurableStore::checkpoint`] now.
+    /// Returns whether the loop should call [`DurableStore::checkpoint`] now.
     pub fn checkpoint_due(&self) -> bool {
         let logged = self.unsaved_bytes();
         let changed = self.tables.changed_bytes();
@@ -263,7 +263,7 @@ impl DurableStore {
         }
     }
 
-    /// Whether a checkpoint is on its way.
+    /// Returns whether a checkpoint is on its way.
     pub fn checkpoint_running(&self) -> bool {
         self.running.is_some()
     }

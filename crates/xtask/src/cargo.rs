@@ -34,7 +34,7 @@ pub fn run_with<'a>(
     }
 }
 
-/// Whether `cargo NAME` exists, installed beside cargo or as a component of the toolchain.
+/// Returns whether `cargo NAME` exists, installed beside cargo or as a component of the toolchain.
 pub fn has_subcommand(name: &str) -> bool {
     Command::new(program())
         .args([name, "--version"])

@@ -111,7 +111,7 @@ fn list(packages: impl Iterator<Item = &'static Package>) {
     }
 }
 
-/// Whether a program is there and succeeds.
+/// Returns whether a program is there and succeeds.
 fn is_present(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
     let command = command.args(arguments);

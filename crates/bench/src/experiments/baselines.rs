@@ -8,7 +8,7 @@ use crate::measure::{Series, run as measure};
 use crate::options::MeasureOptions;
 use crate::report::FigureReport;
 
-/// `replex bench baselines`
+/// Runs `replex bench baselines`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     std::fs::create_dir_all(options.base())?;
     let folder = tempfile::tempdir_in(options.base())?;

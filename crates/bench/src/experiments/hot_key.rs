@@ -17,7 +17,7 @@ use crate::store::{self, HotWrite, RowShape};
 const WRITERS: u64 = 64;
 const TABLE: &str = "hot";
 
-/// `replex bench hot-key`
+/// Runs `replex bench hot-key`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let shape = RowShape {
         rows: 2,

@@ -42,7 +42,7 @@ struct Side {
     server_us: Measurements,
 }
 
-/// `replex bench import`
+/// Runs `replex bench import`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let mut report = FigureReport::default();
     let mut groups = Vec::new();

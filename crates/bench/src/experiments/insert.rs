@@ -51,7 +51,7 @@ struct Measured {
     sync_many: Series,
 }
 
-/// `replex bench insert`
+/// Runs `replex bench insert`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let cluster = BenchCluster::start(&options.base(), 3, ServerKind::default())?;
     let chain = BaselineChain::start(cluster.folder(), 3)?;

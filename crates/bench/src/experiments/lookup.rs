@@ -38,7 +38,7 @@ impl Keys {
     }
 }
 
-/// `replex bench lookup`
+/// Runs `replex bench lookup`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let shape = RowShape {
         rows: options.rows,

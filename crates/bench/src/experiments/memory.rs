@@ -16,7 +16,7 @@ use crate::store::{self, FIELDS, RowShape};
 const COPIES: u64 = 3;
 const TABLE: &str = "memory";
 
-/// `replex bench memory`
+/// Runs `replex bench memory`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let shape = RowShape {
         rows: options.memory_rows,

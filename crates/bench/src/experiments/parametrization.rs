@@ -17,7 +17,7 @@ const B: usize = 1;
 /// Whose server is lost, under which mix of reads: Figure 13, then Figure 14.
 const LOST: [(usize, [u32; 2]); 4] = [(B, MIXES[0]), (B, MIXES[1]), (B, MIXES[2]), (A, MIXES[1])];
 
-/// `replex bench parametrization`
+/// Runs `replex bench parametrization`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let shape = RowShape {
         rows: kilobyte_rows(options),

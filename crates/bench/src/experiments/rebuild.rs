@@ -11,7 +11,7 @@ use crate::pairs::Measurements;
 use crate::report::FigureReport;
 use crate::store::RowShape;
 
-/// `replex bench rebuild`
+/// Runs `replex bench rebuild`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let mut report = FigureReport::default();
     let shape = RowShape {

@@ -17,7 +17,7 @@ const HYBRID: usize = 2;
 /// Reads of both keys alike.
 const HALVES: [u32; 2] = [50, 50];
 
-/// `replex bench recovery`
+/// Runs `replex bench recovery`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let mut report = FigureReport::default();
     let systems = [

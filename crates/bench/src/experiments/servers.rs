@@ -33,7 +33,7 @@ struct OutageSite {
     inserts: Series,
 }
 
-/// `replex bench servers`
+/// Runs `replex bench servers`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let shape = RowShape {
         rows: options.rows,

@@ -12,7 +12,7 @@ use crate::store::RowShape;
 /// Reads of all keys alike.
 const THIRDS: [u32; 3] = [1, 1, 1];
 
-/// `replex bench sharing`
+/// Runs `replex bench sharing`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let shape = RowShape {
         rows: kilobyte_rows(options),

@@ -64,7 +64,7 @@ struct Measured {
     echoes: Vec<Series>,
 }
 
-/// `replex bench ycsb`
+/// Runs `replex bench ycsb`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let mut report = FigureReport::default();
     for (field_bytes, hyperdex) in HYPERDEX_US {

@@ -153,7 +153,7 @@ impl Runs<'_> {
     }
 }
 
-/// `replex bench proxy balanced`
+/// Runs `replex bench proxy balanced`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     if !has_quotas("H4") {
         return Ok(FigureReport::default());

@@ -150,7 +150,7 @@ impl Stage {
     }
 }
 
-/// `replex bench proxy latency`
+/// Runs `replex bench proxy latency`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let stage = Stage::build(options).await?;
     let mut measured = Measured::default();

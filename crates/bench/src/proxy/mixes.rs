@@ -226,27 +226,27 @@ struct Experiment<'a> {
     runs: u64,
 }
 
-/// `replex bench proxy tpcc`
+/// Runs `replex bench proxy tpcc`.
 pub async fn tpcc(options: &MeasureOptions) -> io::Result<FigureReport> {
     levels(Workload::tpcc(TpccReads::None), options).await
 }
 
-/// `replex bench proxy ycsb`
+/// Runs `replex bench proxy ycsb`.
 pub async fn ycsb(options: &MeasureOptions) -> io::Result<FigureReport> {
     levels(Workload::ycsb(options.rows), options).await
 }
 
-/// `replex bench proxy classes`
+/// Runs `replex bench proxy classes`.
 pub async fn classes(options: &MeasureOptions) -> io::Result<FigureReport> {
     both("classes", (CLASSES, TWO), TpccReads::All, options).await
 }
 
-/// `replex bench proxy waits`
+/// Runs `replex bench proxy waits`.
 pub async fn waits(options: &MeasureOptions) -> io::Result<FigureReport> {
     both("waits", (WAITS, FOUR), TpccReads::None, options).await
 }
 
-/// `replex bench proxy buffers`
+/// Runs `replex bench proxy buffers`.
 pub async fn buffers(options: &MeasureOptions) -> io::Result<FigureReport> {
     both("buffers", (BUFFERS, TWO), TpccReads::None, options).await
 }
@@ -269,7 +269,7 @@ async fn both(
     Ok(report)
 }
 
-/// `replex bench proxy statements`
+/// Runs `replex bench proxy statements`.
 pub async fn statements(options: &MeasureOptions) -> io::Result<FigureReport> {
     let mut report = FigureReport::default();
     let mut workload = Workload::tpcc(TpccReads::All);
@@ -281,7 +281,7 @@ pub async fn statements(options: &MeasureOptions) -> io::Result<FigureReport> {
     Ok(report)
 }
 
-/// `replex bench proxy parallel`
+/// Runs `replex bench proxy parallel`.
 pub async fn parallel(options: &MeasureOptions) -> io::Result<FigureReport> {
     let mut report = FigureReport::default();
     let mut workload = Workload::tpcc(TpccReads::None);

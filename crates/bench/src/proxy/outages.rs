@@ -33,7 +33,7 @@ const RUNS: u32 = 10;
 /// Where the log's places are compared as numbers.
 const LOG_END: &str = "SELECT pg_current_wal_insert_lsn() - '0/0'";
 
-/// `replex bench proxy outages`
+/// Runs `replex bench proxy outages`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     if !has_quotas("the paper's Figures 9 and 10") {
         return Ok(FigureReport::default());
@@ -215,7 +215,7 @@ impl Clients {
     }
 }
 
-/// Whether the first replica serves, and has been read at since it was connected.
+/// Returns whether the first replica serves, and has been read at since it was connected.
 async fn serves_reads(site: &DatabaseSite) -> io::Result<bool> {
     let rows = site.ask("SHOW REPLICAS").await?;
     Ok(rows[0][3] == "serving" && rows[0][8] != "0")

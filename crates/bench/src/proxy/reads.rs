@@ -24,7 +24,7 @@ struct Measured {
     proxy: Series,
 }
 
-/// `replex bench proxy reads`
+/// Runs `replex bench proxy reads`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     if !has_quotas("H3") {
         return Ok(FigureReport::default());

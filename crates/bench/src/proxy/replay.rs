@@ -133,7 +133,7 @@ fn statements() -> [(&'static str, String); 3] {
     ]
 }
 
-/// `replex bench proxy replay`
+/// Runs `replex bench proxy replay`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let base = options.base();
     std::fs::create_dir_all(&base)?;

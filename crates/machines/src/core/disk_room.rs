@@ -37,7 +37,7 @@ impl DiskRoom {
         };
     }
 
-    /// Whether every disk that is known of has room for all writes.
+    /// Returns whether every disk that is known of has room for all writes.
     pub fn is_free_everywhere(&self) -> bool {
         self.own == Room::Free && self.peers.is_empty()
     }

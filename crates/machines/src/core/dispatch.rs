@@ -109,8 +109,8 @@ impl CoreMachine {
         self.ask_cover_again(now, core, output);
     }
 
-    /// Whether a message of a peer is handled: it is of the peer's present life (R16) and of this
-    /// core's epoch (R15), and chains do not stand still if it is of a chain.
+    /// Returns whether a message of a peer is handled: it is of the peer's present life (R16) and
+    /// of this core's epoch (R15), and chains do not stand still if it is of a chain.
     fn admit_message(
         &mut self,
         header: PeerHeader,

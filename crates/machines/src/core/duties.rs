@@ -37,7 +37,7 @@ impl Duty {
         Duty::Heartbeat,
     ];
 
-    /// Whether it is done while chains stand still, too.
+    /// Returns whether it is done while chains stand still, too.
     fn is_of_sealing(self) -> bool {
         self == Duty::Heartbeat
     }

@@ -191,7 +191,8 @@ impl CoreMachine {
             .vouch(from.server, sent_us, self.limits.lease_us);
     }
 
-    /// Whether a flush of the log takes so long that the disk has to be taken for one that hangs.
+    /// Returns whether a flush of the log takes so long that the disk has to be taken for one that
+    /// hangs.
     pub fn disk_hangs(&self, now: ClockReading) -> bool {
         self.log.hangs(now, self.limits.flush_us_max)
     }

@@ -90,7 +90,7 @@ impl CoreLog {
         self.durable
     }
 
-    /// Whether the record at a position is durable.
+    /// Returns whether the record at a position is durable.
     pub fn is_durable(&self, position: Position) -> bool {
         position <= self.durable
     }
@@ -110,7 +110,7 @@ impl CoreLog {
         }
     }
 
-    /// Whether a flush takes longer than this.
+    /// Returns whether a flush takes longer than this.
     pub fn hangs(&self, now: ClockReading, flush_us_max: u64) -> bool {
         let until_us = self
             .unflushed_since_us
@@ -125,7 +125,7 @@ impl CoreLog {
         is_news
     }
 
-    /// Whether the last heartbeat reported that the disk hangs.
+    /// Returns whether the last heartbeat reported that the disk hangs.
     pub fn hang_reported(&self) -> bool {
         self.hang_reported
     }
@@ -140,7 +140,7 @@ impl CoreLog {
         self.next = position;
     }
 
-    /// Whether the rows are newer than the record that is being read.
+    /// Returns whether the rows are newer than the record that is being read.
     pub fn rows_are_newer(&self) -> bool {
         self.next < self.rows_from
     }
@@ -168,7 +168,7 @@ impl CoreLog {
         self.is_replaying = false;
     }
 
-    /// Whether the log is being read.
+    /// Returns whether the log is being read.
     pub fn is_replaying(&self) -> bool {
         self.is_replaying
     }
@@ -178,7 +178,7 @@ impl CoreLog {
         self.is_complete = true;
     }
 
-    /// Whether the log has everything that the process before had.
+    /// Returns whether the log has everything that the process before had.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }

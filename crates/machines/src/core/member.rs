@@ -174,12 +174,12 @@ impl Member {
         self.resolved_in
     }
 
-    /// Whether the decision may be seen here.
+    /// Returns whether the decision may be seen here.
     pub fn is_settled(&self) -> bool {
         self.settled
     }
 
-    /// Whether only an earlier operation on one of its keys keeps it from being settled.
+    /// Returns whether only an earlier operation on one of its keys keeps it from being settled.
     pub fn settle_waits(&self) -> bool {
         self.settle_waits
     }
@@ -198,7 +198,7 @@ impl Member {
         decision.expect("only a decided operation is settled")
     }
 
-    /// Whether it has confirmed that the outcome is durable from here on down.
+    /// Returns whether it has confirmed that the outcome is durable from here on down.
     pub fn is_confirmed(&self) -> bool {
         self.confirmed
     }
@@ -222,8 +222,8 @@ impl Member {
         self.table.position(self.partition())
     }
 
-    /// Whether it may vote no: those further down only confirm that they have the operation, so
-    /// that one that has lost its vote gives the same again (R3).
+    /// Returns whether it may vote no: those further down only confirm that they have the
+    /// operation, so that one that has lost its vote gives the same again (R3).
     pub fn may_refuse(&self) -> bool {
         self.replex_position() <= self.table.last_voter
     }
@@ -240,7 +240,7 @@ impl Member {
         self.prepare.chain.get(self.place + 1).copied()
     }
 
-    /// Whether a decision needs no durable record of its own before it may be seen.
+    /// Returns whether a decision needs no durable record of its own before it may be seen.
     pub fn settles_at_decision(&self) -> bool {
         self.table.settles_at_decision()
     }
@@ -258,9 +258,9 @@ impl Member {
         self.prepared_at.expect("what is decided was prepared")
     }
 
-    /// Whether the decision adds to the prepare that is durable here: at position x, where it must
-    /// be before any client may see it (R3), and between x and k, where the votes that the prepare
-    /// holds do not imply it. So it is back once any n − f disks are (R26).
+    /// Returns whether the decision adds to the prepare that is durable here: at position x, where
+    /// it must be before any client may see it (R3), and between x and k, where the votes that the
+    /// prepare holds do not imply it. So it is back once any n − f disks are (R26).
     pub fn decision_is_news(&self) -> bool {
         let position = self.replex_position();
         let x = self.table.settle_position;
@@ -268,7 +268,7 @@ impl Member {
         !self.settles_at_decision() && (position <= x || !implied)
     }
 
-    /// Whether it is the one whose durable decision settles the operation.
+    /// Returns whether it is the one whose durable decision settles the operation.
     pub fn settles_here(&self) -> bool {
         let x = self.table.settle_position;
         let before = self

@@ -218,7 +218,7 @@ impl CoreMachine {
         self.sessions.floor()
     }
 
-    /// Whether it still has to learn what it may have forgotten before its restart.
+    /// Returns whether it still has to learn what it may have forgotten before its restart.
     pub fn is_recovering(&self) -> bool {
         self.recovering.is_some()
     }

@@ -153,13 +153,13 @@ impl TableInfo {
         }
     }
 
-    /// Whether all members that can refuse an operation have voted yes.
+    /// Returns whether all members that can refuse an operation have voted yes.
     pub fn is_agreed(&self, prepare: &Prepare) -> bool {
         self.covers_voters(&prepare.chain, &prepare.votes)
     }
 
-    /// Whether these votes, the first of the chain's, are all yes and those of all members that can
-    /// refuse.
+    /// Returns whether these votes, the first of the chain's, are all yes and those of all members
+    /// that can refuse.
     pub fn covers_voters(&self, chain: &[PartitionId], votes: &[Vote]) -> bool {
         let mut open = chain[votes.len()..].iter();
         votes.iter().all(|vote| *vote == Vote::Yes)
@@ -173,7 +173,7 @@ impl TableInfo {
         position.copied().unwrap_or(0)
     }
 
-    /// Whether a decision needs no durable record of its own before it may be seen.
+    /// Returns whether a decision needs no durable record of its own before it may be seen.
     pub fn settles_at_decision(&self) -> bool {
         self.settle_position == self.chain.len()
     }

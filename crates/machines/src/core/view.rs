@@ -92,7 +92,7 @@ impl ClusterView {
         usize::from(tolerated.max().unwrap_or(0))
     }
 
-    /// Whether servers are down that cannot be replaced.
+    /// Returns whether servers are down that cannot be replaced.
     pub fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }

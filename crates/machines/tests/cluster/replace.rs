@@ -46,7 +46,7 @@ impl Cluster {
         Err("local entries are made for ever".into())
     }
 
-    /// Whether all running servers have reported the end of the sealed epochs.
+    /// Returns whether all running servers have reported the end of the sealed epochs.
     pub fn is_resolved(&self) -> bool {
         let nodes = self.nodes.values();
         let mut running = nodes.filter(|node| node.machine.is_some() && !node.asleep);
@@ -87,7 +87,7 @@ impl Cluster {
         self.spread()
     }
 
-    /// Whether a core reports that a copy cannot be made.
+    /// Returns whether a core reports that a copy cannot be made.
     pub fn has_obstacles(&self) -> bool {
         self.nodes.values().any(|node| !node.obstacles.is_empty())
     }
@@ -165,7 +165,7 @@ impl Cluster {
         self.reconfigure()
     }
 
-    /// Whether all that moves lacks no more than the last changes.
+    /// Returns whether all that moves lacks no more than the last changes.
     pub fn is_level(&self) -> bool {
         let mut places = self.configuration.places();
         places.all(|(id, place)| match place.moving {

@@ -297,7 +297,7 @@ impl History {
         self.cluster.begin_move(&[cell], to)
     }
 
-    /// Whether some partition moves so.
+    /// Returns whether some partition moves so.
     fn moves(&self, so: impl Fn(MoveProgress) -> bool) -> bool {
         let mut places = self.cluster.configuration.places();
         places.any(|(_, place)| place.moving.is_some_and(&so))
@@ -635,8 +635,8 @@ impl History {
     }
 }
 
-/// Whether all members of a chain keep the result: others end at the head, have no effect, and may
-/// be answered differently by the next head.
+/// Returns whether all members of a chain keep the result: others end at the head, have no effect,
+/// and may be answered differently by the next head.
 fn is_of_chain(result: &RequestResult) -> bool {
     match result {
         RequestResult::NotDense { .. } => true,

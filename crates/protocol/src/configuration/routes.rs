@@ -49,8 +49,8 @@ pub fn replex_of_index(table: &PlacedTable, index: Option<usize>) -> Option<u8> 
     u8::try_from(position).ok()
 }
 
-/// Whether the number of a replex means the same one in two configurations of its table: the same
-/// order and the same partitions. One that comes may get the number of one that went.
+/// Returns whether the number of a replex means the same one in two configurations of its table:
+/// the same order and the same partitions. One that comes may get the number of one that went.
 pub fn is_same_copy(one: &PlacedTable, other: &PlacedTable, replex: u8) -> bool {
     let parts = |table: &PlacedTable| {
         let replex = table.layout.replexes.get(usize::from(replex))?;
@@ -74,7 +74,7 @@ pub fn partitions<'a>(
     table.layout.partitions(&constraints, usize::from(replex))
 }
 
-/// Whether, by the configuration, a partition cannot be read where it is.
+/// Returns whether, by the configuration, a partition cannot be read where it is.
 pub fn is_down(configuration: &Configuration, place: Place) -> bool {
     let server = configuration.server(place.core.server);
     let serves = place.state == PartitionState::Serving || planted::is(Bug::ReadWhileRebuilding);

@@ -68,7 +68,7 @@ pub fn evaluate_for(
     }
 }
 
-/// Whether a condition holds for `row`; one that is NULL does not.
+/// Returns whether a condition holds for `row`; one that is NULL does not.
 pub fn holds(
     condition: &Expression,
     row: &dyn Columns,

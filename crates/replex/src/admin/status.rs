@@ -265,7 +265,7 @@ pub async fn remove(
     })
 }
 
-/// `replex admin server accept-folder`
+/// Runs `replex admin server accept-folder`.
 pub async fn accept_folder(
     cluster: &ClusterArguments,
     server: u32,

@@ -28,7 +28,7 @@ const SERVERS: usize = 3;
 /// Flights that are loaded before the crash, in hundredths of all.
 const BEFORE_CRASH: usize = 75;
 
-/// `replex demo`
+/// Runs `replex demo`.
 pub async fn run(arguments: &DemoArguments) -> Result<(), CommandFailure> {
     let started = Instant::now();
     let mut story = Story::of_stdout();

@@ -8,7 +8,7 @@ use super::arguments::CheckArguments;
 use super::databases;
 use crate::output::{Screen, plural};
 
-/// `replex proxy check`
+/// Runs `replex proxy check`.
 pub async fn run(arguments: &CheckArguments) -> Result<(), CommandFailure> {
     let (primary, replicas) = databases(&arguments.databases)?;
     let findings = check(&primary, &replicas, arguments.connections.into()).await;

@@ -38,7 +38,7 @@ use arguments::{ClientAuth, Databases, Pooling, ProxyCommand, ServeArguments};
 use buffer_setup::BufferSetup;
 use sessions::Sessions;
 
-/// `replex proxy`
+/// Runs `replex proxy`.
 pub fn run(arguments: &ProxyArguments) -> Result<(), CommandFailure> {
     match &arguments.command {
         Some(ProxyCommand::Admin(arguments)) => run_to_its_end(admin::run(arguments)),

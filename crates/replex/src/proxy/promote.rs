@@ -9,7 +9,7 @@ use super::arguments::PromoteArguments;
 use super::databases;
 use crate::output::Screen;
 
-/// `replex proxy promote`
+/// Runs `replex proxy promote`.
 pub async fn run(arguments: &PromoteArguments) -> Result<(), CommandFailure> {
     let (primary, replicas) = databases(&arguments.databases)?;
     if replicas.is_empty() {

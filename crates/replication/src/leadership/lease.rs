@@ -72,25 +72,26 @@ impl Lease {
         }))
     }
 
-    /// Is no other proxy active, for sure? Only then may an answer of a replica be relayed (R15).
+    /// Returns whether it is certain that no other proxy is active. Only then may an answer of a
+    /// replica be relayed (R15).
     pub fn is_valid(&self) -> bool {
         let until = self.0.until.load(Ordering::Acquire);
         !self.has_ended() && BootTime::now().nanoseconds() < until
     }
 
-    /// Has the primary shown that no other proxy is active, when it was asked at this time or
-    /// later?
+    /// Returns whether the primary has confirmed, to a question at this time or later, that no
+    /// other proxy is active.
     pub fn is_proven_since(&self, moment: BootTime) -> bool {
         let until = self.0.until.load(Ordering::Acquire);
         !self.has_ended() && moment.after(LEASE).nanoseconds() <= until
     }
 
-    /// Did another proxy wait, when the primary was asked last?
+    /// Returns whether another proxy stood by at the last question to the primary.
     pub fn has_standby(&self) -> bool {
         self.0.has_standby.load(Ordering::Acquire)
     }
 
-    /// Will it never be valid again?
+    /// Returns whether it has ended for good.
     pub fn has_ended(&self) -> bool {
         self.0.has_ended.load(Ordering::Acquire)
     }
@@ -161,7 +162,7 @@ impl ObservedLeader {
         self.silent = Duration::ZERO;
     }
 
-    /// Has the active proxy shown nothing for too long?
+    /// Returns whether the active proxy has sent no heartbeat for too long.
     pub fn is_silent(&self) -> bool {
         self.silent >= SILENCE
     }

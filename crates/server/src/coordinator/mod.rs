@@ -209,7 +209,7 @@ impl Role {
         Ok(())
     }
 
-    /// Whether this coordinator leads for certain at this moment.
+    /// Returns whether this coordinator leads for certain at this moment.
     fn leads(&self) -> bool {
         self.leading.is_some() && self.clock.monotonic_us() < self.keeper.leads_until_us()
     }

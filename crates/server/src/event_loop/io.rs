@@ -291,8 +291,8 @@ impl Io {
         }
     }
 
-    /// Whether nothing more may be read from it for now: it is slow to take its answers, or too
-    /// many of its requests are unanswered. What this side opened is always read: two processes
+    /// Returns whether nothing more may be read from it for now: it is slow to take its answers, or
+    /// too many of its requests are unanswered. What this side opened is always read: two processes
     /// that both wait for the other to read would wait for ever.
     pub(super) fn is_held_back(&self, id: ConnectionId) -> bool {
         self.look(id).is_some_and(|connection| {

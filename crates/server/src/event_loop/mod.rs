@@ -76,7 +76,7 @@ pub trait Handler {
         let _ = io;
     }
 
-    /// Whether what was under way when the loop was asked to stop is finished.
+    /// Returns whether what was under way when the loop was asked to stop is finished.
     fn is_finished(&self) -> bool {
         true
     }
@@ -97,7 +97,7 @@ impl LoopHandle {
         let _ = self.waker.wake();
     }
 
-    /// Whether it was asked to stop.
+    /// Returns whether it was asked to stop.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }

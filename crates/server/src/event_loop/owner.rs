@@ -11,7 +11,8 @@ use rustix::process::geteuid;
 pub(super) const REFUSAL: &str =
     "only processes of the user that runs this store, and root's, may connect to it";
 
-/// Whether it is a process of the user that runs this one, or root's. Not if that cannot be known.
+/// Returns whether it is a process of the user that runs this one, or root's. Not if that cannot be
+/// known.
 pub(super) fn may_connect(stream: &TcpStream) -> bool {
     let (Ok(own), Ok(other)) = (stream.local_addr(), stream.peer_addr()) else {
         return false;

@@ -107,7 +107,7 @@ impl World {
         self.add_client();
     }
 
-    /// Whether all that clients wanted is done.
+    /// Returns whether all that clients wanted is done.
     pub fn clients_are_done(&self) -> bool {
         self.operations_left == 0
             && self
@@ -528,7 +528,7 @@ impl World {
         }
     }
 
-    /// Whether a copy may have gone while a client was reading it.
+    /// Returns whether a copy may have gone while a client was reading it.
     fn has_changed(&self) -> bool {
         let table = self.table.as_ref();
         table.is_some_and(|(_, table)| table.model.eras.len() > 1)

@@ -73,12 +73,12 @@ impl SimulatedCoordinator {
         }
     }
 
-    /// Whether it runs.
+    /// Returns whether it runs.
     pub fn is_running(&self) -> bool {
         self.machine.is_some()
     }
 
-    /// Whether this life of it runs and sends what it answers.
+    /// Returns whether this life of it runs and sends what it answers.
     pub fn leads(&self, life: u64) -> bool {
         self.machine.is_some() && self.life == life && self.unsent.is_none()
     }
@@ -88,8 +88,8 @@ impl SimulatedCoordinator {
         self.machine.as_ref().map(Coordinator::configuration)
     }
 
-    /// Whether no member is being replaced and none moves, as far as it is known to have been
-    /// reported.
+    /// Returns whether no member is being replaced and none moves, as far as it is known to have
+    /// been reported.
     pub fn is_whole(&self) -> bool {
         self.configuration().is_some_and(|configuration| {
             let tables = configuration.tables.iter();

@@ -235,7 +235,7 @@ impl World {
         })
     }
 
-    /// Whether acknowledged means flushed.
+    /// Returns whether acknowledged means flushed.
     pub fn is_sync(&self) -> bool {
         self.plan.schema.durability == Durability::Sync
     }

@@ -43,7 +43,7 @@ impl ImportLedger {
         summary
     }
 
-    /// Whether the import has to end.
+    /// Returns whether the import has to end.
     pub(super) fn has_failed(&self) -> bool {
         self.lines().failed.is_some()
     }

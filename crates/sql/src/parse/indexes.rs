@@ -129,7 +129,7 @@ fn is_index(element: &[&TokenWithSpan]) -> bool {
     element.get(at).is_some_and(|it| it.token == Token::LParen)
 }
 
-/// Whether what follows `INDEX` is a name.
+/// Returns whether what follows `INDEX` is a name.
 fn is_name(token: &TokenWithSpan) -> bool {
     token.token != Token::LParen && keyword(token) != Some(Keyword::USING)
 }

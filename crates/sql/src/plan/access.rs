@@ -167,7 +167,7 @@ pub(super) fn range_of(facts: &Facts, column: Option<&usize>) -> (ValueRange, Ve
     (range, known.map(|known| known.conjunct).collect())
 }
 
-/// Whether rows of a segment come in the order asked for, and if so whether from the end.
+/// Returns whether rows of a segment come in the order asked for, and if so whether from the end.
 pub(super) fn serves(
     table: &PlacedTable,
     order_columns: &[usize],

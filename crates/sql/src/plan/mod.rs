@@ -186,7 +186,7 @@ pub enum SkippedDuplicates {
 }
 
 impl SkippedDuplicates {
-    /// Whether a duplicate that this replex found leaves the row out.
+    /// Returns whether a duplicate that this replex found leaves the row out.
     pub fn covers(self, replex: usize) -> bool {
         match self {
             SkippedDuplicates::Nothing => false,
@@ -387,7 +387,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Whether rows of this table must come and go one after the other.
+/// Returns whether rows of this table must come and go one after the other.
 pub(crate) fn has_dense(schema: &Schema) -> bool {
     let dense = Some(placement::Constraint::Dense);
     schema.indexes.iter().any(|it| it.constraint == dense)

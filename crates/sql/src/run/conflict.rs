@@ -41,7 +41,7 @@ pub(super) async fn send<S: Store>(
     sender.changed(result)
 }
 
-/// Whether a row has the key of this one in a unique index.
+/// Returns whether a row has the key of this one in a unique index.
 async fn is_there<S: Store>(
     sender: &Sender<'_, S>,
     row: &[u8],

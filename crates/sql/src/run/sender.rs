@@ -39,7 +39,7 @@ impl<S: Store> Sender<'_, S> {
         Ok(self.store.execute(self.table.id, mutation).await?)
     }
 
-    /// Whether a row changed, or why it could not.
+    /// Returns whether a row changed, or why it could not.
     pub(super) fn changed(&self, result: RequestResult) -> Result<bool, Attempt> {
         let table = self.table.schema.name.clone();
         let done = StatementProgress::default();

@@ -113,7 +113,7 @@ impl<S: Store> Shell<S> {
         }
     }
 
-    /// Whether `\q` was entered.
+    /// Returns whether `\q` was entered.
     pub fn is_over(&self) -> bool {
         self.over
     }

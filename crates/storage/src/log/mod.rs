@@ -316,7 +316,7 @@ impl Log {
         self.shared.spares.exhaustion()
     }
 
-    /// Whether there is a segment that a checkpoint could give back.
+    /// Returns whether there is a segment that a checkpoint could give back.
     pub fn has_old_segments(&self) -> bool {
         lock(&self.shared.segments).len() > 1
     }
@@ -402,7 +402,7 @@ struct SegmentSlice {
 }
 
 impl Batch {
-    /// Whether it is to be written without waiting for more.
+    /// Returns whether it is to be written without waiting for more.
     fn is_urgent(&self) -> bool {
         self.flush || self.bytes.len() >= GATHERED_BYTES_MAX
     }

@@ -200,7 +200,7 @@ pub(super) fn recycle(
     Ok(None)
 }
 
-/// Whether `name` is a spare's.
+/// Returns whether `name` is a spare's.
 pub(super) fn is_spare(name: &str) -> bool {
     name.starts_with("spare-")
 }

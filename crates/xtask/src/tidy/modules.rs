@@ -297,7 +297,8 @@ impl<'a> Scan<'a> {
         Scanned { module, declared }
     }
 
-    /// Whether an item may begin at a word, as it does not at that of `&'static T` or `*const T`.
+    /// Returns whether an item may begin at a word, as it does not at that of `&'static T` or
+    /// `*const T`.
     fn begins_item(&self, at: usize) -> bool {
         let before = at.checked_sub(1).map_or("", |before| self.text(before));
         let qualifiers = ["pub", "unsafe", "const", "async", "extern"];

@@ -271,8 +271,8 @@ pub(crate) fn old_row(
     }
 }
 
-/// Whether two images of a row are the same to every constraint, so that a request between them
-/// can be folded without a vote of its own.
+/// Returns whether two images of a row are the same to every constraint, so that a request between
+/// them can be folded without a vote of its own.
 pub(crate) fn same_constraints(table: &TableInfo, before: &[u8], after: &[u8]) -> bool {
     if !table.constrained_columns.contains(&true) {
         return true;

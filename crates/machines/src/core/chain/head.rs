@@ -495,8 +495,8 @@ impl CoreMachine {
         }
     }
 
-    /// Whether an operation of this head other than the given one carries the request, and is not
-    /// settled.
+    /// Returns whether an operation of this head other than the given one carries the request, and
+    /// is not settled.
     fn is_under_way(&self, request: RequestId, except: OperationId) -> bool {
         self.members.iter().any(|((operation, _), member)| {
             let others = *operation != except && member.place == 0 && !member.is_settled();
@@ -526,7 +526,7 @@ impl CoreMachine {
         }
     }
 
-    /// Whether a request waits for its pk, or is part of an operation under way.
+    /// Returns whether a request waits for its pk, or is part of an operation under way.
     pub(crate) fn is_queued(&self, request: RequestId) -> bool {
         let queues = self
             .partitions

@@ -88,7 +88,7 @@ impl Requests {
         }
     }
 
-    /// Whether a client waits for one.
+    /// Returns whether a client waits for one.
     pub fn are_awaited(&self) -> bool {
         self.running.values().any(|it| !it.askers.is_empty())
     }

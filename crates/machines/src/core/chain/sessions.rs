@@ -156,8 +156,8 @@ impl Sessions {
             .sum()
     }
 
-    /// Whether a record ought to be kept: there is none of the request, or only one of a request
-    /// without effect, and this one knows better.
+    /// Returns whether a record ought to be kept: there is none of the request, or only one of a
+    /// request without effect, and this one knows better.
     pub fn is_to_be_kept(&self, record: &RequestRecord) -> bool {
         let request = record.request;
         let session = self.sessions.get(&request.session);

@@ -74,10 +74,10 @@ impl CoreMachine {
         self.settle(key, step)
     }
 
-    /// Whether an operation with an earlier version on one of the same keys is unsettled: both had
-    /// been voted on before a restart, and come back in any order. An abort changes no rows: it
-    /// waits for no other operation, and a member that voted no holds no keys by whose release it
-    /// would be found.
+    /// Returns whether an operation with an earlier version on one of the same keys is unsettled:
+    /// both had been voted on before a restart, and come back in any order. An abort changes no
+    /// rows: it waits for no other operation, and a member that voted no holds no keys by whose
+    /// release it would be found.
     fn earlier_unsettled(&self, key: MemberKey) -> bool {
         let member = &self.members[&key];
         if matches!(member.decision(), Some(Decision::Abort(_))) {

@@ -106,8 +106,8 @@ fn refusal(parts: &[MemberReport<'_>]) -> Option<RequestResult> {
         .map(|(_, reason)| reason)
 }
 
-/// Whether a remaining member would know an outcome that was seen: it is in the log of the member
-/// that made it visible, and all at position x and beyond have received it.
+/// Returns whether a remaining member would know an outcome that was seen: it is in the log of the
+/// member that made it visible, and all at position x and beyond have received it.
 fn survivor_would_know(
     table: &TableInfo,
     chain: &[PartitionId],

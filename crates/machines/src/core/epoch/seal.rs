@@ -116,7 +116,7 @@ impl SealProgress {
 }
 
 impl CoreMachine {
-    /// Whether chains stand still.
+    /// Returns whether chains stand still.
     pub(crate) fn stands_still(&self) -> bool {
         self.sealing.current.is_some()
     }
@@ -415,8 +415,8 @@ impl CoreMachine {
         own.map(|(key, _)| *key)
     }
 
-    /// Whether there may be an operation that was seen, and that no remaining core knows: with some
-    /// servers removed and others that may have forgotten, more than is tolerated.
+    /// Returns whether there may be an operation that was seen, and that no remaining core knows:
+    /// with some servers removed and others that may have forgotten, more than is tolerated.
     fn may_lack_unknown(&self) -> bool {
         let seal = self.sealing.current.as_ref().expect("callers have it");
         let own = (!seal.forgot_nothing).then_some(self.identity.core);

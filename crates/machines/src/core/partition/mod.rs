@@ -172,7 +172,7 @@ impl Partitions {
         Ok(())
     }
 
-    /// Whether a partition is held.
+    /// Returns whether a partition is held.
     pub fn contains_key(&self, id: &PartitionId) -> bool {
         self.held.contains_key(id)
     }

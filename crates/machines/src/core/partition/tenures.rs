@@ -31,7 +31,7 @@ impl Tenures {
         self.logged.get(&id).copied().unwrap_or_default()
     }
 
-    /// Whether a partition has all of its rows, as far as the log has it at all.
+    /// Returns whether a partition has all of its rows, as far as the log has it at all.
     pub fn is_whole(&self, id: PartitionId) -> bool {
         self.logged.get(&id).is_none_or(|tenure| tenure.is_whole)
     }

@@ -106,7 +106,7 @@ pub(crate) struct Fill {
 }
 
 impl Fill {
-    /// Whether nothing has to be fetched any more before it may be judged.
+    /// Returns whether nothing has to be fetched any more before it may be judged.
     pub fn has_all_rows(&self) -> bool {
         let mut sources = self.sources.iter().flat_map(BTreeMap::values);
         self.sources.is_some() && sources.all(|source| source.next.is_none())
@@ -117,7 +117,7 @@ impl Fill {
         self.last_record = self.last_record.max(position);
     }
 
-    /// Whether a head may begin requests (R13): those that were completed before are known,
+    /// Returns whether a head may begin requests (R13): those that were completed before are known,
     /// and rows can be fetched.
     pub fn takes_requests(&self) -> bool {
         self.sources.is_some() && self.completions.are_complete()
@@ -125,7 +125,7 @@ impl Fill {
 }
 
 impl CoreMachine {
-    /// Whether a partition of this core is rebuilding.
+    /// Returns whether a partition of this core is rebuilding.
     pub(crate) fn is_rebuilding(&self, id: PartitionId) -> bool {
         let place = self
             .partitions

@@ -209,8 +209,8 @@ impl CoreMachine {
     }
 }
 
-/// Whether a partition's cores must know of requests to a head: its own, where it is one, otherwise
-/// all requests to the table.
+/// Returns whether a partition's cores must know of requests to a head: its own, where it is one,
+/// otherwise all requests to the table.
 fn concerns(of: PartitionId, head: PartitionId) -> bool {
     match of.replex {
         0 => head == of,

@@ -180,7 +180,8 @@ fn open(cover: &BTreeMap<PartitionId, CoverProgress>) -> BTreeSet<PartitionId> {
 }
 
 impl CoreMachine {
-    /// Whether an operation that holds its keys has to wait for rows of the cover before the vote.
+    /// Returns whether an operation that holds its keys has to wait for rows of the cover before
+    /// the vote.
     pub(crate) fn fetches_for_vote(
         &mut self,
         now: ClockReading,
@@ -201,7 +202,8 @@ impl CoreMachine {
         !prefixes.is_empty()
     }
 
-    /// Whether a head has to wait for a row of the cover before it evaluates requests on it.
+    /// Returns whether a head has to wait for a row of the cover before it evaluates requests on
+    /// it.
     pub(crate) fn fetches_for_head<T: Tables>(
         &mut self,
         id: PartitionId,
@@ -343,7 +345,7 @@ impl CoreMachine {
     }
 }
 
-/// Whether a partition has a row from a key on that begins with the prefix.
+/// Returns whether a partition has a row from a key on that begins with the prefix.
 fn has_row<T: Tables>(
     of: PartitionId,
     from: &Bytes,

@@ -79,7 +79,7 @@ impl IncomingMoves {
         self.0.remove(&id);
     }
 
-    /// Whether the log has that a partition is whole, though it may not be durable yet.
+    /// Returns whether the log has that a partition is whole, though it may not be durable yet.
     pub fn is_ending(&self, id: PartitionId) -> bool {
         let taking = self.0.get(&id);
         taking.is_some_and(|taking| matches!(taking.stage, Stage::Ending(_)))
@@ -87,8 +87,8 @@ impl IncomingMoves {
 }
 
 impl CoreMachine {
-    /// Whether this core holds a partition in whose rows it cannot trust yet. It is determined by
-    /// the log alone, so that reading it again gives the same rows.
+    /// Returns whether this core holds a partition in whose rows it cannot trust yet. It is
+    /// determined by the log alone, so that reading it again gives the same rows.
     pub(crate) fn is_not_whole(&self, id: PartitionId) -> bool {
         let place = self.view.place(id);
         let is_own = place.is_some_and(|place| place.core == self.identity.core);

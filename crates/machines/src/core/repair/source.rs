@@ -32,7 +32,7 @@ impl CoverProgress {
         Some(self.timer.due_us(retry_us))
     }
 
-    /// Whether this is the answer that is waited for.
+    /// Returns whether this is the answer that is waited for.
     pub fn awaits(&self, start: &Bytes) -> bool {
         self.next.as_ref() == Some(start)
     }

@@ -20,7 +20,7 @@ impl RetryTimer {
             .map_or(0, |at_us| at_us + (retry_us << doublings))
     }
 
-    /// Whether an answer is being waited for.
+    /// Returns whether an answer is being waited for.
     pub fn is_under_way(&self, now_us: u64, retry_us: u64) -> bool {
         self.due_us(retry_us) > now_us
     }

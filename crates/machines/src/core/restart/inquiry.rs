@@ -94,7 +94,7 @@ impl Inquiry {
         listens
     }
 
-    /// Whether every peer has reported everything.
+    /// Returns whether every peer has reported everything.
     pub fn is_complete(&self) -> bool {
         let complete = |attempts: &BTreeMap<u64, PartialAnswer>| {
             attempts.values().any(PartialAnswer::is_complete)

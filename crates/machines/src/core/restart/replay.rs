@@ -131,8 +131,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Whether what the log has of a partition at this point is of the tenure in which this core
-    /// holds it now: it may have been with others meanwhile.
+    /// Returns whether what the log has of a partition at this point is of the tenure in which this
+    /// core holds it now: it may have been with others meanwhile.
     pub(crate) fn is_of_tenure(&self, partition: PartitionId) -> bool {
         let since = self
             .view

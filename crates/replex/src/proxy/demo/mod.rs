@@ -48,7 +48,7 @@ struct Stage {
     _serving: JoinSet<()>,
 }
 
-/// `replex proxy demo`
+/// Runs `replex proxy demo`.
 pub async fn run() -> Result<(), CommandFailure> {
     let started = Instant::now();
     let mut story = Story::of_stdout();

@@ -43,7 +43,7 @@ impl Manifest {
         }
     }
 
-    /// Whether these are the bytes that it names.
+    /// Returns whether these are the bytes that it names.
     pub fn names(&self, bytes: &[u8]) -> bool {
         self.bytes == bytes.len() as u64 && self.checksum == crc32c::crc32c(bytes)
     }

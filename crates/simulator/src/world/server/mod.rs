@@ -95,7 +95,7 @@ impl SimulatedServer {
         }
     }
 
-    /// Whether its cores know, with their peers' reports, all that they ever did.
+    /// Returns whether its cores know, with their peers' reports, all that they ever did.
     pub fn is_whole(&mut self) -> bool {
         let recovering = |core: &SimulatedCore| core.machine.is_recovering();
         if self.is_running() && !self.cores().iter().any(recovering) {
@@ -104,7 +104,7 @@ impl SimulatedServer {
         !self.forgot
     }
 
-    /// Whether its cores run.
+    /// Returns whether its cores run.
     pub fn is_running(&self) -> bool {
         matches!(self.state, ServerPhase::Running(_))
     }
