@@ -52,7 +52,7 @@ impl BaselineChain {
         first.ready_value("baseline")
     }
 
-    /// One connection, one frame at a time, blocking: no runtime stands between.
+    /// Opens one blocking connection with one frame at a time, without a runtime in between.
     ///
     /// # Errors
     /// It does not connect.
@@ -68,7 +68,7 @@ impl BaselineChain {
         })
     }
 
-    /// `count` connections with `window` frames in flight on each.
+    /// Opens `count` connections with `window` frames in flight on each.
     ///
     /// # Errors
     /// One does not connect.

@@ -115,7 +115,7 @@ impl Series {
         figures
     }
 
-    /// Median latency of each run, µs.
+    /// Returns the median latency of each run, in microseconds.
     pub fn p50_us(&self) -> Measurements {
         self.figures(|sample| sample.latencies.percentile(0.5))
     }
@@ -126,7 +126,7 @@ impl Series {
         self.figures(|sample| sample.latencies.median_of_whole())
     }
 
-    /// Mean latency of each run, µs.
+    /// Returns the mean latency of each run, in microseconds.
     #[cfg(feature = "proxy")]
     pub fn mean_us(&self) -> Measurements {
         self.figures(|sample| sample.latencies.mean())
@@ -137,12 +137,12 @@ impl Series {
         self.figures(|sample| sample.operations as f64 / sample.seconds)
     }
 
-    /// CPU time per operation of the processes under measurement, µs.
+    /// Returns the CPU time per operation of the processes under measurement, in microseconds.
     pub fn server_us(&self) -> Measurements {
         self.figures(|sample| sample.server_us / sample.operations as f64)
     }
 
-    /// CPU time per operation of this process, µs.
+    /// Returns the CPU time per operation of this process, in microseconds.
     pub fn client_us(&self) -> Measurements {
         self.figures(|sample| sample.client_us / sample.operations as f64)
     }
@@ -157,7 +157,7 @@ impl Series {
     }
 }
 
-/// Cumulative distributions of latencies side by side.
+/// Returns a chart with the cumulative distributions of latencies side by side.
 pub fn latency_plot(title: &str, series: &[(&str, &Series)]) -> LineChart {
     let lines = series.iter().map(|(name, series)| {
         let points = series.latencies().distribution();

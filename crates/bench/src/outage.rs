@@ -168,7 +168,7 @@ impl OutageSite {
         }
     }
 
-    /// Memory of all servers, in bytes.
+    /// Returns the resident memory of all servers, in bytes.
     pub fn resident_bytes(&self) -> io::Result<u64> {
         self.servers
             .iter()

@@ -9,7 +9,7 @@ pub struct Measurements {
 }
 
 impl Measurements {
-    /// Notes one more.
+    /// Adds a value.
     pub fn push(&mut self, value: f64) {
         self.values.push(value);
     }
@@ -31,7 +31,7 @@ impl Measurements {
         median(&ratios)
     }
 
-    /// This less the other, pair by pair.
+    /// Returns this less the other, pair by pair.
     pub fn minus(&self, other: &Measurements) -> Measurements {
         assert_eq!(
             self.values.len(),
@@ -44,7 +44,7 @@ impl Measurements {
         }
     }
 
-    /// Least and greatest.
+    /// Returns the least and the greatest value.
     pub fn range(&self) -> (f64, f64) {
         (percentile(&self.values, 0.0), percentile(&self.values, 1.0))
     }

@@ -144,7 +144,7 @@ impl FigureLine {
     }
 }
 
-/// Three digits that count; nothing for what was not measured.
+/// Returns a value with three significant digits; nothing for a value that was not measured.
 pub fn shown(value: f64) -> String {
     match value.abs() {
         _ if value.is_nan() => String::new(),

@@ -79,7 +79,7 @@ pub struct YcsbRows {
 }
 
 impl YcsbRows {
-    /// Over `rows` rows.
+    /// Makes the state of a workload over `rows` rows.
     pub fn new(rows: u64) -> YcsbRows {
         YcsbRows {
             zipfian: Zipfian::new(rows),

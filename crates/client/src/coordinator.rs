@@ -54,7 +54,7 @@ struct Connection {
 }
 
 impl Coordinator {
-    /// For questions before there is a client: the first answer makes one.
+    /// Makes a connection for questions before there is a client: the first answer makes a client.
     pub fn new(
         options: ConnectOptions,
         asks: mpsc::UnboundedReceiver<CoordinatorCall>,

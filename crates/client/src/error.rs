@@ -139,7 +139,7 @@ pub enum Retry {
 }
 
 impl Error {
-    /// Whether, and how, to try again.
+    /// Returns whether, and how, to try again.
     pub fn retry(&self) -> Retry {
         match self {
             Error::Unknown { .. } => Retry::AfterReading,

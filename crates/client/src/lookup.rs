@@ -50,38 +50,39 @@ pub struct Scan<'a> {
 macro_rules! common_options {
     ($type:ident) => {
         impl<'a> $type<'a> {
-            /// Only rows for which this holds; evaluated where the rows are.
+            /// Restricts the read to rows for which this holds. Servers evaluate it where the rows
+            /// are.
             pub fn filter(mut self, filter: Expression) -> Self {
                 self.wanted.plan.filter = Some(filter);
                 self
             }
 
-            /// Only these columns, by position, in this order.
+            /// Restricts the read to these columns, by position, in this order.
             pub fn projection(mut self, columns: impl Into<Vec<u16>>) -> Self {
                 self.wanted.plan.projection = Some(columns.into());
                 self
             }
 
-            /// At most so many rows.
+            /// Restricts the read to so many rows.
             pub fn limit(mut self, rows: u64) -> Self {
                 self.wanted.plan.limit = Some(rows);
                 self
             }
 
-            /// In the order of the index, from its end.
+            /// Reads in the order of the index, from its end.
             pub fn descending(mut self) -> Self {
                 self.wanted.plan.order = RowOrder::Descending;
                 self
             }
 
-            /// How fresh the rows must be. [`Consistency::Stale`] returns at once what is
+            /// Sets how fresh the rows must be. [`Consistency::Stale`] returns at once what is
             /// committed, and may miss operations under way.
             pub fn consistency(mut self, consistency: Consistency) -> Self {
                 self.wanted.plan.consistency = consistency;
                 self
             }
 
-            /// Each page of rows may take so long.
+            /// Sets the time that each page of rows may take.
             pub fn deadline(mut self, patience: Duration) -> Self {
                 self.wanted.patience = Some(patience);
                 self
@@ -165,7 +166,8 @@ impl<'a> Lookup<'a> {
         })
     }
 
-    /// Only rows whose next column of the index lies between these values. NULL lies nowhere.
+    /// Restricts the read to rows whose next column of the index lies between these values. NULL
+    /// lies nowhere.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the key names all columns of the index, [`Error::WrongType`] for
@@ -286,7 +288,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// In the order of the primary key.
+    /// Reads in the order of the primary key.
     pub fn ascending(mut self) -> Self {
         self.wanted.plan.order = RowOrder::Ascending;
         self

@@ -151,7 +151,7 @@ impl Rows {
         Ok(rows)
     }
 
-    /// Of a plan that only counts: how many rows there are.
+    /// Returns the number of rows, of a plan that only counts.
     ///
     /// # Errors
     /// As [`Rows::next`].

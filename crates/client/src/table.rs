@@ -128,7 +128,7 @@ impl Table {
         &self.configuration.tables[self.position]
     }
 
-    /// Of the configuration that had it so.
+    /// Returns the epoch of the configuration from which it was read.
     pub(crate) fn epoch(&self) -> Epoch {
         self.configuration.epoch
     }
@@ -259,7 +259,7 @@ impl Table {
         self.execute_within(mutation, None).await
     }
 
-    /// [`Table::execute`] with a deadline of its own.
+    /// Works as [`Table::execute`], with a deadline of its own.
     ///
     /// # Errors
     /// As there.
@@ -536,7 +536,7 @@ impl Table {
         }
     }
 
-    /// So many values were given for a key of these columns.
+    /// Returns the error for a key of these columns with only so many values.
     pub(crate) fn incomplete_key(&self, columns: &[usize], given: usize) -> Error {
         Error::IncompleteKey {
             table: self.schema().name.clone(),

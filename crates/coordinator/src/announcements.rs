@@ -38,13 +38,14 @@ impl Listeners {
         );
     }
 
-    /// A connection is gone.
+    /// Handles the end of a connection.
     pub fn gone(&mut self, connection: RequesterId) {
         self.cores
             .retain(|_, listener| listener.connection != connection);
     }
 
-    /// A server is down or has left: it receives epochs when it sends heartbeats again.
+    /// Forgets a server that is down or has left: it receives epochs when it sends heartbeats
+    /// again.
     pub fn forget(&mut self, server: ServerId) {
         self.cores.retain(|core, _| core.server != server);
     }

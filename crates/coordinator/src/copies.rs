@@ -156,9 +156,9 @@ impl Coordinator {
         Ok(without)
     }
 
-    /// Whether what a table tolerates stays proven without a copy. One that is being made counts
-    /// for nothing, now as later: it may turn out that it cannot be made, and then it must be able
-    /// to go.
+    /// Checks that the tolerance of a table stays proven without a copy. One that is being made
+    /// counts for nothing, now as later: it may turn out that it cannot be made, and then it must
+    /// be able to go.
     fn check_without(
         &self,
         table: &PlacedTable,
@@ -242,7 +242,7 @@ impl Coordinator {
         leaving
     }
 
-    /// The epochs before have ended: copies come and go from `epoch` on.
+    /// Adds and drops copies from `epoch` on, once the epochs before have ended.
     pub(super) fn change_copies(&mut self, epoch: Epoch, output: &mut CoordinatorOutput) {
         let changes = core::mem::take(&mut self.state.changes);
         let drops = |it: &&CopyChange| matches!(it.wanted, CopyRequest::Drop { .. });

@@ -29,7 +29,8 @@ use super::{Coordinator, CoordinatorOutput, FolderTrust, Outcome, Refused, Serve
 const PATIENCE_US: u64 = 5_000_000;
 
 impl Coordinator {
-    /// Why a server may not come back yet with the folder that it has: it is an older copy.
+    /// Returns the reason why a server may not come back yet with its folder: the folder is an
+    /// older copy.
     pub(super) fn check_folder(
         &mut self,
         now: ClockReading,
@@ -133,7 +134,7 @@ impl Coordinator {
         void.map(|member| member.server).collect()
     }
 
-    /// An epoch serves in which all that these held is void.
+    /// Handles an epoch that serves and in which everything that these servers held is void.
     pub(super) fn note_voided(&mut self, now: ClockReading, servers: &BTreeSet<ServerId>) {
         for id in servers {
             self.member_mut(*id).trust = FolderTrust::Voided;
@@ -141,7 +142,7 @@ impl Coordinator {
         }
     }
 
-    /// An operator accepts what an older folder lacks.
+    /// Handles an operator's decision to accept the missing records of an older folder.
     pub(super) fn accept_folder(
         &mut self,
         id: ServerId,
@@ -167,7 +168,7 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// Reported positions of logs go into the state, whenever that is kept.
+    /// Adds the reported positions of logs to the state, whenever the state is kept.
     pub(super) fn note_logs(&mut self) {
         for (core, report) in &self.reports {
             let mut members = self.state.members.iter_mut();

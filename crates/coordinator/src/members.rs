@@ -205,8 +205,8 @@ impl Coordinator {
         }
     }
 
-    /// A process whose cores serve nothing any more gives its leases back, so that the next one
-    /// need not wait for their end.
+    /// Handles a process whose cores serve nothing any more and that returns its leases, so that
+    /// the next one need not wait for their end.
     pub(super) fn stopped(
         &mut self,
         now: ClockReading,
@@ -230,7 +230,7 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// A server is down: others get what it holds if it does not come back in time.
+    /// Watches a server that is down: others get its partitions if it does not come back in time.
     pub(super) fn watch_down(&mut self, id: ServerId, now: ClockReading) {
         let after_us = match self.has_stopped(id) {
             true => self.settings.replace_stopped_after_us,
@@ -299,7 +299,7 @@ impl Coordinator {
         Ok(server)
     }
 
-    /// For each server that is up, when the last lease of a core of it is over by any clock.
+    /// Returns for each server that is up when the last lease of a core of it is over by any clock.
     pub(super) fn lease_ends(&self) -> impl Iterator<Item = (ServerId, u64)> {
         let after_us = self.settings.lease_us + self.settings.drift_us;
         let mut reports = self.reports.iter().peekable();

@@ -47,7 +47,7 @@ pub(super) struct MoveTracker {
 }
 
 impl MoveTracker {
-    /// A server was replaced.
+    /// Notes that a server was replaced.
     pub fn note_lost(&mut self, server: ServerId) {
         let (losses, _) = self.lost.entry(server).or_default();
         *losses = (*losses + 1).min(LOSSES_MAX);
@@ -62,7 +62,7 @@ impl MoveTracker {
 }
 
 impl Coordinator {
-    /// A server has joined, or is back.
+    /// Notes that a server has joined, or is back.
     pub(super) fn note_back(&mut self, id: ServerId, now: ClockReading) {
         self.moves.note_back(id, now);
         self.note_new(id);
@@ -97,8 +97,7 @@ impl Coordinator {
         takers
     }
 
-    /// A server is to hold nothing any more, or may again, if that can be: for drivers without
-    /// operators.
+    /// Drains a server or ends its drain, if that is possible: for drivers without operators.
     pub fn set_draining(
         &mut self,
         id: ServerId,
@@ -110,7 +109,7 @@ impl Coordinator {
         }
     }
 
-    /// A server is to hold nothing any more, or may again.
+    /// Drains a server or ends its drain.
     pub(super) fn drain(
         &mut self,
         id: ServerId,
@@ -140,7 +139,7 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// Whether the other servers can hold everything as tolerantly as is stated.
+    /// Checks that the other servers can hold all partitions as tolerantly as the tables state.
     fn check_drain(&self, id: ServerId) -> Result<(), Refused> {
         if self.state.configuration.server(id).map(|it| it.state) == Some(ServerState::Down) {
             return Err(Refused::new(format!(
@@ -403,7 +402,7 @@ impl Coordinator {
         }
     }
 
-    /// When a server that was lost of late is trusted again.
+    /// Returns the time at which a server that was lost recently is trusted again.
     pub(super) fn moves_deadline_us(&self) -> Option<u64> {
         let lost = self.moves.lost.values();
         lost.map(|(_, until_us)| *until_us)

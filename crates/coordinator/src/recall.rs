@@ -113,7 +113,7 @@ impl Coordinator {
         self.waiting.clear();
     }
 
-    /// A server knows a later epoch than there is: the state is an older copy.
+    /// Handles a server that knows a later epoch than the coordinator: the state is an older copy.
     pub(super) fn notice_newer(
         &mut self,
         server: ServerId,
@@ -151,7 +151,7 @@ impl Coordinator {
         }
     }
 
-    /// Why nothing is answered, and what is waited for.
+    /// Returns the reason why nothing is answered, with the servers that it waits for.
     pub fn recall_text(&self) -> String {
         let Some(recall) = &self.recall else {
             return String::new();

@@ -58,8 +58,8 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// The epochs before have ended: the partitions begin to refill, unless a server that was lost
-    /// meanwhile had the other copies.
+    /// Begins to refill the partitions, once the epochs before have ended, unless a server that was
+    /// lost meanwhile had the other copies.
     ///
     /// # Errors
     /// For people: it had.

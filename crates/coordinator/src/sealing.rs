@@ -34,19 +34,19 @@ pub(super) struct SealTracker {
 }
 
 impl SealTracker {
-    /// A server is down: it is replaced when this much time has passed.
+    /// Watches a server that is down: it is replaced when this much time has passed.
     pub fn watch(&mut self, server: ServerId, now: ClockReading, after_us: u64) {
         let due_us = now.monotonic_us.saturating_add(after_us);
         self.due_us.insert(server, due_us);
     }
 
-    /// It is back, or gone for good.
+    /// Ends the watch of a server that is back, or removed.
     pub fn unwatch(&mut self, server: ServerId) {
         self.due_us.remove(&server);
         self.waited_for_us.remove(&server);
     }
 
-    /// Another epoch: reports of the one before no longer count.
+    /// Forgets the reports of an earlier epoch, which no longer count.
     pub fn forget_reports(&mut self) {
         self.reports.clear();
     }
@@ -98,7 +98,7 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// A server is back while the epochs before are being ended: it takes part again.
+    /// Lets a server take part again that is back while the epochs before are being ended.
     pub(super) fn take_part_again(&mut self, id: ServerId) {
         if let Some(sealing) = &mut self.state.configuration.sealing {
             sealing.removed.retain(|removed| *removed != id);
@@ -183,7 +183,7 @@ impl Coordinator {
             .collect()
     }
 
-    /// Whether the cluster may go on without these servers; if not, the reason.
+    /// Checks that the cluster can continue without these servers; if not, returns the reason.
     pub(super) fn check_removal(&self, removed: &BTreeSet<ServerId>) -> Result<(), String> {
         let configuration = &self.state.configuration;
         if let Some(why) = configuration.cannot_lose(removed) {
@@ -231,8 +231,9 @@ impl Coordinator {
         self.reconfigure(output);
     }
 
-    /// When the new epoch may serve: after the last lease that a removed server can have from the
-    /// servers that vouched for it. None while a server has not resolved everything.
+    /// Returns the time from which the new epoch may serve: after the last lease that a removed
+    /// server can have from the servers that vouched for it. None while a server has not resolved
+    /// everything.
     pub(super) fn seal_ends_us(&self) -> Option<u64> {
         let configuration = &self.state.configuration;
         configuration.sealing.as_ref()?;
@@ -274,7 +275,7 @@ impl Coordinator {
             .collect()
     }
 
-    /// When something here is due.
+    /// Returns the time of the next step of a seal.
     pub(super) fn seal_deadline_us(&self) -> Option<u64> {
         let configuration = &self.state.configuration;
         let due = self.seals.all_due_us();

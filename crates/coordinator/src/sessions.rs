@@ -112,7 +112,7 @@ impl Sessions {
         state.session_floor != before
     }
 
-    /// When [`Sessions::advance`] has something to do.
+    /// Returns the time at which [`Sessions::advance`] has something to do.
     pub(super) fn deadline_us(&self, settings: &CoordinatorSettings) -> Option<u64> {
         let end = self.marks.front();
         let end = end.map(|mark| mark.at_us + 2 * settings.session_life_us);

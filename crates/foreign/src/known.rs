@@ -53,7 +53,7 @@ impl KnownDifferences {
         self.reason(test).is_some()
     }
 
-    /// Why a test differs.
+    /// Returns the reason why a test differs.
     pub fn reason(&self, test: &str) -> Option<&str> {
         let entry = self.entries.iter().find(|entry| entry.is(test));
         entry.map(|entry| &*entry.reason)

@@ -16,7 +16,7 @@ impl TestOutcomes {
         *self.passed.entry(name.into()).or_insert(true) &= has_passed;
     }
 
-    /// How many tests passed, and how many failed. Skipped tests are not noted.
+    /// Returns how many tests passed, and how many failed. Skipped tests do not count.
     pub fn sums(&self) -> (usize, usize) {
         let passed = self.passed.values().filter(|passed| **passed).count();
         (passed, self.passed.len() - passed)

@@ -66,7 +66,7 @@ pub fn run(command: &mut Command) -> Result<String, Failure> {
     Err(format!("{line} failed: {}", output.trim_end()))
 }
 
-/// A command line of words without spaces, in a folder.
+/// Makes a command from a line of words without spaces, in a folder.
 pub fn words(line: &str, folder: &Path) -> Command {
     let mut words = line.split(' ');
     let mut command = Command::new(words.next().unwrap_or_default());

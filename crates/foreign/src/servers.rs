@@ -47,12 +47,12 @@ pub struct SuiteTarget {
 }
 
 impl SuiteTarget {
-    /// As drivers take it.
+    /// Returns the URL as drivers take it.
     pub fn url(&self) -> String {
         self.url_of("postgresql")
     }
 
-    /// The same with another scheme.
+    /// Returns the URL with another scheme.
     pub fn url_of(&self, scheme: &str) -> String {
         let SuiteTarget {
             host,
@@ -72,7 +72,7 @@ impl SuiteTarget {
         program::run(&mut psql)
     }
 
-    /// As programs of libpq take it.
+    /// Returns the environment variables for programs that use libpq.
     pub fn environment(&self) -> [(&'static str, String); 4] {
         [
             ("PGHOST", self.host.clone()),
@@ -129,7 +129,7 @@ struct Proxy {
 }
 
 impl SuiteServers {
-    /// A PostgreSQL alone.
+    /// Starts a PostgreSQL server without a proxy.
     pub fn straight(needs: &SuiteRequirements) -> Result<SuiteServers, Failure> {
         let primary = postgres(needs)?;
         make_database(&primary, needs.database)?;
@@ -141,7 +141,7 @@ impl SuiteServers {
         })
     }
 
-    /// The proxy, in front of a primary and replicas. What it logs goes to `folder`.
+    /// Starts the proxy in front of a primary and replicas. Its log goes to `folder`.
     pub fn behind_proxy(needs: &SuiteRequirements, folder: &Path) -> Result<SuiteServers, Failure> {
         let primary = postgres(needs)?;
         make_database(&primary, needs.database)?;
@@ -200,7 +200,7 @@ impl SuiteServers {
         Ok(proxy)
     }
 
-    /// Where the suite connects to.
+    /// Returns the server that the suite connects to.
     pub fn target(&self) -> SuiteTarget {
         let straight = target_of(&self.primary, self.database);
         match &self.proxy {
@@ -214,7 +214,7 @@ impl SuiteServers {
         }
     }
 
-    /// What the console shows of the replicas, once all serve or have had time to.
+    /// Returns the console's report of the replicas, once all serve or have had time to.
     pub fn replicas(&mut self) -> ReplicaReport {
         let begun = Instant::now();
         loop {

@@ -68,7 +68,7 @@ impl CaseRules<'_> {
         happened
     }
 
-    /// Every state that can come next, with what leads there.
+    /// Returns every state that can come next, each with the step that leads there.
     pub fn successors(&self, state: &ModelState, each: &mut dyn FnMut(ModelStep, &ModelState)) {
         let mut attempt = |action: ModelStep| {
             let mut next = *state;

@@ -106,7 +106,8 @@ impl Case {
         )
     }
 
-    /// Position x where a decision must be durable before any client may depend on it (R3).
+    /// Returns the position x where a decision must be durable before any client may depend on it
+    /// (R3).
     pub fn settle_position(&self) -> usize {
         let survivors = self.replexes - self.tolerated;
         if self.last_voter <= survivors {

@@ -115,7 +115,7 @@ impl<'a> CaseRules<'a> {
         member.epoch.saturating_sub(u8::from(member.sealed))
     }
 
-    /// The client's request has come to the head.
+    /// Begins the client's request at the head.
     pub fn begin(&self, state: &mut ModelState, operation: usize) -> bool {
         let head = self.member(operation, 0);
         let mut chain = self.case.operations[operation].places.iter();
@@ -129,7 +129,7 @@ impl<'a> CaseRules<'a> {
         true
     }
 
-    /// A message reaches its receiver.
+    /// Delivers a message to its receiver.
     pub fn deliver(&self, state: &mut ModelState, message: ModelMessage) -> bool {
         let ModelMessage {
             operation,
@@ -231,7 +231,7 @@ impl<'a> CaseRules<'a> {
         (occupied, rows_of)
     }
 
-    /// An operation that waited has its keys now: votes.
+    /// Votes on an operation that waited and has its keys now.
     pub fn vote(&self, state: &mut ModelState, operation: usize, place: usize) -> bool {
         let part = state.parts[operation][place];
         let member = self.member(operation, place);
@@ -243,7 +243,7 @@ impl<'a> CaseRules<'a> {
         true
     }
 
-    /// A wait has lasted too long, and ends in a vote of `Conflict` (R8).
+    /// Ends a wait that has lasted too long in a vote of `Conflict` (R8).
     pub fn give_up(&self, state: &mut ModelState, operation: usize, place: usize) -> bool {
         let part = state.parts[operation][place];
         let member = self.member(operation, place);
@@ -294,7 +294,7 @@ impl<'a> CaseRules<'a> {
         }
     }
 
-    /// The AND of all votes (R2).
+    /// Decides: the AND of all votes (R2).
     pub fn decide(&self, state: &mut ModelState, operation: usize) {
         let last = self.last(operation);
         let mut refusals = state.parts[operation][last].refusals;
@@ -313,7 +313,7 @@ impl<'a> CaseRules<'a> {
         );
     }
 
-    /// A member learns the outcome.
+    /// Handles the outcome at a member.
     pub fn on_decision(
         &self,
         state: &mut ModelState,
@@ -355,7 +355,7 @@ impl<'a> CaseRules<'a> {
         self.pass_up(state, operation, place);
     }
 
-    /// The outcome may be seen at this member.
+    /// Settles the outcome at this member, where it may be seen from now on.
     pub fn settle(&self, state: &mut ModelState, operation: usize, place: usize) {
         state.parts[operation][place].settled = true;
         self.show(state, operation, place);
@@ -397,7 +397,7 @@ impl<'a> CaseRules<'a> {
         (waits, sealed || settles || !passes)
     }
 
-    /// What something waits for is on a member's disk.
+    /// Makes the record that an operation waits for durable on a member's disk.
     pub fn flush(&self, state: &mut ModelState, member: usize, operation: usize) -> bool {
         let Some(place) = self.case.place_of(operation, member) else {
             return false;
@@ -417,8 +417,8 @@ impl<'a> CaseRules<'a> {
         true
     }
 
-    /// What waited for the disk: the decider's decision, the outcome's being seen at position x,
-    /// the decision's way up.
+    /// Continues the steps that waited for the disk: the decider's decision, the outcome's being
+    /// seen at position x, the decision's way up.
     pub fn on_durable(&self, state: &mut ModelState, operation: usize, place: usize, passed: bool) {
         let part = state.parts[operation][place];
         match part.decision {
@@ -540,7 +540,7 @@ impl<'a> CaseRules<'a> {
         }
     }
 
-    /// The head sends again what has had no answer.
+    /// Sends the head's messages without an answer again.
     pub fn resend(&self, state: &mut ModelState, operation: usize) -> bool {
         if !self.acts(state, self.member(operation, 0)) {
             return false;

@@ -14,7 +14,7 @@ macro_rules! bugs {
             /// All of them.
             pub const ALL: &[ModelBug] = &[$(ModelBug::$bug),+];
 
-            /// For the command line.
+            /// Returns its name on the command line.
             pub fn name(self) -> &'static str {
                 match self { $(ModelBug::$bug => $name),+ }
             }

@@ -21,7 +21,7 @@ pub enum SealedOutcome {
 }
 
 impl CaseRules<'_> {
-    /// A member is removed: it may be dead, or go on in its epoch.
+    /// Removes a member: it may be dead, or continue in its epoch.
     pub fn lose(&self, state: &mut ModelState, member: usize) -> bool {
         if state.losses_left == 0 || (state.removed | state.fenced) >> member & 1 != 0 {
             return false;
@@ -120,7 +120,7 @@ impl CaseRules<'_> {
         })
     }
 
-    /// A member takes the resolution.
+    /// Applies the resolution at a member.
     pub fn resolve(&self, state: &mut ModelState, member: usize) -> bool {
         let own = state.members[member];
         let gone = (state.removed | state.fenced) >> member & 1 != 0;
@@ -152,7 +152,7 @@ impl CaseRules<'_> {
         true
     }
 
-    /// The new epoch serves, once its resolution is durable on f + 1 members of every chain, or
+    /// Lets the new epoch serve, once its resolution is durable on f + 1 members of every chain, or
     /// on all that remain (R5), and the leases of removed members have ended (R15).
     pub fn serve(&self, state: &mut ModelState) -> bool {
         let resolved = self

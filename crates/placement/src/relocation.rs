@@ -43,7 +43,7 @@ impl Placement {
         moves.map(|(cell, _, to)| (cell, to)).collect()
     }
 
-    /// With some cells elsewhere.
+    /// Returns the placement with some cells on other cores.
     pub fn with(&self, moves: &[(Cell, HostCore)]) -> Placement {
         let mut placement = self.clone();
         for ((replex, number), place) in moves {

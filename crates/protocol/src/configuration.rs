@@ -161,7 +161,7 @@ impl Place {
         core::iter::once(holder).chain(other)
     }
 
-    /// As it is once the core that it moves to holds it.
+    /// Returns the place as it is once the core that it moves to holds it.
     pub fn handed_over(self) -> Place {
         let Some(MoveProgress::To(next)) = self.moving else {
             return self;
@@ -178,8 +178,8 @@ impl Place {
         }
     }
 
-    /// As it is from `epoch` on without some servers, of which it has had another one than its own:
-    /// what that would have given is void.
+    /// Returns the place as it is from `epoch` on without some servers, of which it has had another
+    /// one than its own: what that would have given is void.
     pub fn without(self, is_removed: impl Fn(ServerId) -> bool, epoch: Epoch) -> Place {
         let lost = self.moving.filter(|it| is_removed(it.tenure().core.server));
         let (since, moving) = match lost {
@@ -194,7 +194,7 @@ impl Place {
         }
     }
 
-    /// As it is once it has all of its rows.
+    /// Returns the place as it is once it has all of its rows.
     pub fn filled(self) -> Place {
         Place {
             state: PartitionState::Serving,
@@ -316,7 +316,7 @@ impl Configuration {
         own.map(|tenure| tenure.since)
     }
 
-    /// Nothing is given back to these servers any more.
+    /// Removes these servers as former holders: nothing is given back to them any more.
     pub fn forget_formers(&mut self, servers: &BTreeSet<ServerId>) {
         let tables = self.tables.iter_mut();
         for place in tables.flat_map(|table| table.placement.iter_mut().flatten()) {
@@ -344,8 +344,8 @@ impl Configuration {
         places.any(|place| place.core == core)
     }
 
-    /// What does not fit together, if anything. One that came from outside passes through this;
-    /// after it no function of `placement` panics on the tables.
+    /// Returns the first inconsistency, if there is one. A configuration from outside passes
+    /// through this check; after it no function of `placement` panics on the tables.
     pub fn check(&self) -> Result<(), String> {
         let fault = |what: &str| Err(String::from(what));
         if !self.servers.is_sorted_by(|a, b| a.id < b.id) {
@@ -419,7 +419,7 @@ impl Configuration {
         prove(&table.layout, &table.bare_placement(), &servers)
     }
 
-    /// x of R3 for a table of a configuration that was checked, where it is placed: from 1.
+    /// Returns x of R3 for a table of a configuration that was checked, where it is placed: from 1.
     /// The number of replexes means that prepares suffice. It changes only where members change, in
     /// an epoch before which all chains have ended.
     pub fn decision_position(&self, table: &PlacedTable) -> usize {

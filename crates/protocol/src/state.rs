@@ -109,7 +109,7 @@ pub enum CopyRequest {
 }
 
 impl ServerMember {
-    /// A core's log is durable at least up to here.
+    /// Notes that a core's log is durable at least up to here.
     pub fn note_log(&mut self, core: usize, durable: Position) {
         if self.logs.len() <= core {
             self.logs.resize(core + 1, Position(0));

@@ -67,7 +67,7 @@ pub async fn ended() {
     }
 }
 
-/// Why stdout could not be written, unless its reader has left.
+/// Returns the reason why stdout could not be written, unless its reader has closed it.
 pub fn failure() -> Option<String> {
     let wrong = lock(&WRONG).take();
     wrong.map(|error| format!("cannot write to stdout: {error}"))

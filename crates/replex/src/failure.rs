@@ -25,7 +25,7 @@ pub enum CommandFailure {
 }
 
 impl CommandFailure {
-    /// For `map_err`: something with what was being done.
+    /// Returns a function for `map_err` that adds the action that failed.
     pub fn at<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> CommandFailure {
         move |error| CommandFailure::Failed(format!("cannot {what}: {error}"))
     }

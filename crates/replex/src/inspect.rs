@@ -123,14 +123,14 @@ impl Inspector {
         Ok(inspector)
     }
 
-    /// From now on, cores are asked for something for about one part of the time in so many.
+    /// Limits the requests to cores to about one part of the time in so many.
     pub fn paced(mut self, parts: u32) -> Self {
         self.rests = parts.saturating_sub(1);
         self
     }
 
-    /// From now on, partitions on servers that are down, and those that are being filled, are left
-    /// out.
+    /// Leaves out partitions on servers that are down, and those that are being filled, from now
+    /// on.
     pub fn leaving_out(mut self) -> Self {
         self.leaves_out = true;
         self

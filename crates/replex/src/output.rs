@@ -26,12 +26,12 @@ impl Screen {
         }
     }
 
-    /// Text that stands out.
+    /// Returns the text in bold.
     pub fn bold(self, text: impl Display) -> String {
         self.styled("1", text)
     }
 
-    /// Text that stands back.
+    /// Returns the text dimmed.
     pub fn dim(self, text: impl Display) -> String {
         self.styled("2", text)
     }

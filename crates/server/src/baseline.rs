@@ -47,7 +47,7 @@ impl Baseline {
         self.event_loop.address()
     }
 
-    /// To stop it.
+    /// Returns a handle to stop it.
     pub fn handle(&self) -> LoopHandle {
         self.event_loop.handle()
     }

@@ -34,7 +34,7 @@ impl Blocking {
         Ok(connection)
     }
 
-    /// On a connection on which nothing was sent yet.
+    /// Takes over a connection on which nothing was sent yet.
     pub fn over(stream: TcpStream) -> Blocking {
         Blocking {
             stream,

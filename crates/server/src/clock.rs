@@ -24,7 +24,7 @@ impl Clock {
         since_boot_us() - self.start_us + 1
     }
 
-    /// Both clocks.
+    /// Reads both clocks.
     pub fn now(&self) -> ClockReading {
         ClockReading {
             monotonic_us: self.monotonic_us(),

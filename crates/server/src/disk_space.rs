@@ -49,7 +49,7 @@ impl DiskSpace {
         }
     }
 
-    /// With as many bytes kept free.
+    /// Returns the disk with as many bytes kept free.
     pub fn with_reserve(mut self, bytes: u64) -> DiskSpace {
         self.reserve_bytes = bytes;
         self

@@ -42,7 +42,7 @@ pub enum ServerError {
 }
 
 impl ServerError {
-    /// For `map_err`: an I/O error with what was being done.
+    /// Returns a function for `map_err` that adds the action that failed to an I/O error.
     pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         move |source| ServerError::Io {
             what: what.into(),

@@ -151,7 +151,8 @@ pub(crate) struct JoinHeartbeat {
 }
 
 impl JoinHeartbeat {
-    /// For a server that joined as `incarnation` and got the configuration of `epoch`.
+    /// Makes the heartbeat of a server that joined as `incarnation` and got the configuration of
+    /// `epoch`.
     pub(crate) fn new(
         coordinators: &[SocketAddr],
         cluster: u64,

@@ -177,7 +177,7 @@ impl ServerProcess {
         &self.addresses
     }
 
-    /// To stop it.
+    /// Returns a handle to stop it.
     pub fn stopper(&self) -> Stopper {
         Stopper {
             handles: self.loops.iter().map(EventLoop::handle).collect(),

@@ -45,7 +45,7 @@ pub trait CoreStore {
     /// A write or a flush failed: the process must stop (R23).
     fn health(&self) -> Result<(), ServerError>;
 
-    /// Whether new operations may enter.
+    /// Returns whether new operations may enter.
     fn admission(&self) -> LogAdmission;
 
     /// Why the disk has no space, if that is so, for operators.

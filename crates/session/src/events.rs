@@ -82,7 +82,7 @@ impl SessionMachine {
         self.finish(flight.ticket, outcome, output);
     }
 
-    /// A read has its page.
+    /// Completes a read with its page.
     pub(super) fn give_page(
         &mut self,
         now_us: u64,

@@ -41,7 +41,7 @@ pub(super) struct Merge {
 }
 
 impl Merge {
-    /// For one page of `read`, whose partition is lost.
+    /// Begins one page of `read`, whose partition is lost.
     pub fn new(table: &PlacedTable, read: &Read) -> Merge {
         let all = &table.schema.columns;
         let mut projection = match read.count_only {

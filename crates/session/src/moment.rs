@@ -198,7 +198,7 @@ impl SessionMachine {
         self.place(now_us, part, output);
     }
 
-    /// A page of a range has come.
+    /// Handles a page of a range.
     pub(super) fn on_range_page(
         &mut self,
         now_us: u64,
@@ -287,7 +287,7 @@ impl SessionMachine {
         }
     }
 
-    /// A core has ended holds, and reports whether they had lasted.
+    /// Handles a core's report that it has ended holds, and whether they had lasted.
     pub(super) fn on_released(
         &mut self,
         now_us: u64,
@@ -311,7 +311,7 @@ impl SessionMachine {
         }
     }
 
-    /// The ranges did not agree: once more.
+    /// Reads all ranges again, because they did not agree.
     pub(super) fn moment_again(&mut self, now_us: u64, ticket: Ticket, output: &mut SessionOutput) {
         let redirected = self.moments[&ticket].redirected;
         self.drop_moment(ticket);

@@ -140,7 +140,7 @@ impl SimulatedCore {
         self.carry_out(now, output, disk, effects);
     }
 
-    /// The disk reports that everything up to here is durable: what waited for it goes out.
+    /// Sends the messages that waited for the disk, which reports everything up to here as durable.
     pub fn durable(
         &mut self,
         now: ClockReading,

@@ -98,7 +98,7 @@ impl SimulatedDisk {
         position
     }
 
-    /// A flush has made everything up to `target` durable, or so the disk reports.
+    /// Handles a flush that has made everything up to `target` durable, or so the disk reports.
     pub fn flushed(&mut self, target: Position) {
         self.durable = self.durable.max(target);
         if let Some(checkpoint) = self.next_checkpoint.take() {
@@ -111,7 +111,7 @@ impl SimulatedDisk {
         }
     }
 
-    /// A flush failed: the pages are clean and gone, although they can still be read (R23).
+    /// Handles a failed flush: the pages are clean and gone, although they can still be read (R23).
     pub fn flush_failed(&mut self) {
         self.lost_after.get_or_insert(self.durable);
     }
@@ -133,7 +133,7 @@ impl SimulatedDisk {
         self.flushed(self.durable);
     }
 
-    /// The process is gone. Returns the last record that is still there.
+    /// Crashes the process, and returns the last record that is still there.
     pub fn crash(&mut self, tail: UnflushedTail, random: &mut Random) -> Position {
         let end_of = |disk: &Self, position: Position| match position.0 + 1 - disk.key.first.0 {
             0 => 0,

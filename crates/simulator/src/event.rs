@@ -140,7 +140,7 @@ impl EventQueue {
         self.heap.pop().map(|entry| (entry.at_us, *entry.event))
     }
 
-    /// When the next event comes.
+    /// Returns the time of the next event.
     pub fn next_at_us(&self) -> Option<u64> {
         self.heap.peek().map(|entry| entry.at_us)
     }

@@ -111,7 +111,8 @@ impl Ledger {
     }
 
     // tidy: long — a dispatching match over the kinds of records.
-    /// A core has appended a record, in whose configuration decisions are seen at `visible_at`.
+    /// Adds a record that a core has appended, in whose configuration decisions are visible at
+    /// `visible_at`.
     pub fn append(
         &mut self,
         (core, position): (CoreId, Position),
@@ -282,7 +283,7 @@ impl Ledger {
         log.is_none_or(|log| log.recent.is_empty())
     }
 
-    /// A core's disk has made everything up to here durable.
+    /// Notes that a core's disk has made everything up to here durable.
     pub fn durable(&mut self, core: CoreId, position: Position) {
         let log = self.logs.entry(core).or_default();
         log.durable = log.durable.max(position);
@@ -290,7 +291,7 @@ impl Ledger {
         log.recent.drain(..done);
     }
 
-    /// A core's disk has lost everything behind `kept`.
+    /// Notes that a core's disk has lost everything after `kept`.
     pub fn crash(&mut self, core: CoreId, kept: Position) {
         // It reports again what it is doing when it is back.
         self.sealing.remove(&core);

@@ -87,7 +87,7 @@ impl Network {
         link.last_arrival_us
     }
 
-    /// Nothing gets from one to the other before then.
+    /// Blocks all messages from one to the other until then.
     pub fn clog(&mut self, from: Node, to: Node, until_us: u64) {
         let link = self.links.entry((from, to)).or_default();
         link.clogged_until_us = link.clogged_until_us.max(until_us);
@@ -100,14 +100,14 @@ impl Network {
         link.is_none_or(|link| link.held_until_us <= since_us)
     }
 
-    /// All clogs are over.
+    /// Ends all blocks.
     pub fn unclog(&mut self, now_us: u64) {
         for link in self.links.values_mut() {
             link.clogged_until_us = link.clogged_until_us.min(now_us);
         }
     }
 
-    /// The connection breaks: what is under way is gone.
+    /// Breaks the connection, and drops the messages that are under way.
     pub fn break_connection(&mut self, from: Node, to: Node) {
         let link = self.links.entry((from, to)).or_default();
         link.breaks += 1;

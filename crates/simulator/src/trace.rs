@@ -18,7 +18,7 @@ impl Trace {
         }
     }
 
-    /// A message is sent.
+    /// Prints a message that is sent.
     pub fn sent(
         &self,
         now_us: u64,
@@ -48,7 +48,7 @@ impl Trace {
         }
     }
 
-    /// A message arrives.
+    /// Prints a message that arrives.
     pub fn arrived(&self, now_us: u64, from: Node, to: Node, content: &PacketContent) {
         if !is_upkeep(content) {
             self.note(now_us, || format!("{to} ← {from}: {}", describe(content)));

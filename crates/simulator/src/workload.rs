@@ -329,7 +329,7 @@ impl Translation {
         translation
     }
 
-    /// The table is so from an epoch on: the era that begins with that, if its copies are others.
+    /// Sets the table from an epoch on. It begins an era if the copies differ.
     pub fn change(&mut self, epoch: Epoch, schema: &Schema, layout: &Layout) -> Option<usize> {
         if *schema == self.schema && *layout == self.layout {
             return None;
@@ -419,7 +419,7 @@ impl Translation {
         (self.model.copies[0].partition)(&row)
     }
 
-    /// First key and first key beyond of a range.
+    /// Returns the first key of a range and the first key beyond it.
     pub fn bounds(&self, range: &PartitionRange) -> (Bytes, Option<Bytes>) {
         let encode = |values: &[i64]| encode_key(values.iter().map(|value| value_ref(*value)));
         (

@@ -164,7 +164,7 @@ pub struct SyntaxError {
 }
 
 impl SqlError {
-    /// SQL that the store has not.
+    /// Returns the error for SQL that the store does not have.
     pub(crate) fn unsupported(what: impl Into<String>, remedy: impl Into<String>) -> SqlError {
         SqlError::Unsupported {
             what: what.into(),
@@ -172,7 +172,7 @@ impl SqlError {
         }
     }
 
-    /// Something without a meaning.
+    /// Returns the error for a statement without a meaning.
     pub(crate) fn statement(message: impl Into<String>) -> SqlError {
         SqlError::Statement {
             message: message.into(),

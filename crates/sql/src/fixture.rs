@@ -76,7 +76,7 @@ pub(crate) fn add_table(configuration: &mut Configuration, schema: Schema) -> Ta
     id
 }
 
-/// Three servers without tables.
+/// Returns three servers without tables.
 pub(crate) fn servers() -> Configuration {
     let server = |id: u32| Server {
         id: ServerId(id),
@@ -96,7 +96,7 @@ pub(crate) fn servers() -> Configuration {
     }
 }
 
-/// Three servers with all tables of this file.
+/// Returns three servers with all tables of this file.
 pub(crate) fn configuration() -> Configuration {
     let mut configuration = servers();
     for sql in [FLIGHTS, LOG, USERS, GRIDS] {

@@ -57,7 +57,7 @@ pub enum StorageError {
 }
 
 impl StorageError {
-    /// For `map_err`: adds what was being done when the system refused.
+    /// Returns a function for `map_err` that adds the action that the system refused.
     pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let action = action.into();
         move |source| Self::Io { action, source }

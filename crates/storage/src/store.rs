@@ -201,7 +201,7 @@ impl DurableStore {
         self.advance();
     }
 
-    /// Why the disk has no space for the log or a checkpoint, if that is so.
+    /// Returns the reason why the disk has no space for the log or a checkpoint, if there is one.
     pub fn exhaustion(&self) -> Option<String> {
         self.log.exhaustion().or_else(|| self.failure.clone())
     }
@@ -273,7 +273,8 @@ impl DurableStore {
         self.last
     }
 
-    /// Why a checkpoint does not get on (a full disk, most likely); it is tried again.
+    /// Returns the reason why a checkpoint does not advance (most likely a full disk); it is tried
+    /// again.
     pub fn checkpoint_failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
@@ -320,7 +321,7 @@ impl DurableStore {
         !self.purge.is_empty()
     }
 
-    /// Whether a new operation whose records take `bytes` may enter: the log has room, and
+    /// Returns whether a new operation whose records take `bytes` may enter: the log has room, and
     /// memory is not full of changes that no checkpoint has saved.
     pub fn admission(&self, bytes: u64) -> LogAdmission {
         let limit = self.options.memory_bytes + self.options.memory_bytes / 2;
@@ -339,7 +340,7 @@ impl DurableStore {
         }
     }
 
-    /// What failed, if something did: the process must then stop (R23).
+    /// Returns the failure, if there is one: the process must then stop (R23).
     ///
     /// # Errors
     /// [`StorageError::Fatal`].

@@ -8,7 +8,7 @@ pub fn run<'a>(root: &Path, arguments: impl IntoIterator<Item = &'a str>) -> Res
     run_with(root, arguments, &[])
 }
 
-/// The same with environment variables added.
+/// Runs cargo with environment variables added.
 pub fn run_with<'a>(
     root: &Path,
     arguments: impl IntoIterator<Item = &'a str>,

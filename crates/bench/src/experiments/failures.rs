@@ -41,7 +41,7 @@ impl OutageRuns {
         self.outcomes.push(outcome);
     }
 
-    /// Recovery time, and throughput until then beside that before (F2).
+    /// Adds the recovery time, and the throughput during the recovery beside that before it (F2).
     pub fn add_to(&self, report: &mut FigureReport, published: &PaperFigures<'_>) {
         let figures = |figure: fn(&OutageOutcome) -> f64| {
             let mut figures = Measurements::default();
@@ -68,7 +68,7 @@ impl OutageRuns {
         }
     }
 
-    /// Of the first run.
+    /// Returns the timeline of the first run.
     pub fn timeline(&self) -> Vec<(f64, f64)> {
         self.outcomes
             .first()
@@ -77,7 +77,7 @@ impl OutageRuns {
     }
 }
 
-/// Throughput over time.
+/// Returns a chart of the throughput over time.
 pub fn lines(title: &str, series: Vec<(String, Vec<(f64, f64)>)>) -> LineChart {
     LineChart {
         title: title.to_owned(),

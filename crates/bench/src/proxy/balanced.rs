@@ -281,12 +281,12 @@ pub const UPDATE: &str = "\\set z random_zipfian(1, :rows, 1.001)\n\
     \\set field random(1000000000, 9999999999)\n\
     UPDATE usertable SET field0 = ':field' WHERE key = :key;\n";
 
-/// What a run inserts has this key or a higher one, and no other run's.
+/// Returns the first key of a run's inserts, which no other run uses.
 pub fn first_key(run: u64) -> u64 {
     run * INSERTS_MAX * CLIENTS_MAX
 }
 
-/// A row that no other client inserts.
+/// Returns the script that inserts a row that no other client inserts.
 pub fn insert() -> String {
     let mut sets = format!(
         "\\set n :n + 1\n\
@@ -300,7 +300,7 @@ pub fn insert() -> String {
     format!("{sets}INSERT INTO usertable VALUES ({values});\n")
 }
 
-/// The table, with so many rows.
+/// Returns the statements that make the table with so many rows.
 pub fn schema(rows: u64) -> String {
     let columns = (0..FIELDS).map(|field| format!("field{field} text"));
     let columns: Vec<String> = columns.collect();

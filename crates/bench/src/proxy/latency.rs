@@ -27,7 +27,7 @@ const PROTOCOLS: [Protocol; 2] = [Protocol::Simple, Protocol::Prepared];
 pub const SELECT: &str = "\\set aid random(1, :rows)\n\
     SELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n";
 
-/// The table of `pgbench -S`.
+/// Returns the statements that make the table of `pgbench -S`.
 pub fn schema(rows: u64) -> String {
     format!(
         "CREATE TABLE pgbench_accounts (aid int PRIMARY KEY, bid int, abalance int, filler char(84));

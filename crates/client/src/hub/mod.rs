@@ -113,7 +113,7 @@ impl Hub {
         &self.runtime
     }
 
-    /// Now on the clock of the session machine, which begins with the client.
+    /// Returns the time by the clock of the session machine, which begins with the client.
     pub fn now_us(&self) -> u64 {
         let elapsed = self.started.elapsed().as_micros();
         u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_add(1)
@@ -199,7 +199,7 @@ impl Hub {
         self.step_locked(self.lock(), inputs);
     }
 
-    /// A connection is open: what is sent to the core goes there from now on.
+    /// Handles an open connection, which carries all messages to the core from now on.
     pub fn connected(&self, core: CoreId, epoch: Epoch, writer: Arc<LinkWriter>) {
         let mut state = self.lock();
         if let Some(link) = state.links.get_mut(&core) {
@@ -208,7 +208,7 @@ impl Hub {
         self.step_locked(state, [SessionInput::Connected { core, epoch }]);
     }
 
-    /// A connection broke, or did not open.
+    /// Handles a connection that broke, or did not open.
     pub fn disconnected(&self, core: CoreId, reason: String) {
         let mut state = self.lock();
         state.links.remove(&core);

@@ -64,7 +64,7 @@ fn beats(scene: &mut Scene, fill_in: impl Fn(CoreId, &Configuration, &mut Reques
     }
 }
 
-/// All cores report that the epochs before have ended.
+/// Lets all cores report that the epochs before have ended.
 pub fn seal(scene: &mut Scene) {
     assert!(scene.coordinator.configuration().sealing.is_some());
     beats(scene, |_, configuration, beat| {

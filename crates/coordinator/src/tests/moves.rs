@@ -39,7 +39,7 @@ pub(super) fn held(scene: &Scene, id: u32) -> usize {
     held_by(scene, id).len()
 }
 
-/// Every core beats.
+/// Sends a heartbeat of every core.
 pub(super) fn all_beat(scene: &mut Scene) {
     let servers: Vec<Server> = configuration(scene).servers.clone();
     for server in servers.iter().filter(|it| it.state == ServerState::Up) {

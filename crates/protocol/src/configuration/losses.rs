@@ -24,7 +24,7 @@ impl Configuration {
         }
     }
 
-    /// Why the cluster cannot go on without these servers, if so.
+    /// Returns the reason why the cluster cannot continue without these servers, if there is one.
     pub fn cannot_lose(&self, servers: &BTreeSet<ServerId>) -> Option<String> {
         if servers.is_empty() {
             return None;

@@ -97,7 +97,7 @@ pub fn cover_of_lost(
     cover(&table.layout, lost, &available, &CoverCosts::LOOKUP)
 }
 
-/// As [`placement::Layout::order_columns`].
+/// Returns the same as [`placement::Layout::order_columns`].
 pub fn order_columns(table: &PlacedTable, replex: u8) -> Vec<usize> {
     table.layout.order_columns(usize::from(replex))
 }

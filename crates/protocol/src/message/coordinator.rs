@@ -200,7 +200,7 @@ pub struct FillReport {
 pub const OBSTACLES_MAX: usize = 5;
 
 impl FillReport {
-    /// Nothing of this replex.
+    /// Returns an empty report of this replex.
     pub fn new(table: TableId, replex: u8) -> FillReport {
         FillReport {
             table,

@@ -179,7 +179,7 @@ impl Process {
         }
     }
 
-    /// Whether it runs; an error has how it ended.
+    /// Checks that it runs. The error states how it ended.
     ///
     /// # Errors
     /// It has ended.
@@ -190,7 +190,7 @@ impl Process {
         }
     }
 
-    /// Resident memory in bytes, as the kernel counts it.
+    /// Returns the resident memory in bytes, as the kernel counts it.
     ///
     /// # Errors
     /// The process has ended, or the kernel does not report it.

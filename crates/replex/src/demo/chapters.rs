@@ -22,7 +22,7 @@ const COLUMNS_SHOWN: &[&str] = &[
     "id", "month", "day", "dep_time", "carrier", "flight", "tailnum", "origin", "dest",
 ];
 
-/// The processes.
+/// Shows the processes.
 pub async fn cluster(story: &mut Story, cluster: &Cluster) -> Result<(), CommandFailure> {
     story.chapter("A cluster of real processes on this machine");
     let configuration = cluster.configuration().await;
@@ -48,7 +48,7 @@ pub async fn cluster(story: &mut Story, cluster: &Cluster) -> Result<(), Command
     Ok(())
 }
 
-/// The table and its copies.
+/// Creates and shows the table and its copies.
 pub fn table(story: &mut Story, flights: &Flights) {
     story.chapter("A table whose three copies are sorted and partitioned by three keys");
     for line in CREATE_TABLE.lines() {
@@ -218,7 +218,7 @@ impl ChangedTailNumber {
     }
 }
 
-/// A row moves from one partition to another because its key changes.
+/// Moves a row from one partition to another by changing its key.
 pub async fn moving(
     story: &mut Story,
     flights: &mut Flights,

@@ -271,7 +271,7 @@ pub struct ServeArguments {
 }
 
 impl ServeArguments {
-    /// The options that cannot be changed while the proxy runs, by name.
+    /// Returns the options that cannot be changed while the proxy runs, by name.
     pub fn fixed(&self) -> [(&'static str, String); 17] {
         let text = |value: &dyn Debug| format!("{value:?}");
         [

@@ -24,7 +24,7 @@ pub struct BufferSetup {
 }
 
 impl BufferSetup {
-    /// None without replicas, or if there is to be no buffer.
+    /// Returns the buffer of these options; none without replicas, or if there is to be no buffer.
     ///
     /// # Errors
     /// The options do not fit together, or the folder cannot be used.

@@ -9,7 +9,8 @@ use toml::{Table, Value};
 
 use super::arguments::ServeArguments;
 
-/// These options together with those of their `--config`, if there is one. The error is for people.
+/// Returns these options together with those of the file of `--config`, if there is one. The error
+/// is for people.
 pub fn with_file(serve: &ServeArguments) -> Result<ServeArguments, String> {
     let Some(path) = &serve.config else {
         return Ok(serve.clone());

@@ -26,7 +26,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// With so many threads; a single one looks for messages for so long before it sleeps.
+    /// Starts so many threads. A single thread looks for messages for so long before it sleeps.
     pub fn start(threads: u16, spins: Duration) -> Result<Sessions, CommandFailure> {
         let runtime = super::runtime(Some(threads))?;
         let handle = runtime.handle().clone();

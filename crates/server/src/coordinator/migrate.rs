@@ -120,8 +120,8 @@ pub fn to_file(options: &EtcdOptions, folder: &Path) -> Result<MovedState, Serve
     Ok(moved(&found.state, office.leave(), folder.place()))
 }
 
-/// Whether a state may take the place of another one: one that is left, of the same cluster, and
-/// not later.
+/// Checks that a state may take the place of another one: one that is left, of the same cluster,
+/// and not later.
 fn may_replace(
     there: &CoordinatorState,
     has_moved: bool,

@@ -96,7 +96,7 @@ impl CoordinatorProcess {
         self.event_loop.address()
     }
 
-    /// To stop it.
+    /// Returns a handle to stop it.
     pub fn handle(&self) -> LoopHandle {
         self.event_loop.handle()
     }

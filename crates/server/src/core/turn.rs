@@ -15,7 +15,7 @@ use crate::journal::{self, JournalLevel};
 use crate::store::CoreStore;
 
 impl<S: CoreStore> CoreDriver<S> {
-    /// The phases, in their order.
+    /// Runs the phases, in their order.
     pub(super) fn take_turn(&mut self, io: &mut Io) -> Result<(), ServerError> {
         self.store.health()?;
         self.carry_out(io);

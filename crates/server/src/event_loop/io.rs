@@ -123,15 +123,15 @@ impl Io {
         self.look(id).map_or(0, Connection::queued_bytes)
     }
 
-    /// A request was taken that is to be answered: past a limit of these, nothing more is read
-    /// from the connection.
+    /// Counts a request that is to be answered: past a limit of these, nothing more is read from
+    /// the connection.
     pub fn owe(&mut self, id: ConnectionId) {
         if let Some(connection) = self.find(id) {
             connection.unanswered += 1;
         }
     }
 
-    /// A request was answered.
+    /// Counts an answered request.
     pub fn settle(&mut self, id: ConnectionId) {
         let limit = self.limits.unanswered_max;
         let Some(connection) = self.find(id) else {

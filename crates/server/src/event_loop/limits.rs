@@ -103,7 +103,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// By name, as `Request::Status` reports them.
+    /// Returns the counters by name, as `Request::Status` reports them.
     pub fn named(&self) -> [(&'static str, u64); 10] {
         [
             ("turns", self.turns),

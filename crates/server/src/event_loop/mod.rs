@@ -170,7 +170,7 @@ impl EventLoop {
         self.address
     }
 
-    /// To wake or stop it.
+    /// Returns a handle to wake or stop it.
     pub fn handle(&self) -> LoopHandle {
         self.handle.clone()
     }

@@ -21,7 +21,7 @@ pub struct WaitingClient {
     pub since_us: u64,
 }
 
-/// Whether all that waited when an epoch was first sent, and wait still, know it.
+/// Checks that all clients that waited when an epoch was first sent, and still wait, know it.
 ///
 /// # Errors
 /// One does not.

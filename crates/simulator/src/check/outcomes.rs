@@ -5,9 +5,9 @@ use protocol::operation::{Decision, RequestResult, Vote};
 
 use crate::ledger::LedgerOperation;
 
-/// A decision is about to be logged: it is the one that was, and the votes give it (R2). A member
-/// that was removed, and goes on, may decide otherwise than the end of its epoch, as long as no
-/// client can see it: what it has is overwritten (R16).
+/// Checks a decision that is about to be logged: it equals the earlier one, and follows from the
+/// votes (R2). A member that was removed, and goes on, may decide otherwise than the end of its
+/// epoch, as long as no client can see it: what it has is overwritten (R16).
 pub fn decided(entry: &LedgerOperation, decision: &Decision, shows: bool) -> Result<(), String> {
     let operation = entry.prepare.operation;
     if entry.resolved && !shows {
@@ -63,8 +63,8 @@ pub fn resolved(
     Ok(())
 }
 
-/// A member settles an operation, and its old row is gone there: the outcome is where it must be
-/// before any client may see it (R3, R11), or an epoch's end has come to it.
+/// Checks a member that settles an operation and removes its old row: the outcome is where it must
+/// be before any client may see it (R3, R11), or an epoch's end has come to it.
 pub fn settled(entry: &LedgerOperation) -> Result<(), String> {
     match entry.visible || entry.resolved {
         true => Ok(()),
@@ -75,7 +75,7 @@ pub fn settled(entry: &LedgerOperation) -> Result<(), String> {
     }
 }
 
-/// A result is about to be sent that an operation gave: it is that of its decision.
+/// Checks that the result of an operation that is about to be sent is that of its decision.
 pub fn reported(entry: &LedgerOperation, result: &RequestResult) -> Result<(), String> {
     let operation = entry.prepare.operation;
     match (&entry.decision, result) {

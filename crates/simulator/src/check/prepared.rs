@@ -8,7 +8,8 @@ use protocol::operation::{Decision, Prepare, Vote};
 
 use crate::ledger::{Ledger, LedgerOperation, place};
 
-/// A decision has been logged at a member: the members after it in the chain have prepared durably.
+/// Checks, when a member has logged a decision, that the members after it in the chain have
+/// prepared durably.
 pub fn decided(ledger: &Ledger, entry: &LedgerOperation, at: PartitionId) -> Result<(), String> {
     let Some(own) = place(entry, at) else {
         return Err(format!("{at} decided an operation that it is no member of"));
@@ -17,7 +18,7 @@ pub fn decided(ledger: &Ledger, entry: &LedgerOperation, at: PartitionId) -> Res
     all_prepared(ledger, entry, if own == last { last } else { own + 1 })
 }
 
-/// The head reports to a client that the operation was applied.
+/// Checks an operation that the head reports to a client as applied.
 pub fn reported(ledger: &Ledger, entry: &LedgerOperation) -> Result<(), String> {
     all_prepared(ledger, entry, 0)
 }
@@ -48,7 +49,8 @@ fn all_prepared(ledger: &Ledger, entry: &LedgerOperation, from: usize) -> Result
     Ok(())
 }
 
-/// A prepare is about to be logged: its votes are those that others have on their disks.
+/// Checks that the votes of a prepare that is about to be logged are those that others have on
+/// their disks.
 pub fn votes_agree(ledger: &Ledger, prepare: &Prepare) -> Result<(), String> {
     let Some(entry) = ledger.operations.get(&prepare.operation) else {
         return Ok(());

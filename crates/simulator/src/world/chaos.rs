@@ -21,7 +21,7 @@ impl World {
         }
     }
 
-    /// A fault happens, unless faults have stopped.
+    /// Makes a fault happen, unless faults have stopped.
     pub fn fault(&mut self, fault: Fault) {
         match fault {
             Fault::CoordinatorStarts => return self.start_coordinator(),
@@ -112,21 +112,21 @@ impl World {
         self.crash(place, tail, down_us);
     }
 
-    /// A process dies, and stays down long enough to be replaced.
+    /// Kills a process, which stays down long enough to be replaced.
     pub fn lose(&mut self, place: usize) {
         if self.faults.loss_every_us > 0 {
             self.crash_one(place, 3 * self.plan.lease_us + 500 * MILLISECOND);
         }
     }
 
-    /// A process dies at a moment that was chosen.
+    /// Kills a process at a chosen moment.
     pub fn die(&mut self, place: usize) {
         if self.faults.crash_every_us > 0 {
             self.crash_one(place, 20 * MILLISECOND);
         }
     }
 
-    /// The power fails everywhere at a moment that was chosen.
+    /// Cuts the power everywhere at a chosen moment.
     pub fn cut(&mut self) {
         if self.faults.power_cut_every_us > 0 {
             self.power_cut();
@@ -142,7 +142,7 @@ impl World {
         }
     }
 
-    /// A server has started: maybe one is killed while that is news.
+    /// Kills a server, with some probability, shortly after one has started.
     pub fn tempt_start(&mut self) {
         if self.random.chance(self.faults.crash_at_start) {
             let delay_us = self.random.exponential(10 * self.faults.latency_us);
@@ -151,7 +151,8 @@ impl World {
         }
     }
 
-    /// A vote or a decision is written: maybe its process is killed before any peer receives it.
+    /// Kills a process, with some probability, that has written a vote or a decision, before any
+    /// peer receives it.
     pub fn tempt_record(&mut self, place: usize) {
         if self.random.chance(self.faults.crash_at_record) {
             let delay_us = self.random.exponential(2 * self.faults.latency_us);
@@ -168,7 +169,7 @@ impl World {
         }
     }
 
-    /// All processes die at once, and with them what no disk has, unless that is more than the
+    /// Kills all processes at once, with all records that no disk has, unless that is more than the
     /// table promises to survive. Now and then the coordinator is among them.
     pub fn power_cut(&mut self) {
         self.trace.note(self.now_us, || "the power fails".into());

@@ -55,7 +55,7 @@ pub struct SimulatedClient {
 }
 
 impl World {
-    /// A new client appears.
+    /// Adds a client.
     pub fn add_client(&mut self) {
         let number = self.next_client;
         self.next_client += 1;
@@ -86,7 +86,7 @@ impl World {
         self.wake_client(number, self.now_us);
     }
 
-    /// One client dies with everything that it had in flight; another one takes its place.
+    /// Replaces a client, which dies with everything that it had in flight.
     pub fn replace_client(&mut self) {
         let numbers: Vec<u64> = self.clients.keys().copied().collect();
         if numbers.is_empty() {
@@ -145,7 +145,7 @@ impl World {
         }
     }
 
-    /// A client's deadline, or the time to begin something.
+    /// Handles a client's deadline, or the time to begin an operation.
     pub fn client_wakes(&mut self, number: u64) {
         let now_us = self.now_us;
         let Some(client) = self.clients.get_mut(&number) else {
@@ -343,7 +343,7 @@ impl World {
         self.plan_wake(number);
     }
 
-    /// A connection that a client asked for opens, or does not.
+    /// Opens a connection for a client, or lets it fail.
     pub fn client_connects(&mut self, number: u64, core: CoreId) {
         let life = self.life(core);
         let alive = life.and_then(|life| self.alive(life));
@@ -364,7 +364,7 @@ impl World {
         self.step_client(number, input);
     }
 
-    /// A client's connection is gone.
+    /// Handles the loss of a client's connection.
     pub fn client_disconnected(&mut self, number: u64, core: CoreId) {
         let Some(client) = self.clients.get_mut(&number) else {
             return;
@@ -379,7 +379,7 @@ impl World {
         }
     }
 
-    /// A core has answered a client.
+    /// Handles a core's answer to a client.
     pub fn client_reply(&mut self, number: u64, core: CoreId, correlation: u64, reply: Reply) {
         if correlation >= PROBES {
             let result = match reply {
@@ -439,7 +439,7 @@ impl World {
         }
     }
 
-    /// The coordinator has answered a client.
+    /// Handles the coordinator's answer to a client.
     pub fn client_answered(&mut self, number: u64, reply: CoordinatorReply) {
         let input = match reply {
             CoordinatorReply::Configuration(configuration) => {
@@ -605,7 +605,7 @@ fn read(
     }
 }
 
-/// Whether a good operation of a client that is always there can end so.
+/// Checks that a valid operation of a client that never fails can end so.
 fn could_be(failure: &SessionFailure) -> Result<(), String> {
     match failure {
         SessionFailure::Deadline {

@@ -99,7 +99,7 @@ impl SimulatedCoordinator {
         })
     }
 
-    /// Why it is not whole, in words.
+    /// Returns the reason why it is not whole, in words.
     pub fn what_is_left(&self) -> String {
         let Some(configuration) = self.configuration() else {
             return "; no coordinator runs".into();
@@ -141,7 +141,7 @@ impl SimulatedCoordinator {
 }
 
 impl World {
-    /// The coordinator starts from what it has kept.
+    /// Starts the coordinator from its kept state.
     pub fn start_coordinator(&mut self) {
         let process = &mut self.coordinator;
         if process.machine.is_some() {
@@ -157,7 +157,8 @@ impl World {
         self.carry_out_coordinator(output);
     }
 
-    /// The coordinator dies: what it has not kept may be lost. It starts again at once or later.
+    /// Kills the coordinator, which may lose the state that it has not kept. It starts again at
+    /// once or later.
     pub fn crash_coordinator(&mut self) {
         self.end_coordinator();
         self.coordinator.unsent = None;
@@ -165,7 +166,7 @@ impl World {
             .note(self.now_us, || "the coordinator restarts".into());
     }
 
-    /// The coordinator goes on, and what it answers stays with it for now.
+    /// Holds the coordinator's answers back for now, while it continues to run.
     pub fn hold_coordinator(&mut self) {
         let process = &mut self.coordinator;
         if process.machine.is_some() {
@@ -173,8 +174,8 @@ impl World {
         }
     }
 
-    /// Another coordinator takes the place of one that stands still: from what was kept, with
-    /// clocks of its own. What the old one had answered arrives in the time after.
+    /// Replaces a stopped coordinator by another one: from the kept state, with clocks of its own.
+    /// What the old one had answered arrives in the time after.
     pub fn succeed_coordinator(&mut self) {
         let Some(unsent) = self.coordinator.unsent.take() else {
             return;
@@ -204,7 +205,7 @@ impl World {
         }
     }
 
-    /// The coordinator ends the epochs before, though no server is to be replaced.
+    /// Makes the coordinator end the epochs before, though no server is to be replaced.
     pub fn seal_epoch(&mut self) {
         if let Some(machine) = &mut self.coordinator.machine {
             let mut output = CoordinatorOutput::default();
@@ -213,7 +214,7 @@ impl World {
         }
     }
 
-    /// An operator has a server drained, or has it hold partitions again.
+    /// Drains a server for an operator, or ends its drain.
     pub fn drain(&mut self, place: usize, is_draining: bool) {
         let server = self.servers[place].id;
         if let (Some(machine), Some(server)) = (&mut self.coordinator.machine, server) {
@@ -223,7 +224,7 @@ impl World {
         }
     }
 
-    /// A node asks the coordinator.
+    /// Handles a node's request to the coordinator.
     pub fn coordinator_asked(
         &mut self,
         from: Node,
@@ -243,7 +244,7 @@ impl World {
         });
     }
 
-    /// The coordinator's deadline.
+    /// Handles the coordinator's deadline.
     pub fn coordinator_tick(&mut self, life: u64) {
         if self.coordinator.life == life {
             self.coordinator.tick_at_us = None;
@@ -251,7 +252,7 @@ impl World {
         }
     }
 
-    /// A state is kept: what waited for it is answered.
+    /// Sends the answers that waited for a state to be kept.
     pub fn coordinator_kept(&mut self, life: u64, version: u64) {
         let process = &mut self.coordinator;
         if process.life != life || process.machine.is_none() {
@@ -320,7 +321,7 @@ impl World {
         }
     }
 
-    /// An answer goes out, from whichever coordinator gave it.
+    /// Sends an answer, from the coordinator that gave it.
     pub fn send_answer(&mut self, answer: CoordinatorAnswer) {
         let CoordinatorAnswer {
             to,

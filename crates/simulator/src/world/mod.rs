@@ -116,7 +116,8 @@ impl Connections {
         })
     }
 
-    /// Whose connection it is, to which life of a core, after how many breaks.
+    /// Returns the client of a connection, the life of the core, and the number of breaks before
+    /// it.
     pub fn ends(&self, name: ClientId) -> (u64, CoreLife, u64) {
         self.ends[name.0 as usize - 1]
     }

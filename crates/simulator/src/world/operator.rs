@@ -28,7 +28,7 @@ const OLD_COPY_US: u64 = 3_000 * MILLISECOND;
 pub const OPERATOR: Node = Node::Client(0);
 
 impl World {
-    /// An operator asks for a copy more or for one less.
+    /// Requests, for an operator, one copy more or one less.
     pub fn change_copies(&mut self) {
         let configuration = self.coordinator.configuration();
         let (Some(configuration), Some((id, _))) = (configuration, &self.table) else {
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// An operator asks the coordinator.
+    /// Sends an operator's request to the coordinator.
     pub fn ask(&mut self, request: CoordinatorRequest) {
         self.send(
             OPERATOR,
@@ -56,7 +56,7 @@ impl World {
         );
     }
 
-    /// The coordinator has answered an operator.
+    /// Handles the coordinator's answer to an operator.
     pub fn operator_answered(&mut self, reply: CoordinatorReply) {
         match reply {
             reply if self.table.is_none() => self.created = Some(reply),
@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    /// A server stops in order: it flushes what it has written, reports it as its last message, and
+    /// Stops a server in order: it flushes what it has written, reports it as its last message, and
     /// starts again soon.
     pub fn stop(&mut self, place: usize) {
         let server = &mut self.servers[place];
@@ -125,14 +125,14 @@ impl World {
         }
     }
 
-    /// All servers are restarted in order, one after the other, beginning with the first.
+    /// Begins to restart all servers in order, one after the other, from the first on.
     pub fn begin_rolling(&mut self) {
         if self.rolling.is_none() {
             self.roll(0);
         }
     }
 
-    /// It is a server's turn to be restarted. The next one's comes when it runs again.
+    /// Restarts a server. The next one is restarted when it runs again.
     pub fn roll(&mut self, place: usize) {
         let goes_on = self.faults.rolling_every_us > 0 && place < self.servers.len();
         self.rolling = goes_on.then_some(place);
@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    /// A server runs: if all had waited for it, the next one is restarted a little later.
+    /// Restarts the next server a little later, if the others have waited for this one to run.
     pub fn roll_on(&mut self, place: usize) {
         if self.rolling == Some(place) {
             let delay_us = self.random.exponential(self.plan.lease_us / 4);

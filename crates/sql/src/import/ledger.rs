@@ -48,12 +48,12 @@ impl ImportLedger {
         self.lines().failed.is_some()
     }
 
-    /// A line was read; the next one begins at `next`.
+    /// Notes that a line was read; the next one begins at `next`.
     pub(super) fn read(&self, next: u64) {
         self.lines().next = next;
     }
 
-    /// A line was sent to the store.
+    /// Notes that a line was sent to the store.
     pub(super) fn sent(&self, line: u64) {
         self.lines().outstanding.insert(line);
     }
@@ -86,7 +86,7 @@ impl ImportLedger {
         self.lines().bad_line(line, error, skip_errors);
     }
 
-    /// The file cannot be read on from this line.
+    /// Notes that the file cannot be read from this line on.
     pub(super) fn unreadable(&self, line: u64, error: SqlError) {
         self.lines().to_repeat.insert(line);
         self.lines().fail(line, error);

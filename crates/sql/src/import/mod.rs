@@ -121,7 +121,7 @@ impl std::fmt::Display for ImportError {
 impl std::error::Error for ImportError {}
 
 impl ImportOptions {
-    /// Into this table; a conflict or a bad line stops the import.
+    /// Returns the options of an import into this table; a conflict or a bad line stops the import.
     pub fn new(table: impl Into<String>) -> ImportOptions {
         ImportOptions {
             table: table.into(),

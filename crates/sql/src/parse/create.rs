@@ -19,7 +19,7 @@ use crate::statement::{CreateIndex, IndexKind, Statement};
 /// Failures tolerated where the statement does not specify them.
 pub const FAILURES_TOLERATED_DEFAULT: u8 = 1;
 
-/// `CREATE TABLE`.
+/// Parses `CREATE TABLE`.
 pub(super) fn table(mut create: ast::CreateTable) -> Result<Statement, SqlError> {
     let table = object_name(&create.name)?;
     let columns = std::mem::take(&mut create.columns);
@@ -64,7 +64,7 @@ pub(super) fn table(mut create: ast::CreateTable) -> Result<Statement, SqlError>
     })
 }
 
-/// `DROP TABLE` and `DROP INDEX`.
+/// Parses `DROP TABLE` and `DROP INDEX`.
 pub(super) fn drop(statement: ast::Statement) -> Result<Statement, SqlError> {
     let ast::Statement::Drop {
         object_type,

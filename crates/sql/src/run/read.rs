@@ -231,7 +231,8 @@ impl<S: Store> ReadContext<'_, S> {
         table.expect("the plan was made over this configuration")
     }
 
-    /// A scan is one read of all partitions; otherwise each segment is one of its partition.
+    /// Returns the reads of a plan: a scan is one read of all partitions, otherwise each segment is
+    /// a read of its partition.
     pub fn gather_plans(
         &self,
         read: &ReadPlan,

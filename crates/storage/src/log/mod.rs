@@ -254,12 +254,12 @@ impl Log {
         }
     }
 
-    /// Every record up to here is durable.
+    /// Returns the position up to which every record is durable.
     pub fn durable(&self) -> Position {
         Position(self.shared.durable.load(Ordering::Acquire))
     }
 
-    /// Position of the last record appended, durable or not.
+    /// Returns the position of the last record appended, durable or not.
     pub fn last(&self) -> Position {
         Position(self.next.0 - 1)
     }
@@ -269,13 +269,14 @@ impl Log {
         self.appended_bytes
     }
 
-    /// Longest payload in bytes.
+    /// Returns the longest payload in bytes.
     pub fn record_bytes_max(&self) -> usize {
         let records = self.segment_bytes - BLOCK_BYTES as u64;
         (records / RECORD_SHARE) as usize - record::HEADER_BYTES
     }
 
-    /// What failed, if the log has: the process must then stop, without another try (R23).
+    /// Returns the failure of the log, if there is one: the process must then stop, without another
+    /// try (R23).
     ///
     /// # Errors
     /// [`StorageError::Fatal`].
@@ -286,7 +287,7 @@ impl Log {
         }
     }
 
-    /// Whether a new operation whose records take `bytes` may enter.
+    /// Returns whether a new operation whose records take `bytes` may enter.
     ///
     /// Space for it, and for decisions on what was admitted before, is on the disk already: one
     /// spare segment is kept for a restart's copy of the tail, another one or half a segment for
@@ -311,7 +312,8 @@ impl Log {
         }
     }
 
-    /// Why no further space is to be had, if that is so, for the error of refused writes.
+    /// Returns the reason why no further space is available, if there is one, for the error of
+    /// refused writes.
     pub fn exhaustion(&self) -> Option<String> {
         self.shared.spares.exhaustion()
     }
@@ -335,7 +337,7 @@ impl Log {
         self.shared.spares.retire(names.collect());
     }
 
-    /// Position of the oldest record still in the log's files (or of the next record).
+    /// Returns the position of the oldest record still in the log's files (or of the next record).
     pub fn first_retained(&self) -> Position {
         lock(&self.shared.segments)
             .first()

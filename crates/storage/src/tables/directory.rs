@@ -35,7 +35,7 @@ struct Chunk {
 }
 
 impl Directory {
-    /// One leaf covers everything.
+    /// Makes a directory in which one leaf covers everything.
     pub(super) fn new(leaf: u32) -> Self {
         let chunk = Chunk::new(vec![Box::default()], vec![leaf]);
         Self {

@@ -179,7 +179,7 @@ impl Leaf {
         }
     }
 
-    /// As [`Leaf::put`], unless the key is there already.
+    /// Does the same as [`Leaf::put`], unless the key exists already.
     pub(super) fn put_if_absent(&mut self, entry: Entry) {
         if let Err(index) = self.search(entry.key) {
             self.insert(index, entry);

@@ -13,7 +13,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[];
 /// Words that begin the definition of a type, behind `pub`.
 const TYPE_WORDS: &[&str] = &["struct", "enum", "trait", "union", "type"];
 
-/// Returns names that more than one public type has, and exceptions that are none any more.
+/// Returns names that more than one public type has, and exceptions that are no longer needed.
 pub fn check(tree: &Tree) -> Vec<Problem> {
     check_with(tree, EXCEPTIONS)
 }

@@ -41,7 +41,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[(
 /// What no code holds, tests included.
 const UNFINISHED: &[&str] = &["todo!", "unimplemented!", "dbg!", "#[ignore"];
 
-/// Purity of the pure crates, and what is forbidden in all code.
+/// Returns impure code in the pure crates, and code that is forbidden everywhere.
 pub fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for name in PURE_CRATES {

@@ -66,7 +66,7 @@ struct Word {
     end: usize,
 }
 
-/// Avoided words, and exceptions that are none any more.
+/// Returns avoided words, and exceptions that are no longer needed.
 pub fn check(tree: &Tree) -> Vec<Problem> {
     check_with(tree, EXCEPTIONS, LEFT_OUT)
 }

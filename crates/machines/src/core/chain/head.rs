@@ -138,7 +138,7 @@ impl CoreMachine {
         false
     }
 
-    /// Whether a request may be begun here and now.
+    /// Checks that a request may begin here and now.
     fn admit(
         &self,
         now: ClockReading,
@@ -171,7 +171,7 @@ impl CoreMachine {
         }
     }
 
-    /// Whether there is room for a request that is new.
+    /// Checks that there is room for a new request.
     fn check_room(&self) -> Result<(), Refusal> {
         if self.space.own() == Room::Full {
             let server = self.identity.core.server;

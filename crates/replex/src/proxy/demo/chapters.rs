@@ -53,7 +53,7 @@ pub async fn stage(story: &mut Story) -> Result<Stage, CommandFailure> {
     Ok(stage)
 }
 
-/// What the notices of `SET replex.trace = on` show for single statements.
+/// Shows the notices of `SET replex.trace = on` for single statements.
 pub async fn routing(story: &mut Story, stage: &Stage) -> Result<(), CommandFailure> {
     story.chapter("Each statement goes where it must, and reports why");
     let failed =
@@ -171,7 +171,7 @@ async fn routes(stage: &Stage) -> Result<BTreeMap<(String, String), u64>, Comman
     Ok(rows.collect())
 }
 
-/// A replica is added while the load goes on.
+/// Adds a replica while the load continues.
 pub async fn third(
     story: &mut Story,
     stage: &mut Stage,
@@ -205,7 +205,7 @@ pub async fn third(
     Ok(())
 }
 
-/// A replica is killed, and comes back.
+/// Kills a replica and starts it again.
 pub async fn kill(
     story: &mut Story,
     stage: &mut Stage,
@@ -284,7 +284,7 @@ async fn wait_until_forgotten(stage: &Stage) -> Result<u64, CommandFailure> {
     }
 }
 
-/// The transactions buffer is killed, and comes back.
+/// Kills the transactions buffer and starts it again.
 pub async fn buffer(
     story: &mut Story,
     stage: &mut Stage,
@@ -358,7 +358,7 @@ async fn with_first(
 /// The tables that are compared.
 const TABLES: [&str; 4] = ["account", "counter", "country", "entry"];
 
-/// The load ends, and every table of every database is read.
+/// Ends the load, and compares every table of all databases.
 pub async fn compare(
     story: &mut Story,
     stage: &Stage,

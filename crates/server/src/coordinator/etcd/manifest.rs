@@ -32,7 +32,7 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Of a state's bytes.
+    /// Makes the manifest of a state's bytes.
     pub fn new(version: u64, instance: u64, bytes: &[u8]) -> Manifest {
         Manifest {
             version,

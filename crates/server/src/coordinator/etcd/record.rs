@@ -94,7 +94,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// For a coordinator that can be reached at `address`. Nothing is asked yet.
+    /// Makes the record of a coordinator at `address`. It sends nothing to etcd yet.
     pub fn new(gateway: Gateway, prefix: &str, instance: u64, address: String) -> Record {
         Record {
             gateway,

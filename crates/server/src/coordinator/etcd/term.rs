@@ -119,7 +119,7 @@ impl Candidate {
         }
     }
 
-    /// Until the role's end is gone, or the process must end.
+    /// Runs until the role's end is dropped, or the process must end.
     pub fn run(mut self, commands: &Receiver<Command>) {
         loop {
             match self.turn() {

@@ -27,7 +27,7 @@ const FLUSH_INTERVAL_US: u64 = 50 * MILLISECOND;
 const REPLY_DELAY_US: u64 = 5;
 
 impl World {
-    /// A core's connection to another one is new.
+    /// Handles a new connection from a core to another one.
     pub fn connected(&mut self, from: CoreLife, to: CoreId) {
         self.input(from, CoreInput::PeerConnected { core: to });
     }
@@ -222,7 +222,7 @@ impl World {
         }
     }
 
-    /// A core's deadline, or an earlier one that is none any more.
+    /// Handles a core's deadline, or an earlier one that is no longer valid.
     pub fn core_tick(&mut self, life: CoreLife) {
         let Some(place) = self.alive(life) else {
             return;
@@ -299,7 +299,7 @@ impl World {
         );
     }
 
-    /// The interval is over after which `replicated` records are flushed.
+    /// Flushes `replicated` records at the end of their interval.
     pub fn flush_due(&mut self, life: CoreLife) {
         self.with_core(life, |core, _, _, _| {
             core.flush_due = false;
@@ -308,7 +308,7 @@ impl World {
         });
     }
 
-    /// A flush has ended.
+    /// Handles the end of a flush.
     pub fn flushed(&mut self, life: CoreLife, target: Position, failed: bool) {
         let Some(place) = self.alive(life) else {
             return;
@@ -342,7 +342,7 @@ impl World {
         });
     }
 
-    /// A message of a peer has come to a core.
+    /// Delivers a peer's message to a core.
     pub fn peer_message(&mut self, life: CoreLife, header: PeerHeader, message: PeerMessage) {
         let Some(place) = self.alive(life) else {
             return;
@@ -369,7 +369,7 @@ impl World {
         self.check("R16 messages of an earlier life are dropped", unheard);
     }
 
-    /// The coordinator has answered a core.
+    /// Handles the coordinator's answer to a core.
     pub fn core_answered(&mut self, life: CoreLife, reply: CoordinatorReply) {
         let Some(place) = self.alive(life) else {
             return;
@@ -441,7 +441,7 @@ impl World {
         self.after(delay_us, Event::Checkpoint(life));
     }
 
-    /// A core's disk has another room.
+    /// Changes the room on a core's disk.
     pub fn space(&mut self, life: CoreLife, room: Room) {
         self.input(life, CoreInput::Space(room));
     }

@@ -13,7 +13,7 @@ use crate::network::Node;
 use crate::world::World;
 
 impl World {
-    /// A client's request has come to a core.
+    /// Delivers a client's request to a core.
     pub fn client_request(
         &mut self,
         life: CoreLife,
@@ -58,12 +58,12 @@ impl World {
         );
     }
 
-    /// A core learns that a client's connection is gone.
+    /// Reports the loss of a client's connection to a core.
     pub fn client_gone(&mut self, life: CoreLife, client: ClientId) {
         self.input(life, CoreInput::ClientGone { client });
     }
 
-    /// The driver writes a reply: the last look at the lease, after the value was taken (R15).
+    /// Writes a reply, after a last check of the lease: the value was read before (R15).
     pub fn reply_leaves(&mut self, life: CoreLife, reply: ClientReply) {
         let Some(place) = self.alive(life) else {
             return;

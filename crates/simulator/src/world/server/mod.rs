@@ -119,7 +119,7 @@ impl SimulatedServer {
 }
 
 impl World {
-    /// A server's process starts: it asks to join.
+    /// Starts a server's process, which asks to join.
     pub fn start_server(&mut self, place: usize) {
         let server = &mut self.servers[place];
         if !matches!(server.state, ServerPhase::Down) {
@@ -167,7 +167,7 @@ impl World {
         self.after(JOIN_RETRY_US, Event::JoinAgain(place, life));
     }
 
-    /// The coordinator has answered a starting server.
+    /// Handles the coordinator's answer to a starting server.
     pub fn join_answered(&mut self, place: usize, life: u64, reply: CoordinatorReply) {
         let server = &self.servers[place];
         if server.life != life || !matches!(server.state, ServerPhase::Joining) {
