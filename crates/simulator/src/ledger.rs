@@ -227,10 +227,10 @@ impl Ledger {
             || operations.any(|operation| self.operations[operation].decision == aborts)
     }
 
-    /// This epoch serves at a core after others have ended: what it has decided for the partitions
-    /// that it still holds may be seen, and all that remain have it, so that what removed ones lack
-    /// proves nothing any more. What was decided at the end of an epoch after which none served, by
-    /// members that are gone, never counted.
+    /// Notes that this epoch serves at a core after others have ended: the decisions of the core
+    /// for the partitions that it still holds may be seen, and all that remain have it, so that
+    /// what removed ones lack proves nothing any more. What was decided at the end of an epoch
+    /// after which none served, by members that are gone, never counted.
     ///
     /// # Errors
     /// Something else was seen before.

@@ -19,7 +19,7 @@ impl DiskRoom {
         self.own
     }
 
-    /// This core's disk has another room.
+    /// Sets the room on this core's disk.
     pub fn set_own(&mut self, room: Room) {
         self.own = room;
     }
@@ -29,7 +29,7 @@ impl DiskRoom {
         self.peers.get(&core).copied().unwrap_or_default()
     }
 
-    /// A peer reports its room.
+    /// Sets the room that a peer reports.
     pub fn set_peer(&mut self, core: CoreId, room: Room) {
         match room {
             Room::Free => self.peers.remove(&core),

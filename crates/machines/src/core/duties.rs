@@ -57,7 +57,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// When the machine wants to be stepped at the latest.
+    /// Returns the time at which the machine wants to be stepped at the latest.
     pub(crate) fn deadline_us(&self) -> u64 {
         let due = Duty::ALL.into_iter().filter_map(|duty| self.due_us(duty));
         due.min().expect("the heartbeat is always due at some time")

@@ -118,7 +118,8 @@ impl CoreLog {
         until_us.is_some_and(|until| until <= now.monotonic_us)
     }
 
-    /// A heartbeat reports whether the disk hangs; true if the one before reported otherwise.
+    /// Notes that a heartbeat reports whether the disk hangs. Returns true if the heartbeat before
+    /// reported otherwise.
     pub fn report_hang(&mut self, hangs: bool) -> bool {
         let is_news = hangs != self.hang_reported;
         self.hang_reported = hangs;
@@ -130,12 +131,12 @@ impl CoreLog {
         self.hang_reported
     }
 
-    /// A checkpoint has what records before `rows_from` did to rows.
+    /// Begins at a checkpoint, which has the effects on rows of all records before `rows_from`.
     pub fn restore(&mut self, rows_from: Position) {
         self.rows_from = rows_from;
     }
 
-    /// The record at `position` is read.
+    /// Notes that the record at `position` is read.
     pub fn replay_at(&mut self, position: Position) {
         self.next = position;
     }
@@ -145,7 +146,7 @@ impl CoreLog {
         self.next < self.rows_from
     }
 
-    /// A record or a checkpoint is of this epoch.
+    /// Notes the epoch of a record or a checkpoint.
     pub fn note_epoch(&mut self, epoch: Epoch) {
         self.newest_epoch = self.newest_epoch.max(epoch);
     }
@@ -155,7 +156,7 @@ impl CoreLog {
         self.newest_epoch
     }
 
-    /// All records before `next` were read, and are durable.
+    /// Ends the reading: all records before `next` were read, and are durable.
     pub fn start(&mut self, next: Position) {
         assert!(next.0 >= 1, "positions start at 1");
         self.next = next;
@@ -163,7 +164,7 @@ impl CoreLog {
         self.durable = Position(next.0 - 1);
     }
 
-    /// What the log had of partitions that this core gave to others is settled.
+    /// Settles the log's records of partitions that this core gave to others.
     pub fn end_replay(&mut self) {
         self.is_replaying = false;
     }
@@ -173,7 +174,7 @@ impl CoreLog {
         self.is_replaying
     }
 
-    /// The process before has ended in order.
+    /// Notes that the process before ended in order.
     pub fn note_complete(&mut self) {
         self.is_complete = true;
     }

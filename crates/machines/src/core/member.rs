@@ -111,12 +111,12 @@ impl Member {
         self.granted
     }
 
-    /// The next of its keys is held.
+    /// Notes that it holds the next of its keys.
     pub fn grant(&mut self) {
         self.granted += 1;
     }
 
-    /// It held all of its keys before a restart.
+    /// Notes that it held all of its keys before a restart.
     pub fn grant_all(&mut self) {
         self.granted = self.held.len();
     }
@@ -138,7 +138,7 @@ impl Member {
         forgets
     }
 
-    /// The record of the prepare, with this partition's vote, is at `position`.
+    /// Notes the position of the prepare's record, which has this partition's vote.
     pub fn prepare_at(&mut self, position: Position) {
         assert!(self.prepared_at.is_none(), "an operation votes once");
         self.prepared_at = Some(position);
@@ -149,8 +149,8 @@ impl Member {
         self.prepared_at
     }
 
-    /// The record of the decision is at `position`. A resolution may replace a decision that no
-    /// client can have seen.
+    /// Notes the decision, whose record is at `position`. A resolution may replace a decision that
+    /// no client can have seen.
     pub fn decide(&mut self, decision: Decision, position: Position, resolved_in: Option<Epoch>) {
         assert!(self.prepared_at.is_some(), "what is decided was prepared");
         assert!(!self.settled, "a decision that may be seen never changes");
@@ -184,12 +184,12 @@ impl Member {
         self.settle_waits
     }
 
-    /// An earlier operation on one of its keys is not settled.
+    /// Waits to settle, because an earlier operation on one of its keys is not settled.
     pub fn wait_to_settle(&mut self) {
         self.settle_waits = true;
     }
 
-    /// The decision may be seen from now on; returns it.
+    /// Settles: the decision may be seen from now on. Returns it.
     pub fn settle(&mut self) -> &Decision {
         assert!(!self.settled, "an outcome is settled once");
         self.settled = true;
@@ -203,12 +203,12 @@ impl Member {
         self.confirmed
     }
 
-    /// It confirms that the outcome is durable from here on down.
+    /// Notes that it confirms that the outcome is durable from here on down.
     pub fn confirm(&mut self) {
         self.confirmed = true;
     }
 
-    /// The core has restarted: the confirmation may not have been sent.
+    /// Makes it confirm again after a restart: the confirmation may not have been sent.
     pub fn confirm_again(&mut self) {
         self.confirmed = false;
     }
@@ -217,7 +217,7 @@ impl Member {
         self.prepare.chain[self.place]
     }
 
-    /// Position of the partition's replex, from 1: what k and x count (R3).
+    /// Returns the position of the partition's replex, from 1, as k and x count (R3).
     pub fn replex_position(&self) -> usize {
         self.table.position(self.partition())
     }

@@ -202,8 +202,8 @@ impl CoreMachine {
         self.view.configuration()
     }
 
-    /// The process before ended in order, and this is its log: it has all that the process had, so
-    /// that nothing is forgotten (R4). Called before the start.
+    /// Notes that the process before ended in order, and that this is its log: it has everything
+    /// that the process had, so that nothing is forgotten (R4). Called before the start.
     pub fn note_complete(&mut self) {
         self.log.note_complete();
     }

@@ -16,7 +16,7 @@ impl VersionClock {
         self.last
     }
 
-    /// A version was seen: those that are given from now on are higher. False if it was known.
+    /// Notes a version: those that are given from now on are higher. Returns false if it was known.
     pub fn see(&mut self, version: Version) -> bool {
         let is_news = self.last < version;
         self.last = self.last.max(version);

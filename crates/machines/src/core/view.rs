@@ -20,7 +20,7 @@ pub(crate) struct ClusterView {
     lost: BTreeSet<ServerId>,
     /// The newest incarnation of each core that this one knows; never falls (R16).
     incarnations: BTreeMap<CoreId, Incarnation>,
-    /// Since when this process has held the configuration.
+    /// Returns the time since which this process has held the configuration.
     since_us: u64,
 }
 
@@ -55,7 +55,7 @@ impl ClusterView {
         self.configuration = configuration;
     }
 
-    /// The configuration counts from now on: for how long rows were quiet before is not known.
+    /// Begins a configuration: for how long rows were quiet before is not known.
     pub fn begin(&mut self, now: ClockReading) {
         self.since_us = now.monotonic_us;
     }

@@ -2,8 +2,8 @@
 
 use protocol::identity::Incarnation;
 
-/// A core has taken in a message; it knew of an incarnation of the speaker, and what it did then
-/// was to log so many records and to send so many messages.
+/// Checks a core that has received a message: it knew of an incarnation of the sender, and its
+/// reaction was to log so many records and to send so many messages.
 pub fn unheard(
     spoke: Incarnation,
     known: Incarnation,

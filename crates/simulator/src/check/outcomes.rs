@@ -33,10 +33,10 @@ pub fn decided(entry: &LedgerOperation, decision: &Decision, shows: bool) -> Res
     }
 }
 
-/// A decision is about to be logged that the end of the epochs before `awaited` has come to:
-/// nothing else was seen, and no vote is against it. Where a later epoch serves, the member was
-/// removed and goes on: what it awaits never serves, and it overwrites what it has when it comes
-/// back (R16, R25).
+/// Checks a decision that is about to be logged and that follows from the end of the epochs before
+/// `awaited`: nothing else was seen, and no vote is against it. Where a later epoch serves, the
+/// member was removed and goes on: what it awaits never serves, and it overwrites what it has when
+/// it comes back (R16, R25).
 pub fn resolved(
     entry: &LedgerOperation,
     decision: &Decision,

@@ -188,7 +188,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// The head asks whether the outcome is durable further down.
+    /// Handles the head's question whether the outcome is durable further down.
     pub(crate) fn on_confirm<T: Tables>(
         &mut self,
         from: CoreId,
@@ -238,7 +238,7 @@ impl CoreMachine {
         self.send(next, Position(0), message, output);
     }
 
-    /// A head has finished operations: forgets them.
+    /// Forgets operations that a head has finished.
     pub(crate) fn on_finished<T: Tables>(
         &mut self,
         (head, below): (CoreId, FinishedLine),

@@ -184,7 +184,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// What every read of a client needs: a place that is rebuilding answers none (R17), nor
+    /// Checks what every read of a client needs: a place that is rebuilding answers none (R17), nor
     /// does one of a copy that is going (R15).
     pub(crate) fn check_serving(
         &self,
@@ -431,7 +431,7 @@ impl CoreMachine {
         (requests, queued)
     }
 
-    /// The operation's outcome is settled at the head: answers its requests, once the head's own
+    /// Answers the requests of an operation that is settled at the head, once the head's own
     /// prepare is durable too (R1: the client is the last one up the chain).
     pub(crate) fn finish_requests(&mut self, key: MemberKey, output: &mut CoreOutput) {
         let member = &self.members[&key];

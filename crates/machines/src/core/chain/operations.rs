@@ -25,7 +25,7 @@ pub(crate) struct OwnOperations {
 }
 
 impl OwnOperations {
-    /// None yet.
+    /// Returns an empty set.
     pub fn new(identity: CoreIdentity) -> OwnOperations {
         OwnOperations {
             identity,
@@ -47,12 +47,12 @@ impl OwnOperations {
         operation
     }
 
-    /// An operation of this head is back after a restart.
+    /// Adds an operation of this head that is back after a restart.
     pub fn resume(&mut self, operation: OperationId) {
         self.unfinished.insert(operation.order());
     }
 
-    /// An operation is durable everywhere, or was dropped.
+    /// Removes an operation that is durable everywhere, or was dropped.
     pub fn end(&mut self, operation: OperationId) {
         self.unfinished.remove(&operation.order());
     }
@@ -76,12 +76,12 @@ impl OwnOperations {
         self.unfinished.iter().map(operation).collect()
     }
 
-    /// An operation is to be sent again at this time.
+    /// Schedules an operation to be sent again at this time.
     pub fn retry_at(&mut self, due_us: u64, operation: OperationId) {
         self.retries.insert((due_us, operation));
     }
 
-    /// When the next operation is to be sent again.
+    /// Returns the time at which the next operation is to be sent again.
     pub fn next_retry_us(&self) -> Option<u64> {
         self.retries.first().map(|(due, _)| *due)
     }
@@ -92,12 +92,12 @@ impl OwnOperations {
         self.retries.pop_first()
     }
 
-    /// Nothing is sent again: chains stand still.
+    /// Stops all retries, because chains stand still.
     pub fn stop_retries(&mut self) {
         self.retries.clear();
     }
 
-    /// The end of an epoch has finished all of them.
+    /// Removes all operations, which the end of an epoch has finished.
     pub fn end_all(&mut self) {
         self.unfinished.clear();
         self.retries.clear();
@@ -115,7 +115,7 @@ impl FinishedLines {
         self.0.get(&head).copied().unwrap_or_default()
     }
 
-    /// A head's operations before `line` are finished.
+    /// Notes that a head's operations before `line` are finished.
     pub fn raise(&mut self, head: CoreId, line: FinishedLine) {
         let known = self.0.entry(head).or_default();
         *known = (*known).max(line);
@@ -139,12 +139,12 @@ pub(crate) struct Confirmations {
 }
 
 impl Confirmations {
-    /// When they are to be sent.
+    /// Returns the time at which they are to be sent.
     pub fn due_us(&self) -> Option<u64> {
         self.due_us
     }
 
-    /// They are to be sent at this time, if not before.
+    /// Schedules them to be sent at this time, if not before.
     pub fn send_by(&mut self, due_us: u64) {
         self.due_us.get_or_insert(due_us);
     }
@@ -156,7 +156,7 @@ impl Confirmations {
         (gathered.len() >= CONFIRMATIONS_MAX).then(|| core::mem::take(gathered))
     }
 
-    /// These cores do not know how far this head has finished.
+    /// Notes that these cores do not know how far this head has finished.
     pub fn owe(&mut self, cores: impl IntoIterator<Item = CoreId>) {
         self.owed.extend(cores);
     }
@@ -171,12 +171,12 @@ impl Confirmations {
         )
     }
 
-    /// What was gathered is void.
+    /// Drops the gathered confirmations, which are void.
     pub fn forget_gathered(&mut self) {
         self.gathered.clear();
     }
 
-    /// Nothing is sent until something is added: chains stand still.
+    /// Stops sending until a confirmation is added, because chains stand still.
     pub fn stop(&mut self) {
         self.due_us = None;
     }
@@ -187,7 +187,7 @@ impl Confirmations {
 pub(crate) struct AwaitedRecords(VecDeque<(Position, MemberKey)>);
 
 impl AwaitedRecords {
-    /// Something waits for a member's record.
+    /// Adds a member whose record an operation waits for.
     pub fn push(&mut self, position: Position, member: MemberKey) {
         self.0.push_back((position, member));
     }
@@ -205,7 +205,7 @@ impl AwaitedRecords {
         self.0.make_contiguous().sort_unstable();
     }
 
-    /// Nothing waits any more.
+    /// Removes all waiting members.
     pub fn clear(&mut self) {
         self.0.clear();
     }

@@ -20,7 +20,7 @@ use crate::core::member::{IncomingDecision, Member, MemberKey};
 use crate::core::step::Step;
 
 impl CoreMachine {
-    /// Phase 1 has reached one of this core's partitions.
+    /// Handles phase 1 at one of this core's partitions.
     pub(crate) fn on_prepare<T: Tables>(
         &mut self,
         prepare: Arc<Prepare>,
@@ -139,7 +139,7 @@ impl CoreMachine {
         self.release(key, step)
     }
 
-    /// What this core gives from here on is higher (R6).
+    /// Raises the versions that this core gives from here on (R6).
     pub(crate) fn know_versions(&mut self, prepare: &Prepare) {
         let newest = prepare.changes.iter().map(|change| change.version).max();
         self.versions.see(newest.unwrap_or_default());
@@ -183,8 +183,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// The decider's prepare is durable: the AND of all votes is the decision (R2). Its
-    /// durable record, which holds all votes, is the decision's record as well.
+    /// Decides, once the decider's prepare is durable: the AND of all votes is the decision (R2).
+    /// Its durable record, which holds all votes, is the decision's record as well.
     pub(crate) fn decide<T: Tables>(
         &mut self,
         key: MemberKey,
@@ -210,8 +210,8 @@ impl CoreMachine {
         self.on_decision(key, incoming, step)
     }
 
-    /// The decision has come to a member, from the one after it or from itself, or from any peer
-    /// while it recovers.
+    /// Handles the decision at a member. It comes from the member after it or from itself, or from
+    /// any peer while it recovers.
     pub(crate) fn on_decision<T: Tables>(
         &mut self,
         key: MemberKey,
@@ -325,7 +325,7 @@ impl CoreMachine {
         self.finished.of(head)
     }
 
-    /// The settled outcome has come from above (R3, x before the chain's end).
+    /// Handles the settled outcome from above (R3, x before the chain's end).
     pub(crate) fn on_settled<T: Tables>(
         &mut self,
         operation: OperationId,

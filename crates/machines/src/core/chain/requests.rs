@@ -45,21 +45,21 @@ impl Requests {
         self.running.keys().copied().collect()
     }
 
-    /// A client's request begins.
+    /// Begins a client's request.
     pub fn begin(&mut self, request: RequestId, digest: u64, asker: ReplyDestination) {
         let askers = alloc::vec![asker];
         self.running.insert(request, Running { digest, askers });
     }
 
-    /// A request of an operation that came back after a restart is under way; no client of this
-    /// process waits for it.
+    /// Adds a request of an operation that came back after a restart. No client of this process
+    /// waits for it.
     pub fn resume(&mut self, request: RequestId, digest: u64) {
         let askers = Vec::new();
         let running = self.running.entry(request);
         running.or_insert(Running { digest, askers });
     }
 
-    /// A client asks once more for a request that is under way.
+    /// Adds a client that sends a request again that is under way.
     pub fn join(&mut self, request: RequestId, asker: ReplyDestination) {
         let running = self.running.get_mut(&request);
         let askers = &mut running.expect("callers know it to be under way").askers;
@@ -69,19 +69,19 @@ impl Requests {
         }
     }
 
-    /// A request ends; returns the clients that wait for it.
+    /// Ends a request, and returns the clients that wait for it.
     pub fn end(&mut self, request: RequestId) -> Vec<ReplyDestination> {
         let running = self.running.remove(&request);
         running.map_or_else(Vec::new, |running| running.askers)
     }
 
-    /// A request goes on without the clients that wait for it; returns them.
+    /// Detaches the clients that wait for a request, and returns them.
     pub fn leave(&mut self, request: RequestId) -> Vec<ReplyDestination> {
         let running = self.running.get_mut(&request);
         running.map_or_else(Vec::new, |running| core::mem::take(&mut running.askers))
     }
 
-    /// A client's connection is gone.
+    /// Forgets a client whose connection is gone.
     pub fn forget_client(&mut self, client: ClientId) {
         for running in self.running.values_mut() {
             running.askers.retain(|asker| asker.client != client);
@@ -98,7 +98,7 @@ impl Requests {
         self.folded.insert(operation, queued);
     }
 
-    /// An operation has ended; returns the bodies of its requests if it carried several.
+    /// Ends a folded operation, and returns the bodies of its requests if it carried several.
     pub fn unfold(&mut self, operation: OperationId) -> Option<Vec<QueuedRequest>> {
         self.folded.remove(&operation)
     }

@@ -171,12 +171,12 @@ impl Sessions {
         request.session >= self.floor && !is_kept
     }
 
-    /// Everything, for a checkpoint.
+    /// Returns all records, for a checkpoint.
     pub fn saved(&self) -> impl Iterator<Item = SavedCompletion> {
         self.saved_from(RequestId::default())
     }
 
-    /// Everything from a request on, in order.
+    /// Returns all records from a request on, in order.
     pub fn saved_from(&self, start: RequestId) -> impl Iterator<Item = SavedCompletion> {
         self.sessions
             .range(start.session..)

@@ -21,7 +21,7 @@ use crate::core::partition::rows::{Rows, depart};
 use crate::core::step::Step;
 
 impl CoreMachine {
-    /// The outcome may be seen: applies it here.
+    /// Applies an outcome that may be seen at a member.
     pub(crate) fn settle<T: Tables>(
         &mut self,
         key: MemberKey,
@@ -57,8 +57,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// The decision is where it must be before any client may see it, position x (R3). Settles it
-    /// here, and sends it to those further down, which have waited for this.
+    /// Settles a decision that is durable at position x, where it must be before any client may see
+    /// it (R3), and sends it to those further down, which have waited for this.
     pub(crate) fn settle_first<T: Tables>(
         &mut self,
         key: MemberKey,

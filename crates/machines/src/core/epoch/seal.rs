@@ -83,12 +83,12 @@ pub(crate) struct SealProgress {
 }
 
 impl SealProgress {
-    /// The epoch is another one.
+    /// Forgets which peers have sent messages, because the epoch has changed.
     pub fn forget_arrivals(&mut self) {
         self.arrived.clear();
     }
 
-    /// A peer has sent a message in this epoch; true if it is its first.
+    /// Notes a peer's message in this epoch, and returns whether it is its first.
     pub fn note_arrival(&mut self, core: CoreId) -> bool {
         self.arrived.insert(core)
     }
@@ -104,7 +104,7 @@ impl SealProgress {
         self.on_disk.map(|sealed| sealed.epoch)
     }
 
-    /// The log has a seal. What it decides from the first one on is settled when an epoch serves,
+    /// Notes a seal in the log. Decisions from the first seal on are settled when an epoch serves,
     /// so that all of them are kept until then.
     pub fn note(&mut self, at: Position, epoch: Epoch, forgot_nothing: bool) {
         self.on_disk = Some(SealedOnDisk {
@@ -138,7 +138,8 @@ impl CoreMachine {
         })
     }
 
-    /// The configuration ends the epochs before: from here on nothing of them is taken part in.
+    /// Seals the epochs before, which the configuration ends: from here on this core takes part in
+    /// none of their operations.
     pub(crate) fn seal<T: Tables>(&mut self, step: &mut Step<'_, T>) -> Result<(), TablesError> {
         let Some(sealing) = self.view.configuration().sealing.clone() else {
             return Ok(());
@@ -208,7 +209,8 @@ impl CoreMachine {
         }
     }
 
-    /// A peer asks what this log holds: the answer is sent once that is durable (R16).
+    /// Handles a peer's question about the contents of this log. The answer is sent once they are
+    /// durable (R16).
     pub(crate) fn on_ask_sealed(&mut self, from: CoreId, attempt: u64, output: &mut CoreOutput) {
         let Some(seal) = &mut self.sealing.current else {
             return;
@@ -306,7 +308,7 @@ impl CoreMachine {
         }
     }
 
-    /// Something that was waited for may have come: the disk, or the last of the witnesses.
+    /// Continues the seal, which may have waited for the disk or for the last of the witnesses.
     pub(crate) fn seal_goes_on(&mut self, now: ClockReading, output: &mut CoreOutput) {
         let Some(seal) = &mut self.sealing.current else {
             return;

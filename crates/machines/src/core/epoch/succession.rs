@@ -26,7 +26,7 @@ impl CoreMachine {
         self.leases.require(self.view.failures_tolerated_max());
     }
 
-    /// A configuration was fetched.
+    /// Handles a fetched configuration.
     pub(crate) fn on_configuration<T: Tables>(
         &mut self,
         configuration: Arc<Configuration>,

@@ -107,7 +107,7 @@ impl Partition {
         Ok(())
     }
 
-    /// It has no rows from now on, so that those that come have entries in all orders.
+    /// Begins with no rows, so that all rows that come have entries in all orders.
     pub fn begin_entries<T: Tables>(&mut self, tables: &mut T) {
         self.orders.all = self.wanted_orders();
         self.orders.making = None;

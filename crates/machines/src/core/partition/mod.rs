@@ -106,8 +106,8 @@ impl Partitions {
         }
     }
 
-    /// The log is read: what this core has given to others takes part in chains no longer. Returns
-    /// the partitions that this concerns.
+    /// Ends the replay: partitions that this core has given to others take part in chains no
+    /// longer. Returns the partitions that this concerns.
     pub fn end_replay(&mut self, view: &ClusterView, own: CoreId) -> Vec<PartitionId> {
         let is_own = |id| view.place(id).is_some_and(|place| place.core == own);
         let given = self.held.extract_if(.., |id, _| !is_own(*id));
@@ -133,7 +133,7 @@ impl Partitions {
         self.held.get(&id).or_else(|| self.others.get(&id))
     }
 
-    /// As [`Partitions::with_rows`].
+    /// Returns the same as [`Partitions::with_rows`], to be changed.
     pub fn with_rows_mut(&mut self, id: PartitionId) -> Option<&mut Partition> {
         let held = self.held.get_mut(&id);
         held.or_else(|| self.others.get_mut(&id))
@@ -144,7 +144,7 @@ impl Partitions {
         self.held.values().chain(self.others.values())
     }
 
-    /// As [`Partitions::all_with_rows`].
+    /// Returns the same as [`Partitions::all_with_rows`], to be changed.
     pub fn all_with_rows_mut(&mut self) -> impl Iterator<Item = &mut Partition> {
         self.held.values_mut().chain(self.others.values_mut())
     }

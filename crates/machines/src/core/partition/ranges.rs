@@ -95,7 +95,7 @@ pub(crate) struct RedirectFilter<'a> {
 }
 
 impl<'a> RedirectFilter<'a> {
-    /// Of a read that was checked; none if it is not redirected.
+    /// Returns the filter of a read that was checked; none if it is not redirected.
     pub fn of(table: &'a TableInfo, read: &'a Read) -> Option<RedirectFilter<'a>> {
         let redirect = read.redirect.as_ref()?;
         Some(RedirectFilter {

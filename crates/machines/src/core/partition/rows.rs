@@ -222,8 +222,8 @@ pub(crate) enum AccessPath<'a> {
 }
 
 impl<'a> AccessPath<'a> {
-    /// Of a read that was checked. A member of a cover scans if it has begun so, or if it has no
-    /// entries in the lost partition's order.
+    /// Returns the access path of a read that was checked. A member of a cover scans if it has
+    /// begun so, or if it has no entries in the lost partition's order.
     pub fn of(rows: Rows<'_>, read: &'a Read) -> AccessPath<'a> {
         let Some(redirect) = &read.redirect else {
             return AccessPath::Rows;

@@ -36,7 +36,7 @@ const HOLDS_MAX: usize = 1_024;
 /// When holds end.
 #[derive(Debug, Default)]
 pub(crate) struct HoldClock {
-    /// When to look for holds whose time is over. Set while there is a hold.
+    /// Returns the time at which to look for expired holds. Set while there is a hold.
     due_us: Option<u64>,
 }
 
@@ -88,7 +88,7 @@ impl CoreMachine {
         self.hold_clock.end_by(until_us);
     }
 
-    /// An operation has changed rows of its partition.
+    /// Notes that an operation has changed rows of its partition.
     pub(crate) fn note_change_of_held(&mut self, key: MemberKey) {
         let Some(partition) = self.partitions.get_mut(&key.1) else {
             return;
@@ -153,7 +153,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// The configuration is another one: no hold lasts, and what waits goes on at the next tick.
+    /// Ends all holds, because the configuration has changed. Waiting operations continue at the
+    /// next tick.
     pub(crate) fn end_holds_of_epoch(&mut self) {
         for hold in self.partitions.values_mut().flat_map(|it| &mut it.holds) {
             hold.changed = true;

@@ -87,8 +87,8 @@ impl CoreMachine {
         holders.into_iter().collect()
     }
 
-    /// As [`CoreMachine::check_serving`]. A core that may have forgotten operations whose outcome
-    /// clients have seen answers nothing until its peers have reported them.
+    /// Checks the same as [`CoreMachine::check_serving`]. A core that may have forgotten operations
+    /// whose outcome clients have seen answers nothing until its peers have reported them.
     pub(crate) fn check_readable(
         &self,
         now: ClockReading,
@@ -164,8 +164,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// An operation has settled or given up: reads that waited for it alone are answered, and
-    /// what came after them goes on.
+    /// Answers the reads that waited only for an operation that has settled or given up. Operations
+    /// that came after them goes on.
     pub(crate) fn answer_waiting_reads<T: Tables>(
         &mut self,
         id: PartitionId,

@@ -21,7 +21,7 @@ use crate::core::partition::Partition;
 use crate::core::partition::ranges::{RedirectFilter, bounds};
 use crate::core::table::TableInfo;
 
-/// What is wrong with what a redirected read asks of a partition, if anything.
+/// Returns the fault of a redirected read, if it has one.
 pub(crate) fn check(table: &TableInfo, read: &Read) -> Result<(), String> {
     let Some(redirect) = &read.redirect else {
         return Ok(());
@@ -59,15 +59,14 @@ impl CoreMachine {
         pending
     }
 
-    /// A read has come that must agree with others: changes of the partition are remembered from
-    /// now on.
+    /// Remembers changes of the partition from now on, because a read must agree with others.
     pub(crate) fn watch_changes(&mut self, now: ClockReading, id: PartitionId) {
         if let Some(partition) = self.partitions.get_mut(&id) {
             partition.recent.watch(now.monotonic_us);
         }
     }
 
-    /// The member's outcome has changed its partition.
+    /// Notes that the member's outcome has changed its partition.
     pub(crate) fn note_change(&mut self, now: ClockReading, key: MemberKey) {
         let member = &self.members[&key];
         if member.decision() != Some(&Decision::Commit) {
@@ -79,7 +78,7 @@ impl CoreMachine {
         self.note_change_of_held(key);
     }
 
-    /// For how long nothing has changed in what a read asks for; `wanted` if it is redirected.
+    /// Returns for how long no row of a read's range has changed; `wanted` if it is redirected.
     pub(crate) fn quiet_us(
         &self,
         now: ClockReading,

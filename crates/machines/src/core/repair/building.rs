@@ -35,7 +35,8 @@ impl Member {
 }
 
 impl TableInfo {
-    /// Whether two rows with the key of this one are in a unique index that is being made.
+    /// Returns the error if two rows with the key of this one are in a unique index that is being
+    /// made.
     pub(crate) fn collision<T: Tables>(
         &self,
         of: PartitionId,

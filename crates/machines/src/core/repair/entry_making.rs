@@ -9,7 +9,7 @@ use crate::core::CoreMachine;
 /// The making of the entries of all partitions.
 #[derive(Debug, Default)]
 pub(crate) struct EntryMaking {
-    /// When the next entries are made. Set while a partition lacks some.
+    /// Returns the time at which the next entries are made. Set while a partition lacks some.
     due_us: Option<u64>,
 }
 
@@ -25,8 +25,8 @@ impl EntryMaking {
 }
 
 impl CoreMachine {
-    /// The configuration is new, or the core has started: looks at what entries all partitions
-    /// have.
+    /// Reviews the entries of all partitions, when the configuration is new or the core has
+    /// started.
     pub(crate) fn review_entries<T: Tables>(&mut self, tables: &mut T) -> Result<(), TablesError> {
         for partition in self.partitions.all_with_rows_mut() {
             partition.review_entries(tables)?;

@@ -54,7 +54,7 @@ pub(crate) struct Fills {
     partitions: BTreeMap<PartitionId, Fill>,
     /// Pages are asked for no sooner (`CoreLimits::fill_bytes_per_second`).
     next_page_us: u64,
-    /// When something is to be asked for, at the latest.
+    /// Returns the time at which the next rows are to be requested at the latest.
     due_us: Option<u64>,
     /// Partitions were completed since the coordinator last received all of them.
     is_news: bool,
@@ -71,7 +71,7 @@ impl Fills {
         self.partitions.get_mut(id)
     }
 
-    /// A new tenure of a partition begins: what an earlier one had filled does not count.
+    /// Forgets the fill of an earlier tenure, because a new tenure of the partition begins.
     pub fn forget(&mut self, id: PartitionId) {
         self.partitions.remove(&id);
     }
@@ -112,7 +112,7 @@ impl Fill {
         self.sources.is_some() && sources.all(|source| source.next.is_none())
     }
 
-    /// It has made a record that must be durable before the partition may serve.
+    /// Notes a record that must be durable before the partition may serve.
     pub fn has_logged(&mut self, position: Position) {
         self.last_record = self.last_record.max(position);
     }
@@ -134,8 +134,8 @@ impl CoreMachine {
         place.is_some_and(|place| place.state == PartitionState::Rebuilding)
     }
 
-    /// The configuration is new, or the core has started: what is rebuilding now is filled from
-    /// what is available now.
+    /// Reviews the fills, when the configuration is new or the core has started: partitions that
+    /// are rebuilding now are filled from the partitions that are available now.
     pub(crate) fn review_fills<T: Tables>(
         &mut self,
         step: &mut Step<'_, T>,
@@ -330,7 +330,7 @@ impl CoreMachine {
         due_us
     }
 
-    /// What was asked of a core may be lost: it is asked again.
+    /// Asks a core again, because the questions to it may be lost.
     pub(crate) fn ask_cover_again(
         &mut self,
         now: ClockReading,
@@ -359,7 +359,7 @@ impl CoreMachine {
         self.ask_covers(now, output);
     }
 
-    /// A page of rows has come.
+    /// Handles a page of rows.
     pub(crate) fn on_copied<T: Tables>(
         &mut self,
         of: PartitionId,
@@ -447,7 +447,7 @@ impl CoreMachine {
         Ok(keys)
     }
 
-    /// A copy that is being made cannot be.
+    /// Notes that a copy that is being made cannot be completed.
     pub(crate) fn note_obstacles(&mut self, of: PartitionId, obstacles: Vec<String>) {
         if let Some(fill) = self.fills.get_mut(&of) {
             let room = OBSTACLES_MAX.saturating_sub(fill.obstacles.len());
@@ -455,7 +455,7 @@ impl CoreMachine {
         }
     }
 
-    /// The log's record of such rows is read again.
+    /// Replays the log's record of such rows.
     pub(crate) fn replay_copied<T: Tables>(
         &mut self,
         of: PartitionId,

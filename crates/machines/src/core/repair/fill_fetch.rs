@@ -65,7 +65,7 @@ struct Pass {
 }
 
 impl Fetches {
-    /// The cover has changed, or it is the first one.
+    /// Begins again with a cover that has changed, or is the first one.
     pub fn begin_again(&mut self, cover: &BTreeMap<PartitionId, CoverProgress>) {
         self.passes.clear();
         for fetch in self.ranges.values_mut() {
@@ -263,7 +263,7 @@ impl CoreMachine {
         }
     }
 
-    /// Rows have come.
+    /// Handles fetched rows.
     pub(crate) fn on_fetched<T: Tables>(
         &mut self,
         of: PartitionId,
@@ -303,7 +303,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Nothing need wait for fetches of a partition any more.
+    /// Ends all fetches of a partition: no operation waits for them any more.
     pub(crate) fn end_fetches<T: Tables>(
         &mut self,
         of: PartitionId,

@@ -97,7 +97,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// The last rows of some ranges of the partition that is filled are asked for.
+    /// Handles the request for the last rows of some ranges of the partition that is filled.
     pub(crate) fn on_fetch<T: Tables>(
         &mut self,
         asker: CoreId,

@@ -74,7 +74,8 @@ enum Stage {
 pub(crate) struct IncomingMoves(BTreeMap<PartitionId, IncomingMove>);
 
 impl IncomingMoves {
-    /// A new tenure of a partition begins: it is taken from the beginning, if at all.
+    /// Forgets a move, because a new tenure of the partition begins: it is taken from the
+    /// beginning, if at all.
     pub fn forget(&mut self, id: PartitionId) {
         self.0.remove(&id);
     }
@@ -96,8 +97,8 @@ impl CoreMachine {
         is_own && !is_whole
     }
 
-    /// The configuration is new, or the core has started: follows the cores that give it partitions
-    /// now.
+    /// Follows the cores that give it partitions now, when the configuration is new or the core has
+    /// started.
     pub(crate) fn review_taking<T: Tables>(
         &mut self,
         step: &mut Step<'_, T>,
@@ -224,7 +225,7 @@ impl CoreMachine {
         due_us
     }
 
-    /// What was asked of a core may be lost: it is asked again.
+    /// Asks a core again, because the questions to it may be lost.
     pub(crate) fn ask_giver_again(&mut self, core: CoreId) {
         for (of, taking) in &mut self.takings.0 {
             let place = self.view.place(*of);

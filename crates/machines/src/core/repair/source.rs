@@ -26,7 +26,7 @@ impl CoverProgress {
         }
     }
 
-    /// When it is to be asked, if at all.
+    /// Returns the time at which it is to be asked, if at all.
     pub fn due_us(&self, retry_us: u64) -> Option<u64> {
         self.next.as_ref()?;
         Some(self.timer.due_us(retry_us))

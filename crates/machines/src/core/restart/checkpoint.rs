@@ -92,7 +92,7 @@ impl CoreMachine {
         }
     }
 
-    /// The log from this position on is still needed, whatever a checkpoint holds.
+    /// Returns the position from which the log is still needed, independent of checkpoints.
     pub fn retain_from(&self) -> Position {
         let kept = self
             .members

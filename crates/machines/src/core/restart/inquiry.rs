@@ -36,7 +36,7 @@ impl PartialAnswer {
 }
 
 impl Inquiry {
-    /// No peer has been asked yet.
+    /// Returns an inquiry in which no peer has been asked yet.
     pub fn new(question: fn(u64) -> PeerMessage, peers: impl Iterator<Item = CoreId>) -> Inquiry {
         Inquiry {
             question,

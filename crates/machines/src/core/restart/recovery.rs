@@ -60,8 +60,8 @@ impl RecoveryState {
 }
 
 impl CoreMachine {
-    /// The log is read: `next` is the position of the next record. Asks the peers what this core
-    /// may have forgotten.
+    /// Starts once the log is read; `next` is the position of the next record. Asks the peers for
+    /// votes and decisions that this core may have forgotten.
     ///
     /// # Errors
     /// A cold read failed.
@@ -132,11 +132,11 @@ impl CoreMachine {
         }
     }
 
-    /// The epoch has changed: what peers reported in the one before no longer counts. All of it
-    /// must come from one epoch, and so from one life of each peer. Otherwise a peer that has
-    /// reported an operation to another one only, and has forgotten it by a restart since, would
-    /// answer both, and no answer would have the operation. No peer is left to ask where all shared
-    /// tables are gone.
+    /// Restarts the recovery, because the epoch has changed: reports of peers in the epoch before
+    /// no longer count. All of it must come from one epoch, and so from one life of each peer.
+    /// Otherwise a peer that has reported an operation to another one only, and has forgotten it by
+    /// a restart since, would answer both, and no answer would have the operation. No peer is left
+    /// to ask where all shared tables are gone.
     pub(crate) fn restart_recovery<T: Tables>(
         &mut self,
         step: &mut Step<'_, T>,
