@@ -9,7 +9,7 @@ use crate::chain::CaseRules;
 use crate::planted::ModelBug;
 use crate::state::{MemberPart, ModelDecision, ModelMember, ModelState, Stage};
 
-/// Returns the outcome of one operation by the sealed logs.
+/// The outcome of one operation by the sealed logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealedOutcome {
     /// No member knows of it, nor can any client have seen it.

@@ -328,7 +328,8 @@ impl SessionMachine {
         }
     }
 
-    /// The configuration is another one: what was read in the one before agrees with nothing.
+    /// Reads the ranges of all moments again, because the configuration has changed: pages of the
+    /// one before agree with no others.
     pub(super) fn all_moments_again(&mut self, now_us: u64, output: &mut SessionOutput) {
         let tickets: Vec<Ticket> = self.moments.keys().copied().collect();
         for ticket in tickets {

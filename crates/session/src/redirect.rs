@@ -155,7 +155,7 @@ impl SessionMachine {
         }
     }
 
-    /// A member of a cover has given a page.
+    /// Handles a page of a member of a cover.
     pub(super) fn on_member_page(
         &mut self,
         now_us: u64,
@@ -253,8 +253,8 @@ impl SessionMachine {
         }
     }
 
-    /// No cover is left, or no write is possible. Waits for a server to come back, but not for
-    /// long.
+    /// Waits, but not for long, for a server to come back, because no cover is left or no write is
+    /// possible.
     pub(super) fn wait_for_lost(
         &mut self,
         now_us: u64,
@@ -291,10 +291,10 @@ impl SessionMachine {
         self.fail(ticket, SessionFailure::Lost { partition, message }, output);
     }
 
-    /// A request has not been answered for a while. If nothing was received from its core since,
-    /// the coordinator is asked whether another core has the partition. A read then makes the core
-    /// suspected: reads go around it for a time, or until it answers again. Returns whether the
-    /// core is silent.
+    /// Suspects a core that has not answered a request for a while. If nothing was received from it
+    /// since, the coordinator is asked whether another core has the partition. A read then makes
+    /// the core suspected: reads go around it for a time, or until it answers again. Returns
+    /// whether the core is silent.
     pub(super) fn suspect_silent(
         &mut self,
         now_us: u64,
@@ -311,8 +311,8 @@ impl SessionMachine {
         true
     }
 
-    /// A core has served no request since then. Asks the coordinator whether others have its
-    /// partitions, if that was not asked lately.
+    /// Asks, about a core that has served no request since then, the coordinator whether others
+    /// have its partitions, if that was not asked lately.
     pub(super) fn inquire(
         &mut self,
         now_us: u64,

@@ -20,7 +20,7 @@ pub(crate) struct ClusterView {
     lost: BTreeSet<ServerId>,
     /// The newest incarnation of each core that this one knows; never falls (R16).
     incarnations: BTreeMap<CoreId, Incarnation>,
-    /// Returns the time since which this process has held the configuration.
+    /// The time since which this process has held the configuration.
     since_us: u64,
 }
 
@@ -60,7 +60,7 @@ impl ClusterView {
         self.since_us = now.monotonic_us;
     }
 
-    /// Since when this process has held the configuration.
+    /// Returns the time since which this process has held the configuration.
     pub fn since_us(&self) -> u64 {
         self.since_us
     }

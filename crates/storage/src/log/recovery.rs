@@ -79,8 +79,8 @@ pub enum ReplayItem<'a> {
 }
 
 impl Recovery {
-    /// False if records that may have been durable are missing: the server must answer *unknown*
-    /// about operations, and have the partitions repaired by its peers (R24).
+    /// Returns false if records that may have been durable are missing: the server must answer
+    /// *unknown* about operations, and have the partitions repaired by its peers (R24).
     pub fn tail_trusted(&self) -> bool {
         self.damage.is_empty()
     }

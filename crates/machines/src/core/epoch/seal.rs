@@ -496,9 +496,9 @@ impl CoreMachine {
         last
     }
 
-    /// An epoch serves, or has served while this core was offline, after the one that it has
-    /// sealed: all remaining cores have resolved everything, durably. It is settled here, and no
-    /// core will ask for it any more.
+    /// Ends an old seal. An epoch serves, or has served while this core was offline, after the one
+    /// that it has sealed: all remaining cores have resolved everything, durably. It is settled
+    /// here, and no core will ask for it any more.
     pub(crate) fn end_old_seal<T: Tables>(
         &mut self,
         step: &mut Step<'_, T>,

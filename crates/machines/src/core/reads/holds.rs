@@ -36,12 +36,12 @@ const HOLDS_MAX: usize = 1_024;
 /// When holds end.
 #[derive(Debug, Default)]
 pub(crate) struct HoldClock {
-    /// Returns the time at which to look for expired holds. Set while there is a hold.
+    /// The time at which to look for expired holds. Set while there is a hold.
     due_us: Option<u64>,
 }
 
 impl HoldClock {
-    /// When to look for holds whose time is over.
+    /// Returns the time at which to look for expired holds.
     pub fn due_us(&self) -> Option<u64> {
         self.due_us
     }

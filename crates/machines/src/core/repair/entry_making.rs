@@ -9,12 +9,12 @@ use crate::core::CoreMachine;
 /// The making of the entries of all partitions.
 #[derive(Debug, Default)]
 pub(crate) struct EntryMaking {
-    /// Returns the time at which the next entries are made. Set while a partition lacks some.
+    /// The time at which the next entries are made. Set while a partition lacks some.
     due_us: Option<u64>,
 }
 
 impl EntryMaking {
-    /// When the next entries are made.
+    /// Returns the time at which the next entries are made.
     pub fn due_us(&self) -> Option<u64> {
         self.due_us
     }

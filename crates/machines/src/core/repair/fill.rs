@@ -54,7 +54,7 @@ pub(crate) struct Fills {
     partitions: BTreeMap<PartitionId, Fill>,
     /// Pages are asked for no sooner (`CoreLimits::fill_bytes_per_second`).
     next_page_us: u64,
-    /// Returns the time at which the next rows are to be requested at the latest.
+    /// The time at which the next rows are to be requested at the latest.
     due_us: Option<u64>,
     /// Partitions were completed since the coordinator last received all of them.
     is_news: bool,
@@ -76,7 +76,7 @@ impl Fills {
         self.partitions.remove(&id);
     }
 
-    /// When something is to be asked for, at the latest.
+    /// Returns the time at which the next rows are to be requested at the latest.
     pub fn due_us(&self) -> Option<u64> {
         self.due_us
     }
