@@ -26,7 +26,7 @@ use crate::processes::{BenchCluster, BenchProcess, ServerKind};
 use crate::quota::{self, CoreShare, Quota};
 use crate::store::{self, FIELDS, RowShape};
 
-/// What each server may use. With half as much, servers that were asked for more than they could do
+/// The quota of each server. With half as much, servers that were asked for more than they could do
 /// while others were filled lost their leases.
 const SHARE: CoreShare = CoreShare::of_core(20);
 /// Servers of the paper's experiments, and partitions of each copy.

@@ -42,7 +42,7 @@ pub struct BarChart {
     pub groups: Vec<(String, Vec<Option<f64>>)>,
 }
 
-/// An axis: what it spans and where it is on the page.
+/// An axis: the values that it spans and its place on the page.
 struct Axis {
     scale: AxisScale,
     values: (f64, f64),

@@ -63,7 +63,7 @@ impl Quota {
         let quota = Quota::empty(&process.to_string(), share.quota_us())?;
         let procs = quota.0.join("cgroup.procs");
         fs::write(&procs, process.to_string())?;
-        // What it starts from here on is in the group already.
+        // Processes that it starts from here on are in the group already.
         for child in cpu::children(process)? {
             let moved = fs::write(&procs, child.to_string());
             // One that has ended meanwhile needs no quota.

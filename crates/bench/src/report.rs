@@ -21,7 +21,7 @@ pub struct FigureLine {
     pub baseline: String,
     /// The median over pairs of the figure divided by the baseline's.
     pub ratio: f64,
-    /// What the ratio, or the figure, must reach; empty if nothing is asked.
+    /// The target of the ratio or of the figure; empty if there is none.
     pub target: String,
 }
 

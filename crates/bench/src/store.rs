@@ -26,7 +26,7 @@ pub const FIELDS: usize = 10;
 const LOAD_WINDOW: usize = 64;
 /// A load prints how far it is after every so many rows.
 const ROWS_PER_NOTE: u64 = 500_000;
-/// What an operation may take on a busy machine before the run is given up.
+/// The time that an operation may take on a busy machine before the run is given up.
 const DEADLINE: Duration = Duration::from_secs(30);
 /// How often, and after which pause, is asked whether all servers are up.
 const UP_TRIES_MAX: u32 = 300;

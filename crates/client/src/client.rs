@@ -20,7 +20,7 @@ use crate::options::ConnectOptions;
 /// The pause before a refused question that may succeed later is asked again.
 const ASK_PAUSE: Duration = Duration::from_millis(100);
 
-/// What to do when a table that is to be made is there already.
+/// The reaction to a table that exists already when it is to be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfExists {
     /// An error.
@@ -29,7 +29,7 @@ pub enum IfExists {
     Accept,
 }
 
-/// What to do when a table that is to be dropped is not there.
+/// The reaction to a table that does not exist when it is to be dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfMissing {
     /// An error.

@@ -1,7 +1,7 @@
 //! The connection to the coordinator: one at a time, to whichever of the configured ones answers.
 //!
-//! The session machine's questions may get lost, it asks again. What a caller asks (a new table)
-//! is not repeated once it was sent: if the connection breaks then, its fate is unknown.
+//! The session machine's questions may get lost, it asks again. A caller's request (such as a new
+//! table) is not repeated once it was sent: if the connection breaks then, its fate is unknown.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};

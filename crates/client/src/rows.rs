@@ -1,5 +1,5 @@
-//! Rows as they come. What is small is read as of one moment; what is larger comes page by page,
-//! with back-pressure: no page is asked for before there is room for it.
+//! Rows as they come. A small result is read as of one moment. A larger result comes page by page,
+//! with back-pressure: the client requests no page before it has room for it.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What goes into the coordinator's machine and what comes out of it.
+//! The inputs and outputs of the coordinator's machine.
 //!
 //! The driver owns sockets, the place where the state is kept, and time. After each step, or batch
 //! of steps, it first keeps `persist`, if there is one, and only then sends the replies whose
@@ -26,7 +26,8 @@ pub enum CoordinatorInput {
         /// What.
         request: CoordinatorRequest,
     },
-    /// A connection is gone: no reply to it is needed any more. What it asked for is done.
+    /// A connection is gone: no reply to it is needed any more. The change that it requested is
+    /// done.
     Gone {
         /// The connection.
         from: RequesterId,

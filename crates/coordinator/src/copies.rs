@@ -247,7 +247,7 @@ impl Coordinator {
         let changes = core::mem::take(&mut self.state.changes);
         let drops = |it: &&CopyChange| matches!(it.wanted, CopyRequest::Drop { .. });
         let fewer: BTreeSet<TableId> = changes.iter().filter(drops).map(|it| it.table).collect();
-        // What moves was proven with a copy that goes.
+        // The tolerance of moves was proven with a copy that is being dropped.
         self.cancel_moves(|table| fewer.contains(&table), output);
         for change in changes {
             let tables = &self.state.configuration.tables;

@@ -50,8 +50,7 @@ use recall::Recall;
 use sealing::SealTracker;
 use sessions::Sessions;
 
-/// The machine. What it must not forget is its [`CoordinatorState`]; the rest begins empty with
-/// each process.
+/// The machine. Its durable part is [`CoordinatorState`]; the rest begins empty with each process.
 #[derive(Debug)]
 pub struct Coordinator {
     settings: CoordinatorSettings,
@@ -194,8 +193,8 @@ impl Coordinator {
         self.set_deadline(output);
     }
 
-    /// Returns the configuration as the machine holds it. It may not be kept yet: what is sent of
-    /// it outside of replies (a `Welcome`) waits for [`Coordinator::version`].
+    /// Returns the configuration as the machine holds it. It may not be kept yet: messages about it
+    /// outside of replies (a `Welcome`) wait for [`Coordinator::version`].
     pub fn configuration(&self) -> &Configuration {
         &self.state.configuration
     }

@@ -171,8 +171,8 @@ impl Coordinator {
         }))
     }
 
-    /// What a core has filled serves from the next epoch on (R20). The report belongs to the
-    /// current epoch, so that it is about the place as it is.
+    /// A partition that a core has filled serves from the next epoch on (R20). The report belongs
+    /// to the current epoch, so that it is about the place as it is.
     fn serve_filled(
         &mut self,
         core: CoreId,
@@ -494,7 +494,7 @@ impl Coordinator {
         let member = &mut self.state.members[index];
         let folder = join.folder;
         if !matches!(member.trust, FolderTrust::Newest) {
-            // What it had made durable before is void, or given up.
+            // Rows that it had made durable before are void, or given up.
             member.logs.clear();
         }
         let is_unknown = member.instance == 0;

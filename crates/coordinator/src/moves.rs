@@ -168,7 +168,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// What has not been handed over stays where it is.
+    /// A partition that has not been handed over stays where it is.
     fn stop_moves(&mut self) {
         for table in &mut self.state.configuration.tables {
             for place in table.placement.iter_mut().flatten() {
@@ -264,7 +264,7 @@ impl Coordinator {
         self.moves.looked_at = self.state.configuration.epoch;
     }
 
-    /// These servers have got their share: what else their disks have may go.
+    /// These servers have received their share: further rows on their disks may be removed.
     fn end_newness(&mut self, of: &[placement::PartitionHost], output: &mut CoordinatorOutput) {
         let configuration = &mut self.state.configuration;
         let mut have_share = BTreeSet::new();

@@ -51,7 +51,7 @@ pub(super) struct Recall {
     session_floor: SessionId,
 }
 
-/// What a server has reported.
+/// The report of a server.
 #[derive(Clone, Copy, Debug)]
 struct ServerReport {
     folder: FolderReport,

@@ -1,7 +1,7 @@
-//! Servers whose disks have no room for writes: what they hold moves to servers with room, as long
+//! Servers whose disks have no room for writes: their partitions move to servers with room, as long
 //! as these can hold it as tolerantly as is stated.
 //!
-//! Cores report with each heartbeat what they have room for. Nothing of it is kept. A server with
+//! Cores report the room on their disks with each heartbeat. Nothing of it is kept. A server with
 //! no room takes nothing, and gives batch after batch until it has room again: then it keeps the
 //! rest. Lost servers are replaced first, also onto a disk that is full if there is no other.
 

@@ -27,9 +27,9 @@ pub(super) struct SealTracker {
     due_us: BTreeMap<ServerId, u64>,
     /// The same for those that were stopped in order and that the end of epochs waits for.
     waited_for_us: BTreeMap<ServerId, u64>,
-    /// What the cores have reported in this epoch, and when it came.
+    /// The reports of cores in this epoch, and when they came.
     reports: BTreeMap<CoreId, (SealReport, u64)>,
-    /// What stands in the way, as operators were last notified.
+    /// The obstacle of which operators were last notified.
     last_notice: String,
 }
 

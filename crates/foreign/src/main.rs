@@ -1,5 +1,5 @@
-//! Test suites of other projects, against a PostgreSQL and through the proxy in front of one: what
-//! passes straight must pass through the proxy, or be in the list of known differences.
+//! Test suites of other projects, against a PostgreSQL and through the proxy in front of one: a
+//! test that passes without the proxy must pass through it, or be in the list of known differences.
 //!
 //! Nothing that is fetched becomes part of the repository. A suite is fetched by the tool of its
 //! language from the registry that this tool is configured with.

@@ -22,7 +22,7 @@ pub enum ProgramEnd {
     TimedOut,
 }
 
-/// Runs a program for at most so long; what it prints goes to `log`.
+/// Runs a program for at most so long; its output goes to `log`.
 pub fn run_for(command: &mut Command, log: &Path, most: Duration) -> Result<ProgramEnd, Failure> {
     let line = command_line(command);
     let file = File::create(log).map_err(|error| format!("{}: {error}", log.display()))?;

@@ -93,7 +93,7 @@ impl CaseRules<'_> {
         attempt(ModelStep::Serve);
     }
 
-    /// What one member, its disk or its fate may do.
+    /// Steps of one member, its disk or its failures.
     fn actions_of(&self, state: &ModelState, member: usize, attempt: &mut dyn FnMut(ModelStep)) {
         for action in [
             ModelStep::Learn(member),

@@ -75,8 +75,8 @@ pub struct Case {
     pub occupied: u8,
     /// What may go wrong.
     pub faults: FaultLimits,
-    /// Whether nothing waits for the disk: what is in f + 1 memories counts as durable, and no more
-    /// than f members may have lost theirs at a time (`replicated`).
+    /// Whether nothing waits for the disk: a record in f + 1 memories counts as durable, and no
+    /// more than f members may have lost theirs at a time (`replicated`).
     pub replicated: bool,
     /// Whether an operation may wait at any member, behind a lookup, though its keys are free.
     pub lookups: bool,

@@ -103,7 +103,7 @@ impl CaseRules<'_> {
             if part.stage == Stage::Waiting {
                 *part = MemberPart::default();
             }
-            // What it received while it recovered is as true as what it knew.
+            // Outcomes that it received while it recovered are as true as those that it knew.
             part.decision = part
                 .decision
                 .or(part.received.map(|received| received.decision));

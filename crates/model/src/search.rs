@@ -24,7 +24,7 @@ pub struct SearchLimits {
     pub progress: bool,
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Debug)]
 pub struct SearchResult {
     /// Distinct states.

@@ -2,8 +2,8 @@
 //!
 //! Each plain constant, a whole number or a text in quotes, becomes a parameter. This is no lexer
 //! of SQL: where anything stands that would need one (comments, `$`, backslashes, texts with a
-//! prefix), a text is left alone. What parameters cannot stand for, as in `date '2024-02-29'`, does
-//! not parse, and is analysed as it is.
+//! prefix), a text is left alone. A text with a constant that a parameter cannot replace, as in
+//! `date '2024-02-29'`, does not parse as a template, and is analysed as it is.
 
 use std::borrow::Cow;
 

@@ -1,10 +1,10 @@
-//! What a statement may leave behind in the session that runs it.
+//! The state that a statement may leave in the session that runs it.
 //!
 //! Most texts leave nothing, and are known by their words alone: such a text begins like a
 //! statement that leaves nothing, and no word of it, even in a literal or a comment, belongs to
-//! what leaves something. What has such a word is read by PostgreSQL's own grammar (module
-//! `parsed`); what that does not understand keeps its session. Functions that users have written
-//! are not looked into.
+//! what leaves something. A text with such a word is read by PostgreSQL's own grammar (module
+//! `parsed`). A text that the grammar does not understand pins its session. Functions that users
+//! have written are not looked into.
 
 mod calls;
 mod parsed;
@@ -351,8 +351,8 @@ enum Word<'a> {
     Sign(u8),
 }
 
-/// Returns the words of a text, without regard to literals and comments: what stands in those is a
-/// word, too. So nothing can be hidden behind a quote that is read otherwise by the server.
+/// Returns the words of a text, without regard to literals and comments: text in those has words,
+/// too. So nothing can be hidden behind a quote that is read otherwise by the server.
 fn words(text: &[u8]) -> impl Iterator<Item = Word<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -49,7 +49,7 @@ pub struct Facts<'a> {
     pub bare_names: BTreeSet<String>,
     /// Tables of which whole rows are asked for where their type is seen: `coalesce(t.*)`.
     pub whole_rows: BTreeSet<String>,
-    /// What the tables that it reads are called in it.
+    /// The names in it of the tables that it reads.
     pub called: BTreeSet<String>,
     /// Whether all columns are asked for, or columns have other names here.
     pub star: bool,
@@ -105,7 +105,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// What stands for a whole row, if a name in a column's place is a table's.
+/// The expression for a whole row, if a name in a column's place is a table's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WholeRow {
     /// One value, whose type has a number that differs between nodes.

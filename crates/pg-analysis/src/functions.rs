@@ -197,7 +197,7 @@ const TYPES: &[&str] = &[
 ];
 
 /// Others of PostgreSQL's own, whose values or their text look into the node's catalogue, or which
-/// few statements name. What casts to one runs on the primary.
+/// few statements name. A statement that casts to one runs on the primary.
 const OTHER_TYPES: &[&str] = &[
     "aclitem",
     "char",

@@ -134,7 +134,7 @@ impl Tables {
 
     fn not_known(&mut self, name: &Name) {
         self.primary.get_or_insert("a table is not known");
-        // What stands there may be a view with anything in it.
+        // The name there may be a view with anything in it.
         self.unknown |= name.schema.as_deref() != Some("pg_catalog");
     }
 

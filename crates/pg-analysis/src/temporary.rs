@@ -14,7 +14,7 @@ use super::utility::is_temporary;
 /// How every schema of temporary tables is called, or begins.
 const SCHEMA: &str = "pg_temp";
 
-/// What a statement does with temporary tables.
+/// The use that a statement makes of temporary tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uses {
     /// It uses none.

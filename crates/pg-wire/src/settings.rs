@@ -59,7 +59,7 @@ const OWN: &[&str] = &[
     "work_mem",
     "xmloption",
 ];
-/// What the planner may do.
+/// Switches of the planner.
 const OF_PLANNER: &str = "enable_";
 
 /// Those of them by which a text may mean something else, or a value look otherwise; `search_path`

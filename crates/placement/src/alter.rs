@@ -1,7 +1,7 @@
 //! Copies that come to a table which exists, and copies that go from it.
 //!
-//! Other copies keep their numbers, cuts and places: what is stored of them stays as it is. Where
-//! rows come from, and whether the failures tolerated stay proven, is for the coordinator.
+//! Other copies keep their numbers, cuts and places: their stored rows stay as they are. Where rows
+//! come from, and whether the failures tolerated stay proven, is for the coordinator.
 
 use alloc::collections::BTreeMap;
 use alloc::format;

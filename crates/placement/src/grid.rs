@@ -35,7 +35,7 @@ pub struct Axis {
     pub divisions: u32,
 }
 
-/// What a replex is for.
+/// The purpose of a replex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReplexKind {
     /// Partitioned by the primary key; owns the order of operations per row.

@@ -45,7 +45,7 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
             let mut site = OutageSite::new(options, grid, shape, 1).await?;
             let what = format!("{table}, {}", grid.name);
             memory(&mut report, &what, &site)?;
-            // Without quotas and load: what one machine can do.
+            // Without quotas and load: the limit of one machine.
             let quiet = site.quiet_loss(&[(INDEX, 0)]).await?;
             add_quiet(&mut report, &what, quiet);
             site.hold_back();

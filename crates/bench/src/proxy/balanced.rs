@@ -226,7 +226,7 @@ async fn report(sizes: &[Size]) -> io::Result<FigureReport> {
     Ok(report)
 }
 
-/// What a system's runs say besides their rate.
+/// Further results of a system's runs, besides their rate.
 fn report_rows(report: &mut FigureReport, what: &str, measured: &Measured) {
     let (p50, cpu) = (measured.series.p50_us(), measured.series.server_us());
     report.plain("", &format!("{what}: p50"), &p50, "µs");

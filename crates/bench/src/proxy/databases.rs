@@ -23,11 +23,11 @@ pub const DATABASE: &str = "postgres";
 pub const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// The same where a look costs a database that is held back.
 const SETTLE_LOOK: Duration = Duration::from_millis(200);
-/// What takes longer has come to a stop.
+/// A step that takes longer is stuck.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 /// Connections of a pooler to each database: more than there are clients.
 pub const CONNECTIONS: &str = "60";
-/// Of all databases. What is answered is in the log that replicas follow; nothing is vacuumed at
+/// Of all databases. An answered commit is in the log that replicas follow; nothing is vacuumed at
 /// a moment of the system's choice.
 const SETTINGS: &[&str] = &[
     "synchronous_commit=on",

@@ -40,7 +40,7 @@ const WAYS: [ReplayMode; 6] = [
 ];
 /// The proxy's default.
 const DEFAULT: ReplayMode = WAYS[3];
-/// What keeps the commits that a replica has missed, until that makes up for it.
+/// The store of the commits that a replica has missed, until the replica catches up.
 const KEEPERS: [Keeper; 2] = [Keeper::Slot, Keeper::Buffer];
 const CLIENTS: usize = 8;
 /// What is written down of each run, and what single statements change.

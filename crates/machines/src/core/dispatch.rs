@@ -96,7 +96,7 @@ impl CoreMachine {
         self.drop_holds(Some(client), step)
     }
 
-    /// A connection to a peer is new: what it may have missed is sent again.
+    /// A connection to a peer is new: messages that it may have missed are sent again.
     fn on_peer_connected(&mut self, now: ClockReading, core: CoreId, output: &mut CoreOutput) {
         if self.stands_still() {
             return self.ask_sealed_of(core, output);

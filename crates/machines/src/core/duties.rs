@@ -1,5 +1,5 @@
-//! What a machine does when time has passed: a list of duties, each with the time at which it is
-//! due. The first of these times is the deadline of a step.
+//! The duties of a machine as time passes: a list, each with the time at which it is due. The first
+//! of these times is the deadline of a step.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,5 @@
-//! What the machine knows of its core's log: what it has written, and how far that is durable.
+//! The machine's view of its core's log: the records that it has written, and how far they are
+//! durable.
 
 use alloc::vec::Vec;
 
@@ -23,11 +24,12 @@ pub(crate) struct CoreLog {
     unflushed_since_us: Option<u64>,
     /// The last heartbeat reported that the disk hangs.
     hang_reported: bool,
-    /// What records before this position did to rows is in the checkpoint; 0 once the log is read.
+    /// The checkpoint has the effects on rows of all records before this position; 0 once the log
+    /// is read.
     rows_from: Position,
     /// No record and no checkpoint that this core was restored from is of a later epoch.
     newest_epoch: Epoch,
-    /// The log is being read: what it has of partitions that this core gave to others is still
+    /// The log is being read: its records of partitions that this core gave to others are still
     /// needed.
     is_replaying: bool,
     /// The log has everything that the process before had (R4).

@@ -33,7 +33,7 @@ pub(crate) struct Member {
     /// When a head sends it again, and the interval until the time after that.
     pub retry_due_us: u64,
     pub retry_us: u64,
-    /// What it needs of a cover to be judged is here (R18).
+    /// The rows of a cover that its vote needs are here (R18).
     pub has_fetched: bool,
     /// The prepare's record. Set by the vote, which never changes (R1).
     prepared_at: Option<Position>,

@@ -92,14 +92,14 @@ pub struct CoreMachine {
     /// Operations that a partition takes part in, from their arrival until they are finished at
     /// every member.
     members: Members,
-    /// What the requests of each session have led to (R13).
+    /// The results of the requests of each session (R13).
     sessions: Sessions,
     /// Requests under way at this core as head.
     requests: Requests,
     versions: VersionClock,
     /// Operations of this core as head.
     operations: OwnOperations,
-    /// What other heads have finished.
+    /// The operations that other heads have finished.
     finished: FinishedLines,
     confirmations: Confirmations,
     awaited: AwaitedRecords,

@@ -48,7 +48,7 @@ impl Verifier {
     }
 }
 
-/// What a client is offered.
+/// The mechanisms that a client is offered.
 #[derive(Clone, Debug, Default)]
 pub struct Offer {
     /// What ties the login to its TLS connection, see [`end_point`](super::certificate::end_point).
@@ -161,7 +161,7 @@ impl ScramExchange {
         let signature = sign(&self.verifier.stored_key);
         let pairs = proof.iter().zip(signature.as_ref());
         let client_key: Vec<u8> = pairs.map(|(proof, sign)| proof ^ sign).collect();
-        // What is compared is a hash, so that the time it takes reveals nothing.
+        // The comparison is of hashes, so that its time reveals nothing.
         if digest::digest(&digest::SHA256, &client_key).as_ref() != self.verifier.stored_key {
             return Err(LoginRefusal::Password);
         }
@@ -258,7 +258,7 @@ mod tests {
             (MECHANISM, "x,,n=,r=x"),
             (MECHANISM, "n,,n=a"),
             (MECHANISM, "n,a=eve,n=,r=x"),
-            // What is tied is not what was chosen.
+            // The channel binding does not match the chosen mechanism.
             (MECHANISM, "p=tls-server-end-point,,n=,r=x"),
             (MECHANISM_PLUS, "n,,n=,r=x"),
             (MECHANISM_PLUS, "y,,n=,r=x"),

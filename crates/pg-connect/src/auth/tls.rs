@@ -35,7 +35,7 @@ pub enum TlsPolicy {
 pub struct Tls {
     /// For the library.
     pub config: Arc<ClientConfig>,
-    /// What it was made from.
+    /// The files that it was made from.
     files: TlsFiles,
 }
 
@@ -100,12 +100,12 @@ impl TlsPolicy {
     }
 }
 
-/// What clients are shown.
+/// The certificate that clients are shown.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// How they are spoken to.
     pub config: Arc<ServerConfig>,
-    /// What their logins are tied to.
+    /// The channel binding of their logins.
     pub end_point: Option<Vec<u8>>,
 }
 

@@ -198,7 +198,8 @@ impl CoreMachine {
         for (operation, to, settled) in operations {
             let key = (operation, to);
             let Some(member) = self.members.get(&key) else {
-                // What is forgotten here was finished: a head that has restarted may not know.
+                // An operation that is forgotten here was finished: a head that has restarted may
+                // not know.
                 if operation.order() < self.finished_below(operation.head) {
                     self.confirm_to(step.now, from, key, step.output);
                 }

@@ -89,8 +89,8 @@ impl CoreMachine {
             .partitions
             .get_mut(&key.1)
             .expect("a member's partition is held");
-        // What came after a waiting lookup stays behind it, unless it holds keys already: then the
-        // lookup waits for it. So it does behind a hold.
+        // An operation that came after a waiting lookup waits for it, unless it holds keys already:
+        // then the lookup waits for the operation. So it does behind a hold.
         let mut reads = partition.reads.iter();
         let mut holds = partition.holds.iter();
         let behind = member.granted() == 0
@@ -272,7 +272,7 @@ impl CoreMachine {
         let (Some(previous), Some(decision)) = (member.previous(), member.decision()) else {
             return;
         };
-        // What waits for its record here is settled when it is sent.
+        // An outcome that waits for its record here is settled when it is sent.
         let will_settle = member.table.sync && member.settles_here();
         let message = PeerMessage::Decision {
             operation: key.0,

@@ -94,8 +94,8 @@ impl Sessions {
         }
     }
 
-    /// Notes a request's result. What took effect stands, and does so once. A result without effect
-    /// can be lost with the head that sent it, and the next one evaluates the request again.
+    /// Notes a request's result. An effect stands, and happens once. A result without effect can be
+    /// lost with the head that sent it, and the next one evaluates the request again.
     pub fn complete(&mut self, head: PartitionId, record: &RequestRecord, result: &RequestResult) {
         self.acknowledge(record.request.session, record.acknowledged_below);
         if record.request.session < self.floor {

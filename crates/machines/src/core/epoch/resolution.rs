@@ -16,7 +16,8 @@ pub(crate) enum MemberReport<'a> {
     Gone,
     /// It has sealed.
     Present {
-        /// It has never crashed, or has caught up since: what it does not know is not so.
+        /// It has never crashed, or has caught up since: an operation that it does not know has not
+        /// been prepared there.
         certain: bool,
         /// All votes that its log has, if it has the operation prepared; its own is the last.
         votes: Option<&'a [Vote]>,
@@ -70,9 +71,9 @@ pub(crate) fn outcome(
     }
 }
 
-/// Returns a decision that some member has. What was resolved before stands, whatever a member
-/// reports that was not there: no client can have seen the contrary. Of two resolutions by
-/// different members, neither of which an epoch has served, the later one counts.
+/// Returns a decision that some member has. An earlier resolution stands against the reports of
+/// members that were absent: no client can have seen the contrary. Of two resolutions by different
+/// members, neither of which an epoch has served, the later one counts.
 fn known(parts: &[MemberReport<'_>]) -> Option<Decision> {
     let decisions = parts.iter().filter_map(|part| match part {
         MemberReport::Present { decision, .. } => decision.as_ref(),

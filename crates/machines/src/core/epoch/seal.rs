@@ -98,8 +98,8 @@ impl SealProgress {
         self.on_disk.map(|sealed| sealed.first_at)
     }
 
-    /// Returns the epoch of the log's last seal after the last epoch that served: what the log
-    /// decides after it comes from the resolution of that epoch's end.
+    /// Returns the epoch of the log's last seal after the last epoch that served: decisions in the
+    /// log after it come from the resolution of that epoch's end.
     pub fn sealed_epoch(&self) -> Option<Epoch> {
         self.on_disk.map(|sealed| sealed.epoch)
     }
@@ -470,8 +470,8 @@ impl CoreMachine {
                 continue;
             }
             if !self.members.contains_key(&key) {
-                // What is finished was settled here before it was forgotten, and of an abort
-                // nothing is missing where it is not known.
+                // A finished operation was settled here before it was forgotten, and a core that
+                // does not know an abort lacks nothing of it.
                 let finished = key.0.order() < self.finished_below(key.0.head);
                 if finished || matches!(decision, Decision::Abort(_)) {
                     continue;

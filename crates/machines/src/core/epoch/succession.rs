@@ -57,7 +57,8 @@ impl CoreMachine {
         let stood_still = self.stands_still();
         self.end_old_seal(step)?;
         for id in held {
-            // What was given to another core has settled all that it took part in.
+            // A partition that was given to another core has settled all operations that it took
+            // part in.
             if !self.partitions.contains_key(&id) {
                 self.drop_members(id, step.output);
             }
@@ -101,7 +102,7 @@ impl CoreMachine {
         }
     }
 
-    /// Partitions that the configuration gives to this core in a new tenure. What it had of them is
+    /// Partitions that the configuration gives to this core in a new tenure. Its rows of them are
     /// void. Where it takes them over from a core that serves, it is a hint.
     pub(crate) fn take_given<T: Tables>(
         &mut self,

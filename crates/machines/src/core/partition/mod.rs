@@ -1,7 +1,7 @@
 //! The state of one partition: its rows with their local entries, the keys that operations hold,
-//! and what waits for these.
+//! and the operations and reads that wait for these.
 //!
-//! It knows nothing of chains, leases or epochs: what follows from a change is for the callers.
+//! It knows nothing of chains, leases or epochs: the consequences of a change are for the callers.
 
 pub(crate) mod entries;
 pub(crate) mod locks;
@@ -41,7 +41,7 @@ pub(crate) struct Partition {
     pub reads: Vec<WaitingRead>,
     /// Ranges that statements have read, and hold until they have read their others.
     pub holds: Vec<Hold>,
-    /// What changed lately, for reads that must agree with others.
+    /// Recent changes, for reads that must agree with others.
     pub recent: RecentChanges,
     /// Operations that came after a waiting lookup or a hold of what they touch. They hold no key.
     pub behind_reads: VecDeque<OperationId>,

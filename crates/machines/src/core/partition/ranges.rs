@@ -64,7 +64,7 @@ pub(crate) fn bounds(read: &Read) -> KeyBounds<'_> {
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub asker: ReplyDestination,
-    /// What was read, cut to the page that was answered.
+    /// The range that was read, cut to the page that was answered.
     pub read: Read,
     pub until_us: u64,
     /// Something of the range has changed all the same.

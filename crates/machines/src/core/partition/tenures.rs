@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use protocol::identity::{Epoch, PartitionId};
 
-/// What this core has of a partition by its own log.
+/// A partition as this core has it by its own log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LoggedTenure {
     /// The epoch that gave it the partition.

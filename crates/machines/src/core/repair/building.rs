@@ -1,5 +1,5 @@
-//! What can stand in the way of a copy that is made of a table in use: rows that were written when
-//! there was no such copy to refuse them.
+//! Obstacles to a copy that is made of a table in use: rows that were written when there was no
+//! such copy to refuse them.
 //!
 //! A row is looked at whenever it is put into the partition or offered by the cover: of two that
 //! collide, the one that comes later finds the other. Writes since the copy's first epoch are

@@ -25,7 +25,7 @@ use crate::core::step::Step;
 #[derive(Debug, Default)]
 pub(crate) struct Completions {
     peers: BTreeMap<CoreId, Peer>,
-    /// All have answered, once. What is completed later comes through the chain.
+    /// All have answered, once. Later completions come through the chain.
     are_complete: bool,
 }
 
@@ -201,8 +201,8 @@ impl CoreMachine {
             };
             self.append(&record, durability, output);
         }
-        // What was logged before for another partition, too, must be durable before this one may
-        // serve.
+        // Records that were logged before for another partition must be durable, too, before this
+        // one may serve.
         let last = self.log.last();
         let fill = self.fills.get_mut(&of);
         fill.expect("it is being filled").has_logged(last);

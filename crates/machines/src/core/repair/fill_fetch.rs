@@ -1,5 +1,5 @@
-//! What a vote or a head of a partition that is being filled cannot wait for: it asks the whole
-//! cover for it (R18).
+//! Rows that a vote or a head of a partition that is being filled needs at once: it asks the whole
+//! cover for them (R18).
 //!
 //! A unique index needs the rows with the key, a dense one the last row of the group, the head the
 //! row itself. The keys are held, or asked for by the head alone, and what chains changed since the
@@ -26,13 +26,13 @@ use crate::core::repair::question_numbers::QuestionNumbers;
 use crate::core::repair::source::CoverProgress;
 use crate::core::step::Step;
 
-/// Ranges that are asked for in one pass: what is asked meanwhile waits for the next one, so that a
-/// member looks through its rows no more often than that, however many wait.
+/// Ranges that are requested in one pass. Later requests wait for the next pass, so that a member
+/// goes through its rows once for all of them.
 const PASS_RANGES_MAX: usize = 256;
 /// Bytes of their prefixes.
 const PASS_BYTES_MAX: usize = 64 << 10;
 
-/// What a partition that is being filled waits for.
+/// The rows that a partition that is being filled waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Fetches {
     /// By the beginning of the keys.
@@ -290,7 +290,7 @@ impl CoreMachine {
             if let Some(complete_from) = complete_from
                 && !has_row(of, &complete_from, &prefix, step.tables)?
             {
-                // What was sent has departed since: the rows before are needed.
+                // The rows that were sent have departed since: the rows before are needed.
                 fetch.end = Some(complete_from);
                 fetch.open = fill.sources.as_ref().map(open).unwrap_or_default();
                 continue;
@@ -313,7 +313,7 @@ impl CoreMachine {
         self.end_ranges(of, fetches.ranges, step)
     }
 
-    /// What was fetched is here: operations that waited for it go on.
+    /// The fetched rows are here: operations that waited for them continue.
     fn end_ranges<T: Tables>(
         &mut self,
         of: PartitionId,

@@ -1,9 +1,9 @@
-//! What a member of a cover gives to a partition that is being filled: those of its rows that
+//! The answers of a member of a cover to a partition that is being filled: those of its rows that
 //! belong there, page by page, and those that are needed at once.
 //!
 //! Every answer follows from the question and the tables alone, so that it may be asked for twice.
-//! What is in the tables is settled (R3); nothing here waits for what is under way, because
-//! the partition that asks is a member of all that.
+//! Rows in the tables are settled (R3). Nothing here waits for operations that are under way,
+//! because the partition that asks is a member of all of them.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -187,7 +187,7 @@ fn going_on(way: AccessPath<'_>, key: &[u8]) -> Bytes {
     Bytes([&[kind], key].concat())
 }
 
-/// What keys begin with, and the first key beyond, if that is not the prefix's end.
+/// The prefix of the keys, and the first key beyond, if that is not the prefix's end.
 type Range = (Bytes, Option<Bytes>);
 
 /// The last rows of each of some ranges, among those looked at.

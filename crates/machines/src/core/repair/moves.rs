@@ -9,9 +9,9 @@
 //!
 //! Invariants: a core that takes a partition is in no chain before it holds the place, and votes on
 //! nothing before it is *whole*, durably: until then its rows are only what it had of the giver,
-//! and may be compared again at any time. What it receives is exact: one question is under way at a
-//! time, and its answer replaces what is here, whatever the versions. So what was here before, from
-//! an old disk maybe, is a hint and no more (R25).
+//! and may be compared again at any time. The received rows are exact: one question is under way at
+//! a time, and its answer replaces the rows here, independent of their versions. So what was here
+//! before, from an old disk maybe, is a hint and no more (R25).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -35,7 +35,7 @@ use crate::core::repair::sums::RangeSum;
 use crate::core::repair::timer::RetryTimer;
 use crate::core::step::Step;
 
-/// Rows of one range that is compared: what differs in one of them is sent whole.
+/// Rows of one range that is compared: a range with a difference is sent whole.
 const RANGE_ROWS: usize = 64;
 /// A range takes no more than this part of a page, one row aside: several fit.
 const RANGES_PER_PAGE: usize = 8;
@@ -46,7 +46,7 @@ const FOLLOW_US: u64 = 20_000;
 /// One partition that this core takes over.
 #[derive(Debug)]
 struct IncomingMove {
-    /// What is asked until it is answered, and its number.
+    /// The question that is outstanding, and its number.
     question: (u64, PeerMessage),
     timer: RetryTimer,
     /// It is asked no sooner.
@@ -113,7 +113,7 @@ impl CoreMachine {
         let taken: BTreeSet<PartitionId> = taken.map(|(id, _)| id).collect();
         self.takings.0.retain(|id, _| taken.contains(id));
         for taking in self.takings.0.values_mut() {
-            // What was level in another epoch is asked once more.
+            // A partition that was level in another epoch asks once more.
             taking.stage = Stage::Behind;
             taking.timer.lose();
             taking.not_before_us = 0;
@@ -267,7 +267,7 @@ impl CoreMachine {
         self.match_rows(of, rows, gone, step)?;
         let not_before_us = self.fills.next_page_us();
         let taking = self.takings.0.get_mut(&of).expect("it awaits this");
-        // What changed before the first question is in what was compared.
+        // Changes before the first question are in the compared rows.
         let (known, since) = taking.list.unwrap_or((list, changes));
         if known != list {
             return self.ask_all_again(of, step);
@@ -410,8 +410,8 @@ impl CoreMachine {
         entries.collect()
     }
 
-    /// What the end of an epoch decided for a place that is not whole is newer than what its giver
-    /// has: it has been noted among the departures, whether a row went with it or came.
+    /// Operations that the end of an epoch decided for a place that is not whole are newer than the
+    /// giver's rows: it has been noted among the departures, whether a row went with it or came.
     fn leave_out_resolved<T: Tables>(
         &self,
         of: PartitionId,
@@ -492,7 +492,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Returns partitions that can be taken over now: what is missing are the last changes.
+    /// Returns partitions that can be taken over now: they lack only the last changes.
     pub(crate) fn level(&self) -> impl Iterator<Item = PartitionId> {
         let taking = self.takings.0.iter();
         let level = taking.filter(|(_, taking)| {

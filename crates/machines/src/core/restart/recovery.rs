@@ -124,7 +124,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// What the log had of partitions that this core gave to others is settled by now.
+    /// The log's records of partitions that this core gave to others are settled by now.
     fn end_replay(&mut self, output: &mut CoreOutput) {
         self.log.end_replay();
         for id in self.partitions.end_replay(&self.view, self.identity.core) {
@@ -166,9 +166,9 @@ impl CoreMachine {
         }
     }
 
-    /// What came from a restarted peer and waits for keys here has no vote to report. It is
-    /// dropped, for the peer may have forgotten it: if no other core remembers, it must not be
-    /// voted on and decided without its own members. A core that does remember sends it again.
+    /// An operation that came from a restarted peer and waits for keys here has no vote to report.
+    /// It is dropped, for the peer may have forgotten it: if no other core remembers, it must not
+    /// be voted on and decided without its own members. A core that does remember sends it again.
     fn drop_waiting<T: Tables>(
         &mut self,
         from: CoreId,
@@ -382,7 +382,8 @@ impl CoreMachine {
         for (_, key, decided) in ordered {
             self.on_decision(key, decided, step)?;
         }
-        // What was called finished meanwhile could not be forgotten before it was settled.
+        // Operations that were reported as finished meanwhile could not be forgotten before they
+        // were settled.
         let lines: Vec<_> = self.finished.iter().collect();
         for line in lines {
             self.forget(line, step)?;

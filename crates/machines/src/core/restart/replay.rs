@@ -143,7 +143,7 @@ impl CoreMachine {
 
     /// Takes up a decision; true if it may be settled with that.
     fn replay_decision(&mut self, key: MemberKey, decision: Decision, position: Position) -> bool {
-        // What an epoch's end decides is settled when the next one serves.
+        // Decisions of an epoch's end are settled when the next epoch serves.
         let resolved_in = self.sealing.sealed_epoch();
         let Some(member) = self.members.get_mut(&key) else {
             return false;
