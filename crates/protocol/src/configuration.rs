@@ -102,13 +102,13 @@ pub struct Place {
     pub core: CoreId,
     /// Whether it may answer reads.
     pub state: PartitionState,
-    /// The epoch that gave the core the partition. What its disk has of it from before an earlier
-    /// epoch removed it is void.
+    /// The epoch that gave the core the partition. Rows of it on the core's disk, from before an
+    /// earlier epoch removed it, are void.
     pub since: Epoch,
     /// The other core that has to do with it, while the partition moves.
     pub moving: Option<MoveProgress>,
-    /// The core that held it until its server was lost, as long as that one is waited for: what its
-    /// disk has is a hint of the rows (R25).
+    /// The core that held it until its server was lost, as long as the cluster waits for that core:
+    /// the rows on its disk are a hint (R25).
     pub former: Option<CoreId>,
 }
 
@@ -179,7 +179,7 @@ impl Place {
     }
 
     /// Returns the place as it is from `epoch` on without some servers, of which it has had another
-    /// one than its own: what that would have given is void.
+    /// one than its own: rows from that server are void.
     pub fn without(self, is_removed: impl Fn(ServerId) -> bool, epoch: Epoch) -> Place {
         let lost = self.moving.filter(|it| is_removed(it.tenure().core.server));
         let (since, moving) = match lost {
@@ -230,7 +230,7 @@ impl Place {
     }
 }
 
-/// What a partition may do.
+/// The state of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartitionState {
     /// Reads and writes.

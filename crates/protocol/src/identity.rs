@@ -1,7 +1,7 @@
 //! Names of things: small `Copy` newtypes, so that no number is taken for another.
 //!
 //! Orders matter: `PartitionId` sorts by table, replex, number, which is the order of a chain (R7).
-//! What the numbers mean is written here and nowhere else.
+//! The meaning of the numbers is written here and nowhere else.
 
 use core::fmt;
 

@@ -202,8 +202,8 @@ impl Read {
     }
 }
 
-/// What a member of a cover is asked for besides (Replex sections 3.1 and 4): the rows of a lost
-/// partition, or of a part of it.
+/// The further conditions of a read at a member of a cover (Replex sections 3.1 and 4): the rows of
+/// a lost partition, or of a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
     /// The replex of the lost partition: `start`, `end` and the order of the rows are those of its
@@ -298,13 +298,13 @@ pub struct PeerHeader {
     pub epoch: Epoch,
 }
 
-/// What a core's disk has room for.
+/// The room on a core's disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Room {
     /// All writes.
     #[default]
     Free,
-    /// What is left is kept for deletes, and for updates that make no row longer.
+    /// The rest is kept for deletes, and for updates that make no row longer.
     Reserve,
     /// No write, until deleted rows have given room back or an operator makes some.
     Full,
@@ -424,7 +424,7 @@ pub enum PeerMessage {
         from: PartitionId,
         /// Names this way through the member's rows.
         pass: u64,
-        /// What the keys of a range begin with, and the first key beyond it, if that is not the
+        /// The prefix of the keys of a range, and the first key beyond it, if that is not the
         /// prefix's end.
         wanted: Vec<(Bytes, Option<Bytes>)>,
         /// Where to go on, in the member's own order.

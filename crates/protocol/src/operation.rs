@@ -1,4 +1,4 @@
-//! Operations: what a client asks for, what travels down a chain, what is answered.
+//! Operations: the request of a client, the messages along a chain, and the result.
 //!
 //! An operation is a list of row changes from the first day, though a request
 //! carries one mutation for now. The same `Prepare` is message and log record (R1), and
@@ -20,7 +20,7 @@ pub struct Mutation {
     pub action: Action,
 }
 
-/// What a mutation does to its row. Rows are bytes of `placement::row`.
+/// The effect of a mutation on its row. Rows are bytes of `placement::row`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Writes a new row; the primary replex votes no where the pk exists.
@@ -37,7 +37,7 @@ pub enum Action {
     Upsert {
         /// The whole row where there is none.
         row: Bytes,
-        /// What to change where there is one; `Excluded` means `row`.
+        /// The changes of a row that exists; `Excluded` means `row`.
         assignments: Vec<Assignment>,
         /// Whether to change it; none means always.
         condition: Option<Expression>,

@@ -1,4 +1,4 @@
-//! What a coordinator must not forget, and its bytes.
+//! The durable state of a coordinator, and its bytes.
 //!
 //! ```text
 //! offset  bytes
@@ -60,7 +60,7 @@ pub struct ServerMember {
     pub instance: u64,
     /// The process that joined last has reported its stop.
     pub has_stopped: bool,
-    /// What is to become of the folder that it comes back with.
+    /// Whether its folder is trusted when it comes back.
     pub trust: FolderTrust,
     /// How far the log of each core was durable at its last report.
     pub logs: Vec<Position>,

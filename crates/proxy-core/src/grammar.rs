@@ -1,4 +1,5 @@
-//! What sessions ask an SQL parser: what state a statement may leave in the session that runs it.
+//! The interface of sessions to an SQL parser: the state that a statement may leave in the session
+//! that runs it.
 
 use alloc::string::String;
 

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-/// What a text that does nothing else does to the names of prepared statements.
+/// The effect on names of prepared statements of a text that has no other effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deallocation {
     /// `DEALLOCATE name`.

@@ -51,7 +51,7 @@ pub struct ServerConnection {
     pub process: u32,
     /// Whose unnamed statement it holds.
     pub unnamed: Option<UnnamedId>,
-    /// What it has reported; shared until it changes.
+    /// The settings that it has reported; shared until they change.
     pub parameters: Arc<Parameters>,
     /// A client's session has left state on it that must not reach another client.
     pub is_dirty: bool,
@@ -98,8 +98,8 @@ impl ServerConnection {
         self.prepared.insert(id, Use { since, last });
     }
 
-    /// Notes that it has other settings now: what was prepared before may mean something else, and
-    /// is prepared again where it is used.
+    /// Notes that it has other settings now: statements that were prepared before may mean
+    /// something else, and are prepared again where they are used.
     pub fn outdate(&mut self) {
         self.unnamed = None;
         for used in self.prepared.values_mut() {

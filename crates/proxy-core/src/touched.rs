@@ -42,7 +42,7 @@ pub struct Touched {
     pub generation: Option<u64>,
     /// The tables and views that reads among them name.
     pub named: BTreeSet<TableOid>,
-    /// What the only one is as a prepared statement, if that is the same.
+    /// The only statement as a prepared statement, if that has the same result.
     pub as_prepared: Option<AsPrepared>,
 }
 

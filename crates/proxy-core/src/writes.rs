@@ -1,6 +1,6 @@
-//! What a session's transaction has written, and how the manager learns of its end.
+//! The writes of a session's transaction, and how the manager learns of its end.
 //!
-//! Before anything is sent that may commit, what may have been written is Pending (R32). When the
+//! Before a statement is sent that may commit, all possible writes are Pending (R32). When the
 //! transaction has ended, marks are written into the primary's log, in a transaction of their own
 //! right behind it on the same connection: once the slot's reader has seen a mark, it has seen what
 //! was committed before it, and the Pending item ends (R29).
@@ -19,8 +19,8 @@ use crate::touched::Touched;
 pub struct Writes {
     /// Written in a transaction that cannot have committed.
     unsent: Sets,
-    /// What it has locked: what writers around the proxy did there before is seen on the primary at
-    /// once.
+    /// The rows and tables that it has locked: earlier writes there that bypass the proxy are
+    /// visible on the primary at once.
     locked: Sets,
     /// The oldest catalogue by which that is known.
     generation: Option<u64>,

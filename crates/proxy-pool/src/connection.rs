@@ -53,7 +53,7 @@ pub struct Connection {
     pub permit: Option<OwnedSemaphorePermit>,
 }
 
-/// What a session has changed since its login.
+/// The changes of a session's settings since its login.
 #[derive(Debug, Default)]
 pub struct Changed {
     /// Settings, each of which concerns only the session that has it.

@@ -38,7 +38,7 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 /// SQLSTATE: too many connections.
 const TOO_MANY: &str = "53300";
 
-/// What the sessions that share connections have in common.
+/// The properties that sessions must have in common to share connections.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnectionKey {
     /// The user that they log in as.

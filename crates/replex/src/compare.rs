@@ -20,7 +20,7 @@ use crate::inspect::{InspectError, Inspector, read};
 
 /// Rows of a range, about.
 const RANGE_ROWS: u32 = 1_000;
-/// What was different is looked at again after this.
+/// Different rows are compared again after this.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// Times that a range is looked at before what keeps changing is taken to be written.
 const LOOKS_MAX: u32 = 4;
@@ -245,7 +245,7 @@ impl Inspector {
                     other => other?,
                 }
             }
-            // What was read of it before it went is not all.
+            // The rows that were read of it before it was lost are not all of its rows.
             let Copy { rows, absent, .. } = &mut copy;
             for held in rows.values_mut() {
                 held.retain(|(number, ..)| !absent.contains(number));
@@ -353,7 +353,8 @@ fn cell_of(table: &PlacedTable, replex: usize, row: &[u8]) -> Option<u32> {
     Some(table.layout.partition_of_row(replex, &view))
 }
 
-/// What a copy has of a key: the row where it belongs, or nothing; none if it contradicts itself.
+/// A copy's state of a key: the row where it belongs, or nothing; none if the copy contradicts
+/// itself.
 type Opinion<'a> = Option<Option<(Version, &'a Vec<u8>)>>;
 
 fn opinion<'a>(table: &PlacedTable, replex: usize, held: &'a [Held]) -> Opinion<'a> {

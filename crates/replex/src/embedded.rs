@@ -17,7 +17,7 @@ use server::{
 
 use crate::failure::CommandFailure;
 
-/// Memory for its tables, in bytes; what is colder is read from disk.
+/// Memory for its tables, in bytes; colder rows are read from disk.
 const MEMORY: usize = 64 << 20;
 /// What is logged between two checkpoints, and a segment of the log, in bytes.
 const CHECKPOINT: u64 = 64 << 20;

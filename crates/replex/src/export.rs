@@ -100,7 +100,7 @@ async fn write(
     let exported = if packed {
         let mut encoder = GzEncoder::new(&mut out, Compression::default());
         let exported = sql::import::export(client, table, &mut encoder, bar).await;
-        // What is wrong with the file is in `out`.
+        // The error of the file is in `out`.
         let _ = encoder.finish();
         exported
     } else {

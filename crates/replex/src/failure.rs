@@ -8,8 +8,7 @@ use std::fmt;
 pub enum CommandFailure {
     /// It did not work, or a check found something wrong.
     Failed(String),
-    /// What was asked for cannot be: the command line is wrong in a way that its grammar cannot
-    /// detect.
+    /// The command line is wrong in a way that its grammar cannot detect.
     Usage(String),
     /// The cluster cannot be reached; may be tried again.
     Unreachable(String),

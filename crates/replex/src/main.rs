@@ -96,9 +96,9 @@ fn runtime() -> Result<Runtime, CommandFailure> {
     runtime.map_err(CommandFailure::at("start the event loop"))
 }
 
-/// Work that ctrl-C, SIGTERM, a closed terminal or a closed stdout ends; what it holds is dropped,
-/// which cleans up after it. Work that does not notice, because it waits for the reader of a pipe,
-/// is ended by a second signal.
+/// Work that ctrl-C, SIGTERM, a closed terminal or a closed stdout ends; its values are dropped,
+/// which cleans up. Work that does not notice, because it waits for the reader of a pipe, is ended
+/// by a second signal.
 async fn interruptible<T>(
     work: impl Future<Output = Result<T, CommandFailure>>,
 ) -> Result<T, CommandFailure> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 
-/// What stdout can show.
+/// The capabilities of stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Screen {
     /// It is a terminal, and understands colours and lines.

@@ -148,7 +148,7 @@ fn place(path: &Path) -> io::Result<Place> {
     Err(io::Error::other("it is a link that leads back to itself"))
 }
 
-/// What is open already goes on where it is; of stdout and stderr the position is shared.
+/// A file that is open already continues at its position; stdout and stderr share theirs.
 fn descriptor(path: &Path) -> io::Result<File> {
     let number = path.file_name().and_then(|name| name.to_str());
     match number {

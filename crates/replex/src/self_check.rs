@@ -1,8 +1,8 @@
 //! All copies of all tables, compared again and again, at low rate: by the coordinator that leads.
 //!
 //! Nothing lets copies differ but disks and programs that are wrong, so they are not found unless
-//! something looks automatically. What is found goes to the operator's log; what to do is `replex
-//! admin check` and `repair`.
+//! something looks automatically. Findings go to the operator's log; the remedies are
+//! `replex admin check` and `repair`.
 
 use std::io;
 use std::thread;

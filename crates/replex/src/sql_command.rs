@@ -19,7 +19,7 @@ use crate::{interruptible, runtime};
 
 /// The file in the home folder that remembers what was typed.
 const HISTORY_FILE: &str = ".replex_history";
-/// What stands for stdin where a file is named.
+/// The name of a file that means stdin.
 pub const STDIN: &str = "-";
 /// The most bytes of a script that are read at once, as many as a pipe holds.
 const PIECE_BYTES: usize = 64 << 10;

@@ -10,7 +10,7 @@ use crate::output::{Screen, ShortDuration, count};
 
 /// What has been printed and claimed so far.
 pub struct Story {
-    /// What stdout can show.
+    /// The capabilities of stdout.
     pub screen: Screen,
     chapter: usize,
     claims: Vec<(String, bool)>,

@@ -30,7 +30,7 @@ pub enum CommitChange {
     },
     /// A statement that is run as it is, with these settings.
     Statement(mark::AnnouncedStatement, Vec<(String, String)>),
-    /// What no replica can do, for this reason.
+    /// A change that no replica can make, for this reason.
     Lost(String),
 }
 

@@ -45,8 +45,8 @@ impl<C> Default for Recent<C> {
 }
 
 impl<C: Placed> Recent<C> {
-    /// Notes that the stream begins behind this place. What was remembered is of no use if it ends
-    /// before: no source has what is between.
+    /// Notes that the stream begins behind this place. The remembered commits are of no use if they
+    /// end before: no source has the commits in between.
     pub fn begin(&mut self, place: Tsid) {
         if place > self.until {
             self.commits.clear();

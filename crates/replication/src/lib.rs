@@ -190,7 +190,7 @@ struct Shared {
     replay_connections: u16,
     /// Commits that one of them executes as one transaction, at most.
     replay_group: u16,
-    /// What keeps commits for offline replicas, if there is one.
+    /// The store of commits for offline replicas, if there is one.
     buffer: Option<Arc<Buffer>>,
     /// What was logged of replicas.
     events: Arc<EventLog>,
@@ -312,7 +312,7 @@ pub struct ReplicationSettings {
     pub replay_connections: u16,
     /// Commits that one of them executes as one transaction, at most: of those that wait anyhow.
     pub replay_group: u16,
-    /// What keeps commits for offline replicas, if there is to be one.
+    /// The store of commits for offline replicas, if there is to be one.
     pub buffer: Option<buffer::BufferOptions>,
 }
 
@@ -656,7 +656,7 @@ async fn follow(
         }
     };
     refuse_gap(shared, start.applied, setup::confirmed(&primary).await?)?;
-    // What it has on disk may be less than what was known of it before its connection broke.
+    // Its disk may have fewer commits than were known of it before its connection broke.
     shared.manager().connected(id, life, start.applied);
     shared.durable().insert(id, start.applied);
     let (commits, received) = mpsc::channel(extractor::QUEUE_LENGTH_MAX);

@@ -12,7 +12,7 @@ use super::{ReplicationError, connect};
 use pg_connect::address::Address;
 use pg_wire::quoting::literal;
 
-/// What our connections are called here.
+/// The application name of our connections.
 const NAME: &str = "replex lineage";
 /// A proxy that starts waits no longer for replicas to report whether they were promoted.
 const LOOK_MAX: Duration = Duration::from_secs(3);

@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A log's segment takes at most this part of the disk, but is not cut below `SEGMENT_BYTES_MIN`.
 const SEGMENT_SHARE: u64 = 16;
-/// What one checkpoint saves is at most this part of the disk: it has to fit beside the log that it
-/// frees.
+/// One checkpoint saves at most this part of the disk: it has to fit beside the log that it frees.
 const CHECKPOINT_SHARE: u64 = 16;
 /// Holds the largest record four times.
 const SEGMENT_BYTES_MIN: u64 = 16 << 20;

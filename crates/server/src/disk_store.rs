@@ -1,6 +1,6 @@
 //! A core's store on a disk: `storage`'s log, and tables that are its materialisation.
 //!
-//! Replaying the log from the last checkpoint on completes the tables. What is damaged is refused,
+//! Replaying the log from the last checkpoint on completes the tables. A damaged log is refused,
 //! not guessed: a server whose log may lack durable records must not vote (R24).
 
 use std::path::Path;

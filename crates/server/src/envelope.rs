@@ -1,5 +1,5 @@
-//! What stands around the bytes of small records that are kept: what they are, in which format,
-//! and a checksum.
+//! The envelope around the bytes of small records that are kept: their kind, their format, and a
+//! checksum.
 //!
 //! ```text
 //! offset  bytes
@@ -8,7 +8,7 @@
 //!     10      4  CRC-32C of all that follows
 //!     14      …  the record
 //! ```
-//! Integers are little-endian. What is inside is its owner's.
+//! Integers are little-endian. The content belongs to its owner.
 
 use protocol::codec::Wire;
 

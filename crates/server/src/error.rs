@@ -31,7 +31,8 @@ pub enum ServerError {
         /// Its process number, if it could be read.
         process: Option<u32>,
     },
-    /// What the folder holds cannot be used. Contains what and what to do. Nothing was changed.
+    /// The contents of the folder cannot be used. Contains what and what to do. Nothing was
+    /// changed.
     Folder(String),
     /// The coordinator refused; its words.
     Refused(String),

@@ -17,7 +17,7 @@ use crate::error::ServerError;
 use crate::journal::{self, JournalLevel};
 
 const PAUSE_MIN: Duration = Duration::from_millis(20);
-/// What a join may come too late after the lease that it waits for.
+/// The longest pause, by which a join may be late after the lease that it waits for.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// How long one attempt to join may take.
 const ATTEMPT_MAX: Duration = Duration::from_secs(12);
@@ -60,7 +60,8 @@ pub(crate) struct JoinLimits<'a> {
     pub refusals: Duration,
     /// Ends every wait.
     pub stopped: &'a dyn Fn() -> bool,
-    /// What is sent to a coordinator that has lost its state; none if the folder knows nothing.
+    /// The report that is sent to a coordinator that has lost its state; none if the folder knows
+    /// nothing.
     pub memory: Option<CoordinatorRequest>,
 }
 
@@ -179,7 +180,7 @@ impl JoinHeartbeat {
         }
     }
 
-    /// Sends it once. What goes wrong is tried again at the next address the next time.
+    /// Sends it once. A failed attempt is repeated at the next address the next time.
     pub(crate) fn beat(&mut self) {
         if self.left == 0 {
             return;

@@ -32,7 +32,7 @@ use crate::options::{ServerOptions, StorageOptions, advertised_ip, check_listen,
 use crate::random;
 use crate::store::{CoreStore, MemoryStore};
 
-/// What is logged of a folder that is an older copy.
+/// The log message about a folder that is an older copy.
 const OLD_FOLDER: &str = "the folder is an older copy: nothing of it is served, and its partitions are \
                           refilled from the other copies before this server comes back";
 

@@ -1,7 +1,8 @@
 //! What a core needs of its disk: a log with group commit and sorted tables.
 //!
-//! The trait is the edge between the driver and `storage`, and lets tests and baselines run a
-//! core without a disk. What records mean is the machine's; how bytes are kept is the store's.
+//! The trait is the edge between the driver and `storage`, and lets tests and baselines run a core
+//! without a disk. The meaning of records is the machine's business; how bytes are kept is the
+//! store's.
 
 use std::time::Duration;
 

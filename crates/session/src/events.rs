@@ -97,8 +97,8 @@ impl SessionMachine {
     }
 
     /// Returns whether a later attempt may run the request though this one did not change anything:
-    /// at another head, which need not know that it had ended. What did take effect is known to
-    /// every head.
+    /// at another head, which need not know that it had ended. A request that took effect is known
+    /// to every head.
     fn may_run_later(&self, correlation: u64, flight: Flight) -> bool {
         let pending = &self.requests[&flight.ticket];
         let newest = pending.flying.last().map(|newest| &self.attempts[newest]);
@@ -267,7 +267,7 @@ impl SessionMachine {
                 Timer::Connect(core) => {
                     self.ready.insert(core);
                 }
-                // No request waits: what is wanted then is found out then.
+                // No request waits: a later one fetches the configuration that it needs.
                 Timer::Fetch if self.requests.is_empty() => self.fetch = None,
                 Timer::Fetch => self.ask_fetch(now_us, output),
                 Timer::Session => {

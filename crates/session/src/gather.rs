@@ -4,8 +4,8 @@
 //! returns rows, merged by key where an order is wanted. Memory is bounded: two pages per partition
 //! at most, and no page is asked for whose rows the limit makes needless.
 //!
-//! Two ways lead to pages. What is small is read as of one moment (R35): a *moment* of all
-//! partitions ([`Gather::moment_reads`]), whose pages are handed in together. What is larger comes
+//! Two ways lead to pages. A small result is read as of one moment (R35): a *moment* of all
+//! partitions ([`Gather::moment_reads`]), whose pages are handed in together. A larger result comes
 //! page by page, and neither one epoch nor one moment of all pages is promised (R12): every row
 //! that stayed as it was meanwhile is given out exactly once, because a row has one place in the
 //! order of a replex; a row that moves in the order of an index replex while it is read may be
@@ -108,7 +108,7 @@ struct Page {
     at: usize,
 }
 
-/// What there is to be had now.
+/// The next result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum GatherStep<'a> {
     /// A row: bytes of `placement::row` with the columns of [`Gather::columns`].

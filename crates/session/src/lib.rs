@@ -95,7 +95,7 @@ pub struct SessionMachine {
 #[derive(Debug)]
 struct Pending {
     operation: SessionOperation,
-    /// By submission: what waits is sent in this order.
+    /// By submission: waiting requests are sent in this order.
     order: u64,
     deadline_us: u64,
     /// The time of its timer, if it has one.
@@ -111,7 +111,7 @@ struct Pending {
     /// Attempts made, and refusals among them.
     tries: u32,
     refusals: u32,
-    /// What it is a part of.
+    /// The request that it is a part of.
     part_of: Option<Parent>,
     /// Rounds of its parts that did not agree.
     rounds: u32,
@@ -550,7 +550,7 @@ impl SessionMachine {
             self.leave_queue(*ticket);
         }
         for (_, ticket) in waiting {
-            // What a member of a cover meets can end others.
+            // An event at one member of a cover can end the reads at others.
             if self.requests.contains_key(&ticket) {
                 self.place(now_us, ticket, output);
             }

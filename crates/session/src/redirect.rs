@@ -235,7 +235,7 @@ impl SessionMachine {
         }
     }
 
-    /// Begins all redirected reads again: what covered a partition may be elsewhere now.
+    /// Begins all redirected reads again: the members of a cover may be elsewhere now.
     pub(super) fn redirect_all_again(&mut self, now_us: u64, output: &mut SessionOutput) {
         let tickets: Vec<Ticket> = self.redirects.keys().copied().collect();
         for ticket in tickets {
@@ -385,8 +385,8 @@ impl SessionMachine {
     }
 
     /// Sends requests without an answer to the cores that hold their partitions by a newer
-    /// configuration, under the names that they have. What the cores before may have done with them
-    /// is known there too (R13).
+    /// configuration, under the names that they have. The effects at the cores before are known
+    /// there, too (R13).
     pub(super) fn follow_partitions(&mut self, now_us: u64, output: &mut SessionOutput) {
         let configuration = self.configuration.clone().expect("callers have set it");
         let mut left = Vec::new();
@@ -402,7 +402,7 @@ impl SessionMachine {
         }
         left.sort_unstable();
         for (_, ticket) in left {
-            // What a member of a cover meets can end others.
+            // An event at one member of a cover can end the reads at others.
             let Some(pending) = self.requests.get(&ticket) else {
                 continue;
             };
@@ -421,7 +421,7 @@ impl SessionMachine {
 }
 
 /// Returns what each member of a cover is asked. A partition that is a member twice is asked once,
-/// for all that is wanted: what others give too is left out when pages are put together.
+/// for all wanted rows: rows that others return, too, are left out when pages are merged.
 fn members(table: &PlacedTable, read: &Read, merge: &Merge, cover: &Cover) -> Vec<Read> {
     let lost = usize::from(read.partition.replex);
     let all = table
@@ -444,7 +444,7 @@ fn members(table: &PlacedTable, read: &Read, merge: &Merge, cover: &Cover) -> Ve
             },
             projection: merge.projection.clone(),
             count_only: false,
-            // What a cover gives is never held.
+            // A read of a cover never holds its range.
             agreement: match read.agreement {
                 Agreement::Alone => Agreement::Alone,
                 Agreement::Quiet | Agreement::Hold(_) => Agreement::Quiet,

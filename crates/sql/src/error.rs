@@ -1,6 +1,6 @@
 //! Everything that can go wrong with a statement, worded so that a person can fix it.
 //!
-//! Each variant names the thing and the remedy. What the store refused comes as
+//! Each variant names the thing and the remedy. A refusal by the store comes as
 //! [`SqlError::Store`], whose text is the client's. The rest was found before anything was sent,
 //! unless the variant's comment differs.
 
@@ -153,7 +153,7 @@ pub struct StatementProgress {
 /// Where a text stops being SQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
-    /// What was expected, what was found.
+    /// The expected text, and the found one.
     pub message: String,
     /// From 1.
     pub line: usize,

@@ -1,5 +1,5 @@
-//! A store in memory for tests: what the cluster promises, in the simplest way that can be seen
-//! to be right. It checks that each read asks the partition that holds the rows.
+//! A store in memory for tests: the cluster's promises, in the simplest implementation that is
+//! evidently right. It checks that each read asks the partition that holds the rows.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -33,7 +33,7 @@ pub(crate) struct Model {
 #[derive(Debug)]
 struct State {
     configuration: Arc<Configuration>,
-    /// What a client that has not refreshed knows.
+    /// The configuration of a client that has not refreshed.
     known: Arc<Configuration>,
     rows: BTreeMap<TableId, RowsByKey>,
     version: u64,

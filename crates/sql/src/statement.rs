@@ -280,7 +280,7 @@ pub struct FixedSetting {
     pub value: &'static str,
     /// Other spellings of the value, in lower case.
     spellings: &'static [&'static str],
-    /// What it means for the user that it cannot be changed.
+    /// The consequence of the fixed value for the user.
     pub remedy: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong with a core's disk, and what the process and its operator may do about it.
+//! Failures of a core's disk, and the remedies of the process and its operator.
 
 use std::fmt;
 use std::io;

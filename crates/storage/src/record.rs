@@ -1,10 +1,10 @@
 //! The log's records as bytes: pure functions over buffers, shared with the simulator's disk.
 //!
 //! A record is a header of [`HEADER_BYTES`] and its payload, padded to [`ALIGNMENT`]. Its CRC-32C
-//! is seeded by the [`SegmentKey`] of the file it was written to, so that bytes left over from
-//! an earlier use of a recycled file, or written to the wrong file, never pass. The layout is
-//! drawn in `docs/reference/storage-format.md`. What payloads mean, and files, are no concern of
-//! this module.
+//! is seeded by the [`SegmentKey`] of the file it was written to, so that bytes left over from an
+//! earlier use of a recycled file, or written to the wrong file, never pass. The layout is drawn in
+//! `docs/reference/storage-format.md`. The meaning of payloads, and files, are no concern of this
+//! module.
 
 use placement::Position;
 
@@ -189,7 +189,7 @@ impl<'a> SegmentScan<'a> {
         // header at least.
         let missing = record.position.0.checked_sub(self.expected.0);
         let room = ((offset - self.offset) / HEADER_BYTES) as u64;
-        // What is durable stays so.
+        // Durable records stay durable.
         let durable = self.durable..record.position;
         missing.is_some_and(|missing| missing <= room) && durable.contains(&record.durable)
     }

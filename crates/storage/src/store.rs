@@ -50,8 +50,8 @@ const CHANGED_SHARE: (u64, u64) = (3, 8);
 pub struct StoreOptions {
     /// Whether the folder may be new: otherwise an empty one is a loss, not a beginning.
     pub create: bool,
-    /// Memory for the tables, in bytes: what is colder is read from disk. A sixteenth
-    /// more, between 8 and 256 MiB, caches what is read there.
+    /// Memory for the tables, in bytes: colder rows are read from disk. A sixteenth more, between 8
+    /// and 256 MiB, caches what is read there.
     pub memory_bytes: usize,
     /// A checkpoint is due when this many bytes were logged since the last one, however busy the
     /// log is: a restart reads no more than about these.
@@ -95,7 +95,8 @@ pub struct DurableStore {
     purge: VecDeque<(u64, Vec<u8>)>,
     /// What the log had taken when the last checkpoint began.
     logged_before: u64,
-    /// What the log held beyond the checkpoint when it was opened; 0 once there is a newer one.
+    /// The size of the log beyond the checkpoint when it was opened; 0 once there is a newer
+    /// checkpoint.
     replayed_bytes: u64,
     /// What the log had taken when it was last found to have taken more, and when that was.
     appended: (u64, Instant),
@@ -113,7 +114,7 @@ struct Running {
     finishing: bool,
 }
 
-/// What a store held when it was opened.
+/// The contents of a store when it was opened.
 pub struct StoreRecovery {
     /// The checkpoint that the tables are at; None if there is none, and they are empty.
     pub checkpoint: Option<CheckpointMark>,

@@ -73,8 +73,8 @@ const PACKAGES: &[Package] = &[
     },
 ];
 
-/// Installs what is missing. What cannot be installed is listed, and is no failure here: its tests
-/// fail, or are left out with `--allow-missing`.
+/// Installs what is missing. A package that cannot be installed is listed, and is no failure here:
+/// its tests fail, or are left out with `--allow-missing`.
 pub fn install() {
     if !is_present("apt-get", &["--version"]) {
         println!("this is not Debian: provide what these packages have");

@@ -1,4 +1,4 @@
-//! Tables with one copy more or less: what an epoch that follows a sealed one may change.
+//! Tables with one copy more or less: the changes that an epoch after a sealed one may make.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -88,8 +88,8 @@ pub enum CoordinatorRequest {
         /// The last position of each core's log, all of which is durable.
         logs: Vec<Position>,
     },
-    /// Adds a copy to a table: what the schema has one more, an index or a further copy, its last.
-    /// Answered at once; [`CoordinatorRequest::Progress`] reports how it goes on.
+    /// Adds a copy to a table: the last index or further copy of the schema, which has one more
+    /// than the table. Answered at once; [`CoordinatorRequest::Progress`] reports how it goes on.
     AddCopy {
         /// The table as it shall be.
         schema: Schema,
@@ -249,7 +249,7 @@ pub struct CopyFailure {
 /// How far a core is with the end of the epochs before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SealReport {
-    /// What it has done.
+    /// The stage that it has reached.
     pub stage: SealStage,
     /// How long ago, in microseconds, it last vouched for a server that is being removed; none if
     /// it has not since its start.
@@ -295,7 +295,7 @@ pub enum CoordinatorReply {
     },
     /// The newest configuration.
     Configuration(Configuration),
-    /// What was asked for is known already.
+    /// The receiver knows the newest epoch already.
     Unchanged {
         /// The newest epoch.
         epoch: Epoch,
@@ -355,7 +355,7 @@ pub enum CoordinatorReply {
 pub struct Shortage {
     /// The server.
     pub server: ServerId,
-    /// What there is room for.
+    /// The room that is left.
     pub room: Room,
     /// Why its partitions stay there, for people; none if they move to servers with room.
     pub stays: Option<String>,

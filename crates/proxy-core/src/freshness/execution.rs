@@ -7,8 +7,8 @@
 //! states that the primary never had.
 //!
 //! Three departures:
-//! - The paper runs each transaction for itself. What waits anyhow runs in groups, as each commit
-//!   has a price.
+//! - The paper runs each transaction for itself. Transactions that wait anyhow run in groups, as
+//!   each commit has a price.
 //! - Whether one may run is decided when there is a connection for it, not when it comes (line 5):
 //!   by then, many of the transactions that it would have had to wait for have committed.
 //! - Where the oldest that waits cannot run yet, the next ones are looked at all the same (the
@@ -86,7 +86,7 @@ impl Execution {
 
     /// Starts a group, and returns its transactions. They are the oldest that is independent of all
     /// earlier ones that have not committed, and as many of those that follow it as are so, too.
-    /// What is in the group before them does not count, as it runs before them. Returns none if
+    /// Earlier transactions of the group do not count, as they run before them. Returns none if
     /// nothing may run.
     pub fn start(&mut self, limits: GroupLimits) -> Vec<Tsid> {
         let group = match self.first_to_run() {
@@ -306,7 +306,8 @@ mod tests {
         assert_eq!(start_all(&mut execution, ONE), [[5]]);
     }
 
-    /// What depends on the group itself may be in it; what depends on others ends it.
+    /// A transaction that depends on the group itself may be in it; a transaction that depends on
+    /// others ends it.
     #[test]
     fn groups_are_of_those_that_follow_each_other() {
         let limits = GroupLimits {

@@ -335,7 +335,8 @@ mod tests {
         );
     }
 
-    /// What is not remembered may have been torn, and nothing is remembered without a watched read.
+    /// A read whose commits are not remembered may have been torn, and no commit is remembered
+    /// without a watched read.
     #[test]
     fn long_reads_are_torn_by_what_is_forgotten() {
         let mut manager = manager();

@@ -1,4 +1,5 @@
-//! What is missing at the databases before a proxy is put in front of them, and how to fix it.
+//! Requirements that the databases do not meet before a proxy is put in front of them, and how to
+//! fix that.
 //!
 //! It changes nothing there.
 

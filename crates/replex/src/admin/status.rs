@@ -44,7 +44,7 @@ pub async fn status(
             let state = state(server, &counters);
             let held = partitions_of(&configuration, |place| place == core);
             match held {
-                // It serves, but not every write: what is short is listed below.
+                // It serves, but not every write: shortages are listed below.
                 _ if state == "serving" || state == "disk full" => {}
                 0 => idle.push(server.id.0),
                 _ => waited_for.push(server.id.0),

@@ -296,7 +296,7 @@ impl ServeArguments {
     }
 }
 
-/// What is left of a machine belongs to whatever else runs there.
+/// The rest of the machine belongs to other programs.
 fn threads_default() -> u16 {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     u16::try_from(processors / 4)

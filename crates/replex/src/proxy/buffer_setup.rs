@@ -8,7 +8,7 @@ use replication::buffer;
 
 use super::arguments::ServeArguments;
 
-/// What a cluster's coordinators are named by.
+/// The scheme of URLs that name a cluster's coordinators.
 const CLUSTER: &str = "replex://";
 /// Stands for no buffer at all.
 const NOWHERE: &str = "none";

@@ -50,7 +50,7 @@ fn merged(file: &str, own: impl Iterator<Item = OsString>) -> Result<ServeArgume
     let serve = matches.and_then(|matches| ServeArguments::from_arg_matches(&matches));
     serve.map_err(|error| {
         let text = error.to_string();
-        // What follows is about the command line.
+        // The rest of the message is about the command line.
         let what = text.split("\n\n").next().unwrap_or_default();
         let words: Vec<&str> = what.split_whitespace().collect();
         words.join(" ").trim_start_matches("error: ").to_owned()

@@ -1,6 +1,6 @@
 //! `replex proxy`: the PostgreSQL proxy.
 //!
-//! The command line becomes `proxy`'s options here; what is done with them is that crate's.
+//! The command line becomes `proxy`'s options here; that crate carries them out.
 
 mod admin;
 mod arguments;
@@ -59,7 +59,7 @@ fn run_to_its_end(
     runtime(None)?.block_on(crate::interruptible(work))
 }
 
-/// How many threads the options ask for; what is wrong with them is reported where they are read
+/// The number of threads that the options ask for; errors in them are reported where they are read
 /// again.
 fn threads(arguments: &ServeArguments) -> u16 {
     file::with_file(arguments).map_or(1, |arguments| arguments.threads)

@@ -1,4 +1,5 @@
-//! `replex proxy promote`: what is done, and what is to be done then.
+//! `replex proxy promote`: prints the steps of a promotion, and the steps that the operator takes
+//! next.
 
 use pg_connect::address::Address;
 use replex::failure::CommandFailure;

@@ -1,6 +1,5 @@
-//! The threads that serve sessions: what keeps replicas up to date has others, so that neither
-//! holds up the other, and the sessions' own wait for messages alone, without a timer to be set for
-//! each.
+//! The threads that serve sessions. Replication has threads of its own, so that neither holds up
+//! the other, and the sessions' own wait for messages alone, without a timer to be set for each.
 
 use std::future::pending;
 use std::io;

@@ -89,7 +89,7 @@ struct Kept {
 /// Its status, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BufferStatus {
-    /// What it does, or what is wrong.
+    /// Its activity, or its error.
     pub text: String,
     /// Whether it follows.
     pub is_following: bool,

@@ -104,7 +104,7 @@ pub struct StandbyView {
     pub holder: Option<LockHolder>,
     /// The name of that one, for people.
     pub name: String,
-    /// What the active proxy has shown last.
+    /// The last heartbeat of the active proxy.
     pub beat: Option<LeaderHeartbeat>,
 }
 
@@ -115,7 +115,7 @@ pub struct EpochStart {
     pub epoch: u64,
     /// The active proxy of the epoch before has given up.
     pub was_released: bool,
-    /// What it has shown last.
+    /// Its last heartbeat.
     pub last_beat: Option<LeaderHeartbeat>,
 }
 

@@ -220,7 +220,8 @@ struct Keeper {
     lease: Lease,
     entries: mpsc::Receiver<LedgerEntry>,
     requests: mpsc::Receiver<RegisterRequest>,
-    /// What the register must contain again, as its present content was confirmed to no client.
+    /// The content that the register must have again, as its present content was confirmed to no
+    /// client.
     taken_back: Option<RegisterChange>,
 }
 

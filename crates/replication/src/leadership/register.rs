@@ -36,7 +36,7 @@ pub struct Registered {
     pub url: String,
 }
 
-/// What the register must contain of a database.
+/// The entry that the register must have for a database.
 pub struct RegisterChange {
     host: String,
     port: u16,
@@ -86,7 +86,7 @@ impl RegisterChange {
 /// A change whose caller waits.
 pub(super) struct RegisterRequest {
     pub change: RegisterChange,
-    /// What the register has before.
+    /// The entry before the change.
     pub before: RegisterChange,
     /// For the result; closed where the caller waits no longer, which takes it for failed.
     pub done: oneshot::Sender<Result<(), ReplicationError>>,

@@ -69,7 +69,7 @@ pub struct CoreDriver<S> {
     connections: ConnectionMap<Remote>,
     peers: Peers,
     coordinator: CoordinatorLink,
-    /// What is sent to a coordinator that has lost its state.
+    /// The report that is sent to a coordinator that has lost its state.
     folder: FolderReport,
     configured: ConfigurationCallback,
     /// The machine knows that so much is durable.
@@ -178,7 +178,7 @@ impl<S: CoreStore> CoreDriver<S> {
         self.store.close().map(|()| last)
     }
 
-    /// Steps the machine; what comes out stays in `output`.
+    /// Steps the machine; its outputs stay in `output`.
     fn step(&mut self, input: CoreInput) {
         if self.failure.is_some() {
             return;

@@ -22,10 +22,10 @@ pub(super) enum ConnectionPhase {
     Connecting,
     /// Frames go both ways.
     Open,
-    /// A farewell is being written; what comes in is discarded.
+    /// A farewell is being written; received bytes are discarded.
     Closing,
-    /// The farewell is written; what comes in is discarded until the other side closes, for closing
-    /// over unread bytes would make the kernel discard the farewell.
+    /// The farewell is written; received bytes are discarded until the other side closes, for
+    /// closing over unread bytes would make the kernel discard the farewell.
     Draining,
 }
 

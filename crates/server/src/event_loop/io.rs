@@ -1,8 +1,8 @@
-//! What a handler may do with connections: send, open, close, count what is owed.
+//! The operations of a handler on connections: send, open, close, count outstanding requests.
 //!
-//! All of it only queues: bytes are written once per turn and connection, when the loop has handled
-//! everything that was there. A connection that is gone is no error here: the handler is notified
-//! of it by `closed`.
+//! All of them only queue: bytes are written once per turn and connection, when the loop has
+//! handled everything that had arrived. A connection that is gone is no error here: the handler is
+//! notified of it by `closed`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -171,7 +171,7 @@ impl Io {
         connection.partial = Vec::new();
         connection.undispatched = false;
         self.release_claim(id);
-        // What comes in from now on is read to be discarded.
+        // Bytes that arrive from now on are read to be discarded.
         self.list(id);
         self.watch();
         self.ended.push((id, reason.to_owned()));
@@ -292,8 +292,8 @@ impl Io {
     }
 
     /// Returns whether nothing more may be read from it for now: it is slow to take its answers, or
-    /// too many of its requests are unanswered. What this side opened is always read: two processes
-    /// that both wait for the other to read would wait for ever.
+    /// too many of its requests are unanswered. A connection that this side opened is always read:
+    /// two processes that both wait for the other to read would wait for ever.
     pub(super) fn is_held_back(&self, id: ConnectionId) -> bool {
         self.look(id).is_some_and(|connection| {
             connection.phase == ConnectionPhase::Open

@@ -77,7 +77,7 @@ impl LoopOptions {
     }
 }
 
-/// What a loop has counted since it began.
+/// The counters of a loop since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Polls.

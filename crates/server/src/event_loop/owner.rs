@@ -1,7 +1,6 @@
 //! Whose process is at the other end of a connection on this machine.
 //!
-//! For stores without a login: what listens on loopback can be reached by every user of the
-//! machine.
+//! For stores without a login: a port on loopback can be reached by every user of the machine.
 
 use mio::net::TcpStream;
 use procfs::net::TcpNetEntry;

@@ -1,9 +1,9 @@
 //! From a socket's bytes to frames: which connections may be read, how much, and what is left over.
 //!
-//! Bytes are read into one buffer of the loop and frames decoded in place; a connection keeps
-//! only the start of an unfinished frame. A frame larger than the buffer is gathered by its
-//! connection, as its bytes come, under a bound for all of them together. What a frame means is
-//! the handler's business.
+//! Bytes are read into one buffer of the loop and frames decoded in place; a connection keeps only
+//! the start of an unfinished frame. A frame larger than the buffer is gathered by its connection,
+//! as its bytes come, under a bound for all of them together. The meaning of a frame is the
+//! handler's business.
 
 use protocol::frame;
 

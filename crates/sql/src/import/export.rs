@@ -18,7 +18,7 @@ use crate::store::Store;
 pub struct ExportSummary {
     /// How many rows.
     pub rows: u64,
-    /// What the user is to know besides.
+    /// Notices for the user.
     pub notices: Vec<String>,
 }
 

@@ -1,8 +1,8 @@
 //! `CREATE TABLE`, `DROP TABLE` and `DROP INDEX`: from trees to schemas. Indexes are in
 //! `create_index`.
 //!
-//! Only shape and spelling are checked here; what a schema may be is `Schema::validate`'s, and
-//! what the servers at hand can carry is the coordinator's.
+//! Only shape and spelling are checked here; `Schema::validate` checks the schema, and the
+//! coordinator checks whether its servers can carry it.
 
 use client::PARTITIONS_DEFAULT;
 use placement::{Column, Constraint, Durability, Schema, Value};

@@ -293,8 +293,8 @@ fn text_of(value: &ast::Expr) -> String {
     }
 }
 
-/// Returns a statement that is known to parse: what is left of another one, once everything that
-/// the store does has been taken out of it, must equal this.
+/// Returns a statement that is known to parse: the rest of another statement, once everything that
+/// the store supports has been taken out of it, must equal this.
 fn template(text: &str) -> ast::Statement {
     let parsed = Parser::parse_sql(&PostgreSqlDialect {}, text);
     parsed

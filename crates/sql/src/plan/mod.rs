@@ -39,7 +39,7 @@ pub struct SessionSettings {
     pub stale_reads: bool,
 }
 
-/// What a statement is planned with.
+/// The inputs of a statement's plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// Tables and servers.
@@ -99,7 +99,7 @@ pub enum StatementPlan {
     Set(Set),
     /// Sets what is never otherwise.
     SetAlready,
-    /// What was asked for is so already. Contains what.
+    /// The requested state exists already. Contains what.
     Already(String),
 }
 
@@ -123,7 +123,7 @@ pub struct ReadPlan {
 pub struct SelectPlan {
     /// What to read; none computes one row from constants.
     pub read: Option<ReadPlan>,
-    /// What to return of each row, over the columns that were read.
+    /// The expressions to return for each row, over the columns that were read.
     pub items: Vec<OutputItem>,
     /// Whether one row with their number is returned instead.
     pub count: bool,
@@ -205,7 +205,7 @@ pub struct ChangePlan {
     pub change: ChangeKind,
     /// Which rows.
     pub target: ChangeTarget,
-    /// What must hold for a row when it is changed, checked atomically by its primary partition.
+    /// The condition for a row when it is changed, checked atomically by its primary partition.
     pub condition: Option<Expression>,
     /// Whether each waits for the one before it: a dense index takes its values in order.
     pub in_order: bool,

@@ -34,11 +34,11 @@ pub(crate) type Flow = ControlFlow<()>;
 pub(crate) struct ReadContext<'a, S> {
     /// Where from.
     pub store: &'a S,
-    /// What they were planned over.
+    /// The configuration that they were planned over.
     pub configuration: &'a Configuration,
     /// The session's.
     pub settings: SessionSettings,
-    /// What the user is to know besides.
+    /// Notices for the user.
     pub notices: &'a Mutex<Vec<String>>,
 }
 

@@ -1,5 +1,5 @@
-//! A script as it comes, from a file at once or from a pipe piece by piece: what is whole is run,
-//! and the rest waits for more.
+//! A script as it comes, from a file at once or from a pipe piece by piece: whole statements are
+//! run, and the rest waits for more.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use super::{ScriptError, Shell, ShellOutput};
 pub struct ScriptFeed {
     /// What errors call it.
     name: String,
-    /// What has come and was not run, from the start of a line.
+    /// Text that has come and was not run, from the start of a line.
     pending: Vec<u8>,
     /// The lines before that.
     lines_before: usize,
@@ -44,11 +44,11 @@ impl<S: Store> Shell<S> {
     }
 
     /// Takes the next piece of a script and runs what is whole with it: lines up to one that ends a
-    /// statement, and at the end of the input all. What comes together is one batch, so that
-    /// `CREATE INDEX` may follow its `CREATE TABLE`. Returns whether the script goes on.
+    /// statement, and at the end of the input all. Statements that come together are one batch, so
+    /// that `CREATE INDEX` may follow its `CREATE TABLE`. Returns whether the script goes on.
     ///
     /// # Errors
-    /// [`ScriptError::Output`]. What fails is written, and counted for [`Shell::end`].
+    /// [`ScriptError::Output`]. A failure is written, and counted for [`Shell::end`].
     pub async fn feed(
         &mut self,
         feed: &mut ScriptFeed,

@@ -66,7 +66,7 @@ impl std::fmt::Debug for ShellOutput<'_> {
     }
 }
 
-/// Why a script ended early or not wholly done. What failed was written already.
+/// Why a script ended early or not wholly done. The failure was written already.
 #[derive(Debug)]
 pub enum ScriptError {
     /// So many statements failed.

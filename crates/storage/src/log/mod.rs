@@ -5,8 +5,8 @@
 //! publishes the durable position; while it flushes, the next batch gathers. It is woken for
 //! records that a client waits for; others gather for [`LogOptions::write_interval`] first, because
 //! a wake-up costs more than a record. The *preparer* thread keeps spare segments ready, so that
-//! neither the loop nor the committer waits for space. No lock is held over I/O. What records mean,
-//! and checkpoints, are no concern of the log.
+//! neither the loop nor the committer waits for space. No lock is held over I/O. The meaning of
+//! records and checkpoints are no concern of the log.
 //!
 //! Invariants: a segment's records are all durable before the next segment begins; positions have
 //! no gap unless damage made one; only [`Log::truncate_before`] removes records.
@@ -90,7 +90,7 @@ pub enum LogAdmission {
     Open,
     /// The disk is behind: hold new writes back until the next wake-up or a moment later.
     Busy,
-    /// The disk is full but for a reserve: what gives space back may enter, other writes are
+    /// The disk is full but for a reserve: writes that free space may enter, other writes are
     /// refused with an error that names it; reads and decisions go on.
     Reserve,
     /// The reserve is used up: refuse all new writes.
@@ -416,7 +416,7 @@ impl Batch {
         } else {
             let base = self.bytes.len();
             self.bytes.extend_from_slice(&later.bytes);
-            // What begins no segment goes right behind what is here.
+            // Bytes that begin no segment follow directly after those that are here.
             let beginnings = later.pieces.drain(..).filter(|it| it.begins.is_some());
             self.pieces.extend(beginnings.map(|piece| SegmentSlice {
                 start: piece.start + base,
@@ -449,7 +449,7 @@ struct Queue {
     stop: bool,
 }
 
-/// What the committer has to be woken for.
+/// The reasons to wake the committer.
 #[derive(Clone, Copy, Default)]
 enum Attention {
     /// Nothing: it looks at the queue before it waits.

@@ -1,4 +1,4 @@
-//! Opening a log: what is there, what is missing, and a tail that can be trusted to be on disk.
+//! Opening a log: its records, missing records, and a tail that can be trusted to be on disk.
 //!
 //! Every retained record is read and checked once here, and again when it is replayed. Only the
 //! last segment may hold bytes that were never flushed; its records are copied to another file
@@ -38,7 +38,7 @@ pub struct Recovery {
     replay_from: Position,
     /// Where the log read before this opening ends: the next segment's records begin behind it.
     next: Position,
-    /// What ought to be in the log and is not, in the order of positions.
+    /// Records that ought to be in the log and are not, in the order of positions.
     pub damage: Vec<Damage>,
     /// Records that [`Recovery::replay`] shows.
     pub records: u64,
@@ -69,12 +69,12 @@ impl fmt::Display for Damage {
     }
 }
 
-/// What a replay comes across, in order.
+/// The items of a replay, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayItem<'a> {
     /// A record as it was appended.
     Record(StoredRecord<'a>),
-    /// Records are missing here. What follows is a hint only (R24, R25).
+    /// Records are missing here. Later records are only a hint (R24, R25).
     Gap(Gap),
 }
 

@@ -1,8 +1,8 @@
 //! The thread that saves a generation of changes to the cold store.
 //!
 //! It gets copies of what changed in each leaf, puts them in order, and ingests them all at once.
-//! If the disk is full it keeps what it has and tries again. What a checkpoint is good for is
-//! `store`'s to know.
+//! If the disk is full it keeps what it has and tries again. The purpose of a checkpoint is
+//! `store`'s business.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};

@@ -20,7 +20,7 @@ const CHECKPOINT_KEY: &[u8] = b"\x00checkpoint";
 const TABLE_PREFIX: u8 = 1;
 const KEY_PREFIX_BYTES: usize = 9;
 
-/// What a checkpoint holds, and what of the log is needed beside it.
+/// The position of a checkpoint, and the part of the log that is needed beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointMark {
     /// The tables are as they were right after this record was applied.

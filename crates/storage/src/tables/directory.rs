@@ -1,9 +1,9 @@
 //! Which leaf covers which keys of a table: separators in order, in chunks.
 //!
-//! Every key belongs to exactly one leaf: the one with the greatest separator that is not above
-//! the key. The first separator is empty. Two levels suffice: a chunk holds up to
-//! [`CHUNK_ENTRIES`] leaves, so a table of ten million rows has a few hundred chunks. Leaves are
-//! numbers here; what is in them is the caller's business.
+//! Every key belongs to exactly one leaf: the one with the greatest separator that is not above the
+//! key. The first separator is empty. Two levels suffice: a chunk holds up to [`CHUNK_ENTRIES`]
+//! leaves, so a table of ten million rows has a few hundred chunks. Leaves are numbers here; their
+//! contents are the caller's business.
 
 use std::cmp::Ordering;
 

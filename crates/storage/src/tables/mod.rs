@@ -69,8 +69,8 @@ struct Inner {
 
 struct Table {
     directory: Directory,
-    /// The table was dropped in this generation: what the cold store has of it is void until
-    /// that is completed.
+    /// The table was dropped in this generation: its rows in the cold store are void until the
+    /// generation is completed.
     dropped: Generation,
 }
 
@@ -479,7 +479,7 @@ impl Inner {
         let range = &mut self.ranges[id as usize];
         let leaf = std::mem::take(&mut range.leaf);
         self.memory_bytes -= leaf.memory_bytes() + LEAF_OVERHEAD_BYTES;
-        // What lists still have of this number means nothing from now on.
+        // Entries of this number in lists mean nothing from now on.
         (range.newest, range.listed) = (0, 0);
         self.free.push(id);
     }
@@ -705,7 +705,7 @@ impl Inner {
         if !range.leaf.has_tombstones() {
             return;
         }
-        // What was handed over must not miss the tombstones of its own generation.
+        // The changes that were handed over must include the tombstones of their own generation.
         self.hand_over(id);
         self.change(id, |leaf| leaf.purge(completed));
         if self.ranges[id as usize].leaf.is_empty() {

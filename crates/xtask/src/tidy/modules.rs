@@ -343,7 +343,7 @@ impl<'a> Scan<'a> {
                     }
                     match end {
                         "," => words = prefixes.last().cloned().unwrap_or_default(),
-                        // What stands before the brace has been noted with what was in it.
+                        // The path before the brace has been noted with the paths in it.
                         "}" => {
                             prefixes.pop();
                             words = prefixes.last().cloned().unwrap_or_default();

@@ -15,7 +15,7 @@ const PURE_CRATES: &[&str] = &[
     "proxy-core",
 ];
 
-/// What a pure crate must not name, and why.
+/// The names that a pure crate must not use, and why.
 const IMPURE: &[(&str, &str)] = &[
     ("Instant::now", "time comes in with the input"),
     ("std::time", "time comes in with the input"),

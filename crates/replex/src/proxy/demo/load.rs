@@ -14,7 +14,7 @@ use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 pub const CLIENTS: u64 = 4;
 /// Accounts, between which money moves.
 pub const ACCOUNTS: u64 = 20_000;
-/// What each account has at first.
+/// The initial balance of each account.
 const BALANCE: u64 = 100;
 /// A client waits this long between two rounds: the machine has other work, too.
 const PAUSE: Duration = Duration::from_millis(2);

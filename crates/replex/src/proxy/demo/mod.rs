@@ -28,11 +28,11 @@ use crate::story::Story;
 
 /// The database in each server.
 const DATABASE: &str = "postgres";
-/// What the transactions buffer may take, in bytes.
+/// The size limit of the transactions buffer, in bytes.
 const BUFFER_LENGTH_MAX: u64 = 256 << 20;
 /// Time between two looks at what goes on.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// What takes longer has come to a stop, however busy the machine.
+/// A step that takes longer is stuck, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Everything that runs.
@@ -98,7 +98,7 @@ impl Stage {
     /// no replica yet.
     async fn build() -> Result<Stage, CommandFailure> {
         let (primary, first, second, store) = tokio::try_join!(
-            // What is answered is in the log that replicas follow.
+            // An answered commit is in the log that replicas follow.
             start_postgres(&["synchronous_commit=on"]),
             start_postgres(&[]),
             start_postgres(&[]),
