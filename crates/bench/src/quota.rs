@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::cpu;
 
 const CONTROLLER: &str = "/sys/fs/cgroup/cpu";
-/// A group is named by its process behind this.
+/// The prefix of a group's name, before its process.
 const PREFIX: &str = "replex-bench-";
 /// Quotas are of this: short, so that no process stands still for long.
 const PERIOD_US: u32 = 20_000;

@@ -120,7 +120,7 @@ fn quoted(rest: &str) -> Option<(usize, Option<Constant<'_>>)> {
     Some((length, Some(Constant::Quoted(value))))
 }
 
-/// Returns the length and the value of the number that stands first, behind `out`, which gives its
+/// Returns the length and the value of the number that stands first, after `out`, which gives its
 /// sign.
 fn number<'t>(rest: &'t str, out: &mut String) -> (usize, Option<Constant<'t>>) {
     let of_number = |byte: &u8| *byte == b'.' || IS_OF_NAME[usize::from(*byte)];

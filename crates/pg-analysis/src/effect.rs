@@ -145,10 +145,10 @@ const fn beginning(word: &[u8]) -> usize {
     number % BEGINNINGS
 }
 
-/// What may stand behind SET to make it end with the transaction.
+/// What may stand after SET to make it end with the transaction.
 const SET_FOR_TRANSACTION: &[&str] = &["constraints", "local", "transaction"];
 
-/// What may stand behind SET SESSION CHARACTERISTICS so that it sets
+/// What may stand after SET SESSION CHARACTERISTICS so that it sets
 /// `default_transaction_isolation` and nothing else.
 const OF_ISOLATION: &[&str] = &[
     "as",
@@ -254,21 +254,21 @@ enum Place {
     Start,
     AfterSet,
     AfterSetSession,
-    /// Behind a word after which all ends with the transaction, if it is a keyword here.
+    /// After a word after which all ends with the transaction, if it is a keyword here.
     AfterLocal,
-    /// Behind a setting's name.
+    /// After a setting's name.
     AfterSetting,
-    /// Behind TIME, before ZONE.
+    /// After TIME, before ZONE.
     AfterTime,
-    /// Behind a word that a text follows in quotes.
+    /// After a word that a text follows in quotes.
     BeforeText,
-    /// Behind SET SESSION CHARACTERISTICS.
+    /// After SET SESSION CHARACTERISTICS.
     OfIsolation,
     Within,
 }
 
 impl Place {
-    /// Returns where it goes on behind a sign; none where that may be anything. Past the first
+    /// Returns where it goes on after a sign; none where that may be anything. Past the first
     /// statement a comment looks like the inside of a literal, and what is quoted may be any name.
     fn after_sign(self, sign: u8) -> Option<Place> {
         match (self, sign) {
@@ -282,7 +282,7 @@ impl Place {
         }
     }
 
-    /// Returns where it goes on behind a word, and what that leaves; none where that may be
+    /// Returns where it goes on after a word, and what that leaves; none where that may be
     /// anything.
     fn after_name(self, name: &[u8]) -> Option<(Place, SessionEffect)> {
         if self == Place::Within {

@@ -517,7 +517,7 @@ fn settings_that_are_set() {
     }
 }
 
-/// A schema that is named behind another may have what `pg_catalog` has, too.
+/// A schema that follows another in the list may have what `pg_catalog` has, too.
 #[test]
 fn catalogue_stands_where_the_path_names_it() {
     let mut catalogue = catalogue();

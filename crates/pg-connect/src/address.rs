@@ -8,7 +8,7 @@ use crate::auth::tls::{TlsFiles, TlsPolicy};
 /// The default port.
 const PORT_DEFAULT: u16 = 5432;
 
-/// `postgresql://user:password@host:port/database?NAME=VALUE&…`; host and port may stand behind the
+/// `postgresql://user:password@host:port/database?NAME=VALUE&…`; host and port may stand after the
 /// question mark, too, beside `sslmode`, `sslrootcert`, `sslcrl`, `sslcert` and `sslkey`.
 #[derive(Clone)]
 pub struct Address {
@@ -108,7 +108,7 @@ pub fn socket_in(folder: &Path, port: u16) -> PathBuf {
     folder.join(format!(".s.PGSQL.{port}"))
 }
 
-/// What stands behind the question mark.
+/// What stands after the question mark.
 struct Query {
     host: Option<String>,
     port: Option<String>,

@@ -2,7 +2,7 @@
 //! replicas, hyperspaces.
 //!
 //! Each counts as a copy for the failures tolerated, holds every row, and never votes no, so it
-//! stands behind all indexes in the chain (R3). `hybrid` gives the grid of each, `copies` adds them
+//! stands after all indexes in the chain (R3). `hybrid` gives the grid of each, `copies` adds them
 //! to a layout.
 
 use alloc::format;

@@ -474,7 +474,7 @@ pub enum PeerMessage {
         question: u64,
         /// Where to begin.
         start: Bytes,
-        /// Ranges, one behind the other, by where they end (none is the end of all), and a hash
+        /// Ranges, one after the other, by where they end (none is the end of all), and a hash
         /// of what the asker has there.
         ranges: Vec<(Option<Bytes>, u64)>,
     },

@@ -24,7 +24,7 @@ pub type UnnamedId = (u64, u64);
 pub struct Turn(u64);
 
 impl Turn {
-    /// Returns the present time: behind all before.
+    /// Returns the present time: after all before.
     pub fn now() -> Turn {
         static LAST: AtomicU64 = AtomicU64::new(0);
         Turn(LAST.fetch_add(1, Ordering::Relaxed) + 1)

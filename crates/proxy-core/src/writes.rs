@@ -2,7 +2,7 @@
 //!
 //! Before a statement is sent that may commit, all possible writes are Pending (R32). When the
 //! transaction has ended, marks are written into the primary's log, in a transaction of their own
-//! right behind it on the same connection: once the slot's reader has seen a mark, it has seen what
+//! right after it on the same connection: once the slot's reader has seen a mark, it has seen what
 //! was committed before it, and the Pending item ends (R29).
 
 use alloc::string::String;
@@ -38,7 +38,7 @@ pub struct Writes {
 
 impl Writes {
     /// Notes that statements are about to be sent. With `is_inside` they run inside of a
-    /// transaction that goes on behind them, unless it may end by them.
+    /// transaction that goes on after them, unless it may end by them.
     pub fn note<L: DerefMut<Target = Manager>>(
         &mut self,
         touched: &Touched,

@@ -369,7 +369,7 @@ async fn what_a_replica_lacks_is_not_answered_when_it_is_promoted() {
     assert!(insert.await.unwrap().is_err());
 }
 
-/// One that is behind is not promoted unless the others are given up, and cannot follow.
+/// One that lags is not promoted unless the others are given up, and cannot follow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_is_behind_is_passed_over() {
     if !is_there() {
@@ -522,7 +522,7 @@ async fn standby_that_was_promoted_half_way_is_gone_on_with() {
     let why = refused(promote(&old, &named, Some(&other), ignore).await);
     assert!(why.contains("was promoted before"), "{why}");
 
-    // It stops once more, behind its mark.
+    // It stops once more, after its mark.
     let there = connect(standby.socket()).await;
     let fill = "SELECT pg_create_physical_replication_slot('s' || n) FROM generate_series(1, 10) n";
     there.batch_execute(fill).await.unwrap();

@@ -116,7 +116,7 @@ fn state(arguments: &ImportArguments, summary: &ImportSummary) -> String {
     if parts.is_empty() {
         return format!("No row was written to table {}.", arguments.table);
     }
-    // Rows behind that line may be in already.
+    // Rows after that line may be in already.
     let on_conflict = match arguments.on_conflict {
         OnConflictArgument::Error => " --on-conflict skip",
         OnConflictArgument::Skip | OnConflictArgument::Update => "",

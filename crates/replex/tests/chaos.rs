@@ -36,7 +36,7 @@ const PROGRESS: u64 = 100;
 const PROGRESS_WITHIN: Duration = Duration::from_secs(60);
 /// A server whose disk fails ends within this.
 const ENDED_WITHIN: Duration = Duration::from_secs(30);
-/// The host of the coordinator, behind the servers'.
+/// The host of the coordinator, after the servers'.
 const COORDINATOR: usize = SERVERS;
 
 /// What goes wrong.

@@ -62,7 +62,7 @@ pub struct RowBatch {
     pub head: String,
     /// The rows.
     pub rows: Vec<String>,
-    /// The statement behind its rows.
+    /// The statement after its rows.
     pub tail: String,
 }
 

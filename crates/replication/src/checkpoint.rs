@@ -33,7 +33,7 @@ impl Replication {
         let shared = &self.shared;
         let primary = connect(&shared.primary, "replex checkpoint").await?;
         let at = setup::position(&primary).await?;
-        // Something behind it, so that the stream goes past it.
+        // Something after it, so that the stream goes past it.
         let nudge = "SELECT pg_logical_emit_message(true, 'replex', '')";
         primary.batch_execute(nudge).await?;
         let begun = Instant::now();

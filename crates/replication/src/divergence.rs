@@ -111,7 +111,7 @@ async fn compare(
 /// The primary and a replica.
 struct Two<'a> {
     primary: Client,
-    /// Writes into the primary's log, so that something comes from behind a place.
+    /// Writes into the primary's log, so that something comes from after a place.
     nudger: Client,
     there: Client,
     requests: &'a mpsc::Sender<ExtractorRequest>,

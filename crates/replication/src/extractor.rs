@@ -154,7 +154,7 @@ enum Hold {
         asked: Option<oneshot::Sender<()>>,
         until: Instant,
     },
-    /// All up to a place is taken. What came first from behind it is in `next`.
+    /// All up to a place is taken. The first one after it is in `next`.
     Until {
         snapshot: Snapshot,
         until: Tsid,

@@ -214,7 +214,7 @@ impl Shared {
     /// Returns from where on the primary's log is needed by a server that has no other source; none
     /// if it is not. An offline replica that gets what it lacks from the transactions buffer does
     /// not need it, unless another proxy waits that does not have this buffer: then it needs what
-    /// the slot still has, which is what is behind `slot`.
+    /// the slot still has, which is what is after `slot`.
     fn needed(&self, slot: Tsid) -> Option<Tsid> {
         let unavailable: BTreeSet<ReplicaId> = {
             let manager = self.manager();

@@ -506,7 +506,7 @@ async fn replayed(standby: &Client) -> Result<Tsid, ReplicationError> {
     }
 }
 
-/// Sets sequences behind what was taken from them, by the columns that they are for.
+/// Sets sequences after what was taken from them, by the columns that they are for.
 async fn set_sequences(client: &Client, notes: &mut Vec<String>) -> Result<(), ReplicationError> {
     // Each with whether it descends.
     let mut sequences: BTreeMap<(String, bool), Vec<String>> = BTreeMap::new();

@@ -71,7 +71,7 @@ pub struct JoinRequest {
     answer: oneshot::Sender<JoinAnswer>,
 }
 
-/// Asks the reader behind `joins` for every commit after `applied`. With `insists`, it can have
+/// Asks the receiver of `joins` for every commit after `applied`. With `insists`, it can have
 /// nothing more from the transactions buffer.
 pub async fn join(
     joins: &mpsc::Sender<JoinRequest>,
@@ -289,7 +289,7 @@ impl SlotReader {
         }
     }
 
-    /// Notes that the stream gives what is behind this place.
+    /// Notes that the stream gives what is after this place.
     fn begin_behind(&mut self, confirmed: Tsid) -> Result<(), ReplicationError> {
         if confirmed == setup::NO_SLOT {
             return Err(ReplicationError::Stream(

@@ -3,7 +3,7 @@
 //!
 //! A statement stands there as a byte for whether it must find exactly one row, its length in four
 //! bytes, and its text; rows that are changed together as a byte of their own, the length of all
-//! that follows, and their texts, each behind its length. Each replica reads at its own pace; the
+//! that follows, and their texts, each after its length. Each replica reads at its own pace; the
 //! file is gone with the last of them.
 
 use std::fs::File;
@@ -168,7 +168,7 @@ pub(super) fn encode(part: &ApplyPart, bytes: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
-/// Appends a text behind its length.
+/// Appends a text after its length.
 pub(super) fn encode_text(text: &str, bytes: &mut Vec<u8>) -> io::Result<()> {
     encode_length(text.len(), bytes)?;
     bytes.extend_from_slice(text.as_bytes());
@@ -227,7 +227,7 @@ fn decode_rows(body: &[u8]) -> io::Result<RowBatch> {
     })
 }
 
-/// Returns bytes behind their length, and what follows them; none if they are not all here.
+/// Returns bytes after their length, and what follows them; none if they are not all here.
 fn decode_bytes(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<LENGTH_LENGTH>()?;
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)

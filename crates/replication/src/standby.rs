@@ -1,7 +1,7 @@
 //! A streaming standby of the primary as a replica: PostgreSQL keeps it up, and its replay position
 //! shows how far it is (P3).
 //!
-//! A TSID is the place in the log behind a commit's record, and a standby shows a commit once its
+//! A TSID is the place in the log after a commit's record, and a standby shows a commit once its
 //! replay has gone past that. It may do so before the primary does, a moment or, where that waits
 //! for its standbys, much longer: a read there that may have seen such a commit is done again
 //! (`proxy_core::freshness::watch`). For what is written around the proxy that moment remains,

@@ -63,7 +63,7 @@ impl Numbering {
     }
 
     /// Returns the next number of the current session; none without a session, or while the oldest
-    /// open number is `span_max` behind.
+    /// open number lags by `span_max`.
     pub fn open(&mut self, span_max: u64) -> Option<RequestId> {
         let session = self.current?;
         let numbers = self

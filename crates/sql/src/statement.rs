@@ -214,7 +214,7 @@ pub struct OrderItem {
     pub nulls_first: Option<bool>,
 }
 
-/// `column = value` behind `SET`.
+/// `column = value` after `SET`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetColumn {
     /// The column's name.

@@ -14,7 +14,7 @@ pub const HEADER_BYTES: usize = 32;
 /// Records start at multiples of this many bytes from the first record of a segment.
 pub const ALIGNMENT: usize = 8;
 
-/// While a scan looks for a valid record behind a bad one it checks at most this many times
+/// While a scan looks for a valid record after a bad one it checks at most this many times
 /// the remaining bytes, so that crafted bytes cannot make it quadratic.
 const RESYNC_WORK_FACTOR: usize = 8;
 
@@ -99,7 +99,7 @@ impl Encoder {
 pub enum ScanItem<'a> {
     /// A valid record, the next in order.
     Record(StoredRecord<'a>),
-    /// Bad bytes with something valid behind them: corruption, not a torn tail (R24).
+    /// Bad bytes with something valid after them: corruption, not a torn tail (R24).
     Gap(Gap),
 }
 
@@ -108,13 +108,13 @@ pub enum ScanItem<'a> {
 pub struct Gap {
     /// First missing position.
     pub from: Position,
-    /// First position behind the gap. Equals `from` if the record sits in the wrong place.
+    /// First position after the gap. Equals `from` if the record sits in the wrong place.
     pub to: Position,
 }
 
 /// Reads the records of a segment in order. Any bytes are safe: it neither panics nor loops.
 ///
-/// The iteration ends at the first byte that starts no valid record and has none behind it;
+/// The iteration ends at the first byte that starts no valid record and has none after it;
 /// [`SegmentScan::offset`] then is where the next record would go, [`SegmentScan::expected`] its
 /// position.
 #[derive(Clone, Debug)]
@@ -185,7 +185,7 @@ impl<'a> SegmentScan<'a> {
     /// Returns whether a record of this log can be there, behind a bad one. Recycled files are full
     /// of bytes that could be anything, so everything is checked that can be without its checksum.
     fn is_plausible(&self, offset: usize, record: &StoredRecord) -> bool {
-        // Positions behind are left over from what was overwritten; each missing record took a
+        // Positions after are left over from what was overwritten; each missing record took a
         // header at least.
         let missing = record.position.0.checked_sub(self.expected.0);
         let room = ((offset - self.offset) / HEADER_BYTES) as u64;
@@ -194,7 +194,7 @@ impl<'a> SegmentScan<'a> {
         missing.is_some_and(|missing| missing <= room) && durable.contains(&record.durable)
     }
 
-    /// Returns the first valid record behind the bad one at `self.offset`, and where it is.
+    /// Returns the first valid record after the bad one at `self.offset`, and where it is.
     fn resync(&self) -> Option<(usize, Position)> {
         let rest = self.bytes.len() - self.offset;
         let mut work = rest.saturating_mul(RESYNC_WORK_FACTOR);

@@ -138,7 +138,7 @@ impl Runs<'_> {
         let load = self.next(clients(replicas.len()));
         let sample = load.run(place, ids).await?;
         let ended = Instant::now();
-        // Behind everything else.
+        // After everything else.
         let last = self.first_key() - 1;
         let insert = format!("INSERT INTO usertable (key) VALUES ({last})");
         ask(&writer, &insert).await?;

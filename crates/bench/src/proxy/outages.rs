@@ -267,7 +267,7 @@ impl Watch {
         self.outage[1].map_or(Duration::ZERO, |ended| ended.elapsed())
     }
 
-    /// Goes on until everything that was missed is there, and for so long behind that.
+    /// Goes on until everything that was missed is there, and for so long after that.
     async fn end(mut self, site: &DatabaseSite, after: Duration) -> io::Result<Timeline> {
         let replica = connect(site.replicas[0].socket()).await?;
         let missed = &self.missed_until;

@@ -12,7 +12,7 @@ use std::fmt::Write;
 pub enum TpccReads {
     /// Nothing: it is about writes.
     None,
-    /// All of that, behind its first write.
+    /// All of that, after its first write.
     All,
 }
 

@@ -70,7 +70,7 @@ pub(crate) struct PartitionEffect {
 }
 
 /// Every byte of a row takes at most two in a key, and four where the sorting key of a replex and
-/// the pk behind it have a column in common; each column adds at most four of its own.
+/// the pk after it have a column in common; each column adds at most four of its own.
 fn row_bytes_short(replexes: &[ReplexInfo]) -> usize {
     let has_column_twice = |replex: &ReplexInfo| {
         let (sort, pk) = replex.entry_columns.split_at(replex.sort_count);

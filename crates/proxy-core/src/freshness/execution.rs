@@ -41,11 +41,11 @@ pub struct Task {
 /// Which transactions may share a group with one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Company {
-    /// Those before and behind it may be in its group.
+    /// Those before and after it may be in its group.
     Any,
     /// It is a group of its own.
     Own,
-    /// It is a group of its own, and nothing else runs meanwhile. Nothing behind it starts before
+    /// It is a group of its own, and nothing else runs meanwhile. Nothing after it starts before
     /// it has committed: that would only be taken back.
     Alone,
 }
@@ -163,7 +163,7 @@ impl Execution {
             if passed.count == WINDOW || task.company == Company::Alone {
                 break;
             }
-            // All that runs behind the oldest is independent of it, even if the state of it
+            // All that runs after the oldest is independent of it, even if the state of it
             // together is not.
             let is_oldest = passed.count == 0 && first_running.is_none_or(|first| tsid < first);
             if is_oldest
@@ -318,7 +318,7 @@ mod tests {
         for (tsid, row) in (1..).zip([1, 1, 1, 2, 2, 1, 3]) {
             execution.add(Tsid(tsid), task(write(row)));
         }
-        // The sixth depends on the first; the last is behind it, and runs for itself.
+        // The sixth depends on the first; the last is after it, and runs for itself.
         assert_eq!(
             start_all(&mut execution, limits),
             [vec![1, 2, 3], vec![4, 5], vec![7]]

@@ -154,7 +154,7 @@ impl Commits {
         self.tears(watch, watch.has, (indexes, pending))
     }
 
-    /// Returns the same of all states that have what the replica has, and nothing behind `until`.
+    /// Returns the same of all states that have what the replica has, and nothing after `until`.
     fn tears(&self, watch: &Watch, until: Tsid, (indexes, pending): (&Indexes, &Pending)) -> bool {
         let since = watch.watcher.since;
         if !watch.may_tear || indexes.need(&watch.reads) <= since {

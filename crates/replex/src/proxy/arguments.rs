@@ -137,10 +137,10 @@ pub struct ServeArguments {
     /// operators are added up.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The database that takes all writes: postgresql://user:password@host:port/database. Behind
+    /// The database that takes all writes: postgresql://user:password@host:port/database. After
     /// `?`: sslmode (disable, prefer, require, verify-full), sslrootcert, sslcrl, sslcert and
     /// sslkey. For a Unix socket: postgresql://user:password@%2Fvar%2Frun%2Fpostgresql/database, or
-    /// host and port behind `?`.
+    /// host and port after `?`.
     #[arg(
         long,
         value_name = "URL",

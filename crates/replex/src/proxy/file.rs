@@ -28,7 +28,7 @@ fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// The options of a file, and behind them those of a command line, which count more.
+/// The options of a file, and after them those of a command line, which count more.
 fn merged(file: &str, own: impl Iterator<Item = OsString>) -> Result<ServeArguments, String> {
     let command = Command::new("replex proxy").args_override_self(true);
     let command = ServeArguments::augment_args(command);

@@ -226,7 +226,7 @@ impl LeaderLock {
         })
     }
 
-    /// Sets the next epoch behind this one, without a wait for others.
+    /// Sets the next epoch after this one, without a wait for others.
     pub async fn begin_after(&self, epoch: u64) -> Result<(), ReplicationError> {
         let raise = format!(
             "UPDATE hihooi.leader SET epoch = greatest(epoch, {epoch}), is_released = true, name = ''"

@@ -128,7 +128,7 @@ pub async fn stand(
     })
 }
 
-/// Has the epochs of proxies in front of this primary, which had none, begin behind `epoch`.
+/// Has the epochs of proxies in front of this primary, which had none, begin after `epoch`.
 pub async fn begin_after(primary: &Address, epoch: u64) -> Result<(), ReplicationError> {
     let seat = LeaderLock::open(primary, &candidate()?).await?;
     seat.make_tables().await?;

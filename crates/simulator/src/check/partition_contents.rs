@@ -11,7 +11,7 @@ use crate::model::ModelRow;
 pub struct PartitionRows {
     /// Key, version and row, in the order of the keys.
     pub rows: Vec<(Vec<u8>, u64, ModelRow)>,
-    /// By the order's replex: the rows' keys in that order and, behind them, their own without the
+    /// By the order's replex: the rows' keys in that order and, after them, their own without the
     /// pk.
     pub entries: BTreeMap<usize, Vec<Vec<u8>>>,
 }

@@ -94,7 +94,7 @@ pub struct ImportSummary {
     /// Rows that were sent and may or may not be written: the store has not answered.
     pub undecided: u64,
     /// The lowest line that is not known to be done: another import goes on there, and finds some
-    /// of the rows behind it written.
+    /// of the rows after it written.
     pub resume_line: u64,
 }
 

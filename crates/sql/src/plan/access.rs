@@ -98,7 +98,7 @@ pub(super) fn order_columns(table: &PlacedTable, replex: usize) -> Vec<usize> {
 /// Smaller is better: class, fixed columns, no range, not in order, ranges to read, replex.
 pub(super) type AccessRank = (u8, std::cmp::Reverse<usize>, bool, bool, usize, usize);
 
-/// Returns each tuple with each of the keys behind it, as `part` puts it.
+/// Returns each tuple with each of the keys after it, as `part` puts it.
 pub(super) fn combined<P: Clone>(
     tuples: &[Vec<P>],
     keys: &[Value],

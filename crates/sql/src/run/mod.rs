@@ -111,7 +111,7 @@ impl<S: Store> SqlSession<S> {
         statement: &Statement,
         parameters: &[Value],
     ) -> Result<StatementOutcome, SqlError> {
-        // A configuration that is behind may lack the table, or hold one that is gone: fetched
+        // An old configuration may lack the table, or hold one that is gone: fetched
         // again it is current, so twice is enough.
         let known = self.store.configuration();
         let first = self.attempt(statement, parameters, &known).await;

@@ -409,7 +409,7 @@ impl Batch {
         self.flush || self.bytes.len() >= GATHERED_BYTES_MAX
     }
 
-    /// Moves all of `later` behind what is here; `later` is left empty, with a buffer to reuse.
+    /// Appends all of `later`, which is left empty, with a buffer to reuse.
     fn take(&mut self, later: &mut Batch) {
         if self.pieces.is_empty() {
             std::mem::swap(self, later);

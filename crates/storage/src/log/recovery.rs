@@ -6,8 +6,8 @@
 //!
 //! | found | meaning |
 //! |---|---|
-//! | bad bytes, nothing valid behind, nothing recorded as durable there | torn tail: cut |
-//! | a bad record with a valid one behind it | damage (R24) |
+//! | bad bytes, nothing valid after, nothing recorded as durable there | torn tail: cut |
+//! | a bad record with a valid one after it | damage (R24) |
 //! | the end lies below a position recorded as durable | damage (R24) |
 //! | segments that do not join | damage |
 //!
@@ -54,7 +54,7 @@ pub struct Damage {
     /// Whether something recorded that the missing records were durable. If not, a power cut
     /// that persisted the blocks of the last write out of order looks the same.
     pub was_durable: bool,
-    /// The file that holds the bad bytes, or behind which a segment is missing.
+    /// The file that holds the bad bytes, or after which a segment is missing.
     pub file: String,
 }
 
@@ -218,7 +218,7 @@ fn create(
     })
 }
 
-/// Copies the tail, or begins behind the damage, and puts the result together.
+/// Copies the tail, or begins after the damage, and puts the result together.
 fn finish(
     disk: &Arc<dyn Disk>,
     options: &LogOptions,

@@ -112,7 +112,7 @@ impl Cold {
     pub(super) fn range(&self, table: u64, start: &[u8], end: Option<&[u8]>) -> ColdEntries {
         let end = match end {
             Some(end) => Bound::Excluded(cold_key(table, end)),
-            // The first key behind the table's own.
+            // The first key after the table's own.
             None => match table.checked_add(1) {
                 Some(next) => Bound::Excluded(cold_key(next, b"")),
                 None => Bound::Excluded(vec![TABLE_PREFIX + 1]),

@@ -14,7 +14,7 @@ pub type ModulePath = Vec<String>;
 /// Imports that lead to each other are followed this far.
 const IMPORTS_FOLLOWED_MAX: usize = 16;
 
-/// Words behind which the name of an item stands.
+/// Words after which the name of an item stands.
 const ITEM_WORDS: &[&str] = &[
     "struct", "enum", "trait", "fn", "const", "static", "type", "union",
 ];

@@ -10,7 +10,7 @@ const LIST: &str = "crates/xtask/src/tidy/names.rs";
 /// Names of several types, and why. There are none, and there should not be any.
 const EXCEPTIONS: &[(&str, &str)] = &[];
 
-/// Words that begin the definition of a type, behind `pub`.
+/// Words that begin the definition of a type, after `pub`.
 const TYPE_WORDS: &[&str] = &["struct", "enum", "trait", "union", "type"];
 
 /// Returns names that more than one public type has, and exceptions that are no longer needed.

@@ -47,7 +47,7 @@ impl CoreMachine {
             return Ok(());
         }
         // The oldest operation of a head is let in even where there is no room: until it is
-        // finished, none of those behind it is forgotten, and there would never be room again.
+        // finished, none of those after it is forgotten, and there would never be room again.
         let oldest = operation.order() == self.finished_below(operation.head);
         if self.members.len() >= self.limits.operations_max && !oldest {
             return Ok(());
@@ -90,7 +90,7 @@ impl CoreMachine {
             .get_mut(&key.1)
             .expect("a member's partition is held");
         // An operation that came after a waiting lookup waits for it, unless it holds keys already:
-        // then the lookup waits for the operation. So it does behind a hold.
+        // then the lookup waits for the operation. It waits for a hold likewise.
         let mut reads = partition.reads.iter();
         let mut holds = partition.holds.iter();
         let behind = member.granted() == 0
