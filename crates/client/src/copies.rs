@@ -114,7 +114,7 @@ impl Client {
         Ok(())
     }
 
-    /// Returns what the cluster is filling, and what became of copies that were asked for.
+    /// Returns what the cluster is filling, and what became of copies that were requested.
     ///
     /// # Errors
     /// [`Error::NoCoordinator`] and [`Error::Deadline`].

@@ -25,7 +25,7 @@ const PAGE_ROWS: usize = 1_024;
 pub struct Row {
     /// Rises with every change of the row.
     pub version: Version,
-    /// One value per column that was asked for, in that order.
+    /// One value per column that was requested, in that order.
     pub values: Vec<Value>,
 }
 
@@ -76,7 +76,7 @@ impl Rows {
 
     /// Returns whether all rows are as they were at one moment between the first call and its
     /// answer. If not, the read is too large for that: a row that moves in the order of its index
-    /// while it is read may be missed or come twice. None before the first row was asked for.
+    /// while it is read may be missed or come twice. None before the first row was requested.
     pub fn is_of_one_moment(&self) -> Option<bool> {
         self.is_of_one_moment
     }

@@ -9,7 +9,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// A copy, or a row of hybrids, that is asked for by name.
+/// A copy, or a row of hybrids, that is requested by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FurtherCopy {
     /// Unique within the table, indexes included, and not the table's own.

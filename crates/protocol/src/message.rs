@@ -266,12 +266,12 @@ pub struct RowPage {
     /// Where to go on, if the page is not the last: `start` (or, descending, `end`) of the next.
     pub next: Option<Bytes>,
     /// Unless the read stands alone: for how many microseconds, up to when the rows were taken,
-    /// nothing had changed in what was asked for.
+    /// nothing had changed in what was requested.
     pub quiet_us: Option<u64>,
     /// Operations that change what the page covers wait from now on ([`Agreement::Hold`]).
     pub held: bool,
     /// Of a redirected read: the member can give rows and `next` in its own order only, not in
-    /// the one that is asked for.
+    /// the one that is requested.
     pub own_order: bool,
 }
 

@@ -84,7 +84,7 @@ pub enum FolderTrust {
 pub struct CopyChange {
     /// The table.
     pub table: TableId,
-    /// What is asked for.
+    /// What is requested.
     pub wanted: CopyRequest,
 }
 

@@ -5,7 +5,7 @@
 //!   once the primary shows it.
 //! - `extractor` executes commits in parallel at one replica and commits them in order; `schedule`
 //!   decides, `apply` writes the statements.
-//! - `buffer` keeps commits for offline replicas, if that is asked for.
+//! - `buffer` keeps commits for offline replicas, if that is requested.
 //! - `divergence` compares them with the primary.
 //! - `standby` follows a streaming standby of the primary, which needs none of these.
 //! - `seed` fills a new replica while the primary goes on; `convert` makes one of a standby.

@@ -80,7 +80,7 @@ pub struct ServingServer {
     pub incarnation: Incarnation,
     /// Where each core can be reached.
     pub addresses: Vec<SocketAddr>,
-    /// Where its counters can be read, if that was asked for.
+    /// Where its counters can be read, if that was requested.
     pub metrics: Option<SocketAddr>,
 }
 

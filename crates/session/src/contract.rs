@@ -1,7 +1,7 @@
 //! The inputs and outputs of a client's session machine.
 //!
 //! The driver (client library or simulator) owns connections and time: it opens the connections
-//! that are asked for, writes what is to be sent, and hands in what comes back. A connection must
+//! that are requested, writes what is to be sent, and hands in what comes back. A connection must
 //! deliver a request at most once, as TCP does: a refusal then speaks for its attempt.
 
 use alloc::string::String;

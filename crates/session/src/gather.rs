@@ -26,7 +26,7 @@ use protocol::message::{Agreement, Consistency, Read, RowPage};
 pub const PAGE_ROWS_MAX: u32 = 4_096;
 /// Partitions that are read at a time where no order is wanted.
 pub const PARTITIONS_AT_A_TIME: usize = 4;
-/// Pages of a partition that are kept while more are asked for.
+/// Pages of a partition that are kept while more are requested.
 const PAGES_KEPT: usize = 1;
 
 /// In which order rows are given out.
@@ -69,7 +69,7 @@ pub struct GatherPlan {
 #[derive(Debug)]
 pub struct Gather {
     plan: GatherPlan,
-    /// The projection that is asked for: the plan's, and columns to merge by.
+    /// The projection that is requested: the plan's, and columns to merge by.
     projection: Option<Vec<u16>>,
     /// Columns of the rows that come.
     columns: Vec<Column>,
@@ -272,7 +272,7 @@ impl Gather {
     /// to [`Gather::accept_moment`], or if there are none, the read goes on page by page.
     ///
     /// # Panics
-    /// If pages were asked for before.
+    /// If pages were requested before.
     pub fn moment_reads(&self) -> Vec<Read> {
         let untouched = |source: &Source| !source.asked && !source.ended && source.pages.is_empty();
         assert!(

@@ -2,7 +2,7 @@
 //!
 //! A partition is lost for a client if its server is down by the configuration, or if the client
 //! cannot reach it. Its rows are then read from the cheapest cover that is wholly available, one
-//! request per member, and put together to the page that was asked for. If no cover is left, the
+//! request per member, and put together to the page that was requested. If no cover is left, the
 //! read waits a little for a server to come back, then reports what is missing.
 //!
 //! Pages of several members make one answer only if all members were, at one moment, as they were
@@ -29,7 +29,7 @@ use super::{
     Ticket,
 };
 
-/// A silent core's partitions are asked for again after this part of the silence, so that what
+/// A silent core's partitions are requested again after this part of the silence, so that what
 /// asking adds to a wait stays small, and so does what a long wait asks.
 const INQUIRY_SHARE: u64 = 4;
 /// Rounds that follow one another at once.
@@ -491,5 +491,5 @@ fn stands_still(configuration: &Configuration, server: ServerId) -> String {
     )
 }
 
-/// Redirected reads by the read that was asked for.
+/// Redirected reads by the read that was requested.
 pub(super) type Redirects = BTreeMap<Ticket, Redirected>;

@@ -16,7 +16,7 @@ pub enum SqlError {
     Syntax(SyntaxError),
     /// SQL that PostgreSQL has and this store has not, or not yet.
     Unsupported {
-        /// What was asked for.
+        /// What was requested.
         what: String,
         /// What to do instead.
         remedy: String,

@@ -4,7 +4,7 @@
 //! each combination of values is in one partition, where it is a prefix of the sort order, and a
 //! range predicate on the next column of that order narrows it further. The best is, in this
 //! order: the whole primary key, a whole unique key, the most equated columns, a range, the
-//! order that is asked for. Then come hyperspaces (`hyperspace`). Hybrids and replicas are cut and
+//! order that is requested. Then come hyperspaces (`hyperspace`). Hybrids and replicas are cut and
 //! sorted by columns of indexes that are there too, and that serve whatever they would. Without
 //! any, only a scan is left, and that must be asked for.
 

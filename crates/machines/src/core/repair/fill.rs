@@ -52,7 +52,7 @@ const AHEAD_US: u64 = 1_000;
 pub(crate) struct Fills {
     /// Exactly those that are rebuilding by the configuration, once it has been reviewed.
     partitions: BTreeMap<PartitionId, Fill>,
-    /// Pages are asked for no sooner (`CoreLimits::fill_bytes_per_second`).
+    /// Pages are requested no sooner (`CoreLimits::fill_bytes_per_second`).
     next_page_us: u64,
     /// The time at which the next rows are to be requested at the latest.
     due_us: Option<u64>,

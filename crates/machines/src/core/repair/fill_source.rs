@@ -164,7 +164,7 @@ impl CoreMachine {
 }
 
 /// Where pages of a fetch begin that a member gives in its own order, for want of entries in the
-/// one that is asked for. Others begin with 0, so that a member that has lost its entries can go
+/// one that is requested. Others begin with 0, so that a member that has lost its entries can go
 /// over to this, and a key of one order is never mistaken for one of the other.
 const IN_OWN_ORDER: u8 = 1;
 
