@@ -39,7 +39,7 @@ impl Coordinator {
         output: &mut CoordinatorOutput,
     ) -> Option<String> {
         let id = member.server;
-        let why = self.why_old(member, join)?;
+        let why = self.reason_for_distrust(member, join)?;
         match member.trust {
             _ if planted::is(Bug::OldFolderBelieved) => None,
             FolderTrust::Any => {
@@ -55,8 +55,8 @@ impl Coordinator {
         }
     }
 
-    /// Why a folder is an older copy; none if it is the newest one.
-    fn why_old(&self, member: &ServerMember, join: &ServerJoin) -> Option<String> {
+    /// Returns the reason why a folder is an older copy; none if it is the newest one.
+    fn reason_for_distrust(&self, member: &ServerMember, join: &ServerJoin) -> Option<String> {
         let (id, folder) = (member.server.0, &join.folder);
         let own = self.state.configuration.server(member.server);
         let incarnation = own.map(|server| server.incarnation).unwrap_or_default();

@@ -33,7 +33,7 @@ impl Coordinator {
         self.moves.looked_at = Epoch(0);
         let text = match now {
             Room::Free => format!("server {} has room for writes again", server.0),
-            _ => match self.why_it_stays(server) {
+            _ => match self.obstacle_to_moves(server) {
                 None => format!(
                     "server {} has no room for writes: its partitions move to servers with room",
                     server.0
@@ -61,13 +61,13 @@ impl Coordinator {
         let shortages = servers.map(|server| Shortage {
             server,
             room: self.room_of(server),
-            stays: self.why_it_stays(server),
+            stays: self.obstacle_to_moves(server),
         });
         shortages.collect()
     }
 
-    /// Why the partitions of a server without room cannot go elsewhere, if that is so.
-    fn why_it_stays(&self, server: ServerId) -> Option<String> {
+    /// Returns the reason why the partitions of a server without room cannot move, if there is one.
+    fn obstacle_to_moves(&self, server: ServerId) -> Option<String> {
         let takers = self.takers(&self.without_room());
         for table in &self.state.configuration.tables {
             let placement = table.bare_placement();

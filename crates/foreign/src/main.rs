@@ -100,12 +100,12 @@ fn compare(suite: &Suite, options: &Options) -> Result<Report, Failure> {
     (suite.fetch)(&folder)?;
 
     say(&format!("{}: straight", suite.name));
-    let servers = servers::SuiteServers::straight(&suite.needs)?;
+    let servers = servers::SuiteServers::without_proxy(&suite.needs)?;
     let straight = (suite.run)(&folder, &servers.target())?;
     drop(servers);
 
     say(&format!("{}: through the proxy", suite.name));
-    let mut servers = servers::SuiteServers::behind_proxy(&suite.needs, &folder)?;
+    let mut servers = servers::SuiteServers::through_proxy(&suite.needs, &folder)?;
     let through = (suite.run)(&folder, &servers.target())?;
     let replicas = servers.replicas();
     drop(servers);

@@ -130,7 +130,7 @@ struct Proxy {
 
 impl SuiteServers {
     /// Starts a PostgreSQL server without a proxy.
-    pub fn straight(needs: &SuiteRequirements) -> Result<SuiteServers, Failure> {
+    pub fn without_proxy(needs: &SuiteRequirements) -> Result<SuiteServers, Failure> {
         let primary = postgres(needs)?;
         make_database(&primary, needs.database)?;
         Ok(SuiteServers {
@@ -142,7 +142,10 @@ impl SuiteServers {
     }
 
     /// Starts the proxy in front of a primary and replicas. Its log goes to `folder`.
-    pub fn behind_proxy(needs: &SuiteRequirements, folder: &Path) -> Result<SuiteServers, Failure> {
+    pub fn through_proxy(
+        needs: &SuiteRequirements,
+        folder: &Path,
+    ) -> Result<SuiteServers, Failure> {
         let primary = postgres(needs)?;
         make_database(&primary, needs.database)?;
         let mut servers = SuiteServers {

@@ -390,7 +390,7 @@ impl<'a> Walk<'a, '_> {
                 .not_understood("it calls a function that is not known to be the same everywhere");
         } else if !functions::is_same_everywhere(self.catalogue, name) {
             self.facts.only_primary("it calls a volatile function");
-        } else if functions::may_go_by_number(name, call.args()) {
+        } else if functions::may_name_by_oid(name, call.args()) {
             self.facts.only_primary(functions::BY_NUMBER);
         }
         self.facts.stable |= !self.catalogue.immutable_functions.contains(name);

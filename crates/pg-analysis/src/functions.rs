@@ -60,7 +60,7 @@ pub const BY_NUMBER: &str = "it may name a configuration by its number";
 
 /// Returns whether a call may name an object of the catalogue by its OID, which can belong to
 /// another object on another node.
-pub fn may_go_by_number(name: &str, arguments: &NodeList) -> bool {
+pub fn may_name_by_oid(name: &str, arguments: &NodeList) -> bool {
     let Some(first) = arguments.iter().next() else {
         return false;
     };

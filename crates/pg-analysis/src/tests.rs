@@ -582,7 +582,7 @@ fn time_of_the_transaction_is_noticed() {
 
 /// What a node has values of its own of is read on the primary.
 #[test]
-fn what_differs_between_nodes() {
+fn values_that_differ_between_nodes() {
     for text in [
         "SELECT ctid FROM r",
         "SELECT a1 FROM r WHERE xmin = $1",

@@ -74,7 +74,7 @@ impl<C: Placed> Recent<C> {
     }
 
     /// Returns whether all that follows this place is here, and that is something.
-    pub fn has_all_behind(&self, place: Tsid) -> bool {
+    pub fn has_every_commit_after(&self, place: Tsid) -> bool {
         !self.commits.is_empty() && (place >= self.after || planted::is(ProxyBug::RecentHasGaps))
     }
 
@@ -118,7 +118,7 @@ pub fn source<C: Placed>(
     match () {
         // Of a new proxy nothing was read, and the stream begins after `confirmed`.
         () if applied >= position.max(confirmed) => Source::Stream,
-        () if recent.has_all_behind(applied) => Source::Recent,
+        () if recent.has_every_commit_after(applied) => Source::Recent,
         () if buffer_has_more => Source::Buffer,
         () if applied >= confirmed => Source::RestartedStream,
         () => Source::Lost,
@@ -214,7 +214,7 @@ mod tests {
                     recent.forget(Tsid(position.saturating_sub(back)));
                 }
                 for place in 0..=position {
-                    if recent.has_all_behind(Tsid(place)) {
+                    if recent.has_every_commit_after(Tsid(place)) {
                         let here: Vec<Tsid> = recent.iter().copied().filter(|it| it.0 > place).collect();
                         let all = given.iter().copied().filter(|it| it.0 > place);
                         prop_assert_eq!(here, all.collect::<Vec<_>>());

@@ -42,8 +42,8 @@ impl Blocking {
         }
     }
 
-    /// Waits so long for what comes next.
-    pub fn be_patient(&self, patience: Duration) -> Result<()> {
+    /// Sets how long the next read may wait.
+    pub fn set_read_timeout(&self, patience: Duration) -> Result<()> {
         self.stream.set_read_timeout(Some(patience))
     }
 

@@ -242,7 +242,7 @@ fn ask(
     connection.send(&ask).map_err(unavailable)?;
     loop {
         match connection.receive().map_err(unavailable)? {
-            Message::Welcome(_) => connection.be_patient(within).map_err(unavailable)?,
+            Message::Welcome(_) => connection.set_read_timeout(within).map_err(unavailable)?,
             Message::Answer(CoordinatorReply::Refused { message, retry }) => {
                 return Err(Failure::Refused { message, retry });
             }

@@ -88,7 +88,7 @@ impl Network {
     }
 
     /// Blocks all messages from one to the other until then.
-    pub fn clog(&mut self, from: Node, to: Node, until_us: u64) {
+    pub fn block(&mut self, from: Node, to: Node, until_us: u64) {
         let link = self.links.entry((from, to)).or_default();
         link.clogged_until_us = link.clogged_until_us.max(until_us);
         link.held_until_us = link.held_until_us.max(until_us);
@@ -101,7 +101,7 @@ impl Network {
     }
 
     /// Ends all blocks.
-    pub fn unclog(&mut self, now_us: u64) {
+    pub fn unblock_all(&mut self, now_us: u64) {
         for link in self.links.values_mut() {
             link.clogged_until_us = link.clogged_until_us.min(now_us);
         }
@@ -186,7 +186,7 @@ mod tests {
             ..Faults::default()
         };
         let mut network = Network::new(Random::new(3));
-        network.clog(core(1), core(2), 5_000);
+        network.block(core(1), core(2), 5_000);
         assert!(network.send(0, core(1), core(2), &faults)[0] > Some(5_000));
         assert!(network.send(0, core(2), core(1), &faults)[0] < Some(5_000));
     }

@@ -154,12 +154,15 @@ fn rest(world: &mut World) {
     }) {
         return;
     }
-    let text = format!("a minute after faults stopped: {}", what_is_left(world));
+    let text = format!(
+        "a minute after faults stopped: {}",
+        unfinished_reason(world)
+    );
     world.check("I16 when faults stop, everything finishes", Err(text));
 }
 
-fn what_is_left(world: &World) -> String {
-    let mut text = world.clients_left() + &world.coordinator.what_is_left();
+fn unfinished_reason(world: &World) -> String {
+    let mut text = world.clients_left() + &world.coordinator.unfinished_reason();
     for (place, server) in world.servers.iter().enumerate() {
         if !server.is_running() {
             text += &format!("; machine {place} does not run");

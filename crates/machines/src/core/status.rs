@@ -92,7 +92,7 @@ impl CoreMachine {
 
     /// Returns whether a client waits here for a result or a lookup that is under way. Operations
     /// of other heads do not count as its debt: a restarted core takes them up again.
-    pub fn owes_answers(&self) -> bool {
+    pub fn has_outstanding_answers(&self) -> bool {
         let mut partitions = self.partitions.values();
         self.requests.are_awaited() || partitions.any(|partition| !partition.reads.is_empty())
     }

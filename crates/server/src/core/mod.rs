@@ -523,7 +523,7 @@ impl<S: CoreStore> Handler for CoreDriver<S> {
     }
 
     fn is_finished(&self) -> bool {
-        !self.machine.owes_answers() && !self.outbox.holds_replies()
+        !self.machine.has_outstanding_answers() && !self.outbox.holds_replies()
     }
 }
 

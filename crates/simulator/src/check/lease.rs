@@ -34,14 +34,14 @@ impl Leases {
     }
 
     /// Notes that the coordinator's answer has arrived at a core; asked and counted in true time.
-    pub fn beaten(&mut self, core: CoreId, until_us: u64) {
+    pub fn note_lease_renewal(&mut self, core: CoreId, until_us: u64) {
         let given = self.cores.entry(core).or_default();
         given.coordinator_until_us = given.coordinator_until_us.max(until_us);
     }
 
     /// Notes that a peer's lease grant has arrived at a core that is in this epoch and needs so
     /// many grants.
-    pub fn vouched(
+    pub fn note_lease_grant(
         &mut self,
         core: CoreId,
         (by, epoch): (ServerId, Epoch),
@@ -98,16 +98,16 @@ mod tests {
         let core = CoreId::default();
         let mut leases = Leases::default();
         assert!(leases.answers(core, 5).is_err());
-        leases.beaten(core, 10);
+        leases.note_lease_renewal(core, 10);
         assert_eq!(leases.answers(core, 10), Ok(()));
         assert!(leases.answers(core, 11).is_err());
-        leases.vouched(core, (ServerId(2), Epoch(1)), 30, 2);
+        leases.note_lease_grant(core, (ServerId(2), Epoch(1)), 30, 2);
         assert!(leases.answers(core, 11).is_err());
-        leases.vouched(core, (ServerId(3), Epoch(1)), 20, 2);
+        leases.note_lease_grant(core, (ServerId(3), Epoch(1)), 20, 2);
         assert_eq!(leases.answers(core, 20), Ok(()));
         assert!(leases.answers(core, 21).is_err());
         // One of the next epoch takes nothing back, and adds nothing alone.
-        leases.vouched(core, (ServerId(3), Epoch(2)), 40, 2);
+        leases.note_lease_grant(core, (ServerId(3), Epoch(2)), 40, 2);
         assert_eq!(leases.answers(core, 20), Ok(()));
         assert!(leases.answers(core, 21).is_err());
         leases.started(core);

@@ -135,7 +135,7 @@ impl World {
 
     /// Partitions have been handed over, and their new holders lack the last changes: maybe the
     /// power fails before they are there.
-    pub fn tempt_hand_over(&mut self) {
+    pub fn maybe_kill_at_hand_over(&mut self) {
         if self.faults.cut_at_hand_over > 0.0 && self.random.chance(self.faults.cut_at_hand_over) {
             let delay_us = self.random.exponential(4 * self.faults.latency_us);
             self.after(delay_us, Event::Cut);
@@ -143,7 +143,7 @@ impl World {
     }
 
     /// Kills a server, with some probability, shortly after one has started.
-    pub fn tempt_start(&mut self) {
+    pub fn maybe_kill_after_start(&mut self) {
         if self.random.chance(self.faults.crash_at_start) {
             let delay_us = self.random.exponential(10 * self.faults.latency_us);
             let place = self.any_place();
@@ -153,7 +153,7 @@ impl World {
 
     /// Kills a process, with some probability, that has written a vote or a decision, before any
     /// peer receives it.
-    pub fn tempt_record(&mut self, place: usize) {
+    pub fn maybe_kill_after_record(&mut self, place: usize) {
         if self.random.chance(self.faults.crash_at_record) {
             let delay_us = self.random.exponential(2 * self.faults.latency_us);
             self.after(delay_us, Event::Die(place));
@@ -281,9 +281,9 @@ impl World {
         self.trace.note(self.now_us, || {
             format!("{from} → {to} is clogged until {until_us}")
         });
-        self.network.clog(from, to, until_us);
+        self.network.block(from, to, until_us);
         if self.random.chance(0.5) {
-            self.network.clog(to, from, until_us);
+            self.network.block(to, from, until_us);
         }
     }
 
@@ -291,7 +291,7 @@ impl World {
     pub fn end_faults(&mut self) {
         self.trace.note(self.now_us, || "faults stop".into());
         self.faults = self.plan.faults.calm();
-        self.network.unclog(self.now_us);
+        self.network.unblock_all(self.now_us);
         for place in 0..self.servers.len() {
             let server = &mut self.servers[place];
             server.paused_until_us = server.paused_until_us.min(self.now_us);

@@ -512,9 +512,9 @@ impl World {
                 Ok(Some(Observation::Nothing))
             }
             SessionOutcome::Failed(failure) => {
-                could_be(&failure).map(|()| Some(Observation::Nothing))
+                is_possible_failure(&failure).map(|()| Some(Observation::Nothing))
             }
-            SessionOutcome::Unknown(failure) => could_be(&failure).map(|()| None),
+            SessionOutcome::Unknown(failure) => is_possible_failure(&failure).map(|()| None),
             other => Err(format!("no client asked for {other:?}")),
         };
         match (seen, history) {
@@ -606,7 +606,7 @@ fn read(
 }
 
 /// Checks that a valid operation of a client that never fails can end so.
-fn could_be(failure: &SessionFailure) -> Result<(), String> {
+fn is_possible_failure(failure: &SessionFailure) -> Result<(), String> {
     match failure {
         SessionFailure::Deadline {
             last: None | Some(_),

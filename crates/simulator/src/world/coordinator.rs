@@ -100,7 +100,7 @@ impl SimulatedCoordinator {
     }
 
     /// Returns the reason why it is not whole, in words.
-    pub fn what_is_left(&self) -> String {
+    pub fn unfinished_reason(&self) -> String {
         let Some(configuration) = self.configuration() else {
             return "; no coordinator runs".into();
         };
@@ -353,7 +353,7 @@ impl World {
         self.after(LEARNS_WITHIN_US, due);
         let mut places = configuration.places();
         if places.any(|(_, place)| matches!(place.moving, Some(MoveProgress::From(_)))) {
-            self.tempt_hand_over();
+            self.maybe_kill_at_hand_over();
         }
         let Some((id, table)) = &mut self.table else {
             return;

@@ -187,7 +187,7 @@ impl World {
             self.check("I2 a seen outcome is never reversed", served);
         }
         if let Record::Prepared { .. } | Record::Decided { .. } = record {
-            self.tempt_record(self.places[&core.server]);
+            self.maybe_kill_after_record(self.places[&core.server]);
         }
     }
 
@@ -354,7 +354,8 @@ impl World {
                 let until_us = server.clock.when(sent_us + self.plan.limits.lease_us);
                 let vouching = (header.from.server, header.epoch);
                 let needed = usize::from(self.plan.schema.failures_tolerated);
-                self.leases.vouched(life.core, vouching, until_us, needed);
+                self.leases
+                    .note_lease_grant(life.core, vouching, until_us, needed);
             }
         }
         let mut unheard = Ok(());
@@ -364,7 +365,7 @@ impl World {
             let known = speaker.map_or(header.incarnation, |server| server.incarnation);
             core.step(now, CoreInput::Peer { header, message }, disk, effects);
             let done = (effects.records.len(), effects.sends.len());
-            unheard = earlier_life::unheard(header.incarnation, known, done);
+            unheard = earlier_life::dropped_message(header.incarnation, known, done);
         });
         self.check("R16 messages of an earlier life are dropped", unheard);
     }
@@ -382,7 +383,7 @@ impl World {
                 session_floor,
             } => {
                 let until_us = self.servers[place].clock.when(sent_us + lease_us);
-                self.leases.beaten(life.core, until_us);
+                self.leases.note_lease_renewal(life.core, until_us);
                 self.input(
                     life,
                     CoreInput::Beat {

@@ -282,7 +282,7 @@ impl World {
         }
         self.connect_all(place);
         self.schedule_checkpoint(place);
-        self.tempt_start();
+        self.maybe_kill_after_start();
         self.roll_on(place);
     }
 
