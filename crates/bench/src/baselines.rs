@@ -17,17 +17,17 @@ use crate::processes::BenchProcess;
 
 /// A chain of baseline processes; one is `echo`.
 #[derive(Debug)]
-pub struct Chain {
+pub struct BaselineChain {
     /// The last is the one that clients talk to.
     processes: Vec<BenchProcess>,
 }
 
-impl Chain {
+impl BaselineChain {
     /// Starts `length` processes, each knowing the one before; logs go to `folder`.
     ///
     /// # Errors
     /// One of them does not start.
-    pub fn start(folder: &Path, length: usize) -> io::Result<Chain> {
+    pub fn start(folder: &Path, length: usize) -> io::Result<BaselineChain> {
         let program = std::env::current_exe()?;
         let mut processes: Vec<BenchProcess> = Vec::new();
         for number in 0..length {
@@ -39,7 +39,7 @@ impl Chain {
             let process = BenchProcess::start(&program, &arguments, &log)?;
             processes.push(process);
         }
-        Ok(Chain { processes })
+        Ok(BaselineChain { processes })
     }
 
     /// Returns numbers of the processes.
@@ -52,23 +52,23 @@ impl Chain {
         first.ready_value("baseline")
     }
 
-    /// One connection, one frame at a time, blocking: no runtime stands between.
+    /// Opens one blocking connection with one frame at a time, without a runtime in between.
     ///
     /// # Errors
     /// It does not connect.
-    pub fn blocking(&self, bytes: usize) -> io::Result<Blocking> {
+    pub fn blocking(&self, bytes: usize) -> io::Result<BlockingClient> {
         let stream = TcpStream::connect(self.address()?)?;
         stream.set_nodelay(true)?;
         let frame = echo_frame(bytes);
         let answer = vec![0; frame.len()];
-        Ok(Blocking {
+        Ok(BlockingClient {
             stream,
             frame,
             answer,
         })
     }
 
-    /// `count` connections with `window` frames in flight on each.
+    /// Opens `count` connections with `window` frames in flight on each.
     ///
     /// # Errors
     /// One does not connect.
@@ -77,13 +77,13 @@ impl Chain {
         count: usize,
         window: u64,
         bytes: usize,
-    ) -> io::Result<Vec<Window>> {
+    ) -> io::Result<Vec<FrameWindow>> {
         let mut windows = Vec::new();
         for _ in 0..count {
             let stream = tokio::net::TcpStream::connect(self.address()?).await?;
             stream.set_nodelay(true)?;
             let frame = echo_frame(bytes);
-            windows.push(Window {
+            windows.push(FrameWindow {
                 stream,
                 answers: vec![0; frame.len() * window as usize],
                 frame,
@@ -106,13 +106,13 @@ fn echo_frame(bytes: usize) -> Vec<u8> {
 
 /// A client that blocks.
 #[derive(Debug)]
-pub struct Blocking {
+pub struct BlockingClient {
     stream: TcpStream,
     frame: Vec<u8>,
     answer: Vec<u8>,
 }
 
-impl MeasuredWorker for Blocking {
+impl MeasuredWorker for BlockingClient {
     async fn operate(&mut self) -> io::Result<u64> {
         self.stream.write_all(&self.frame)?;
         self.stream.read_exact(&mut self.answer)?;
@@ -122,7 +122,7 @@ impl MeasuredWorker for Blocking {
 
 /// A connection with frames in flight.
 #[derive(Debug)]
-pub struct Window {
+pub struct FrameWindow {
     stream: tokio::net::TcpStream,
     frame: Vec<u8>,
     answers: Vec<u8>,
@@ -132,7 +132,7 @@ pub struct Window {
     held: usize,
 }
 
-impl MeasuredWorker for Window {
+impl MeasuredWorker for FrameWindow {
     async fn operate(&mut self) -> io::Result<u64> {
         let frames = self.frame.repeat(self.to_send as usize);
         self.stream.write_all(&frames).await?;

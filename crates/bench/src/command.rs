@@ -50,7 +50,7 @@ pub enum BenchCommand {
     Servers,
     /// Memory beside the data held, and restarts: S11.
     Memory,
-    /// What a server held is rebuilt, with nothing else to do: F3.
+    /// The rebuild of a server's partitions, without other load: F3.
     Rebuild,
     /// Servers lost under reads, with and without a hybrid: F1 to F4, the paper's Tables 3 to 5.
     Recovery,

@@ -3,8 +3,8 @@
 use std::fs;
 use std::io;
 
-/// CPU time that all threads of a process have used so far, in microseconds: the first field of
-/// each thread's `schedstat`. Threads that have ended are not counted.
+/// Returns the CPU time that all threads of a process have used so far, in microseconds: the first
+/// field of each thread's `schedstat`. Threads that have ended are not counted.
 ///
 /// # Errors
 /// The process is gone.
@@ -20,8 +20,8 @@ pub fn process_us(id: u32) -> io::Result<f64> {
     Ok(nanoseconds as f64 / 1000.0)
 }
 
-/// CPU time of a process and of all that it has started and that have ended, in microseconds, to
-/// the kernel's tick of 10 ms.
+/// Returns the CPU time of a process and of all that it has started and that have ended, in
+/// microseconds, to the kernel's tick of 10 ms.
 ///
 /// # Errors
 /// The process is gone.
@@ -80,7 +80,7 @@ fn has_ended(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(ESRCH)
 }
 
-/// Memory that a process holds, in bytes.
+/// Returns the resident memory of a process, in bytes.
 ///
 /// # Errors
 /// The process is gone.

@@ -30,7 +30,7 @@ impl BenchRandom {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Text of `length` lower-case letters and digits.
+    /// Returns a text of `length` lower-case letters and digits.
     pub fn text(&mut self, length: usize) -> String {
         const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz012345";
         let mut text = String::with_capacity(length);
@@ -64,7 +64,7 @@ pub struct Zipfian {
 const THETA: f64 = 0.99;
 
 impl Zipfian {
-    /// Over `count` ranks; takes time in proportion to it.
+    /// Makes a distribution over `count` ranks, in time proportional to `count`.
     pub fn new(count: u64) -> Zipfian {
         assert!(count > 1, "one rank needs no distribution");
         let zeta: f64 = (1..=count).map(|rank| (rank as f64).powf(-THETA)).sum();

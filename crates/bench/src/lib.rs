@@ -1,7 +1,7 @@
 //! Measuring Replex: every figure beside a baseline from the same run, interleaved, as medians.
 //!
-//! Machines are shared and noisy, so an absolute figure means little: what counts is the ratio to
-//! an echo, a chain of echoes or a flush of the same size, and CPU time per operation, which noise
+//! Machines are shared and noisy, so an absolute figure means little: the result is the ratio to an
+//! echo, a chain of echoes or a flush of the same size, and CPU time per operation, which noise
 //! moves least. Processes under measurement are started from this very program. Nothing here
 //! asserts a time; rivals are measured elsewhere and quoted in the documents.
 

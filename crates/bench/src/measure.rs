@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use tokio::task::LocalSet;
 
 use crate::cpu;
-use crate::pairs::{Figures, Latencies};
-use crate::plot::{AxisScale, Lines};
+use crate::pairs::{Latencies, Measurements};
+use crate::plot::{AxisScale, LineChart};
 
 /// Does one operation after the other.
 pub trait MeasuredWorker {
@@ -107,43 +107,43 @@ impl Series {
         self.samples.push(sample);
     }
 
-    fn figures(&self, figure: impl Fn(&Sample) -> f64) -> Figures {
-        let mut figures = Figures::default();
+    fn figures(&self, figure: impl Fn(&Sample) -> f64) -> Measurements {
+        let mut figures = Measurements::default();
         for sample in &self.samples {
             figures.push(figure(sample));
         }
         figures
     }
 
-    /// Median latency of each run, µs.
-    pub fn p50_us(&self) -> Figures {
+    /// Returns the median latency of each run, in microseconds.
+    pub fn p50_us(&self) -> Measurements {
         self.figures(|sample| sample.latencies.percentile(0.5))
     }
 
     /// Returns the same of latencies that are known in whole microseconds only.
     #[cfg(feature = "proxy")]
-    pub fn p50_of_whole_us(&self) -> Figures {
+    pub fn p50_of_whole_us(&self) -> Measurements {
         self.figures(|sample| sample.latencies.median_of_whole())
     }
 
-    /// Mean latency of each run, µs.
+    /// Returns the mean latency of each run, in microseconds.
     #[cfg(feature = "proxy")]
-    pub fn mean_us(&self) -> Figures {
+    pub fn mean_us(&self) -> Measurements {
         self.figures(|sample| sample.latencies.mean())
     }
 
     /// Returns operations per second of each run.
-    pub fn rate(&self) -> Figures {
+    pub fn rate(&self) -> Measurements {
         self.figures(|sample| sample.operations as f64 / sample.seconds)
     }
 
-    /// CPU time per operation of the processes under measurement, µs.
-    pub fn server_us(&self) -> Figures {
+    /// Returns the CPU time per operation of the processes under measurement, in microseconds.
+    pub fn server_us(&self) -> Measurements {
         self.figures(|sample| sample.server_us / sample.operations as f64)
     }
 
-    /// CPU time per operation of this process, µs.
-    pub fn client_us(&self) -> Figures {
+    /// Returns the CPU time per operation of this process, in microseconds.
+    pub fn client_us(&self) -> Measurements {
         self.figures(|sample| sample.client_us / sample.operations as f64)
     }
 
@@ -157,13 +157,13 @@ impl Series {
     }
 }
 
-/// Cumulative distributions of latencies side by side.
-pub fn latency_plot(title: &str, series: &[(&str, &Series)]) -> Lines {
+/// Returns a chart with the cumulative distributions of latencies side by side.
+pub fn latency_plot(title: &str, series: &[(&str, &Series)]) -> LineChart {
     let lines = series.iter().map(|(name, series)| {
         let points = series.latencies().distribution();
         ((*name).to_owned(), points)
     });
-    Lines {
+    LineChart {
         title: title.to_owned(),
         x: "latency, µs (logarithmic)".to_owned(),
         y: "share of operations".to_owned(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::plot::{Bars, Lines};
+use crate::plot::{BarChart, LineChart};
 
 /// What all measurements share.
 #[derive(Args, Clone, Debug)]
@@ -64,7 +64,7 @@ impl MeasureOptions {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn draw_lines(&self, name: &str, lines: &Lines) -> io::Result<()> {
+    pub fn draw_lines(&self, name: &str, lines: &LineChart) -> io::Result<()> {
         std::fs::write(self.out.join(format!("{name}.svg")), lines.svg())
     }
 
@@ -72,7 +72,7 @@ impl MeasureOptions {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn draw_bars(&self, name: &str, bars: &Bars) -> io::Result<()> {
+    pub fn draw_bars(&self, name: &str, bars: &BarChart) -> io::Result<()> {
         std::fs::write(self.out.join(format!("{name}.svg")), bars.svg())
     }
 }

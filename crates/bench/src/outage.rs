@@ -26,7 +26,7 @@ use crate::processes::{BenchCluster, BenchProcess, ServerKind};
 use crate::quota::{self, CoreShare, Quota};
 use crate::store::{self, FIELDS, RowShape};
 
-/// What each server may use. With half as much, servers that were asked for more than they could do
+/// The quota of each server. With half as much, servers that were asked for more than they could do
 /// while others were filled lost their leases.
 const SHARE: CoreShare = CoreShare::of_core(20);
 /// Servers of the paper's experiments, and partitions of each copy.
@@ -49,7 +49,7 @@ const WHOLE_WITHIN: Duration = Duration::from_secs(600);
 
 /// A table of the paper: how many keys it has, and its hybrid if it has one.
 #[derive(Clone, Debug)]
-pub struct Grid {
+pub struct OutageTable {
     pub name: String,
     /// The primary key counts.
     pub keys: usize,
@@ -57,10 +57,10 @@ pub struct Grid {
     pub hybrid: Option<Vec<u32>>,
 }
 
-impl Grid {
+impl OutageTable {
     /// Returns the paper's Replex-2: two keys, no hybrid.
-    pub fn replex_2() -> Grid {
-        Grid {
+    pub fn replex_2() -> OutageTable {
+        OutageTable {
             name: "Replex-2".to_owned(),
             keys: 2,
             hybrid: None,
@@ -73,15 +73,15 @@ impl Grid {
     }
 }
 
-/// What is lost, and when, seen from the beginning of a run.
+/// The loss of a server, and when, from the beginning of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Loss {
+pub struct ServerLoss {
     pub at: Duration,
     /// The server that holds this partition (replex, number) then.
     pub holder_of: (usize, usize),
 }
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct OutageOutcome {
     /// Seconds, and lookups per second around then.
@@ -93,9 +93,9 @@ pub struct OutageOutcome {
     pub recovery_seconds: f64,
 }
 
-/// What the loss of servers did to a cluster without other clients.
+/// The effect of the loss of servers on a cluster without other clients.
 #[derive(Clone, Copy, Debug)]
-pub struct Quiet {
+pub struct IdleRecovery {
     /// Partitions that a lookup of what is lost visits: by the grid, and in fact.
     pub predicted: f64,
     pub measured: f64,
@@ -112,7 +112,7 @@ pub struct OutageSite {
     lost: Vec<usize>,
     clients: Vec<Client>,
     shape: RowShape,
-    grid: Grid,
+    grid: OutageTable,
     quotas: Option<Vec<Quota>>,
 }
 
@@ -123,7 +123,7 @@ impl OutageSite {
     /// A process does not start, a row cannot be written.
     pub async fn new(
         options: &MeasureOptions,
-        grid: &Grid,
+        grid: &OutageTable,
         shape: RowShape,
         spares: usize,
     ) -> io::Result<OutageSite> {
@@ -168,7 +168,7 @@ impl OutageSite {
         }
     }
 
-    /// Memory of all servers, in bytes.
+    /// Returns the resident memory of all servers, in bytes.
     pub fn resident_bytes(&self) -> io::Result<u64> {
         self.servers
             .iter()
@@ -184,7 +184,7 @@ impl OutageSite {
     pub async fn outage(
         &mut self,
         shares: &[u32],
-        losses: &[Loss],
+        losses: &[ServerLoss],
         after: Duration,
     ) -> io::Result<OutageOutcome> {
         let counts = Rc::new(RefCell::new(Vec::new()));
@@ -226,7 +226,7 @@ impl OutageSite {
 
     /// Loses servers when their time has come, gives them up, and returns when all was whole again,
     /// seen from `started`.
-    async fn lose(&mut self, losses: &[Loss], started: Instant) -> io::Result<Duration> {
+    async fn lose(&mut self, losses: &[ServerLoss], started: Instant) -> io::Result<Duration> {
         let mut waiting = losses.iter();
         let mut next = waiting.next();
         let mut gone = BTreeSet::new();
@@ -295,7 +295,7 @@ impl OutageSite {
     ///
     /// # Errors
     /// As [`OutageSite::outage`].
-    pub async fn quiet_loss(&mut self, holders_of: &[(usize, usize)]) -> io::Result<Quiet> {
+    pub async fn quiet_loss(&mut self, holders_of: &[(usize, usize)]) -> io::Result<IdleRecovery> {
         let mut gone = BTreeSet::new();
         for place in holders_of {
             let configuration = self.clients[0].refresh().await.map_err(store::failed)?;
@@ -321,7 +321,7 @@ impl OutageSite {
         let seconds = serving.elapsed().as_secs_f64();
         let rows = self.counter("fill_rows").await? - before;
         self.bring_back().await?;
-        Ok(Quiet {
+        Ok(IdleRecovery {
             predicted,
             measured,
             rows,
@@ -388,7 +388,7 @@ impl OutageSite {
     ///
     /// # Errors
     /// As [`OutageSite::outage`].
-    pub async fn write_gap(&mut self, loss: Loss, after: Duration) -> io::Result<Duration> {
+    pub async fn write_gap(&mut self, loss: ServerLoss, after: Duration) -> io::Result<Duration> {
         let table = self.clients[0].table(TABLE).await.map_err(store::failed)?;
         let definition = table.definition();
         let (replex, number) = loss.holder_of;
@@ -470,7 +470,7 @@ impl OutageSite {
 
 const TABLE: &str = "outage";
 
-async fn create(client: &Client, grid: &Grid) -> io::Result<Table> {
+async fn create(client: &Client, grid: &OutageTable) -> io::Result<Table> {
     let mut builder = SchemaBuilder::new(TABLE).column("key", ColumnType::Text);
     for field in 0..FIELDS {
         builder = builder.column(format!("field{field}"), ColumnType::Text);
@@ -512,7 +512,7 @@ fn all_up(configuration: &Configuration) -> bool {
     servers.all(|server| server.state == ServerState::Up)
 }
 
-/// Whether nothing is held by these servers, being filled, or about to be.
+/// Returns whether nothing is held by these servers, being filled, or about to be.
 fn is_whole(configuration: &Configuration, gone: &BTreeSet<ServerId>) -> bool {
     let mut places = configuration
         .tables

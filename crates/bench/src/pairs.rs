@@ -2,14 +2,14 @@
 
 use placement::{median, percentile, percentiles};
 
-/// What was measured of one thing.
+/// The measured values of one quantity.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
+pub struct Measurements {
     values: Vec<f64>,
 }
 
-impl Figures {
-    /// Notes one more.
+impl Measurements {
+    /// Adds a value.
     pub fn push(&mut self, value: f64) {
         self.values.push(value);
     }
@@ -20,7 +20,7 @@ impl Figures {
     }
 
     /// Returns the median over pairs of this divided by the other: common noise cancels out.
-    pub fn ratio(&self, baseline: &Figures) -> f64 {
+    pub fn ratio(&self, baseline: &Measurements) -> f64 {
         assert_eq!(
             self.values.len(),
             baseline.values.len(),
@@ -31,20 +31,20 @@ impl Figures {
         median(&ratios)
     }
 
-    /// This less the other, pair by pair.
-    pub fn minus(&self, other: &Figures) -> Figures {
+    /// Returns this less the other, pair by pair.
+    pub fn minus(&self, other: &Measurements) -> Measurements {
         assert_eq!(
             self.values.len(),
             other.values.len(),
             "they are measured in pairs"
         );
         let pairs = self.values.iter().zip(&other.values);
-        Figures {
+        Measurements {
             values: pairs.map(|(value, other)| value - other).collect(),
         }
     }
 
-    /// Least and greatest.
+    /// Returns the least and the greatest value.
     pub fn range(&self) -> (f64, f64) {
         (percentile(&self.values, 0.0), percentile(&self.values, 1.0))
     }
@@ -107,8 +107,8 @@ impl Latencies {
 mod tests {
     use super::*;
 
-    fn figures(values: &[f64]) -> Figures {
-        Figures {
+    fn figures(values: &[f64]) -> Measurements {
+        Measurements {
             values: values.to_vec(),
         }
     }
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(figures(&[9.0, 1.0, 2.0, 4.0]).median(), 3.0);
         let baseline = figures(&[1.0, 1.0, 1.0, 1.0]);
         assert_eq!(figures(&[9.0, 1.0, 2.0, 4.0]).ratio(&baseline), 3.0);
-        assert!(Figures::default().median().is_nan());
+        assert!(Measurements::default().median().is_nan());
     }
 
     #[test]

@@ -23,9 +23,9 @@ pub enum AxisScale {
     Logarithmic,
 }
 
-/// What is drawn as lines.
+/// A chart of lines.
 #[derive(Clone, Debug)]
-pub struct Lines {
+pub struct LineChart {
     pub title: String,
     pub x: String,
     pub y: String,
@@ -33,16 +33,16 @@ pub struct Lines {
     pub series: Vec<(String, Vec<(f64, f64)>)>,
 }
 
-/// What is drawn as bars: per group one value per series, none where there is no such figure.
+/// A chart of bars: per group one value per series, none where there is no such figure.
 #[derive(Clone, Debug)]
-pub struct Bars {
+pub struct BarChart {
     pub title: String,
     pub y: String,
     pub series: Vec<String>,
     pub groups: Vec<(String, Vec<Option<f64>>)>,
 }
 
-/// An axis: what it spans and where it is on the page.
+/// An axis: the values that it spans and its place on the page.
 struct Axis {
     scale: AxisScale,
     values: (f64, f64),
@@ -83,7 +83,7 @@ impl Axis {
     }
 }
 
-impl Lines {
+impl LineChart {
     /// Returns the picture; empty series leave no line.
     pub fn svg(&self) -> String {
         let points = || {
@@ -138,7 +138,7 @@ impl Lines {
     }
 }
 
-impl Bars {
+impl BarChart {
     /// Returns the picture, each bar with its value above it.
     pub fn svg(&self) -> String {
         let values = self
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn points_lie_within_the_frame() {
-        let lines = Lines {
+        let lines = LineChart {
             title: "a < b & c".to_owned(),
             x: "µs".to_owned(),
             y: "share".to_owned(),
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn bars_that_have_no_value_are_left_out() {
-        let bars = Bars {
+        let bars = BarChart {
             title: "CPU".to_owned(),
             y: "µs".to_owned(),
             series: vec!["ours".to_owned(), "theirs".to_owned()],

@@ -125,8 +125,8 @@ impl DebianPostgres {
         Ok(taken)
     }
 
-    /// CPU time of the server and of all its processes that have ended, in microseconds. Those that
-    /// still run in the background are left out.
+    /// Returns the CPU time of the server and of all its processes that have ended, in
+    /// microseconds. Those that still run in the background are left out.
     ///
     /// # Errors
     /// It is gone.

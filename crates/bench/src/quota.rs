@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::cpu;
 
 const CONTROLLER: &str = "/sys/fs/cgroup/cpu";
-/// A group is named by its process behind this.
+/// The prefix of a group's name, before its process.
 const PREFIX: &str = "replex-bench-";
 /// Quotas are of this: short, so that no process stands still for long.
 const PERIOD_US: u32 = 20_000;
@@ -63,7 +63,7 @@ impl Quota {
         let quota = Quota::empty(&process.to_string(), share.quota_us())?;
         let procs = quota.0.join("cgroup.procs");
         fs::write(&procs, process.to_string())?;
-        // What it starts from here on is in the group already.
+        // Processes that it starts from here on are in the group already.
         for child in cpu::children(process)? {
             let moved = fs::write(&procs, child.to_string());
             // One that has ended meanwhile needs no quota.

@@ -6,11 +6,11 @@ use std::path::Path;
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::measure::Series;
-use crate::pairs::Figures;
+use crate::pairs::Measurements;
 
 /// One figure, with what it is compared to.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct FigureLine {
     /// The target's number, as S1; empty if there is none.
     pub id: String,
     pub what: String,
@@ -21,14 +21,14 @@ pub struct Line {
     pub baseline: String,
     /// The median over pairs of the figure divided by the baseline's.
     pub ratio: f64,
-    /// What the ratio, or the figure, must reach; empty if nothing is asked.
+    /// The target of the ratio or of the figure; empty if there is none.
     pub target: String,
 }
 
 /// All figures of a run, in order.
 #[derive(Clone, Debug, Default)]
 pub struct FigureReport {
-    pub lines: Vec<Line>,
+    pub lines: Vec<FigureLine>,
 }
 
 const HEADER: [&str; 9] = [
@@ -45,8 +45,8 @@ const HEADER: [&str; 9] = [
 
 impl FigureReport {
     /// Adds a figure without a baseline.
-    pub fn plain(&mut self, id: &str, what: &str, figures: &Figures, unit: &'static str) {
-        self.lines.push(Line {
+    pub fn plain(&mut self, id: &str, what: &str, figures: &Measurements, unit: &'static str) {
+        self.lines.push(FigureLine {
             id: id.to_owned(),
             what: what.to_owned(),
             value: figures.median(),
@@ -63,8 +63,8 @@ impl FigureReport {
         &mut self,
         (id, target): (&str, &str),
         what: &str,
-        (figures, unit): (&Figures, &'static str),
-        (baseline_name, baseline): (&str, &Figures),
+        (figures, unit): (&Measurements, &'static str),
+        (baseline_name, baseline): (&str, &Measurements),
     ) {
         self.plain(id, what, figures, unit);
         let line = self.last();
@@ -77,7 +77,7 @@ impl FigureReport {
     ///
     /// # Panics
     /// If there is none.
-    pub fn last(&mut self) -> &mut Line {
+    pub fn last(&mut self) -> &mut FigureLine {
         self.lines.last_mut().expect("one was added")
     }
 
@@ -128,7 +128,7 @@ impl FigureReport {
     }
 }
 
-impl Line {
+impl FigureLine {
     fn cells(&self) -> [String; 9] {
         [
             self.id.clone(),
@@ -144,7 +144,7 @@ impl Line {
     }
 }
 
-/// Three digits that count; nothing for what was not measured.
+/// Returns a value with three significant digits; nothing for a value that was not measured.
 pub fn shown(value: f64) -> String {
     match value.abs() {
         _ if value.is_nan() => String::new(),
@@ -158,8 +158,8 @@ pub fn shown(value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn figures(values: [f64; 3]) -> Figures {
-        let mut figures = Figures::default();
+    fn figures(values: [f64; 3]) -> Measurements {
+        let mut figures = Measurements::default();
         values.into_iter().for_each(|value| figures.push(value));
         figures
     }

@@ -26,7 +26,7 @@ pub const FIELDS: usize = 10;
 const LOAD_WINDOW: usize = 64;
 /// A load prints how far it is after every so many rows.
 const ROWS_PER_NOTE: u64 = 500_000;
-/// What an operation may take on a busy machine before the run is given up.
+/// The time that an operation may take on a busy machine before the run is given up.
 const DEADLINE: Duration = Duration::from_secs(30);
 /// How often, and after which pause, is asked whether all servers are up.
 const UP_TRIES_MAX: u32 = 300;
@@ -45,7 +45,7 @@ pub fn key(number: u64) -> String {
     format!("user{number:010}")
 }
 
-/// Row `number`: its key and its fields.
+/// Returns row `number`: its key and its fields.
 pub fn row(number: u64, field_bytes: usize) -> Vec<Value> {
     let mut random = BenchRandom::new(number.wrapping_mul(0x2545_f491_4f6c_dd1d));
     let mut values = vec![Value::Text(key(number))];
@@ -58,7 +58,7 @@ pub fn failed(error: client::Error) -> io::Error {
     io::Error::other(error.to_string())
 }
 
-/// `count` clients, each with connections of its own.
+/// Connects `count` clients, each with connections of its own.
 ///
 /// # Errors
 /// The cluster cannot be reached.
@@ -161,7 +161,7 @@ pub struct LookupWorker {
 }
 
 impl LookupWorker {
-    /// Over keys that were encoded beforehand by [`encoded_keys`].
+    /// Makes a worker over keys that [`encoded_keys`] has encoded beforehand.
     pub fn new(table: Table, replex: u8, keys: Rc<Vec<Vec<u8>>>, seed: u64) -> LookupWorker {
         LookupWorker {
             table,
@@ -267,7 +267,7 @@ pub fn set(field: usize, text: String) -> Assignment {
     }
 }
 
-/// That a write was done.
+/// Checks that a write was applied.
 ///
 /// # Errors
 /// It failed or was refused.

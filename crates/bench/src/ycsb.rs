@@ -66,9 +66,9 @@ enum Operation {
     Modify(u64),
 }
 
-/// What the workers of a workload share: which rows exist.
+/// The rows that exist, shared by the workers of a workload.
 #[derive(Debug)]
-pub struct Shared {
+pub struct YcsbRows {
     zipfian: Zipfian,
     /// The number that the next insert takes.
     next: u64,
@@ -78,10 +78,10 @@ pub struct Shared {
     beyond: BTreeSet<u64>,
 }
 
-impl Shared {
-    /// Over `rows` rows.
-    pub fn new(rows: u64) -> Shared {
-        Shared {
+impl YcsbRows {
+    /// Makes the state of a workload over `rows` rows.
+    pub fn new(rows: u64) -> YcsbRows {
+        YcsbRows {
             zipfian: Zipfian::new(rows),
             next: rows,
             acknowledged: rows,
@@ -129,7 +129,7 @@ pub struct YcsbClient {
     table: Table,
     workload: YcsbWorkload,
     shape: RowShape,
-    shared: Rc<RefCell<Shared>>,
+    shared: Rc<RefCell<YcsbRows>>,
     random: BenchRandom,
 }
 
@@ -139,7 +139,7 @@ impl YcsbClient {
         table: Table,
         workload: YcsbWorkload,
         shape: RowShape,
-        shared: Rc<RefCell<Shared>>,
+        shared: Rc<RefCell<YcsbRows>>,
         seed: u64,
     ) -> YcsbClient {
         YcsbClient {
@@ -201,7 +201,7 @@ mod tests {
         let rows = 1000;
         let draws = 100_000u32;
         for workload in WORKLOADS {
-            let mut shared = Shared::new(rows);
+            let mut shared = YcsbRows::new(rows);
             let mut random = BenchRandom::new(3);
             let mut counts = [0u32; 4];
             for _ in 0..draws {
@@ -234,7 +234,7 @@ mod tests {
     fn the_latest_rows_are_read_most_and_only_those_that_exist() {
         let workload = WORKLOADS[3];
         assert!(workload.latest);
-        let mut shared = Shared::new(1000);
+        let mut shared = YcsbRows::new(1000);
         let mut random = BenchRandom::new(4);
         let mut pending = Vec::new();
         let (mut newest, mut reads) = (0u32, 0u32);

@@ -75,7 +75,7 @@ impl Table {
         }
     }
 
-    /// [`Table::checksum`] of every replex that can be read, with its name, by number.
+    /// Returns [`Table::checksum`] of every replex that can be read, with its name, by number.
     ///
     /// # Errors
     /// As there.

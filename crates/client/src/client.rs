@@ -11,8 +11,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::ask::{Answer, Ask};
 use crate::coordinator::Coordinator;
+use crate::coordinator_call::{CallOutcome, CoordinatorCall};
 use crate::error::Error;
 use crate::hub::Hub;
 use crate::options::ConnectOptions;
@@ -20,7 +20,7 @@ use crate::options::ConnectOptions;
 /// The pause before a refused question that may succeed later is asked again.
 const ASK_PAUSE: Duration = Duration::from_millis(100);
 
-/// What to do when a table that is to be made is there already.
+/// The reaction to a table that exists already when it is to be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfExists {
     /// An error.
@@ -29,7 +29,7 @@ pub enum IfExists {
     Accept,
 }
 
-/// What to do when a table that is to be dropped is not there.
+/// The reaction to a table that does not exist when it is to be dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfMissing {
     /// An error.
@@ -83,16 +83,17 @@ impl Client {
         let known = Epoch(0);
         let deadline = Instant::now() + options.deadline;
         let configuration = loop {
-            let (ask, answer) = Ask::of_caller(CoordinatorRequest::Fetch { known }, deadline);
+            let (ask, answer) =
+                CoordinatorCall::of_caller(CoordinatorRequest::Fetch { known }, deadline);
             sender.send(ask).map_err(|_| Error::Closed)?;
             match answer.await.map_err(|_| Error::Closed)? {
-                Answer::NotSent(tried) => return Err(Error::NoCoordinator { tried }),
-                Answer::Lost(reason) => {
+                CallOutcome::NotSent(tried) => return Err(Error::NoCoordinator { tried }),
+                CallOutcome::Lost(reason) => {
                     return Err(Error::NoCoordinator {
                         tried: vec![reason],
                     });
                 }
-                Answer::Reply(reply, cluster) => match *reply {
+                CallOutcome::Reply(reply, cluster) => match *reply {
                     CoordinatorReply::Configuration(configuration) => break configuration,
                     // A cluster that no server has joined yet.
                     CoordinatorReply::Unchanged { epoch } => {
@@ -307,14 +308,16 @@ impl Client {
         );
         let deadline = Instant::now() + self.hub().options().deadline;
         loop {
-            let (ask, answer) = Ask::of_caller(request.clone(), deadline);
+            let (ask, answer) = CoordinatorCall::of_caller(request.clone(), deadline);
             self.hub().ask(ask)?;
             let what = what.to_owned();
             match answer.await.map_err(|_| Error::Closed)? {
-                Answer::NotSent(tried) => return Err(Error::NoCoordinator { tried }),
-                Answer::Lost(reason) if changes => return Err(Error::Unknown { what, reason }),
-                Answer::Lost(reason) => return Err(Error::Deadline { what, reason }),
-                Answer::Reply(reply, _) => match *reply {
+                CallOutcome::NotSent(tried) => return Err(Error::NoCoordinator { tried }),
+                CallOutcome::Lost(reason) if changes => {
+                    return Err(Error::Unknown { what, reason });
+                }
+                CallOutcome::Lost(reason) => return Err(Error::Deadline { what, reason }),
+                CallOutcome::Reply(reply, _) => match *reply {
                     CoordinatorReply::Refused {
                         retry: true,
                         message: _,

@@ -1,7 +1,7 @@
 //! The connection to the coordinator: one at a time, to whichever of the configured ones answers.
 //!
-//! The session machine's questions may get lost, it asks again. What a caller asks (a new table)
-//! is not repeated once it was sent: if the connection breaks then, its fate is unknown.
+//! The session machine's questions may get lost, it asks again. A caller's request (such as a new
+//! table) is not repeated once it was sent: if the connection breaks then, its fate is unknown.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::ask::{Answer, Ask};
+use crate::coordinator_call::{CallOutcome, CoordinatorCall};
 use crate::framing::FrameReader;
 use crate::greeting::greet;
 use crate::hub::Hub;
@@ -28,9 +28,9 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Serves questions until no caller can ask any more.
 pub(crate) struct Coordinator {
     options: ConnectOptions,
-    asks: mpsc::UnboundedReceiver<Ask>,
+    asks: mpsc::UnboundedReceiver<CoordinatorCall>,
     /// Questions of callers that came while no coordinator answered.
-    backlog: VecDeque<Ask>,
+    backlog: VecDeque<CoordinatorCall>,
     /// The cluster, once it is known.
     cluster: Option<u64>,
     /// The coordinator that answered last.
@@ -45,7 +45,7 @@ struct Connection {
     address: String,
     last_correlation: u64,
     /// Questions without an answer.
-    open: BTreeMap<u64, Ask>,
+    open: BTreeMap<u64, CoordinatorCall>,
     /// How long the machine's questions may be without one: they are answered at once, or the
     /// coordinator stands still, and another one may lead.
     patience: Duration,
@@ -54,8 +54,11 @@ struct Connection {
 }
 
 impl Coordinator {
-    /// For questions before there is a client: the first answer makes one.
-    pub fn new(options: ConnectOptions, asks: mpsc::UnboundedReceiver<Ask>) -> Coordinator {
+    /// Makes a connection for questions before there is a client: the first answer makes a client.
+    pub fn new(
+        options: ConnectOptions,
+        asks: mpsc::UnboundedReceiver<CoordinatorCall>,
+    ) -> Coordinator {
         Coordinator {
             options,
             asks,
@@ -77,13 +80,13 @@ impl Coordinator {
                 Err(reason) => reason,
             };
             for (_, ask) in std::mem::take(&mut connection.open) {
-                ask.answer(Answer::Lost(format!("{}: {lost}", connection.address)));
+                ask.answer(CallOutcome::Lost(format!("{}: {lost}", connection.address)));
             }
         }
     }
 
     /// Returns the next question that a caller still waits for; none once the client is closed.
-    async fn next(&mut self) -> Option<Ask> {
+    async fn next(&mut self) -> Option<CoordinatorCall> {
         loop {
             let ask = match self.backlog.pop_front() {
                 Some(ask) => ask,
@@ -92,7 +95,7 @@ impl Coordinator {
             if ask.is_wanted() {
                 return Some(ask);
             }
-            ask.answer(Answer::NotSent(Vec::new()));
+            ask.answer(CallOutcome::NotSent(Vec::new()));
         }
     }
 
@@ -107,7 +110,7 @@ impl Coordinator {
 
     /// Connects to any coordinator, for as long as the first question has time. A question of
     /// the machine has one round: it comes again.
-    async fn connect(&mut self, first: Ask) -> Option<(Connection, Ask)> {
+    async fn connect(&mut self, first: CoordinatorCall) -> Option<(Connection, CoordinatorCall)> {
         let mut pause = PAUSE_MIN;
         loop {
             let mut tried = Vec::new();
@@ -128,7 +131,7 @@ impl Coordinator {
             });
             self.drop_machine_asks();
             if !time_left {
-                first.answer(Answer::NotSent(tried));
+                first.answer(CallOutcome::NotSent(tried));
                 return None;
             }
             sleep(pause).await;
@@ -228,10 +231,10 @@ impl Coordinator {
         }
     }
 
-    fn answer(&self, ask: Ask, reply: CoordinatorReply) {
+    fn answer(&self, ask: CoordinatorCall, reply: CoordinatorReply) {
         if ask.waiter.is_some() {
             let cluster = self.cluster.expect("a connection has been greeted");
-            ask.answer(Answer::Reply(Box::new(reply), cluster));
+            ask.answer(CallOutcome::Reply(Box::new(reply), cluster));
             return;
         }
         let input = match reply {
@@ -252,7 +255,7 @@ impl Coordinator {
 }
 
 impl Connection {
-    async fn send(&mut self, ask: Ask) -> Result<(), String> {
+    async fn send(&mut self, ask: CoordinatorCall) -> Result<(), String> {
         self.last_correlation += 1;
         let correlation = self.last_correlation;
         let mut bytes = Vec::new();
@@ -276,7 +279,7 @@ impl Connection {
             .min()
     }
 
-    /// Whether the machine has been patient for long enough.
+    /// Returns whether the machine has been patient for long enough.
     fn stands_still(&self) -> bool {
         self.asked_at
             .is_some_and(|at| at + self.patience <= Instant::now())
@@ -285,7 +288,7 @@ impl Connection {
     /// Answers callers whose patience has ended.
     fn expire(&mut self) {
         let now = Instant::now();
-        let late = |ask: &Ask| {
+        let late = |ask: &CoordinatorCall| {
             let waiter = ask.waiter.as_ref();
             waiter.is_some_and(|(_, deadline)| *deadline <= now)
         };
@@ -298,7 +301,7 @@ impl Connection {
         for correlation in late {
             if let Some(ask) = self.open.remove(&correlation) {
                 let reason = format!("{} did not answer in time", self.address);
-                ask.answer(Answer::Lost(reason));
+                ask.answer(CallOutcome::Lost(reason));
             }
         }
     }

@@ -20,7 +20,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// So long a coordinator may be unavailable meanwhile.
 const UNAVAILABLE_MAX: Duration = Duration::from_secs(60);
 
-/// What a cluster is filling, and what became of copies.
+/// The partitions that a cluster is filling, and copies that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FillProgress {
     /// Replexes with partitions that are being filled, by table and number.
@@ -114,7 +114,7 @@ impl Client {
         Ok(())
     }
 
-    /// Returns what the cluster is filling, and what became of copies that were asked for.
+    /// Returns what the cluster is filling, and what became of copies that were requested.
     ///
     /// # Errors
     /// [`Error::NoCoordinator`] and [`Error::Deadline`].

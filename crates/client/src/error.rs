@@ -1,7 +1,7 @@
-//! What can go wrong, and which requests may be tried again.
+//! Errors of the client, and which requests may be tried again.
 //!
-//! What a request *decided* (a duplicate key, a condition that did not hold) is no error: it is a
-//! [`RequestResult`](crate::RequestResult), which must be looked at.
+//! The *decision* on a request (a duplicate key, a condition that did not hold) is no error: it is
+//! a [`RequestResult`](crate::RequestResult), which must be looked at.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub enum Error {
     Deadline {
         /// What was wanted.
         what: String,
-        /// What stood in the way last, as far as is known.
+        /// The last obstacle, as far as it is known.
         reason: String,
     },
     /// An operation may have happened, or may happen yet. Read before repeating it.
@@ -34,8 +34,9 @@ pub enum Error {
     },
     /// Too many requests wait in this client. Try again after some have ended.
     Full,
-    /// What was to be read is on servers that are down, in every copy, or a copy of what was to be
-    /// written is, and too many are down to go on without them. Try again once one of them is back.
+    /// All copies of the rows to be read are on servers that are down, or a copy of the row to be
+    /// written is, and too many servers are down to continue without them. Try again once one of
+    /// them is back.
     Lost {
         /// What is missing, and what to do.
         message: String,
@@ -139,7 +140,7 @@ pub enum Retry {
 }
 
 impl Error {
-    /// Whether, and how, to try again.
+    /// Returns whether, and how, to try again.
     pub fn retry(&self) -> Retry {
         match self {
             Error::Unknown { .. } => Retry::AfterReading,

@@ -50,7 +50,7 @@ impl FrameReader {
         Ok(&mut self.bytes[self.end..])
     }
 
-    /// So many bytes were put into the space.
+    /// Notes that so many bytes were put into the space.
     pub fn filled(&mut self, count: usize) {
         self.end += count;
         assert!(self.end <= self.bytes.len(), "it was that much space");

@@ -43,10 +43,10 @@
 
 #![forbid(unsafe_code)]
 
-mod ask;
 mod checksum;
 mod client;
 mod coordinator;
+mod coordinator_call;
 mod copies;
 mod error;
 mod framing;
@@ -76,4 +76,4 @@ pub use lookup::{Lookup, Scan};
 pub use options::ConnectOptions;
 pub use rows::{Row, Rows};
 pub use schema::{PARTITIONS_DEFAULT, SchemaBuilder};
-pub use table::{By, Table};
+pub use table::{IndexSelector, Table};

@@ -17,11 +17,11 @@ use session::{SessionOperation, SessionOutcome};
 use crate::client::other_outcome;
 use crate::error::Error;
 use crate::rows::{Row, Rows, decode};
-use crate::table::{By, Table};
+use crate::table::{IndexSelector, Table};
 
-/// What lookups and scans have in common.
+/// The common part of lookups and scans.
 #[derive(Clone, Debug)]
-struct Wanted<'a> {
+struct IndexRead<'a> {
     table: &'a Table,
     plan: GatherPlan,
     patience: Option<Duration>,
@@ -32,7 +32,7 @@ struct Wanted<'a> {
 #[derive(Clone, Debug)]
 #[must_use = "it is sent when it is awaited"]
 pub struct Lookup<'a> {
-    wanted: Wanted<'a>,
+    wanted: IndexRead<'a>,
     /// The encoded values of the key's first columns.
     prefix: Vec<u8>,
     /// The column after those, if the index has one.
@@ -44,44 +44,45 @@ pub struct Lookup<'a> {
 #[derive(Clone, Debug)]
 #[must_use = "it is sent when its rows are taken"]
 pub struct Scan<'a> {
-    wanted: Wanted<'a>,
+    wanted: IndexRead<'a>,
 }
 
 macro_rules! common_options {
     ($type:ident) => {
         impl<'a> $type<'a> {
-            /// Only rows for which this holds; evaluated where the rows are.
+            /// Restricts the read to rows for which this holds. Servers evaluate it where the rows
+            /// are.
             pub fn filter(mut self, filter: Expression) -> Self {
                 self.wanted.plan.filter = Some(filter);
                 self
             }
 
-            /// Only these columns, by position, in this order.
+            /// Restricts the read to these columns, by position, in this order.
             pub fn projection(mut self, columns: impl Into<Vec<u16>>) -> Self {
                 self.wanted.plan.projection = Some(columns.into());
                 self
             }
 
-            /// At most so many rows.
+            /// Restricts the read to so many rows.
             pub fn limit(mut self, rows: u64) -> Self {
                 self.wanted.plan.limit = Some(rows);
                 self
             }
 
-            /// In the order of the index, from its end.
+            /// Reads in the order of the index, from its end.
             pub fn descending(mut self) -> Self {
                 self.wanted.plan.order = RowOrder::Descending;
                 self
             }
 
-            /// How fresh the rows must be. [`Consistency::Stale`] returns at once what is
+            /// Sets how fresh the rows must be. [`Consistency::Stale`] returns at once what is
             /// committed, and may miss operations under way.
             pub fn consistency(mut self, consistency: Consistency) -> Self {
                 self.wanted.plan.consistency = consistency;
                 self
             }
 
-            /// Each page of rows may take so long.
+            /// Sets the time that each page of rows may take.
             pub fn deadline(mut self, patience: Duration) -> Self {
                 self.wanted.patience = Some(patience);
                 self
@@ -92,7 +93,7 @@ macro_rules! common_options {
             /// # Errors
             /// [`Error::UnknownColumn`].
             pub fn rows(self) -> Result<Rows, Error> {
-                let Wanted {
+                let IndexRead {
                     table,
                     plan,
                     patience,
@@ -117,7 +118,11 @@ common_options!(Scan);
 
 impl<'a> Lookup<'a> {
     /// Values of an index's first columns. They must fix the partition.
-    pub(crate) fn new(table: &'a Table, by: By<'_>, key: &[Value]) -> Result<Lookup<'a>, Error> {
+    pub(crate) fn new(
+        table: &'a Table,
+        by: IndexSelector<'_>,
+        key: &[Value],
+    ) -> Result<Lookup<'a>, Error> {
         let (replex, columns) = table.index(by)?;
         if key.len() > columns.len() {
             return Err(table.incomplete_key(columns, key.len()));
@@ -140,7 +145,7 @@ impl<'a> Lookup<'a> {
             number,
         };
         Ok(Lookup {
-            wanted: Wanted {
+            wanted: IndexRead {
                 table,
                 plan: GatherPlan {
                     partitions: vec![partition],
@@ -161,7 +166,8 @@ impl<'a> Lookup<'a> {
         })
     }
 
-    /// Only rows whose next column of the index lies between these values. NULL lies nowhere.
+    /// Restricts the read to rows whose next column of the index lies between these values. NULL
+    /// lies nowhere.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the key names all columns of the index, [`Error::WrongType`] for
@@ -203,7 +209,7 @@ impl<'a> Lookup<'a> {
 
     /// Returns all rows, page after page of the one partition.
     async fn fetch(self) -> Result<Vec<Row>, Error> {
-        let Wanted {
+        let IndexRead {
             table,
             plan,
             patience,
@@ -263,7 +269,7 @@ impl<'a> Scan<'a> {
             number,
         };
         Scan {
-            wanted: Wanted {
+            wanted: IndexRead {
                 table,
                 plan: GatherPlan {
                     partitions: (0..count).map(partition).collect(),
@@ -282,7 +288,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// In the order of the primary key.
+    /// Reads in the order of the primary key.
     pub fn ascending(mut self) -> Self {
         self.wanted.plan.order = RowOrder::Ascending;
         self
@@ -295,7 +301,7 @@ impl Table {
     /// # Errors
     /// As awaiting a [`Lookup`].
     pub async fn get(&self, pk: &[Value]) -> Result<Option<Row>, Error> {
-        let rows = self.lookup(By::PrimaryKey, pk)?.limit(1).await?;
+        let rows = self.lookup(IndexSelector::PrimaryKey, pk)?.limit(1).await?;
         Ok(rows.into_iter().next())
     }
 
@@ -306,7 +312,7 @@ impl Table {
     /// the index; [`Error::WrongType`].
     pub fn lookup<'a, 'b>(
         &'a self,
-        by: impl Into<By<'b>>,
+        by: impl Into<IndexSelector<'b>>,
         key: &[Value],
     ) -> Result<Lookup<'a>, Error> {
         Lookup::new(self, by.into(), key)

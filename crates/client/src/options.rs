@@ -36,7 +36,7 @@ impl ConnectOptions {
         }
     }
 
-    /// Another deadline for requests.
+    /// Sets the deadline for requests.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> ConnectOptions {
         self.deadline = deadline;

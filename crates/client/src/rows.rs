@@ -1,5 +1,5 @@
-//! Rows as they come. What is small is read as of one moment; what is larger comes page by page,
-//! with back-pressure: no page is asked for before there is room for it.
+//! Rows as they come. A small result is read as of one moment. A larger result comes page by page,
+//! with back-pressure: the client requests no page before it has room for it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::client::{Client, other_outcome};
 use crate::error::Error;
-use crate::hub::{Submitted, Waiter};
+use crate::hub::{SubmittedOperation, Waiter};
 use crate::table::Table;
 
 /// Rows between looks at whether more pages should be asked for.
@@ -25,7 +25,7 @@ const PAGE_ROWS: usize = 1_024;
 pub struct Row {
     /// Rises with every change of the row.
     pub version: Version,
-    /// One value per column that was asked for, in that order.
+    /// One value per column that was requested, in that order.
     pub values: Vec<Value>,
 }
 
@@ -41,7 +41,7 @@ pub struct Rows {
     sender: mpsc::UnboundedSender<(usize, SessionOutcome)>,
     /// At most one page per partition is under way, and few partitions are.
     receiver: mpsc::UnboundedReceiver<(usize, SessionOutcome)>,
-    submitted: HashMap<usize, Submitted>,
+    submitted: HashMap<usize, SubmittedOperation>,
     taken: u64,
     failed: bool,
     /// None until the first page is wanted.
@@ -74,9 +74,9 @@ impl Rows {
         })
     }
 
-    /// Whether all rows are as they were at one moment between the first call and its answer. If
-    /// not, the read is too large for that: a row that moves in the order of its index while it is
-    /// read may be missed or come twice. None before the first row was asked for.
+    /// Returns whether all rows are as they were at one moment between the first call and its
+    /// answer. If not, the read is too large for that: a row that moves in the order of its index
+    /// while it is read may be missed or come twice. None before the first row was requested.
     pub fn is_of_one_moment(&self) -> Option<bool> {
         self.is_of_one_moment
     }
@@ -151,7 +151,7 @@ impl Rows {
         Ok(rows)
     }
 
-    /// Of a plan that only counts: how many rows there are.
+    /// Returns the number of rows, of a plan that only counts.
     ///
     /// # Errors
     /// As [`Rows::next`].

@@ -83,7 +83,7 @@ impl SchemaBuilder {
         self.push(name.into(), column_type, false, Some(default))
     }
 
-    /// The columns of the primary key, in order.
+    /// Sets the columns of the primary key, in order.
     #[must_use]
     pub fn primary_key(mut self, columns: &[&str]) -> SchemaBuilder {
         self.primary_key = columns.iter().map(|&name| name.to_owned()).collect();
@@ -126,23 +126,23 @@ impl SchemaBuilder {
         self
     }
 
-    /// How many failure domains may be lost without losing a row.
+    /// Sets how many failure domains may be lost without losing a row.
     #[must_use]
     pub fn failures_tolerated(mut self, failures: u8) -> SchemaBuilder {
         self.schema.failures_tolerated = failures;
         self
     }
 
-    /// Whether copies keep thin entries in each other's order: it makes reads instead of a lost
-    /// partition lookups, and costs memory and some CPU time per write. The default is that they
-    /// do.
+    /// Sets whether copies keep thin entries in each other's order: it makes reads instead of a
+    /// lost partition lookups, and costs memory and some CPU time per write. The default is that
+    /// they do.
     #[must_use]
     pub fn local_entries(mut self, local_entries: bool) -> SchemaBuilder {
         self.schema.local_entries = local_entries;
         self
     }
 
-    /// When a write is acknowledged.
+    /// Sets when a write is acknowledged.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> SchemaBuilder {
         self.schema.durability = durability;

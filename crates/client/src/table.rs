@@ -23,7 +23,7 @@ use crate::hub::Waiter;
 
 /// Names an index of a table. A text is a name, a number a position among the schema's indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By<'a> {
+pub enum IndexSelector<'a> {
     /// The primary key.
     PrimaryKey,
     /// The index of this name; the table's name is its primary key.
@@ -32,21 +32,21 @@ pub enum By<'a> {
     Position(usize),
 }
 
-impl<'a> From<&'a str> for By<'a> {
-    fn from(name: &'a str) -> By<'a> {
-        By::Name(name)
+impl<'a> From<&'a str> for IndexSelector<'a> {
+    fn from(name: &'a str) -> IndexSelector<'a> {
+        IndexSelector::Name(name)
     }
 }
 
-impl<'a> From<&'a String> for By<'a> {
-    fn from(name: &'a String) -> By<'a> {
-        By::Name(name)
+impl<'a> From<&'a String> for IndexSelector<'a> {
+    fn from(name: &'a String) -> IndexSelector<'a> {
+        IndexSelector::Name(name)
     }
 }
 
-impl From<usize> for By<'_> {
+impl From<usize> for IndexSelector<'_> {
     fn from(position: usize) -> Self {
-        By::Position(position)
+        IndexSelector::Position(position)
     }
 }
 
@@ -124,11 +124,11 @@ impl Table {
     }
 
     /// Returns the table as the configuration of then had it: layout and placement too.
-    pub fn definition(&self) -> &configuration::Table {
+    pub fn definition(&self) -> &configuration::PlacedTable {
         &self.configuration.tables[self.position]
     }
 
-    /// Of the configuration that had it so.
+    /// Returns the epoch of the configuration from which it was read.
     pub(crate) fn epoch(&self) -> Epoch {
         self.configuration.epoch
     }
@@ -259,7 +259,7 @@ impl Table {
         self.execute_within(mutation, None).await
     }
 
-    /// [`Table::execute`] with a deadline of its own.
+    /// Works as [`Table::execute`], with a deadline of its own.
     ///
     /// # Errors
     /// As there.
@@ -420,14 +420,16 @@ impl Table {
     }
 
     /// Returns the replex of an index, and the index's columns.
-    pub(crate) fn index(&self, by: By<'_>) -> Result<(u8, &[usize]), Error> {
+    pub(crate) fn index(&self, by: IndexSelector<'_>) -> Result<(u8, &[usize]), Error> {
         let schema = self.schema();
         let index = match by {
-            By::PrimaryKey => Some(None),
-            By::Position(position) if position < schema.indexes.len() => Some(Some(position)),
-            By::Position(_) => None,
-            By::Name(name) if name == schema.name => Some(None),
-            By::Name(name) => {
+            IndexSelector::PrimaryKey => Some(None),
+            IndexSelector::Position(position) if position < schema.indexes.len() => {
+                Some(Some(position))
+            }
+            IndexSelector::Position(_) => None,
+            IndexSelector::Name(name) if name == schema.name => Some(None),
+            IndexSelector::Name(name) => {
                 let mut indexes = schema.indexes.iter();
                 indexes.position(|index| index.name == name).map(Some)
             }
@@ -446,9 +448,9 @@ impl Table {
                     format!("{} ({})", index.name, self.column_names(&index.columns))
                 }));
                 let asked = match by {
-                    By::Name(name) => name.to_owned(),
-                    By::Position(position) => format!("number {position}"),
-                    By::PrimaryKey => "of the primary key".to_owned(),
+                    IndexSelector::Name(name) => name.to_owned(),
+                    IndexSelector::Position(position) => format!("number {position}"),
+                    IndexSelector::PrimaryKey => "of the primary key".to_owned(),
                 };
                 Err(Error::UnknownIndex {
                     table: schema.name.clone(),
@@ -534,7 +536,7 @@ impl Table {
         }
     }
 
-    /// So many values were given for a key of these columns.
+    /// Returns the error for a key of these columns with only so many values.
     pub(crate) fn incomplete_key(&self, columns: &[usize], given: usize) -> Error {
         Error::IncompleteKey {
             table: self.schema().name.clone(),

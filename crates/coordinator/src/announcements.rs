@@ -11,7 +11,7 @@ use alloc::collections::BTreeMap;
 use protocol::identity::{CoreId, Epoch, ServerId};
 use protocol::message::CoordinatorReply;
 
-use super::{AskerId, Coordinator, CoordinatorAnswer, CoordinatorOutput};
+use super::{Coordinator, CoordinatorAnswer, CoordinatorOutput, RequesterId};
 
 /// Connections on which cores send heartbeats.
 #[derive(Debug, Default)]
@@ -21,14 +21,14 @@ pub(super) struct Listeners {
 
 #[derive(Debug)]
 struct Listener {
-    connection: AskerId,
+    connection: RequesterId,
     /// The newest epoch that was announced on this connection.
     announced: Epoch,
 }
 
 impl Listeners {
     /// Notes that a core's heartbeat came on this connection and that its answer names this epoch.
-    pub fn note_heartbeat(&mut self, core: CoreId, connection: AskerId, announced: Epoch) {
+    pub fn note_heartbeat(&mut self, core: CoreId, connection: RequesterId, announced: Epoch) {
         self.cores.insert(
             core,
             Listener {
@@ -38,13 +38,14 @@ impl Listeners {
         );
     }
 
-    /// A connection is gone.
-    pub fn gone(&mut self, connection: AskerId) {
+    /// Handles the end of a connection.
+    pub fn gone(&mut self, connection: RequesterId) {
         self.cores
             .retain(|_, listener| listener.connection != connection);
     }
 
-    /// A server is down or has left: it receives epochs when it sends heartbeats again.
+    /// Forgets a server that is down or has left: it receives epochs when it sends heartbeats
+    /// again.
     pub fn forget(&mut self, server: ServerId) {
         self.cores.retain(|core, _| core.server != server);
     }

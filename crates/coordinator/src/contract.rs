@@ -1,4 +1,4 @@
-//! What goes into the coordinator's machine and what comes out of it.
+//! The inputs and outputs of the coordinator's machine.
 //!
 //! The driver owns sockets, the place where the state is kept, and time. After each step, or batch
 //! of steps, it first keeps `persist`, if there is one, and only then sends the replies whose
@@ -12,7 +12,7 @@ use protocol::message::{CoordinatorReply, CoordinatorRequest};
 
 /// Names a connection to the coordinator; the driver chooses it and never reuses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AskerId(pub u64);
+pub struct RequesterId(pub u64);
 
 /// What happened.
 #[derive(Clone, Debug)]
@@ -20,16 +20,17 @@ pub enum CoordinatorInput {
     /// A client, a server or an operator sends a request.
     Request {
         /// The connection.
-        from: AskerId,
+        from: RequesterId,
         /// Returned with the reply.
         correlation: u64,
         /// What.
         request: CoordinatorRequest,
     },
-    /// A connection is gone: no reply to it is needed any more. What it asked for is done.
+    /// A connection is gone: no reply to it is needed any more. The change that it requested is
+    /// done.
     Gone {
         /// The connection.
-        from: AskerId,
+        from: RequesterId,
     },
     /// The deadline of the last output has come.
     Tick,
@@ -64,7 +65,7 @@ pub struct PersistedState {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoordinatorAnswer {
     /// The connection.
-    pub to: AskerId,
+    pub to: RequesterId,
     /// From the request.
     pub correlation: u64,
     /// Not before the state of this version is kept.

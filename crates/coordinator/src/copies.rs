@@ -13,18 +13,18 @@ use alloc::vec::Vec;
 
 use placement::{Constraint, FurtherCopy, Layout, ReplexKind, Schema, prove};
 use protocol::codec::Wire;
-use protocol::configuration::{Server, ServerState, Table};
+use protocol::configuration::{PlacedTable, Server, ServerState};
 use protocol::identity::{CoreId, Epoch, ServerId, TableId};
 use protocol::message::{CoordinatorReply, CopyFailure, FillReport};
 use protocol::planted::{self, Bug};
 
 use super::{
-    CONFIGURATION_BYTES_MAX, Coordinator, CoordinatorOutput, CopyChange, FAILURES_MAX, Outcome,
-    Refused, Wanted,
+    CONFIGURATION_BYTES_MAX, Coordinator, CoordinatorOutput, CopyChange, CopyRequest, FAILURES_MAX,
+    Outcome, Refused,
 };
 
-/// What cores reported of their fills with their last heartbeats.
-pub(super) type Fills = BTreeMap<CoreId, Vec<FillReport>>;
+/// The reports of fills from the last heartbeat of each core.
+pub(super) type FillReports = BTreeMap<CoreId, Vec<FillReport>>;
 
 /// More than a place takes in the configuration.
 const PLACE_BYTES_MAX: usize = 32;
@@ -82,7 +82,7 @@ impl Coordinator {
         output
             .notes
             .push(format!("{name} of table {} will be made", wanted.name));
-        self.change(id, Wanted::Add { schema: wanted }, output);
+        self.change(id, CopyRequest::Add { schema: wanted }, output);
         Ok(self.done_now())
     }
 
@@ -106,13 +106,13 @@ impl Coordinator {
         output
             .notes
             .push(format!("{name} of table {} will be dropped", schema.name));
-        self.change(id, Wanted::Drop { name }, output);
+        self.change(id, CopyRequest::Drop { name }, output);
         Ok(self.done_now())
     }
 
     /// Returns the table, if its copies may be changed now: epochs can be ended at once only with
     /// every server that holds something.
-    pub(super) fn table_to_change(&self, name: &str) -> Result<&Table, Refused> {
+    pub(super) fn table_to_change(&self, name: &str) -> Result<&PlacedTable, Refused> {
         let configuration = &self.state.configuration;
         let table = configuration.table_named(name);
         let table = table.ok_or_else(|| Refused::new(format!("there is no table {name:?}")))?;
@@ -146,7 +146,7 @@ impl Coordinator {
 
     /// Returns the table without a copy, if nothing is lost with that by now: a server that was
     /// lost meanwhile may have had the others.
-    fn without_copy(&self, table: &Table, name: &str) -> Result<Table, String> {
+    fn without_copy(&self, table: &PlacedTable, name: &str) -> Result<PlacedTable, String> {
         let without = table.without_copy(name)?;
         if planted::is(Bug::LastCopyDropped) {
             return Ok(without);
@@ -156,10 +156,15 @@ impl Coordinator {
         Ok(without)
     }
 
-    /// Whether what a table tolerates stays proven without a copy. One that is being made counts
-    /// for nothing, now as later: it may turn out that it cannot be made, and then it must be able
-    /// to go.
-    fn check_without(&self, table: &Table, layout: &Layout, name: &str) -> Result<(), Refused> {
+    /// Checks that the tolerance of a table stays proven without a copy. One that is being made
+    /// counts for nothing, now as later: it may turn out that it cannot be made, and then it must
+    /// be able to go.
+    fn check_without(
+        &self,
+        table: &PlacedTable,
+        layout: &Layout,
+        name: &str,
+    ) -> Result<(), Refused> {
         let servers = self.state.configuration.servers.iter();
         let servers: Vec<placement::PartitionHost> = servers.map(Server::bare).collect();
         let before = table.full_copies();
@@ -203,7 +208,7 @@ impl Coordinator {
     pub(super) fn change(
         &mut self,
         table: TableId,
-        wanted: Wanted,
+        wanted: CopyRequest,
         output: &mut CoordinatorOutput,
     ) {
         self.state.changes.push(CopyChange { table, wanted });
@@ -222,7 +227,7 @@ impl Coordinator {
     /// Returns the copies that changes which wait will drop.
     pub(super) fn leaving(&self) -> Vec<(TableId, u8)> {
         let dropped = self.state.changes.iter().filter_map(|change| {
-            let Wanted::Drop { name } = &change.wanted else {
+            let CopyRequest::Drop { name } = &change.wanted else {
                 return None;
             };
             let table = self.state.configuration.table(change.table)?;
@@ -237,12 +242,12 @@ impl Coordinator {
         leaving
     }
 
-    /// The epochs before have ended: copies come and go from `epoch` on.
+    /// Adds and drops copies from `epoch` on, once the epochs before have ended.
     pub(super) fn change_copies(&mut self, epoch: Epoch, output: &mut CoordinatorOutput) {
         let changes = core::mem::take(&mut self.state.changes);
-        let drops = |it: &&CopyChange| matches!(it.wanted, Wanted::Drop { .. });
+        let drops = |it: &&CopyChange| matches!(it.wanted, CopyRequest::Drop { .. });
         let fewer: BTreeSet<TableId> = changes.iter().filter(drops).map(|it| it.table).collect();
-        // What moves was proven with a copy that goes.
+        // The tolerance of moves was proven with a copy that is being dropped.
         self.cancel_moves(|table| fewer.contains(&table), output);
         for change in changes {
             let tables = &self.state.configuration.tables;
@@ -250,22 +255,22 @@ impl Coordinator {
                 continue;
             };
             let changed = match &change.wanted {
-                Wanted::Add { schema } => {
+                CopyRequest::Add { schema } => {
                     let place =
-                        |table: &Table, replex, number| self.core_for(table, replex, number);
+                        |table: &PlacedTable, replex, number| self.core_for(table, replex, number);
                     tables[index].with_copy(schema, epoch, &place)
                 }
-                Wanted::Drop { name } => self.without_copy(&tables[index], name),
-                Wanted::Renew { cells } => self.renewed(&tables[index], cells, epoch),
+                CopyRequest::Drop { name } => self.without_copy(&tables[index], name),
+                CopyRequest::Renew { cells } => self.renewed(&tables[index], cells, epoch),
             };
             let table = &mut self.state.configuration.tables[index];
             match changed {
                 Ok(changed) => *table = changed,
                 Err(why) => {
                     let name = match change.wanted {
-                        Wanted::Add { schema } => added_name(&table.schema, &schema),
-                        Wanted::Drop { name } => name,
-                        Wanted::Renew { .. } => "what was to be refilled".into(),
+                        CopyRequest::Add { schema } => added_name(&table.schema, &schema),
+                        CopyRequest::Drop { name } => name,
+                        CopyRequest::Renew { .. } => "what was to be refilled".into(),
                     };
                     output
                         .notes
@@ -278,7 +283,7 @@ impl Coordinator {
     }
 
     /// Returns the core that suits a new partition best.
-    fn core_for(&self, table: &Table, replex: usize, partition: u32) -> Option<CoreId> {
+    fn core_for(&self, table: &PlacedTable, replex: usize, partition: u32) -> Option<CoreId> {
         let configuration = &self.state.configuration;
         let axes = &table.layout.replexes[replex].axes;
         let alike = table
@@ -365,7 +370,7 @@ impl Coordinator {
             name: name.clone(),
             why,
         });
-        self.change(id, Wanted::Drop { name }, output);
+        self.change(id, CopyRequest::Drop { name }, output);
     }
 
     /// Remembers why a copy could not be made, for the client that asked for it.
@@ -387,9 +392,9 @@ impl Coordinator {
         let changes = self.state.changes.iter();
         let waiting = changes.filter_map(|change| {
             let name = match &change.wanted {
-                Wanted::Drop { name } => name.clone(),
-                Wanted::Renew { .. } => return None,
-                Wanted::Add { schema } => {
+                CopyRequest::Drop { name } => name.clone(),
+                CopyRequest::Renew { .. } => return None,
+                CopyRequest::Add { schema } => {
                     let table = self.state.configuration.table(change.table)?;
                     added_name(&table.schema, schema)
                 }
@@ -407,7 +412,7 @@ impl Coordinator {
 
 /// Whether the copy that is wanted is made of nothing that may be given up still: with that it
 /// would have to go, too.
-fn check_indexes_serve(table: &Table, wanted: &Schema) -> Result<(), Refused> {
+fn check_indexes_serve(table: &PlacedTable, wanted: &Schema) -> Result<(), Refused> {
     let copy = wanted.further.get(table.schema.further.len());
     let indexes = copy.map(FurtherCopy::indexes).unwrap_or_default();
     for index in indexes.into_iter().flatten() {

@@ -19,26 +19,27 @@ use alloc::format;
 use alloc::string::String;
 
 use protocol::configuration::ServerState;
-use protocol::identity::{Now, Position, ServerId};
+use protocol::identity::{ClockReading, Position, ServerId};
 use protocol::planted::{self, Bug};
 
-use super::members::{Join, unknown_server};
+use super::members::{ServerJoin, unknown_server};
 use super::{Coordinator, CoordinatorOutput, FolderTrust, Outcome, Refused, ServerMember};
 
 /// How long a server whose partitions were made void has to join before others get them.
 const PATIENCE_US: u64 = 5_000_000;
 
 impl Coordinator {
-    /// Why a server may not come back yet with the folder that it has: it is an older copy.
+    /// Returns the reason why a server may not come back yet with its folder: the folder is an
+    /// older copy.
     pub(super) fn check_folder(
         &mut self,
-        now: Now,
+        now: ClockReading,
         member: &ServerMember,
-        join: &Join,
+        join: &ServerJoin,
         output: &mut CoordinatorOutput,
     ) -> Option<String> {
         let id = member.server;
-        let why = self.why_old(member, join)?;
+        let why = self.reason_for_distrust(member, join)?;
         match member.trust {
             _ if planted::is(Bug::OldFolderBelieved) => None,
             FolderTrust::Any => {
@@ -54,8 +55,8 @@ impl Coordinator {
         }
     }
 
-    /// Why a folder is an older copy; none if it is the newest one.
-    fn why_old(&self, member: &ServerMember, join: &Join) -> Option<String> {
+    /// Returns the reason why a folder is an older copy; none if it is the newest one.
+    fn reason_for_distrust(&self, member: &ServerMember, join: &ServerJoin) -> Option<String> {
         let (id, folder) = (member.server.0, &join.folder);
         let own = self.state.configuration.server(member.server);
         let incarnation = own.map(|server| server.incarnation).unwrap_or_default();
@@ -82,7 +83,7 @@ impl Coordinator {
     /// Begins to make what a server holds void, if that has not begun. Returns that it has to wait.
     fn void(
         &mut self,
-        now: Now,
+        now: ClockReading,
         id: ServerId,
         why: String,
         output: &mut CoordinatorOutput,
@@ -133,15 +134,15 @@ impl Coordinator {
         void.map(|member| member.server).collect()
     }
 
-    /// An epoch serves in which all that these held is void.
-    pub(super) fn note_voided(&mut self, now: Now, servers: &BTreeSet<ServerId>) {
+    /// Handles an epoch that serves and in which everything that these servers held is void.
+    pub(super) fn note_voided(&mut self, now: ClockReading, servers: &BTreeSet<ServerId>) {
         for id in servers {
             self.member_mut(*id).trust = FolderTrust::Voided;
             self.seals.watch(*id, now, self.void_patience_us());
         }
     }
 
-    /// An operator accepts what an older folder lacks.
+    /// Handles an operator's decision to accept the missing records of an older folder.
     pub(super) fn accept_folder(
         &mut self,
         id: ServerId,
@@ -167,7 +168,7 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// Reported positions of logs go into the state, whenever that is kept.
+    /// Adds the reported positions of logs to the state, whenever the state is kept.
     pub(super) fn note_logs(&mut self) {
         for (core, report) in &self.reports {
             let mut members = self.state.members.iter_mut();

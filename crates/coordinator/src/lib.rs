@@ -35,23 +35,22 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use protocol::configuration::Configuration;
-use protocol::identity::{CoreId, Epoch, Now, Position, ServerId};
+use protocol::identity::{ClockReading, CoreId, Epoch, Position, ServerId};
 use protocol::message::{CoordinatorReply, CoordinatorRequest, Room};
 use protocol::state::{
-    CoordinatorState, CopyChange, FolderTrust, ServerMember, Wanted, encode_state,
+    CoordinatorState, CopyChange, CopyRequest, FolderTrust, ServerMember, encode_state,
 };
 
 pub use contract::*;
 
 use announcements::Listeners;
-use members::{Beat, Join};
-use moves::Moves;
+use members::{CoreHeartbeat, ServerJoin};
+use moves::MoveTracker;
 use recall::Recall;
-use sealing::Seals;
+use sealing::SealTracker;
 use sessions::Sessions;
 
-/// The machine. What it must not forget is its [`CoordinatorState`]; the rest begins empty with
-/// each process.
+/// The machine. Its durable part is [`CoordinatorState`]; the rest begins empty with each process.
 #[derive(Debug)]
 pub struct Coordinator {
     settings: CoordinatorSettings,
@@ -62,9 +61,9 @@ pub struct Coordinator {
     /// Cores whose disks have no room for all writes.
     rooms: BTreeMap<CoreId, Room>,
     sessions: Sessions,
-    seals: Seals,
-    fills: copies::Fills,
-    moves: Moves,
+    seals: SealTracker,
+    fills: copies::FillReports,
+    moves: MoveTracker,
     /// Set while the state is rebuilt from what the servers know.
     recall: Option<Recall>,
     waiting: Vec<Waiting>,
@@ -85,7 +84,7 @@ struct LastReport {
 }
 
 impl LastReport {
-    fn new(now: Now, epoch: Epoch) -> LastReport {
+    fn new(now: ClockReading, epoch: Epoch) -> LastReport {
         LastReport {
             at_us: now.monotonic_us,
             epoch,
@@ -98,7 +97,7 @@ impl LastReport {
 /// A request whose answer waits until these cores know an epoch.
 #[derive(Debug)]
 struct Waiting {
-    from: AskerId,
+    from: RequesterId,
     correlation: u64,
     reply: CoordinatorReply,
     epoch: Epoch,
@@ -138,9 +137,9 @@ impl Coordinator {
             reports: BTreeMap::new(),
             listeners: Listeners::default(),
             rooms: BTreeMap::new(),
-            seals: Seals::default(),
-            fills: copies::Fills::default(),
-            moves: Moves::default(),
+            seals: SealTracker::default(),
+            fills: copies::FillReports::default(),
+            moves: MoveTracker::default(),
             recall: None,
             waiting: Vec::new(),
             deadline_us: None,
@@ -149,7 +148,7 @@ impl Coordinator {
 
     /// Begins: a state that was never kept is kept, and servers that are up get a whole lease to
     /// report, because the coordinator before may have renewed it a moment ago.
-    pub fn start(&mut self, now: Now, output: &mut CoordinatorOutput) {
+    pub fn start(&mut self, now: ClockReading, output: &mut CoordinatorOutput) {
         assert!(self.reports.is_empty(), "a coordinator starts once");
         self.expect_reports_from_all(now);
         if self.state.version == 0 && self.recall.is_none() {
@@ -159,7 +158,12 @@ impl Coordinator {
     }
 
     /// Takes one input.
-    pub fn step(&mut self, now: Now, input: CoordinatorInput, output: &mut CoordinatorOutput) {
+    pub fn step(
+        &mut self,
+        now: ClockReading,
+        input: CoordinatorInput,
+        output: &mut CoordinatorOutput,
+    ) {
         self.forgive_sleep(now);
         match input {
             CoordinatorInput::Request {
@@ -189,8 +193,8 @@ impl Coordinator {
         self.set_deadline(output);
     }
 
-    /// Returns the configuration as the machine holds it. It may not be kept yet: what is sent of
-    /// it outside of replies (a `Welcome`) waits for [`Coordinator::version`].
+    /// Returns the configuration as the machine holds it. It may not be kept yet: messages about it
+    /// outside of replies (a `Welcome`) wait for [`Coordinator::version`].
     pub fn configuration(&self) -> &Configuration {
         &self.state.configuration
     }
@@ -207,8 +211,8 @@ impl Coordinator {
 
     fn request(
         &mut self,
-        now: Now,
-        (from, correlation): (AskerId, u64),
+        now: ClockReading,
+        (from, correlation): (RequesterId, u64),
         request: CoordinatorRequest,
         output: &mut CoordinatorOutput,
     ) {
@@ -249,7 +253,7 @@ impl Coordinator {
     // tidy: long — a dispatching match over the requests.
     fn outcome(
         &mut self,
-        now: Now,
+        now: ClockReading,
         request: CoordinatorRequest,
         output: &mut CoordinatorOutput,
     ) -> Result<Outcome, Refused> {
@@ -266,7 +270,7 @@ impl Coordinator {
                 domain,
                 cores,
             } => {
-                let join = Join {
+                let join = ServerJoin {
                     server,
                     instance,
                     folder,
@@ -286,7 +290,7 @@ impl Coordinator {
                 seal,
                 room,
             } => {
-                let beat = Beat {
+                let beat = CoreHeartbeat {
                     core,
                     incarnation,
                     epoch,
@@ -369,7 +373,7 @@ impl Coordinator {
     /// A coordinator that was paused past its own deadline has heartbeats waiting unread: no server
     /// is to lose a lease because the coordinator slept. A core is forgiven once until its next
     /// report, so that a coordinator that is always late still notices which servers are gone.
-    fn forgive_sleep(&mut self, now: Now) {
+    fn forgive_sleep(&mut self, now: ClockReading) {
         let slept = self
             .deadline_us
             .is_some_and(|deadline| deadline + self.settings.lease_us / 2 < now.monotonic_us);
@@ -382,7 +386,7 @@ impl Coordinator {
     }
 
     /// Answers what need not wait any longer: cores whose server went down are not waited for.
-    fn answer_waiting(&mut self, now: Now, output: &mut CoordinatorOutput) {
+    fn answer_waiting(&mut self, now: ClockReading, output: &mut CoordinatorOutput) {
         let reports = &self.reports;
         let due = self.waiting.extract_if(.., |waiting| {
             let epoch = waiting.epoch;

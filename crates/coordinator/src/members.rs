@@ -17,7 +17,9 @@ use alloc::vec::Vec;
 
 use placement::{copies_at_risk, prove};
 use protocol::configuration::{PartitionState, Server, ServerState};
-use protocol::identity::{CoreId, Epoch, Incarnation, Now, PartitionId, Position, ServerId};
+use protocol::identity::{
+    ClockReading, CoreId, Epoch, Incarnation, PartitionId, Position, ServerId,
+};
 use protocol::message::{CoordinatorReply, FillReport, FolderReport, Room, SealReport};
 
 use super::{
@@ -26,7 +28,7 @@ use super::{
 };
 
 /// A server's start; see [`protocol::message::CoordinatorRequest::Join`].
-pub(super) struct Join {
+pub(super) struct ServerJoin {
     pub server: Option<ServerId>,
     pub instance: u64,
     pub folder: FolderReport,
@@ -35,7 +37,7 @@ pub(super) struct Join {
 }
 
 /// A core's renewal; see [`protocol::message::CoordinatorRequest::Heartbeat`].
-pub(super) struct Beat {
+pub(super) struct CoreHeartbeat {
     pub core: CoreId,
     pub incarnation: Incarnation,
     pub epoch: Epoch,
@@ -50,8 +52,8 @@ pub(super) struct Beat {
 impl Coordinator {
     pub(super) fn join(
         &mut self,
-        now: Now,
-        join: Join,
+        now: ClockReading,
+        join: ServerJoin,
         output: &mut CoordinatorOutput,
     ) -> Result<Outcome, Refused> {
         check_form(&join)?;
@@ -100,11 +102,11 @@ impl Coordinator {
 
     pub(super) fn heartbeat(
         &mut self,
-        now: Now,
-        beat: Beat,
+        now: ClockReading,
+        beat: CoreHeartbeat,
         output: &mut CoordinatorOutput,
     ) -> Result<Outcome, Refused> {
-        let Beat {
+        let CoreHeartbeat {
             core,
             incarnation,
             epoch,
@@ -169,8 +171,8 @@ impl Coordinator {
         }))
     }
 
-    /// What a core has filled serves from the next epoch on (R20). The report belongs to the
-    /// current epoch, so that it is about the place as it is.
+    /// A partition that a core has filled serves from the next epoch on (R20). The report belongs
+    /// to the current epoch, so that it is about the place as it is.
     fn serve_filled(
         &mut self,
         core: CoreId,
@@ -203,11 +205,11 @@ impl Coordinator {
         }
     }
 
-    /// A process whose cores serve nothing any more gives its leases back, so that the next one
-    /// need not wait for their end.
+    /// Handles a process whose cores serve nothing any more and that returns its leases, so that
+    /// the next one need not wait for their end.
     pub(super) fn stopped(
         &mut self,
-        now: Now,
+        now: ClockReading,
         (id, incarnation): (ServerId, Incarnation),
         logs: &[Position],
         output: &mut CoordinatorOutput,
@@ -228,8 +230,8 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// A server is down: others get what it holds if it does not come back in time.
-    pub(super) fn watch_down(&mut self, id: ServerId, now: Now) {
+    /// Watches a server that is down: others get its partitions if it does not come back in time.
+    pub(super) fn watch_down(&mut self, id: ServerId, now: ClockReading) {
         let after_us = match self.has_stopped(id) {
             true => self.settings.replace_stopped_after_us,
             false => self.settings.replace_after_us,
@@ -237,7 +239,7 @@ impl Coordinator {
         self.seals.watch(id, now, after_us);
     }
 
-    /// Whether a server's last incarnation has reported its stop.
+    /// Returns whether a server's last incarnation has reported its stop.
     pub(super) fn has_stopped(&self, id: ServerId) -> bool {
         let mut members = self.state.members.iter();
         members.any(|member| member.server == id && member.has_stopped)
@@ -297,7 +299,7 @@ impl Coordinator {
         Ok(server)
     }
 
-    /// For each server that is up, when the last lease of a core of it is over by any clock.
+    /// Returns for each server that is up when the last lease of a core of it is over by any clock.
     pub(super) fn lease_ends(&self) -> impl Iterator<Item = (ServerId, u64)> {
         let after_us = self.settings.lease_us + self.settings.drift_us;
         let mut reports = self.reports.iter().peekable();
@@ -312,7 +314,7 @@ impl Coordinator {
     }
 
     /// Servers whose leases are over are down, all of them in one epoch.
-    pub(super) fn expire_leases(&mut self, now: Now, output: &mut CoordinatorOutput) {
+    pub(super) fn expire_leases(&mut self, now: ClockReading, output: &mut CoordinatorOutput) {
         let ends = self.lease_ends();
         let silent: Vec<ServerId> = ends
             .filter(|(_, end_us)| *end_us <= now.monotonic_us)
@@ -343,7 +345,7 @@ impl Coordinator {
     }
 
     /// Returns the member that a join means; none is a new server.
-    fn known(&self, join: &Join) -> Result<Option<ServerMember>, Refused> {
+    fn known(&self, join: &ServerJoin) -> Result<Option<ServerMember>, Refused> {
         let mut members = self.state.members.iter();
         let Some(id) = join.server else {
             return Ok(members.find(|it| it.disk == join.folder.disk).cloned());
@@ -360,7 +362,12 @@ impl Coordinator {
         Ok(Some(member))
     }
 
-    fn check_return(&self, now: Now, member: &ServerMember, join: &Join) -> Result<(), Refused> {
+    fn check_return(
+        &self,
+        now: ClockReading,
+        member: &ServerMember,
+        join: &ServerJoin,
+    ) -> Result<(), Refused> {
         let id = member.server;
         let running = self.lease_ends().find(|(server, _)| *server == id);
         if let Some((_, end_us)) = running
@@ -452,7 +459,7 @@ impl Coordinator {
         Ok(())
     }
 
-    fn add_server(&mut self, join: Join) -> Result<ServerId, Refused> {
+    fn add_server(&mut self, join: ServerJoin) -> Result<ServerId, Refused> {
         let servers = &mut self.state.configuration.servers;
         if servers.len() >= SERVERS_MAX {
             return Err(Refused::new(format!(
@@ -481,13 +488,13 @@ impl Coordinator {
         Ok(id)
     }
 
-    fn return_server(&mut self, id: ServerId, join: Join) {
+    fn return_server(&mut self, id: ServerId, join: ServerJoin) {
         let index = self.state.members.iter().position(|it| it.server == id);
         let index = index.expect("the caller found the member");
         let member = &mut self.state.members[index];
         let folder = join.folder;
         if !matches!(member.trust, FolderTrust::Newest) {
-            // What it had made durable before is void, or given up.
+            // Rows that it had made durable before are void, or given up.
             member.logs.clear();
         }
         let is_unknown = member.instance == 0;
@@ -556,7 +563,7 @@ fn domain_name(id: ServerId, domain: &str) -> String {
     }
 }
 
-fn check_form(join: &Join) -> Result<(), Refused> {
+fn check_form(join: &ServerJoin) -> Result<(), Refused> {
     let printable = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
     if !printable(&join.domain) || join.domain.len() > TEXT_BYTES_MAX {
         return Err(Refused::new(format!(

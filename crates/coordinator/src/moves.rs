@@ -20,8 +20,8 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use placement::{Cell, HostCore, Loads, Placement, Relocation, prove};
-use protocol::configuration::{Moving, PartitionState, Server, ServerState, Tenure};
-use protocol::identity::{CoreId, Epoch, Now, PartitionId, ServerId, TableId};
+use protocol::configuration::{MoveProgress, PartitionState, Server, ServerState, Tenure};
+use protocol::identity::{ClockReading, CoreId, Epoch, PartitionId, ServerId, TableId};
 
 use super::{Coordinator, CoordinatorOutput, Outcome, Refused};
 
@@ -35,9 +35,9 @@ const DISTRUST_US: u64 = 5_000_000;
 /// Losses beyond so many make it no longer.
 const LOSSES_MAX: u32 = 6;
 
-/// What the machine knows of moves. Begins empty with each process.
+/// The state of all moves. Begins empty with each process.
 #[derive(Debug, Default)]
-pub(super) struct Moves {
+pub(super) struct MoveTracker {
     /// Partitions that lack no more than the last changes, as their takers report.
     level: BTreeSet<PartitionId>,
     /// The epoch that was looked at last.
@@ -46,15 +46,15 @@ pub(super) struct Moves {
     lost: BTreeMap<ServerId, (u32, u64)>,
 }
 
-impl Moves {
-    /// A server was replaced.
+impl MoveTracker {
+    /// Notes that a server was replaced.
     pub fn note_lost(&mut self, server: ServerId) {
         let (losses, _) = self.lost.entry(server).or_default();
         *losses = (*losses + 1).min(LOSSES_MAX);
     }
 
     /// It has come back.
-    fn note_back(&mut self, server: ServerId, now: Now) {
+    fn note_back(&mut self, server: ServerId, now: ClockReading) {
         if let Some((losses, until_us)) = self.lost.get_mut(&server) {
             *until_us = now.monotonic_us + (DISTRUST_US << (*losses - 1));
         }
@@ -62,8 +62,8 @@ impl Moves {
 }
 
 impl Coordinator {
-    /// A server has joined, or is back.
-    pub(super) fn note_back(&mut self, id: ServerId, now: Now) {
+    /// Notes that a server has joined, or is back.
+    pub(super) fn note_back(&mut self, id: ServerId, now: ClockReading) {
         self.moves.note_back(id, now);
         self.note_new(id);
     }
@@ -97,8 +97,7 @@ impl Coordinator {
         takers
     }
 
-    /// A server is to hold nothing any more, or may again, if that can be: for drivers without
-    /// operators.
+    /// Drains a server or ends its drain, if that is possible: for drivers without operators.
     pub fn set_draining(
         &mut self,
         id: ServerId,
@@ -110,7 +109,7 @@ impl Coordinator {
         }
     }
 
-    /// A server is to hold nothing any more, or may again.
+    /// Drains a server or ends its drain.
     pub(super) fn drain(
         &mut self,
         id: ServerId,
@@ -140,7 +139,7 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// Whether the other servers can hold everything as tolerantly as is stated.
+    /// Checks that the other servers can hold all partitions as tolerantly as the tables state.
     fn check_drain(&self, id: ServerId) -> Result<(), Refused> {
         if self.state.configuration.server(id).map(|it| it.state) == Some(ServerState::Down) {
             return Err(Refused::new(format!(
@@ -169,11 +168,13 @@ impl Coordinator {
         Ok(())
     }
 
-    /// What has not been handed over stays where it is.
+    /// A partition that has not been handed over stays where it is.
     fn stop_moves(&mut self) {
         for table in &mut self.state.configuration.tables {
             for place in table.placement.iter_mut().flatten() {
-                place.moving = place.moving.filter(|it| matches!(it, Moving::From(_)));
+                place.moving = place
+                    .moving
+                    .filter(|it| matches!(it, MoveProgress::From(_)));
             }
         }
     }
@@ -184,7 +185,7 @@ impl Coordinator {
         let taken = |id: &PartitionId| {
             let place = configuration.place(*id);
             let moving = place.and_then(|place| place.moving);
-            matches!(moving, Some(Moving::To(next)) if next.core == core)
+            matches!(moving, Some(MoveProgress::To(next)) if next.core == core)
         };
         self.moves.level.retain(|id| !taken(id));
         self.moves
@@ -193,7 +194,7 @@ impl Coordinator {
     }
 
     /// Begins moves that are due, and ends those that can be ended.
-    pub(super) fn advance_moves(&mut self, now: Now, output: &mut CoordinatorOutput) {
+    pub(super) fn advance_moves(&mut self, now: ClockReading, output: &mut CoordinatorOutput) {
         self.trust_again(now);
         let configuration = &self.state.configuration;
         let all_up =
@@ -220,7 +221,7 @@ impl Coordinator {
     }
 
     /// Servers that have stayed long enough may take partitions again.
-    fn trust_again(&mut self, now: Now) {
+    fn trust_again(&mut self, now: ClockReading) {
         for (_, until_us) in self.moves.lost.values_mut() {
             if *until_us > 0 && *until_us <= now.monotonic_us {
                 *until_us = 0;
@@ -250,7 +251,7 @@ impl Coordinator {
             }
             for ((replex, number), to) in batch {
                 let core = CoreId::from(to);
-                let moving = Moving::To(Tenure { core, since: epoch });
+                let moving = MoveProgress::To(Tenure { core, since: epoch });
                 table.placement[replex][number].moving = Some(moving);
             }
         }
@@ -263,7 +264,7 @@ impl Coordinator {
         self.moves.looked_at = self.state.configuration.epoch;
     }
 
-    /// These servers have got their share: what else their disks have may go.
+    /// These servers have received their share: further rows on their disks may be removed.
     fn end_newness(&mut self, of: &[placement::PartitionHost], output: &mut CoordinatorOutput) {
         let configuration = &mut self.state.configuration;
         let mut have_share = BTreeSet::new();
@@ -365,7 +366,7 @@ impl Coordinator {
         let tables = tables.filter(|table| of(table.id));
         let places = tables.flat_map(|table| table.placement.iter_mut().flatten());
         let mut count = 0;
-        for place in places.filter(|place| matches!(place.moving, Some(Moving::To(_)))) {
+        for place in places.filter(|place| matches!(place.moving, Some(MoveProgress::To(_)))) {
             place.moving = None;
             count += 1;
         }
@@ -389,7 +390,7 @@ impl Coordinator {
             let places = table.and_then(|it| it.placement.get_mut(usize::from(id.replex)));
             let place = places.and_then(|places| places.get_mut(id.number as usize));
             if let Some(place) = place.filter(|it| it.tenures().all(|it| is_up(it.core)))
-                && matches!(place.moving, Some(Moving::To(_)))
+                && matches!(place.moving, Some(MoveProgress::To(_)))
             {
                 count += 1;
                 *place = place.handed_over();
@@ -401,7 +402,7 @@ impl Coordinator {
         }
     }
 
-    /// When a server that was lost of late is trusted again.
+    /// Returns the time at which a server that was lost recently is trusted again.
     pub(super) fn moves_deadline_us(&self) -> Option<u64> {
         let lost = self.moves.lost.values();
         lost.map(|(_, until_us)| *until_us)

@@ -17,8 +17,8 @@ use alloc::vec::Vec;
 
 use protocol::configuration::losses::names;
 use protocol::configuration::{Configuration, Server, ServerState};
-use protocol::identity::{CoreId, Epoch, Incarnation, Now, ServerId, SessionId};
-use protocol::message::{CoordinatorReply, CoordinatorRequest, FolderReport, Memory};
+use protocol::identity::{ClockReading, CoreId, Epoch, Incarnation, ServerId, SessionId};
+use protocol::message::{CoordinatorReply, CoordinatorRequest, FolderReport, RecallReport};
 
 use super::{
     Coordinator, CoordinatorOutput, CoordinatorState, FolderTrust, LastReport, Outcome, Refused,
@@ -51,7 +51,7 @@ pub(super) struct Recall {
     session_floor: SessionId,
 }
 
-/// What a server has reported.
+/// The report of a server.
 #[derive(Clone, Copy, Debug)]
 struct ServerReport {
     folder: FolderReport,
@@ -72,7 +72,7 @@ impl Coordinator {
         self.begin_recall(why, without, output);
     }
 
-    /// Whether the state is being rebuilt: nothing in it is to be relied on.
+    /// Returns whether the state is being rebuilt: nothing in it is to be relied on.
     pub fn is_recalling(&self) -> bool {
         self.recall.is_some()
     }
@@ -113,7 +113,7 @@ impl Coordinator {
         self.waiting.clear();
     }
 
-    /// A server knows a later epoch than there is: the state is an older copy.
+    /// Handles a server that knows a later epoch than the coordinator: the state is an older copy.
     pub(super) fn notice_newer(
         &mut self,
         server: ServerId,
@@ -134,7 +134,7 @@ impl Coordinator {
     /// Returns what is answered while the state is being rebuilt.
     pub(super) fn recalling(
         &mut self,
-        now: Now,
+        now: ClockReading,
         request: CoordinatorRequest,
         output: &mut CoordinatorOutput,
     ) -> Result<Outcome, Refused> {
@@ -151,7 +151,7 @@ impl Coordinator {
         }
     }
 
-    /// Why nothing is answered, and what is waited for.
+    /// Returns the reason why nothing is answered, with the servers that it waits for.
     pub fn recall_text(&self) -> String {
         let Some(recall) = &self.recall else {
             return String::new();
@@ -171,12 +171,12 @@ impl Coordinator {
 
     fn remember(
         &mut self,
-        now: Now,
-        memory: Memory,
+        now: ClockReading,
+        memory: RecallReport,
         output: &mut CoordinatorOutput,
     ) -> Result<Outcome, Refused> {
         let recall = self.recall.as_mut().expect("callers have looked");
-        let Memory {
+        let RecallReport {
             core,
             incarnation,
             runs,
@@ -218,7 +218,7 @@ impl Coordinator {
     }
 
     /// Every server that is needed has reported: the newest configuration becomes the state.
-    fn end_recall(&mut self, now: Now, output: &mut CoordinatorOutput) {
+    fn end_recall(&mut self, now: ClockReading, output: &mut CoordinatorOutput) {
         let recall = self.recall.take().expect("callers have looked");
         let own = self.state.configuration.epoch;
         let newest = recall.newest.epoch;
@@ -281,7 +281,7 @@ impl Coordinator {
     }
 
     /// Gives servers that are up a whole lease to report.
-    pub(super) fn expect_reports_from_all(&mut self, now: Now) {
+    pub(super) fn expect_reports_from_all(&mut self, now: ClockReading) {
         let servers = self.state.configuration.servers.iter();
         for server in servers.filter(|server| server.state == ServerState::Up) {
             for core in 0..server.cores.len() {
@@ -309,7 +309,8 @@ impl Recall {
         missing.filter(|id| !self.without.contains(id)).collect()
     }
 
-    /// Whether a server has reported all that it knows: its cores may know different epochs.
+    /// Returns whether a server has reported all that it knows: its cores may know different
+    /// epochs.
     fn has_reported(&self, server: &Server) -> bool {
         let Some(report) = self.reports.get(&server.id) else {
             return false;

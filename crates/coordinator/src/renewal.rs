@@ -7,10 +7,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use placement::prove;
-use protocol::configuration::{PartitionState, Server, Table};
+use protocol::configuration::{PartitionState, PlacedTable, Server};
 use protocol::identity::Epoch;
 
-use super::{Coordinator, CoordinatorOutput, Outcome, Refused, Wanted};
+use super::{Coordinator, CoordinatorOutput, CopyRequest, Outcome, Refused};
 
 impl Coordinator {
     /// Voids partitions of a table and refills them, from the next epoch without sealing on.
@@ -54,29 +54,29 @@ impl Coordinator {
         );
         output.notes.push(text);
         let cells = cells.into_iter().collect();
-        self.change(id, Wanted::Renew { cells }, output);
+        self.change(id, CopyRequest::Renew { cells }, output);
         Ok(self.done_now())
     }
 
-    /// The epochs before have ended: the partitions begin to refill, unless a server that was lost
-    /// meanwhile had the other copies.
+    /// Begins to refill the partitions, once the epochs before have ended, unless a server that was
+    /// lost meanwhile had the other copies.
     ///
     /// # Errors
     /// For people: it had.
     pub(super) fn renewed(
         &self,
-        table: &Table,
+        table: &PlacedTable,
         cells: &[(u8, u32)],
         epoch: Epoch,
-    ) -> Result<Table, String> {
+    ) -> Result<PlacedTable, String> {
         match self.has_others(table, cells) {
             true => Ok(table.renewed(cells, epoch)),
             false => Err(only_copies(&table.schema.name)),
         }
     }
 
-    /// Whether every row has a full copy elsewhere.
-    fn has_others(&self, table: &Table, cells: &[(u8, u32)]) -> bool {
+    /// Returns whether every row has a full copy elsewhere.
+    fn has_others(&self, table: &PlacedTable, cells: &[(u8, u32)]) -> bool {
         let mut kept = table.full_copies();
         for (replex, number) in cells {
             let places = kept.replexes.get_mut(usize::from(*replex));

@@ -75,8 +75,8 @@ impl Coordinator {
         }
     }
 
-    /// What these servers hold is void from `epoch` on, and refilled where it is: their folders are
-    /// older copies.
+    /// Voids the partitions of these servers from `epoch` on, and refills them where they are:
+    /// their folders are older copies.
     pub(super) fn void_places(
         &mut self,
         servers: &BTreeSet<ServerId>,

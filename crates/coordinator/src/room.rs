@@ -1,7 +1,7 @@
-//! Servers whose disks have no room for writes: what they hold moves to servers with room, as long
+//! Servers whose disks have no room for writes: their partitions move to servers with room, as long
 //! as these can hold it as tolerantly as is stated.
 //!
-//! Cores report with each heartbeat what they have room for. Nothing of it is kept. A server with
+//! Cores report the room on their disks with each heartbeat. Nothing of it is kept. A server with
 //! no room takes nothing, and gives batch after batch until it has room again: then it keeps the
 //! rest. Lost servers are replaced first, also onto a disk that is full if there is no other.
 
@@ -33,7 +33,7 @@ impl Coordinator {
         self.moves.looked_at = Epoch(0);
         let text = match now {
             Room::Free => format!("server {} has room for writes again", server.0),
-            _ => match self.why_it_stays(server) {
+            _ => match self.obstacle_to_moves(server) {
                 None => format!(
                     "server {} has no room for writes: its partitions move to servers with room",
                     server.0
@@ -61,13 +61,13 @@ impl Coordinator {
         let shortages = servers.map(|server| Shortage {
             server,
             room: self.room_of(server),
-            stays: self.why_it_stays(server),
+            stays: self.obstacle_to_moves(server),
         });
         shortages.collect()
     }
 
-    /// Why the partitions of a server without room cannot go elsewhere, if that is so.
-    fn why_it_stays(&self, server: ServerId) -> Option<String> {
+    /// Returns the reason why the partitions of a server without room cannot move, if there is one.
+    fn obstacle_to_moves(&self, server: ServerId) -> Option<String> {
         let takers = self.takers(&self.without_room());
         for table in &self.state.configuration.tables {
             let placement = table.bare_placement();

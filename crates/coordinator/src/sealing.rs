@@ -12,7 +12,7 @@ use alloc::string::String;
 
 use protocol::configuration::losses::names;
 use protocol::configuration::{Sealing, ServerState};
-use protocol::identity::{CoreId, Now, ServerId};
+use protocol::identity::{ClockReading, CoreId, ServerId};
 use protocol::message::{SealReport, SealStage};
 
 use super::{Coordinator, CoordinatorOutput, Outcome, Refused};
@@ -20,42 +20,42 @@ use super::{Coordinator, CoordinatorOutput, Outcome, Refused};
 /// So long does the end of epochs wait for a server that was stopped in order: as a restart takes.
 const PATIENCE_US: u64 = 5_000_000;
 
-/// What the machine knows of lost servers and of the end of epochs. Begins empty with each process.
+/// The state of lost servers and of the end of epochs. Begins empty with each process.
 #[derive(Debug, Default)]
-pub(super) struct Seals {
+pub(super) struct SealTracker {
     /// When servers that are down are to be replaced.
     due_us: BTreeMap<ServerId, u64>,
     /// The same for those that were stopped in order and that the end of epochs waits for.
     waited_for_us: BTreeMap<ServerId, u64>,
-    /// What the cores have reported in this epoch, and when it came.
+    /// The reports of cores in this epoch, and when they came.
     reports: BTreeMap<CoreId, (SealReport, u64)>,
-    /// What stands in the way, as operators were last notified.
+    /// The obstacle of which operators were last notified.
     last_notice: String,
 }
 
-impl Seals {
-    /// A server is down: it is replaced when this much time has passed.
-    pub fn watch(&mut self, server: ServerId, now: Now, after_us: u64) {
+impl SealTracker {
+    /// Watches a server that is down: it is replaced when this much time has passed.
+    pub fn watch(&mut self, server: ServerId, now: ClockReading, after_us: u64) {
         let due_us = now.monotonic_us.saturating_add(after_us);
         self.due_us.insert(server, due_us);
     }
 
-    /// It is back, or gone for good.
+    /// Ends the watch of a server that is back, or removed.
     pub fn unwatch(&mut self, server: ServerId) {
         self.due_us.remove(&server);
         self.waited_for_us.remove(&server);
     }
 
-    /// Another epoch: reports of the one before no longer count.
+    /// Forgets the reports of an earlier epoch, which no longer count.
     pub fn forget_reports(&mut self) {
         self.reports.clear();
     }
 
-    pub fn report(&mut self, core: CoreId, report: SealReport, now: Now) {
+    pub fn report(&mut self, core: CoreId, report: SealReport, now: ClockReading) {
         self.reports.insert(core, (report, now.monotonic_us));
     }
 
-    fn is_due(&self, server: ServerId, now: Now) -> bool {
+    fn is_due(&self, server: ServerId, now: ClockReading) -> bool {
         let mut due_us = self.all_due_us().filter(|(id, _)| *id == server);
         due_us.any(|(_, due_us)| due_us <= now.monotonic_us)
     }
@@ -79,7 +79,7 @@ impl Coordinator {
     /// Gives up a server that is down: an operator knows that it will not come back.
     pub(super) fn remove(
         &mut self,
-        now: Now,
+        now: ClockReading,
         id: ServerId,
         output: &mut CoordinatorOutput,
     ) -> Result<Outcome, Refused> {
@@ -98,7 +98,7 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// A server is back while the epochs before are being ended: it takes part again.
+    /// Lets a server take part again that is back while the epochs before are being ended.
     pub(super) fn take_part_again(&mut self, id: ServerId) {
         if let Some(sealing) = &mut self.state.configuration.sealing {
             sealing.removed.retain(|removed| *removed != id);
@@ -106,7 +106,7 @@ impl Coordinator {
     }
 
     /// Replaces servers that are due.
-    pub(super) fn advance_seal(&mut self, now: Now, output: &mut CoordinatorOutput) {
+    pub(super) fn advance_seal(&mut self, now: ClockReading, output: &mut CoordinatorOutput) {
         self.wait_for_stopped(now);
         let mut removed = self.removed();
         let known = removed.len();
@@ -134,7 +134,7 @@ impl Coordinator {
     }
 
     /// Notes which servers that were stopped in order the end of epochs waits for.
-    fn wait_for_stopped(&mut self, now: Now) {
+    fn wait_for_stopped(&mut self, now: ClockReading) {
         let configuration = &self.state.configuration;
         let is_resolved = |core: &CoreId| {
             let report = self.seals.reports.get(core);
@@ -183,7 +183,7 @@ impl Coordinator {
             .collect()
     }
 
-    /// Whether the cluster may go on without these servers; if not, the reason.
+    /// Checks that the cluster can continue without these servers; if not, returns the reason.
     pub(super) fn check_removal(&self, removed: &BTreeSet<ServerId>) -> Result<(), String> {
         let configuration = &self.state.configuration;
         if let Some(why) = configuration.cannot_lose(removed) {
@@ -198,7 +198,7 @@ impl Coordinator {
 
     /// Serves, once all remaining servers have resolved everything and no lease of a removed one
     /// runs.
-    fn end_seal(&mut self, now: Now, output: &mut CoordinatorOutput) {
+    fn end_seal(&mut self, now: ClockReading, output: &mut CoordinatorOutput) {
         let Some(free_us) = self.seal_ends_us() else {
             self.notify_stuck(output);
             return;
@@ -231,8 +231,9 @@ impl Coordinator {
         self.reconfigure(output);
     }
 
-    /// When the new epoch may serve: after the last lease that a removed server can have from the
-    /// servers that vouched for it. None while a server has not resolved everything.
+    /// Returns the time from which the new epoch may serve: after the last lease that a removed
+    /// server can have from the servers that vouched for it. None while a server has not resolved
+    /// everything.
     pub(super) fn seal_ends_us(&self) -> Option<u64> {
         let configuration = &self.state.configuration;
         configuration.sealing.as_ref()?;
@@ -274,7 +275,7 @@ impl Coordinator {
             .collect()
     }
 
-    /// When something here is due.
+    /// Returns the time of the next step of a seal.
     pub(super) fn seal_deadline_us(&self) -> Option<u64> {
         let configuration = &self.state.configuration;
         let due = self.seals.all_due_us();

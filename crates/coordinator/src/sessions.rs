@@ -7,7 +7,7 @@
 
 use alloc::collections::VecDeque;
 
-use protocol::identity::{Now, SessionId};
+use protocol::identity::{ClockReading, SessionId};
 
 use super::{CoordinatorSettings, CoordinatorState, SESSION_BLOCK};
 
@@ -52,7 +52,7 @@ impl Sessions {
     /// process begin at the wall clock's time, if that is further on. No client opens hundreds of
     /// sessions in a microsecond. So those of earlier processes are all below, also if this one is
     /// started at once.
-    pub(super) fn start(&mut self, now: Now, state: &CoordinatorState) {
+    pub(super) fn start(&mut self, now: ClockReading, state: &CoordinatorState) {
         let by_clock = now.wall_us << SESSIONS_PER_MICROSECOND_BITS;
         if now.wall_us >> (61 - SESSIONS_PER_MICROSECOND_BITS) == 0
             && by_clock > state.sessions_reserved
@@ -83,7 +83,7 @@ impl Sessions {
     /// Sets marks and raises the floor; whether the state changed.
     pub(super) fn advance(
         &mut self,
-        now: Now,
+        now: ClockReading,
         settings: &CoordinatorSettings,
         state: &mut CoordinatorState,
     ) -> bool {
@@ -112,7 +112,7 @@ impl Sessions {
         state.session_floor != before
     }
 
-    /// When [`Sessions::advance`] has something to do.
+    /// Returns the time at which [`Sessions::advance`] has something to do.
     pub(super) fn deadline_us(&self, settings: &CoordinatorSettings) -> Option<u64> {
         let end = self.marks.front();
         let end = end.map(|mark| mark.at_us + 2 * settings.session_life_us);

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use placement::{Layout, Schema, assign};
 use protocol::codec::Wire;
-use protocol::configuration::{Place, Table};
+use protocol::configuration::{Place, PlacedTable};
 use protocol::identity::{CoreId, Epoch, ServerId, TableId};
 use protocol::message::CoordinatorReply;
 
@@ -77,7 +77,7 @@ impl Coordinator {
     }
 
     /// Returns the table with its layout and a proven placement on the servers that are up.
-    fn place(&self, id: TableId, schema: Schema) -> Result<Table, Refused> {
+    fn place(&self, id: TableId, schema: Schema) -> Result<PlacedTable, Refused> {
         let configuration = &self.state.configuration;
         if configuration.tables.len() >= TABLES_MAX {
             return Err(Refused::new(format!(
@@ -100,7 +100,7 @@ impl Coordinator {
             Place::serving(CoreId::from(*place), Epoch(configuration.epoch.0 + 1))
         };
         let replexes = placement.replexes.iter();
-        let table = Table {
+        let table = PlacedTable {
             id,
             schema,
             layout,
@@ -136,12 +136,12 @@ impl Coordinator {
     }
 }
 
-fn cores_of(table: &Table) -> BTreeSet<CoreId> {
+fn cores_of(table: &PlacedTable) -> BTreeSet<CoreId> {
     let places = table.placement.iter().flatten();
     places.map(|place| place.core).collect()
 }
 
-fn servers_of(table: &Table) -> BTreeSet<ServerId> {
+fn servers_of(table: &PlacedTable) -> BTreeSet<ServerId> {
     let places = table.placement.iter().flatten();
     places.map(|place| place.core.server).collect()
 }

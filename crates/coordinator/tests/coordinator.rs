@@ -7,16 +7,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use coordinator::{
-    AskerId, Coordinator, CoordinatorAnswer, CoordinatorInput, CoordinatorOutput,
-    CoordinatorSettings, PersistedState,
+    Coordinator, CoordinatorAnswer, CoordinatorInput, CoordinatorOutput, CoordinatorSettings,
+    PersistedState, RequesterId,
 };
 use placement::{
     Column, ColumnType, Cut, Durability, FurtherCopy, Index, Placement, Schema, prove,
 };
 use proptest::prelude::*;
 use protocol::codec::Wire;
-use protocol::configuration::{Configuration, Table};
-use protocol::identity::{CoreId, Epoch, Incarnation, Now, Position, ServerId, SessionId, TableId};
+use protocol::configuration::{Configuration, PlacedTable};
+use protocol::identity::{
+    ClockReading, CoreId, Epoch, Incarnation, Position, ServerId, SessionId, TableId,
+};
 use protocol::message::{CoordinatorReply, CoordinatorRequest, FolderReport, Room};
 use protocol::state::{CoordinatorState, decode_state, encode_state};
 
@@ -158,6 +160,7 @@ fn table(name: u8, failures: u8) -> Schema {
         failures_tolerated: failures,
         local_entries: true,
         durability: Durability::Sync,
+        primary_partition_columns: None,
     }
 }
 
@@ -185,7 +188,7 @@ struct Observed {
 
 struct World {
     coordinator: Coordinator,
-    now: Now,
+    now: ClockReading,
     deadline_us: Option<u64>,
     kept: Vec<u8>,
     kept_version: u64,
@@ -193,7 +196,7 @@ struct World {
     /// Replies that wait for their state, each with when it was given.
     held_back: Vec<(u64, CoordinatorAnswer)>,
     /// Requests without a reply, by correlation.
-    open: BTreeMap<u64, (AskerId, CoordinatorRequest)>,
+    open: BTreeMap<u64, (RequesterId, CoordinatorRequest)>,
     requests: u64,
     /// Leases in replies that are held back: for whom and from when.
     renewals: BTreeMap<u64, ((ServerId, Incarnation), u64)>,
@@ -210,7 +213,7 @@ impl World {
     fn new() -> World {
         let mut world = World {
             coordinator: Coordinator::new(CoordinatorState::new(1), SETTINGS),
-            now: Now {
+            now: ClockReading {
                 monotonic_us: 1,
                 wall_us: 0,
             },
@@ -316,7 +319,7 @@ impl World {
     fn ask(&mut self, request: CoordinatorRequest) {
         self.requests += 1;
         let correlation = self.requests << 8 | self.hidden_number(&request);
-        let from = AskerId(self.requests);
+        let from = RequesterId(self.requests);
         self.open.insert(correlation, (from, request.clone()));
         self.step(CoordinatorInput::Request {
             from,
@@ -487,7 +490,7 @@ fn joins(before: &CoordinatorState, after: &CoordinatorState) -> Vec<(ServerId, 
     new.map(|server| (server.id, server.incarnation)).collect()
 }
 
-fn assert_tolerant(table: &Table, configuration: &Configuration) {
+fn assert_tolerant(table: &PlacedTable, configuration: &Configuration) {
     let servers: Vec<_> = configuration
         .servers
         .iter()

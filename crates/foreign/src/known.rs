@@ -48,12 +48,12 @@ impl KnownDifferences {
         Ok(KnownDifferences { entries })
     }
 
-    /// Whether a test is in the list.
+    /// Returns whether a test is in the list.
     pub fn names(&self, test: &str) -> bool {
         self.reason(test).is_some()
     }
 
-    /// Why a test differs.
+    /// Returns the reason why a test differs.
     pub fn reason(&self, test: &str) -> Option<&str> {
         let entry = self.entries.iter().find(|entry| entry.is(test));
         entry.map(|entry| &*entry.reason)

@@ -1,5 +1,5 @@
-//! Test suites of other projects, against a PostgreSQL and through the proxy in front of one: what
-//! passes straight must pass through the proxy, or be in the list of known differences.
+//! Test suites of other projects, against a PostgreSQL and through the proxy in front of one: a
+//! test that passes without the proxy must pass through it, or be in the list of known differences.
 //!
 //! Nothing that is fetched becomes part of the repository. A suite is fetched by the tool of its
 //! language from the registry that this tool is configured with.
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::known::KnownDifferences;
-use crate::outcomes::Outcomes;
+use crate::outcomes::TestOutcomes;
 use crate::suites::Suite;
 
 /// Why a run cannot go on, for a person.
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether everything that differs is known.
+/// Returns whether everything that differs is known.
 fn run(options: &Options) -> Result<bool, Failure> {
     if options.list {
         for suite in suites::ALL {
@@ -100,12 +100,12 @@ fn compare(suite: &Suite, options: &Options) -> Result<Report, Failure> {
     (suite.fetch)(&folder)?;
 
     say(&format!("{}: straight", suite.name));
-    let servers = servers::SuiteServers::straight(&suite.needs)?;
+    let servers = servers::SuiteServers::without_proxy(&suite.needs)?;
     let straight = (suite.run)(&folder, &servers.target())?;
     drop(servers);
 
     say(&format!("{}: through the proxy", suite.name));
-    let mut servers = servers::SuiteServers::behind_proxy(&suite.needs, &folder)?;
+    let mut servers = servers::SuiteServers::through_proxy(&suite.needs, &folder)?;
     let through = (suite.run)(&folder, &servers.target())?;
     let replicas = servers.replicas();
     drop(servers);
@@ -135,7 +135,7 @@ fn compare(suite: &Suite, options: &Options) -> Result<Report, Failure> {
     })
 }
 
-fn sums(outcomes: &Outcomes) -> String {
+fn sums(outcomes: &TestOutcomes) -> String {
     let (passed, failed) = outcomes.sums();
     let hangs = if outcomes.timed_out {
         ", then no end"

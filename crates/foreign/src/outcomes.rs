@@ -2,28 +2,28 @@
 
 use std::collections::BTreeMap;
 
-/// What became of the tests of one run, by name.
+/// The outcomes of the tests of one run, by name.
 #[derive(Debug, Default)]
-pub struct Outcomes {
+pub struct TestOutcomes {
     passed: BTreeMap<String, bool>,
     /// The suite was ended because it took too long.
     pub timed_out: bool,
 }
 
-impl Outcomes {
+impl TestOutcomes {
     /// Records a test. A test that is reported more than once has passed if it passed every time.
     pub fn note(&mut self, name: impl Into<String>, has_passed: bool) {
         *self.passed.entry(name.into()).or_insert(true) &= has_passed;
     }
 
-    /// How many tests passed, and how many failed. Skipped tests are not noted.
+    /// Returns how many tests passed, and how many failed. Skipped tests do not count.
     pub fn sums(&self) -> (usize, usize) {
         let passed = self.passed.values().filter(|passed| **passed).count();
         (passed, self.passed.len() - passed)
     }
 
     /// Tests that passed here and did not pass there.
-    pub fn differences(&self, there: &Outcomes) -> Vec<String> {
+    pub fn differences(&self, there: &TestOutcomes) -> Vec<String> {
         let here = self.passed.iter().filter(|(_, passed)| **passed);
         let differ = here.filter(|(name, _)| there.passed.get(*name) != Some(&true));
         differ.map(|(name, _)| name.clone()).collect()
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn what_passed_here_alone_differs() {
-        let (mut here, mut there) = (Outcomes::default(), Outcomes::default());
+        let (mut here, mut there) = (TestOutcomes::default(), TestOutcomes::default());
         for (name, passed) in [("a", true), ("b", true), ("c", false), ("d", true)] {
             here.note(name, passed);
         }
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_test_fails_if_a_part_of_it_does() {
-        let mut outcomes = Outcomes::default();
+        let mut outcomes = TestOutcomes::default();
         outcomes.note("a", false);
         outcomes.note("a", true);
         assert_eq!(outcomes.sums(), (0, 1));

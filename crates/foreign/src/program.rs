@@ -13,17 +13,17 @@ use crate::Failure;
 /// Between two looks at whether a program has ended.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How a program ended.
+/// The way in which a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ProgramEnd {
     /// It ended without being killed; whether it reported success.
     Ended(bool),
     /// It was killed, with all that it had started.
     TimedOut,
 }
 
-/// Runs a program for at most so long; what it prints goes to `log`.
-pub fn run_for(command: &mut Command, log: &Path, most: Duration) -> Result<End, Failure> {
+/// Runs a program for at most so long; its output goes to `log`.
+pub fn run_for(command: &mut Command, log: &Path, most: Duration) -> Result<ProgramEnd, Failure> {
     let line = command_line(command);
     let file = File::create(log).map_err(|error| format!("{}: {error}", log.display()))?;
     let errors = file.try_clone().map_err(|error| error.to_string())?;
@@ -39,7 +39,7 @@ pub fn run_for(command: &mut Command, log: &Path, most: Duration) -> Result<End,
     let begun = Instant::now();
     loop {
         if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
-            return Ok(End::Ended(status.success()));
+            return Ok(ProgramEnd::Ended(status.success()));
         }
         if begun.elapsed() > most {
             let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
@@ -48,7 +48,7 @@ pub fn run_for(command: &mut Command, log: &Path, most: Duration) -> Result<End,
                 let _ = kill_process_group(group, Signal::KILL);
             }
             child.wait().map_err(|error| error.to_string())?;
-            return Ok(End::TimedOut);
+            return Ok(ProgramEnd::TimedOut);
         }
         std::thread::sleep(PAUSE);
     }
@@ -66,7 +66,7 @@ pub fn run(command: &mut Command) -> Result<String, Failure> {
     Err(format!("{line} failed: {}", output.trim_end()))
 }
 
-/// A command line of words without spaces, in a folder.
+/// Makes a command from a line of words without spaces, in a folder.
 pub fn words(line: &str, folder: &Path) -> Command {
     let mut words = line.split(' ');
     let mut command = Command::new(words.next().unwrap_or_default());
@@ -92,7 +92,7 @@ mod tests {
         let mut sleeps = Command::new("sh");
         sleeps.args(["-c", "sleep 600 & echo $!; wait"]);
         let end = run_for(&mut sleeps, &log, Duration::from_millis(300)).unwrap();
-        assert_eq!(end, End::TimedOut);
+        assert_eq!(end, ProgramEnd::TimedOut);
         let child = std::fs::read_to_string(&log).unwrap();
         let stat = || std::fs::read_to_string(format!("/proc/{}/stat", child.trim()));
         let begun = Instant::now();

@@ -47,12 +47,12 @@ pub struct SuiteTarget {
 }
 
 impl SuiteTarget {
-    /// As drivers take it.
+    /// Returns the URL as drivers take it.
     pub fn url(&self) -> String {
         self.url_of("postgresql")
     }
 
-    /// The same with another scheme.
+    /// Returns the URL with another scheme.
     pub fn url_of(&self, scheme: &str) -> String {
         let SuiteTarget {
             host,
@@ -72,7 +72,7 @@ impl SuiteTarget {
         program::run(&mut psql)
     }
 
-    /// As programs of libpq take it.
+    /// Returns the environment variables for programs that use libpq.
     pub fn environment(&self) -> [(&'static str, String); 4] {
         [
             ("PGHOST", self.host.clone()),
@@ -91,7 +91,7 @@ pub struct ReplicaReport {
 }
 
 impl ReplicaReport {
-    /// Whether all serve reads.
+    /// Returns whether all serve reads.
     pub fn are_serving(&self) -> bool {
         self.states.iter().all(|state| state == "serving")
     }
@@ -106,8 +106,8 @@ impl fmt::Display for ReplicaReport {
     }
 }
 
-/// What a suite needs of its servers.
-pub struct Needs {
+/// The requirements of a suite on its servers.
+pub struct SuiteRequirements {
     /// The database that it runs in.
     pub database: &'static str,
     /// Settings of the primary.
@@ -129,8 +129,8 @@ struct Proxy {
 }
 
 impl SuiteServers {
-    /// A PostgreSQL alone.
-    pub fn straight(needs: &Needs) -> Result<SuiteServers, Failure> {
+    /// Starts a PostgreSQL server without a proxy.
+    pub fn without_proxy(needs: &SuiteRequirements) -> Result<SuiteServers, Failure> {
         let primary = postgres(needs)?;
         make_database(&primary, needs.database)?;
         Ok(SuiteServers {
@@ -141,8 +141,11 @@ impl SuiteServers {
         })
     }
 
-    /// The proxy, in front of a primary and replicas. What it logs goes to `folder`.
-    pub fn behind_proxy(needs: &Needs, folder: &Path) -> Result<SuiteServers, Failure> {
+    /// Starts the proxy in front of a primary and replicas. Its log goes to `folder`.
+    pub fn through_proxy(
+        needs: &SuiteRequirements,
+        folder: &Path,
+    ) -> Result<SuiteServers, Failure> {
         let primary = postgres(needs)?;
         make_database(&primary, needs.database)?;
         let mut servers = SuiteServers {
@@ -200,7 +203,7 @@ impl SuiteServers {
         Ok(proxy)
     }
 
-    /// Where the suite connects to.
+    /// Returns the server that the suite connects to.
     pub fn target(&self) -> SuiteTarget {
         let straight = target_of(&self.primary, self.database);
         match &self.proxy {
@@ -214,7 +217,7 @@ impl SuiteServers {
         }
     }
 
-    /// What the console shows of the replicas, once all serve or have had time to.
+    /// Returns the console's report of the replicas, once all serve or have had time to.
     pub fn replicas(&mut self) -> ReplicaReport {
         let begun = Instant::now();
         loop {
@@ -254,7 +257,7 @@ impl Drop for Proxy {
     }
 }
 
-fn postgres(needs: &Needs) -> Result<Postgres, Failure> {
+fn postgres(needs: &SuiteRequirements) -> Result<Postgres, Failure> {
     let settings: Vec<&str> = SETTINGS.iter().chain(needs.settings).copied().collect();
     Postgres::start(&settings).map_err(|error| error.to_string())
 }

@@ -12,10 +12,11 @@ use placement::{
     prefix_end,
 };
 use protocol::codec::Bytes;
-use protocol::configuration::{Configuration, Place, Server, ServerState, Table};
+use protocol::configuration::{Configuration, Place, PlacedTable, Server, ServerState};
 use protocol::frame;
 use protocol::identity::{
-    CoreId, Epoch, Incarnation, Now, PartitionId, Position, RequestId, ServerId, SessionId, TableId,
+    ClockReading, CoreId, Epoch, Incarnation, PartitionId, Position, RequestId, ServerId,
+    SessionId, TableId,
 };
 use protocol::message::{Agreement, Consistency, Execute, Message, Read, Request};
 use protocol::operation::{Action, Mutation};
@@ -55,7 +56,7 @@ fn main() {
         epoch: Epoch(1),
         sealing: None,
         servers: (1..=3).map(server).collect(),
-        tables: vec![Table {
+        tables: vec![PlacedTable {
             id: TableId(1),
             schema,
             layout,
@@ -148,7 +149,7 @@ fn node(id: u32, configuration: &Arc<Configuration>) -> Node {
         .restore(tables)
         .expect("there is nothing to be restored");
     machine
-        .start(Now::default(), Position(1), tables, output)
+        .start(ClockReading::default(), Position(1), tables, output)
         .expect("memory does not fail");
     let beat = CoreInput::Beat {
         sent_us: 0,
@@ -156,18 +157,18 @@ fn node(id: u32, configuration: &Arc<Configuration>) -> Node {
         lease_us: u64::MAX / 2,
         session_floor: SessionId(0),
     };
-    step(&mut node, Now::default(), beat);
+    step(&mut node, ClockReading::default(), beat);
     node
 }
 
-fn step(node: &mut Node, now: Now, input: CoreInput) {
+fn step(node: &mut Node, now: ClockReading, input: CoreInput) {
     node.machine
         .step(now, input, &mut node.tables, &mut node.output)
         .expect("memory does not fail");
 }
 
-fn now() -> Now {
-    Now {
+fn now() -> ClockReading {
+    ClockReading {
         monotonic_us: 1,
         wall_us: 1,
     }
@@ -204,7 +205,7 @@ fn settle(nodes: &mut [Node]) {
 }
 
 fn tick(nodes: &mut [Node], at: u64) {
-    let now = Now {
+    let now = ClockReading {
         monotonic_us: at * 1000,
         wall_us: at * 1000,
     };
@@ -232,7 +233,7 @@ fn request(node: &mut Node, request: Request) {
     );
 }
 
-fn insert(nodes: &mut [Node], table: &Table, id: i64) {
+fn insert(nodes: &mut [Node], table: &PlacedTable, id: i64) {
     let mut row = vec![Value::Int64(id)];
     row.extend((0..9).map(|field| Value::Text(format!("{:010}", id * 31 + field))));
     let pk = encode_key([row[0].as_ref()]);
@@ -262,7 +263,7 @@ fn insert(nodes: &mut [Node], table: &Table, id: i64) {
     settle(nodes);
 }
 
-fn lookup(node: &mut Node, table: &Table, id: i64) {
+fn lookup(node: &mut Node, table: &PlacedTable, id: i64) {
     let value = Value::Int64(id);
     let start = encode_key([value.as_ref()]);
     let number = table.layout.partition_of_values(0, |_| value.as_ref());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use machines::core::{CoreIdentity, CoreInput, CoreLimits, CoreMachine, CoreOutput, PeerSend};
 use placement::tables::MemoryTables;
-use protocol::identity::{Epoch, Incarnation, Now, Position};
+use protocol::identity::{ClockReading, Epoch, Incarnation, Position};
 use protocol::message::{CoordinatorRequest, PeerHeader, PeerMessage, Room};
 
 use pair::{configuration, core};
@@ -22,7 +22,7 @@ fn answers_to_other_questions_renew_nothing() {
     let mut machine = CoreMachine::new(identity, limits, Arc::new(configuration()));
     let mut tables = MemoryTables::new();
     let mut output = CoreOutput::default();
-    let now = Now {
+    let now = ClockReading {
         monotonic_us: 5_000_000,
         wall_us: 0,
     };
@@ -75,7 +75,7 @@ fn a_core_whose_disk_hangs_renews_no_lease_until_it_works_again() {
     let mut tables = MemoryTables::new();
     let mut now_us = 5_000_000;
     let mut step = |machine: &mut CoreMachine, now_us, input: Option<CoreInput>| {
-        let now = Now {
+        let now = ClockReading {
             monotonic_us: now_us,
             wall_us: 0,
         };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use machines::core::{CoreIdentity, CoreLimits, CoreMachine, CoreOutput};
 use placement::tables::{MemoryTables, Tables};
 use protocol::configuration::Configuration;
-use protocol::identity::{Epoch, Incarnation, Now, PartitionId, Position, TableId};
+use protocol::identity::{ClockReading, Epoch, Incarnation, PartitionId, Position, TableId};
 
 use pair::{configuration, core};
 
@@ -59,7 +59,12 @@ fn started(epoch: u64) -> (Vec<u64>, Vec<String>) {
         .restore(&mut tables)
         .expect("what was saved decodes");
     machine
-        .start(Now::default(), Position(1), &mut tables, &mut output)
+        .start(
+            ClockReading::default(),
+            Position(1),
+            &mut tables,
+            &mut output,
+        )
         .expect("tables in memory do not fail");
     let mut left: Vec<u64> = tables.entries().map(|(table, ..)| table).collect();
     left.dedup();

@@ -10,7 +10,8 @@ use placement::{Layout, Value, encode_key, encode_row};
 use protocol::codec::{Bytes, Wire};
 use protocol::configuration::{Configuration, Place};
 use protocol::identity::{
-    CoreId, Epoch, Finished, Incarnation, Now, OperationId, PartitionId, Position, TableId, Version,
+    ClockReading, CoreId, Epoch, FinishedLine, Incarnation, OperationId, PartitionId, Position,
+    TableId, Version,
 };
 use protocol::message::{PeerHeader, PeerMessage};
 use protocol::operation::{Decision, OldRow, Prepare, RequestResult, RowChange, Vote};
@@ -28,7 +29,12 @@ fn a_recovery_whose_peers_hold_nothing_any_more_ends() {
     let (mut tables, mut output) = (MemoryTables::new(), CoreOutput::default());
     let mut machine = CoreMachine::new(identity, CoreLimits::default(), Arc::new(configuration()));
     machine
-        .start(Now::default(), Position(1), &mut tables, &mut output)
+        .start(
+            ClockReading::default(),
+            Position(1),
+            &mut tables,
+            &mut output,
+        )
         .expect("tables in memory do not fail");
     assert!(machine.is_recovering());
     let mut without_tables = configuration();
@@ -36,7 +42,7 @@ fn a_recovery_whose_peers_hold_nothing_any_more_ends() {
     without_tables.tables.clear();
     let input = CoreInput::Configuration(Arc::new(without_tables));
     machine
-        .step(Now::default(), input, &mut tables, &mut output)
+        .step(ClockReading::default(), input, &mut tables, &mut output)
         .expect("tables in memory do not fail");
     assert!(!machine.is_recovering());
 }
@@ -79,7 +85,7 @@ fn insert(sequence: u64, version: u64, vote: Vote) -> Prepare {
             sequence,
         },
         epoch: Epoch(3),
-        finished_below: Finished {
+        finished_below: FinishedLine {
             incarnation: Incarnation(1),
             sequence: 1,
         },
@@ -117,7 +123,7 @@ fn receive(
     inputs.push(CoreInput::Durable(Position(99)));
     for input in inputs {
         let mut output = CoreOutput::default();
-        let stepped = machine.step(Now::default(), input, tables, &mut output);
+        let stepped = machine.step(ClockReading::default(), input, tables, &mut output);
         stepped.expect("tables in memory do not fail");
     }
 }
@@ -162,7 +168,12 @@ fn expect_forgotten(finished: &Prepare, decision: Decision) {
         replayed.expect("the record is whole");
     }
     machine
-        .start(Now::default(), Position(4), &mut tables, &mut output)
+        .start(
+            ClockReading::default(),
+            Position(4),
+            &mut tables,
+            &mut output,
+        )
         .expect("tables in memory do not fail");
     let asked = output.sends.iter().filter_map(|send| match send.message {
         PeerMessage::Recover { attempt } => Some((send.to, attempt)),
@@ -172,7 +183,7 @@ fn expect_forgotten(finished: &Prepare, decision: Decision) {
         let end = PeerMessage::RecoverEnd {
             attempt,
             count: 0,
-            finished_below: Finished {
+            finished_below: FinishedLine {
                 incarnation: Incarnation(1),
                 sequence: if from == core(1) { 2 } else { 1 },
             },

@@ -35,7 +35,7 @@ pub enum ModelStep {
 }
 
 impl ModelStep {
-    /// Whether nothing forces it to happen ever.
+    /// Returns whether nothing forces it to happen ever.
     pub fn is_fault(self) -> bool {
         matches!(
             self,
@@ -68,7 +68,7 @@ impl CaseRules<'_> {
         happened
     }
 
-    /// Every state that can come next, with what leads there.
+    /// Returns every state that can come next, each with the step that leads there.
     pub fn successors(&self, state: &ModelState, each: &mut dyn FnMut(ModelStep, &ModelState)) {
         let mut attempt = |action: ModelStep| {
             let mut next = *state;
@@ -93,7 +93,7 @@ impl CaseRules<'_> {
         attempt(ModelStep::Serve);
     }
 
-    /// What one member, its disk or its fate may do.
+    /// Steps of one member, its disk or its failures.
     fn actions_of(&self, state: &ModelState, member: usize, attempt: &mut dyn FnMut(ModelStep)) {
         for action in [
             ModelStep::Learn(member),

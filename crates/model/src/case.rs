@@ -75,8 +75,8 @@ pub struct Case {
     pub occupied: u8,
     /// What may go wrong.
     pub faults: FaultLimits,
-    /// Whether nothing waits for the disk: what is in f + 1 memories counts as durable, and no more
-    /// than f members may have lost theirs at a time (`replicated`).
+    /// Whether nothing waits for the disk: a record in f + 1 memories counts as durable, and no
+    /// more than f members may have lost theirs at a time (`replicated`).
     pub replicated: bool,
     /// Whether an operation may wait at any member, behind a lookup, though its keys are free.
     pub lookups: bool,
@@ -106,7 +106,8 @@ impl Case {
         )
     }
 
-    /// Position x where a decision must be durable before any client may depend on it (R3).
+    /// Returns the position x where a decision must be durable before any client may depend on it
+    /// (R3).
     pub fn settle_position(&self) -> usize {
         let survivors = self.replexes - self.tolerated;
         if self.last_voter <= survivors {
@@ -116,7 +117,7 @@ impl Case {
         }
     }
 
-    /// Whether a decision needs no durable record of its own before it may be seen.
+    /// Returns whether a decision needs no durable record of its own before it may be seen.
     pub fn settles_at_decision(&self) -> bool {
         self.settle_position() == self.replexes
     }

@@ -46,7 +46,7 @@ impl<'a> CaseRules<'a> {
         CaseRules { case, bug, parts }
     }
 
-    /// Whether this bug is planted.
+    /// Returns whether this bug is planted.
     pub fn is(&self, bug: ModelBug) -> bool {
         self.bug == Some(bug)
     }
@@ -66,19 +66,19 @@ impl<'a> CaseRules<'a> {
         self.parts[member].iter().copied()
     }
 
-    /// Whether a member takes messages, votes and decides: one that has sealed the epoch before
-    /// does not until the new one serves (R16).
+    /// Returns whether a member takes messages, votes and decides: one that has sealed the epoch
+    /// before does not until the new one serves (R16).
     pub fn acts(&self, state: &ModelState, member: usize) -> bool {
         let member = state.members[member];
         member.up && (!member.sealed || self.is(ModelBug::SealedMemberGoesOn))
     }
 
-    /// Whether a member answers clients.
+    /// Returns whether a member answers clients.
     pub fn serves(&self, state: &ModelState, member: usize) -> bool {
         self.acts(state, member) && !state.members[member].recovering
     }
 
-    /// Whether a member takes a message of this epoch (R15).
+    /// Returns whether a member takes a message of this epoch (R15).
     pub fn accepts(&self, state: &ModelState, member: usize, epoch: u8) -> bool {
         self.acts(state, member) && self.reach(state, member, epoch) == Reach::Now
     }
@@ -115,7 +115,7 @@ impl<'a> CaseRules<'a> {
         member.epoch.saturating_sub(u8::from(member.sealed))
     }
 
-    /// The client's request has come to the head.
+    /// Begins the client's request at the head.
     pub fn begin(&self, state: &mut ModelState, operation: usize) -> bool {
         let head = self.member(operation, 0);
         let mut chain = self.case.operations[operation].places.iter();
@@ -129,7 +129,7 @@ impl<'a> CaseRules<'a> {
         true
     }
 
-    /// A message reaches its receiver.
+    /// Delivers a message to its receiver.
     pub fn deliver(&self, state: &mut ModelState, message: ModelMessage) -> bool {
         let ModelMessage {
             operation,
@@ -187,7 +187,7 @@ impl<'a> CaseRules<'a> {
         }
     }
 
-    /// Whether no other operation holds a key that this one needs here (R7).
+    /// Returns whether no other operation holds a key that this one needs here (R7).
     fn is_free(&self, state: &ModelState, operation: usize, place: usize) -> bool {
         let wanted = &self.case.operations[operation].places[place];
         let mut others = self.parts_of(wanted.member);
@@ -204,7 +204,7 @@ impl<'a> CaseRules<'a> {
             })
     }
 
-    /// Whether a row with one of the keys exists, past its commit point (R8); and the
+    /// Returns whether a row with one of the keys exists, past its commit point (R8); and the
     /// operations whose rows these are, as a set.
     fn is_occupied(&self, state: &ModelState, operation: usize, place: usize) -> (bool, u8) {
         let wanted = &self.case.operations[operation].places[place];
@@ -231,7 +231,7 @@ impl<'a> CaseRules<'a> {
         (occupied, rows_of)
     }
 
-    /// An operation that waited has its keys now: votes.
+    /// Votes on an operation that waited and has its keys now.
     pub fn vote(&self, state: &mut ModelState, operation: usize, place: usize) -> bool {
         let part = state.parts[operation][place];
         let member = self.member(operation, place);
@@ -243,7 +243,7 @@ impl<'a> CaseRules<'a> {
         true
     }
 
-    /// A wait has lasted too long, and ends in a vote of `Conflict` (R8).
+    /// Ends a wait that has lasted too long in a vote of `Conflict` (R8).
     pub fn give_up(&self, state: &mut ModelState, operation: usize, place: usize) -> bool {
         let part = state.parts[operation][place];
         let member = self.member(operation, place);
@@ -294,7 +294,7 @@ impl<'a> CaseRules<'a> {
         }
     }
 
-    /// The AND of all votes (R2).
+    /// Decides: the AND of all votes (R2).
     pub fn decide(&self, state: &mut ModelState, operation: usize) {
         let last = self.last(operation);
         let mut refusals = state.parts[operation][last].refusals;
@@ -313,7 +313,7 @@ impl<'a> CaseRules<'a> {
         );
     }
 
-    /// A member learns the outcome.
+    /// Handles the outcome at a member.
     pub fn on_decision(
         &self,
         state: &mut ModelState,
@@ -355,7 +355,7 @@ impl<'a> CaseRules<'a> {
         self.pass_up(state, operation, place);
     }
 
-    /// The outcome may be seen at this member.
+    /// Settles the outcome at this member, where it may be seen from now on.
     pub fn settle(&self, state: &mut ModelState, operation: usize, place: usize) {
         state.parts[operation][place].settled = true;
         self.show(state, operation, place);
@@ -397,7 +397,7 @@ impl<'a> CaseRules<'a> {
         (waits, sealed || settles || !passes)
     }
 
-    /// What something waits for is on a member's disk.
+    /// Makes the record that an operation waits for durable on a member's disk.
     pub fn flush(&self, state: &mut ModelState, member: usize, operation: usize) -> bool {
         let Some(place) = self.case.place_of(operation, member) else {
             return false;
@@ -417,8 +417,8 @@ impl<'a> CaseRules<'a> {
         true
     }
 
-    /// What waited for the disk: the decider's decision, the outcome's being seen at position x,
-    /// the decision's way up.
+    /// Continues the steps that waited for the disk: the decider's decision, the outcome's being
+    /// seen at position x, the decision's way up.
     pub fn on_durable(&self, state: &mut ModelState, operation: usize, place: usize, passed: bool) {
         let part = state.parts[operation][place];
         match part.decision {
@@ -440,7 +440,7 @@ impl<'a> CaseRules<'a> {
         }
     }
 
-    /// Whether it is the one whose durable decision makes the outcome visible.
+    /// Returns whether it is the one whose durable decision makes the outcome visible.
     fn settles_here(&self, operation: usize, place: usize) -> bool {
         let x = self.case.settle_position();
         let places = &self.case.operations[operation].places;
@@ -450,16 +450,16 @@ impl<'a> CaseRules<'a> {
         !self.case.settles_at_decision() && places[place].replex == x && before < x
     }
 
-    /// Whether the votes of the chain up to this place are all that can be no (R3).
+    /// Returns whether the votes of the chain up to this place are all that can be no (R3).
     pub fn covers(&self, operation: usize, place: usize) -> bool {
         let places = &self.case.operations[operation].places;
         let next = places.get(place + 1);
         next.is_none_or(|next| next.replex > self.case.last_voter)
     }
 
-    /// Whether a decision may pass this member on its way up (R1, R3). Where the decision needs a
-    /// durable record at all, every member up to x has one before it passes, and every further one
-    /// whose votes do not imply it: of f + 1 logs, one has the outcome (R26).
+    /// Returns whether a decision may pass this member on its way up (R1, R3). Where the decision
+    /// needs a durable record at all, every member up to x has one before it passes, and every
+    /// further one whose votes do not imply it: of f + 1 logs, one has the outcome (R26).
     pub fn may_pass(&self, part: &MemberPart, operation: usize, place: usize) -> bool {
         if part.decision.is_none() {
             return false;
@@ -540,7 +540,7 @@ impl<'a> CaseRules<'a> {
         }
     }
 
-    /// The head sends again what has had no answer.
+    /// Sends the head's messages without an answer again.
     pub fn resend(&self, state: &mut ModelState, operation: usize) -> bool {
         if !self.acts(state, self.member(operation, 0)) {
             return false;

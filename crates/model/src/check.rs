@@ -27,7 +27,7 @@ impl CaseRules<'_> {
         parts.any(|(place, part)| gone >> place.member & 1 == 0 && part.decision == Some(decision))
     }
 
-    /// I2, I3: what was seen or decided is not reversed.
+    /// I2, I3: an outcome that was seen or decided is not reversed.
     fn contradicted(&self, state: &ModelState, operation: usize) -> Option<String> {
         let seen_commit = state.seen_commit >> operation & 1 != 0;
         let seen_abort = state.seen_abort >> operation & 1 != 0;
@@ -72,8 +72,9 @@ impl CaseRules<'_> {
         ))
     }
 
-    /// I12: what was acknowledged to the client is on the disks of f + 1 members at least, or
-    /// follows from the votes that are (R26), and every other one has it prepared durably.
+    /// I12: an operation that was acknowledged to the client is on the disks of f + 1 members at
+    /// least, or follows from the votes that are (R26), and every other member has it prepared
+    /// durably.
     fn acknowledged_too_early(&self, state: &ModelState, operation: usize) -> Option<String> {
         let chain = &self.case.operations[operation];
         let parts = &state.parts[operation][..chain.places.len()];

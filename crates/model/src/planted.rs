@@ -14,7 +14,7 @@ macro_rules! bugs {
             /// All of them.
             pub const ALL: &[ModelBug] = &[$(ModelBug::$bug),+];
 
-            /// For the command line.
+            /// Returns its name on the command line.
             pub fn name(self) -> &'static str {
                 match self { $(ModelBug::$bug => $name),+ }
             }
@@ -45,7 +45,7 @@ bugs! {
     VoteChanges = "vote-changes", "R1", "restarts-of-one";
     /// A restarted member votes without asking its peers what it may have forgotten.
     RecoverySkipped = "recovery-skipped", "R1", "restarts-of-one";
-    /// What peers reported to a restarted member in an earlier epoch counts as an answer still.
+    /// The reports of peers to a restarted member in an earlier epoch still count as answers.
     AnswersOfAnyEpoch = "answers-of-any-epoch", "R1", "restarts-of-one";
     /// A member that reports everything to a restarted one goes on to vote on what it had from it.
     WaitingIsKept = "waiting-is-kept", "R1", "restarts-of-one";

@@ -9,7 +9,7 @@ use crate::chain::CaseRules;
 use crate::planted::ModelBug;
 use crate::state::{MemberPart, ModelDecision, ModelMember, ModelState, Stage};
 
-/// Returns the outcome of one operation by the sealed logs.
+/// The outcome of one operation by the sealed logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealedOutcome {
     /// No member knows of it, nor can any client have seen it.
@@ -21,7 +21,7 @@ pub enum SealedOutcome {
 }
 
 impl CaseRules<'_> {
-    /// A member is removed: it may be dead, or go on in its epoch.
+    /// Removes a member: it may be dead, or continue in its epoch.
     pub fn lose(&self, state: &mut ModelState, member: usize) -> bool {
         if state.losses_left == 0 || (state.removed | state.fenced) >> member & 1 != 0 {
             return false;
@@ -39,7 +39,7 @@ impl CaseRules<'_> {
         (0..self.case.members.len()).filter(move |member| gone >> member & 1 == 0)
     }
 
-    /// Whether every remaining member has sealed the epochs before.
+    /// Returns whether every remaining member has sealed the epochs before.
     pub fn is_sealed(&self, state: &ModelState) -> bool {
         self.remaining(state).all(|member| {
             let member = state.members[member];
@@ -83,13 +83,14 @@ impl CaseRules<'_> {
         }
     }
 
-    /// Whether what a member does not know is so: it has never crashed, or has caught up since.
+    /// Returns whether what a member does not know is so: it has never crashed, or has caught up
+    /// since.
     fn survives(&self, state: &ModelState, member: usize) -> bool {
         !state.members[member].recovering || self.is(ModelBug::RestartedReportsNone)
     }
 
-    /// Whether a remaining member would know an outcome that was seen: it is in the log of the
-    /// member that made it visible, and all at position x and beyond have received it.
+    /// Returns whether a remaining member would know an outcome that was seen: it is in the log of
+    /// the member that made it visible, and all at position x and beyond have received it.
     fn survivor_would_know(&self, state: &ModelState, operation: usize) -> bool {
         let places = &self.case.operations[operation].places;
         let gone = state.removed | state.fenced;
@@ -119,7 +120,7 @@ impl CaseRules<'_> {
         })
     }
 
-    /// A member takes the resolution.
+    /// Applies the resolution at a member.
     pub fn resolve(&self, state: &mut ModelState, member: usize) -> bool {
         let own = state.members[member];
         let gone = (state.removed | state.fenced) >> member & 1 != 0;
@@ -151,7 +152,7 @@ impl CaseRules<'_> {
         true
     }
 
-    /// The new epoch serves, once its resolution is durable on f + 1 members of every chain, or
+    /// Lets the new epoch serve, once its resolution is durable on f + 1 members of every chain, or
     /// on all that remain (R5), and the leases of removed members have ended (R15).
     pub fn serve(&self, state: &mut ModelState) -> bool {
         let resolved = self

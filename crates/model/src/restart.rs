@@ -23,7 +23,7 @@ impl CaseRules<'_> {
         })
     }
 
-    /// A member loses what its disk has not, which is any of its undurable records but `kept`.
+    /// Crashes a member, which loses its undurable records but `kept`.
     pub fn crash(&self, state: &mut ModelState, member: usize, kept: u8) -> bool {
         let removed = state.removed >> member & 1 != 0;
         if state.crashes_left == 0 || removed || !state.members[member].up {
@@ -58,7 +58,7 @@ impl CaseRules<'_> {
         true
     }
 
-    /// It comes back with its log.
+    /// Restarts a member with its log.
     pub fn restart(&self, state: &mut ModelState, member: usize) -> bool {
         let gone = (state.removed | state.fenced) >> member & 1 != 0;
         if gone || state.members[member].up {
@@ -83,7 +83,7 @@ impl CaseRules<'_> {
         true
     }
 
-    /// A member takes up the newest epoch. If that excludes a member, this is its seal, which is
+    /// Moves a member to the newest epoch. If that excludes a member, this is its seal, which is
     /// durable before it is reported (R16), and with it all that was logged before.
     pub fn learn(&self, state: &mut ModelState, member: usize) -> bool {
         let removed = state.removed >> member & 1 != 0;
@@ -103,7 +103,7 @@ impl CaseRules<'_> {
             if part.stage == Stage::Waiting {
                 *part = MemberPart::default();
             }
-            // What it received while it recovered is as true as what it knew.
+            // Outcomes that it received while it recovered are as true as those that it knew.
             part.decision = part
                 .decision
                 .or(part.received.map(|received| received.decision));
@@ -187,7 +187,7 @@ impl CaseRules<'_> {
         }
     }
 
-    /// Once all peers have reported what they know, the member is whole again.
+    /// Ends the recovery of a member, once all peers have sent their reports.
     pub fn end_recovery(&self, state: &mut ModelState, member: usize) {
         let peers = (0..self.case.members.len()).filter(|peer| {
             let shares = self

@@ -24,7 +24,7 @@ pub struct SearchLimits {
     pub progress: bool,
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Debug)]
 pub struct SearchResult {
     /// Distinct states.
@@ -49,7 +49,7 @@ struct Met {
     slots: Vec<u32>,
 }
 
-/// States still to be looked at, packed: each behind its length.
+/// States still to be looked at, packed: each after its length.
 #[derive(Default)]
 struct Queue {
     bytes: Vec<u8>,

@@ -60,8 +60,7 @@ pub struct MemberPart {
     pub decision_durable: bool,
     /// The outcome may be seen here (R3).
     pub settled: bool,
-    /// What a recovering member has received of the outcome, and applies when all peers have
-    /// answered.
+    /// The outcome that a recovering member has received, and applies when all peers have answered.
     pub received: Option<AnnouncedOutcome>,
 }
 

@@ -1,7 +1,7 @@
 //! What must be known of the primary's database to say what a statement touches.
 //!
-//! Plain data; `replication` reads it from the primary. What it does not know counts as unknown,
-//! and what is unknown goes to the primary.
+//! Plain data; `replication` reads it from the primary. Objects that it does not know count as
+//! unknown, and statements with unknown objects go to the primary.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -118,7 +118,7 @@ impl Catalogue {
         }
     }
 
-    /// Is there a table or a view in this schema?
+    /// Returns whether this schema has a table or a view.
     pub fn has_schema(&self, schema: &str) -> bool {
         let first = (schema.to_owned(), String::new());
         let next = self.relations.range(first..).next();

@@ -2,8 +2,8 @@
 //!
 //! Each plain constant, a whole number or a text in quotes, becomes a parameter. This is no lexer
 //! of SQL: where anything stands that would need one (comments, `$`, backslashes, texts with a
-//! prefix), a text is left alone. What parameters cannot stand for, as in `date '2024-02-29'`, does
-//! not parse, and is analysed as it is.
+//! prefix), a text is left alone. A text with a constant that a parameter cannot replace, as in
+//! `date '2024-02-29'`, does not parse as a template, and is analysed as it is.
 
 use std::borrow::Cow;
 
@@ -120,7 +120,7 @@ fn quoted(rest: &str) -> Option<(usize, Option<Constant<'_>>)> {
     Some((length, Some(Constant::Quoted(value))))
 }
 
-/// Returns the length and the value of the number that stands first, behind `out`, which gives its
+/// Returns the length and the value of the number that stands first, after `out`, which gives its
 /// sign.
 fn number<'t>(rest: &'t str, out: &mut String) -> (usize, Option<Constant<'t>>) {
     let of_number = |byte: &u8| *byte == b'.' || IS_OF_NAME[usize::from(*byte)];

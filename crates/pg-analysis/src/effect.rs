@@ -1,10 +1,10 @@
-//! What a statement may leave behind in the session that runs it.
+//! The state that a statement may leave in the session that runs it.
 //!
 //! Most texts leave nothing, and are known by their words alone: such a text begins like a
 //! statement that leaves nothing, and no word of it, even in a literal or a comment, belongs to
-//! what leaves something. What has such a word is read by PostgreSQL's own grammar (module
-//! `parsed`); what that does not understand keeps its session. Functions that users have written
-//! are not looked into.
+//! what leaves something. A text with such a word is read by PostgreSQL's own grammar (module
+//! `parsed`). A text that the grammar does not understand pins its session. Functions that users
+//! have written are not looked into.
 
 mod calls;
 mod parsed;
@@ -145,10 +145,10 @@ const fn beginning(word: &[u8]) -> usize {
     number % BEGINNINGS
 }
 
-/// What may stand behind SET to make it end with the transaction.
+/// What may stand after SET to make it end with the transaction.
 const SET_FOR_TRANSACTION: &[&str] = &["constraints", "local", "transaction"];
 
-/// What may stand behind SET SESSION CHARACTERISTICS so that it sets
+/// What may stand after SET SESSION CHARACTERISTICS so that it sets
 /// `default_transaction_isolation` and nothing else.
 const OF_ISOLATION: &[&str] = &[
     "as",
@@ -254,21 +254,21 @@ enum Place {
     Start,
     AfterSet,
     AfterSetSession,
-    /// Behind a word after which all ends with the transaction, if it is a keyword here.
+    /// After a word after which all ends with the transaction, if it is a keyword here.
     AfterLocal,
-    /// Behind a setting's name.
+    /// After a setting's name.
     AfterSetting,
-    /// Behind TIME, before ZONE.
+    /// After TIME, before ZONE.
     AfterTime,
-    /// Behind a word that a text follows in quotes.
+    /// After a word that a text follows in quotes.
     BeforeText,
-    /// Behind SET SESSION CHARACTERISTICS.
+    /// After SET SESSION CHARACTERISTICS.
     OfIsolation,
     Within,
 }
 
 impl Place {
-    /// Returns where it goes on behind a sign; none where that may be anything. Past the first
+    /// Returns where it goes on after a sign; none where that may be anything. Past the first
     /// statement a comment looks like the inside of a literal, and what is quoted may be any name.
     fn after_sign(self, sign: u8) -> Option<Place> {
         match (self, sign) {
@@ -282,7 +282,7 @@ impl Place {
         }
     }
 
-    /// Returns where it goes on behind a word, and what that leaves; none where that may be
+    /// Returns where it goes on after a word, and what that leaves; none where that may be
     /// anything.
     fn after_name(self, name: &[u8]) -> Option<(Place, SessionEffect)> {
         if self == Place::Within {
@@ -351,8 +351,8 @@ enum Word<'a> {
     Sign(u8),
 }
 
-/// Returns the words of a text, without regard to literals and comments: what stands in those is a
-/// word, too. So nothing can be hidden behind a quote that is read otherwise by the server.
+/// Returns the words of a text, without regard to literals and comments: text in those has words,
+/// too. So nothing can be hidden behind a quote that is read otherwise by the server.
 fn words(text: &[u8]) -> impl Iterator<Item = Word<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -49,7 +49,7 @@ pub struct Facts<'a> {
     pub bare_names: BTreeSet<String>,
     /// Tables of which whole rows are asked for where their type is seen: `coalesce(t.*)`.
     pub whole_rows: BTreeSet<String>,
-    /// What the tables that it reads are called in it.
+    /// The names in it of the tables that it reads.
     pub called: BTreeSet<String>,
     /// Whether all columns are asked for, or columns have other names here.
     pub star: bool,
@@ -63,7 +63,7 @@ pub struct Facts<'a> {
     pub transaction_time: bool,
     /// The numbers of parameters that stand there.
     pub parameters: BTreeSet<i32>,
-    /// Does it lock the rows that it reads?
+    /// Whether it locks the rows that it reads.
     pub locks: bool,
     /// Those that stand there more than once.
     pub repeated_parameters: BTreeSet<i32>,
@@ -105,7 +105,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// What stands for a whole row, if a name in a column's place is a table's.
+/// The expression for a whole row, if a name in a column's place is a table's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WholeRow {
     /// One value, whose type has a number that differs between nodes.
@@ -390,7 +390,7 @@ impl<'a> Walk<'a, '_> {
                 .not_understood("it calls a function that is not known to be the same everywhere");
         } else if !functions::is_same_everywhere(self.catalogue, name) {
             self.facts.only_primary("it calls a volatile function");
-        } else if functions::may_go_by_number(name, call.args()) {
+        } else if functions::may_name_by_oid(name, call.args()) {
             self.facts.only_primary(functions::BY_NUMBER);
         }
         self.facts.stable |= !self.catalogue.immutable_functions.contains(name);

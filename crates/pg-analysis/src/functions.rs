@@ -58,8 +58,9 @@ const OF_TEXT_SEARCH: &[&str] = &[
 /// constants.
 pub const BY_NUMBER: &str = "it may name a configuration by its number";
 
-/// May a call name an object of the catalogue by its number, which is another's on another node?
-pub fn may_go_by_number(name: &str, arguments: &NodeList) -> bool {
+/// Returns whether a call may name an object of the catalogue by its OID, which can belong to
+/// another object on another node.
+pub fn may_name_by_oid(name: &str, arguments: &NodeList) -> bool {
     let Some(first) = arguments.iter().next() else {
         return false;
     };
@@ -196,7 +197,7 @@ const TYPES: &[&str] = &[
 ];
 
 /// Others of PostgreSQL's own, whose values or their text look into the node's catalogue, or which
-/// few statements name. What casts to one runs on the primary.
+/// few statements name. A statement that casts to one runs on the primary.
 const OTHER_TYPES: &[&str] = &[
     "aclitem",
     "char",
@@ -247,7 +248,7 @@ pub fn is_plain_type(catalogue: &Catalogue, name: &str) -> bool {
     !catalogue.user_types.contains(name) && TYPES.contains(&name)
 }
 
-/// Is this a type of PostgreSQL's own, to which no function of users casts?
+/// Returns whether this is a built-in type of PostgreSQL to which no function of users casts.
 pub fn is_own_type(catalogue: &Catalogue, name: &str) -> bool {
     !catalogue.user_types.contains(name) && OTHER_TYPES.contains(&name)
 }

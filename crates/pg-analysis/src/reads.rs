@@ -41,7 +41,7 @@ pub fn analyse(names: &Names<'_>, select: &SelectStmt, text: &str) -> AnalysedSt
     statement
 }
 
-/// Does it nothing but change the session's settings, by `SELECT set_config(…), …`?
+/// Returns whether it only changes the session's settings, by `SELECT set_config(…), …`.
 fn only_sets(names: &Names<'_>, select: &SelectStmt) -> bool {
     let sets = |node: Node<'_>| {
         let Node::FuncCall(call) = node else {
@@ -134,7 +134,7 @@ impl Tables {
 
     fn not_known(&mut self, name: &Name) {
         self.primary.get_or_insert("a table is not known");
-        // What stands there may be a view with anything in it.
+        // The name there may be a view with anything in it.
         self.unknown |= name.schema.as_deref() != Some("pg_catalog");
     }
 
@@ -241,7 +241,7 @@ impl Tables {
     }
 }
 
-/// Have values of this type, or the type's number, another meaning on another node?
+/// Returns whether values of this type, or its OID, have another meaning on another node.
 pub fn is_of_node(type_oid: u32) -> bool {
     type_oid >= FIRST_USER_OID || functions::TYPES_OF_NODES.contains(&type_oid)
 }

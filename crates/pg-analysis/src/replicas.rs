@@ -154,7 +154,7 @@ fn changed(
     })
 }
 
-/// Is it about a thing of this kind, and nothing else?
+/// Returns whether a text is one statement about an object of this kind.
 fn is_about(text: &str, kind: ObjectType::Type) -> bool {
     let is = |node: Node<'_>| concerns(node, kind);
     pg_raw_parse::parse(text)

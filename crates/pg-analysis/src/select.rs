@@ -3,7 +3,7 @@
 use pg_raw_parse::Node;
 use pg_raw_parse::nodes::SelectStmt;
 
-/// Is a query a list of expressions, without a further clause but INTO?
+/// Returns whether a query is a list of expressions, with no further clause but INTO.
 pub(crate) fn is_list_alone(select: &SelectStmt) -> bool {
     let clauses = [
         select.where_clause(),

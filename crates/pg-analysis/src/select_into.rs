@@ -67,7 +67,7 @@ fn table_length(text: &str, is_unlogged: bool) -> Option<usize> {
     }
 }
 
-/// Is it one statement that makes a table of a whole query, and leaves it empty?
+/// Returns whether it is one statement that makes a table of a whole query, and leaves it empty.
 pub fn makes_empty(text: &str) -> bool {
     let Ok(tree) = pg_raw_parse::parse(text) else {
         return false;

@@ -14,7 +14,7 @@ use super::utility::is_temporary;
 /// How every schema of temporary tables is called, or begins.
 const SCHEMA: &str = "pg_temp";
 
-/// What a statement does with temporary tables.
+/// The use that a statement makes of temporary tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uses {
     /// It uses none.
@@ -34,7 +34,7 @@ pub struct Named {
     pub count: usize,
     /// How many of them are surely temporary.
     pub temporary_count: usize,
-    /// May all of them be temporary? Then nothing is done but to them.
+    /// Whether all of them may be temporary. Then the statement affects no other table.
     pub may_be_all: bool,
 }
 

@@ -520,7 +520,7 @@ fn settings_that_are_set() {
     }
 }
 
-/// A schema that is named behind another may have what `pg_catalog` has, too.
+/// A schema that follows another in the list may have what `pg_catalog` has, too.
 #[test]
 fn catalogue_stands_where_the_path_names_it() {
     let mut catalogue = catalogue();
@@ -585,7 +585,7 @@ fn time_of_the_transaction_is_noticed() {
 
 /// What a node has values of its own of is read on the primary.
 #[test]
-fn what_differs_between_nodes() {
+fn values_that_differ_between_nodes() {
     for text in [
         "SELECT ctid FROM r",
         "SELECT a1 FROM r WHERE xmin = $1",

@@ -1,5 +1,5 @@
-//! Writes: what an INSERT, UPDATE or DELETE may change, before it is committed (Table 2 of the
-//! paper). What it did change comes from the row images.
+//! Writes: the rows and columns that an INSERT, UPDATE or DELETE may change, before it is committed
+//! (Table 2 of the paper). The actual changes come from the row images.
 
 use std::collections::BTreeSet;
 
@@ -217,7 +217,7 @@ fn inserted_rows(
     };
     let positions = relation.key.iter().map(|key| {
         let column = relation.column_numbered(*key)?;
-        // What is put into varchar(n) may lose blanks at its end.
+        // A value that is stored as varchar(n) may lose trailing blanks.
         let may_change = column.type_oid == VARCHAR;
         let position = columns.iter().position(|name| *name == column.name)?;
         (!may_change).then_some((position, column))

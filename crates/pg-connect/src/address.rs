@@ -3,12 +3,12 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::auth::tls::{Files, Policy};
+use crate::auth::tls::{TlsFiles, TlsPolicy};
 
 /// The default port.
 const PORT_DEFAULT: u16 = 5432;
 
-/// `postgresql://user:password@host:port/database?NAME=VALUE&…`; host and port may stand behind the
+/// `postgresql://user:password@host:port/database?NAME=VALUE&…`; host and port may stand after the
 /// question mark, too, beside `sslmode`, `sslrootcert`, `sslcrl`, `sslcert` and `sslkey`.
 #[derive(Clone)]
 pub struct Address {
@@ -23,7 +23,7 @@ pub struct Address {
     /// The database that is replicated.
     pub database: String,
     /// How it is spoken to; over Unix sockets always without TLS.
-    pub tls: Policy,
+    pub tls: TlsPolicy,
 }
 
 impl Address {
@@ -72,7 +72,7 @@ impl Address {
         };
         Ok(Address {
             tls: match host.starts_with('/') {
-                true => Policy::Disable,
+                true => TlsPolicy::Disable,
                 false => query.tls,
             },
             host,
@@ -108,11 +108,11 @@ pub fn socket_in(folder: &Path, port: u16) -> PathBuf {
     folder.join(format!(".s.PGSQL.{port}"))
 }
 
-/// What stands behind the question mark.
+/// What stands after the question mark.
 struct Query {
     host: Option<String>,
     port: Option<String>,
-    tls: Policy,
+    tls: TlsPolicy,
 }
 
 impl Query {
@@ -143,12 +143,12 @@ impl Query {
             (None, None) => None,
             _ => return Err("sslcert and sslkey go together in a database's URL".into()),
         };
-        let files = Files {
+        let files = TlsFiles {
             roots,
             revoked,
             proof,
         };
-        let tls = Policy::of(&mode, files)?;
+        let tls = TlsPolicy::of(&mode, files)?;
         Ok(Query { host, port, tls })
     }
 }
@@ -186,7 +186,7 @@ mod tests {
         let address = address.unwrap();
         assert_eq!(format!("{address:?}"), "an@n@db.example:6000/shop");
         assert_eq!(address.password.as_deref(), Some("p:w"));
-        assert!(matches!(address.tls, Policy::Disable));
+        assert!(matches!(address.tls, TlsPolicy::Disable));
         let address = Address::parse("postgres://ann@[::1]").unwrap();
         assert_eq!(format!("{address:?}"), "ann@::1:5432/ann");
     }
@@ -202,7 +202,7 @@ mod tests {
             let address = Address::parse(url).unwrap();
             assert_eq!(address.to_string(), "/run/pg/.s.PGSQL.6000", "{url}");
             assert_eq!(address.place(), ("/run/pg", 6000, "shop"), "{url}");
-            assert!(matches!(address.tls, Policy::Disable), "{url}");
+            assert!(matches!(address.tls, TlsPolicy::Disable), "{url}");
         }
         let address = Address::parse("postgresql://ann@%2Frun").unwrap();
         assert_eq!(address.to_string(), "/run/.s.PGSQL.5432");

@@ -10,29 +10,29 @@ use std::time::Duration;
 use rustix::net::sockopt;
 use tokio::net::TcpStream;
 
-/// When a peer's system is asked, how often, and how many times without an answer.
+/// The TCP keepalive of a connection: when probes begin, how often, and how many may fail.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct KeepaliveSettings {
     idle: Duration,
     interval: Duration,
     count: u32,
 }
 
 /// Towards servers, on which clients wait: 7 seconds.
-pub const WITH_SERVERS: Patience = Patience {
+pub const WITH_SERVERS: KeepaliveSettings = KeepaliveSettings {
     idle: Duration::from_secs(3),
     interval: Duration::from_secs(1),
     count: 4,
 };
 
 /// Towards clients, whose transactions may hold locks: a minute.
-pub const WITH_CLIENTS: Patience = Patience {
+pub const WITH_CLIENTS: KeepaliveSettings = KeepaliveSettings {
     idle: Duration::from_secs(30),
     interval: Duration::from_secs(10),
     count: 3,
 };
 
-impl Patience {
+impl KeepaliveSettings {
     /// Has the connection fail when the peer's machine has been silent for so long, unless
     /// something is on its way there.
     pub fn bound(self, socket: &TcpStream) -> io::Result<()> {

@@ -122,7 +122,7 @@ impl Peer {
         }
     }
 
-    /// Does it speak TLS?
+    /// Returns whether it uses TLS.
     pub fn is_encrypted(&self) -> bool {
         matches!(self.stream, Stream::Tls(_))
     }
@@ -165,7 +165,7 @@ impl Peer {
         flushed
     }
 
-    /// Is there something to be written, or to be flushed?
+    /// Returns whether bytes are to be written or flushed.
     pub fn has_to_write(&self, output: &BytesMut) -> bool {
         self.needs_flush || !output.is_empty()
     }

@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use pg_connect::address::Address;
-use pg_connect::auth::tls::Policy;
+use pg_connect::auth::tls::TlsPolicy;
 
 /// How long a database may take to start.
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -206,7 +206,7 @@ impl Postgres {
             user: SUPERUSER.into(),
             password: None,
             database: database.into(),
-            tls: Policy::Disable,
+            tls: TlsPolicy::Disable,
         }
     }
 

@@ -57,7 +57,7 @@ impl<'a> WireMessage<'a> {
         &self.frame[HEADER_LEN..]
     }
 
-    /// Is nothing of it still to come?
+    /// Returns whether the whole message is here.
     pub fn is_whole(&self) -> bool {
         self.rest == 0
     }
@@ -77,7 +77,7 @@ impl Cutter {
         Cutter { side, rest: 0 }
     }
 
-    /// Is the next byte the first of a message?
+    /// Returns whether the next byte is the first of a message.
     pub fn is_between_messages(&self) -> bool {
         self.rest == 0
     }

@@ -22,7 +22,7 @@ pub mod startup;
 use alloc::string::String;
 use core::fmt;
 
-/// What a peer sent is no PostgreSQL protocol; the connection cannot go on.
+/// A peer's bytes are not PostgreSQL's protocol; the connection cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed(pub String);
 

@@ -114,7 +114,7 @@ fn field<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     Some(length.map(|_| bytes))
 }
 
-/// The body of a Describe or Close message: what it is about.
+/// The body of a Describe or Close message: its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatementOrPortal<'a> {
     /// A prepared statement.

@@ -115,7 +115,7 @@ impl Report {
         message::write(out, tag, &[fields.as_bytes(), b"\0"], 0);
     }
 
-    /// Reads the body of a server's ErrorResponse; what is missing is empty.
+    /// Reads the body of a server's ErrorResponse; missing fields are empty.
     pub fn read(body: &[u8]) -> Report {
         let mut report = Report::new(Severity::Error, "", "");
         for field in body.split(|&byte| byte == 0) {

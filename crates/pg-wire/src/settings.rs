@@ -59,7 +59,7 @@ const OWN: &[&str] = &[
     "work_mem",
     "xmloption",
 ];
-/// What the planner may do.
+/// Switches of the planner.
 const OF_PLANNER: &str = "enable_";
 
 /// Those of them by which a text may mean something else, or a value look otherwise; `search_path`
@@ -78,23 +78,24 @@ const OF_TEXTS: &[&str] = &[
     "xmloption",
 ];
 
-/// Does a setting concern only the session that has it?
+/// Returns whether a setting concerns only the session that has it.
 pub fn is_own(name: &[u8]) -> bool {
     let is = |known: &&str| known.as_bytes().eq_ignore_ascii_case(name);
     let start = name.get(..OF_PLANNER.len());
     OWN.iter().any(is) || start.is_some_and(|start| is_word(start, OF_PLANNER))
 }
 
-/// May a text mean something else by it, apart from where names are looked up?
+/// Returns whether a setting may change the meaning of a text, other than by the schemas in which
+/// names are looked up.
 pub fn is_of_texts(name: &str) -> bool {
     OF_TEXTS
         .iter()
         .any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Does a text do nothing but set settings of the session's own by `SELECT set_config('name',
-/// value, false), …`? Their names must stand in it, and that they outlive the transaction; values
-/// may be parameters.
+/// Returns whether a text only sets settings of the session's own by
+/// `SELECT set_config('name', value, false), …`. The text must contain their names, and `false`, by
+/// which they outlive the transaction. Values may be parameters.
 pub fn is_set_config(text: &[u8]) -> bool {
     // A backslash may be an escape, by `standard_conforming_strings`.
     let is_plain = text.is_ascii() && !text.contains(&b'\\');

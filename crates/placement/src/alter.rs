@@ -1,7 +1,7 @@
 //! Copies that come to a table which exists, and copies that go from it.
 //!
-//! Other copies keep their numbers, cuts and places: what is stored of them stays as it is. Where
-//! rows come from, and whether the failures tolerated stay proven, is for the coordinator.
+//! Other copies keep their numbers, cuts and places: their stored rows stay as they are. Where rows
+//! come from, and whether the failures tolerated stay proven, is for the coordinator.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -14,7 +14,7 @@ use crate::hybrid::GridError;
 use crate::schema::Schema;
 
 impl Schema {
-    /// Whether `wanted` is this schema with one index or one further copy more, its last.
+    /// Returns whether `wanted` is this schema with one index or one further copy more, its last.
     pub fn is_extended_by(&self, wanted: &Schema) -> bool {
         let mut shorter = wanted.clone();
         if shorter.indexes.len() > self.indexes.len() {

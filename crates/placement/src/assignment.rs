@@ -1,11 +1,11 @@
 //! Which server and core holds each partition, such that every row survives the failures that
 //! its table tolerates, and the load is even.
 //!
-//! Failure domains are divided into pools that share none. Replexes that are cut alike are a
-//! family and live in one pool, each copy of a partition in another domain of it, so a family of
-//! c copies gives a row c domains; families of independent cuts add up only across pools. With
-//! f = n − 1 and n different cuts that is one pool per replex. What comes out is proven before
-//! it is returned. Moving what is placed already is left to the coordinator.
+//! Failure domains are divided into pools that share none. Replexes that are cut alike are a family
+//! and live in one pool, each copy of a partition in another domain of it, so a family of c copies
+//! gives a row c domains; families of independent cuts add up only across pools. With f = n − 1 and
+//! n different cuts that is one pool per replex. The result is proven before it is returned. Moving
+//! what is placed already is left to the coordinator.
 //!
 //! Among placements of the same load, the one is taken in which what covers the partitions of any
 //! one server lies on the most servers: these answer for it, and give its rows, while it is lost.
@@ -352,8 +352,8 @@ fn deal(layout: &Layout, pools: Vec<Pool<'_>>, dealing: impl Fn(usize) -> Dealin
     placement
 }
 
-/// What is asked instead of a partition while it alone is lost: partitions of the copy of which the
-/// fewest are (Replex section 3.1).
+/// The partitions that are read instead of a partition while it alone is lost: partitions of the
+/// copy of which the fewest are (Replex section 3.1).
 struct Instead {
     lost: (usize, u32),
     copy: usize,

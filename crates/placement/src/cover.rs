@@ -27,7 +27,7 @@ pub enum RowAccess {
     Scan,
 }
 
-/// What one member of a cover must do, in any one unit.
+/// The work of one member of a cover, in any one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoverCosts {
     /// Cost of [`RowAccess::Sorted`]; at least 1.

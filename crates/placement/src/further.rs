@@ -2,14 +2,14 @@
 //! replicas, hyperspaces.
 //!
 //! Each counts as a copy for the failures tolerated, holds every row, and never votes no, so it
-//! stands behind all indexes in the chain (R3). `hybrid` gives the grid of each, `copies` adds them
+//! stands after all indexes in the chain (R3). `hybrid` gives the grid of each, `copies` adds them
 //! to a layout.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// A copy, or a row of hybrids, that is asked for by name.
+/// A copy, or a row of hybrids, that is requested by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FurtherCopy {
     /// Unique within the table, indexes included, and not the table's own.

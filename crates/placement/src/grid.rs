@@ -35,7 +35,7 @@ pub struct Axis {
     pub divisions: u32,
 }
 
-/// What a replex is for.
+/// The purpose of a replex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReplexKind {
     /// Partitioned by the primary key; owns the order of operations per row.
@@ -93,7 +93,7 @@ impl Layout {
         copies.map(|(number, _)| number)
     }
 
-    /// n: how many copies there are.
+    /// Returns n, the number of copies.
     pub fn copies(&self) -> usize {
         self.numbers().count()
     }
@@ -223,7 +223,7 @@ impl Layout {
         })
     }
 
-    /// As [`Layout::partition_of_row`], for a row that is not encoded.
+    /// Returns the same as [`Layout::partition_of_row`], for a row that is not encoded.
     pub fn partition_of_values<'a>(
         &self,
         replex: usize,
@@ -232,13 +232,13 @@ impl Layout {
         self.partition_by(replex, |key_space| self.slot(key_space, &values))
     }
 
-    /// As [`Layout::partition_of_row`], for known slots, one per key space.
+    /// Returns the same as [`Layout::partition_of_row`], for known slots, one per key space.
     pub fn partition_of_slots(&self, replex: usize, slots: &[u32]) -> u32 {
         assert_eq!(slots.len(), self.key_spaces.len(), "one slot per key space");
         self.partition_by(replex, |key_space| slots[key_space])
     }
 
-    /// Whether a row satisfies the constraints; a member of a cover gives only such rows.
+    /// Returns whether a row satisfies the constraints; a member of a cover gives only such rows.
     pub fn admits_row(&self, constraints: &SlotConstraints, row: &RowView<'_>) -> bool {
         assert_eq!(
             constraints.residues.len(),

@@ -66,10 +66,10 @@ impl Layout {
         Ok(self.hybrid_of(name.to_string(), axes))
     }
 
-    /// k hybrids between replexes A and B (Replex Fig. 7), for k + 1 factors that multiply to the
-    /// partitions. Slots are read as k + 1 digits of these bases, the highest first; hybrid i
-    /// keeps the first k + 1 − i digits of A and the last i digits of B, so that neighbours in the
-    /// row A, hybrid 1, …, hybrid k, B differ by one digit each: one failure costs one factor.
+    /// Returns k hybrids between replexes A and B (Replex Fig. 7), for k + 1 factors that multiply
+    /// to the partitions. Slots are read as k + 1 digits of these bases, the highest first; hybrid
+    /// i keeps the first k + 1 − i digits of A and the last i digits of B, so that neighbours in
+    /// the row A, hybrid 1, …, hybrid k, B differ by one digit each: one failure costs one factor.
     pub fn hybrids_between(
         &self,
         name: &str,
@@ -253,8 +253,8 @@ impl Layout {
         Ok(())
     }
 
-    /// Whether constraints that came from outside fit this layout, so that no function of the
-    /// crate panics on them.
+    /// Returns whether constraints that came from outside fit this layout, so that no function of
+    /// the crate panics on them.
     pub fn accepts(&self, constraints: &SlotConstraints) -> bool {
         let residues = &constraints.residues;
         residues.len() == self.key_spaces.len()

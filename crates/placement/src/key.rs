@@ -104,8 +104,8 @@ pub fn encode_key<'a>(values: impl IntoIterator<Item = ValueRef<'a>>) -> Vec<u8>
     out
 }
 
-/// Whether any value is NULL. A unique index holds any number of such keys, as in SQL; a primary
-/// key may have none.
+/// Returns whether any value is NULL. A unique index holds any number of such keys, as in SQL; a
+/// primary key may have none.
 pub fn key_has_null<'a>(values: impl IntoIterator<Item = ValueRef<'a>>) -> bool {
     values.into_iter().any(ValueRef::is_null)
 }

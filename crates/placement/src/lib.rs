@@ -3,7 +3,7 @@
 //!
 //! Invariants: byte order of an encoded key is SQL order of its values; a row is in exactly one
 //! partition of each replex; a cover holds every row of what it covers exactly once; a placement
-//! that `assign` returns has been proven to tolerate the failures that were asked for.
+//! that `assign` returns has been proven to tolerate the failures that were requested.
 //!
 //! This crate does no I/O, reads no clock and draws no random numbers, and must not know of
 //! messages, logs or sockets. Equal inputs give equal outputs on every machine.

@@ -61,8 +61,8 @@ pub fn copies_at_risk(placement: &Placement, servers: &[PartitionHost], failures
     taken.max(failures).min(copies.count() - 1)
 }
 
-/// x of R3: the position in the chain (1 is the head, n the decider) where a decision must be
-/// durable before any client may see it, for n replexes, f of their members that can be missing
+/// Returns x of R3: the position in the chain (1 is the head, n the decider) where a decision must
+/// be durable before any client may see it, for n replexes, f of their members that can be missing
 /// ([`copies_at_risk`]), and k the last position that can vote no. min(k, x) ≤ n − f holds.
 ///
 /// # Panics
@@ -73,8 +73,8 @@ pub fn decision_position(n: usize, f: usize, k: usize) -> usize {
     if k <= n - f { n } else { n - f }
 }
 
-/// In how many failure domains every possible row has a copy. Servers that the placement names
-/// but the list does not are taken to be lost: they count as no domain.
+/// Returns in how many failure domains every possible row has a copy. Servers that the placement
+/// names but the list does not are taken to be lost: they count as no domain.
 ///
 /// # Panics
 /// If the placement does not have one place per partition of the layout.

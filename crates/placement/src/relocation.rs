@@ -43,7 +43,7 @@ impl Placement {
         moves.map(|(cell, _, to)| (cell, to)).collect()
     }
 
-    /// With some cells elsewhere.
+    /// Returns the placement with some cells on other cores.
     pub fn with(&self, moves: &[(Cell, HostCore)]) -> Placement {
         let mut placement = self.clone();
         for ((replex, number), place) in moves {
@@ -67,7 +67,7 @@ impl Placement {
         counted.map(|(cell, _)| cell).collect()
     }
 
-    /// Whether a server holds a cell of another replex than this.
+    /// Returns whether a server holds a cell of another replex than this.
     fn holds_other(&self, server: u32, replex: usize) -> bool {
         let replexes = self.replexes.iter().enumerate();
         let mut others = replexes.filter(|(other, _)| *other != replex);

@@ -122,7 +122,7 @@ impl TableReport {
 }
 
 impl TableReport {
-    /// Whether every possible row survives now what the table asks for.
+    /// Returns whether every possible row survives now what the table asks for.
     pub fn holds_now(&self) -> bool {
         self.failures_survived >= Some(self.failures_tolerated)
     }

@@ -123,7 +123,7 @@ pub fn encode_row(columns: &[Column], values: &[Value]) -> Result<Vec<u8>, RowEr
     encode_values(columns, values.len(), |index| values[index].as_ref())
 }
 
-/// As [`encode_row`], from borrowed values.
+/// Encodes as [`encode_row`] does, from borrowed values.
 pub fn encode_row_refs(columns: &[Column], values: &[ValueRef<'_>]) -> Result<Vec<u8>, RowError> {
     encode_values(columns, values.len(), |index| values[index])
 }

@@ -21,18 +21,18 @@ pub struct Residue {
 }
 
 impl Residue {
-    /// Whether its numbers are what they must be.
+    /// Returns whether its numbers are what they must be.
     pub fn is_possible(self) -> bool {
         self.stride > 0 && self.coordinate < self.divisions
     }
 
-    /// Whether a slot satisfies it.
+    /// Returns whether a slot satisfies it.
     pub fn admits(self, slot: u32) -> bool {
         slot / self.stride % self.divisions == self.coordinate
     }
 
-    /// Whether every slot that satisfies `self` satisfies `other`, as far as arithmetic alone
-    /// shows: the digits that `other` fixes are among those that `self` fixes.
+    /// Returns whether every slot that satisfies `self` satisfies `other`, as far as arithmetic
+    /// alone shows: the digits that `other` fixes are among those that `self` fixes.
     fn implies(self, other: Residue) -> bool {
         if !other.stride.is_multiple_of(self.stride) {
             return false;
@@ -95,14 +95,14 @@ impl SlotConstraints {
         both
     }
 
-    /// Whether a slot of a key space satisfies its residues.
+    /// Returns whether a slot of a key space satisfies its residues.
     pub fn admits_slot(&self, key_space: usize, slot: u32) -> bool {
         self.residues[key_space]
             .iter()
             .all(|residue| residue.admits(slot))
     }
 
-    /// Whether a row with these slots, one per key space, satisfies everything.
+    /// Returns whether a row with these slots, one per key space, satisfies everything.
     pub fn admits(&self, slots: &[u32]) -> bool {
         assert_eq!(slots.len(), self.residues.len(), "one slot per key space");
         slots

@@ -3,7 +3,7 @@
 //! Printing then parsing gives the value back, for every value but NULL, which prints as nothing
 //! (how it is spelt is the caller's choice), and timestamps before PostgreSQL's first one, in 4714
 //! BC. A text that is accepted means what PostgreSQL takes it for. A timestamp has no zone, so a
-//! zone that is written behind it does not count. Other spellings of dates, intervals and words
+//! zone that is written after it does not count. Other spellings of dates, intervals and words
 //! such as `now` are left out.
 
 use alloc::format;
@@ -349,7 +349,7 @@ fn write_float(f: &mut fmt::Formatter<'_>, value: f64) -> fmt::Result {
 /// these the nearest ones, as PostgreSQL chooses them. Digits half way to the next number do not
 /// count, though they would be read as this one where it is even.
 fn shortest(value: f64) -> String {
-    /// With fewer digits behind the first one, no others are as near.
+    /// With fewer digits after the first one, no others are as near.
     const CHOICE_MIN: usize = 14;
     /// So many always suffice.
     const CHOICE_MAX: usize = 16;
@@ -365,8 +365,8 @@ fn shortest(value: f64) -> String {
     chosen.unwrap_or(plain)
 }
 
-/// Whether the text is exactly half way between the number and one of its neighbours. With 17
-/// digits only whole numbers from 2^53 to 2^78 have such a text.
+/// Returns whether the text is exactly half way between the number and one of its neighbours. With
+/// 17 digits only whole numbers from 2^53 to 2^78 have such a text.
 fn is_half_way(scientific: &str, value: f64) -> bool {
     let magnitude = value.abs();
     if !(9_007_199_254_740_992.0..302_231_454_903_657_293_676_544.0).contains(&magnitude) {
@@ -388,7 +388,7 @@ fn is_half_way(scientific: &str, value: f64) -> bool {
         return false;
     };
     written *= 10_u128.pow(zeros);
-    // 52 bits stand behind the first one, so the numbers around are so far apart.
+    // 52 bits stand after the first one, so the numbers around are so far apart.
     let bits = magnitude.to_bits() >> 52;
     let step = 1_u128 << (bits - (1023 + 52));
     2 * written.abs_diff(magnitude as u128) == step

@@ -135,7 +135,7 @@ impl Value {
         self.as_ref().column_type()
     }
 
-    /// Whether this is NULL.
+    /// Returns whether this is NULL.
     pub fn is_null(&self) -> bool {
         matches!(self, Value::Null)
     }
@@ -174,7 +174,7 @@ impl ValueRef<'_> {
         })
     }
 
-    /// Whether this is NULL.
+    /// Returns whether this is NULL.
     pub fn is_null(self) -> bool {
         matches!(self, ValueRef::Null)
     }

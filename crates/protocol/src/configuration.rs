@@ -33,7 +33,7 @@ pub struct Configuration {
     /// By id, rising.
     pub servers: Vec<Server>,
     /// By id, rising.
-    pub tables: Vec<Table>,
+    pub tables: Vec<PlacedTable>,
 }
 
 /// Chains stand still: all servers but the removed ones seal the epochs before and resolve what
@@ -81,7 +81,7 @@ pub enum ServerState {
 
 /// A table and where its partitions are.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Table {
+pub struct PlacedTable {
     /// Its number.
     pub id: TableId,
     /// Its columns and indexes.
@@ -102,13 +102,13 @@ pub struct Place {
     pub core: CoreId,
     /// Whether it may answer reads.
     pub state: PartitionState,
-    /// The epoch that gave the core the partition. What its disk has of it from before an earlier
-    /// epoch removed it is void.
+    /// The epoch that gave the core the partition. Rows of it on the core's disk, from before an
+    /// earlier epoch removed it, are void.
     pub since: Epoch,
     /// The other core that has to do with it, while the partition moves.
-    pub moving: Option<Moving>,
-    /// The core that held it until its server was lost, as long as that one is waited for: what its
-    /// disk has is a hint of the rows (R25).
+    pub moving: Option<MoveProgress>,
+    /// The core that held it until its server was lost, as long as the cluster waits for that core:
+    /// the rows on its disk are a hint (R25).
     pub former: Option<CoreId>,
 }
 
@@ -123,18 +123,18 @@ pub struct Tenure {
 
 /// How far a move of a partition is (`docs/reference/protocol-repair.md`, "Moving a partition").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moving {
+pub enum MoveProgress {
     /// The place serves; this core follows its changes, to hold the partition next.
     To(Tenure),
     /// The place is rebuilding; this core has all rows as they were when the place's epoch began.
     From(Tenure),
 }
 
-impl Moving {
+impl MoveProgress {
     /// Returns the other core.
     pub fn tenure(self) -> Tenure {
         match self {
-            Moving::To(tenure) | Moving::From(tenure) => tenure,
+            MoveProgress::To(tenure) | MoveProgress::From(tenure) => tenure,
         }
     }
 }
@@ -157,20 +157,20 @@ impl Place {
             core: self.core,
             since: self.since,
         };
-        let other = self.moving.map(Moving::tenure);
+        let other = self.moving.map(MoveProgress::tenure);
         core::iter::once(holder).chain(other)
     }
 
-    /// As it is once the core that it moves to holds it.
+    /// Returns the place as it is once the core that it moves to holds it.
     pub fn handed_over(self) -> Place {
-        let Some(Moving::To(next)) = self.moving else {
+        let Some(MoveProgress::To(next)) = self.moving else {
             return self;
         };
         Place {
             core: next.core,
             state: PartitionState::Rebuilding,
             since: next.since,
-            moving: Some(Moving::From(Tenure {
+            moving: Some(MoveProgress::From(Tenure {
                 core: self.core,
                 since: self.since,
             })),
@@ -178,14 +178,14 @@ impl Place {
         }
     }
 
-    /// As it is from `epoch` on without some servers, of which it has had another one than its own:
-    /// what that would have given is void.
+    /// Returns the place as it is from `epoch` on without some servers, of which it has had another
+    /// one than its own: rows from that server are void.
     pub fn without(self, is_removed: impl Fn(ServerId) -> bool, epoch: Epoch) -> Place {
         let lost = self.moving.filter(|it| is_removed(it.tenure().core.server));
         let (since, moving) = match lost {
             None => (self.since, self.moving),
-            Some(Moving::To(_)) => (self.since, None),
-            Some(Moving::From(_)) => (epoch, None),
+            Some(MoveProgress::To(_)) => (self.since, None),
+            Some(MoveProgress::From(_)) => (epoch, None),
         };
         Place {
             since,
@@ -194,11 +194,11 @@ impl Place {
         }
     }
 
-    /// As it is once it has all of its rows.
+    /// Returns the place as it is once it has all of its rows.
     pub fn filled(self) -> Place {
         Place {
             state: PartitionState::Serving,
-            moving: self.moving.filter(|it| matches!(it, Moving::To(_))),
+            moving: self.moving.filter(|it| matches!(it, MoveProgress::To(_))),
             former: self.former.filter(|former| *former != self.core),
             ..self
         }
@@ -208,29 +208,29 @@ impl Place {
     /// moves.
     pub fn giver(&self) -> Option<CoreId> {
         self.moving.map(|moving| match moving {
-            Moving::To(_) => self.core,
-            Moving::From(tenure) => tenure.core,
+            MoveProgress::To(_) => self.core,
+            MoveProgress::From(tenure) => tenure.core,
         })
     }
 
     fn fits_its_state(&self) -> bool {
         match self.moving {
             None => true,
-            Some(Moving::To(_)) => self.state == PartitionState::Serving,
-            Some(Moving::From(_)) => self.state == PartitionState::Rebuilding,
+            Some(MoveProgress::To(_)) => self.state == PartitionState::Serving,
+            Some(MoveProgress::From(_)) => self.state == PartitionState::Rebuilding,
         }
     }
 
     /// Returns the core that takes the rows, while the partition moves.
     pub fn taker(&self) -> Option<CoreId> {
         self.moving.map(|moving| match moving {
-            Moving::To(tenure) => tenure.core,
-            Moving::From(_) => self.core,
+            MoveProgress::To(tenure) => tenure.core,
+            MoveProgress::From(_) => self.core,
         })
     }
 }
 
-/// What a partition may do.
+/// The state of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartitionState {
     /// Reads and writes.
@@ -241,7 +241,7 @@ pub enum PartitionState {
 
 impl Configuration {
     /// Returns the table with this number.
-    pub fn table(&self, id: TableId) -> Option<&Table> {
+    pub fn table(&self, id: TableId) -> Option<&PlacedTable> {
         let index = self
             .tables
             .binary_search_by_key(&id, |table| table.id)
@@ -250,7 +250,7 @@ impl Configuration {
     }
 
     /// Returns the table with this name.
-    pub fn table_named(&self, name: &str) -> Option<&Table> {
+    pub fn table_named(&self, name: &str) -> Option<&PlacedTable> {
         self.tables.iter().find(|table| table.schema.name == name)
     }
 
@@ -270,9 +270,9 @@ impl Configuration {
         replex.get(partition.number as usize).copied()
     }
 
-    /// Whether partitions stay where they are until a server is lost, added, drained or removed:
-    /// all serve, none moves, and every server either is down and holds nothing or has got its
-    /// share.
+    /// Returns whether partitions stay where they are until a server is lost, added, drained or
+    /// removed: all serve, none moves, and every server either is down and holds nothing or has got
+    /// its share.
     pub fn is_at_rest(&self) -> bool {
         let is_up = |server: &Server| match server.state {
             ServerState::Up => !server.is_new,
@@ -302,7 +302,7 @@ impl Configuration {
         })
     }
 
-    /// Whether a server holds partitions, or has to do with moves of some.
+    /// Returns whether a server holds partitions, or has to do with moves of some.
     pub fn holds(&self, server: ServerId) -> bool {
         let mut tenures = self.places().flat_map(|(_, place)| place.tenures());
         tenures.any(|tenure| tenure.core.server == server)
@@ -316,7 +316,7 @@ impl Configuration {
         own.map(|tenure| tenure.since)
     }
 
-    /// Nothing is given back to these servers any more.
+    /// Removes these servers as former holders: nothing is given back to them any more.
     pub fn forget_formers(&mut self, servers: &BTreeSet<ServerId>) {
         let tables = self.tables.iter_mut();
         for place in tables.flat_map(|table| table.placement.iter_mut().flatten()) {
@@ -325,27 +325,27 @@ impl Configuration {
         }
     }
 
-    /// Whether a server is being removed.
+    /// Returns whether a server is being removed.
     pub fn is_removed(&self, server: ServerId) -> bool {
         let sealing = self.sealing.as_ref();
         sealing.is_some_and(|sealing| sealing.removed.binary_search(&server).is_ok())
     }
 
-    /// Whether a partition's copy goes with the epochs that are being ended.
+    /// Returns whether a partition's copy goes with the epochs that are being ended.
     pub fn is_leaving(&self, partition: PartitionId) -> bool {
         let sealing = self.sealing.as_ref();
         let copy = (partition.table, partition.replex);
         sealing.is_some_and(|sealing| sealing.leaving.binary_search(&copy).is_ok())
     }
 
-    /// Whether a core holds one of these partitions.
+    /// Returns whether a core holds one of these partitions.
     pub fn takes_part(&self, core: CoreId, partitions: &[PartitionId]) -> bool {
         let mut places = partitions.iter().filter_map(|id| self.place(*id));
         places.any(|place| place.core == core)
     }
 
-    /// What does not fit together, if anything. One that came from outside passes through this;
-    /// after it no function of `placement` panics on the tables.
+    /// Returns the first inconsistency, if there is one. A configuration from outside passes
+    /// through this check; after it no function of `placement` panics on the tables.
     pub fn check(&self) -> Result<(), String> {
         let fault = |what: &str| Err(String::from(what));
         if !self.servers.is_sorted_by(|a, b| a.id < b.id) {
@@ -363,7 +363,7 @@ impl Configuration {
             return fault("tables are out of order");
         }
         for (index, table) in self.tables.iter().enumerate() {
-            let Table {
+            let PlacedTable {
                 schema,
                 layout,
                 placement,
@@ -394,7 +394,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Whether all cores of a place exist, each once.
+    /// Returns whether all cores of a place exist, each once.
     fn is_possible(&self, place: &Place) -> bool {
         let exists = |tenure: Tenure| self.address(tenure.core).is_some();
         place.tenures().all(exists) && place.giver().is_none_or(|it| Some(it) != place.taker())
@@ -402,7 +402,7 @@ impl Configuration {
 
     /// Returns what there is to know about a table of a configuration that was checked, where it is
     /// placed.
-    pub fn report(&self, table: &Table) -> TableReport {
+    pub fn report(&self, table: &PlacedTable) -> TableReport {
         let servers: Vec<placement::PartitionHost> =
             self.servers.iter().map(Server::bare).collect();
         let placed = (&table.bare_placement(), &servers[..]);
@@ -413,16 +413,16 @@ impl Configuration {
 
     /// Returns the proof of what a table's placement survives, for a configuration that was
     /// checked.
-    pub fn proof(&self, table: &Table) -> PlacementProof {
+    pub fn proof(&self, table: &PlacedTable) -> PlacementProof {
         let servers: Vec<placement::PartitionHost> =
             self.servers.iter().map(Server::bare).collect();
         prove(&table.layout, &table.bare_placement(), &servers)
     }
 
-    /// x of R3 for a table of a configuration that was checked, where it is placed: from 1.
+    /// Returns x of R3 for a table of a configuration that was checked, where it is placed: from 1.
     /// The number of replexes means that prepares suffice. It changes only where members change, in
     /// an epoch before which all chains have ended.
-    pub fn decision_position(&self, table: &Table) -> usize {
+    pub fn decision_position(&self, table: &PlacedTable) -> usize {
         let servers: Vec<placement::PartitionHost> =
             self.servers.iter().map(Server::bare).collect();
         let failures = usize::from(table.schema.failures_tolerated);
@@ -449,8 +449,8 @@ impl Server {
     }
 }
 
-impl Table {
-    /// Whether a replex is being made, so that no statement reads it.
+impl PlacedTable {
+    /// Returns whether a replex is being made, so that no statement reads it.
     pub fn is_building(&self, replex: usize) -> bool {
         let mut building = self.building.iter();
         building.any(|number| usize::from(*number) == replex)
@@ -499,7 +499,7 @@ wire_struct!(Server {
     is_new
 });
 wire_enum!(ServerState { 0 => Up, 1 => Down });
-wire_struct!(Table {
+wire_struct!(PlacedTable {
     id,
     schema,
     layout,
@@ -514,7 +514,7 @@ wire_struct!(Place {
     former
 });
 wire_struct!(Tenure { core, since });
-wire_enum!(Moving { 0 => To(tenure), 1 => From(tenure) });
+wire_enum!(MoveProgress { 0 => To(tenure), 1 => From(tenure) });
 wire_enum!(PartitionState { 0 => Serving, 1 => Rebuilding });
 
 wire_struct!(Schema {

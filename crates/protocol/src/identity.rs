@@ -1,7 +1,7 @@
 //! Names of things: small `Copy` newtypes, so that no number is taken for another.
 //!
 //! Orders matter: `PartitionId` sorts by table, replex, number, which is the order of a chain (R7).
-//! What the numbers mean is written here and nowhere else.
+//! The meaning of the numbers is written here and nowhere else.
 
 use core::fmt;
 
@@ -113,8 +113,8 @@ pub struct OperationId {
 
 impl OperationId {
     /// Returns its place among the operations of its head core.
-    pub fn order(self) -> Finished {
-        Finished {
+    pub fn order(self) -> FinishedLine {
+        FinishedLine {
             incarnation: self.incarnation,
             sequence: self.sequence,
         }
@@ -124,7 +124,7 @@ impl OperationId {
 /// A line through the operations of one head core, ordered by incarnation and sequence: all
 /// before it are decided, and durably so at every member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Finished {
+pub struct FinishedLine {
     /// The incarnation of the first operation that may not be.
     pub incarnation: Incarnation,
     /// Its sequence.
@@ -145,7 +145,7 @@ impl Version {
 
 /// Time as a driver hands it in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Now {
+pub struct ClockReading {
     /// Microseconds on a clock that never steps: leases, waits and retries.
     pub monotonic_us: u64,
     /// Microseconds since 1970, for versions only; may step.
@@ -167,7 +167,7 @@ wire_struct!(PartitionId {
     replex,
     number
 });
-wire_struct!(Finished {
+wire_struct!(FinishedLine {
     incarnation,
     sequence
 });

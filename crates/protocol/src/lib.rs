@@ -2,8 +2,8 @@
 //! configurations, expressions, operations, records of logs, and their bytes.
 //!
 //! This crate does no I/O, reads no clock and draws no random numbers. It must not know how a
-//! machine decides: the machines of servers are in `machines`, that of a client in `session`. What
-//! they have to keep to is in docs/rules.md, and [`planted`] lists how each rule can be broken.
+//! machine decides: the machines of servers are in `machines`, that of a client in `session`. Their
+//! rules are in docs/rules.md, and [`planted`] lists how each rule can be broken.
 #![no_std]
 
 extern crate alloc;

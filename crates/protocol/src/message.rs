@@ -17,14 +17,14 @@ use placement::SlotConstraints;
 use crate::codec::{Bytes, Wire, wire_enum, wire_struct};
 use crate::expression::Expression;
 use crate::identity::{
-    CoreId, Epoch, Finished, Incarnation, OperationId, PartitionId, RequestId, TableId, Version,
+    CoreId, Epoch, FinishedLine, Incarnation, OperationId, PartitionId, RequestId, TableId, Version,
 };
 use crate::operation::{Decision, Mutation, Prepare, RequestResult};
 use crate::record::SavedCompletion;
 
 pub use coordinator::{
-    CoordinatorReply, CoordinatorRequest, CopyFailure, FillReport, FolderReport, Memory,
-    OBSTACLES_MAX, SealReport, SealStage, Shortage,
+    CoordinatorReply, CoordinatorRequest, CopyFailure, FillReport, FolderReport, OBSTACLES_MAX,
+    RecallReport, SealReport, SealStage, Shortage,
 };
 pub use refusal::Refusal;
 
@@ -116,7 +116,7 @@ pub enum Request {
     /// Return the core's counters.
     Status,
     /// End holds, and report whether they kept what was read as it was.
-    Release(Release),
+    Release(HoldRelease),
 }
 
 /// An operation, retried under the same name until a result is known (R13).
@@ -173,14 +173,14 @@ pub enum Agreement {
     /// The core reports for how long nothing had changed ([`RowPage::quiet_us`]).
     Quiet,
     /// Besides, the core keeps operations that change what the page covers waiting from then on,
-    /// until a [`Release`] or for so many microseconds. A core may hold for less, or not at all
+    /// until a [`HoldRelease`] or for so many microseconds. A core may hold for less, or not at all
     /// ([`RowPage::held`]).
     Hold(u64),
 }
 
 /// Ends holds of one connection on one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Release {
+pub struct HoldRelease {
     /// The client's epoch.
     pub epoch: Epoch,
     /// The partition.
@@ -190,19 +190,20 @@ pub struct Release {
 }
 
 impl Read {
-    /// Whether its page must agree with others, and so reports for how long nothing had changed.
+    /// Returns whether its page must agree with others, and so reports for how long nothing had
+    /// changed.
     pub fn must_agree(&self) -> bool {
         self.redirect.is_some() || self.agreement != Agreement::Alone
     }
 
-    /// Whether it begins or ends with the partition itself: a page of a scan, not a lookup.
+    /// Returns whether it begins or ends with the partition itself: a page of a scan, not a lookup.
     pub fn is_scan(&self) -> bool {
         self.start.is_empty() || self.end.is_none()
     }
 }
 
-/// What a member of a cover is asked for besides (Replex sections 3.1 and 4): the rows of a lost
-/// partition, or of a part of it.
+/// The further conditions of a read at a member of a cover (Replex sections 3.1 and 4): the rows of
+/// a lost partition, or of a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
     /// The replex of the lost partition: `start`, `end` and the order of the rows are those of its
@@ -248,7 +249,7 @@ pub enum Reply {
     Checksum(ChecksumPart),
     /// Counters by name.
     Status(Vec<(String, u64)>),
-    /// Whether all holds of a `Release` were there until now, and nothing that they cover has
+    /// Whether all holds of a `HoldRelease` were there until now, and nothing that they cover has
     /// changed since it was read.
     Released(bool),
     /// Not done here and now; nothing was changed by this attempt.
@@ -265,12 +266,12 @@ pub struct RowPage {
     /// Where to go on, if the page is not the last: `start` (or, descending, `end`) of the next.
     pub next: Option<Bytes>,
     /// Unless the read stands alone: for how many microseconds, up to when the rows were taken,
-    /// nothing had changed in what was asked for.
+    /// nothing had changed in what was requested.
     pub quiet_us: Option<u64>,
     /// Operations that change what the page covers wait from now on ([`Agreement::Hold`]).
     pub held: bool,
     /// Of a redirected read: the member can give rows and `next` in its own order only, not in
-    /// the one that is asked for.
+    /// the one that is requested.
     pub own_order: bool,
 }
 
@@ -297,13 +298,13 @@ pub struct PeerHeader {
     pub epoch: Epoch,
 }
 
-/// What a core's disk has room for.
+/// The room on a core's disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Room {
     /// All writes.
     #[default]
     Free,
-    /// What is left is kept for deletes, and for updates that make no row longer.
+    /// The rest is kept for deletes, and for updates that make no row longer.
     Reserve,
     /// No write, until deleted rows have given room back or an operator makes some.
     Full,
@@ -344,7 +345,7 @@ pub enum PeerMessage {
         operations: Vec<(OperationId, PartitionId, bool)>,
     },
     /// Every operation of the sender's before this one is finished at every member.
-    Finished(Finished),
+    Finished(FinishedLine),
     /// A restarted core asks for what it may have forgotten: votes that it sent before they were
     /// durable (R1), decisions that it lost with its log's tail.
     Recover {
@@ -367,7 +368,7 @@ pub enum PeerMessage {
         /// How many `Adopt` belong to it.
         count: u64,
         /// Every operation of the sender's before this one is finished.
-        finished_below: Finished,
+        finished_below: FinishedLine,
     },
     /// Asks a peer to vouch that it knows no newer epoch: renews the sender's lease. Also reports
     /// whether the sender has space for writes: a disk that has just become full must be known
@@ -412,7 +413,7 @@ pub enum PeerMessage {
         /// A hash of them.
         sum: u64,
         /// What was looked at for it.
-        looked: Looked,
+        looked: ScanCounts,
     },
     /// Asks a member of a cover for rows that are needed at once (R18): the last ones of
     /// each of some ranges, in the order of the partition that is filled.
@@ -423,7 +424,7 @@ pub enum PeerMessage {
         from: PartitionId,
         /// Names this way through the member's rows.
         pass: u64,
-        /// What the keys of a range begin with, and the first key beyond it, if that is not the
+        /// The prefix of the keys of a range, and the first key beyond it, if that is not the
         /// prefix's end.
         wanted: Vec<(Bytes, Option<Bytes>)>,
         /// Where to go on, in the member's own order.
@@ -473,7 +474,7 @@ pub enum PeerMessage {
         question: u64,
         /// Where to begin.
         start: Bytes,
-        /// Ranges, one behind the other, by where they end (none is the end of all), and a hash
+        /// Ranges, one after the other, by where they end (none is the end of all), and a hash
         /// of what the asker has there.
         ranges: Vec<(Option<Bytes>, u64)>,
     },
@@ -552,7 +553,7 @@ pub enum PeerMessage {
 }
 
 impl PeerMessage {
-    /// Whether it is of no use while chains stand still.
+    /// Returns whether it is of no use while chains stand still.
     pub fn is_of_chain(&self) -> bool {
         match self {
             PeerMessage::Prepare(_)
@@ -584,9 +585,9 @@ impl PeerMessage {
     }
 }
 
-/// What a member of a cover looked at for one page.
+/// Counts of what a member of a cover read for one page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Looked {
+pub struct ScanCounts {
     /// Rows.
     pub rows: u64,
     /// Their bytes.
@@ -637,7 +638,7 @@ wire_struct!(Read {
     redirect,
 });
 wire_enum!(Agreement { 0 => Alone, 1 => Quiet, 2 => Hold(hold_us) });
-wire_struct!(Release {
+wire_struct!(HoldRelease {
     epoch,
     partition,
     holds
@@ -666,7 +667,7 @@ wire_struct!(RowPage {
     held,
     own_order
 });
-wire_struct!(Looked {
+wire_struct!(ScanCounts {
     rows,
     bytes,
     of_rows

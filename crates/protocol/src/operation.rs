@@ -1,4 +1,4 @@
-//! Operations: what a client asks for, what travels down a chain, what is answered.
+//! Operations: the request of a client, the messages along a chain, and the result.
 //!
 //! An operation is a list of row changes from the first day, though a request
 //! carries one mutation for now. The same `Prepare` is message and log record (R1), and
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use crate::codec::{Bytes, wire_enum, wire_struct};
 use crate::expression::{Assignment, Expression};
-use crate::identity::{Epoch, Finished, OperationId, PartitionId, RequestId, TableId, Version};
+use crate::identity::{Epoch, FinishedLine, OperationId, PartitionId, RequestId, TableId, Version};
 
 /// Changes to one row, named by its primary key.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +20,7 @@ pub struct Mutation {
     pub action: Action,
 }
 
-/// What a mutation does to its row. Rows are bytes of `placement::row`.
+/// The effect of a mutation on its row. Rows are bytes of `placement::row`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Writes a new row; the primary replex votes no where the pk exists.
@@ -37,7 +37,7 @@ pub enum Action {
     Upsert {
         /// The whole row where there is none.
         row: Bytes,
-        /// What to change where there is one; `Excluded` means `row`.
+        /// The changes of a row that exists; `Excluded` means `row`.
         assignments: Vec<Assignment>,
         /// Whether to change it; none means always.
         condition: Option<Expression>,
@@ -97,8 +97,8 @@ pub enum RequestResult {
 }
 
 impl RequestResult {
-    /// Whether it changed something. What did not is known to the head alone: where that is lost,
-    /// the next one evaluates the request again.
+    /// Returns whether it changed something. What did not is known to the head alone: where that is
+    /// lost, the next one evaluates the request again.
     pub fn took_effect(&self) -> bool {
         matches!(self, RequestResult::Applied { .. })
     }
@@ -167,7 +167,7 @@ pub struct Prepare {
     pub epoch: Epoch,
     /// Every operation of the same head core before this one is finished at every member: a member
     /// forgets those, and knows a late duplicate of one by it.
-    pub finished_below: Finished,
+    pub finished_below: FinishedLine,
     /// The table (one for now; the chain's partitions name it too).
     pub table: TableId,
     /// The chain: partitions in order, head first, decider last.

@@ -182,14 +182,14 @@ impl Bug {
     }
 }
 
-/// Whether this bug is planted.
+/// Returns whether this bug is planted.
 #[cfg(feature = "planted")]
 #[inline]
 pub fn is(bug: Bug) -> bool {
     selection::SELECTED.load(core::sync::atomic::Ordering::Relaxed) == bug as u8
 }
 
-/// Whether this bug is planted: never, without the feature.
+/// Returns whether this bug is planted: never, without the feature.
 #[cfg(not(feature = "planted"))]
 #[inline(always)]
 pub const fn is(_bug: Bug) -> bool {

@@ -1,4 +1,4 @@
-//! Log records: what a core must know again after a restart.
+//! Log records: the state that a core must restore after a restart.
 //!
 //! The log is the truth and the tables are its materialisation: replaying
 //! records over any earlier state of the tables ends in the same tables. A prepare is logged with
@@ -68,7 +68,7 @@ pub enum Record {
         /// The partition.
         partition: PartitionId,
     },
-    /// Others gave versions up to this one: what this core gives is higher (R6).
+    /// Others gave versions up to this one: versions that this core gives are higher (R6).
     Versions {
         /// The highest.
         last: Version,
@@ -92,14 +92,14 @@ pub enum Record {
         /// The epoch that gave it.
         since: Epoch,
         /// With which rows.
-        start: Start,
+        start: PartitionStart,
     },
 }
 
 /// With which rows a core begins a partition that it is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
-    /// With none: it is new, or filled from a cover. What the core had before is void.
+pub enum PartitionStart {
+    /// With none: it is new, or filled from a cover. The core's earlier rows are void.
     Empty,
     /// With none: they are made equal to those of the core that gives it.
     Taken,
@@ -124,5 +124,5 @@ wire_enum!(Record {
     8 => Matched { partition, rows, gone }, 9 => Whole { partition },
     10 => Versions { last },
 });
-wire_enum!(Start { 0 => Empty, 1 => Taken, 2 => Compared });
+wire_enum!(PartitionStart { 0 => Empty, 1 => Taken, 2 => Compared });
 wire_struct!(SavedCompletion { head, request });

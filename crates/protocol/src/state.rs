@@ -1,4 +1,4 @@
-//! What a coordinator must not forget, and its bytes.
+//! The durable state of a coordinator, and its bytes.
 //!
 //! ```text
 //! offset  bytes
@@ -60,7 +60,7 @@ pub struct ServerMember {
     pub instance: u64,
     /// The process that joined last has reported its stop.
     pub has_stopped: bool,
-    /// What is to become of the folder that it comes back with.
+    /// Whether its folder is trusted when it comes back.
     pub trust: FolderTrust,
     /// How far the log of each core was durable at its last report.
     pub logs: Vec<Position>,
@@ -84,13 +84,13 @@ pub enum FolderTrust {
 pub struct CopyChange {
     /// The table.
     pub table: TableId,
-    /// What is asked for.
-    pub wanted: Wanted,
+    /// What is requested.
+    pub wanted: CopyRequest,
 }
 
-/// What a change of copies asks for.
+/// The change of copies that an operator has requested.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Wanted {
+pub enum CopyRequest {
     /// The copy that this schema has one more than the table, its last.
     Add {
         /// The table as it shall be.
@@ -109,7 +109,7 @@ pub enum Wanted {
 }
 
 impl ServerMember {
-    /// A core's log is durable at least up to here.
+    /// Notes that a core's log is durable at least up to here.
     pub fn note_log(&mut self, core: usize, durable: Position) {
         if self.logs.len() <= core {
             self.logs.resize(core + 1, Position(0));
@@ -158,8 +158,8 @@ impl CoordinatorState {
             .changes
             .iter()
             .filter_map(|change| match &change.wanted {
-                Wanted::Add { schema } => Some(schema),
-                Wanted::Drop { .. } | Wanted::Renew { .. } => None,
+                CopyRequest::Add { schema } => Some(schema),
+                CopyRequest::Drop { .. } | CopyRequest::Renew { .. } => None,
             });
         for schema in schemas {
             schema.validate().map_err(|error| error.message)?;
@@ -189,7 +189,7 @@ wire_struct!(CoordinatorState {
     session_floor,
 });
 wire_struct!(CopyChange { table, wanted });
-wire_enum!(Wanted { 0 => Add { schema }, 1 => Drop { name }, 2 => Renew { cells } });
+wire_enum!(CopyRequest { 0 => Add { schema }, 1 => Drop { name }, 2 => Renew { cells } });
 wire_struct!(ServerMember {
     server,
     disk,

@@ -1,4 +1,5 @@
-//! What sessions ask an SQL parser: what state a statement may leave in the session that runs it.
+//! The interface of sessions to an SQL parser: the state that a statement may leave in the session
+//! that runs it.
 
 use alloc::string::String;
 
@@ -65,7 +66,7 @@ impl SessionEffect {
         }
     }
 
-    /// Does it leave nothing but settings by which sessions may share servers?
+    /// Returns whether it leaves only settings by which sessions may share servers.
     pub fn is_of_settings(self) -> bool {
         matches!(
             self,

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-/// What a text that does nothing else does to the names of prepared statements.
+/// The effect on names of prepared statements of a text that has no other effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deallocation {
     /// `DEALLOCATE name`.
@@ -38,23 +38,23 @@ pub fn command_of(text: &[u8]) -> Option<Deallocation> {
     name(rest).map(Deallocation::Deallocate)
 }
 
-/// Is a text `DEALLOCATE` and nothing else? What it leaves is known.
+/// Returns whether a text is `DEALLOCATE` and nothing else. Its effect is then known.
 pub fn is_deallocate(text: &[u8]) -> bool {
     let first = text.trim_ascii_start().get(..b"deallocate".len());
     first.is_some_and(|word| word.eq_ignore_ascii_case(b"deallocate")) && command_of(text).is_some()
 }
 
-/// Does a text name the view of prepared statements, or its function?
+/// Returns whether a text names the view of prepared statements, or its function.
 pub fn looks_at_statements(text: &[u8]) -> bool {
     has_any(text, &[b"pg_prepared_statement"])
 }
 
-/// May a text name statements?
+/// Returns whether a text may name prepared statements.
 pub fn mentions(text: &[u8]) -> bool {
     has_any(text, &[b"prepare", b"execute", b"allocate"])
 }
 
-/// May a text give other meanings to names?
+/// Returns whether a text may give names another meaning.
 pub fn may_change_names(text: &[u8]) -> bool {
     has_any(text, &[b"prepare", b"allocate", b"discard"])
 }

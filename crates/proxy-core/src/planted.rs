@@ -15,7 +15,7 @@ pub enum ProxyBug {
     PendingEndsAtAnswer,
     /// R29: a mark counts that an earlier manager wrote.
     MarkOfAnyEpoch,
-    /// R31: what was executed is committed whatever is before it.
+    /// R31: an executed transaction commits without waiting for those before it.
     CommitsOutOfOrder,
     /// R31: a group takes a commit that depends on what runs elsewhere, or waits outside of the
     /// group.
@@ -24,7 +24,7 @@ pub enum ProxyBug {
     GroupHasGaps,
     /// I14: a group notes its first commit's place.
     GroupNotesItsFirst,
-    /// R32: what may be committing is not Pending.
+    /// R32: writes that may be committing are not Pending.
     NotPending,
     /// R32: a commit whose connection broke did not happen.
     DoubtForgotten,
@@ -46,9 +46,11 @@ pub enum ProxyBug {
     WaitIsNotWatched,
     /// R32: a read that waits does not wait for what is Pending.
     WaitIgnoresPending,
-    /// I14: what a replica shows counts as being on its disk when it is taken up.
+    /// I14: commits that a replica shows count as being on its disk when the proxy begins to follow
+    /// it.
     UnflushedCounts,
-    /// I14: what an Extractor had sent before its connections broke may still be done.
+    /// I14: statements that an Extractor had sent before its connections broke may still be
+    /// executed.
     OldExtractorGoesOn,
     /// I14: a replica that was offline is given what the reader remembers, though there is a gap
     /// before it.

@@ -35,7 +35,7 @@ pub enum Situation<'a> {
     },
     /// Its transaction has its snapshot at a replica.
     AtSnapshot {
-        /// May that transaction have ended by what was sent before?
+        /// Whether messages that were sent before may have ended that transaction.
         may_be_over: bool,
     },
 }
@@ -47,19 +47,19 @@ pub struct Question<'a> {
     pub situation: Situation<'a>,
     /// What the statements touch.
     pub touched: &'a Touched,
-    /// Are these all of their batch?
+    /// Whether these are all statements of their batch.
     pub is_whole: bool,
-    /// Do they leave nothing in the session?
+    /// Whether they leave no state in the session.
     pub leaves_nothing: bool,
-    /// Do they end their transaction and do nothing else?
+    /// Whether they end their transaction and do nothing else.
     pub is_end: bool,
-    /// Do they share portals with other batches of their transaction?
+    /// Whether they share portals with other batches of their transaction.
     pub shares_portals: bool,
-    /// Does the session keep its connection?
+    /// Whether the session keeps its connection.
     pub is_pinned: bool,
-    /// Is what they read checked when the transaction commits?
+    /// Whether their reads are checked when the transaction commits.
     pub is_serializable: bool,
-    /// Did they run at a replica, and fail or not count there?
+    /// Whether they ran at a replica, and failed there or had their answer discarded.
     pub has_failed: bool,
 }
 
@@ -170,10 +170,10 @@ fn needed_inside(question: Question<'_>) -> Option<&'static str> {
     }
 }
 
-/// May statements run in a transaction that has its snapshot at a replica? Reads and savepoints
-/// may, and so may statements that do nothing but end it; behind these, another may begin. A write
-/// may in a transaction that the client has declared read-only: PostgreSQL refuses it there before
-/// it does anything, as it would on the primary.
+/// Returns whether statements may run in a transaction that has its snapshot at a replica. Reads
+/// and savepoints may, and so may statements that only end it; after these, another transaction may
+/// begin. A write may in a transaction that the client has declared read-only: PostgreSQL refuses
+/// it there before it does anything, as it would on the primary.
 fn stays_at_snapshot(question: Question<'_>) -> bool {
     let touched = question.touched;
     let is_read = touched.needs_primary.is_none();

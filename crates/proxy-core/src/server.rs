@@ -24,7 +24,7 @@ pub type UnnamedId = (u64, u64);
 pub struct Turn(u64);
 
 impl Turn {
-    /// Returns the present time: behind all before.
+    /// Returns the present time: after all before.
     pub fn now() -> Turn {
         static LAST: AtomicU64 = AtomicU64::new(0);
         Turn(LAST.fetch_add(1, Ordering::Relaxed) + 1)
@@ -51,7 +51,7 @@ pub struct ServerConnection {
     pub process: u32,
     /// Whose unnamed statement it holds.
     pub unnamed: Option<UnnamedId>,
-    /// What it has reported; shared until it changes.
+    /// The settings that it has reported; shared until they change.
     pub parameters: Arc<Parameters>,
     /// A client's session has left state on it that must not reach another client.
     pub is_dirty: bool,
@@ -98,8 +98,8 @@ impl ServerConnection {
         self.prepared.insert(id, Use { since, last });
     }
 
-    /// Notes that it has other settings now: what was prepared before may mean something else, and
-    /// is prepared again where it is used.
+    /// Notes that it has other settings now: statements that were prepared before may mean
+    /// something else, and are prepared again where they are used.
     pub fn outdate(&mut self) {
         self.unnamed = None;
         for used in self.prepared.values_mut() {

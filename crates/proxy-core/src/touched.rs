@@ -19,17 +19,18 @@ pub struct Touched {
     pub sets: Sets,
     /// What they lock, among other things.
     pub locked: Sets,
-    /// Is there something that is no read for any node?
+    /// The reason why they need the primary, if some part is not a read that any node can answer.
     pub needs_primary: Option<&'static str>,
-    /// May their transaction end with them, or with one of them?
+    /// Whether their transaction may end with them, or with one of them.
     pub may_end: bool,
     /// Texts that replicas run, too, in order.
     pub schema: Vec<String>,
-    /// May they change where names are looked up, or the role that runs what follows?
+    /// Whether they may change the schemas in which names are looked up, or the role of later
+    /// statements.
     pub changes_settings: bool,
-    /// Do they ask for the time at which their transaction began?
+    /// Whether they ask for the time at which their transaction began.
     pub of_transaction_time: bool,
-    /// Do they begin with BEGIN? What follows runs inside of a transaction.
+    /// Whether they begin with BEGIN. Later statements then run inside a transaction.
     pub begins: bool,
     /// How many of them begin or end a transaction or a part of one.
     pub commands: usize,
@@ -41,7 +42,7 @@ pub struct Touched {
     pub generation: Option<u64>,
     /// The tables and views that reads among them name.
     pub named: BTreeSet<TableOid>,
-    /// What the only one is as a prepared statement, if that is the same.
+    /// The only statement as a prepared statement, if that has the same result.
     pub as_prepared: Option<AsPrepared>,
 }
 
@@ -101,8 +102,8 @@ impl Touched {
         }
     }
 
-    /// Do the statements change the schema and do nothing else? `text` is theirs: what it makes in
-    /// the schema of temporary tables is its session's.
+    /// Returns whether the statements change the schema and do nothing else. `text` is their text:
+    /// objects that it makes in the schema of temporary tables belong to its session.
     pub fn is_schema_only(&self, text: &[u8]) -> bool {
         let is_temporary = |part: &[u8]| part.eq_ignore_ascii_case(TEMPORARY_SCHEMA);
         !self.schema.is_empty()

@@ -1,8 +1,8 @@
-//! What a session's transaction has written, and how the manager learns of its end.
+//! The writes of a session's transaction, and how the manager learns of its end.
 //!
-//! Before anything is sent that may commit, what may have been written is Pending (R32). When the
+//! Before a statement is sent that may commit, all possible writes are Pending (R32). When the
 //! transaction has ended, marks are written into the primary's log, in a transaction of their own
-//! right behind it on the same connection: once the slot's reader has seen a mark, it has seen what
+//! right after it on the same connection: once the slot's reader has seen a mark, it has seen what
 //! was committed before it, and the Pending item ends (R29).
 
 use alloc::string::String;
@@ -19,26 +19,26 @@ use crate::touched::Touched;
 pub struct Writes {
     /// Written in a transaction that cannot have committed.
     unsent: Sets,
-    /// What it has locked: what writers around the proxy did there before is seen on the primary at
-    /// once.
+    /// The rows and tables that it has locked: earlier writes there that bypass the proxy are
+    /// visible on the primary at once.
     locked: Sets,
     /// The oldest catalogue by which that is known.
     generation: Option<u64>,
     /// What is Pending.
     pending: Vec<Mark>,
-    /// May the transaction have ended, so that what follows runs outside of it?
+    /// Whether the transaction may have ended, so that later statements run outside of it.
     may_be_over: bool,
-    /// Have the marks been sent?
+    /// Whether the marks have been sent.
     is_marked: bool,
-    /// Has the transaction changed its settings?
+    /// Whether the transaction has changed its settings.
     has_settings: bool,
-    /// Has something run on the connection that may have done anything there?
+    /// Whether a statement with unknown effects has run on the connection.
     has_run_anything: bool,
 }
 
 impl Writes {
     /// Notes that statements are about to be sent. With `is_inside` they run inside of a
-    /// transaction that goes on behind them, unless it may end by them.
+    /// transaction that goes on after them, unless it may end by them.
     pub fn note<L: DerefMut<Target = Manager>>(
         &mut self,
         touched: &Touched,
@@ -60,13 +60,14 @@ impl Writes {
         }
     }
 
-    /// Has something run since this was asked last that may have done anything, as functions of
-    /// users may?
+    /// Returns whether a statement with unknown effects, such as a call of a user's function, has
+    /// run since the last call.
     pub fn take_run_anything(&mut self) -> bool {
         core::mem::take(&mut self.has_run_anything)
     }
 
-    /// Has the transaction changed its settings? Then names in it may mean something else.
+    /// Returns whether the transaction has changed its settings. Then names in it may mean
+    /// something else.
     pub fn has_settings(&self) -> bool {
         self.has_settings
     }
@@ -76,31 +77,33 @@ impl Writes {
         self.may_be_over = false;
     }
 
-    /// May the transaction have ended?
+    /// Returns whether the transaction may have ended.
     pub fn may_be_over(&self) -> bool {
         self.may_be_over
     }
 
-    /// May a read of the transaction run elsewhere at all? Not where it may have ended, or where
-    /// names may mean something else: what is not understood may have changed settings, too.
+    /// Returns whether a read of the transaction may run at a replica at all. It may not if the
+    /// transaction may have ended, or if names may mean something else: a statement that is not
+    /// understood may have changed settings, too.
     pub fn let_reads_go(&self) -> bool {
         !self.may_be_over && !self.has_settings && !self.unsent.may_write_anything()
     }
 
-    /// Does a read touch nothing of what the transaction has written (Algorithm 1), and no table in
-    /// which it has locked something?
+    /// Returns whether a read touches none of the transaction's writes (Algorithm 1), and no table
+    /// in which it has locked rows.
     pub fn is_independent(&self, reads: &Sets) -> bool {
         independent(&self.unsent, reads) && !self.locked.shares_table(reads)
     }
 
-    /// Has the schema changed since the transaction wrote? Then what it wrote is not known: a
-    /// trigger or a foreign key may have come before its lock. To be asked when a read has been
-    /// routed: as long as the change is Pending, that read goes to the primary.
+    /// Returns whether the schema has changed since the transaction wrote. Then its writes are not
+    /// known: a trigger or a foreign key may have been created before its lock. The caller checks
+    /// this after a read has been routed: as long as the change is Pending, that read goes to the
+    /// primary.
     pub fn is_outdated(&self, generation: u64) -> bool {
         self.unsent.is_written() && self.generation != Some(generation)
     }
 
-    /// Is something Pending?
+    /// Returns whether a write of the session is Pending.
     pub fn is_pending(&self) -> bool {
         !self.pending.is_empty()
     }

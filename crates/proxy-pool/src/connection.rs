@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 
 use super::{ConnectionKey, Login, StartSettings};
 use pg_connect::address::Address;
-use pg_connect::auth::tls::Policy;
+use pg_connect::auth::tls::TlsPolicy;
 use pg_connect::auth::{certificate, scram};
 use pg_connect::silence;
 use pg_connect::stream::{Peer, Stream};
@@ -53,7 +53,7 @@ pub struct Connection {
     pub permit: Option<OwnedSemaphorePermit>,
 }
 
-/// What a session has changed since its login.
+/// The changes of a session's settings since its login.
 #[derive(Debug, Default)]
 pub struct Changed {
     /// Settings, each of which concerns only the session that has it.
@@ -353,8 +353,8 @@ impl Connection {
         }
     }
 
-    /// At a replica that has just been logged in to: is it in this life still? If not, it has
-    /// crashed, and may have lost what it had not on disk.
+    /// Checks, after a login at a replica, that its server is still in this life. If not, it has
+    /// crashed, and may have lost commits that were not on its disk.
     pub async fn is_in(&mut self, life: ServerLife) -> Result<(), Report> {
         let unknown = |what: String| {
             let text = format!("it is not known whether it has crashed: {what}");
@@ -448,9 +448,9 @@ pub async fn connect(address: &Address) -> io::Result<Stream> {
     socket.set_nodelay(true)?;
     silence::WITH_SERVERS.bound(&socket)?;
     let (config, is_needed) = match &address.tls {
-        Policy::Disable => return Ok(Stream::Plain(socket)),
-        Policy::Prefer(tls) => (&tls.config, false),
-        Policy::Require(tls) | Policy::Verify(tls) => (&tls.config, true),
+        TlsPolicy::Disable => return Ok(Stream::Plain(socket)),
+        TlsPolicy::Prefer(tls) => (&tls.config, false),
+        TlsPolicy::Require(tls) | TlsPolicy::Verify(tls) => (&tls.config, true),
     };
     let mut answer = [0];
     socket.write_all(&startup::write_tls()).await?;

@@ -38,7 +38,7 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 /// SQLSTATE: too many connections.
 const TOO_MANY: &str = "53300";
 
-/// What the sessions that share connections have in common.
+/// The properties that sessions must have in common to share connections.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnectionKey {
     /// The user that they log in as.
@@ -68,7 +68,7 @@ impl StartSettings {
         self.0.get(name).map(String::as_str)
     }
 
-    /// Are there none?
+    /// Returns whether there are no settings.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -188,7 +188,7 @@ impl ConnectionKey {
         }
     }
 
-    /// Do sessions of both log in in the same way?
+    /// Returns whether sessions of both keys log in in the same way.
     fn logs_in_as(&self, other: &ConnectionKey) -> bool {
         (&self.user, &self.database, &self.settings)
             == (&other.user, &other.database, &other.settings)
@@ -476,8 +476,8 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Has an idle connection stayed open? What the server has sent meanwhile is taken in: it may have
-/// announced its end before it closed.
+/// Returns whether an idle connection has stayed open. It reads the messages that the server has
+/// sent meanwhile, as the server may have announced its end before it closed the connection.
 fn is_alive(connection: &mut Connection) -> bool {
     let mut context = Context::from_waker(Waker::noop());
     loop {

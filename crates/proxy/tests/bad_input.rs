@@ -262,7 +262,7 @@ async fn password_that_the_server_refuses() {
     }
 }
 
-/// Bytes behind the wish for TLS, before the handshake, could be an attacker's.
+/// Bytes after the wish for TLS, before the handshake, could be an attacker's.
 #[tokio::test]
 async fn bytes_before_the_tls_handshake() {
     if !is_there() {

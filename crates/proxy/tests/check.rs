@@ -6,25 +6,31 @@ mod support;
 
 use pg_connect::address::Address;
 use pg_local::{Postgres, SUPERUSER};
-use proxy::check::{Finding, Weight, check};
+use proxy::check::{Finding, FindingWeight, check};
 use proxy::serve::routing::Routing;
 use proxy_core::freshness::ReplicaId;
 use replication::{Contents, ReplicationSettings};
 use support::{connect, is_there};
 
 /// The findings, which must contain this one.
-fn expect(findings: &[Finding], weight: Weight, place: &str, what: &str) {
+fn expect(findings: &[Finding], weight: FindingWeight, place: &str, what: &str) {
     let is_it = |finding: &&Finding| {
         finding.weight == weight && finding.place.contains(place) && finding.what.contains(what)
     };
     let found = findings.iter().find(is_it);
     let found = found.unwrap_or_else(|| panic!("no {what:?} in {findings:#?}"));
-    assert_eq!(found.fix.is_empty(), weight == Weight::Fine, "{found:?}");
+    assert_eq!(
+        found.fix.is_empty(),
+        weight == FindingWeight::Fine,
+        "{found:?}"
+    );
 }
 
 /// What would stop the proxy.
 fn stops(findings: &[Finding]) -> Vec<&str> {
-    let stops = findings.iter().filter(|it| it.weight == Weight::Stops);
+    let stops = findings
+        .iter()
+        .filter(|it| it.weight == FindingWeight::Stops);
     stops.map(|finding| finding.what.as_str()).collect()
 }
 
@@ -47,7 +53,7 @@ async fn good_databases_pass_and_are_left_as_they_were() {
     let (at, to) = (primary.address("postgres"), replica.address("postgres"));
     let findings = check(&at, std::slice::from_ref(&to), 40).await;
     assert!(
-        findings.iter().all(|it| it.weight == Weight::Fine),
+        findings.iter().all(|it| it.weight == FindingWeight::Fine),
         "{findings:#?}"
     );
     for (place, what) in [
@@ -57,7 +63,7 @@ async fn good_databases_pass_and_are_left_as_they_were() {
         ("primary", "every table has a key"),
         ("replica", "it is empty, and will be filled"),
     ] {
-        expect(&findings, Weight::Fine, place, what);
+        expect(&findings, FindingWeight::Fine, place, what);
     }
     let untouched = "SELECT 1 / (count(*) = 0)::int FROM pg_replication_slots";
     run(&primary, untouched).await;
@@ -72,7 +78,7 @@ async fn good_databases_pass_and_are_left_as_they_were() {
     let findings = check(&at, &[], 40).await;
     expect(
         &findings,
-        Weight::Mind,
+        FindingWeight::Mind,
         "primary",
         "a proxy is active in front of this database",
     );
@@ -96,7 +102,7 @@ async fn good_databases_pass_and_are_left_as_they_were() {
     let findings = check(&at, &[], 40).await;
     expect(
         &findings,
-        Weight::Fine,
+        FindingWeight::Fine,
         "primary",
         "is there, and no proxy reads it",
     );
@@ -131,7 +137,7 @@ async fn what_is_missing_at_the_primary_is_found() {
         "its log cannot be read from here",
         "tables without a key: keyless, silent",
     ] {
-        expect(&findings, Weight::Stops, "primary", what);
+        expect(&findings, FindingWeight::Stops, "primary", what);
     }
     for what in [
         "max_slot_wal_keep_size = -1",
@@ -139,13 +145,18 @@ async fn what_is_missing_at_the_primary_is_found() {
         "synchronous_commit = off",
         "max_connections = 20, but up to 50 may be used",
     ] {
-        expect(&findings, Weight::Mind, "primary", what);
+        expect(&findings, FindingWeight::Mind, "primary", what);
     }
     let drop = "SELECT pg_drop_replication_slot('taken');
                 SELECT pg_create_physical_replication_slot('hihooi')";
     run(&primary, drop).await;
     let findings = check(&address, &[], 40).await;
-    expect(&findings, Weight::Stops, "primary", "is of another kind");
+    expect(
+        &findings,
+        FindingWeight::Stops,
+        "primary",
+        "is of another kind",
+    );
 }
 
 #[tokio::test]
@@ -156,7 +167,7 @@ async fn standbys_and_what_is_not_reached_are_found() {
     let mut primary = Postgres::start(&["wal_level=replica", "max_wal_senders=0"]).unwrap();
     let findings = check(&primary.address("postgres"), &[], 40).await;
     let senders = "all 0 senders of its log are taken";
-    expect(&findings, Weight::Stops, "primary", senders);
+    expect(&findings, FindingWeight::Stops, "primary", senders);
     std::fs::write(primary.data().join("standby.signal"), "").unwrap();
     primary.start_again().unwrap();
     let at = primary.address("postgres");
@@ -165,14 +176,14 @@ async fn standbys_and_what_is_not_reached_are_found() {
     primary.kill();
     expect(
         &check(&at, &[], 40).await,
-        Weight::Stops,
+        FindingWeight::Stops,
         "primary",
         "no connection",
     );
     let tls = Address::parse("postgresql://a@127.0.0.1:1/b?sslmode=require").unwrap();
     expect(
         &check(&tls, &[], 40).await,
-        Weight::Stops,
+        FindingWeight::Stops,
         "primary",
         "no connection",
     );
@@ -201,13 +212,13 @@ async fn what_is_wrong_with_a_replica_is_found() {
     let findings = check_one(address).await;
     expect(
         &findings,
-        Weight::Stops,
+        FindingWeight::Stops,
         "replica",
         "user ann is not a superuser",
     );
     expect(
         &findings,
-        Weight::Stops,
+        FindingWeight::Stops,
         "replica",
         "was not filled by the proxy",
     );
@@ -215,7 +226,7 @@ async fn what_is_wrong_with_a_replica_is_found() {
     assert!(stops(&findings).is_empty(), "{findings:#?}");
     expect(
         &findings,
-        Weight::Mind,
+        FindingWeight::Mind,
         "replica",
         "its encoding is LATIN1, the primary's is UTF8",
     );
@@ -227,7 +238,7 @@ async fn what_is_wrong_with_a_replica_is_found() {
     let findings = check_one(replica.address("postgres")).await;
     expect(
         &findings,
-        Weight::Stops,
+        FindingWeight::Stops,
         "replica",
         "the primary has no log from there",
     );
@@ -237,7 +248,7 @@ async fn what_is_wrong_with_a_replica_is_found() {
     let findings = check_one(replica.address("postgres")).await;
     expect(
         &findings,
-        Weight::Stops,
+        FindingWeight::Stops,
         "replica",
         "found to differ: a row too many",
     );

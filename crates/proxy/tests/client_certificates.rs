@@ -4,7 +4,7 @@
 
 mod support;
 
-use pg_connect::auth::tls::{self, Vouching};
+use pg_connect::auth::tls::{self, ClientAuthorities};
 use pg_local::Postgres;
 use proxy::serve::{Authentication, Certificates};
 use support::tls::{authority, certify, identity, number_of, revoke};
@@ -76,7 +76,7 @@ async fn certificates_are_good_for_their_purpose() {
         Certificates::Enough,
         Certificates::Instead,
     ] {
-        let vouching = (certificates != Certificates::Unasked).then_some(Vouching {
+        let vouching = (certificates != Certificates::Unasked).then_some(ClientAuthorities {
             authorities: &root,
             revoked: None,
         });
@@ -131,7 +131,7 @@ fn authorities_that_cannot_be_read() {
         if let Some(text) = text {
             std::fs::write(&file, text).unwrap();
         }
-        let vouching = Vouching {
+        let vouching = ClientAuthorities {
             authorities: &file,
             revoked: None,
         };
@@ -139,7 +139,7 @@ fn authorities_that_cannot_be_read() {
         assert!(problem.contains(name), "{problem}");
         let authorities = folder.path().join("authority.pem");
         authority(&authorities);
-        let vouching = Vouching {
+        let vouching = ClientAuthorities {
             authorities: &authorities,
             revoked: Some(&file),
         };
@@ -174,7 +174,7 @@ async fn revoked_certificates_are_good_for_nothing() {
     let out_of_date = 2021;
     for (until, is_in) in [(valid, true), (out_of_date, false)] {
         revoke(&ours, &[number_of("eve")], until, &list);
-        let vouching = Vouching {
+        let vouching = ClientAuthorities {
             authorities: &root,
             revoked: Some(&list),
         };

@@ -73,7 +73,7 @@ async fn commit_that_is_not_shown_yet_is_not_lost() {
     assert_eq!(text(&there, "SELECT id FROM t").await, "1");
 }
 
-/// The end of the primary's log, behind which there is more soon.
+/// The end of the primary's log, after which there is more soon.
 async fn end(primary: &Client) -> Tsid {
     let end = text(primary, "SELECT pg_current_wal_insert_lsn() - '0/0'").await;
     let nudge = "SELECT pg_logical_emit_message(true, 'test', '')";

@@ -49,7 +49,7 @@ const CONVERSATIONS: &[&[&str]] = &[
         "d!",
         "a!",
     ],
-    // What is prepared behind it in the batch is there.
+    // What is prepared after it in the batch is there.
     &[
         "a = SELECT 1",
         "deallocate all. & b = SELECT 2",

@@ -200,7 +200,7 @@ async fn descriptions(raw: &mut Raw, text: &str, types: &[u32]) -> Vec<(u8, Vec<
     keep(raw).await;
     if !text.contains('$') {
         raw.query(text).flush().await;
-        // The Sync that is sent behind it has its own answer.
+        // The Sync that is sent after it has its own answer.
         keep(raw).await;
         raw.until_ready().await;
     }

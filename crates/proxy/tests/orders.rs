@@ -259,11 +259,11 @@ async fn run(servers: &Servers, seed: u64) -> Result<usize, String> {
     Ok(count)
 }
 
-/// Do they differ first where that is known? In a transaction whose snapshot is at a replica, what
-/// cannot run there fails, as documented. What has read elsewhere has read nothing on the primary,
-/// where its modes may be set still. Of one that is on no server yet, the portal of its BEGIN is
-/// not there; and once it has failed, what has no rows is not described, and nothing else is found
-/// wrong.
+/// Returns whether their first difference is a known one. In a transaction whose snapshot is at a
+/// replica, what cannot run there fails, as documented. What has read elsewhere has read nothing on
+/// the primary, where its modes may be set still. Of one that is on no server yet, the portal of
+/// its BEGIN is not there; and once it has failed, what has no rows is not described, and nothing
+/// else is found wrong.
 fn differs_as_known(expected: &[String], replies: &[String]) -> bool {
     let mut both = expected.iter().zip(replies);
     let Some((expected, replies)) = both.find(|(expected, replies)| expected != replies) else {

@@ -12,13 +12,13 @@ use std::time::Instant;
 
 use pg_connect::address::Address;
 use pg_local::{Postgres, SUPERUSER};
-use proxy::check::{Weight, check};
+use proxy::check::{FindingWeight, check};
 use proxy::serve::Proxy;
 use proxy::serve::replicas::Replicas;
 use proxy::serve::routing::Routing;
 use proxy_core::freshness::ReplicaState;
 use replication::lineage;
-use replication::promotion::{Promoted, promote};
+use replication::promotion::{PromotionOutcome, promote};
 use replication::{Contents, ReplicationError, ReplicationSettings};
 use support::cluster::{Cluster, PATIENCE, text};
 use support::{Front, connect, is_there, options_at, try_connect};
@@ -61,7 +61,7 @@ async fn write(client: &Client) {
 }
 
 /// Why it could not be done.
-fn refused(promoted: Result<Promoted, ReplicationError>) -> String {
+fn refused(promoted: Result<PromotionOutcome, ReplicationError>) -> String {
     match promoted {
         Ok(promoted) => panic!("{:?} was promoted", promoted.primary),
         Err(problem) => problem.to_string(),
@@ -74,7 +74,7 @@ fn addresses(cluster: &Cluster) -> Vec<Address> {
 }
 
 /// A proxy in front of what was promoted.
-async fn front(promoted: &Promoted) -> Front {
+async fn front(promoted: &PromotionOutcome) -> Front {
     let routing = Routing::start(&promoted.primary, 10, &ReplicationSettings::default())
         .await
         .unwrap();
@@ -164,9 +164,9 @@ async fn come_back(cluster: &mut Cluster, by: &Address) {
 }
 
 /// Replicas of the new primary, and that itself, are not taken up by a proxy before the old one.
-async fn stay_apart(old: &Address, promoted: &Promoted, named: &[Address]) {
+async fn stay_apart(old: &Address, promoted: &PromotionOutcome, named: &[Address]) {
     let found = check(old, named, 10).await;
-    let found = found.iter().filter(|it| it.weight == Weight::Stops);
+    let found = found.iter().filter(|it| it.weight == FindingWeight::Stops);
     let found: BTreeSet<&str> = found.map(|it| it.what.as_str()).collect();
     let expected = [
         "it is a replica of another primary",
@@ -369,7 +369,7 @@ async fn what_a_replica_lacks_is_not_answered_when_it_is_promoted() {
     assert!(insert.await.unwrap().is_err());
 }
 
-/// One that is behind is not promoted unless the others are given up, and cannot follow.
+/// One that lags is not promoted unless the others are given up, and cannot follow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_is_behind_is_passed_over() {
     if !is_there() {
@@ -522,7 +522,7 @@ async fn standby_that_was_promoted_half_way_is_gone_on_with() {
     let why = refused(promote(&old, &named, Some(&other), ignore).await);
     assert!(why.contains("was promoted before"), "{why}");
 
-    // It stops once more, behind its mark.
+    // It stops once more, after its mark.
     let there = connect(standby.socket()).await;
     let fill = "SELECT pg_create_physical_replication_slot('s' || n) FROM generate_series(1, 10) n";
     there.batch_execute(fill).await.unwrap();

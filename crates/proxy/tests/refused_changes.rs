@@ -381,7 +381,7 @@ async fn what_would_fire_again_is_found_before() {
     let found = found
         .iter()
         .find(|it| it.what.contains("trigger again on t"));
-    assert_eq!(found.unwrap().weight, proxy::check::Weight::Stops);
+    assert_eq!(found.unwrap().weight, proxy::check::FindingWeight::Stops);
     admin
         .batch_execute("ALTER TABLE t ENABLE TRIGGER again")
         .await

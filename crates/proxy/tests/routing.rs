@@ -47,7 +47,7 @@ async fn rights_in_the_database_are_the_same_everywhere() {
     cluster.wait_until_equal(rights).await;
 }
 
-/// An unnamed statement outlives the mark that is written behind its commit.
+/// An unnamed statement outlives the mark that is written after its commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unnamed_statements_are_run_again_after_a_commit() {
     if !is_there() {

@@ -223,7 +223,7 @@ async fn seed_dies_while_it_is_copied() {
     cluster.wait_until_equal(ROWS).await;
 }
 
-/// All that was committed before is on disk behind it; an offline replica is reported, and not
+/// All that was committed before is on disk after it; an offline replica is reported, and not
 /// waited for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn checkpoint_has_all_on_disk() {

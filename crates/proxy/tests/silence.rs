@@ -24,7 +24,7 @@ fn runs(program: &str, words: &[&str]) -> bool {
     run.is_ok_and(|status| status.success())
 }
 
-/// Whether what the test needs is on this machine.
+/// Returns whether what the test needs is on this machine.
 fn is_possible() -> bool {
     let tools = [
         ("unshare", &["--net", "true"][..]),

@@ -32,7 +32,7 @@ async fn queries_behind_what_has_failed() {
         raw.parse("", "SELECT 1/0").bind("").execute(0);
         raw.say(b'F', &[&[0; 8]]).sync();
         replies.push(raw.reply().await);
-        // Its statement is there still behind a query that was skipped.
+        // Its statement is there still after a query that was skipped.
         raw.parse("", "SELECT 7").sync();
         replies.push(raw.reply().await);
         raw.bind("nothing").query("SELECT 8").sync();

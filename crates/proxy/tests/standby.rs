@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use pg_local::Postgres;
-use proxy::check::{Weight, check};
+use proxy::check::{FindingWeight, check};
 use proxy_core::freshness::ReplicaState;
 use replication::Contents;
 use support::cluster::{Cluster, PATIENCE, text};
@@ -95,10 +95,13 @@ async fn standbys_of_others_are_refused() {
         .collect();
     let expected = [
         (
-            Weight::Stops,
+            FindingWeight::Stops,
             "it is a standby of another server than the primary",
         ),
-        (Weight::Fine, "it is a standby, and is followed as it is"),
+        (
+            FindingWeight::Fine,
+            "it is a standby, and is followed as it is",
+        ),
     ];
     assert_eq!(of_standbys, expected);
     let whys = ["of another server", "without EMPTY"];

@@ -1,7 +1,7 @@
 //! The command tree: every word and option of `replex`, with its help.
 //!
 //! Nothing is done here. Help texts describe what a command is for, what it prints and how it is
-//! typed. What the options mean is described once, here.
+//! typed. The meaning of the options is described once, here.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use placement::{RowView, SlotConstraints, encode_key};
 use protocol::codec::{Bytes, Reader, Wire};
-use protocol::configuration::{PartitionState, Table};
+use protocol::configuration::{PartitionState, PlacedTable};
 use protocol::identity::{PartitionId, Version};
 use protocol::message::{CoordinatorReply, CoordinatorRequest, Read, Redirect};
 
@@ -20,7 +20,7 @@ use crate::inspect::{InspectError, Inspector, read};
 
 /// Rows of a range, about.
 const RANGE_ROWS: u32 = 1_000;
-/// What was different is looked at again after this.
+/// Different rows are compared again after this.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// Times that a range is looked at before what keeps changing is taken to be written.
 const LOOKS_MAX: u32 = 4;
@@ -29,7 +29,7 @@ const DIFFERENCES_MAX: usize = 10_000;
 
 /// A row that the copies do not agree on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
+pub struct CopyDifference {
     /// The values of the primary key, as SQL writes them.
     pub key: Vec<String>,
     /// Of each copy, its name and the versions of the row that it holds: none, one, or wrongly
@@ -39,7 +39,7 @@ pub struct Difference {
     pub wrong: Option<BTreeSet<(u8, u32)>>,
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for CopyDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "({}): ", self.key.join(", "))?;
         for (index, (name, versions)) in self.copies.iter().enumerate() {
@@ -89,7 +89,7 @@ impl Inspector {
         &mut self,
         table: &str,
         trust: Option<&str>,
-    ) -> Result<Vec<Difference>, InspectError> {
+    ) -> Result<Vec<CopyDifference>, InspectError> {
         let mut differences = Vec::new();
         let mut next = Some(Range::default());
         while let Some(range) = next.filter(|_| differences.len() < DIFFERENCES_MAX) {
@@ -106,7 +106,7 @@ impl Inspector {
         name: &str,
         range: &Range,
         trust: Option<&str>,
-    ) -> Result<(Vec<Difference>, Option<Range>), InspectError> {
+    ) -> Result<(Vec<CopyDifference>, Option<Range>), InspectError> {
         let table = self.table(name)?;
         let end = self.end_of(&table, range).await?;
         let mut before = self.look(&table, range, &end).await?;
@@ -203,7 +203,7 @@ impl Inspector {
     /// Returns where a range ends, if not with the partition.
     async fn end_of(
         &mut self,
-        table: &Table,
+        table: &PlacedTable,
         range: &Range,
     ) -> Result<Option<Bytes>, InspectError> {
         let partition = partition(table, 0, range.number);
@@ -221,7 +221,7 @@ impl Inspector {
     /// Returns what every copy has of a range, by copy.
     async fn look(
         &mut self,
-        table: &Table,
+        table: &PlacedTable,
         range: &Range,
         end: &Option<Bytes>,
     ) -> Result<Vec<Copy>, InspectError> {
@@ -245,7 +245,7 @@ impl Inspector {
                     other => other?,
                 }
             }
-            // What was read of it before it went is not all.
+            // The rows that were read of it before it was lost are not all of its rows.
             let Copy { rows, absent, .. } = &mut copy;
             for held in rows.values_mut() {
                 held.retain(|(number, ..)| !absent.contains(number));
@@ -259,7 +259,7 @@ impl Inspector {
     /// All rows of a read, page by page.
     async fn collect(
         &mut self,
-        table: &Table,
+        table: &PlacedTable,
         mut read: Read,
         copy: &mut Copy,
     ) -> Result<(), InspectError> {
@@ -288,7 +288,7 @@ impl Inspector {
     }
 }
 
-fn partition(table: &Table, replex: usize, number: u32) -> PartitionId {
+fn partition(table: &PlacedTable, replex: usize, number: u32) -> PartitionId {
     PartitionId {
         table: table.id,
         replex: u8::try_from(replex).expect("a schema bounds its replexes"),
@@ -306,7 +306,7 @@ fn redirect(constraints: &SlotConstraints) -> Redirect {
 
 /// Returns the copies that can be compared of a key, with what each holds: without those that would
 /// have its row, as any other copy has it, in a partition that was left out.
-fn compared<'a>(table: &Table, key: &[u8], copies: &'a [Copy]) -> Vec<(usize, &'a [Held])> {
+fn compared<'a>(table: &PlacedTable, key: &[u8], copies: &'a [Copy]) -> Vec<(usize, &'a [Held])> {
     let held = |copy: &'a Copy| copy.rows.get(key).map_or(&[][..], Vec::as_slice);
     let could_be_absent = |copy: &Copy| {
         let mut rows = copies.iter().flat_map(held);
@@ -321,7 +321,7 @@ fn compared<'a>(table: &Table, key: &[u8], copies: &'a [Copy]) -> Vec<(usize, &'
 }
 
 /// Returns keys that not all copies hold alike, or that one holds twice or where it should not.
-fn different(table: &Table, copies: &[Copy]) -> BTreeSet<Vec<u8>> {
+fn different(table: &PlacedTable, copies: &[Copy]) -> BTreeSet<Vec<u8>> {
     let keys: BTreeSet<&Vec<u8>> = copies.iter().flat_map(|copy| copy.rows.keys()).collect();
     let alike = |key: &Vec<u8>| {
         let mut held = compared(table, key, copies)
@@ -343,20 +343,21 @@ fn different(table: &Table, copies: &[Copy]) -> BTreeSet<Vec<u8>> {
         .collect()
 }
 
-/// Whether a row is in the partition where a lookup would find it.
-fn belongs(table: &Table, replex: usize, (number, _, row): &Held) -> bool {
+/// Returns whether a row is in the partition where a lookup would find it.
+fn belongs(table: &PlacedTable, replex: usize, (number, _, row): &Held) -> bool {
     cell_of(table, replex, row) == Some(*number)
 }
 
-fn cell_of(table: &Table, replex: usize, row: &[u8]) -> Option<u32> {
+fn cell_of(table: &PlacedTable, replex: usize, row: &[u8]) -> Option<u32> {
     let view = RowView::parse(&table.schema.columns, row).ok()?;
     Some(table.layout.partition_of_row(replex, &view))
 }
 
-/// What a copy has of a key: the row where it belongs, or nothing; none if it contradicts itself.
+/// A copy's state of a key: the row where it belongs, or nothing; none if the copy contradicts
+/// itself.
 type Opinion<'a> = Option<Option<(Version, &'a Vec<u8>)>>;
 
-fn opinion<'a>(table: &Table, replex: usize, held: &'a [Held]) -> Opinion<'a> {
+fn opinion<'a>(table: &PlacedTable, replex: usize, held: &'a [Held]) -> Opinion<'a> {
     match held {
         [] => Some(None),
         [one] if belongs(table, replex, one) => Some(Some((one.1, &one.2))),
@@ -364,7 +365,12 @@ fn opinion<'a>(table: &Table, replex: usize, held: &'a [Held]) -> Opinion<'a> {
     }
 }
 
-fn difference(table: &Table, key: &[u8], copies: &[Copy], trust: Option<&str>) -> Difference {
+fn difference(
+    table: &PlacedTable,
+    key: &[u8],
+    copies: &[Copy],
+    trust: Option<&str>,
+) -> CopyDifference {
     let held = compared(table, key, copies);
     let name = |replex: usize| table.layout.replexes[replex].name.clone();
     let opinions: Vec<(usize, Opinion<'_>)> = held
@@ -402,7 +408,7 @@ fn difference(table: &Table, key: &[u8], copies: &[Copy], trust: Option<&str>) -
             .map(|it| view.column(*it).to_string())
             .collect()
     };
-    Difference {
+    CopyDifference {
         key: view.map(values).unwrap_or_default(),
         copies: held
             .iter()

@@ -1,8 +1,8 @@
-//! What the commands write to stdout and stderr, whose readers may have left.
+//! The output of the commands to stdout and stderr, whose readers may have closed them.
 //!
 //! The reader of a pipe may leave, as `head` does, which ends a command quietly. Anything else that
-//! keeps stdout from being written, such as a full disk, is an error of the command. What cannot be
-//! written to stderr has nowhere to go.
+//! keeps stdout from being written, such as a full disk, is an error of the command. Text that
+//! cannot be written to stderr is dropped.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -67,7 +67,7 @@ pub async fn ended() {
     }
 }
 
-/// Why stdout could not be written, unless its reader has left.
+/// Returns the reason why stdout could not be written, unless its reader has closed it.
 pub fn failure() -> Option<String> {
     let wrong = lock(&WRONG).take();
     wrong.map(|error| format!("cannot write to stdout: {error}"))

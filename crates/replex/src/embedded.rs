@@ -10,14 +10,14 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
 
-use server::event_loop::Handle;
+use server::event_loop::LoopHandle;
 use server::{
     CoordinatorOptions, CoordinatorProcess, ServerError, ServerOptions, ServerProcess, Stopper,
 };
 
 use crate::failure::CommandFailure;
 
-/// Memory for its tables, in bytes; what is colder is read from disk.
+/// Memory for its tables, in bytes; colder rows are read from disk.
 const MEMORY: usize = 64 << 20;
 /// What is logged between two checkpoints, and a segment of the log, in bytes.
 const CHECKPOINT: u64 = 64 << 20;
@@ -26,7 +26,7 @@ const SEGMENT: u64 = 16 << 20;
 /// A store that runs until it is dropped.
 pub struct EmbeddedStore {
     coordinator: SocketAddr,
-    stop_coordinator: Handle,
+    stop_coordinator: LoopHandle,
     stop_server: Stopper,
     /// The server's first, which sends its goodbye to the coordinator.
     threads: Vec<JoinHandle<()>>,

@@ -9,14 +9,14 @@ use flate2::write::GzEncoder;
 use indicatif::ProgressBar;
 use replex::failure::CommandFailure;
 use replex::{console, note, say};
-use sql::import::Exported;
+use sql::import::ExportSummary;
 
 use crate::arguments::ExportArguments;
-use crate::front::{bar, connect};
 use crate::output::plural;
 use crate::output_file::OutputFile;
+use crate::sql_command::{bar, connect};
 
-/// `replex export`
+/// Runs `replex export`.
 pub async fn export(arguments: &ExportArguments) -> Result<(), CommandFailure> {
     let client = connect(&arguments.cluster).await?;
     let Some(path) = &arguments.output else {
@@ -52,7 +52,7 @@ pub async fn export(arguments: &ExportArguments) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-fn print_summary(exported: &Exported) {
+fn print_summary(exported: &ExportSummary) {
     for notice in &exported.notices {
         note!("NOTICE:  {notice}");
     }
@@ -95,12 +95,12 @@ async fn write(
     file: &std::fs::File,
     packed: bool,
     bar: &ProgressBar,
-) -> Result<Exported, ExportError> {
+) -> Result<ExportSummary, ExportError> {
     let mut out = Watched::new(BufWriter::new(file));
     let exported = if packed {
         let mut encoder = GzEncoder::new(&mut out, Compression::default());
         let exported = sql::import::export(client, table, &mut encoder, bar).await;
-        // What is wrong with the file is in `out`.
+        // The error of the file is in `out`.
         let _ = encoder.finish();
         exported
     } else {

@@ -8,8 +8,7 @@ use std::fmt;
 pub enum CommandFailure {
     /// It did not work, or a check found something wrong.
     Failed(String),
-    /// What was asked for cannot be: the command line is wrong in a way that its grammar cannot
-    /// detect.
+    /// The command line is wrong in a way that its grammar cannot detect.
     Usage(String),
     /// The cluster cannot be reached; may be tried again.
     Unreachable(String),
@@ -25,7 +24,7 @@ pub enum CommandFailure {
 }
 
 impl CommandFailure {
-    /// For `map_err`: something with what was being done.
+    /// Returns a function for `map_err` that adds the action that failed.
     pub fn at<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> CommandFailure {
         move |error| CommandFailure::Failed(format!("cannot {what}: {error}"))
     }

@@ -42,13 +42,13 @@ pub fn schema(create_table: &str) -> Result<Schema, CommandFailure> {
     }
 }
 
-/// January's rows, in the order of the table's columns.
+/// Returns January's rows, in the order of the table's columns.
 pub fn january(columns: &[Column]) -> Result<Vec<Vec<Value>>, CommandFailure> {
     parse(GzDecoder::new(JANUARY), columns)
         .map_err(CommandFailure::at("read the flights inside replex"))
 }
 
-/// Whether the whole year is there, before anything is started for it.
+/// Checks that the file of the whole year exists, before anything is started for it.
 pub fn check_year(path: &Path) -> Result<(), CommandFailure> {
     open_year(path).map(drop)
 }

@@ -7,15 +7,15 @@ use indicatif::ProgressBar;
 use replex::failure::CommandFailure;
 use replex::{note, say};
 use serde_json::json;
-use sql::import::{ImportError, ImportLedger, ImportOptions, Summary};
+use sql::import::{ImportError, ImportLedger, ImportOptions, ImportSummary};
 use tokio::sync::oneshot;
 
 use crate::arguments::{ImportArguments, OnConflictArgument};
-use crate::front::{STDIN, bar, connect};
 use crate::output::{count, plural};
+use crate::sql_command::{STDIN, bar, connect};
 use crate::{interruptible, runtime};
 
-/// `replex import`
+/// Runs `replex import`.
 pub fn import(arguments: &ImportArguments) -> Result<(), CommandFailure> {
     let ledger = ImportLedger::default();
     let bar = bar(&arguments.table, arguments.json);
@@ -76,7 +76,7 @@ async fn run(
     arguments: &ImportArguments,
     ledger: &ImportLedger,
     bar: &ProgressBar,
-) -> Result<Result<Summary, ImportError>, CommandFailure> {
+) -> Result<Result<ImportSummary, ImportError>, CommandFailure> {
     let opened = if arguments.file.as_os_str() == STDIN {
         sql::import::decompressed(Box::new(io::stdin()))
     } else {
@@ -99,7 +99,7 @@ async fn run(
 }
 
 /// Returns how much of a file is in its table, and how to bring in the rest.
-fn state(arguments: &ImportArguments, summary: &Summary) -> String {
+fn state(arguments: &ImportArguments, summary: &ImportSummary) -> String {
     let mut parts = Vec::new();
     if summary.written > 0 {
         parts.push(format!("{} written", plural(summary.written, "row")));
@@ -116,7 +116,7 @@ fn state(arguments: &ImportArguments, summary: &Summary) -> String {
     if parts.is_empty() {
         return format!("No row was written to table {}.", arguments.table);
     }
-    // Rows behind that line may be in already.
+    // Rows after that line may be in already.
     let on_conflict = match arguments.on_conflict {
         OnConflictArgument::Error => " --on-conflict skip",
         OnConflictArgument::Skip | OnConflictArgument::Update => "",
@@ -130,7 +130,7 @@ fn state(arguments: &ImportArguments, summary: &Summary) -> String {
 }
 
 /// Prints what was done: to stdout what programs read, to stderr the bad lines.
-fn report(arguments: &ImportArguments, summary: &Summary, failure: Option<&str>) {
+fn report(arguments: &ImportArguments, summary: &ImportSummary, failure: Option<&str>) {
     if arguments.json {
         say!("{:#}", summary_json(summary, failure));
         return;
@@ -160,7 +160,7 @@ fn report(arguments: &ImportArguments, summary: &Summary, failure: Option<&str>)
     say!("{text}");
 }
 
-fn summary_json(summary: &Summary, failure: Option<&str>) -> serde_json::Value {
+fn summary_json(summary: &ImportSummary, failure: Option<&str>) -> serde_json::Value {
     let bad_lines = summary.bad_lines.iter();
     let bad_lines: Vec<_> = bad_lines
         .map(|(line, error)| json!({ "line": line, "error": error.to_string() }))

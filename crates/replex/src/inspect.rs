@@ -9,7 +9,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use protocol::codec::{Bytes, Reader};
-use protocol::configuration::{Configuration, PartitionState, ServerState, Table};
+use protocol::configuration::{Configuration, PartitionState, PlacedTable, ServerState};
 use protocol::identity::{Epoch, PartitionId, Version};
 use protocol::message::{
     Agreement, ChecksumRead, Consistency, CoordinatorReply, CoordinatorRequest, Read, Refusal,
@@ -81,7 +81,7 @@ pub struct CopySum {
     pub absent: BTreeMap<u32, u32>,
 }
 
-/// Whether all copies hold the same rows, and none of their partitions was left out.
+/// Returns whether all copies hold the same rows, and none of their partitions was left out.
 pub fn are_equal(copies: &[CopySum]) -> bool {
     copies.iter().all(|copy| copy.absent.is_empty())
         && copies
@@ -123,14 +123,14 @@ impl Inspector {
         Ok(inspector)
     }
 
-    /// From now on, cores are asked for something for about one part of the time in so many.
+    /// Limits the requests to cores to about one part of the time in so many.
     pub fn paced(mut self, parts: u32) -> Self {
         self.rests = parts.saturating_sub(1);
         self
     }
 
-    /// From now on, partitions on servers that are down, and those that are being filled, are left
-    /// out.
+    /// Leaves out partitions on servers that are down, and those that are being filled, from now
+    /// on.
     pub fn leaving_out(mut self) -> Self {
         self.leaves_out = true;
         self
@@ -326,7 +326,7 @@ impl Inspector {
     }
 
     /// Returns the table of this name, as it is now.
-    pub(crate) fn table(&self, name: &str) -> Result<Table, InspectError> {
+    pub(crate) fn table(&self, name: &str) -> Result<PlacedTable, InspectError> {
         let tables = &self.configuration.tables;
         let table = self.configuration.table_named(name).cloned();
         let names = tables.iter().map(|table| table.schema.name.clone());
@@ -350,7 +350,7 @@ impl Inspector {
         self.fetch().await
     }
 
-    /// Whether the time that everything has is over.
+    /// Returns whether the time that everything has is over.
     pub(crate) fn is_over(&self) -> bool {
         Instant::now() > self.deadline
     }

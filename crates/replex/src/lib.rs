@@ -1,5 +1,5 @@
-//! What the `replex` command is made of, so that tests and measurements can start the same
-//! clusters that the demo starts.
+//! The parts of the `replex` command, so that tests and measurements can start the same clusters as
+//! the demo.
 //!
 //! Here everything of the workspace meets: arguments in, processes and tables out. Nothing here
 //! decides about data; that is `protocol`'s, and SQL is crate `sql`'s.

@@ -11,13 +11,13 @@ mod arguments;
 mod demo;
 mod export;
 mod flights;
-mod front;
 mod import;
 mod output;
 mod output_file;
 #[cfg(feature = "proxy")]
 mod proxy;
 mod serve;
+mod sql_command;
 mod stdin;
 mod story;
 
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         ReplexCommand::Coordinator(options) => serve::coordinator(&options),
         ReplexCommand::Baseline(options) => serve::baseline(&options),
         ReplexCommand::Demo(arguments) => run(demo::run(&arguments)),
-        ReplexCommand::Sql(arguments) => front::sql(&arguments),
+        ReplexCommand::Sql(arguments) => sql_command::sql(&arguments),
         ReplexCommand::Import(arguments) => import::import(&arguments),
         ReplexCommand::Export(arguments) => run(export::export(&arguments)),
         ReplexCommand::Admin(arguments) => run(admin::run(&arguments)),
@@ -96,9 +96,9 @@ fn runtime() -> Result<Runtime, CommandFailure> {
     runtime.map_err(CommandFailure::at("start the event loop"))
 }
 
-/// Work that ctrl-C, SIGTERM, a closed terminal or a closed stdout ends; what it holds is dropped,
-/// which cleans up after it. Work that does not notice, because it waits for the reader of a pipe,
-/// is ended by a second signal.
+/// Work that ctrl-C, SIGTERM, a closed terminal or a closed stdout ends; its values are dropped,
+/// which cleans up. Work that does not notice, because it waits for the reader of a pipe, is ended
+/// by a second signal.
 async fn interruptible<T>(
     work: impl Future<Output = Result<T, CommandFailure>>,
 ) -> Result<T, CommandFailure> {

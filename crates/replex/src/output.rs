@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 
-/// What stdout can show.
+/// The capabilities of stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Screen {
     /// It is a terminal, and understands colours and lines.
@@ -26,12 +26,12 @@ impl Screen {
         }
     }
 
-    /// Text that stands out.
+    /// Returns the text in bold.
     pub fn bold(self, text: impl Display) -> String {
         self.styled("1", text)
     }
 
-    /// Text that stands back.
+    /// Returns the text dimmed.
     pub fn dim(self, text: impl Display) -> String {
         self.styled("2", text)
     }
@@ -107,9 +107,9 @@ pub fn plural(number: u64, thing: &str) -> String {
 }
 
 /// A duration in the unit in which it reads best.
-pub struct Short(pub Duration);
+pub struct ShortDuration(pub Duration);
 
-impl Display for Short {
+impl Display for ShortDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let us = self.0.as_secs_f64() * 1e6;
         match us {
@@ -158,7 +158,7 @@ mod tests {
             (3_210_000, "3.2 s"),
         ];
         for (us, text) in cases {
-            assert_eq!(Short(Duration::from_micros(us)).to_string(), text);
+            assert_eq!(ShortDuration(Duration::from_micros(us)).to_string(), text);
         }
     }
 

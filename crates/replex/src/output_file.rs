@@ -79,7 +79,7 @@ impl OutputFile {
         &self.file
     }
 
-    /// Whether it is a regular file, which appears at the end.
+    /// Returns whether it is a regular file, which appears at the end.
     pub fn is_regular(&self) -> bool {
         self.replacement.is_some()
     }
@@ -148,7 +148,7 @@ fn place(path: &Path) -> io::Result<Place> {
     Err(io::Error::other("it is a link that leads back to itself"))
 }
 
-/// What is open already goes on where it is; of stdout and stderr the position is shared.
+/// A file that is open already continues at its position; stdout and stderr share theirs.
 fn descriptor(path: &Path) -> io::Result<File> {
     let number = path.file_name().and_then(|name| name.to_str());
     match number {

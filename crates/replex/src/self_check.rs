@@ -1,8 +1,8 @@
 //! All copies of all tables, compared again and again, at low rate: by the coordinator that leads.
 //!
 //! Nothing lets copies differ but disks and programs that are wrong, so they are not found unless
-//! something looks automatically. What is found goes to the operator's log; what to do is `replex
-//! admin check` and `repair`.
+//! something looks automatically. Findings go to the operator's log; the remedies are
+//! `replex admin check` and `repair`.
 
 use std::io;
 use std::thread;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use server::journal::{self, JournalLevel};
 
-use crate::compare::Difference;
+use crate::compare::CopyDifference;
 use crate::inspect::{InspectError, Inspector, are_equal};
 
 /// Of each second, cores are asked for something for about one part in so many.
@@ -64,7 +64,7 @@ async fn go_on(coordinators: &[String], every: Duration) {
 async fn check(
     inspector: &mut Inspector,
     table: &str,
-) -> Result<(u64, Vec<Difference>), InspectError> {
+) -> Result<(u64, Vec<CopyDifference>), InspectError> {
     let copies = inspector.sums(table).await?;
     let rows = copies.iter().map(|copy| copy.rows).max().unwrap_or(0);
     let differences = match are_equal(&copies) {
@@ -74,7 +74,7 @@ async fn check(
     Ok((rows, differences))
 }
 
-fn log_result(table: &str, rows: u64, differences: &[Difference], took: Duration) {
+fn log_result(table: &str, rows: u64, differences: &[CopyDifference], took: Duration) {
     let seconds = took.as_secs();
     if differences.is_empty() {
         journal::line(

@@ -17,13 +17,13 @@ use server::event_loop;
 use server::options::{
     CoordinatorOptions, EtcdOptions, ServerOptions, StateOptions, StorageOptions,
 };
-use server::process::{Ready, ServerProcess};
+use server::process::{ServerProcess, ServingServer};
 use server::signals::stop_on_signals;
 
 use crate::arguments;
 use crate::stdin::stop_when_stdin_ends;
 
-/// `replex server`
+/// Runs `replex server`.
 pub fn server(arguments: &arguments::ServerArguments) -> Result<(), CommandFailure> {
     let mut options = ServerOptions::new(&arguments.data, arguments.coordinator.clone());
     options.listen = arguments.listen;
@@ -44,7 +44,7 @@ pub fn server(arguments: &arguments::ServerArguments) -> Result<(), CommandFailu
         stop_when_stdin_ends();
     }
     server
-        .run(|ready: &Ready| {
+        .run(|ready: &ServingServer| {
             let mut line = format!(
                 "server={} incarnation={}",
                 ready.server.0, ready.incarnation.0
@@ -60,7 +60,7 @@ pub fn server(arguments: &arguments::ServerArguments) -> Result<(), CommandFailu
         .map_err(failure)
 }
 
-/// `replex coordinator`
+/// Runs `replex coordinator`.
 pub fn coordinator(arguments: &arguments::CoordinatorArguments) -> Result<(), CommandFailure> {
     let state = match &arguments.data {
         Some(folder) => StateOptions::Folder(folder.clone()),
@@ -92,7 +92,7 @@ pub fn coordinator(arguments: &arguments::CoordinatorArguments) -> Result<(), Co
     process.run().map_err(failure)
 }
 
-/// `replex baseline`
+/// Runs `replex baseline`.
 pub fn baseline(arguments: &arguments::BaselineArguments) -> Result<(), CommandFailure> {
     let mut options = event_loop::LoopOptions::new(Clock::start());
     options.spin = arguments.spin;

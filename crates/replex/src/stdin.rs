@@ -4,7 +4,8 @@ use std::io::Read;
 
 use signal_hook::consts::SIGTERM;
 
-/// A pipe ends with the process that holds its other end, however that one ended.
+/// Stops this process when its stdin ends. A pipe ends with the process at its other end, however
+/// that process ended.
 pub fn stop_when_stdin_ends() {
     std::thread::spawn(|| {
         let mut stdin = std::io::stdin();

@@ -6,11 +6,11 @@ use std::time::Instant;
 use replex::failure::CommandFailure;
 use replex::say;
 
-use crate::output::{Screen, Short, count};
+use crate::output::{Screen, ShortDuration, count};
 
 /// What has been printed and claimed so far.
 pub struct Story {
-    /// What stdout can show.
+    /// The capabilities of stdout.
     pub screen: Screen,
     chapter: usize,
     claims: Vec<(String, bool)>,
@@ -66,7 +66,7 @@ impl Story {
             let text = format!(
                 "All {} claims held, in {}.",
                 count(self.claims.len() as u64),
-                Short(started.elapsed())
+                ShortDuration(started.elapsed())
             );
             say!("{}", self.screen.good(text));
             return Ok(());

@@ -335,7 +335,7 @@ async fn a_proxy_that_takes_over_with_its_own_buffer_lacks_nothing() {
         assert!(started.elapsed() < PATIENCE, "the other is not seen");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // A replica that is behind the slot when the other comes is helped by the first one's buffer
+    // A replica that lags behind the slot when the other comes is helped by the first one's buffer
     // only.
     stage.wait_until_kept(SECOND).await;
     stage.kill(SECOND).await;

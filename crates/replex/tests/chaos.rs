@@ -36,7 +36,7 @@ const PROGRESS: u64 = 100;
 const PROGRESS_WITHIN: Duration = Duration::from_secs(60);
 /// A server whose disk fails ends within this.
 const ENDED_WITHIN: Duration = Duration::from_secs(30);
-/// The host of the coordinator, behind the servers'.
+/// The host of the coordinator, after the servers'.
 const COORDINATOR: usize = SERVERS;
 
 /// What goes wrong.
@@ -231,7 +231,7 @@ async fn round(world: &mut World, kind: Kind, noise: &mut Noise, record: &Record
     );
 }
 
-/// Whether an epoch is ending, a partition is being filled, or this server holds one.
+/// Returns whether an epoch is ending, a partition is being filled, or this server holds one.
 fn is_held(configuration: &Configuration, server: Option<ServerId>) -> bool {
     let tables = configuration.tables.iter();
     let mut places = tables.flat_map(|table| table.placement.iter().flatten());

@@ -9,7 +9,9 @@ mod support;
 #[path = "../../client/examples/flights.rs"]
 mod flights;
 
-use client::{By, Client, ConnectOptions, Error, IfExists, IfMissing, Retry, SchemaBuilder};
+use client::{
+    Client, ConnectOptions, Error, IfExists, IfMissing, IndexSelector, Retry, SchemaBuilder,
+};
 use placement::{ColumnType, Constraint, Value};
 use protocol::codec::Bytes;
 use protocol::operation::RequestResult;
@@ -114,7 +116,7 @@ async fn errors_name_the_thing_and_the_remedy() {
     assert_eq!(page.count, 1);
     assert_eq!(
         table
-            .lookup(By::PrimaryKey, &[Value::Int64(2)])
+            .lookup(IndexSelector::PrimaryKey, &[Value::Int64(2)])
             .unwrap()
             .await
             .unwrap(),

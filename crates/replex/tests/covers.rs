@@ -177,6 +177,7 @@ fn schema() -> Schema {
         failures_tolerated: 3,
         local_entries: true,
         durability: Durability::Replicated,
+        primary_partition_columns: None,
     }
 }
 

@@ -543,7 +543,7 @@ async fn what_is_not_this_clusters_is_refused() {
         assert!(stderr.contains("name another place"), "{to}: {stderr}");
     }
 
-    // What is under the prefix is no state, or was changed behind the leader's back.
+    // What is under the prefix is no state, or was changed without the leader's knowledge.
     own.start_coordinator(0).await.unwrap();
     own.leader().await.unwrap();
     let state = serde_json::json!({ "key": "L3JlcGxleC9zdGF0ZQ==", "value": "Zm9v" });

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use coordinator::CoordinatorSettings;
 use replex::cluster::{Process, ProcessLife};
-use server::event_loop::Handle;
+use server::event_loop::LoopHandle;
 use server::{CoordinatorOptions, CoordinatorProcess, ServerError, ServerOptions, ServerProcess};
 
 /// Longer than any test.
@@ -19,7 +19,7 @@ const LONG_LEASE_US: u64 = 3_600_000_000;
 
 struct RunningCoordinator {
     address: std::net::SocketAddr,
-    handle: Handle,
+    handle: LoopHandle,
     thread: JoinHandle<Result<(), ServerError>>,
 }
 

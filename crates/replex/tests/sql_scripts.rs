@@ -113,7 +113,7 @@ async fn grids_of_every_kind_hold_every_row() {
     assert_eq!(primary["after_one_failure"]["max"], 2, "{primary}");
 }
 
-/// The primary key stands behind the sorting key, which may have its columns too.
+/// The primary key stands after the sorting key, which may have its columns too.
 #[tokio::test]
 async fn key_that_is_too_long_with_the_primary_key_behind_it_is_refused() {
     let cluster = support::cluster(2).await;

@@ -8,13 +8,13 @@
 //! may matter to a unique index. So what fails together is tried again one by one, as it was on the
 //! primary.
 
-mod found;
+mod row_match;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::change::{CommitChange, Shape, ShapeColumn};
-use super::pgoutput::{Old, Tuple, TupleValue};
+use super::pgoutput::{OldTuple, Tuple, TupleValue};
 use super::{ReplicationError, checks};
 use pg_analysis::replicas::at_replica;
 use pg_wire::quoting::{literal, quoted};
@@ -39,18 +39,18 @@ const ROWS_MIN: usize = 6;
 
 /// One statement, and how many rows it must affect.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct ApplyStatement {
     /// Its text.
     pub sql: String,
     /// The rows, if that is known.
     pub row_count: Option<u64>,
 }
 
-/// A part of what is done.
+/// A part of a change: one statement, or several rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum ApplyPart {
     /// A statement.
-    One(Step),
+    One(ApplyStatement),
     /// Several rows.
     Rows(RowBatch),
 }
@@ -62,30 +62,30 @@ pub struct RowBatch {
     pub head: String,
     /// The rows.
     pub rows: Vec<String>,
-    /// The statement behind its rows.
+    /// The statement after its rows.
     pub tail: String,
 }
 
-/// How rows are changed that can be changed together.
+/// Whether rows that can be changed together are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum RowGrouping {
     /// By one statement.
     Together,
     /// One after the other, as the primary did.
     OneByOne,
 }
 
-impl Part {
+impl ApplyPart {
     /// Returns the statements that do it, in order.
-    pub fn steps(self, pace: Pace) -> Vec<Step> {
+    pub fn steps(self, pace: RowGrouping) -> Vec<ApplyStatement> {
         match self {
-            Part::One(step) => vec![step],
-            Part::Rows(RowBatch { head, rows, tail }) => {
+            ApplyPart::One(step) => vec![step],
+            ApplyPart::Rows(RowBatch { head, rows, tail }) => {
                 let size = match pace {
-                    Pace::Together => rows.len(),
-                    Pace::OneByOne => 1,
+                    RowGrouping::Together => rows.len(),
+                    RowGrouping::OneByOne => 1,
                 };
-                let together = rows.chunks(size).map(|rows| Step {
+                let together = rows.chunks(size).map(|rows| ApplyStatement {
                     sql: format!("{head}{}{tail}", rows.join(", ")),
                     row_count: Some(rows.len() as u64),
                 });
@@ -96,7 +96,7 @@ impl Part {
 }
 
 /// Returns what does these changes, in order.
-pub fn parts(changes: &[CommitChange]) -> Result<Vec<Part>, ReplicationError> {
+pub fn parts(changes: &[CommitChange]) -> Result<Vec<ApplyPart>, ReplicationError> {
     let mut parts = Vec::new();
     let mut rest = changes;
     while !rest.is_empty() {
@@ -107,10 +107,10 @@ pub fn parts(changes: &[CommitChange]) -> Result<Vec<Part>, ReplicationError> {
             _ => ROWS_MIN,
         };
         match run.len() >= count_min {
-            true => parts.push(Part::Rows(rows(run)?)),
+            true => parts.push(ApplyPart::Rows(rows(run)?)),
             false => {
                 for change in run {
-                    parts.extend(steps(change)?.into_iter().map(Part::One));
+                    parts.extend(steps(change)?.into_iter().map(ApplyPart::One));
                 }
             }
         }
@@ -119,14 +119,14 @@ pub fn parts(changes: &[CommitChange]) -> Result<Vec<Part>, ReplicationError> {
 }
 
 /// Returns the statements that do one change.
-fn steps(change: &CommitChange) -> Result<Vec<Step>, ReplicationError> {
+fn steps(change: &CommitChange) -> Result<Vec<ApplyStatement>, ReplicationError> {
     Ok(match change {
         CommitChange::Insert { table, new } => vec![one_row(insert(table, new)?)],
         CommitChange::Update { table, old, new } => {
             vec![one_row(update(table, old.as_ref(), new)?)]
         }
         CommitChange::Delete { table, old } => {
-            let found = found::condition(table, old)?;
+            let found = row_match::condition(table, old)?;
             vec![one_row(format!(
                 "DELETE FROM ONLY {} WHERE {found}",
                 name(table)
@@ -171,7 +171,7 @@ fn steps(change: &CommitChange) -> Result<Vec<Step>, ReplicationError> {
 /// Returns statements after which every schema is in the search path, after those that are in it by
 /// default. Functions of indexes, of generated columns and of checks may depend on the path of the
 /// session that wrote a row, which no image carries.
-pub fn every_schema() -> [Step; 2] {
+pub fn every_schema() -> [ApplyStatement; 2] {
     [
         any("SET LOCAL search_path TO DEFAULT".into()),
         any("SELECT pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', \
@@ -232,7 +232,7 @@ fn is_alike(first: &CommitChange, second: &CommitChange) -> bool {
 
 /// Returns whether rows of it can be written as values of its row type, with a key to find them by.
 fn can_be_named(table: &Shape) -> bool {
-    let is_text = |column: &ShapeColumn| column.type_oid != found::CHAR;
+    let is_text = |column: &ShapeColumn| column.type_oid != row_match::CHAR;
     table.has_key && table.is_whole && table.columns.iter().all(is_text)
 }
 
@@ -258,7 +258,7 @@ fn rows(run: &[CommitChange]) -> Result<RowBatch, ReplicationError> {
             })?,
             CommitChange::Delete {
                 table,
-                old: Old::Key(tuple) | Old::Row(tuple),
+                old: OldTuple::Key(tuple) | OldTuple::Row(tuple),
             } => row_literal(table, tuple, |column, _| column.in_key)?,
             CommitChange::Truncate { .. } | CommitChange::Statement(..) | CommitChange::Lost(_) => {
                 unreachable!("they are alone")
@@ -323,15 +323,15 @@ fn row_literal(
     Ok(literal(&format!("({})", fields.join(","))))
 }
 
-fn one_row(sql: String) -> Step {
-    Step {
+fn one_row(sql: String) -> ApplyStatement {
+    ApplyStatement {
         sql,
         row_count: Some(1),
     }
 }
 
-fn any(sql: String) -> Step {
-    Step {
+fn any(sql: String) -> ApplyStatement {
+    ApplyStatement {
         sql,
         row_count: None,
     }
@@ -364,10 +364,10 @@ fn values(table: &Shape, new: &Tuple) -> Result<String, ReplicationError> {
         .join(", "))
 }
 
-fn update(table: &Shape, old: Option<&Old>, new: &Tuple) -> Result<String, ReplicationError> {
+fn update(table: &Shape, old: Option<&OldTuple>, new: &Tuple) -> Result<String, ReplicationError> {
     let found = match old {
-        Some(old) => found::condition(table, old)?,
-        None => found::key_condition(table, new)?,
+        Some(old) => row_match::condition(table, old)?,
+        None => row_match::key_condition(table, new)?,
     };
     if !can_keep_row(table, &old, new) {
         return replacement(table, new, &found);
@@ -397,9 +397,9 @@ fn update(table: &Shape, old: Option<&Old>, new: &Tuple) -> Result<String, Repli
 
 /// Returns whether UPDATE can give a row all of its new values. It cannot where an identity that is
 /// always generated may have got another one, by `SET id = DEFAULT`.
-fn can_keep_row(table: &Shape, old: &Option<&Old>, new: &Tuple) -> bool {
+fn can_keep_row(table: &Shape, old: &Option<&OldTuple>, new: &Tuple) -> bool {
     let before = match old {
-        Some(Old::Key(tuple) | Old::Row(tuple)) => Some(tuple),
+        Some(OldTuple::Key(tuple) | OldTuple::Row(tuple)) => Some(tuple),
         None => None,
     };
     let mut columns = table.columns.iter().zip(new).enumerate();
@@ -449,7 +449,7 @@ fn text(column: &ShapeColumn, value: &TupleValue) -> Result<String, ReplicationE
             "a value is missing where it is needed".into(),
         )),
         // Servers before 16 write this type's byte as it is.
-        TupleValue::Text(bytes) if column.type_oid == found::CHAR && !bytes.is_ascii() => {
+        TupleValue::Text(bytes) if column.type_oid == row_match::CHAR && !bytes.is_ascii() => {
             let number = i8::from_ne_bytes([bytes[0]]);
             Ok(format!(
                 "CAST(CAST('{number}' AS pg_catalog.int4) AS pg_catalog.\"char\")"

@@ -54,7 +54,7 @@ impl Bridge {
     }
 }
 
-/// Opens the session that is asked for, with the address's user and password, and copies the bytes
+/// Opens the session that is requested, with the address's user and password, and copies the bytes
 /// of both sides.
 async fn lead(mut socket: UnixStream, address: &Address) -> io::Result<()> {
     let mut packet = vec![0; 4];

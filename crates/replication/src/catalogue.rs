@@ -11,8 +11,8 @@ use pg_analysis::Catalogue;
 use pg_analysis::catalogue::{ColumnInfo, FIRST_USER_OID, Relation, RelationKind};
 use proxy_core::freshness::{ColumnNumber, TableOid};
 
-/// Tables, views and the like. A definition is there for views only. What users' functions do in
-/// defaults and checks counts as a trigger.
+/// Tables, views and the like. A definition is there for views only. A user's function in a default
+/// or a check counts as a trigger.
 const RELATIONS: &str = "
 SELECT c.oid, n.nspname, c.relname, c.relkind,
        CASE WHEN c.relkind = 'v' AND c.oid >= 16384 THEN pg_get_viewdef(c.oid) END,

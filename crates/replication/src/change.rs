@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::pgoutput::{self, Old, Tuple, TupleValue};
+use super::pgoutput::{self, OldTuple, Tuple, TupleValue};
 use pg_analysis::catalogue::{ColumnInfo, Relation};
 use proxy_core::freshness::mark;
 use proxy_core::freshness::{RowHash, TableOid};
@@ -18,11 +18,11 @@ pub enum CommitChange {
     /// A row changed.
     Update {
         table: Arc<Shape>,
-        old: Option<Old>,
+        old: Option<OldTuple>,
         new: Tuple,
     },
     /// A row is gone.
-    Delete { table: Arc<Shape>, old: Old },
+    Delete { table: Arc<Shape>, old: OldTuple },
     /// Tables are emptied.
     Truncate {
         tables: Vec<Arc<Shape>>,
@@ -30,7 +30,7 @@ pub enum CommitChange {
     },
     /// A statement that is run as it is, with these settings.
     Statement(mark::AnnouncedStatement, Vec<(String, String)>),
-    /// What no replica can do, for this reason.
+    /// A change that no replica can make, for this reason.
     Lost(String),
 }
 

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::{Replication, ReplicationError, Shared, connect, setup};
 use proxy_core::freshness::{ReplicaId, ReplicaState, Tsid};
 
-/// What takes longer has come to a stop.
+/// A checkpoint that takes longer is stuck.
 const CHECKPOINT_MAX: Duration = Duration::from_secs(60);
 /// Between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
@@ -25,15 +25,15 @@ pub struct ReplicationCheckpoint {
 }
 
 impl Replication {
-    /// Waits until what is committed now is on disk at every replica that serves and in the
-    /// transactions buffer.
+    /// Waits until everything that is committed now is on disk at every replica that serves and in
+    /// the transactions buffer.
     ///
-    /// Fails where that takes longer than a minute: what was done until then stays done.
+    /// Fails where that takes longer than a minute: the progress until then is kept.
     pub async fn checkpoint(&self) -> Result<ReplicationCheckpoint, ReplicationError> {
         let shared = &self.shared;
         let primary = connect(&shared.primary, "replex checkpoint").await?;
         let at = setup::position(&primary).await?;
-        // Something behind it, so that the stream goes past it.
+        // Something after it, so that the stream goes past it.
         let nudge = "SELECT pg_logical_emit_message(true, 'replex', '')";
         primary.batch_execute(nudge).await?;
         let begun = Instant::now();

@@ -59,7 +59,7 @@ pub async fn convert(
         seed: None,
     };
     quarantine::refuse_primary(&primary, &client).await?;
-    // What is prepared comes as a whole with its COMMIT PREPARED.
+    // A prepared transaction comes as a whole with its COMMIT PREPARED.
     let prepared = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()";
     for row in rows(&client, prepared).await? {
         let prepared = literal(&value(&row, 0)?);

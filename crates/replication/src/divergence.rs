@@ -111,7 +111,7 @@ async fn compare(
 /// The primary and a replica.
 struct Two<'a> {
     primary: Client,
-    /// Writes into the primary's log, so that something comes from behind a place.
+    /// Writes into the primary's log, so that something comes from after a place.
     nudger: Client,
     there: Client,
     requests: &'a mpsc::Sender<ExtractorRequest>,
@@ -139,8 +139,8 @@ impl Two<'_> {
         const LATER: &str = "; SET LOCAL lock_timeout = '1s'";
         let ended = |_| ReplicationError::Connection("the Extractor has ended".into());
         self.primary.batch_execute(BEGIN).await?;
-        // That takes no snapshot yet. What changes the table waits from here on; what does so now
-        // is waited for shortly.
+        // That takes no snapshot yet. Transactions that change the table wait from here on. The
+        // lock waits for those that do so now, but not for long.
         let locks: String = tables.iter().map(|name| lock(name)).collect();
         let locks = format!("SET LOCAL lock_timeout = '1s'; {locks}");
         let locked = self.primary.batch_execute(&locks);

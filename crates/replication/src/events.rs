@@ -36,7 +36,7 @@ impl EventLog {
     }
 }
 
-/// Returns PostgreSQL's message without the values in it: those stand in double quotes behind a
+/// Returns PostgreSQL's message without the values in it: those stand in double quotes after a
 /// colon, where names never do.
 pub fn without_literals(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-use super::apply::{self, AS_IMAGES, Pace, Part, Step};
+use super::apply::{self, AS_IMAGES, ApplyPart, ApplyStatement, RowGrouping};
 use super::divergence::ExtractorRequest;
 use super::progress::{ANSWER_MAX, SERVING};
 use super::reader::Commit;
@@ -52,7 +52,7 @@ SET row_security = off";
 /// What a connection does. Groups are named by the last of their commits.
 enum Work {
     /// These commits, as one transaction.
-    Execute(Vec<Arc<TState>>, Pace),
+    Execute(Vec<Arc<TState>>, RowGrouping),
     Commit(Tsid),
     Rollback(Tsid),
 }
@@ -72,8 +72,8 @@ struct Failure {
     may_pass: bool,
 }
 
-/// What comes to an Extractor.
-pub struct Inputs {
+/// The inputs of an Extractor.
+pub struct ExtractorInputs {
     /// Commits, in TSID order.
     pub commits: mpsc::Receiver<Commit>,
     /// Where to hold.
@@ -86,7 +86,7 @@ pub async fn run(
     id: ReplicaId,
     config: &Address,
     (control, start): (Client, ReplicaStart),
-    mut inputs: Inputs,
+    mut inputs: ExtractorInputs,
 ) -> Result<(), ReplicationError> {
     let worker_count = usize::from(shared.replay_connections);
     setup::make_rows(&control, &start, worker_count).await?;
@@ -154,7 +154,7 @@ enum Hold {
         asked: Option<oneshot::Sender<()>>,
         until: Instant,
     },
-    /// All up to a place is taken. What came first from behind it is in `next`.
+    /// All up to a place is taken. The first one after it is in `next`.
     Until {
         snapshot: Snapshot,
         until: Tsid,
@@ -372,8 +372,8 @@ impl Extractor<'_> {
                 WorkerCommand::Execute(worker, tsid) => {
                     let group = self.schedule.group(tsid);
                     let pace = match group.is_alone {
-                        true => Pace::OneByOne,
-                        false => Pace::Together,
+                        true => RowGrouping::OneByOne,
+                        false => RowGrouping::Together,
                     };
                     let tstates = group.tsids.iter().map(|tsid| &self.in_hand[tsid]);
                     (worker, Work::Execute(tstates.cloned().collect(), pace))
@@ -498,7 +498,7 @@ async fn execute(
     worker: Worker,
     client: &Client,
     group: &[Arc<TState>],
-    pace: Pace,
+    pace: RowGrouping,
 ) -> Result<Event, tokio_postgres::Error> {
     let name = group.last().expect("a group is of something").tsid;
     let Err(failure) = try_execute(worker, client, group, pace).await else {
@@ -514,14 +514,14 @@ async fn try_execute(
     worker: Worker,
     client: &Client,
     group: &[Arc<TState>],
-    pace: Pace,
+    pace: RowGrouping,
 ) -> Result<(), Failure> {
-    let mut parts = vec![Part::One(Step {
+    let mut parts = vec![ApplyPart::One(ApplyStatement {
         sql: "BEGIN".into(),
         row_count: None,
     })];
-    if pace == Pace::OneByOne {
-        parts.extend(apply::every_schema().map(Part::One));
+    if pace == RowGrouping::OneByOne {
+        parts.extend(apply::every_schema().map(ApplyPart::One));
     }
     for tstate in group {
         let in_memory = match &tstate.effect {
@@ -540,7 +540,7 @@ async fn try_execute(
         false => group.last(),
     };
     let (tsid, worker) = (noted.expect("a group is of something").tsid.0, worker.0);
-    parts.push(Part::One(Step {
+    parts.push(ApplyPart::One(ApplyStatement {
         sql: format!("UPDATE hihooi.applied SET tsid = {tsid} WHERE worker = {worker}"),
         row_count: Some(1),
     }));
@@ -548,7 +548,7 @@ async fn try_execute(
 }
 
 /// Executes what is in a file, piece by piece.
-async fn do_spilled(client: &Client, spill: &Spill, pace: Pace) -> Result<(), Failure> {
+async fn do_spilled(client: &Client, spill: &Spill, pace: RowGrouping) -> Result<(), Failure> {
     let mut reading = spill.read();
     loop {
         let unreadable = |error: io::Error| Failure {
@@ -575,8 +575,8 @@ fn lasting(text: String) -> Failure {
 }
 
 /// Runs statements, many in one message.
-async fn do_all(client: &Client, parts: Vec<Part>, pace: Pace) -> Result<(), Failure> {
-    let steps: Vec<Step> = parts
+async fn do_all(client: &Client, parts: Vec<ApplyPart>, pace: RowGrouping) -> Result<(), Failure> {
+    let steps: Vec<ApplyStatement> = parts
         .into_iter()
         .flat_map(|part| part.steps(pace))
         .collect();
@@ -601,7 +601,7 @@ async fn do_all(client: &Client, parts: Vec<Part>, pace: Pace) -> Result<(), Fai
         if counts.len() != piece.len() {
             return Err(lasting("a statement was more or less than one".into()));
         }
-        let differs = |(step, count): &(&Step, u64)| {
+        let differs = |(step, count): &(&ApplyStatement, u64)| {
             step.row_count.is_some_and(|row_count| row_count != *count)
         };
         if let Some((step, count)) = piece.iter().zip(counts).find(differs) {

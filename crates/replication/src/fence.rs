@@ -27,8 +27,8 @@ const END_MAX: Duration = Duration::from_secs(10);
 /// Time between two looks whether they have.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Raises the epoch at a replica, and ends all other sessions there that write. What they had
-/// committed by then is all they ever commit.
+/// Raises the epoch at a replica, and ends all other sessions there that write. After that they
+/// commit nothing more.
 pub async fn raise(control: &Client, epoch: u64) -> Result<(), ReplicationError> {
     let raise = format!(
         "BEGIN;

@@ -2,7 +2,7 @@
 //! transactions buffer; and what the slot may forget because of that. No I/O: the simulation runs
 //! the same.
 //!
-//! Invariant: if the next commit comes from one of them, that one has every commit behind what the
+//! Invariant: if the next commit comes from one of them, that one has every commit after what the
 //! replica has.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -28,7 +28,7 @@ pub trait Placed {
 pub struct Recent<C> {
     commits: VecDeque<C>,
     length: usize,
-    /// Every commit behind this place is here.
+    /// Every commit after this place is here.
     after: Tsid,
     until: Tsid,
 }
@@ -45,8 +45,8 @@ impl<C> Default for Recent<C> {
 }
 
 impl<C: Placed> Recent<C> {
-    /// Notes that the stream begins behind this place. What was remembered is of no use if it ends
-    /// before: no source has what is between.
+    /// Notes that the stream begins after this place. The remembered commits are of no use if they
+    /// end before: no source has the commits in between.
     pub fn begin(&mut self, place: Tsid) {
         if place > self.until {
             self.commits.clear();
@@ -74,7 +74,7 @@ impl<C: Placed> Recent<C> {
     }
 
     /// Returns whether all that follows this place is here, and that is something.
-    pub fn has_all_behind(&self, place: Tsid) -> bool {
+    pub fn has_every_commit_after(&self, place: Tsid) -> bool {
         !self.commits.is_empty() && (place >= self.after || planted::is(ProxyBug::RecentHasGaps))
     }
 
@@ -108,7 +108,7 @@ pub enum Source {
 }
 
 /// Returns the source of what comes next for a follower that has everything up to `applied`. Every
-/// commit up to `position` was read, and the slot gives what is behind `confirmed`.
+/// commit up to `position` was read, and the slot gives what is after `confirmed`.
 pub fn source<C: Placed>(
     applied: Tsid,
     (position, confirmed): (Tsid, Tsid),
@@ -116,9 +116,9 @@ pub fn source<C: Placed>(
     buffer_has_more: bool,
 ) -> Source {
     match () {
-        // Of a new proxy nothing was read, and the stream begins behind `confirmed`.
+        // Of a new proxy nothing was read, and the stream begins after `confirmed`.
         () if applied >= position.max(confirmed) => Source::Stream,
-        () if recent.has_all_behind(applied) => Source::Recent,
+        () if recent.has_every_commit_after(applied) => Source::Recent,
         () if buffer_has_more => Source::Buffer,
         () if applied >= confirmed => Source::RestartedStream,
         () => Source::Lost,
@@ -214,7 +214,7 @@ mod tests {
                     recent.forget(Tsid(position.saturating_sub(back)));
                 }
                 for place in 0..=position {
-                    if recent.has_all_behind(Tsid(place)) {
+                    if recent.has_every_commit_after(Tsid(place)) {
                         let here: Vec<Tsid> = recent.iter().copied().filter(|it| it.0 > place).collect();
                         let all = given.iter().copied().filter(|it| it.0 > place);
                         prop_assert_eq!(here, all.collect::<Vec<_>>());

@@ -5,7 +5,7 @@
 //!   once the primary shows it.
 //! - `extractor` executes commits in parallel at one replica and commits them in order; `schedule`
 //!   decides, `apply` writes the statements.
-//! - `buffer` keeps commits for offline replicas, if that is asked for.
+//! - `buffer` keeps commits for offline replicas, if that is requested.
 //! - `divergence` compares them with the primary.
 //! - `standby` follows a streaming standby of the primary, which needs none of these.
 //! - `seed` fills a new replica while the primary goes on; `convert` makes one of a standby.
@@ -90,8 +90,8 @@ use proxy_pool::connection;
 use proxy_pool::ledger::ConnectionLedger;
 pub use quarantine::is_same;
 pub use quarantine::noted as noted_difference;
-use reader::{Join, SlotReader};
-use seed::Filling;
+use reader::{JoinRequest, SlotReader};
+use seed::ReplicaFill;
 pub use seed::{dump_version, has_tables};
 pub use slot::Kept;
 pub use standby::refused as refused_standby;
@@ -190,14 +190,14 @@ struct Shared {
     replay_connections: u16,
     /// Commits that one of them executes as one transaction, at most.
     replay_group: u16,
-    /// What keeps commits for offline replicas, if there is one.
+    /// The store of commits for offline replicas, if there is one.
     buffer: Option<Arc<Buffer>>,
     /// What was logged of replicas.
     events: Arc<EventLog>,
     /// The epoch of this proxy, and whether it is the active one.
     epoch: u64,
     lease: Lease,
-    joins: mpsc::Sender<Join>,
+    joins: mpsc::Sender<JoinRequest>,
     /// Where its tasks run: the caller that adds a replica may be served elsewhere.
     tasks: Handle,
 }
@@ -214,7 +214,7 @@ impl Shared {
     /// Returns from where on the primary's log is needed by a server that has no other source; none
     /// if it is not. An offline replica that gets what it lacks from the transactions buffer does
     /// not need it, unless another proxy waits that does not have this buffer: then it needs what
-    /// the slot still has, which is what is behind `slot`.
+    /// the slot still has, which is what is after `slot`.
     fn needed(&self, slot: Tsid) -> Option<Tsid> {
         let unavailable: BTreeSet<ReplicaId> = {
             let manager = self.manager();
@@ -312,7 +312,7 @@ pub struct ReplicationSettings {
     pub replay_connections: u16,
     /// Commits that one of them executes as one transaction, at most: of those that wait anyhow.
     pub replay_group: u16,
-    /// What keeps commits for offline replicas, if there is to be one.
+    /// The store of commits for offline replicas, if there is to be one.
     pub buffer: Option<buffer::BufferOptions>,
 }
 
@@ -646,7 +646,7 @@ async fn follow(
             start
         }
         None => {
-            let filling = Filling {
+            let filling = ReplicaFill {
                 shared,
                 id,
                 replica,
@@ -656,14 +656,14 @@ async fn follow(
         }
     };
     refuse_gap(shared, start.applied, setup::confirmed(&primary).await?)?;
-    // What it has on disk may be less than what was known of it before its connection broke.
+    // Its disk may have fewer commits than were known of it before its connection broke.
     shared.manager().connected(id, life, start.applied);
     shared.durable().insert(id, start.applied);
     let (commits, received) = mpsc::channel(extractor::QUEUE_LENGTH_MAX);
     let given = buffer::delivery::deliver(shared, id, start.applied, commits);
     *wait = RETRY_WAIT_MIN;
     let (requests, requested) = mpsc::channel(1);
-    let inputs = extractor::Inputs {
+    let inputs = extractor::ExtractorInputs {
         commits: received,
         requests: requested,
     };

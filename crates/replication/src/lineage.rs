@@ -12,7 +12,7 @@ use super::{ReplicationError, connect};
 use pg_connect::address::Address;
 use pg_wire::quoting::literal;
 
-/// What our connections are called here.
+/// The application name of our connections.
 const NAME: &str = "replex lineage";
 /// A proxy that starts waits no longer for replicas to report whether they were promoted.
 const LOOK_MAX: Duration = Duration::from_secs(3);
@@ -33,7 +33,7 @@ pub async fn line(primary: &Client) -> Result<String, ReplicationError> {
     one(primary, LINE).await
 }
 
-/// Has this database taken the place of the primary of that line?
+/// Returns whether this database has replaced the primary of that line.
 pub async fn has_replaced(client: &Client, line: &str) -> Result<bool, ReplicationError> {
     if !has_table(client, "promoted").await? {
         return Ok(false);

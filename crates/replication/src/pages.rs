@@ -134,7 +134,7 @@ impl Pages {
         }
         let (_, page) = self.all.pop_first()?;
         self.length -= page.length;
-        // What overlaps with it has the rest.
+        // Pages that overlap with it have the rest.
         self.from = page.until;
         Some(page)
     }

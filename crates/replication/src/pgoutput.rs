@@ -50,9 +50,9 @@ pub struct RelationColumn {
     pub type_oid: u32,
 }
 
-/// What identifies a row before a change.
+/// The columns that identify a row before a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Old {
+pub enum OldTuple {
     /// Columns of the replica identity; the others are NULL.
     Key(Tuple),
     /// The whole row.
@@ -69,11 +69,11 @@ pub enum PgoutputMessage {
     /// A row changed; `old` is there if its identity changed or is the whole row.
     Update {
         relation: u32,
-        old: Option<Old>,
+        old: Option<OldTuple>,
         new: Tuple,
     },
     /// A row is gone.
-    Delete { relation: u32, old: Old },
+    Delete { relation: u32, old: OldTuple },
     /// Tables are emptied.
     Truncate {
         relations: Vec<u32>,
@@ -102,8 +102,8 @@ pub fn decode(mut bytes: Bytes) -> Result<PgoutputMessage, MalformedPgoutput> {
         b'D' => PgoutputMessage::Delete {
             relation: number(input)?,
             old: match byte(input)? {
-                b'K' => Old::Key(tuple(input)?),
-                b'O' => Old::Row(tuple(input)?),
+                b'K' => OldTuple::Key(tuple(input)?),
+                b'O' => OldTuple::Row(tuple(input)?),
                 _ => return Err(MalformedPgoutput),
             },
         },
@@ -138,8 +138,8 @@ fn update(input: &mut Bytes) -> Result<PgoutputMessage, MalformedPgoutput> {
             let values = tuple(input)?;
             expect(input, b'N')?;
             Some(match kind {
-                b'K' => Old::Key(values),
-                b'O' => Old::Row(values),
+                b'K' => OldTuple::Key(values),
+                b'O' => OldTuple::Row(values),
                 _ => return Err(MalformedPgoutput),
             })
         }
@@ -237,7 +237,7 @@ mod tests {
         let text = |text: &'static str| TupleValue::Text(Bytes::from_static(text.as_bytes()));
         let expected = PgoutputMessage::Update {
             relation: 7,
-            old: Some(Old::Key(vec![text("1")])),
+            old: Some(OldTuple::Key(vec![text("1")])),
             new: vec![text("2"), TupleValue::Unchanged],
         };
         assert_eq!(decode(Bytes::from_static(bytes)), Ok(expected));

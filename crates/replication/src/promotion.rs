@@ -26,7 +26,7 @@ use tokio_postgres::Client;
 use super::lineage::{FOLLOWS, follows, line};
 use super::query::{has_table, number, one};
 use super::query::{rows, value};
-use super::standby::{self, Parted};
+use super::standby::{self, TimelineFork};
 use super::{ReplicationError, connect, described, fence, leadership, quarantine, setup};
 use pg_connect::address::Address;
 use pg_wire::quoting::literal;
@@ -59,8 +59,8 @@ SELECT s.oid::regclass, q.seqincrement < 0, u.adrelid::regclass, quote_ident(a.a
    AND n.nspname !~ '^pg_'
  ORDER BY 1, 3, 4";
 
-/// What became of a promotion.
-pub struct Promoted {
+/// The outcome of a promotion.
+pub struct PromotionOutcome {
     /// The new primary.
     pub primary: Address,
     /// Those that can follow it.
@@ -72,7 +72,7 @@ pub struct Promoted {
 }
 
 /// Returns the line that a standby had followed until it took writes.
-async fn line_before(client: &Client, parted: &Parted) -> Result<String, ReplicationError> {
+async fn line_before(client: &Client, parted: &TimelineFork) -> Result<String, ReplicationError> {
     let own = line(client).await?;
     let mut words: Vec<&str> = own.split('/').collect();
     words[1] = &parted.timeline;
@@ -102,7 +102,7 @@ struct Reached {
     epoch: u64,
     mark: Option<Mark>,
     /// It was a standby of a primary, takes writes, and has no mark.
-    parted: Option<Parted>,
+    parted: Option<TimelineFork>,
     /// The primary that it follows, if it has noted one.
     follows: Option<String>,
 }
@@ -122,7 +122,7 @@ pub async fn promote(
     replicas: &[Address],
     chosen: Option<&Address>,
     mut report: impl FnMut(&str),
-) -> Result<Promoted, ReplicationError> {
+) -> Result<PromotionOutcome, ReplicationError> {
     refuse_alive(primary).await?;
     let mut followers = Vec::new();
     let mut left = Vec::new();
@@ -173,7 +173,7 @@ pub async fn promote(
         };
         left.push((address, why.into()));
     }
-    Ok(Promoted {
+    Ok(PromotionOutcome {
         primary: first.reached.address,
         followers,
         left,
@@ -506,7 +506,7 @@ async fn replayed(standby: &Client) -> Result<Tsid, ReplicationError> {
     }
 }
 
-/// Sets sequences behind what was taken from them, by the columns that they are for.
+/// Sets sequences after what was taken from them, by the columns that they are for.
 async fn set_sequences(client: &Client, notes: &mut Vec<String>) -> Result<(), ReplicationError> {
     // Each with whether it descends.
     let mut sequences: BTreeMap<(String, bool), Vec<String>> = BTreeMap::new();

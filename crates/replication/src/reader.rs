@@ -32,7 +32,7 @@ use super::{
 };
 use crate::events::EventLog;
 use pg_connect::address::Address;
-use pg_connect::auth::tls::Policy;
+use pg_connect::auth::tls::TlsPolicy;
 use proxy_core::freshness::{Committed, ReplicaId, TStateId, Tsid};
 use proxy_pool::ledger::UNPROVEN;
 
@@ -63,7 +63,7 @@ pub enum Follower {
 }
 
 /// A follower that wants every commit after `applied`.
-pub struct Join {
+pub struct JoinRequest {
     follower: Follower,
     applied: Tsid,
     commits: mpsc::Sender<Commit>,
@@ -71,10 +71,10 @@ pub struct Join {
     answer: oneshot::Sender<JoinAnswer>,
 }
 
-/// Asks the reader behind `joins` for every commit after `applied`. With `insists`, it can have
+/// Asks the receiver of `joins` for every commit after `applied`. With `insists`, it can have
 /// nothing more from the transactions buffer.
 pub async fn join(
-    joins: &mpsc::Sender<Join>,
+    joins: &mpsc::Sender<JoinRequest>,
     follower: Follower,
     applied: Tsid,
     commits: mpsc::Sender<Commit>,
@@ -82,7 +82,7 @@ pub async fn join(
 ) -> Result<JoinAnswer, ReplicationError> {
     let ended = || ReplicationError::Connection("the slot's reader has ended".into());
     let (answer, answered) = oneshot::channel();
-    let join = Join {
+    let join = JoinRequest {
         follower,
         applied,
         commits,
@@ -159,7 +159,7 @@ impl Placed for Commit {
 /// See the module.
 pub struct SlotReader {
     shared: Shared,
-    joined: mpsc::Receiver<Join>,
+    joined: mpsc::Receiver<JoinRequest>,
     followers: BTreeMap<Follower, Given>,
     /// Every commit up to here has been read.
     position: Tsid,
@@ -176,7 +176,7 @@ pub struct SlotReader {
 
 impl SlotReader {
     /// Makes a reader that has read nothing.
-    pub fn new(shared: Shared, joined: mpsc::Receiver<Join>) -> SlotReader {
+    pub fn new(shared: Shared, joined: mpsc::Receiver<JoinRequest>) -> SlotReader {
         SlotReader {
             shared,
             joined,
@@ -224,7 +224,7 @@ impl SlotReader {
             |error: pgwire_replication::PgWireError| ReplicationError::Stream(error.to_string());
         let address = &self.shared.primary;
         let bridge = match address.tls {
-            Policy::Disable => None,
+            TlsPolicy::Disable => None,
             _ => Some(Bridge::start(address)),
         };
         let unreachable = |error: io::Error| ReplicationError::Connection(error.to_string());
@@ -289,7 +289,7 @@ impl SlotReader {
         }
     }
 
-    /// Notes that the stream gives what is behind this place.
+    /// Notes that the stream gives what is after this place.
     fn begin_behind(&mut self, confirmed: Tsid) -> Result<(), ReplicationError> {
         if confirmed == setup::NO_SLOT {
             return Err(ReplicationError::Stream(
@@ -369,8 +369,8 @@ impl SlotReader {
 
     /// Adds a follower, if what it needs can be had. Returns whether the stream must begin again
     /// for it.
-    async fn needs_older(&mut self, join: Join) -> bool {
-        let Join {
+    async fn needs_older(&mut self, join: JoinRequest) -> bool {
+        let JoinRequest {
             follower,
             applied,
             commits,

@@ -60,7 +60,7 @@ pub async fn refuse_tables(control: &Client) -> Result<(), ReplicationError> {
 }
 
 /// A new replica that is being filled, whose database must be empty.
-pub struct Filling<'a> {
+pub struct ReplicaFill<'a> {
     /// What all parts share.
     pub shared: &'a Shared,
     /// Its number.
@@ -78,7 +78,7 @@ struct Taken<'a> {
     name: String,
 }
 
-impl Filling<'_> {
+impl ReplicaFill<'_> {
     /// Fills it, see the module. From the primary, unless a seed is named.
     pub async fn fill(&self, seed: Option<&Address>) -> Result<ReplicaStart, ReplicationError> {
         refuse_tables(self.control).await?;

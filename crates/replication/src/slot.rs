@@ -36,7 +36,7 @@ impl Kept {
         })
     }
 
-    /// Is more kept than may still come? Then an operator should look.
+    /// Returns whether more WAL is retained than may still come. Then an operator should look.
     pub fn is_alarming(&self) -> bool {
         self.safe.is_some_and(|safe| safe < self.held)
     }

@@ -3,7 +3,7 @@
 //!
 //! A statement stands there as a byte for whether it must find exactly one row, its length in four
 //! bytes, and its text; rows that are changed together as a byte of their own, the length of all
-//! that follows, and their texts, each behind its length. Each replica reads at its own pace; the
+//! that follows, and their texts, each after its length. Each replica reads at its own pace; the
 //! file is gone with the last of them.
 
 use std::fs::File;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
 
-use super::apply::{self, Part, RowBatch, Step};
+use super::apply::{self, ApplyPart, ApplyStatement, RowBatch};
 use super::change::CommitChange;
 
 /// Bytes that stand in front of a part.
@@ -109,7 +109,7 @@ pub struct SpillCursor {
 
 impl SpillCursor {
     /// Returns what comes next; nothing at the end.
-    pub async fn next(&mut self) -> io::Result<Vec<Part>> {
+    pub async fn next(&mut self) -> io::Result<Vec<ApplyPart>> {
         let (mut parts, used) = self.piece(PIECE_LENGTH).await?;
         self.at += used;
         if parts.is_empty() && self.at < self.spill.length {
@@ -128,7 +128,7 @@ impl SpillCursor {
     }
 
     /// Returns the parts that end within so many bytes, and how many bytes they take.
-    async fn piece(&self, length_max: u64) -> io::Result<(Vec<Part>, u64)> {
+    async fn piece(&self, length_max: u64) -> io::Result<(Vec<ApplyPart>, u64)> {
         let bytes = self.bytes(length_max).await?;
         let mut rest = &bytes[..];
         let mut parts = Vec::new();
@@ -149,16 +149,16 @@ fn cut_off() -> io::Error {
 }
 
 /// Appends a part.
-pub(super) fn encode(part: &Part, bytes: &mut Vec<u8>) -> io::Result<()> {
+pub(super) fn encode(part: &ApplyPart, bytes: &mut Vec<u8>) -> io::Result<()> {
     match part {
-        Part::One(step) => {
+        ApplyPart::One(step) => {
             bytes.push(match step.row_count {
                 Some(_) => ONE_ROW,
                 None => STATEMENT,
             });
             encode_text(&step.sql, bytes)
         }
-        Part::Rows(RowBatch { head, rows, tail }) => {
+        ApplyPart::Rows(RowBatch { head, rows, tail }) => {
             bytes.push(ROWS);
             let texts = || [head, tail].into_iter().chain(rows);
             let length: usize = texts().map(|text| LENGTH_LENGTH + text.len()).sum();
@@ -168,7 +168,7 @@ pub(super) fn encode(part: &Part, bytes: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
-/// Appends a text behind its length.
+/// Appends a text after its length.
 pub(super) fn encode_text(text: &str, bytes: &mut Vec<u8>) -> io::Result<()> {
     encode_length(text.len(), bytes)?;
     bytes.extend_from_slice(text.as_bytes());
@@ -182,7 +182,7 @@ pub(super) fn encode_length(length: usize, bytes: &mut Vec<u8>) -> io::Result<()
 }
 
 /// Returns all parts that these bytes are.
-pub(super) fn decode_all(mut bytes: &[u8]) -> io::Result<Vec<Part>> {
+pub(super) fn decode_all(mut bytes: &[u8]) -> io::Result<Vec<ApplyPart>> {
     let mut parts = Vec::new();
     while !bytes.is_empty() {
         let (part, rest) = decode(bytes)?.ok_or_else(cut_off)?;
@@ -193,7 +193,7 @@ pub(super) fn decode_all(mut bytes: &[u8]) -> io::Result<Vec<Part>> {
 }
 
 /// Returns the first part and what follows it; none if it is not all here.
-fn decode(bytes: &[u8]) -> io::Result<Option<(Part, &[u8])>> {
+fn decode(bytes: &[u8]) -> io::Result<Option<(ApplyPart, &[u8])>> {
     let Some((kind, bytes)) = bytes.split_first() else {
         return Ok(None);
     };
@@ -201,11 +201,11 @@ fn decode(bytes: &[u8]) -> io::Result<Option<(Part, &[u8])>> {
         return Ok(None);
     };
     let part = match *kind {
-        STATEMENT | ONE_ROW => Part::One(Step {
+        STATEMENT | ONE_ROW => ApplyPart::One(ApplyStatement {
             sql: utf8(body)?,
             row_count: (*kind == ONE_ROW).then_some(1),
         }),
-        ROWS => Part::Rows(decode_rows(body)?),
+        ROWS => ApplyPart::Rows(decode_rows(body)?),
         _ => return Err(cut_off()),
     };
     Ok(Some((part, rest)))
@@ -227,7 +227,7 @@ fn decode_rows(body: &[u8]) -> io::Result<RowBatch> {
     })
 }
 
-/// Returns bytes behind their length, and what follows them; none if they are not all here.
+/// Returns bytes after their length, and what follows them; none if they are not all here.
 fn decode_bytes(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<LENGTH_LENGTH>()?;
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
     use crate::tstate::statement;
 
-    async fn all(spill: &Spill) -> Vec<Part> {
+    async fn all(spill: &Spill) -> Vec<ApplyPart> {
         let mut reading = spill.read();
         let mut parts = Vec::new();
         loop {

@@ -1,7 +1,7 @@
 //! A streaming standby of the primary as a replica: PostgreSQL keeps it up, and its replay position
 //! shows how far it is (P3).
 //!
-//! A TSID is the place in the log behind a commit's record, and a standby shows a commit once its
+//! A TSID is the place in the log after a commit's record, and a standby shows a commit once its
 //! replay has gone past that. It may do so before the primary does, a moment or, where that waits
 //! for its standbys, much longer: a read there that may have seen such a commit is done again
 //! (`proxy_core::freshness::watch`). For what is written around the proxy that moment remains,
@@ -29,7 +29,7 @@ const REPLAYED: &str = "SELECT CASE WHEN pg_is_in_recovery()
 
 /// Where a server that takes writes stopped being a standby.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parted {
+pub struct TimelineFork {
     /// The timeline that it had followed, as eight digits.
     pub timeline: String,
     /// It has every commit of that whose record ends here or before, and no other.
@@ -116,7 +116,7 @@ pub async fn position(standby: &Client) -> Result<Tsid, ReplicationError> {
 }
 
 /// Returns where a server that takes writes was a standby last; none if it never was.
-pub async fn parted(client: &Client) -> Result<Option<Parted>, ReplicationError> {
+pub async fn parted(client: &Client) -> Result<Option<TimelineFork>, ReplicationError> {
     let timeline = one(client, TIMELINE).await?;
     let file = literal(&format!("pg_wal/{timeline}.history"));
     // The first timeline has no history.
@@ -127,7 +127,7 @@ pub async fn parted(client: &Client) -> Result<Option<Parted>, ReplicationError>
     };
     let place = literal(place);
     let at = one(client, &format!("SELECT {place}::pg_lsn - '0/0'")).await?;
-    Ok(Some(Parted {
+    Ok(Some(TimelineFork {
         timeline: format!("{:08X}", number(timeline)?),
         at: Tsid(number(&at)?),
     }))

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::ReplicationError;
-use super::apply::Part;
+use super::apply::ApplyPart;
 use super::change::{CommitChange, Shape};
-use super::pgoutput::{self, Old, PgoutputMessage, Tuple};
+use super::pgoutput::{self, OldTuple, PgoutputMessage, Tuple};
 use super::schema_changes::{self, Note, ReplayableChange, SchemaChanges};
 use super::spill::{self, Spill};
 use pg_analysis::{Analyser, Catalogue};
@@ -70,7 +70,7 @@ pub struct Recorded {
 
 impl Recorded {
     /// Returns what does them.
-    pub fn parts(&self) -> Result<Vec<Part>, ReplicationError> {
+    pub fn parts(&self) -> Result<Vec<ApplyPart>, ReplicationError> {
         match &self.failure {
             Some(failure) => Err(ReplicationError::Stream(failure.clone())),
             None => Ok(spill::decode_all(&self.parts)?),
@@ -101,7 +101,7 @@ impl TState {
 }
 
 impl CommitEffect {
-    /// Did it do nothing?
+    /// Returns whether it has no effect.
     pub fn is_empty(&self) -> bool {
         match self {
             CommitEffect::Short(changes) => changes.is_empty(),
@@ -163,13 +163,13 @@ impl Assembler {
                 let table = self.shape(relation)?;
                 let before = old
                     .as_ref()
-                    .map(|(Old::Key(tuple) | Old::Row(tuple))| tuple);
+                    .map(|(OldTuple::Key(tuple) | OldTuple::Row(tuple))| tuple);
                 self.write(&table, before.into_iter().chain([&new]));
                 self.changes.push(CommitChange::Update { table, old, new });
             }
             PgoutputMessage::Delete { relation, old } => {
                 let table = self.shape(relation)?;
-                let (Old::Key(tuple) | Old::Row(tuple)) = &old;
+                let (OldTuple::Key(tuple) | OldTuple::Row(tuple)) = &old;
                 self.write(&table, [tuple]);
                 self.changes.push(CommitChange::Delete { table, old });
             }

@@ -12,7 +12,7 @@ use protocol::message::Message;
 
 use crate::error::ServerError;
 use crate::event_loop::{
-    ConnectionId, ConnectionSide, EventLoop, Handle, Handler, Io, LoopOptions,
+    ConnectionId, ConnectionSide, EventLoop, Handler, Io, LoopHandle, LoopOptions,
 };
 
 /// Frames passed on and not come back. By this a chain that is slower than its clients is
@@ -47,8 +47,8 @@ impl Baseline {
         self.event_loop.address()
     }
 
-    /// To stop it.
-    pub fn handle(&self) -> Handle {
+    /// Returns a handle to stop it.
+    pub fn handle(&self) -> LoopHandle {
         self.event_loop.handle()
     }
 

@@ -34,7 +34,7 @@ impl Blocking {
         Ok(connection)
     }
 
-    /// On a connection on which nothing was sent yet.
+    /// Takes over a connection on which nothing was sent yet.
     pub fn over(stream: TcpStream) -> Blocking {
         Blocking {
             stream,
@@ -42,8 +42,8 @@ impl Blocking {
         }
     }
 
-    /// Waits so long for what comes next.
-    pub fn be_patient(&self, patience: Duration) -> Result<()> {
+    /// Sets how long the next read may wait.
+    pub fn set_read_timeout(&self, patience: Duration) -> Result<()> {
         self.stream.set_read_timeout(Some(patience))
     }
 

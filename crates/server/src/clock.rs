@@ -1,8 +1,8 @@
-//! Time for the machines: one place reads the clocks, everything else is handed a [`Now`].
+//! Time for the machines: one place reads the clocks, everything else is handed a [`ClockReading`].
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use protocol::identity::Now;
+use protocol::identity::ClockReading;
 use rustix::time::{ClockId, clock_gettime};
 
 /// The clocks of one process. Copies agree, so that several loops share one monotonic time.
@@ -24,9 +24,9 @@ impl Clock {
         since_boot_us() - self.start_us + 1
     }
 
-    /// Both clocks.
-    pub fn now(&self) -> Now {
-        Now {
+    /// Reads both clocks.
+    pub fn now(&self) -> ClockReading {
+        ClockReading {
             monotonic_us: self.monotonic_us(),
             wall_us: wall_us(),
         }

@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A log's segment takes at most this part of the disk, but is not cut below `SEGMENT_BYTES_MIN`.
 const SEGMENT_SHARE: u64 = 16;
-/// What one checkpoint saves is at most this part of the disk: it has to fit beside the log that it
-/// frees.
+/// One checkpoint saves at most this part of the disk: it has to fit beside the log that it frees.
 const CHECKPOINT_SHARE: u64 = 16;
 /// Holds the largest record four times.
 const SEGMENT_BYTES_MIN: u64 = 16 << 20;
@@ -49,7 +48,7 @@ impl DiskSpace {
         }
     }
 
-    /// With as many bytes kept free.
+    /// Returns the disk with as many bytes kept free.
     pub fn with_reserve(mut self, bytes: u64) -> DiskSpace {
         self.reserve_bytes = bytes;
         self
@@ -67,8 +66,8 @@ impl DiskSpace {
         checkpoint_bytes(self.figures.get().bytes, wanted)
     }
 
-    /// Whether what is free is only what is kept for checkpoints. It is low until a quarter more is
-    /// free.
+    /// Returns whether what is free is only what is kept for checkpoints. It is low until a quarter
+    /// more is free.
     pub fn is_low(&self) -> bool {
         if self
             .looked_at

@@ -1,6 +1,6 @@
 //! A core's store on a disk: `storage`'s log, and tables that are its materialisation.
 //!
-//! Replaying the log from the last checkpoint on completes the tables. What is damaged is refused,
+//! Replaying the log from the last checkpoint on completes the tables. A damaged log is refused,
 //! not guessed: a server whose log may lack durable records must not vote (R24).
 
 use std::path::Path;
@@ -15,7 +15,7 @@ use storage::{DurableStore, StorageError, StoreOptions, StoreRecovery};
 
 use crate::disk_space::DiskSpace;
 use crate::error::ServerError;
-use crate::event_loop::Handle;
+use crate::event_loop::LoopHandle;
 use crate::store::CoreStore;
 
 /// Space that must be there for an operation to be let in: the largest row in several images, and
@@ -54,7 +54,7 @@ impl DiskStore {
     pub fn open(
         folder: &Path,
         options: DiskStoreOptions,
-        handle: Handle,
+        handle: LoopHandle,
     ) -> Result<Self, ServerError> {
         let mut options = options;
         let space = DiskSpace::of(folder);

@@ -1,5 +1,5 @@
-//! What stands around the bytes of small records that are kept: what they are, in which format,
-//! and a checksum.
+//! The envelope around the bytes of small records that are kept: their kind, their format, and a
+//! checksum.
 //!
 //! ```text
 //! offset  bytes
@@ -8,7 +8,7 @@
 //!     10      4  CRC-32C of all that follows
 //!     14      …  the record
 //! ```
-//! Integers are little-endian. What is inside is its owner's.
+//! Integers are little-endian. The content belongs to its owner.
 
 use protocol::codec::Wire;
 
@@ -23,9 +23,9 @@ pub(crate) struct Envelope {
     pub format: u16,
 }
 
-/// Why bytes are no record.
+/// The reason why bytes are no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Problem {
+pub(crate) enum EnvelopeError {
     /// They are not what was written.
     Damaged,
     /// They are of this format, which this program does not know.
@@ -45,18 +45,20 @@ impl Envelope {
     }
 
     /// Returns the record of these bytes.
-    pub fn decode<T: Wire>(self, bytes: &[u8]) -> Result<T, Problem> {
-        let rest = bytes.strip_prefix(self.magic).ok_or(Problem::Damaged)?;
-        let (format, rest) = rest.split_first_chunk().ok_or(Problem::Damaged)?;
+    pub fn decode<T: Wire>(self, bytes: &[u8]) -> Result<T, EnvelopeError> {
+        let rest = bytes
+            .strip_prefix(self.magic)
+            .ok_or(EnvelopeError::Damaged)?;
+        let (format, rest) = rest.split_first_chunk().ok_or(EnvelopeError::Damaged)?;
         let format = u16::from_le_bytes(*format);
         if format != self.format {
-            return Err(Problem::Format(format));
+            return Err(EnvelopeError::Format(format));
         }
-        let (checksum, body) = rest.split_first_chunk().ok_or(Problem::Damaged)?;
+        let (checksum, body) = rest.split_first_chunk().ok_or(EnvelopeError::Damaged)?;
         if crc32c::crc32c(body) != u32::from_le_bytes(*checksum) {
-            return Err(Problem::Damaged);
+            return Err(EnvelopeError::Damaged);
         }
-        T::decode_all(body).map_err(|_| Problem::Damaged)
+        T::decode_all(body).map_err(|_| EnvelopeError::Damaged)
     }
 }
 
@@ -77,7 +79,7 @@ mod tests {
             let mut changed = bytes.clone();
             changed[at] ^= 1;
             let read = envelope.decode::<(u64, String)>(&changed);
-            let is_format = matches!(read, Err(Problem::Format(_)));
+            let is_format = matches!(read, Err(EnvelopeError::Format(_)));
             assert!(read.is_err(), "byte {at} was changed without an error");
             assert_eq!(is_format, (8..10).contains(&at));
             let short = envelope.decode::<(u64, String)>(&bytes[..at]);

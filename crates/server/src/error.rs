@@ -31,7 +31,8 @@ pub enum ServerError {
         /// Its process number, if it could be read.
         process: Option<u32>,
     },
-    /// What the folder holds cannot be used. Contains what and what to do. Nothing was changed.
+    /// The contents of the folder cannot be used. Contains what and what to do. Nothing was
+    /// changed.
     Folder(String),
     /// The coordinator refused; its words.
     Refused(String),
@@ -42,7 +43,7 @@ pub enum ServerError {
 }
 
 impl ServerError {
-    /// For `map_err`: an I/O error with what was being done.
+    /// Returns a function for `map_err` that adds the action that failed to an I/O error.
     pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         move |source| ServerError::Io {
             what: what.into(),

@@ -1,8 +1,8 @@
 //! A data folder: one process at a time, small files replaced atomically.
 //!
-//! A file is written under another name, flushed, renamed, and the folder flushed (R23):
-//! after a crash there is the old file or the new one, whole. What the files mean is their
-//! owners'; logs and tables are `storage`'s.
+//! A file is written under another name, flushed, renamed, and the folder flushed (R23): after a
+//! crash there is the old file or the new one, whole. The meaning of the files is their owners'
+//! business; logs and tables are `storage`'s.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, Write};

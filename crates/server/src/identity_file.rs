@@ -10,7 +10,7 @@
 use protocol::identity::{Epoch, Incarnation, ServerId};
 use protocol::message::FolderReport;
 
-use crate::envelope::{Envelope, Problem};
+use crate::envelope::{Envelope, EnvelopeError};
 use crate::error::ServerError;
 use crate::folder::DataFolder;
 
@@ -54,11 +54,11 @@ impl ServerIdentity {
         decode(&bytes).map(Some).map_err(|problem| {
             let path = path.display();
             ServerError::Folder(match problem {
-                Problem::Damaged => format!(
+                EnvelopeError::Damaged => format!(
                     "{path} is damaged: this server cannot come back; let the others take over what it \
                      held (replex admin server remove), and start a new server on an empty folder"
                 ),
-                Problem::Format(found) => format!(
+                EnvelopeError::Format(found) => format!(
                     "{path} is of format {found}, this program knows {}: use the release that \
                      wrote it, or a newer one; nothing was changed",
                     ENVELOPE.format
@@ -96,7 +96,7 @@ fn encode(identity: &ServerIdentity) -> Vec<u8> {
     ))
 }
 
-fn decode(bytes: &[u8]) -> Result<ServerIdentity, Problem> {
+fn decode(bytes: &[u8]) -> Result<ServerIdentity, EnvelopeError> {
     let ((disk, cores, joined), (last, incarnation, attempt), (has_stopped, is_old)) =
         ENVELOPE.decode(bytes)?;
     Ok(ServerIdentity {

@@ -31,4 +31,4 @@ pub mod store;
 pub use coordinator::CoordinatorProcess;
 pub use error::ServerError;
 pub use options::{CoordinatorOptions, EtcdOptions, ServerOptions, StateOptions, StorageOptions};
-pub use process::{Ready, ServerProcess, Stopper};
+pub use process::{ServerProcess, ServingServer, Stopper};

@@ -17,7 +17,7 @@ use crate::error::ServerError;
 use crate::journal::{self, JournalLevel};
 
 const PAUSE_MIN: Duration = Duration::from_millis(20);
-/// What a join may come too late after the lease that it waits for.
+/// The longest pause, by which a join may be late after the lease that it waits for.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// How long one attempt to join may take.
 const ATTEMPT_MAX: Duration = Duration::from_secs(12);
@@ -35,9 +35,9 @@ const PULSE_MAX: Duration = Duration::from_millis(200);
 /// A coordinator that is unavailable is logged once in this time.
 const NOTE_PAUSE: Duration = Duration::from_secs(5);
 
-/// What joining gave.
+/// A server that has joined: its identity and the configuration.
 #[derive(Debug)]
-pub(crate) struct Joined {
+pub(crate) struct JoinedServer {
     pub server: ServerId,
     pub incarnation: Incarnation,
     /// How far the log of each core was durable by its last report to the coordinator.
@@ -54,13 +54,14 @@ enum Failure {
     },
 }
 
-/// How long to wait.
-pub(crate) struct Patience<'a> {
+/// The limits of how long a server waits to join.
+pub(crate) struct JoinLimits<'a> {
     /// For a refusal that will pass.
     pub refusals: Duration,
     /// Ends every wait.
     pub stopped: &'a dyn Fn() -> bool,
-    /// What is sent to a coordinator that has lost its state; none if the folder knows nothing.
+    /// The report that is sent to a coordinator that has lost its state; none if the folder knows
+    /// nothing.
     pub memory: Option<CoordinatorRequest>,
 }
 
@@ -72,8 +73,8 @@ pub(crate) fn join(
     coordinators: &[SocketAddr],
     cluster: Option<u64>,
     request: &CoordinatorRequest,
-    patience: &Patience,
-) -> Result<Joined, ServerError> {
+    patience: &JoinLimits,
+) -> Result<JoinedServer, ServerError> {
     let begin = Instant::now();
     let mut refused_since = None;
     let mut noted: Option<Instant> = None;
@@ -86,7 +87,7 @@ pub(crate) fn join(
                 logs,
                 configuration,
             }) => {
-                return Ok(Joined {
+                return Ok(JoinedServer {
                     server,
                     incarnation,
                     logs,
@@ -142,7 +143,7 @@ pub(crate) fn join(
 /// Signs of life of a server that has joined and still restores: without them it would be taken for
 /// down and then for back, and each of those is an epoch in which every recovering core begins
 /// again. No core serves by the answers: only their greeting is read.
-pub(crate) struct Pulse {
+pub(crate) struct JoinHeartbeat {
     coordinators: Vec<SocketAddr>,
     cluster: u64,
     heartbeat: CoordinatorRequest,
@@ -150,16 +151,17 @@ pub(crate) struct Pulse {
     left: u32,
 }
 
-impl Pulse {
-    /// For a server that joined as `incarnation` and got the configuration of `epoch`.
+impl JoinHeartbeat {
+    /// Makes the heartbeat of a server that joined as `incarnation` and got the configuration of
+    /// `epoch`.
     pub(crate) fn new(
         coordinators: &[SocketAddr],
         cluster: u64,
         server: ServerId,
         incarnation: Incarnation,
         epoch: Epoch,
-    ) -> Pulse {
-        Pulse {
+    ) -> JoinHeartbeat {
+        JoinHeartbeat {
             coordinators: coordinators.to_vec(),
             cluster,
             heartbeat: CoordinatorRequest::Heartbeat {
@@ -178,7 +180,7 @@ impl Pulse {
         }
     }
 
-    /// Sends it once. What goes wrong is tried again at the next address the next time.
+    /// Sends it once. A failed attempt is repeated at the next address the next time.
     pub(crate) fn beat(&mut self) {
         if self.left == 0 {
             return;
@@ -240,7 +242,7 @@ fn ask(
     connection.send(&ask).map_err(unavailable)?;
     loop {
         match connection.receive().map_err(unavailable)? {
-            Message::Welcome(_) => connection.be_patient(within).map_err(unavailable)?,
+            Message::Welcome(_) => connection.set_read_timeout(within).map_err(unavailable)?,
             Message::Answer(CoordinatorReply::Refused { message, retry }) => {
                 return Err(Failure::Refused { message, retry });
             }
@@ -317,7 +319,7 @@ mod tests {
             redirect(&standby);
             greeted(&leader)
         });
-        let mut pulse = Pulse::new(
+        let mut pulse = JoinHeartbeat::new(
             &[offline, stands_by, leads],
             7,
             server,

@@ -142,7 +142,7 @@ fn loopback() -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)
 }
 
-/// Refuses an address that others than this machine can reach, unless that is asked for by name.
+/// Refuses an address that others than this machine can reach, unless that is requested by name.
 ///
 /// # Errors
 /// It is refused. Contains why and what to do.

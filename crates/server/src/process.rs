@@ -12,27 +12,27 @@ use std::thread::JoinHandle;
 use machines::core::{CoreIdentity, CoreMachine};
 use protocol::configuration::Configuration;
 use protocol::identity::{CoreId, Incarnation, Position, ServerId, SessionId};
-use protocol::message::{CoordinatorRequest, FolderReport, Memory};
+use protocol::message::{CoordinatorRequest, FolderReport, RecallReport};
 
 use storage::StoreOptions;
 
 use crate::clock::Clock;
 use crate::configuration_file;
-use crate::core::{CoreDriver, Surroundings};
+use crate::core::{CoreDriver, CoreEnvironment};
 use crate::disk_store::{DiskStore, DiskStoreOptions};
 use crate::error::ServerError;
-use crate::event_loop::{EventLoop, Handle, LoopOptions};
+use crate::event_loop::{EventLoop, LoopHandle, LoopOptions};
 use crate::folder::DataFolder;
 use crate::identity_file::ServerIdentity;
 use crate::journal::{self, JournalLevel};
 use crate::limits;
-use crate::membership::{self, PULSE_PAUSE, Pulse};
+use crate::membership::{self, JoinHeartbeat, PULSE_PAUSE};
 use crate::metrics::{self, Metrics};
 use crate::options::{ServerOptions, StorageOptions, advertised_ip, check_listen, resolve};
 use crate::random;
 use crate::store::{CoreStore, MemoryStore};
 
-/// What is logged of a folder that is an older copy.
+/// The log message about a folder that is an older copy.
 const OLD_FOLDER: &str = "the folder is an older copy: nothing of it is served, and its partitions are \
                           refilled from the other copies before this server comes back";
 
@@ -53,7 +53,7 @@ pub struct ServerProcess {
 /// Stops a server from any thread.
 #[derive(Clone, Debug)]
 pub struct Stopper {
-    handles: Vec<Handle>,
+    handles: Vec<LoopHandle>,
 }
 
 impl Stopper {
@@ -65,13 +65,13 @@ impl Stopper {
     }
 
     fn is_stopped(&self) -> bool {
-        self.handles.iter().any(Handle::is_stopped)
+        self.handles.iter().any(LoopHandle::is_stopped)
     }
 }
 
 /// A server that serves.
 #[derive(Clone, Debug)]
-pub struct Ready {
+pub struct ServingServer {
     /// The cluster that it belongs to.
     pub cluster: u64,
     /// Its number.
@@ -80,7 +80,7 @@ pub struct Ready {
     pub incarnation: Incarnation,
     /// Where each core can be reached.
     pub addresses: Vec<SocketAddr>,
-    /// Where its counters can be read, if that was asked for.
+    /// Where its counters can be read, if that was requested.
     pub metrics: Option<SocketAddr>,
 }
 
@@ -177,7 +177,7 @@ impl ServerProcess {
         &self.addresses
     }
 
-    /// To stop it.
+    /// Returns a handle to stop it.
     pub fn stopper(&self) -> Stopper {
         Stopper {
             handles: self.loops.iter().map(EventLoop::handle).collect(),
@@ -190,7 +190,7 @@ impl ServerProcess {
     /// # Errors
     /// The coordinator refused, the folder cannot be used, or a core failed: then the process is
     /// to end with an error, and a new one reads what is really on the disk (R23).
-    pub fn run(mut self, ready: impl FnOnce(&Ready)) -> Result<(), ServerError> {
+    pub fn run(mut self, ready: impl FnOnce(&ServingServer)) -> Result<(), ServerError> {
         let stopper = self.stopper();
         // Before it joins, so that it is not taken for down while it reads its disk.
         let stores = self.open_stores()?;
@@ -200,7 +200,7 @@ impl ServerProcess {
             Err(ServerError::Stopped) => return Ok(()),
             other => other?,
         };
-        let is_ready = Ready {
+        let is_ready = ServingServer {
             cluster: joined.configuration.cluster,
             server: joined.server,
             incarnation: joined.incarnation,
@@ -245,9 +245,9 @@ impl ServerProcess {
     fn follow(
         &mut self,
         cores: &mut Cores,
-        ready: &Ready,
+        ready: &ServingServer,
         stopper: &Stopper,
-        when_ready: impl FnOnce(&Ready),
+        when_ready: impl FnOnce(&ServingServer),
     ) -> (Result<(), ServerError>, Vec<Position>) {
         let mut starting = cores.threads.len();
         let mut logs = vec![Position(0); starting];
@@ -317,7 +317,7 @@ impl ServerProcess {
         })
     }
 
-    fn open_store(&self, core: usize, handle: Handle) -> Result<OpenStore, ServerError> {
+    fn open_store(&self, core: usize, handle: LoopHandle) -> Result<OpenStore, ServerError> {
         if self.options.storage == StorageOptions::Memory {
             return Ok(OpenStore::Memory(MemoryStore::default()));
         }
@@ -339,7 +339,7 @@ impl ServerProcess {
         &mut self,
         stores: &[OpenStore],
         stopper: &Stopper,
-    ) -> Result<membership::Joined, ServerError> {
+    ) -> Result<membership::JoinedServer, ServerError> {
         loop {
             let attempt = match self.identity.attempt {
                 // It may have joined: the coordinator knows it by that number.
@@ -383,7 +383,11 @@ impl ServerProcess {
         }
     }
 
-    fn join(&self, instance: u64, stopper: &Stopper) -> Result<membership::Joined, ServerError> {
+    fn join(
+        &self,
+        instance: u64,
+        stopper: &Stopper,
+    ) -> Result<membership::JoinedServer, ServerError> {
         let epoch = self.known.as_ref().map(|known| known.epoch);
         let folder = self.identity.report(epoch.unwrap_or_default());
         let request = CoordinatorRequest::Join {
@@ -395,12 +399,12 @@ impl ServerProcess {
         };
         let cluster = self.identity.joined.map(|(cluster, _)| cluster);
         let patience =
-            membership::Patience {
+            membership::JoinLimits {
                 refusals: self.options.join_patience,
                 stopped: &|| stopper.is_stopped(),
                 memory: self.identity.joined.zip(self.known.as_ref()).map(
                     |((_, server), known)| {
-                        CoordinatorRequest::Remember(Memory {
+                        CoordinatorRequest::Remember(RecallReport {
                             core: CoreId { server, core: 0 },
                             incarnation: self.identity.incarnation,
                             runs: false,
@@ -422,13 +426,13 @@ struct Cores {
     /// One for each core that waits to begin; a core whose sender is dropped ends.
     begin: Vec<Sender<()>>,
     /// Beats until all cores have restored what they knew.
-    pulse: Option<Pulse>,
+    pulse: Option<JoinHeartbeat>,
 }
 
 impl Cores {
     fn spawn(
         server: &mut ServerProcess,
-        ready: &Ready,
+        ready: &ServingServer,
         configuration: Configuration,
         (stores, is_complete): (Vec<OpenStore>, bool),
     ) -> Result<Cores, ServerError> {
@@ -438,7 +442,7 @@ impl Cores {
             threads: Vec::new(),
             events,
             begin: Vec::new(),
-            pulse: Some(Pulse::new(
+            pulse: Some(JoinHeartbeat::new(
                 &server.coordinators,
                 ready.cluster,
                 ready.server,
@@ -546,7 +550,7 @@ impl CoreStart {
             return store.close().map(|()| last);
         }
         let sender = (self.identity.core.core == 0).then(|| sender.clone());
-        let surroundings = Surroundings {
+        let surroundings = CoreEnvironment {
             clock: self.clock,
             coordinators: self.coordinators,
             folder: self.folder,
@@ -582,7 +586,7 @@ fn advertised(loops: &[EventLoop], advertise: IpAddr) -> Vec<SocketAddr> {
     ports.map(|port| SocketAddr::new(advertise, port)).collect()
 }
 
-fn note_ready(ready: &Ready) {
+fn note_ready(ready: &ServingServer) {
     let addresses: Vec<String> = ready.addresses.iter().map(ToString::to_string).collect();
     let cluster = format!("{:016x}", ready.cluster);
     journal::line(

@@ -1,7 +1,8 @@
 //! What a core needs of its disk: a log with group commit and sorted tables.
 //!
-//! The trait is the edge between the driver and `storage`, and lets tests and baselines run a
-//! core without a disk. What records mean is the machine's; how bytes are kept is the store's.
+//! The trait is the edge between the driver and `storage`, and lets tests and baselines run a core
+//! without a disk. The meaning of records is the machine's business; how bytes are kept is the
+//! store's.
 
 use std::time::Duration;
 
@@ -45,7 +46,7 @@ pub trait CoreStore {
     /// A write or a flush failed: the process must stop (R23).
     fn health(&self) -> Result<(), ServerError>;
 
-    /// Whether new operations may enter.
+    /// Returns whether new operations may enter.
     fn admission(&self) -> LogAdmission;
 
     /// Why the disk has no space, if that is so, for operators.
@@ -53,7 +54,7 @@ pub trait CoreStore {
         None
     }
 
-    /// Whether enough has been logged since the last checkpoint for another one.
+    /// Returns whether enough has been logged since the last checkpoint for another one.
     fn checkpoint_due(&self) -> bool;
 
     /// Begins a checkpoint of the tables as they are; the log before `retain_from` and the
@@ -63,8 +64,8 @@ pub trait CoreStore {
     /// The process must stop.
     fn checkpoint(&mut self, retain_from: Position) -> Result<(), ServerError>;
 
-    /// Whether reading the log again would take long, so that a process that ends in order had
-    /// better take a checkpoint first.
+    /// Returns whether reading the log again would take long, so that a process that ends in order
+    /// had better take a checkpoint first.
     fn checkpoint_pays(&self) -> bool;
 
     /// Waits until no checkpoint is on its way, but no longer than this.

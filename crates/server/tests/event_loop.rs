@@ -22,7 +22,7 @@ use server::ServerError;
 use server::baseline::Baseline;
 use server::clock::Clock;
 use server::event_loop::{
-    ConnectionId, ConnectionSide, EventLoop, Handle, Handler, Io, LoopLimits, LoopOptions,
+    ConnectionId, ConnectionSide, EventLoop, Handler, Io, LoopHandle, LoopLimits, LoopOptions,
 };
 use support::Wire;
 
@@ -32,7 +32,7 @@ const UNUSED_USER: u32 = 65534;
 /// An echo process on a thread; stopped when dropped.
 struct Echo {
     address: std::net::SocketAddr,
-    handle: Handle,
+    handle: LoopHandle,
     thread: Option<JoinHandle<Result<(), ServerError>>>,
 }
 

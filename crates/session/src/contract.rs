@@ -1,7 +1,7 @@
-//! What goes into a client's session machine and what comes out of it.
+//! The inputs and outputs of a client's session machine.
 //!
 //! The driver (client library or simulator) owns connections and time: it opens the connections
-//! that are asked for, writes what is to be sent, and hands in what comes back. A connection must
+//! that are requested, writes what is to be sent, and hands in what comes back. A connection must
 //! deliver a request at most once, as TCP does: a refusal then speaks for its attempt.
 
 use alloc::string::String;
@@ -11,7 +11,7 @@ use core::fmt;
 
 use protocol::configuration::Configuration;
 use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, SessionId, TableId};
-use protocol::message::{ChecksumPart, ChecksumRead, CoordinatorRequest, Read, Release};
+use protocol::message::{ChecksumPart, ChecksumRead, CoordinatorRequest, HoldRelease, Read};
 use protocol::message::{Refusal, Reply, Request, RowPage};
 use protocol::operation::{Mutation, RequestResult};
 
@@ -36,7 +36,7 @@ pub enum SessionOperation {
     /// whose limit is that of all its pages together, and whose agreement is overwritten.
     Moment(Vec<Read>),
     /// The end of holds; only the machine itself asks for it.
-    Release(Release),
+    Release(HoldRelease),
     /// One part of one partition's checksum.
     Checksum(ChecksumRead),
     /// The counters of a core.
@@ -146,8 +146,8 @@ pub enum SessionOutcome {
     Rows(RowPage),
     /// The pages of each range of a `Moment`, all as of one moment between its submission and this.
     Moment(Vec<Vec<RowPage>>),
-    /// What a `Moment` reads is more than the limits allow, or never agreed: read page by page, it
-    /// is of no one moment.
+    /// A `Moment` reads more than the limits allow, or its pages never agreed: read page by page,
+    /// the rows are of no one moment.
     NoMoment,
     /// A part's sum.
     Checksum(ChecksumPart),
@@ -164,7 +164,7 @@ pub enum SessionOutcome {
 pub enum SessionFailure {
     /// The deadline passed. May be submitted again.
     Deadline {
-        /// What the last core that was asked answered, if one did.
+        /// The answer of the last core that was asked, if there was one.
         last: Option<Refusal>,
     },
     /// Too much is waiting in this client already. May be submitted again later.
@@ -182,7 +182,7 @@ pub enum SessionFailure {
     /// Servers with copies of its rows are down, too many to go on without them. May be submitted
     /// again once one is back.
     Lost {
-        /// What was to be read, or where the write was to begin.
+        /// The partition that was to be read, or at which the write was to begin.
         partition: PartitionId,
         /// What is missing and what to do, for people.
         message: String,
@@ -252,9 +252,9 @@ impl fmt::Display for SessionFailure {
 /// Limits of queues, and intervals in microseconds. Every queue has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionLimits {
-    /// Attempts at one core without an answer; what is beyond waits here (window).
+    /// Attempts at one core without an answer; further ones wait here (window).
     pub in_flight_max: usize,
-    /// Everything submitted and not ended; what is beyond is refused.
+    /// Everything submitted and not ended; further submissions are refused.
     pub requests_max: usize,
     /// Numbers of one session between the lowest without a result and the highest: bounds the
     /// completion records that servers keep for this client (R14).

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use protocol::identity::{CoreId, Epoch};
 use protocol::message::{Refusal, Reply};
 
-use super::moment::Came;
+use super::moment::ReceivedPage;
 use super::{
     Flight, LinkState, Parent, Place, SessionFailure, SessionMachine, SessionOperation,
     SessionOutcome, SessionOutput, Ticket, Timer,
@@ -55,7 +55,7 @@ impl SessionMachine {
                     self.forget_attempt(correlation);
                     self.on_member_page(now_us, flight.ticket, &page, output);
                 } else {
-                    let came = Came {
+                    let came = ReceivedPage {
                         page,
                         held_by: Some((core, correlation)),
                     };
@@ -82,12 +82,12 @@ impl SessionMachine {
         self.finish(flight.ticket, outcome, output);
     }
 
-    /// A read has its page.
+    /// Completes a read with its page.
     pub(super) fn give_page(
         &mut self,
         now_us: u64,
         ticket: Ticket,
-        came: Came,
+        came: ReceivedPage,
         output: &mut SessionOutput,
     ) {
         match self.requests[&ticket].part_of {
@@ -96,9 +96,9 @@ impl SessionMachine {
         }
     }
 
-    /// Whether a later attempt may run the request though this one did not change anything: at
-    /// another head, which need not know that it had ended. What did take effect is known to every
-    /// head.
+    /// Returns whether a later attempt may run the request though this one did not change anything:
+    /// at another head, which need not know that it had ended. A request that took effect is known
+    /// to every head.
     fn may_run_later(&self, correlation: u64, flight: Flight) -> bool {
         let pending = &self.requests[&flight.ticket];
         let newest = pending.flying.last().map(|newest| &self.attempts[newest]);
@@ -267,7 +267,7 @@ impl SessionMachine {
                 Timer::Connect(core) => {
                     self.ready.insert(core);
                 }
-                // No request waits: what is wanted then is found out then.
+                // No request waits: a later one fetches the configuration that it needs.
                 Timer::Fetch if self.requests.is_empty() => self.fetch = None,
                 Timer::Fetch => self.ask_fetch(now_us, output),
                 Timer::Session => {

@@ -4,8 +4,8 @@
 //! returns rows, merged by key where an order is wanted. Memory is bounded: two pages per partition
 //! at most, and no page is asked for whose rows the limit makes needless.
 //!
-//! Two ways lead to pages. What is small is read as of one moment (R35): a *moment* of all
-//! partitions ([`Gather::moment_reads`]), whose pages are handed in together. What is larger comes
+//! Two ways lead to pages. A small result is read as of one moment (R35): a *moment* of all
+//! partitions ([`Gather::moment_reads`]), whose pages are handed in together. A larger result comes
 //! page by page, and neither one epoch nor one moment of all pages is promised (R12): every row
 //! that stayed as it was meanwhile is given out exactly once, because a row has one place in the
 //! order of a replex; a row that moves in the order of an index replex while it is read may be
@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 
 use placement::{Column, RowError, RowView, encode_value};
 use protocol::codec::{Bytes, Reader, Wire};
-use protocol::configuration::Table;
+use protocol::configuration::PlacedTable;
 use protocol::configuration::routes::order_columns;
 use protocol::expression::Expression;
 use protocol::identity::{Epoch, PartitionId, Version};
@@ -26,7 +26,7 @@ use protocol::message::{Agreement, Consistency, Read, RowPage};
 pub const PAGE_ROWS_MAX: u32 = 4_096;
 /// Partitions that are read at a time where no order is wanted.
 pub const PARTITIONS_AT_A_TIME: usize = 4;
-/// Pages of a partition that are kept while more are asked for.
+/// Pages of a partition that are kept while more are requested.
 const PAGES_KEPT: usize = 1;
 
 /// In which order rows are given out.
@@ -69,7 +69,7 @@ pub struct GatherPlan {
 #[derive(Debug)]
 pub struct Gather {
     plan: GatherPlan,
-    /// The projection that is asked for: the plan's, and columns to merge by.
+    /// The projection that is requested: the plan's, and columns to merge by.
     projection: Option<Vec<u16>>,
     /// Columns of the rows that come.
     columns: Vec<Column>,
@@ -108,7 +108,7 @@ struct Page {
     at: usize,
 }
 
-/// What there is to be had now.
+/// The next result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum GatherStep<'a> {
     /// A row: bytes of `placement::row` with the columns of [`Gather::columns`].
@@ -144,7 +144,7 @@ impl Gather {
     ///
     /// # Panics
     /// If the plan names a column or a replex that the table does not have.
-    pub fn new(table: &Table, plan: GatherPlan) -> Gather {
+    pub fn new(table: &PlacedTable, plan: GatherPlan) -> Gather {
         let all = &table.schema.columns;
         let mut projection = plan.projection.clone();
         let mut merge_by = Vec::new();
@@ -272,7 +272,7 @@ impl Gather {
     /// to [`Gather::accept_moment`], or if there are none, the read goes on page by page.
     ///
     /// # Panics
-    /// If pages were asked for before.
+    /// If pages were requested before.
     pub fn moment_reads(&self) -> Vec<Read> {
         let untouched = |source: &Source| !source.asked && !source.ended && source.pages.is_empty();
         assert!(

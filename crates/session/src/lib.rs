@@ -21,8 +21,8 @@
 
 extern crate alloc;
 
-mod asks;
 mod contract;
+mod coordinator_requests;
 mod events;
 pub mod gather;
 mod merge;
@@ -38,8 +38,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use protocol::configuration::{Configuration, routes};
-use protocol::identity::{CoreId, Epoch, Now, PartitionId, RequestId, ServerId, TableId};
-use protocol::message::{Execute, Refusal, Release, Request};
+use protocol::identity::{ClockReading, CoreId, Epoch, PartitionId, RequestId, ServerId, TableId};
+use protocol::message::{Execute, HoldRelease, Refusal, Request};
 use protocol::operation::Mutation;
 
 use moment::Moments;
@@ -75,7 +75,7 @@ pub struct SessionMachine {
     redirects: Redirects,
     moments: Moments,
     /// Holds that no request needs any more.
-    abandoned: Vec<Release>,
+    abandoned: Vec<HoldRelease>,
     timers: Timers,
     links: BTreeMap<CoreId, Link>,
     /// Links to look at before the step ends.
@@ -95,7 +95,7 @@ pub struct SessionMachine {
 #[derive(Debug)]
 struct Pending {
     operation: SessionOperation,
-    /// By submission: what waits is sent in this order.
+    /// By submission: waiting requests are sent in this order.
     order: u64,
     deadline_us: u64,
     /// The time of its timer, if it has one.
@@ -111,7 +111,7 @@ struct Pending {
     /// Attempts made, and refusals among them.
     tries: u32,
     refusals: u32,
-    /// What it is a part of.
+    /// The request that it is a part of.
     part_of: Option<Parent>,
     /// Rounds of its parts that did not agree.
     rounds: u32,
@@ -222,7 +222,7 @@ impl Pending {
         self.name.is_none() && matches!(self.operation, SessionOperation::Execute { .. })
     }
 
-    /// Whether it may have happened, for all that is known here.
+    /// Returns whether it may have happened, for all that is known here.
     fn uncertain(&self) -> bool {
         matches!(self.operation, SessionOperation::Execute { .. })
             && (self.lost > 0 || !self.flying.is_empty())
@@ -284,7 +284,7 @@ impl SessionMachine {
     }
 
     /// Takes in what happened and returns what is to be done.
-    pub fn step(&mut self, now: Now, input: SessionInput, output: &mut SessionOutput) {
+    pub fn step(&mut self, now: ClockReading, input: SessionInput, output: &mut SessionOutput) {
         let now_us = now.monotonic_us;
         match input {
             SessionInput::Submit {
@@ -527,7 +527,7 @@ impl SessionMachine {
         ticket
     }
 
-    /// Whether a ticket may be a driver's.
+    /// Returns whether a ticket may be a driver's.
     fn is_drivers(ticket: Ticket) -> bool {
         ticket.0 < PART_TICKETS
     }
@@ -550,7 +550,7 @@ impl SessionMachine {
             self.leave_queue(*ticket);
         }
         for (_, ticket) in waiting {
-            // What a member of a cover meets can end others.
+            // An event at one member of a cover can end the reads at others.
             if self.requests.contains_key(&ticket) {
                 self.place(now_us, ticket, output);
             }

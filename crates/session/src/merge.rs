@@ -1,6 +1,6 @@
 //! Pages of a cover's members, put together to one page of the lost partition.
 //!
-//! Members give rows in the lost partition's order or in their own; what comes out is in the lost
+//! Members give rows in the lost partition's order or in their own; the merged page is in the lost
 //! one's, each row once: of two copies the one with the higher version, which is the later one.
 //! Memory is bounded: no more rows are kept than the page may have.
 
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use placement::{Column, RowError, RowView, ValueRef, encode_row_refs, encode_value};
 use protocol::codec::Bytes;
-use protocol::configuration::Table;
+use protocol::configuration::PlacedTable;
 use protocol::configuration::routes::order_columns;
 use protocol::identity::Version;
 use protocol::message::{Read, RowPage};
@@ -20,7 +20,8 @@ const PAGE_BYTES_MAX: usize = 1 << 20;
 /// A page in the making.
 #[derive(Debug)]
 pub(super) struct Merge {
-    /// What members are asked for: the read's projection, and the columns to order by.
+    /// The columns that are requested from members: the read's projection, and the columns to order
+    /// by.
     pub projection: Option<Vec<u16>>,
     /// Columns of the rows that come, and how many of them the read asks for.
     columns: Vec<Column>,
@@ -41,8 +42,8 @@ pub(super) struct Merge {
 }
 
 impl Merge {
-    /// For one page of `read`, whose partition is lost.
-    pub fn new(table: &Table, read: &Read) -> Merge {
+    /// Begins one page of `read`, whose partition is lost.
+    pub fn new(table: &PlacedTable, read: &Read) -> Merge {
         let all = &table.schema.columns;
         let mut projection = match read.count_only {
             true => Some(Vec::new()),

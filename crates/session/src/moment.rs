@@ -23,7 +23,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use protocol::identity::{CoreId, Epoch, PartitionId};
-use protocol::message::{Agreement, Consistency, Read, Release, RowPage};
+use protocol::message::{Agreement, Consistency, HoldRelease, Read, RowPage};
 use protocol::planted::{self, Bug};
 
 use super::{
@@ -42,7 +42,7 @@ const RELEASE_US: u64 = 200_000;
 /// A `Moment` under way.
 #[derive(Debug)]
 pub(super) struct Moment {
-    way: Way,
+    way: MomentMode,
     /// When the first range of this round was asked for.
     begun_us: u64,
     ranges: Vec<Range>,
@@ -62,7 +62,7 @@ pub(super) struct Moment {
 type Holds = BTreeMap<(PartitionId, CoreId), Vec<u64>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum MomentMode {
     /// Stale reads: nothing has to agree.
     Stale,
     /// One range, of which one page may be all.
@@ -78,18 +78,18 @@ struct Range {
     rows: u64,
 }
 
-/// A page as it came.
+/// A page as it was received.
 #[derive(Debug)]
-pub(super) struct Came {
+pub(super) struct ReceivedPage {
     pub page: RowPage,
     /// Which core gave it under which correlation; none if it was put together from a cover's.
     pub held_by: Option<(CoreId, u64)>,
 }
 
-impl Came {
+impl ReceivedPage {
     /// Returns a page of a cover.
-    pub fn from_cover(page: RowPage) -> Came {
-        Came {
+    pub fn from_cover(page: RowPage) -> ReceivedPage {
+        ReceivedPage {
             page,
             held_by: None,
         }
@@ -109,14 +109,14 @@ impl SessionMachine {
         let rounds = self.requests[&ticket].rounds;
         let stale = |read: &Read| read.consistency == Consistency::Stale;
         let way = match rounds {
-            _ if reads.iter().all(stale) => Way::Stale,
-            0 if reads.len() == 1 => Way::Alone,
-            ..ROUNDS_QUIET => Way::Quiet,
-            _ if self.requests[&ticket].redirected => Way::Quiet,
-            _ => Way::Held,
+            _ if reads.iter().all(stale) => MomentMode::Stale,
+            0 if reads.len() == 1 => MomentMode::Alone,
+            ..ROUNDS_QUIET => MomentMode::Quiet,
+            _ if self.requests[&ticket].redirected => MomentMode::Quiet,
+            _ => MomentMode::Held,
         };
         let mut unread: Vec<usize> = (0..reads.len()).collect();
-        if way == Way::Held {
+        if way == MomentMode::Held {
             unread.sort_by_key(|number| (reads[*number].partition, &reads[*number].start));
         }
         let moment = Moment {
@@ -143,8 +143,10 @@ impl SessionMachine {
                 return;
             };
             let most = match moment.way {
-                Way::Held => 1,
-                Way::Stale | Way::Alone | Way::Quiet => self.limits.moment_reads_max,
+                MomentMode::Held => 1,
+                MomentMode::Stale | MomentMode::Alone | MomentMode::Quiet => {
+                    self.limits.moment_reads_max
+                }
             };
             if moment.open.len() >= most {
                 return;
@@ -182,9 +184,9 @@ impl SessionMachine {
             }
         }
         read.agreement = match moment.way {
-            Way::Stale | Way::Alone => Agreement::Alone,
-            Way::Quiet => Agreement::Quiet,
-            Way::Held => Agreement::Hold(HOLD_US << (rounds - ROUNDS_QUIET).min(3)),
+            MomentMode::Stale | MomentMode::Alone => Agreement::Alone,
+            MomentMode::Quiet => Agreement::Quiet,
+            MomentMode::Held => Agreement::Hold(HOLD_US << (rounds - ROUNDS_QUIET).min(3)),
         };
         let part = self.part(
             Parent::Moment(ticket),
@@ -196,15 +198,15 @@ impl SessionMachine {
         self.place(now_us, part, output);
     }
 
-    /// A page of a range has come.
+    /// Handles a page of a range.
     pub(super) fn on_range_page(
         &mut self,
         now_us: u64,
         part: Ticket,
-        came: Came,
+        came: ReceivedPage,
         output: &mut SessionOutput,
     ) {
-        let Came { page, held_by } = came;
+        let ReceivedPage { page, held_by } = came;
         let pending = &self.requests[&part];
         let Some(Parent::Moment(ticket)) = pending.part_of else {
             panic!("callers have looked");
@@ -222,17 +224,17 @@ impl SessionMachine {
         // Clocks differ by less than a sixteenth.
         let is_quiet = page.quiet_us.unwrap_or(0) > elapsed_us + elapsed_us / 16;
         let agrees = match moment.way {
-            Way::Stale => true,
-            Way::Alone => !goes_on,
-            Way::Quiet => is_quiet || planted::is(Bug::StatementUnchecked),
-            Way::Held => page.held,
+            MomentMode::Stale => true,
+            MomentMode::Alone => !goes_on,
+            MomentMode::Quiet => is_quiet || planted::is(Bug::StatementUnchecked),
+            MomentMode::Held => page.held,
         };
         if !agrees {
             self.moment_again(now_us, ticket, output);
             return;
         }
         let moment = self.moments.get_mut(&ticket).expect("it has parts");
-        if let (Way::Held, Some((core, correlation))) = (moment.way, held_by) {
+        if let (MomentMode::Held, Some((core, correlation))) = (moment.way, held_by) {
             let holds = moment.holds.entry((partition, core)).or_default();
             holds.push(correlation);
         }
@@ -285,7 +287,7 @@ impl SessionMachine {
         }
     }
 
-    /// A core has ended holds, and reports whether they had lasted.
+    /// Handles a core's report that it has ended holds, and whether they had lasted.
     pub(super) fn on_released(
         &mut self,
         now_us: u64,
@@ -309,7 +311,7 @@ impl SessionMachine {
         }
     }
 
-    /// The ranges did not agree: once more.
+    /// Reads all ranges again, because they did not agree.
     pub(super) fn moment_again(&mut self, now_us: u64, ticket: Ticket, output: &mut SessionOutput) {
         let redirected = self.moments[&ticket].redirected;
         self.drop_moment(ticket);
@@ -326,7 +328,8 @@ impl SessionMachine {
         }
     }
 
-    /// The configuration is another one: what was read in the one before agrees with nothing.
+    /// Reads the ranges of all moments again, because the configuration has changed: pages of the
+    /// one before agree with no others.
     pub(super) fn all_moments_again(&mut self, now_us: u64, output: &mut SessionOutput) {
         let tickets: Vec<Ticket> = self.moments.keys().copied().collect();
         for ticket in tickets {
@@ -360,10 +363,12 @@ impl SessionMachine {
 }
 
 /// Returns what ends these holds.
-fn releases(holds: Holds) -> impl Iterator<Item = Release> {
-    holds.into_iter().map(|((partition, _), holds)| Release {
-        epoch: Epoch(0),
-        partition,
-        holds,
-    })
+fn releases(holds: Holds) -> impl Iterator<Item = HoldRelease> {
+    holds
+        .into_iter()
+        .map(|((partition, _), holds)| HoldRelease {
+            epoch: Epoch(0),
+            partition,
+            holds,
+        })
 }

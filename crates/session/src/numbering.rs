@@ -54,7 +54,7 @@ impl Numbering {
         true
     }
 
-    /// No new numbers from this session: the coordinator has ended it.
+    /// Ends this session: it gives no new numbers, because the coordinator has ended it.
     pub fn end(&mut self, session: SessionId) {
         if self.current == Some(session) {
             self.current = None;
@@ -63,7 +63,7 @@ impl Numbering {
     }
 
     /// Returns the next number of the current session; none without a session, or while the oldest
-    /// open number is `span_max` behind.
+    /// open number lags by `span_max`.
     pub fn open(&mut self, span_max: u64) -> Option<RequestId> {
         let session = self.current?;
         let numbers = self
@@ -79,7 +79,7 @@ impl Numbering {
         Some(RequestId { session, number })
     }
 
-    /// The result of a request is known, or no caller will ask for it again.
+    /// Closes a request whose result is known, or that no caller will send again.
     pub fn close(&mut self, request: RequestId) {
         let numbers = self
             .sessions

@@ -2,7 +2,7 @@
 //!
 //! A partition is lost for a client if its server is down by the configuration, or if the client
 //! cannot reach it. Its rows are then read from the cheapest cover that is wholly available, one
-//! request per member, and put together to the page that was asked for. If no cover is left, the
+//! request per member, and put together to the page that was requested. If no cover is left, the
 //! read waits a little for a server to come back, then reports what is missing.
 //!
 //! Pages of several members make one answer only if all members were, at one moment, as they were
@@ -17,19 +17,19 @@ use alloc::vec::Vec;
 
 use placement::{Cover, SlotConstraints};
 use protocol::configuration::routes::{cover_of_lost, is_down};
-use protocol::configuration::{Configuration, Table};
+use protocol::configuration::{Configuration, PlacedTable};
 use protocol::identity::{CoreId, Epoch, PartitionId, ServerId};
 use protocol::message::{Agreement, Consistency, Read, Redirect, RowPage};
 use protocol::planted::{self, Bug};
 
 use super::merge::Merge;
-use super::moment::Came;
+use super::moment::ReceivedPage;
 use super::{
     LinkState, Parent, Place, SessionFailure, SessionMachine, SessionOperation, SessionOutput,
     Ticket,
 };
 
-/// A silent core's partitions are asked for again after this part of the silence, so that what
+/// A silent core's partitions are requested again after this part of the silence, so that what
 /// asking adds to a wait stays small, and so does what a long wait asks.
 const INQUIRY_SHARE: u64 = 4;
 /// Rounds that follow one another at once.
@@ -99,7 +99,7 @@ impl SessionMachine {
         lost.find(|server| is_write && (seals || *server == head.server))
     }
 
-    /// Whether a core is not suspected.
+    /// Returns whether a core is not suspected.
     fn is_reachable(&self, core: CoreId, now_us: u64) -> bool {
         let link = self.links.get(&core);
         link.is_none_or(|link| link.suspected_until_us <= now_us)
@@ -155,7 +155,7 @@ impl SessionMachine {
         }
     }
 
-    /// A member of a cover has given a page.
+    /// Handles a page of a member of a cover.
     pub(super) fn on_member_page(
         &mut self,
         now_us: u64,
@@ -215,7 +215,7 @@ impl SessionMachine {
         match redirected.merge.page() {
             Ok(mut page) => {
                 page.quiet_us = Some(now_us.saturating_sub(redirected.quiet_since_us));
-                self.give_page(now_us, ticket, Came::from_cover(page), output);
+                self.give_page(now_us, ticket, ReceivedPage::from_cover(page), output);
             }
             Err(error) => {
                 let message = format!("a row cannot be projected: {error}");
@@ -235,7 +235,7 @@ impl SessionMachine {
         }
     }
 
-    /// Begins all redirected reads again: what covered a partition may be elsewhere now.
+    /// Begins all redirected reads again: the members of a cover may be elsewhere now.
     pub(super) fn redirect_all_again(&mut self, now_us: u64, output: &mut SessionOutput) {
         let tickets: Vec<Ticket> = self.redirects.keys().copied().collect();
         for ticket in tickets {
@@ -253,8 +253,8 @@ impl SessionMachine {
         }
     }
 
-    /// No cover is left, or no write is possible. Waits for a server to come back, but not for
-    /// long.
+    /// Waits, but not for long, for a server to come back, because no cover is left or no write is
+    /// possible.
     pub(super) fn wait_for_lost(
         &mut self,
         now_us: u64,
@@ -291,10 +291,10 @@ impl SessionMachine {
         self.fail(ticket, SessionFailure::Lost { partition, message }, output);
     }
 
-    /// A request has not been answered for a while. If nothing was received from its core since,
-    /// the coordinator is asked whether another core has the partition. A read then makes the core
-    /// suspected: reads go around it for a time, or until it answers again. Returns whether the
-    /// core is silent.
+    /// Suspects a core that has not answered a request for a while. If nothing was received from it
+    /// since, the coordinator is asked whether another core has the partition. A read then makes
+    /// the core suspected: reads go around it for a time, or until it answers again. Returns
+    /// whether the core is silent.
     pub(super) fn suspect_silent(
         &mut self,
         now_us: u64,
@@ -311,8 +311,8 @@ impl SessionMachine {
         true
     }
 
-    /// A core has served no request since then. Asks the coordinator whether others have its
-    /// partitions, if that was not asked lately.
+    /// Asks, about a core that has served no request since then, the coordinator whether others
+    /// have its partitions, if that was not asked lately.
     pub(super) fn inquire(
         &mut self,
         now_us: u64,
@@ -362,8 +362,8 @@ impl SessionMachine {
         (since_us.saturating_add(self.limits.silent_us) <= now_us).then_some((core, since_us))
     }
 
-    /// Whether the last attempt at a request has more time to be answered before it is repeated.
-    /// Its core is looked at again before that.
+    /// Returns whether the last attempt at a request has more time to be answered before it is
+    /// repeated. Its core is looked at again before that.
     pub(super) fn waits_on(&mut self, now_us: u64, ticket: Ticket) -> bool {
         let pending = &self.requests[&ticket];
         let last = pending.flying.last().and_then(|it| self.attempts.get(it));
@@ -385,8 +385,8 @@ impl SessionMachine {
     }
 
     /// Sends requests without an answer to the cores that hold their partitions by a newer
-    /// configuration, under the names that they have. What the cores before may have done with them
-    /// is known there too (R13).
+    /// configuration, under the names that they have. The effects at the cores before are known
+    /// there, too (R13).
     pub(super) fn follow_partitions(&mut self, now_us: u64, output: &mut SessionOutput) {
         let configuration = self.configuration.clone().expect("callers have set it");
         let mut left = Vec::new();
@@ -402,7 +402,7 @@ impl SessionMachine {
         }
         left.sort_unstable();
         for (_, ticket) in left {
-            // What a member of a cover meets can end others.
+            // An event at one member of a cover can end the reads at others.
             let Some(pending) = self.requests.get(&ticket) else {
                 continue;
             };
@@ -421,8 +421,8 @@ impl SessionMachine {
 }
 
 /// Returns what each member of a cover is asked. A partition that is a member twice is asked once,
-/// for all that is wanted: what others give too is left out when pages are put together.
-fn members(table: &Table, read: &Read, merge: &Merge, cover: &Cover) -> Vec<Read> {
+/// for all wanted rows: rows that others return, too, are left out when pages are merged.
+fn members(table: &PlacedTable, read: &Read, merge: &Merge, cover: &Cover) -> Vec<Read> {
     let lost = usize::from(read.partition.replex);
     let all = table
         .layout
@@ -444,7 +444,7 @@ fn members(table: &Table, read: &Read, merge: &Merge, cover: &Cover) -> Vec<Read
             },
             projection: merge.projection.clone(),
             count_only: false,
-            // What a cover gives is never held.
+            // A read of a cover never holds its range.
             agreement: match read.agreement {
                 Agreement::Alone => Agreement::Alone,
                 Agreement::Quiet | Agreement::Hold(_) => Agreement::Quiet,
@@ -491,5 +491,5 @@ fn stands_still(configuration: &Configuration, server: ServerId) -> String {
     )
 }
 
-/// Redirected reads by the read that was asked for.
+/// Redirected reads by the read that was requested.
 pub(super) type Redirects = BTreeMap<Ticket, Redirected>;

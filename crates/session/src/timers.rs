@@ -51,7 +51,7 @@ impl Timers {
         }
     }
 
-    /// When the first is due.
+    /// Returns the time at which the first is due.
     pub fn first_us(&self) -> Option<u64> {
         self.due.first().map(|(at_us, _)| *at_us)
     }

@@ -1,6 +1,6 @@
 //! A machine's clocks: a monotonic one that runs a little fast or slow, a wall clock that steps.
 
-use protocol::identity::Now;
+use protocol::identity::ClockReading;
 
 use crate::random::Random;
 
@@ -29,11 +29,11 @@ impl SimulatedClock {
     }
 
     /// Returns what the clocks show at a simulated time.
-    pub fn now(&self, at_us: u64) -> Now {
+    pub fn now(&self, at_us: u64) -> ClockReading {
         let drift = at_us as i64 * self.drift_ppm / 1_000_000;
         let monotonic_us = self.base_us.saturating_add_signed(at_us as i64 + drift);
         let wall_us = (WALL_START_US + at_us).saturating_add_signed(self.step_us + drift);
-        Now {
+        ClockReading {
             monotonic_us,
             wall_us,
         }

@@ -11,7 +11,7 @@ use placement::Durability;
 use placement::tables::MemoryTables;
 use protocol::codec::Wire;
 use protocol::configuration::Configuration;
-use protocol::identity::{CoreId, Incarnation, Now, Position};
+use protocol::identity::{ClockReading, CoreId, Incarnation, Position};
 use protocol::message::{CoordinatorRequest, PeerHeader, PeerMessage};
 use protocol::record::Record;
 
@@ -57,8 +57,8 @@ pub struct Effects {
     pub notes: Vec<String>,
 }
 
-/// The identity of a core, and what it starts from.
-pub struct Start {
+/// The identity of a core, and the configuration that it starts from.
+pub struct SimulatedCoreStart {
     /// Its name.
     pub core: CoreId,
     /// Its incarnation.
@@ -77,12 +77,12 @@ impl SimulatedCore {
     /// # Errors
     /// A record or a checkpoint cannot be read.
     pub fn start(
-        start: Start,
-        now: Now,
+        start: SimulatedCoreStart,
+        now: ClockReading,
         disk: &mut SimulatedDisk,
         effects: &mut Effects,
     ) -> Result<SimulatedCore, String> {
-        let Start {
+        let SimulatedCoreStart {
             core,
             incarnation,
             limits,
@@ -129,7 +129,7 @@ impl SimulatedCore {
     /// Takes in what happened, and what the core then sends to itself.
     pub fn step(
         &mut self,
-        now: Now,
+        now: ClockReading,
         input: CoreInput,
         disk: &mut SimulatedDisk,
         effects: &mut Effects,
@@ -140,10 +140,10 @@ impl SimulatedCore {
         self.carry_out(now, output, disk, effects);
     }
 
-    /// The disk reports that everything up to here is durable: what waited for it goes out.
+    /// Sends the messages that waited for the disk, which reports everything up to here as durable.
     pub fn durable(
         &mut self,
-        now: Now,
+        now: ClockReading,
         position: Position,
         disk: &mut SimulatedDisk,
         effects: &mut Effects,
@@ -164,7 +164,7 @@ impl SimulatedCore {
 
     fn carry_out(
         &mut self,
-        now: Now,
+        now: ClockReading,
         output: CoreOutput,
         disk: &mut SimulatedDisk,
         effects: &mut Effects,

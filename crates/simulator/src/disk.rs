@@ -6,7 +6,7 @@
 use placement::tables::MemoryTables;
 use protocol::identity::Position;
 use protocol::planted::{self, Bug};
-use storage::record::{Encoder, Item, SegmentKey, SegmentScan, StoredRecord};
+use storage::record::{Encoder, ScanItem, SegmentKey, SegmentScan, StoredRecord};
 
 use crate::random::Random;
 
@@ -47,9 +47,9 @@ pub struct Recovered {
     pub next: Position,
 }
 
-/// What is left of the records that were not flushed.
+/// The rest of the records that were not flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tail {
+pub enum UnflushedTail {
     /// All of it: the process died, not the machine.
     Kept,
     /// Any part of it.
@@ -98,7 +98,7 @@ impl SimulatedDisk {
         position
     }
 
-    /// A flush has made everything up to `target` durable, or so the disk reports.
+    /// Handles a flush that has made everything up to `target` durable, or so the disk reports.
     pub fn flushed(&mut self, target: Position) {
         self.durable = self.durable.max(target);
         if let Some(checkpoint) = self.next_checkpoint.take() {
@@ -111,12 +111,12 @@ impl SimulatedDisk {
         }
     }
 
-    /// A flush failed: the pages are clean and gone, although they can still be read (R23).
+    /// Handles a failed flush: the pages are clean and gone, although they can still be read (R23).
     pub fn flush_failed(&mut self) {
         self.lost_after.get_or_insert(self.durable);
     }
 
-    /// Whether it reports records that it has lost.
+    /// Returns whether it reports records that it has lost.
     pub fn has_lost(&self) -> bool {
         self.lost_after.is_some()
     }
@@ -133,15 +133,15 @@ impl SimulatedDisk {
         self.flushed(self.durable);
     }
 
-    /// The process is gone. Returns the last record that is still there.
-    pub fn crash(&mut self, tail: Tail, random: &mut Random) -> Position {
+    /// Crashes the process, and returns the last record that is still there.
+    pub fn crash(&mut self, tail: UnflushedTail, random: &mut Random) -> Position {
         let end_of = |disk: &Self, position: Position| match position.0 + 1 - disk.key.first.0 {
             0 => 0,
             count => disk.ends[count as usize - 1],
         };
         let safe = end_of(self, self.lost_after.unwrap_or(self.durable));
         let kept = match (tail, self.lost_after) {
-            (Tail::Kept, None) => self.bytes.len(),
+            (UnflushedTail::Kept, None) => self.bytes.len(),
             _ => match random.below(3) {
                 0 => safe,
                 1 if self.lost_after.is_none() => self.bytes.len(),
@@ -174,12 +174,12 @@ impl SimulatedDisk {
         let mut records = Vec::new();
         for item in SegmentScan::new(&self.key, &bytes) {
             match item {
-                Item::Record(record) => {
+                ScanItem::Record(record) => {
                     let position = record.position;
                     records.push((position, record.epoch, record.payload.to_vec()));
                 }
-                Item::Gap(_) if planted::is(Bug::CorruptionIsTornTail) => break,
-                Item::Gap(gap) => {
+                ScanItem::Gap(_) if planted::is(Bug::CorruptionIsTornTail) => break,
+                ScanItem::Gap(gap) => {
                     return Err(format!(
                         "the log lacks records {} to {}, with valid ones behind",
                         gap.from.0, gap.to.0
@@ -218,7 +218,7 @@ impl SimulatedDisk {
         }
         let mut records = Vec::new();
         for item in SegmentScan::new(&self.key, &self.bytes) {
-            let Item::Record(record) = item else {
+            let ScanItem::Record(record) = item else {
                 unreachable!("memory does not rot")
             };
             if record.position.0 >= self.key.first.0 + count as u64 {
@@ -263,7 +263,7 @@ mod tests {
         let (mut all, mut none) = (0, 0);
         for _ in 0..300 {
             let mut disk = filled(&mut random);
-            let kept = disk.crash(Tail::Torn, &mut random);
+            let kept = disk.crash(UnflushedTail::Torn, &mut random);
             let recovered = disk.recover(false, &mut random).unwrap();
             assert!((Position(12)..=Position(20)).contains(&kept));
             assert_eq!(recovered.records.len() as u64, kept.0);
@@ -284,7 +284,8 @@ mod tests {
         let mut disk = filled(&mut random);
         disk.flush_failed();
         disk.flushed(Position(20));
-        let lost = (0..50).any(|_| disk.clone().crash(Tail::Torn, &mut random) < Position(20));
+        let lost =
+            (0..50).any(|_| disk.clone().crash(UnflushedTail::Torn, &mut random) < Position(20));
         assert!(lost);
     }
 
@@ -293,7 +294,7 @@ mod tests {
         let mut random = Random::new(5);
         for _ in 0..100 {
             let mut disk = filled(&mut random);
-            disk.crash(Tail::Kept, &mut random);
+            disk.crash(UnflushedTail::Kept, &mut random);
             // A flipped padding byte is no record's; anything else must be noticed.
             if let Ok(recovered) = disk.clone().recover(true, &mut random) {
                 assert_eq!(recovered.records.len(), 20);
@@ -315,7 +316,7 @@ mod tests {
         );
         disk.flushed(Position(20));
         disk.append(3, b"after");
-        disk.crash(Tail::Kept, &mut random);
+        disk.crash(UnflushedTail::Kept, &mut random);
         let recovered = disk.recover(false, &mut random).unwrap();
         assert_eq!(recovered.tables, tables);
         assert_eq!(recovered.records[0].0, Position(15));

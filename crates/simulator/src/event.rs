@@ -20,22 +20,22 @@ pub enum Event {
     /// A message arrives.
     Arrive(Packet),
     /// A core's deadline.
-    CoreTick(Life),
+    CoreTick(CoreLife),
     /// A flush ends.
     Flushed {
         /// Of whom.
-        life: Life,
+        life: CoreLife,
         /// What it made durable.
         target: Position,
         /// Or not.
         failed: bool,
     },
     /// What is written is to be flushed at last (`replicated`).
-    FlushDue(Life),
+    FlushDue(CoreLife),
     /// A reply is about to be written to the client's socket.
-    ReplyLeaves(Life, ClientReply),
+    ReplyLeaves(CoreLife, ClientReply),
     /// A checkpoint is taken.
-    Checkpoint(Life),
+    Checkpoint(CoreLife),
     /// The coordinator's deadline, in this life of it.
     CoordinatorTick(u64),
     /// The coordinator's state is kept, in this life of it, up to this version.
@@ -59,7 +59,7 @@ pub enum Event {
     /// A core's connection to another one is opened again.
     Connect {
         /// Whose.
-        from: Life,
+        from: CoreLife,
         /// To whom.
         to: CoreId,
     },
@@ -72,16 +72,16 @@ pub enum Event {
     /// A client learns that a connection of it is gone.
     ClientDisconnected(u64, CoreId),
     /// A core learns that a client's connection is gone.
-    ClientGone(Life, u64),
+    ClientGone(CoreLife, u64),
     /// A fault begins; it comes back at its rate.
     Fault(Fault),
     /// A full disk has space again.
-    Space(Life),
+    Space(CoreLife),
 }
 
 /// One life of one core: events for an earlier one are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Life {
+pub struct CoreLife {
     /// The core.
     pub core: CoreId,
     /// Counts the starts of its server.
@@ -98,12 +98,12 @@ pub struct Packet {
     /// The connection it went into; a later one does not carry it.
     pub connection: u64,
     /// What.
-    pub content: Content,
+    pub content: PacketContent,
 }
 
 /// The contents of a message.
 #[derive(Clone, Debug)]
-pub enum Content {
+pub enum PacketContent {
     /// Core to core; the receiver's life that the connection was made to.
     Peer(PeerHeader, PeerMessage, u64),
     /// Client to core, with its correlation; the core's life.
@@ -118,12 +118,12 @@ pub enum Content {
 
 /// The queue.
 #[derive(Debug, Default)]
-pub struct Queue {
+pub struct EventQueue {
     heap: BinaryHeap<Entry>,
     sequence: u64,
 }
 
-impl Queue {
+impl EventQueue {
     /// Adds an event.
     pub fn push(&mut self, at_us: u64, event: Event) {
         self.sequence += 1;
@@ -140,7 +140,7 @@ impl Queue {
         self.heap.pop().map(|entry| (entry.at_us, *entry.event))
     }
 
-    /// When the next event comes.
+    /// Returns the time of the next event.
     pub fn next_at_us(&self) -> Option<u64> {
         self.heap.peek().map(|entry| entry.at_us)
     }
@@ -150,7 +150,7 @@ impl Queue {
         self.heap.len()
     }
 
-    /// Whether nothing is to come.
+    /// Returns whether nothing is to come.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn events_come_by_time_then_in_order() {
-        let mut queue = Queue::default();
+        let mut queue = EventQueue::default();
         for (at, name) in [(5, 1), (3, 2), (5, 3), (3, 4)] {
             queue.push(at, Event::ClientWakes(name));
         }

@@ -21,7 +21,7 @@ use crate::trace::Trace;
 /// Seeds that are run before one of them is looked at without the bug.
 const BATCH: usize = 64;
 
-/// Whether a seed's plan has what a bug needs to do harm.
+/// Returns whether a seed's plan has what a bug needs to do harm.
 fn suits(bug: Bug, plan: &RunPlan) -> bool {
     let faults = &plan.faults;
     match bug {

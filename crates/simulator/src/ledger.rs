@@ -14,13 +14,13 @@ use protocol::record::Record;
 #[derive(Debug, Default)]
 pub struct Ledger {
     /// What is known of each operation.
-    pub operations: BTreeMap<OperationId, Entry>,
+    pub operations: BTreeMap<OperationId, LedgerOperation>,
     /// The operations that carried a request.
     pub of_request: BTreeMap<RequestId, Vec<OperationId>>,
     /// Whether a crash takes memory back that decisions were seen in (`replicated`).
     forgets: bool,
     /// Results that ended at a head alone.
-    pub completed: BTreeMap<RequestId, Vec<Completed>>,
+    pub completed: BTreeMap<RequestId, Vec<CompletionRecord>>,
     logs: BTreeMap<CoreId, Log>,
     /// Cores that are ending the epochs before, the record of that, and the epoch that is to serve:
     /// no client sees what they decide before an epoch serves.
@@ -29,7 +29,7 @@ pub struct Ledger {
 
 /// A result that has a record of its own.
 #[derive(Debug)]
-pub struct Completed {
+pub struct CompletionRecord {
     /// Where it is on record.
     pub at: (CoreId, Position),
     /// The result.
@@ -40,7 +40,7 @@ pub struct Completed {
 
 /// An operation.
 #[derive(Debug)]
-pub struct Entry {
+pub struct LedgerOperation {
     /// As its first record had it.
     pub prepare: Arc<Prepare>,
     /// By place in the chain.
@@ -63,8 +63,8 @@ pub struct Entry {
     pub served_in: Epoch,
 }
 
-impl Entry {
-    /// Whether a decision that is logged at this partition may be seen with that.
+impl LedgerOperation {
+    /// Returns whether a decision that is logged at this partition may be seen with that.
     pub fn shows(&self, partition: PartitionId) -> bool {
         self.visible_at.is_none_or(|replex| {
             let mut chain = self.prepare.chain.iter();
@@ -111,7 +111,8 @@ impl Ledger {
     }
 
     // tidy: long — a dispatching match over the kinds of records.
-    /// A core has appended a record, in whose configuration decisions are seen at `visible_at`.
+    /// Adds a record that a core has appended, in whose configuration decisions are visible at
+    /// `visible_at`.
     pub fn append(
         &mut self,
         (core, position): (CoreId, Position),
@@ -128,7 +129,7 @@ impl Ledger {
                             .or_default()
                             .push(operation);
                     }
-                    Entry {
+                    LedgerOperation {
                         prepare: Arc::clone(prepare),
                         members: vec![LedgerMember::default(); prepare.chain.len()],
                         visible_at,
@@ -206,7 +207,7 @@ impl Ledger {
                 for request in requests {
                     let is_learnt = self.has_ended_elsewhere(core, request);
                     let results = self.completed.entry(request.request).or_default();
-                    results.push(Completed {
+                    results.push(CompletionRecord {
                         at: (core, position),
                         result: request.result.clone(),
                         is_learnt,
@@ -216,7 +217,8 @@ impl Ledger {
         }
     }
 
-    /// Whether a request has come to this result at another core, or by an operation that aborted.
+    /// Returns whether a request has come to this result at another core, or by an operation that
+    /// aborted.
     fn has_ended_elsewhere(&self, core: CoreId, record: &RequestRecord) -> bool {
         let mut results = self.completed.get(&record.request).into_iter().flatten();
         let mut operations = self.of_request.get(&record.request).into_iter().flatten();
@@ -225,10 +227,10 @@ impl Ledger {
             || operations.any(|operation| self.operations[operation].decision == aborts)
     }
 
-    /// This epoch serves at a core after others have ended: what it has decided for the partitions
-    /// that it still holds may be seen, and all that remain have it, so that what removed ones lack
-    /// proves nothing any more. What was decided at the end of an epoch after which none served, by
-    /// members that are gone, never counted.
+    /// Notes that this epoch serves at a core after others have ended: the decisions of the core
+    /// for the partitions that it still holds may be seen, and all that remain have it, so that
+    /// what removed ones lack proves nothing any more. What was decided at the end of an epoch
+    /// after which none served, by members that are gone, never counted.
     ///
     /// # Errors
     /// Something else was seen before.
@@ -269,19 +271,19 @@ impl Ledger {
         self.sealing.get(&core).map(|(_, epoch)| *epoch)
     }
 
-    /// Whether a core has sealed, durably.
+    /// Returns whether a core has sealed, durably.
     pub fn has_sealed(&self, core: CoreId) -> bool {
         let sealed = self.sealing.get(&core);
         sealed.is_some_and(|(position, _)| self.is_durable((core, *position)))
     }
 
-    /// Whether a core's disk has all that it has voted and decided.
+    /// Returns whether a core's disk has all that it has voted and decided.
     pub fn is_all_durable(&self, core: CoreId) -> bool {
         let log = self.logs.get(&core);
         log.is_none_or(|log| log.recent.is_empty())
     }
 
-    /// A core's disk has made everything up to here durable.
+    /// Notes that a core's disk has made everything up to here durable.
     pub fn durable(&mut self, core: CoreId, position: Position) {
         let log = self.logs.entry(core).or_default();
         log.durable = log.durable.max(position);
@@ -289,7 +291,7 @@ impl Ledger {
         log.recent.drain(..done);
     }
 
-    /// A core's disk has lost everything behind `kept`.
+    /// Notes that a core's disk has lost everything after `kept`.
     pub fn crash(&mut self, core: CoreId, kept: Position) {
         // It reports again what it is doing when it is back.
         self.sealing.remove(&core);
@@ -319,14 +321,14 @@ impl Ledger {
             entry.forget_unseen();
         }
         for results in self.completed.values_mut() {
-            results.retain(|Completed { at, .. }| at.0 != core || at.1 <= kept);
+            results.retain(|CompletionRecord { at, .. }| at.0 != core || at.1 <= kept);
         }
         self.completed.retain(|_, results| !results.is_empty());
         // What a restart finds it copies to new files, flushed.
         self.durable(core, kept);
     }
 
-    /// Whether a record is durable.
+    /// Returns whether a record is durable.
     pub fn is_durable(&self, logged: (CoreId, Position)) -> bool {
         self.logs
             .get(&logged.0)
@@ -334,7 +336,7 @@ impl Ledger {
     }
 
     /// Returns the operations that committed, in order of their names.
-    pub fn committed(&self) -> impl Iterator<Item = (&OperationId, &Entry)> {
+    pub fn committed(&self) -> impl Iterator<Item = (&OperationId, &LedgerOperation)> {
         self.operations
             .iter()
             .filter(|(_, entry)| entry.visible && entry.decision == Some(Decision::Commit))
@@ -350,7 +352,7 @@ impl Ledger {
 }
 
 /// Returns the place of a partition in an operation's chain.
-pub fn place(entry: &Entry, partition: PartitionId) -> Option<usize> {
+pub fn place(entry: &LedgerOperation, partition: PartitionId) -> Option<usize> {
     entry
         .prepare
         .chain
@@ -364,7 +366,7 @@ pub mod testing {
 
     use super::*;
     use protocol::codec::Bytes;
-    use protocol::identity::{Epoch, Finished, SessionId, TableId, Version};
+    use protocol::identity::{Epoch, FinishedLine, SessionId, TableId, Version};
     use protocol::operation::{OldRow, RowChange};
 
     /// Returns a core by number.
@@ -391,7 +393,7 @@ pub mod testing {
                 ..OperationId::default()
             },
             epoch: Epoch(1),
-            finished_below: Finished::default(),
+            finished_below: FinishedLine::default(),
             table: TableId(1),
             chain: (0..3).map(partition).collect(),
             votes: votes.to_vec(),

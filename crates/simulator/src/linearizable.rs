@@ -17,7 +17,7 @@ pub trait Object {
     /// An operation.
     type Operation;
     /// What an operation showed.
-    type Seen;
+    type Observation;
 
     /// Returns the state after the operation, if it can show `seen` in `state`; `None` of `seen` is
     /// a client that never learnt it.
@@ -25,11 +25,11 @@ pub trait Object {
         &self,
         state: &Self::State,
         operation: &Self::Operation,
-        seen: Option<&Self::Seen>,
+        seen: Option<&Self::Observation>,
     ) -> Option<Self::State>;
 
-    /// Whether an operation that showed this has changed nothing, whatever the state was.
-    fn only_looks(&self, operation: &Self::Operation, seen: &Self::Seen) -> bool;
+    /// Returns whether an operation that showed this has changed nothing, whatever the state was.
+    fn only_looks(&self, operation: &Self::Operation, seen: &Self::Observation) -> bool;
 }
 
 /// One operation of a history. Times only order; equal ones do not occur.
@@ -64,7 +64,7 @@ pub enum Verdict {
 pub fn check<M: Object>(
     object: &M,
     initial: M::State,
-    history: &[Call<M::Operation, M::Seen>],
+    history: &[Call<M::Operation, M::Observation>],
     steps: u64,
 ) -> Verdict {
     Search::new(object, initial, history).run(steps)
@@ -74,7 +74,7 @@ const HEAD: usize = 0;
 
 struct Search<'a, M: Object> {
     object: &'a M,
-    history: &'a [Call<M::Operation, M::Seen>],
+    history: &'a [Call<M::Operation, M::Observation>],
     /// Entry 0 is the head, the last one the end, those between are calls and returns by time.
     entries: Vec<Entry>,
     next: Vec<usize>,
@@ -107,7 +107,11 @@ enum Entry {
 }
 
 impl<'a, M: Object> Search<'a, M> {
-    fn new(object: &'a M, state: M::State, history: &'a [Call<M::Operation, M::Seen>]) -> Self {
+    fn new(
+        object: &'a M,
+        state: M::State,
+        history: &'a [Call<M::Operation, M::Observation>],
+    ) -> Self {
         let mut timed: Vec<(u64, Entry)> = Vec::new();
         for (index, call) in history.iter().enumerate() {
             timed.push((call.begun, Entry::Call(index)));
@@ -274,7 +278,7 @@ mod tests {
     impl Object for Register {
         type State = u32;
         type Operation = Do;
-        type Seen = u32;
+        type Observation = u32;
 
         fn step(&self, state: &u32, operation: &Do, seen: Option<&u32>) -> Option<u32> {
             match operation {

@@ -32,11 +32,11 @@ pub const TAG: usize = 6;
 pub const NULL: i64 = i64::MAX;
 
 /// A row: one number per column.
-pub type Row = [i64; COLUMNS];
+pub type ModelRow = [i64; COLUMNS];
 
 /// One column's new value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum ColumnChange {
     /// This value.
     Set(usize, i64),
     /// The old value and this.
@@ -56,19 +56,19 @@ pub struct Condition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkloadOperation {
     /// `INSERT`.
-    Insert(Row),
+    Insert(ModelRow),
     /// `INSERT … ON CONFLICT DO NOTHING`.
-    InsertOrKeep(Row),
+    InsertOrKeep(ModelRow),
     /// `INSERT … ON CONFLICT DO UPDATE`.
-    Upsert(Row, Vec<Change>, Option<Condition>),
+    Upsert(ModelRow, Vec<ColumnChange>, Option<Condition>),
     /// `UPDATE` by primary key.
-    Update(i64, Vec<Change>, Option<Condition>),
+    Update(i64, Vec<ColumnChange>, Option<Condition>),
     /// `DELETE` by primary key.
     Delete(i64, Option<Condition>),
     /// `SELECT` on one partition of one replex.
-    Read(Range),
+    Read(PartitionRange),
     /// `SELECT` that reads several ranges: keys, cells, pages (R35).
-    Statement(Vec<Range>),
+    Statement(Vec<PartitionRange>),
     /// All rows of the group, by id, as they are at rest.
     ReadAll,
     /// The table's copies change: from now on they are those of this era.
@@ -76,7 +76,7 @@ pub enum WorkloadOperation {
 }
 
 impl WorkloadOperation {
-    /// Whether it changes nothing.
+    /// Returns whether it changes nothing.
     pub fn is_read(&self) -> bool {
         matches!(
             self,
@@ -87,7 +87,7 @@ impl WorkloadOperation {
 
 /// A part of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Range {
+pub struct PartitionRange {
     /// The copy, by its place in the model.
     pub replex: usize,
     /// Its partition.
@@ -102,9 +102,9 @@ pub struct Range {
     pub limit: usize,
 }
 
-/// What a client saw.
+/// The result of an operation, as a client saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum Observation {
     /// It was done.
     Applied,
     /// The row was left as it was.
@@ -120,16 +120,16 @@ pub enum Seen {
     /// A conflict: nothing was changed, whatever the rows.
     Nothing,
     /// Rows of a read.
-    Rows(Vec<Row>),
+    Rows(Vec<ModelRow>),
     /// Rows of each range of a statement.
-    Ranges(Vec<Vec<Row>>),
+    Ranges(Vec<Vec<ModelRow>>),
     /// How many rows a read found.
     Count(u64),
 }
 
-/// What an index demands.
+/// The constraint of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Demand {
+pub enum IndexConstraint {
     /// Nothing.
     Plain,
     /// No two rows with the same key, unless a part of it is NULL.
@@ -139,7 +139,7 @@ pub enum Demand {
 }
 
 /// Gives the partition of a row.
-pub type PartitionOf = dyn Fn(&Row) -> u32;
+pub type PartitionOf = dyn Fn(&ModelRow) -> u32;
 
 /// One replex as the model sees it.
 #[derive(Clone)]
@@ -149,7 +149,7 @@ pub struct Copy {
     /// The sorting key, without the primary key behind it.
     pub columns: Vec<usize>,
     /// What it demands.
-    pub demand: Demand,
+    pub demand: IndexConstraint,
     /// How many partitions it has.
     pub partitions: u32,
     /// The partition of a row: the only thing that `placement` computes here.
@@ -172,28 +172,28 @@ pub struct Model {
 }
 
 /// The rows of one group, by id.
-pub type Rows = Vec<Row>;
+pub type GroupRows = Vec<ModelRow>;
 
 /// What operations change: one group's rows, and which copies judge writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct State {
+pub struct GroupState {
     /// The era of the table.
     pub era: usize,
     /// The rows.
-    pub rows: Rows,
+    pub rows: GroupRows,
 }
 
 impl Object for Model {
-    type State = State;
+    type State = GroupState;
     type Operation = WorkloadOperation;
-    type Seen = Seen;
+    type Observation = Observation;
 
     fn step(
         &self,
-        state: &State,
+        state: &GroupState,
         operation: &WorkloadOperation,
-        seen: Option<&Seen>,
-    ) -> Option<State> {
+        seen: Option<&Observation>,
+    ) -> Option<GroupState> {
         let (mut era, rows) = (state.era, &state.rows);
         let rows = match operation {
             WorkloadOperation::Change(next) => {
@@ -202,11 +202,11 @@ impl Object for Model {
             }
             _ => self.after((era, rows), operation, seen)?,
         };
-        Some(State { era, rows })
+        Some(GroupState { era, rows })
     }
 
-    fn only_looks(&self, _: &WorkloadOperation, seen: &Seen) -> bool {
-        *seen != Seen::Applied
+    fn only_looks(&self, _: &WorkloadOperation, seen: &Observation) -> bool {
+        *seen != Observation::Applied
     }
 }
 
@@ -227,15 +227,15 @@ impl Model {
     /// stands for a client that never learnt it.
     fn after(
         &self,
-        (era, rows): (usize, &Rows),
+        (era, rows): (usize, &GroupRows),
         operation: &WorkloadOperation,
-        seen: Option<&Seen>,
-    ) -> Option<Rows> {
+        seen: Option<&Observation>,
+    ) -> Option<GroupRows> {
         if let WorkloadOperation::Read(range) = operation {
             let agrees = match seen {
                 None => true,
-                Some(Seen::Rows(found)) => self.read(rows, range).iter().eq(found),
-                Some(Seen::Count(count)) => self.read(rows, range).len() as u64 == *count,
+                Some(Observation::Rows(found)) => self.read(rows, range).iter().eq(found),
+                Some(Observation::Count(count)) => self.read(rows, range).len() as u64 == *count,
                 Some(_) => false,
             };
             return agrees.then(|| rows.clone());
@@ -244,19 +244,19 @@ impl Model {
             let found = || ranges.iter().map(|range| self.read(rows, range));
             let agrees = match seen {
                 None => true,
-                Some(Seen::Ranges(seen)) => found().eq(seen.iter().cloned()),
+                Some(Observation::Ranges(seen)) => found().eq(seen.iter().cloned()),
                 Some(_) => false,
             };
             return agrees.then(|| rows.clone());
         }
         if let WorkloadOperation::ReadAll = operation {
-            let agrees = seen.is_none_or(|seen| *seen == Seen::Rows(rows.clone()));
+            let agrees = seen.is_none_or(|seen| *seen == Observation::Rows(rows.clone()));
             return agrees.then(|| rows.clone());
         }
-        if seen == Some(&Seen::Nothing) {
+        if seen == Some(&Observation::Nothing) {
             return Some(rows.clone());
         }
-        let agrees = |expected: &Seen| seen.is_none_or(|seen| seen == expected);
+        let agrees = |expected: &Observation| seen.is_none_or(|seen| seen == expected);
         // A row that keeps its key, which others have, too, may be judged or not: there is a copy
         // being made that cannot be, because of them.
         match self.proposal(rows, operation) {
@@ -264,7 +264,7 @@ impl Model {
             Ok((old, new)) => {
                 let violations = self.violations((era, rows), old, new);
                 let must_fail = violations.iter().any(|(_, is_certain)| *is_certain);
-                if !must_fail && agrees(&Seen::Applied) {
+                if !must_fail && agrees(&Observation::Applied) {
                     return Some(replaced(rows, old, new));
                 }
                 let mut reasons = violations.iter().map(|(reason, _)| reason);
@@ -274,9 +274,9 @@ impl Model {
     }
 
     /// Returns the rows of a range, in its order.
-    fn read(&self, rows: &Rows, range: &Range) -> Vec<Row> {
+    fn read(&self, rows: &GroupRows, range: &PartitionRange) -> Vec<ModelRow> {
         let copy = &self.copies[range.replex];
-        let mut matching: Vec<(Vec<i64>, Row)> = Vec::with_capacity(rows.len());
+        let mut matching: Vec<(Vec<i64>, ModelRow)> = Vec::with_capacity(rows.len());
         for row in rows {
             let mut key = self.key(range.replex, row);
             let inside = key[..range.low.len()] >= range.low[..]
@@ -297,23 +297,23 @@ impl Model {
     /// Returns the old and new row that an operation is about, or what it shows instead.
     fn proposal(
         &self,
-        rows: &Rows,
+        rows: &GroupRows,
         operation: &WorkloadOperation,
-    ) -> Result<(Option<Row>, Option<Row>), Seen> {
+    ) -> Result<(Option<ModelRow>, Option<ModelRow>), Observation> {
         let find = |id: i64| rows.iter().find(|row| row[ID] == id).copied();
-        let check = |row: &Row, condition: &Option<Condition>| match condition {
+        let check = |row: &ModelRow, condition: &Option<Condition>| match condition {
             Some(condition) if row[condition.column] != condition.value => {
-                Err(Seen::ConditionFailed)
+                Err(Observation::ConditionFailed)
             }
             _ => Ok(()),
         };
         match operation {
             WorkloadOperation::Insert(row) => match find(row[ID]) {
-                Some(_) => Err(Seen::Duplicate(0, self.key(0, row))),
+                Some(_) => Err(Observation::Duplicate(0, self.key(0, row))),
                 None => Ok((None, Some(*row))),
             },
             WorkloadOperation::InsertOrKeep(row) => match find(row[ID]) {
-                Some(_) => Err(Seen::Kept),
+                Some(_) => Err(Observation::Kept),
                 None => Ok((None, Some(*row))),
             },
             WorkloadOperation::Upsert(row, changes, condition) => match find(row[ID]) {
@@ -324,12 +324,12 @@ impl Model {
                 None => Ok((None, Some(*row))),
             },
             WorkloadOperation::Update(id, changes, condition) => {
-                let old = find(*id).ok_or(Seen::NotFound)?;
+                let old = find(*id).ok_or(Observation::NotFound)?;
                 check(&old, condition)?;
                 Ok((Some(old), Some(changed(&old, changes))))
             }
             WorkloadOperation::Delete(id, condition) => {
-                let old = find(*id).ok_or(Seen::NotFound)?;
+                let old = find(*id).ok_or(Observation::NotFound)?;
                 check(&old, condition)?;
                 Ok((Some(old), None))
             }
@@ -344,16 +344,16 @@ impl Model {
     /// the first, the model allows any.
     fn violations(
         &self,
-        (era, rows): (usize, &Rows),
-        old: Option<Row>,
-        new: Option<Row>,
-    ) -> Vec<(Seen, bool)> {
+        (era, rows): (usize, &GroupRows),
+        old: Option<ModelRow>,
+        new: Option<ModelRow>,
+    ) -> Vec<(Observation, bool)> {
         let mut violations = Vec::new();
         for &replex in &self.eras[era] {
             let copy = &self.copies[replex];
             match copy.demand {
-                Demand::Plain => {}
-                Demand::Unique => {
+                IndexConstraint::Plain => {}
+                IndexConstraint::Unique => {
                     let Some(new) = new else { continue };
                     let key = self.key(replex, &new);
                     let taken = rows
@@ -361,11 +361,11 @@ impl Model {
                         .any(|row| row[ID] != new[ID] && self.key(replex, row) == key);
                     if !key.contains(&NULL) && taken {
                         let keeps_key = old.is_some_and(|old| self.key(replex, &old) == key);
-                        violations.push((Seen::Duplicate(copy.number, key), !keeps_key));
+                        violations.push((Observation::Duplicate(copy.number, key), !keeps_key));
                     }
                 }
-                Demand::Dense => {
-                    let key = |row: Row| self.key(replex, &row);
+                IndexConstraint::Dense => {
+                    let key = |row: ModelRow| self.key(replex, &row);
                     let (old, new) = (old.map(key), new.map(key));
                     let Some(any) = old.as_ref().or(new.as_ref()).filter(|_| old != new) else {
                         continue;
@@ -378,7 +378,7 @@ impl Model {
                     let last = |key: Vec<i64>| key[key.len() - 1];
                     let taken = old.is_none_or(|old| last(old) == count);
                     if !taken || new.is_some_and(|new| last(new) != count + 1) {
-                        violations.push((Seen::NotDense(copy.number, count + 1), true));
+                        violations.push((Observation::NotDense(copy.number, count + 1), true));
                     }
                 }
             }
@@ -387,7 +387,7 @@ impl Model {
     }
 
     /// Returns the sorting key of a row in a replex.
-    pub fn key(&self, replex: usize, row: &Row) -> Vec<i64> {
+    pub fn key(&self, replex: usize, row: &ModelRow) -> Vec<i64> {
         self.copies[replex]
             .columns
             .iter()
@@ -396,18 +396,18 @@ impl Model {
     }
 }
 
-fn changed(old: &Row, changes: &[Change]) -> Row {
+fn changed(old: &ModelRow, changes: &[ColumnChange]) -> ModelRow {
     let mut new = *old;
     for change in changes {
         match *change {
-            Change::Set(column, value) => new[column] = value,
-            Change::Add(column, value) => new[column] = old[column] + value,
+            ColumnChange::Set(column, value) => new[column] = value,
+            ColumnChange::Add(column, value) => new[column] = old[column] + value,
         }
     }
     new
 }
 
-fn replaced(rows: &Rows, old: Option<Row>, new: Option<Row>) -> Rows {
+fn replaced(rows: &GroupRows, old: Option<ModelRow>, new: Option<ModelRow>) -> GroupRows {
     let mut rows = rows.clone();
     if let Some(old) = old {
         rows.retain(|row| row[ID] != old[ID]);
@@ -434,18 +434,18 @@ mod tests {
             partition: Rc::new(|_| 0),
         };
         Model::new(vec![
-            copy(0, &[ID], Demand::Plain),
-            copy(1, &[U], Demand::Unique),
-            copy(2, &[GROUP, D], Demand::Dense),
-            copy(3, &[A], Demand::Plain),
+            copy(0, &[ID], IndexConstraint::Plain),
+            copy(1, &[U], IndexConstraint::Unique),
+            copy(2, &[GROUP, D], IndexConstraint::Dense),
+            copy(3, &[A], IndexConstraint::Plain),
         ])
     }
 
-    fn state(rows: Vec<Row>) -> State {
-        State { era: 0, rows }
+    fn state(rows: Vec<ModelRow>) -> GroupState {
+        GroupState { era: 0, rows }
     }
 
-    fn row(id: i64, a: i64, u: i64, d: i64) -> Row {
+    fn row(id: i64, a: i64, u: i64, d: i64) -> ModelRow {
         [0, id, a, u, d, 0, id]
     }
 
@@ -454,15 +454,22 @@ mod tests {
         let model = model();
         let rows = state(vec![row(1, 5, 7, 1)]);
         let insert = WorkloadOperation::Insert(row(2, 5, 7, 2));
-        assert_eq!(model.step(&rows, &insert, Some(&Seen::Applied)), None);
-        let duplicate = Seen::Duplicate(1, vec![7]);
+        assert_eq!(
+            model.step(&rows, &insert, Some(&Observation::Applied)),
+            None
+        );
+        let duplicate = Observation::Duplicate(1, vec![7]);
         assert_eq!(
             model.step(&rows, &insert, Some(&duplicate)),
             Some(rows.clone())
         );
         let rows = state(vec![row(1, 5, NULL, 1)]);
         let insert = WorkloadOperation::Insert(row(2, 5, NULL, 2));
-        assert!(model.step(&rows, &insert, Some(&Seen::Applied)).is_some());
+        assert!(
+            model
+                .step(&rows, &insert, Some(&Observation::Applied))
+                .is_some()
+        );
     }
 
     #[test]
@@ -470,14 +477,18 @@ mod tests {
         let model = model();
         let rows = state(vec![row(1, 5, 1, 1), row(2, 5, 2, 2)]);
         let insert = WorkloadOperation::Insert(row(3, 5, 3, 4));
-        let expected = Seen::NotDense(2, 3);
+        let expected = Observation::NotDense(2, 3);
         assert!(model.step(&rows, &insert, Some(&expected)).is_some());
-        assert!(model.step(&rows, &insert, Some(&Seen::Applied)).is_none());
+        assert!(
+            model
+                .step(&rows, &insert, Some(&Observation::Applied))
+                .is_none()
+        );
         let delete = WorkloadOperation::Delete(1, None);
         assert!(model.step(&rows, &delete, Some(&expected)).is_some());
         let delete = WorkloadOperation::Delete(2, None);
         assert_eq!(
-            model.step(&rows, &delete, Some(&Seen::Applied)),
+            model.step(&rows, &delete, Some(&Observation::Applied)),
             Some(state(vec![rows.rows[0]]))
         );
     }
@@ -486,7 +497,7 @@ mod tests {
     fn reads_show_the_range_in_order() {
         let model = model();
         let rows = state(vec![row(1, 6, 1, 1), row(2, 5, 2, 2), row(3, 8, 3, 3)]);
-        let mut range = Range {
+        let mut range = PartitionRange {
             replex: 3,
             partition: 0,
             low: vec![5],
@@ -494,10 +505,10 @@ mod tests {
             descending: false,
             limit: 10,
         };
-        let shows = |range: &Range, found: &[Row]| {
+        let shows = |range: &PartitionRange, found: &[ModelRow]| {
             let read = WorkloadOperation::Read(range.clone());
             model
-                .step(&rows, &read, Some(&Seen::Rows(found.to_vec())))
+                .step(&rows, &read, Some(&Observation::Rows(found.to_vec())))
                 .is_some()
         };
         assert!(shows(&range, &[rows.rows[1], rows.rows[0]]));
@@ -518,13 +529,19 @@ mod tests {
             column: N,
             value: 0,
         });
-        let update = WorkloadOperation::Update(1, vec![Change::Add(N, 1)], condition);
-        let after = model.step(&rows, &update, Some(&Seen::Applied)).unwrap();
+        let update = WorkloadOperation::Update(1, vec![ColumnChange::Add(N, 1)], condition);
+        let after = model
+            .step(&rows, &update, Some(&Observation::Applied))
+            .unwrap();
         assert_eq!(after.rows[0][N], 1);
-        assert!(model.step(&after, &update, Some(&Seen::Applied)).is_none());
         assert!(
             model
-                .step(&after, &update, Some(&Seen::ConditionFailed))
+                .step(&after, &update, Some(&Observation::Applied))
+                .is_none()
+        );
+        assert!(
+            model
+                .step(&after, &update, Some(&Observation::ConditionFailed))
                 .is_some()
         );
         assert_eq!(model.step(&after, &update, None), Some(after));
@@ -534,16 +551,27 @@ mod tests {
     fn a_unique_index_demands_from_its_coming_to_its_going() {
         let mut model = model();
         model.eras.push(vec![0, 3]);
-        model.copies[3].demand = Demand::Unique;
+        model.copies[3].demand = IndexConstraint::Unique;
         model.eras[0] = vec![0];
         let rows = state(vec![row(1, 5, 1, 1)]);
         let insert = WorkloadOperation::Insert(row(2, 5, 2, 2));
-        let duplicate = Seen::Duplicate(3, vec![5]);
+        let duplicate = Observation::Duplicate(3, vec![5]);
         assert_eq!(model.step(&rows, &insert, Some(&duplicate)), None);
-        assert!(model.step(&rows, &insert, Some(&Seen::Applied)).is_some());
-        let later = model.step(&rows, &WorkloadOperation::Change(1), Some(&Seen::Applied));
+        assert!(
+            model
+                .step(&rows, &insert, Some(&Observation::Applied))
+                .is_some()
+        );
+        let later = model.step(
+            &rows,
+            &WorkloadOperation::Change(1),
+            Some(&Observation::Applied),
+        );
         let later = later.unwrap();
-        assert_eq!(model.step(&later, &insert, Some(&Seen::Applied)), None);
+        assert_eq!(
+            model.step(&later, &insert, Some(&Observation::Applied)),
+            None
+        );
         assert!(model.step(&later, &insert, Some(&duplicate)).is_some());
     }
 }

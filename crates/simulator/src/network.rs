@@ -87,27 +87,27 @@ impl Network {
         link.last_arrival_us
     }
 
-    /// Nothing gets from one to the other before then.
-    pub fn clog(&mut self, from: Node, to: Node, until_us: u64) {
+    /// Blocks all messages from one to the other until then.
+    pub fn block(&mut self, from: Node, to: Node, until_us: u64) {
         let link = self.links.entry((from, to)).or_default();
         link.clogged_until_us = link.clogged_until_us.max(until_us);
         link.held_until_us = link.held_until_us.max(until_us);
     }
 
-    /// Whether what was sent from one to the other since then was not held up.
+    /// Returns whether what was sent from one to the other since then was not held up.
     pub fn flows_since(&self, since_us: u64, from: Node, to: Node) -> bool {
         let link = self.links.get(&(from, to));
         link.is_none_or(|link| link.held_until_us <= since_us)
     }
 
-    /// All clogs are over.
-    pub fn unclog(&mut self, now_us: u64) {
+    /// Ends all blocks.
+    pub fn unblock_all(&mut self, now_us: u64) {
         for link in self.links.values_mut() {
             link.clogged_until_us = link.clogged_until_us.min(now_us);
         }
     }
 
-    /// The connection breaks: what is under way is gone.
+    /// Breaks the connection, and drops the messages that are under way.
     pub fn break_connection(&mut self, from: Node, to: Node) {
         let link = self.links.entry((from, to)).or_default();
         link.breaks += 1;
@@ -186,7 +186,7 @@ mod tests {
             ..Faults::default()
         };
         let mut network = Network::new(Random::new(3));
-        network.clog(core(1), core(2), 5_000);
+        network.block(core(1), core(2), 5_000);
         assert!(network.send(0, core(1), core(2), &faults)[0] > Some(5_000));
         assert!(network.send(0, core(2), core(1), &faults)[0] < Some(5_000));
     }

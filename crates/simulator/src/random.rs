@@ -28,7 +28,7 @@ impl Random {
         Self::new(self.bits())
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         let s = &mut self.state;
         let result = s[1].wrapping_mul(5).rotate_left(7).wrapping_mul(9);
@@ -54,7 +54,7 @@ impl Random {
         low + self.below(high - low + 1)
     }
 
-    /// True with this probability.
+    /// Returns true with this probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         // No draw where there is no choice: a fault that is off costs nothing.
         probability > 0.0 && ((self.bits() >> 11) as f64) < probability * (1u64 << 53) as f64
@@ -77,7 +77,8 @@ impl Random {
         unreachable!("the draw is below the sum")
     }
 
-    /// Exponentially distributed around `mean`, at least 1 and at most 32 times the mean.
+    /// Returns a number that is exponentially distributed around `mean`, at least 1 and at most 32
+    /// times the mean.
     pub fn exponential(&mut self, mean: u64) -> u64 {
         // The logarithm in whole numbers, because libraries differ in the last bit of a float's:
         // each leading zero bit adds ln 2, the next eight bits interpolate.

@@ -10,23 +10,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use placement::tables::Tables;
-use protocol::configuration::Table;
+use protocol::configuration::PlacedTable;
 use protocol::identity::PartitionId;
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
 
-use crate::check::rest::{PartitionRows, Rest, of_replex};
+use crate::check::partition_contents::{PartitionContents, PartitionRows, of_replex};
 use crate::check::{
     Violation, budget, constraints, copies, durable, entries, leftovers, places, results, versions,
 };
 use crate::core::SimulatedCore;
 use crate::event::Event;
 use crate::linearizable::{self, Call, Verdict};
-use crate::model::{GROUP, Row, Seen, State, WorkloadOperation};
+use crate::model::{GROUP, GroupState, ModelRow, Observation, WorkloadOperation};
 use crate::plan::SECOND;
 use crate::trace::Trace;
 use crate::workload::Translation;
 use crate::world::World;
-use crate::world::server::Server;
+use crate::world::server::SimulatedServer;
 
 /// Work under faults ends after this, done or not.
 const CHAOS_US: u64 = 8 * SECOND;
@@ -91,7 +91,7 @@ fn set_up(world: &mut World) -> bool {
     for place in 0..world.servers.len() {
         world.after(place as u64, Event::Start(place));
     }
-    let all_run = |world: &World| world.servers.iter().all(Server::is_running);
+    let all_run = |world: &World| world.servers.iter().all(SimulatedServer::is_running);
     if !world.run(10 * SECOND, all_run) {
         world.check(
             "I16 everything finishes",
@@ -154,12 +154,15 @@ fn rest(world: &mut World) {
     }) {
         return;
     }
-    let text = format!("a minute after faults stopped: {}", what_is_left(world));
+    let text = format!(
+        "a minute after faults stopped: {}",
+        unfinished_reason(world)
+    );
     world.check("I16 when faults stop, everything finishes", Err(text));
 }
 
-fn what_is_left(world: &World) -> String {
-    let mut text = world.clients_left() + &world.coordinator.what_is_left();
+fn unfinished_reason(world: &World) -> String {
+    let mut text = world.clients_left() + &world.coordinator.unfinished_reason();
     for (place, server) in world.servers.iter().enumerate() {
         if !server.is_running() {
             text += &format!("; machine {place} does not run");
@@ -226,12 +229,12 @@ fn judge(world: &mut World, outcome: &mut Outcome) {
     }
 }
 
-fn check_rest(world: &mut World) -> Rest {
+fn check_rest(world: &mut World) -> PartitionContents {
     let rest = match read_all(world) {
         Ok(rest) => rest,
         Err(text) => {
             world.check("I5 all replexes are equal", Err(text));
-            return Rest::new();
+            return PartitionContents::new();
         }
     };
     let (_, table) = world.table.clone().expect("it was created");
@@ -259,7 +262,7 @@ fn nothing_left(world: &World) -> Result<(), String> {
     let (table, _) = world.table.as_ref().expect("it was created");
     let configuration = world.coordinator.configuration();
     let configuration = configuration.ok_or("no coordinator runs")?;
-    for core in world.servers.iter().flat_map(Server::cores) {
+    for core in world.servers.iter().flat_map(SimulatedServer::cores) {
         let own = core.machine.identity().core;
         let kept: BTreeSet<u64> = core.tables.entries().map(|(number, ..)| number).collect();
         // One whose server was lost keeps what it may get back.
@@ -274,14 +277,14 @@ fn nothing_left(world: &World) -> Result<(), String> {
 }
 
 /// Returns what the sorted tables of all cores hold.
-fn read_all(world: &World) -> Result<Rest, String> {
+fn read_all(world: &World) -> Result<PartitionContents, String> {
     let (id, translation) = world.table.as_ref().expect("it was created");
     let configuration = world
         .coordinator
         .configuration()
         .ok_or("no coordinator runs")?;
     let table = configuration.table(*id).ok_or("the table is gone")?;
-    let mut rest = Rest::new();
+    let mut rest = PartitionContents::new();
     for (replex, places) in table.placement.iter().enumerate() {
         for (number, place) in places.iter().enumerate() {
             let partition = PartitionId {
@@ -339,7 +342,7 @@ fn read_all(world: &World) -> Result<Rest, String> {
 /// marked as whole under the columns that it has, and no others.
 fn entry_orders(
     core: &SimulatedCore,
-    table: &Table,
+    table: &PlacedTable,
     id: PartitionId,
 ) -> Result<Vec<usize>, String> {
     let mut marked = BTreeMap::new();
@@ -365,23 +368,23 @@ fn entry_orders(
 }
 
 /// Each group's history with the rows at rest as one last lookup.
-fn check_histories(world: &mut World, rest: &Rest, outcome: &mut Outcome) {
+fn check_histories(world: &mut World, rest: &PartitionContents, outcome: &mut Outcome) {
     let (_, table) = world.table.clone().expect("it was created");
     for group in 0..world.plan.workload.groups {
         let calls = world.history.iter().filter(|(other, _)| *other == group);
         let mut calls: Vec<_> = calls.map(|(_, call)| call.clone()).collect();
         calls.retain(|call| call.ended.is_some() || !call.operation.is_read());
         let rows = of_replex(rest, 0).into_iter().map(|(_, row)| row);
-        let mut rows: Vec<Row> = rows.filter(|row| row[GROUP] == group).collect();
+        let mut rows: Vec<ModelRow> = rows.filter(|row| row[GROUP] == group).collect();
         rows.sort_unstable_by_key(|row| row[crate::model::ID]);
         let begun = world.moment + 1;
-        let ended = Some((begun + 1, Seen::Rows(rows)));
+        let ended = Some((begun + 1, Observation::Rows(rows)));
         calls.push(Call {
             begun,
             ended,
             operation: WorkloadOperation::ReadAll,
         });
-        match linearizable::check(&table.model, State::default(), &calls, STEPS_MAX) {
+        match linearizable::check(&table.model, GroupState::default(), &calls, STEPS_MAX) {
             Verdict::Linearizable => {}
             Verdict::Undecided => outcome.undecided += 1,
             Verdict::Violated { ordered, stuck } => {
@@ -393,7 +396,11 @@ fn check_histories(world: &mut World, rest: &Rest, outcome: &mut Outcome) {
     }
 }
 
-fn describe(calls: &[Call<WorkloadOperation, Seen>], ordered: usize, stuck: &[usize]) -> String {
+fn describe(
+    calls: &[Call<WorkloadOperation, Observation>],
+    ordered: usize,
+    stuck: &[usize],
+) -> String {
     let mut text = format!(
         "{ordered} of {} operations can be ordered; then none of:",
         calls.len()

@@ -1,6 +1,6 @@
 //! The readable history of one seed, line by line, for `--trace`.
 
-use crate::event::Content;
+use crate::event::PacketContent;
 use crate::network::{Arrivals, Node};
 
 /// Where the history goes: standard output, or nowhere.
@@ -18,8 +18,15 @@ impl Trace {
         }
     }
 
-    /// A message is sent.
-    pub fn sent(&self, now_us: u64, from: Node, to: Node, content: &Content, arrivals: Arrivals) {
+    /// Prints a message that is sent.
+    pub fn sent(
+        &self,
+        now_us: u64,
+        from: Node,
+        to: Node,
+        content: &PacketContent,
+        arrivals: Arrivals,
+    ) {
         if is_upkeep(content) {
             return;
         }
@@ -41,8 +48,8 @@ impl Trace {
         }
     }
 
-    /// A message arrives.
-    pub fn arrived(&self, now_us: u64, from: Node, to: Node, content: &Content) {
+    /// Prints a message that arrives.
+    pub fn arrived(&self, now_us: u64, from: Node, to: Node, content: &PacketContent) {
         if !is_upkeep(content) {
             self.note(now_us, || format!("{to} ← {from}: {}", describe(content)));
         }
@@ -50,34 +57,36 @@ impl Trace {
 }
 
 /// Heartbeats and the like would drown the rest.
-fn is_upkeep(content: &Content) -> bool {
+fn is_upkeep(content: &PacketContent) -> bool {
     use protocol::message::{CoordinatorReply, CoordinatorRequest, PeerMessage};
     match content {
-        Content::Peer(_, message, _) => {
+        PacketContent::Peer(_, message, _) => {
             matches!(
                 message,
                 PeerMessage::LeaseRequest { .. } | PeerMessage::LeaseGrant { .. }
             )
         }
-        Content::Ask(_, request, _) => matches!(request, CoordinatorRequest::Heartbeat { .. }),
-        Content::Answer(_, reply, _) => matches!(reply, CoordinatorReply::Beat { .. }),
-        Content::Request(..) | Content::Reply(..) => false,
+        PacketContent::Ask(_, request, _) => {
+            matches!(request, CoordinatorRequest::Heartbeat { .. })
+        }
+        PacketContent::Answer(_, reply, _) => matches!(reply, CoordinatorReply::Beat { .. }),
+        PacketContent::Request(..) | PacketContent::Reply(..) => false,
     }
 }
 
-fn describe(content: &Content) -> String {
+fn describe(content: &PacketContent) -> String {
     use protocol::message::CoordinatorReply;
     match content {
-        Content::Peer(header, message, _) => {
+        PacketContent::Peer(header, message, _) => {
             format!(
                 "epoch {} incarnation {} {message:?}",
                 header.epoch.0, header.incarnation.0
             )
         }
-        Content::Request(correlation, request, _) => format!("#{correlation} {request:?}"),
-        Content::Reply(correlation, reply) => format!("#{correlation} {reply:?}"),
-        Content::Ask(_, request, _) => format!("{request:?}"),
-        Content::Answer(_, reply, _) => match reply {
+        PacketContent::Request(correlation, request, _) => format!("#{correlation} {request:?}"),
+        PacketContent::Reply(correlation, reply) => format!("#{correlation} {reply:?}"),
+        PacketContent::Ask(_, request, _) => format!("{request:?}"),
+        PacketContent::Answer(_, reply, _) => match reply {
             CoordinatorReply::Configuration(configuration) => {
                 format!("configuration of epoch {}", configuration.epoch.0)
             }

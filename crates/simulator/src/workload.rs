@@ -14,8 +14,8 @@ use protocol::identity::Epoch;
 use protocol::operation::{Action, Mutation, RequestResult};
 
 use crate::model::{
-    A, COLUMNS, Change, Condition, Copy, D, Demand, GROUP, ID, Model, N, NULL, Range, Row, Seen,
-    TAG, U, WorkloadOperation,
+    A, COLUMNS, ColumnChange, Condition, Copy, D, GROUP, ID, IndexConstraint, Model, ModelRow, N,
+    NULL, Observation, PartitionRange, TAG, U, WorkloadOperation,
 };
 use crate::plan::Workload;
 use crate::random::Random;
@@ -80,7 +80,7 @@ impl Generator {
 
     /// Returns what a statement reads: several keys, or the cells that a part of a key leaves open,
     /// of one replex; seldom of several.
-    fn statement(&mut self, model: &Model, readable: &[usize], group: i64) -> Vec<Range> {
+    fn statement(&mut self, model: &Model, readable: &[usize], group: i64) -> Vec<PartitionRange> {
         let one = [*self.random.pick(readable)];
         let readable = match self.random.chance(0.1) {
             true => readable,
@@ -89,7 +89,7 @@ impl Generator {
         if self.random.chance(0.4) {
             let range = self.range(model, readable, group);
             let cells = 0..model.copies[range.replex].partitions;
-            let cell = |partition| Range {
+            let cell = |partition| PartitionRange {
                 partition,
                 ..range.clone()
             };
@@ -100,7 +100,7 @@ impl Generator {
             let id = group * GROUP_STRIDE + self.random.below(self.workload.ids as u64) as i64;
             self.point(model, readable, group, id)
         });
-        let mut ranges: Vec<Range> = Vec::new();
+        let mut ranges: Vec<PartitionRange> = Vec::new();
         for range in keys.collect::<Vec<_>>() {
             if !ranges.contains(&range) {
                 ranges.push(range);
@@ -109,12 +109,12 @@ impl Generator {
         ranges
     }
 
-    /// Whether a read may be stale.
+    /// Returns whether a read may be stale.
     pub fn stale(&mut self) -> bool {
         self.random.chance(self.workload.stale)
     }
 
-    /// Whether a read only counts.
+    /// Returns whether a read only counts.
     pub fn counts(&mut self) -> bool {
         self.random.chance(0.1)
     }
@@ -136,7 +136,7 @@ impl Generator {
         self.tag
     }
 
-    fn row(&mut self, group: i64, id: i64) -> Row {
+    fn row(&mut self, group: i64, id: i64) -> ModelRow {
         let mut row = [0; COLUMNS];
         row[GROUP] = group;
         row[ID] = id;
@@ -147,19 +147,19 @@ impl Generator {
         row
     }
 
-    fn changes(&mut self, group: i64) -> Vec<Change> {
+    fn changes(&mut self, group: i64) -> Vec<ColumnChange> {
         let mut changes = Vec::new();
         if self.random.chance(0.5) {
-            changes.push(Change::Set(A, self.value(group)));
+            changes.push(ColumnChange::Set(A, self.value(group)));
         }
         if self.random.chance(0.25) {
-            changes.push(Change::Set(U, self.unique_value(group)));
+            changes.push(ColumnChange::Set(U, self.unique_value(group)));
         }
         if changes.is_empty() || self.random.chance(0.4) {
-            changes.push(Change::Add(N, 1));
+            changes.push(ColumnChange::Add(N, 1));
         }
         if self.random.chance(0.8) {
-            changes.push(Change::Set(TAG, self.tag()));
+            changes.push(ColumnChange::Set(TAG, self.tag()));
         }
         changes
     }
@@ -182,7 +182,7 @@ impl Generator {
     }
 
     /// Returns a lookup of one key of one replex.
-    fn point(&mut self, model: &Model, readable: &[usize], group: i64, id: i64) -> Range {
+    fn point(&mut self, model: &Model, readable: &[usize], group: i64, id: i64) -> PartitionRange {
         let replex = *self.random.pick(readable);
         let mut row = self.row(group, id);
         row[N] = self.random.below(3) as i64;
@@ -191,7 +191,7 @@ impl Generator {
         }
         let key = model.key(replex, &row);
         let partition = (model.copies[replex].partition)(&row);
-        Range {
+        PartitionRange {
             replex,
             partition,
             low: key.clone(),
@@ -202,7 +202,7 @@ impl Generator {
     }
 
     /// Returns a range within one partition that stays within the group.
-    fn range(&mut self, model: &Model, readable: &[usize], group: i64) -> Range {
+    fn range(&mut self, model: &Model, readable: &[usize], group: i64) -> PartitionRange {
         let replex = *self.random.pick(readable);
         let copy = &model.copies[replex];
         let mut row = self.row(group, group * GROUP_STRIDE);
@@ -225,7 +225,7 @@ impl Generator {
         if self.random.chance(0.3) && copy.columns[0] != GROUP {
             high = vec![key[0].max(low[0])];
         }
-        Range {
+        PartitionRange {
             replex,
             partition: (copy.partition)(&row),
             low,
@@ -256,7 +256,7 @@ pub struct Translation {
 struct Definition {
     number: usize,
     name: String,
-    demand: Demand,
+    demand: IndexConstraint,
     columns: Vec<usize>,
     grid: Vec<(KeySpace, Axis)>,
 }
@@ -266,11 +266,11 @@ impl Definition {
         let replex = &layout.replexes[number];
         let demand = match replex.kind {
             ReplexKind::Index { index } => match schema.indexes[index].constraint {
-                None => Demand::Plain,
-                Some(Constraint::Unique) => Demand::Unique,
-                Some(Constraint::Dense) => Demand::Dense,
+                None => IndexConstraint::Plain,
+                Some(Constraint::Unique) => IndexConstraint::Unique,
+                Some(Constraint::Dense) => IndexConstraint::Dense,
             },
-            _ => Demand::Plain,
+            _ => IndexConstraint::Plain,
         };
         let axes = replex.axes.iter().map(|axis| {
             let key_space = layout.key_spaces[axis.key_space].clone();
@@ -297,7 +297,7 @@ impl Definition {
             .flat_map(|(space, _)| space.columns.clone())
             .collect();
         let memory: RefCell<BTreeMap<Vec<i64>, u32>> = RefCell::default();
-        let partition = move |row: &Row| {
+        let partition = move |row: &ModelRow| {
             let values: Vec<i64> = cut_by.iter().map(|column| row[*column]).collect();
             let find = || layout.partition_of_values(number, |column| value_ref(row[column]));
             *memory.borrow_mut().entry(values).or_insert_with(find)
@@ -329,7 +329,7 @@ impl Translation {
         translation
     }
 
-    /// The table is so from an epoch on: the era that begins with that, if its copies are others.
+    /// Sets the table from an epoch on. It begins an era if the copies differ.
     pub fn change(&mut self, epoch: Epoch, schema: &Schema, layout: &Layout) -> Option<usize> {
         if *schema == self.schema && *layout == self.layout {
             return None;
@@ -419,8 +419,8 @@ impl Translation {
         (self.model.copies[0].partition)(&row)
     }
 
-    /// First key and first key beyond of a range.
-    pub fn bounds(&self, range: &Range) -> (Bytes, Option<Bytes>) {
+    /// Returns the first key of a range and the first key beyond it.
+    pub fn bounds(&self, range: &PartitionRange) -> (Bytes, Option<Bytes>) {
         let encode = |values: &[i64]| encode_key(values.iter().map(|value| value_ref(*value)));
         (
             Bytes(encode(&range.low)),
@@ -429,7 +429,7 @@ impl Translation {
     }
 
     /// Returns a row as bytes.
-    pub fn row(&self, row: &Row) -> Bytes {
+    pub fn row(&self, row: &ModelRow) -> Bytes {
         let values: Vec<Value> = row
             .iter()
             .map(|value| value_ref(*value).to_owned())
@@ -438,7 +438,7 @@ impl Translation {
     }
 
     /// Returns a row from bytes.
-    pub fn parse(&self, bytes: &[u8]) -> Result<Row, String> {
+    pub fn parse(&self, bytes: &[u8]) -> Result<ModelRow, String> {
         let view = RowView::parse(&self.schema.columns, bytes)
             .map_err(|error| format!("a row does not parse: {error}"))?;
         let mut row = [0; COLUMNS];
@@ -453,21 +453,21 @@ impl Translation {
     }
 
     /// Returns a result in the model's terms.
-    pub fn seen(&self, result: &RequestResult) -> Result<Seen, String> {
+    pub fn seen(&self, result: &RequestResult) -> Result<Observation, String> {
         Ok(match result {
-            RequestResult::Applied { .. } => Seen::Applied,
-            RequestResult::Kept => Seen::Kept,
-            RequestResult::NotFound => Seen::NotFound,
-            RequestResult::ConditionFailed => Seen::ConditionFailed,
+            RequestResult::Applied { .. } => Observation::Applied,
+            RequestResult::Kept => Observation::Kept,
+            RequestResult::NotFound => Observation::NotFound,
+            RequestResult::ConditionFailed => Observation::ConditionFailed,
             RequestResult::Duplicate { replex, key } => {
                 let numbers = key_of_numbers(key)
                     .ok_or_else(|| format!("the duplicate key {key:?} of replex {replex}"))?;
-                Seen::Duplicate(usize::from(*replex), numbers)
+                Observation::Duplicate(usize::from(*replex), numbers)
             }
             RequestResult::NotDense { replex, expected } => {
-                Seen::NotDense(usize::from(*replex), *expected)
+                Observation::NotDense(usize::from(*replex), *expected)
             }
-            RequestResult::Conflict => Seen::Nothing,
+            RequestResult::Conflict => Observation::Nothing,
             RequestResult::Invalid { message } => {
                 return Err(format!("a valid mutation was called invalid: {message}"));
             }
@@ -498,10 +498,10 @@ fn literal(value: i64) -> Expression {
     Expression::Literal(value_ref(value).to_owned())
 }
 
-fn assignment(change: &Change) -> Assignment {
+fn assignment(change: &ColumnChange) -> Assignment {
     let (column, value) = match *change {
-        Change::Set(column, value) => (column, literal(value)),
-        Change::Add(column, value) => {
+        ColumnChange::Set(column, value) => (column, literal(value)),
+        ColumnChange::Add(column, value) => {
             let old = Box::new(Expression::Column(column as u16));
             let value = Box::new(literal(value));
             (column, Expression::Binary(BinaryOperator::Add, old, value))
@@ -583,6 +583,6 @@ mod tests {
         };
         assert_eq!(late(0), late(7));
         assert!(late(7) < late(8) && late(8) == late(9) && late(9) < late(10));
-        assert_eq!(table.model.copies[late(8)].demand, Demand::Unique);
+        assert_eq!(table.model.copies[late(8)].demand, IndexConstraint::Unique);
     }
 }

@@ -1,6 +1,6 @@
 //! Everything that can go wrong with a statement, worded so that a person can fix it.
 //!
-//! Each variant names the thing and the remedy. What the store refused comes as
+//! Each variant names the thing and the remedy. A refusal by the store comes as
 //! [`SqlError::Store`], whose text is the client's. The rest was found before anything was sent,
 //! unless the variant's comment differs.
 
@@ -16,7 +16,7 @@ pub enum SqlError {
     Syntax(SyntaxError),
     /// SQL that PostgreSQL has and this store has not, or not yet.
     Unsupported {
-        /// What was asked for.
+        /// What was requested.
         what: String,
         /// What to do instead.
         remedy: String,
@@ -155,7 +155,7 @@ pub struct StatementProgress {
 /// Where a text stops being SQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
-    /// What was expected, what was found.
+    /// The expected text, and the found one.
     pub message: String,
     /// From 1.
     pub line: usize,
@@ -166,7 +166,7 @@ pub struct SyntaxError {
 }
 
 impl SqlError {
-    /// SQL that the store has not.
+    /// Returns the error for SQL that the store does not have.
     pub(crate) fn unsupported(what: impl Into<String>, remedy: impl Into<String>) -> SqlError {
         SqlError::Unsupported {
             what: what.into(),
@@ -174,7 +174,7 @@ impl SqlError {
         }
     }
 
-    /// Something without a meaning.
+    /// Returns the error for a statement without a meaning.
     pub(crate) fn statement(message: impl Into<String>) -> SqlError {
         SqlError::Statement {
             message: message.into(),

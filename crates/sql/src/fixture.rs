@@ -1,7 +1,7 @@
 //! Tables and servers for tests: flights with three replexes on three servers, and a shared log.
 
 use placement::{Layout, Schema};
-use protocol::configuration::{Configuration, Place, Server, ServerState, Table};
+use protocol::configuration::{Configuration, Place, PlacedTable, Server, ServerState};
 use protocol::identity::{CoreId, Epoch, Incarnation, ServerId, TableId};
 
 use crate::parse::parse;
@@ -73,7 +73,7 @@ pub(crate) fn add_table(configuration: &mut Configuration, schema: Schema) -> Ta
     });
     configuration.epoch = Epoch(configuration.epoch.0 + 1);
     let id = TableId(configuration.epoch.0 as u32);
-    configuration.tables.push(Table {
+    configuration.tables.push(PlacedTable {
         id,
         placement: placement.collect(),
         layout,
@@ -83,7 +83,7 @@ pub(crate) fn add_table(configuration: &mut Configuration, schema: Schema) -> Ta
     id
 }
 
-/// Three servers without tables.
+/// Returns three servers without tables.
 pub(crate) fn servers() -> Configuration {
     let server = |id: u32| Server {
         id: ServerId(id),
@@ -103,7 +103,7 @@ pub(crate) fn servers() -> Configuration {
     }
 }
 
-/// Three servers with all tables of this file.
+/// Returns three servers with all tables of this file.
 pub(crate) fn configuration() -> Configuration {
     let mut configuration = servers();
     for sql in [FLIGHTS, LOG, USERS, GRIDS, EVENTS] {

@@ -1,7 +1,7 @@
 //! Results as a table for people, as CSV, or as JSON for programs.
 //!
-//! CSV and JSON hold rows and nothing else, so that programs can read them: what a statement did,
-//! as `UPDATE 3`, goes beside them.
+//! CSV and JSON hold rows and nothing else, so that programs can read them: the result of a
+//! statement, as `UPDATE 3`, goes beside them.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! A store in memory for tests: what the cluster promises, in the simplest way that can be seen
-//! to be right. It checks that each read asks the partition that holds the rows.
+//! A store in memory for tests: the cluster's promises, in the simplest implementation that is
+//! evidently right. It checks that each read asks the partition that holds the rows.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use placement::{Constraint, ReplexKind, RowView, Schema, Value, encode_key, encode_row};
 use protocol::configuration::routes::order_columns;
-use protocol::configuration::{Configuration, PartitionState, Table};
+use protocol::configuration::{Configuration, PartitionState, PlacedTable};
 use protocol::expression::{Assignment, Expression, evaluate_for, holds};
 use protocol::identity::{Epoch, TableId, Version};
 use protocol::message::{FillReport, Read, RowPage};
@@ -33,7 +33,7 @@ pub(crate) struct Model {
 #[derive(Debug)]
 struct State {
     configuration: Arc<Configuration>,
-    /// What a client that has not refreshed knows.
+    /// The configuration of a client that has not refreshed.
     known: Arc<Configuration>,
     rows: BTreeMap<TableId, RowsByKey>,
     version: u64,
@@ -272,7 +272,7 @@ impl Model {
     fn change_table(
         &self,
         name: &str,
-        change: impl FnOnce(&Table) -> Result<Table, String>,
+        change: impl FnOnce(&PlacedTable) -> Result<PlacedTable, String>,
     ) -> Result<(), StoreError> {
         let mut state = self.state.lock().unwrap();
         let mut configuration = (*state.configuration).clone();
@@ -295,7 +295,7 @@ fn refused(message: &str) -> StoreError {
     }
 }
 
-fn find(configuration: &Configuration, table: TableId) -> Result<&Table, StoreError> {
+fn find(configuration: &Configuration, table: TableId) -> Result<&PlacedTable, StoreError> {
     configuration.table(table).ok_or_else(|| StoreError {
         message: format!("table number {} was dropped", table.0),
         unknown: false,
@@ -303,7 +303,7 @@ fn find(configuration: &Configuration, table: TableId) -> Result<&Table, StoreEr
     })
 }
 
-fn page(table: &Table, rows: &RowsByKey, read: &Read) -> Result<RowPage, StoreError> {
+fn page(table: &PlacedTable, rows: &RowsByKey, read: &Read) -> Result<RowPage, StoreError> {
     let replex = usize::from(read.partition.replex);
     let order = order_columns(table, read.partition.replex);
     let mut found: Vec<(Vec<u8>, Version, &Vec<Value>)> = rows
@@ -372,7 +372,7 @@ fn page(table: &Table, rows: &RowsByKey, read: &Read) -> Result<RowPage, StoreEr
 }
 
 fn apply(
-    table: &Table,
+    table: &PlacedTable,
     rows: &mut RowsByKey,
     version: Version,
     mutation: &Mutation,

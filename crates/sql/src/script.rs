@@ -1,8 +1,8 @@
 //! Cuts a text into statements, keeping where each token stands.
 //!
-//! The cut is by tokens, so a semicolon inside quotes or comments does not count. What a
-//! statement means is for `parse`. Also here: whether a text is whole, which is how the shell
-//! knows that another line is wanted.
+//! The cut is by tokens, so a semicolon inside quotes or comments does not count. The meaning of a
+//! statement is for `parse`. Also here: whether a text is whole, which is how the shell knows that
+//! another line is wanted.
 
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::keywords::Keyword;
@@ -12,7 +12,7 @@ use crate::error::SyntaxError;
 
 /// The tokens of one statement, without its semicolon.
 #[derive(Clone, Debug)]
-pub(crate) struct Piece {
+pub(crate) struct StatementTokens {
     /// Spaces and comments included.
     pub tokens: Vec<TokenWithSpan>,
     /// Line of its first token that is no space, from 1.
@@ -20,7 +20,7 @@ pub(crate) struct Piece {
 }
 
 /// Cuts a text into statements; those without any token but spaces and comments are left out.
-pub(crate) fn split(text: &str) -> Result<Vec<Piece>, SyntaxError> {
+pub(crate) fn split(text: &str) -> Result<Vec<StatementTokens>, SyntaxError> {
     let tokens = Tokenizer::new(&PostgreSqlDialect {}, text)
         .tokenize_with_location()
         .map_err(|error| syntax_error(text, error.location, error.message))?;
@@ -37,16 +37,16 @@ pub(crate) fn split(text: &str) -> Result<Vec<Piece>, SyntaxError> {
     Ok(pieces)
 }
 
-fn push_piece(pieces: &mut Vec<Piece>, tokens: Vec<TokenWithSpan>) {
+fn push_piece(pieces: &mut Vec<StatementTokens>, tokens: Vec<TokenWithSpan>) {
     let first = tokens.iter().find(|token| !is_space(&token.token));
     if let Some(first) = first {
         let line = first.span.start.line as usize;
-        pieces.push(Piece { tokens, line });
+        pieces.push(StatementTokens { tokens, line });
     }
 }
 
-/// Whether a text typed so far ends with a whole statement: all quotes and comments are closed
-/// and the last token is a semicolon. A text of nothing but spaces and comments is whole.
+/// Returns whether a text typed so far ends with a whole statement: all quotes and comments are
+/// closed and the last token is a semicolon. A text of nothing but spaces and comments is whole.
 pub(crate) fn is_whole(text: &str) -> bool {
     match Tokenizer::new(&PostgreSqlDialect {}, text).tokenize() {
         Ok(tokens) => tokens
@@ -59,7 +59,7 @@ pub(crate) fn is_whole(text: &str) -> bool {
     }
 }
 
-/// Whether the statement carries the hint `/*+ scan */`.
+/// Returns whether the statement carries the hint `/*+ scan */`.
 pub(crate) fn asks_for_scan(tokens: &[TokenWithSpan]) -> bool {
     tokens.iter().any(|token| match &token.token {
         Token::Whitespace(Whitespace::MultiLineComment(comment)) => comment

@@ -5,7 +5,7 @@ use sqlparser::ast;
 
 use crate::error::SqlError;
 
-/// An unquoted name is folded to lower case, as in PostgreSQL.
+/// Returns a name; an unquoted name is folded to lower case, as in PostgreSQL.
 pub(crate) fn name(identifier: &ast::Ident) -> String {
     match identifier.quote_style {
         Some(_) => identifier.value.clone(),

@@ -219,7 +219,7 @@ pub struct OrderItem {
     pub nulls_first: Option<bool>,
 }
 
-/// `column = value` behind `SET`.
+/// `column = value` after `SET`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetColumn {
     /// The column's name.
@@ -290,7 +290,7 @@ pub struct FixedSetting {
     pub value: &'static str,
     /// Other spellings of the value, in lower case.
     spellings: &'static [&'static str],
-    /// What it means for the user that it cannot be changed.
+    /// The consequence of the fixed value for the user.
     pub remedy: &'static str,
 }
 
@@ -323,7 +323,7 @@ impl FixedSetting {
         },
     ];
 
-    /// Whether a text stands for its value.
+    /// Returns whether a text stands for its value.
     pub fn is(&self, text: &str) -> bool {
         let text = text.to_ascii_lowercase();
         let known = [self.value.to_ascii_lowercase(), "default".to_string()];

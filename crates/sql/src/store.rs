@@ -26,7 +26,8 @@ pub trait Store: Sync {
     fn page(&self, read: Read) -> impl Future<Output = Result<RowPage, StoreError>> + Send;
 
     /// Returns ranges of one table as of one moment, each with all of its pages. None if they are
-    /// too large for that, or change too often: what is then read page by page is of no one moment.
+    /// too large for that, or change too often: rows that are then read page by page are of no one
+    /// moment.
     fn moment(
         &self,
         reads: Vec<Read>,

@@ -1,4 +1,4 @@
-//! What can go wrong with a core's disk, and what the process and its operator may do about it.
+//! Failures of a core's disk, and the remedies of the process and its operator.
 
 use std::fmt;
 use std::io;
@@ -57,7 +57,7 @@ pub enum StorageError {
 }
 
 impl StorageError {
-    /// For `map_err`: adds what was being done when the system refused.
+    /// Returns a function for `map_err` that adds the action that the system refused.
     pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let action = action.into();
         move |source| Self::Io { action, source }

@@ -4,8 +4,7 @@
 //! checkpointed so that the log can be cut. Nothing is logged twice. The crate is dumb and exact:
 //! it keeps opaque records and bytes, and knows nothing of what they mean, of messages, of votes or
 //! of other servers. It depends on `placement` for the [`placement::tables::Tables`] trait and for
-//! [`placement::Position`] only. What lies on the disk is written up in
-//! `docs/reference/storage-format.md`.
+//! [`placement::Position`] only. The format on the disk is in `docs/reference/storage-format.md`.
 
 pub mod disk;
 pub mod error;

@@ -1,10 +1,10 @@
 //! The log's records as bytes: pure functions over buffers, shared with the simulator's disk.
 //!
 //! A record is a header of [`HEADER_BYTES`] and its payload, padded to [`ALIGNMENT`]. Its CRC-32C
-//! is seeded by the [`SegmentKey`] of the file it was written to, so that bytes left over from
-//! an earlier use of a recycled file, or written to the wrong file, never pass. The layout is
-//! drawn in `docs/reference/storage-format.md`. What payloads mean, and files, are no concern of
-//! this module.
+//! is seeded by the [`SegmentKey`] of the file it was written to, so that bytes left over from an
+//! earlier use of a recycled file, or written to the wrong file, never pass. The layout is drawn in
+//! `docs/reference/storage-format.md`. The meaning of payloads, and files, are no concern of this
+//! module.
 
 use placement::Position;
 
@@ -14,7 +14,7 @@ pub const HEADER_BYTES: usize = 32;
 /// Records start at multiples of this many bytes from the first record of a segment.
 pub const ALIGNMENT: usize = 8;
 
-/// While a scan looks for a valid record behind a bad one it checks at most this many times
+/// While a scan looks for a valid record after a bad one it checks at most this many times
 /// the remaining bytes, so that crafted bytes cannot make it quadratic.
 const RESYNC_WORK_FACTOR: usize = 8;
 
@@ -94,12 +94,12 @@ impl Encoder {
     }
 }
 
-/// What a scan comes across.
+/// An item of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item<'a> {
+pub enum ScanItem<'a> {
     /// A valid record, the next in order.
     Record(StoredRecord<'a>),
-    /// Bad bytes with something valid behind them: corruption, not a torn tail (R24).
+    /// Bad bytes with something valid after them: corruption, not a torn tail (R24).
     Gap(Gap),
 }
 
@@ -108,13 +108,13 @@ pub enum Item<'a> {
 pub struct Gap {
     /// First missing position.
     pub from: Position,
-    /// First position behind the gap. Equals `from` if the record sits in the wrong place.
+    /// First position after the gap. Equals `from` if the record sits in the wrong place.
     pub to: Position,
 }
 
 /// Reads the records of a segment in order. Any bytes are safe: it neither panics nor loops.
 ///
-/// The iteration ends at the first byte that starts no valid record and has none behind it;
+/// The iteration ends at the first byte that starts no valid record and has none after it;
 /// [`SegmentScan::offset`] then is where the next record would go, [`SegmentScan::expected`] its
 /// position.
 #[derive(Clone, Debug)]
@@ -182,19 +182,19 @@ impl<'a> SegmentScan<'a> {
         self.durable = record.durable;
     }
 
-    /// Whether a record of this log can be there, behind a bad one. Recycled files are full of
-    /// bytes that could be anything, so everything is checked that can be without its checksum.
+    /// Returns whether a record of this log can be there, behind a bad one. Recycled files are full
+    /// of bytes that could be anything, so everything is checked that can be without its checksum.
     fn is_plausible(&self, offset: usize, record: &StoredRecord) -> bool {
-        // Positions behind are left over from what was overwritten; each missing record took a
+        // Positions after are left over from what was overwritten; each missing record took a
         // header at least.
         let missing = record.position.0.checked_sub(self.expected.0);
         let room = ((offset - self.offset) / HEADER_BYTES) as u64;
-        // What is durable stays so.
+        // Durable records stay durable.
         let durable = self.durable..record.position;
         missing.is_some_and(|missing| missing <= room) && durable.contains(&record.durable)
     }
 
-    /// Returns the first valid record behind the bad one at `self.offset`, and where it is.
+    /// Returns the first valid record after the bad one at `self.offset`, and where it is.
     fn resync(&self) -> Option<(usize, Position)> {
         let rest = self.bytes.len() - self.offset;
         let mut work = rest.saturating_mul(RESYNC_WORK_FACTOR);
@@ -226,9 +226,9 @@ impl<'a> SegmentScan<'a> {
 }
 
 impl<'a> Iterator for SegmentScan<'a> {
-    type Item = Item<'a>;
+    type Item = ScanItem<'a>;
 
-    fn next(&mut self) -> Option<Item<'a>> {
+    fn next(&mut self) -> Option<ScanItem<'a>> {
         let here = self
             .candidate(self.offset)
             .filter(|candidate| candidate.record.position == self.expected)
@@ -237,7 +237,7 @@ impl<'a> Iterator for SegmentScan<'a> {
             .filter(|candidate| self.valid(candidate));
         if let Some(candidate) = here {
             self.advance(self.offset, &candidate.record);
-            return Some(Item::Record(candidate.record));
+            return Some(ScanItem::Record(candidate.record));
         }
         let (offset, position) = self.resync()?;
         let gap = Gap {
@@ -246,7 +246,7 @@ impl<'a> Iterator for SegmentScan<'a> {
         };
         self.offset = offset;
         self.expected = position;
-        Some(Item::Gap(gap))
+        Some(ScanItem::Gap(gap))
     }
 }
 
@@ -301,11 +301,11 @@ mod tests {
         let (mut records, mut gaps) = (vec![], vec![]);
         for item in SegmentScan::new(&KEY, bytes) {
             match item {
-                Item::Record(record) => {
+                ScanItem::Record(record) => {
                     assert_eq!(record.payload, payload(record.position.0 - KEY.first.0));
                     records.push(record.position.0 - KEY.first.0);
                 }
-                Item::Gap(gap) => gaps.push(gap),
+                ScanItem::Gap(gap) => gaps.push(gap),
             }
         }
         (records, gaps)
@@ -416,7 +416,7 @@ mod tests {
             bytes[at + 8..at + 16].copy_from_slice(&100_u64.to_le_bytes());
         }
         let items = SegmentScan::new(&KEY, &bytes).collect::<Vec<_>>();
-        assert!(matches!(items[..], [Item::Gap(_)]), "{items:?}");
+        assert!(matches!(items[..], [ScanItem::Gap(_)]), "{items:?}");
     }
 
     #[test]
@@ -444,7 +444,7 @@ mod tests {
         fn any_bytes_are_safe(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
             let mut last = Position::ZERO;
             for item in SegmentScan::new(&KEY, &bytes) {
-                if let Item::Record(record) = item {
+                if let ScanItem::Record(record) = item {
                     prop_assert!(record.position > last);
                     last = record.position;
                 }

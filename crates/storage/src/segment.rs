@@ -90,7 +90,7 @@ pub fn segment_name(key: &SegmentKey) -> String {
     format!("{:020}-{:06}.log", key.first.0, key.generation)
 }
 
-/// First position and generation from a segment's name; None for every other file.
+/// Returns the first position and the generation in a segment's name; None for every other file.
 pub fn parse_segment_name(name: &str) -> Option<(Position, u32)> {
     let (first, generation) = name.strip_suffix(".log")?.split_once('-')?;
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

@@ -50,8 +50,8 @@ const CHANGED_SHARE: (u64, u64) = (3, 8);
 pub struct StoreOptions {
     /// Whether the folder may be new: otherwise an empty one is a loss, not a beginning.
     pub create: bool,
-    /// Memory for the tables, in bytes: what is colder is read from disk. A sixteenth
-    /// more, between 8 and 256 MiB, caches what is read there.
+    /// Memory for the tables, in bytes: colder rows are read from disk. A sixteenth more, between 8
+    /// and 256 MiB, caches what is read there.
     pub memory_bytes: usize,
     /// A checkpoint is due when this many bytes were logged since the last one, however busy the
     /// log is: a restart reads no more than about these.
@@ -95,7 +95,8 @@ pub struct DurableStore {
     purge: VecDeque<(u64, Vec<u8>)>,
     /// What the log had taken when the last checkpoint began.
     logged_before: u64,
-    /// What the log held beyond the checkpoint when it was opened; 0 once there is a newer one.
+    /// The size of the log beyond the checkpoint when it was opened; 0 once there is a newer
+    /// checkpoint.
     replayed_bytes: u64,
     /// What the log had taken when it was last found to have taken more, and when that was.
     appended: (u64, Instant),
@@ -113,7 +114,7 @@ struct Running {
     finishing: bool,
 }
 
-/// What a store held when it was opened.
+/// The contents of a store when it was opened.
 pub struct StoreRecovery {
     /// The checkpoint that the tables are at; None if there is none, and they are empty.
     pub checkpoint: Option<CheckpointMark>,
@@ -201,12 +202,12 @@ impl DurableStore {
         self.advance();
     }
 
-    /// Why the disk has no space for the log or a checkpoint, if that is so.
+    /// Returns the reason why the disk has no space for the log or a checkpoint, if there is one.
     pub fn exhaustion(&self) -> Option<String> {
         self.log.exhaustion().or_else(|| self.failure.clone())
     }
 
-    /// Whether the loop should call [`DurableStore::checkpoint`] now.
+    /// Returns whether the loop should call [`DurableStore::checkpoint`] now.
     pub fn checkpoint_due(&self) -> bool {
         let logged = self.unsaved_bytes();
         let changed = self.tables.changed_bytes();
@@ -263,7 +264,7 @@ impl DurableStore {
         }
     }
 
-    /// Whether a checkpoint is on its way.
+    /// Returns whether a checkpoint is on its way.
     pub fn checkpoint_running(&self) -> bool {
         self.running.is_some()
     }
@@ -273,7 +274,8 @@ impl DurableStore {
         self.last
     }
 
-    /// Why a checkpoint does not get on (a full disk, most likely); it is tried again.
+    /// Returns the reason why a checkpoint does not advance (most likely a full disk); it is tried
+    /// again.
     pub fn checkpoint_failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
@@ -320,7 +322,7 @@ impl DurableStore {
         !self.purge.is_empty()
     }
 
-    /// Whether a new operation whose records take `bytes` may enter: the log has room, and
+    /// Returns whether a new operation whose records take `bytes` may enter: the log has room, and
     /// memory is not full of changes that no checkpoint has saved.
     pub fn admission(&self, bytes: u64) -> LogAdmission {
         let limit = self.options.memory_bytes + self.options.memory_bytes / 2;
@@ -339,7 +341,7 @@ impl DurableStore {
         }
     }
 
-    /// What failed, if something did: the process must then stop (R23).
+    /// Returns the failure, if there is one: the process must then stop (R23).
     ///
     /// # Errors
     /// [`StorageError::Fatal`].

@@ -8,7 +8,7 @@ pub fn run<'a>(root: &Path, arguments: impl IntoIterator<Item = &'a str>) -> Res
     run_with(root, arguments, &[])
 }
 
-/// The same with environment variables added.
+/// Runs cargo with environment variables added.
 pub fn run_with<'a>(
     root: &Path,
     arguments: impl IntoIterator<Item = &'a str>,
@@ -34,7 +34,7 @@ pub fn run_with<'a>(
     }
 }
 
-/// Whether `cargo NAME` exists, installed beside cargo or as a component of the toolchain.
+/// Returns whether `cargo NAME` exists, installed beside cargo or as a component of the toolchain.
 pub fn has_subcommand(name: &str) -> bool {
     Command::new(program())
         .args([name, "--version"])

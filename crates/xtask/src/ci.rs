@@ -29,7 +29,7 @@ pub const HELP: &str = "Usage: cargo xtask ci [--allow-missing] [STEP…]\n\n\
     simulator  a share of simulated clusters; cargo xtask sim runs more\n  \
     leftovers  the steps above left no file behind";
 
-/// What a step is given.
+/// The inputs of a step.
 struct Context<'a> {
     root: &'a Path,
     /// Paths in the tree before the first step.
@@ -37,7 +37,7 @@ struct Context<'a> {
     missing: Missing,
 }
 
-/// What becomes of tests whose tools are missing.
+/// The handling of tests whose tools are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Missing {
     Fail,

@@ -73,8 +73,8 @@ const PACKAGES: &[Package] = &[
     },
 ];
 
-/// Installs what is missing. What cannot be installed is listed, and is no failure here: its tests
-/// fail, or are left out with `--allow-missing`.
+/// Installs what is missing. A package that cannot be installed is listed, and is no failure here:
+/// its tests fail, or are left out with `--allow-missing`.
 pub fn install() {
     if !is_present("apt-get", &["--version"]) {
         println!("this is not Debian: provide what these packages have");
@@ -111,7 +111,7 @@ fn list(packages: impl Iterator<Item = &'static Package>) {
     }
 }
 
-/// Whether a program is there and succeeds.
+/// Returns whether a program is there and succeeds.
 fn is_present(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
     let command = command.args(arguments);

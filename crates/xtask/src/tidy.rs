@@ -6,6 +6,7 @@
 
 mod circles;
 mod dependencies;
+mod doc_comments;
 mod documents;
 mod edges;
 mod lengths;
@@ -30,11 +31,12 @@ pub const HELP: &str = "Usage: cargo xtask tidy\n\n\
     functions of at most 70 lines (where a dispatching match needs more: `// tidy: long —\n\
     REASON`). Crates depend on each other only as the table in crates/xtask/src/tidy/edges.rs\n\
     allows, and modules with the same parent import each other in one direction. No two public\n\
-    types share a name. `placement` and `protocol` touch no clock, thread, randomness or hash\n\
-    order. No unfinished code, no unwrap outside tests, no allow without a reason. Every\n\
-    dependency has its reason above it. Links in documents resolve, and the commands, crates and\n\
-    files that they name exist. No path or host of one machine. Comments cite rules of\n\
-    docs/rules.md, and each rule there names its guard. Code and documents avoid the words in\n\
+    types share a name. Doc comments ask nothing, and those of public functions begin with a\n\
+    verb. `placement` and `protocol` touch no clock, thread, randomness or hash order. No\n\
+    unfinished code, no unwrap outside tests, no allow without a reason. Every dependency has its\n\
+    reason above it. Links in documents resolve, and the commands, crates and files that they name\n\
+    exist. No path or host of one machine. Comments cite rules of docs/rules.md, and each rule\n\
+    there names its guard. Code and documents avoid the words in\n\
     crates/xtask/src/tidy/words.rs.";
 
 type Check = fn(&Tree) -> Vec<Problem>;
@@ -46,6 +48,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("edge", edges::check),
     ("circle", circles::check),
     ("name", names::check),
+    ("comment", doc_comments::check),
     ("dependency", dependencies::check),
     ("document", documents::check),
     ("place", places::check),

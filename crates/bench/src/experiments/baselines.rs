@@ -3,12 +3,12 @@
 use std::io;
 
 use super::{INSERT_FRAME_BYTES, LOOKUP_FRAME_BYTES};
-use crate::baselines::{Chain, FlushBaseline};
+use crate::baselines::{BaselineChain, FlushBaseline};
 use crate::measure::{Series, run as measure};
 use crate::options::MeasureOptions;
 use crate::report::FigureReport;
 
-/// `replex bench baselines`
+/// Runs `replex bench baselines`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     std::fs::create_dir_all(options.base())?;
     let folder = tempfile::tempdir_in(options.base())?;
@@ -17,7 +17,7 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
         ("echo", 1, LOOKUP_FRAME_BYTES),
         ("chain-echo 3", 3, INSERT_FRAME_BYTES),
     ] {
-        let chain = Chain::start(folder.path(), length)?;
+        let chain = BaselineChain::start(folder.path(), length)?;
         let ids = chain.ids();
         let span = options.span();
         let (mut one, mut many, mut window) =

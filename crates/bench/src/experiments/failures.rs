@@ -2,8 +2,8 @@
 
 use crate::options::MeasureOptions;
 use crate::outage::OutageOutcome;
-use crate::pairs::Figures;
-use crate::plot::{AxisScale, Lines};
+use crate::pairs::Measurements;
+use crate::plot::{AxisScale, LineChart};
 use crate::report::FigureReport;
 
 /// The paper has ten times as many rows of 100 B as of 1 kB.
@@ -23,13 +23,13 @@ pub struct PaperFigures<'a> {
     pub paper_rate: &'a str,
 }
 
-/// Runs of the same thing.
+/// Runs of the same outage.
 #[derive(Default)]
-pub struct Runs {
+pub struct OutageRuns {
     outcomes: Vec<OutageOutcome>,
 }
 
-impl Runs {
+impl OutageRuns {
     /// Notes a run.
     pub fn push(&mut self, outcome: OutageOutcome) {
         note!(
@@ -41,10 +41,10 @@ impl Runs {
         self.outcomes.push(outcome);
     }
 
-    /// Recovery time, and throughput until then beside that before (F2).
+    /// Adds the recovery time, and the throughput during the recovery beside that before it (F2).
     pub fn add_to(&self, report: &mut FigureReport, published: &PaperFigures<'_>) {
         let figures = |figure: fn(&OutageOutcome) -> f64| {
-            let mut figures = Figures::default();
+            let mut figures = Measurements::default();
             self.outcomes.iter().for_each(|it| figures.push(figure(it)));
             figures
         };
@@ -68,7 +68,7 @@ impl Runs {
         }
     }
 
-    /// Of the first run.
+    /// Returns the timeline of the first run.
     pub fn timeline(&self) -> Vec<(f64, f64)> {
         self.outcomes
             .first()
@@ -77,9 +77,9 @@ impl Runs {
     }
 }
 
-/// Throughput over time.
-pub fn lines(title: &str, series: Vec<(String, Vec<(f64, f64)>)>) -> Lines {
-    Lines {
+/// Returns a chart of the throughput over time.
+pub fn lines(title: &str, series: Vec<(String, Vec<(f64, f64)>)>) -> LineChart {
+    LineChart {
         title: title.to_owned(),
         x: "seconds".to_owned(),
         y: "lookups per second".to_owned(),

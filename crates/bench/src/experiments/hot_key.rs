@@ -6,7 +6,7 @@ use std::io;
 use placement::Durability;
 
 use super::INSERT_FRAME_BYTES;
-use crate::baselines::Chain;
+use crate::baselines::BaselineChain;
 use crate::distribution::BenchRandom;
 use crate::measure::{Series, run as measure};
 use crate::options::MeasureOptions;
@@ -17,14 +17,14 @@ use crate::store::{self, HotWrite, RowShape};
 const WRITERS: u64 = 64;
 const TABLE: &str = "hot";
 
-/// `replex bench hot-key`
+/// Runs `replex bench hot-key`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let shape = RowShape {
         rows: 2,
         field_bytes: 10,
     };
     let cluster = BenchCluster::start(&options.base(), 3, ServerKind::default())?;
-    let chain = Chain::start(cluster.folder(), 3)?;
+    let chain = BaselineChain::start(cluster.folder(), 3)?;
     let clients = store::clients(&cluster, WRITERS as usize).await?;
     let table = store::create(&clients[0], TABLE, Durability::Replicated).await?;
     store::load(&table, shape).await?;

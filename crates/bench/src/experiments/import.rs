@@ -16,8 +16,8 @@ use placement::{ColumnType, Durability, Schema};
 use crate::cpu;
 use crate::distribution::BenchRandom;
 use crate::options::MeasureOptions;
-use crate::pairs::Figures;
-use crate::plot::Bars;
+use crate::pairs::Measurements;
+use crate::plot::BarChart;
 use crate::postgres::DebianPostgres;
 use crate::processes::{BenchCluster, ServerKind};
 use crate::report::FigureReport;
@@ -38,11 +38,11 @@ enum Rows {
 /// What one side took.
 #[derive(Default)]
 struct Side {
-    seconds: Figures,
-    server_us: Figures,
+    seconds: Measurements,
+    server_us: Measurements,
 }
 
-/// `replex bench import`
+/// Runs `replex bench import`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let mut report = FigureReport::default();
     let mut groups = Vec::new();
@@ -82,7 +82,7 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
         let seconds = [&ours, &theirs].map(|side| Some(side.seconds.median()));
         groups.push((name.to_owned(), seconds.to_vec()));
     }
-    let plot = Bars {
+    let plot = BarChart {
         title: format!("{} rows of CSV", options.import_rows),
         y: "seconds".to_owned(),
         series: vec![

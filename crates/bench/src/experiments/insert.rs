@@ -9,7 +9,7 @@ use client::Table;
 use placement::Durability;
 
 use super::INSERT_FRAME_BYTES;
-use crate::baselines::{Chain, FlushBaseline};
+use crate::baselines::{BaselineChain, FlushBaseline};
 use crate::measure::{Series, latency_plot, run as measure};
 use crate::options::MeasureOptions;
 use crate::processes::{BenchCluster, ServerKind};
@@ -51,10 +51,10 @@ struct Measured {
     sync_many: Series,
 }
 
-/// `replex bench insert`
+/// Runs `replex bench insert`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let cluster = BenchCluster::start(&options.base(), 3, ServerKind::default())?;
-    let chain = Chain::start(cluster.folder(), 3)?;
+    let chain = BaselineChain::start(cluster.folder(), 3)?;
     let clients = store::clients(&cluster, CLIENTS).await?;
     let mut targets = Vec::new();
     for (name, durability) in [

@@ -8,7 +8,7 @@ use client::Table;
 use placement::Durability;
 
 use super::LOOKUP_FRAME_BYTES;
-use crate::baselines::Chain;
+use crate::baselines::BaselineChain;
 use crate::measure::{Series, latency_plot, run as measure};
 use crate::options::MeasureOptions;
 use crate::processes::{BenchCluster, ServerKind};
@@ -20,7 +20,7 @@ const TABLE: &str = "lookup";
 /// The keys, as columns of the table, and their names.
 const KEYS: [(usize, &str); 3] = [(0, "primary key"), (1, "field0"), (2, "field1")];
 
-/// What is asked for: the keys of one replex.
+/// What is requested: the keys of one replex.
 #[derive(Clone)]
 struct Keys {
     replex: u8,
@@ -38,14 +38,14 @@ impl Keys {
     }
 }
 
-/// `replex bench lookup`
+/// Runs `replex bench lookup`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let shape = RowShape {
         rows: options.rows,
         field_bytes: 10,
     };
     let cluster = BenchCluster::start(&options.base(), 3, ServerKind::default())?;
-    let echo = Chain::start(cluster.folder(), 1)?;
+    let echo = BaselineChain::start(cluster.folder(), 1)?;
     let clients = store::clients(&cluster, CONNECTIONS).await?;
     let table = store::create(&clients[0], TABLE, Durability::Replicated).await?;
     store::load(&table, shape).await?;

@@ -8,7 +8,7 @@ use placement::Durability;
 
 use crate::cpu;
 use crate::options::MeasureOptions;
-use crate::pairs::Figures;
+use crate::pairs::Measurements;
 use crate::processes::{BenchCluster, ServerKind};
 use crate::report::FigureReport;
 use crate::store::{self, FIELDS, RowShape};
@@ -16,7 +16,7 @@ use crate::store::{self, FIELDS, RowShape};
 const COPIES: u64 = 3;
 const TABLE: &str = "memory";
 
-/// `replex bench memory`
+/// Runs `replex bench memory`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let shape = RowShape {
         rows: options.memory_rows,
@@ -66,8 +66,8 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     Ok(report)
 }
 
-fn single(value: f64) -> Figures {
-    let mut figures = Figures::default();
+fn single(value: f64) -> Measurements {
+    let mut figures = Measurements::default();
     figures.push(value);
     figures
 }

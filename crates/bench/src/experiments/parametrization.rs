@@ -3,9 +3,9 @@
 
 use std::io;
 
-use super::failures::{PaperFigures, Runs, kilobyte_rows, lines};
+use super::failures::{OutageRuns, PaperFigures, kilobyte_rows, lines};
 use crate::options::MeasureOptions;
-use crate::outage::{Grid, Loss, OutageSite};
+use crate::outage::{OutageSite, OutageTable, ServerLoss};
 use crate::report::FigureReport;
 use crate::store::RowShape;
 
@@ -17,7 +17,7 @@ const B: usize = 1;
 /// Whose server is lost, under which mix of reads: Figure 13, then Figure 14.
 const LOST: [(usize, [u32; 2]); 4] = [(B, MIXES[0]), (B, MIXES[1]), (B, MIXES[2]), (A, MIXES[1])];
 
-/// `replex bench parametrization`
+/// Runs `replex bench parametrization`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let shape = RowShape {
         rows: kilobyte_rows(options),
@@ -26,7 +26,7 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let mut report = FigureReport::default();
     let mut plotted = vec![Vec::new(); LOST.len()];
     for divisions in DIVISIONS {
-        let grid = Grid {
+        let grid = OutageTable {
             name: format!("({},{})", divisions[0], divisions[1]),
             keys: 2,
             hybrid: Some(divisions.to_vec()),
@@ -35,11 +35,11 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
         site.hold_back();
         for ((lost, mix), plotted) in LOST.into_iter().zip(&mut plotted) {
             let what = format!("{}, {}, {}", of(lost), mixed(mix), grid.name);
-            let losses = [Loss {
+            let losses = [ServerLoss {
                 at: options.span(),
                 holder_of: (lost, 0),
             }];
-            let mut runs = Runs::default();
+            let mut runs = OutageRuns::default();
             for _ in 0..options.pairs {
                 runs.push(site.outage(&mix, &losses, options.span()).await?);
             }

@@ -6,20 +6,20 @@ use std::io;
 
 use super::recovery::INDEX;
 use crate::options::MeasureOptions;
-use crate::outage::{Grid, OutageSite};
-use crate::pairs::Figures;
+use crate::outage::{OutageSite, OutageTable};
+use crate::pairs::Measurements;
 use crate::report::FigureReport;
 use crate::store::RowShape;
 
-/// `replex bench rebuild`
+/// Runs `replex bench rebuild`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let mut report = FigureReport::default();
     let shape = RowShape {
         rows: options.failure_rows,
         field_bytes: 10,
     };
-    let mut site = OutageSite::new(options, &Grid::replex_2(), shape, 1).await?;
-    let (mut rates, mut rows) = (Figures::default(), Figures::default());
+    let mut site = OutageSite::new(options, &OutageTable::replex_2(), shape, 1).await?;
+    let (mut rates, mut rows) = (Measurements::default(), Measurements::default());
     for _ in 0..options.pairs {
         let quiet = site.quiet_loss(&[(INDEX, 0)]).await?;
         rates.push(quiet.rows as f64 / quiet.seconds);

@@ -4,10 +4,10 @@
 use std::io;
 use std::time::Duration;
 
-use super::failures::{PaperFigures, Runs, kilobyte_rows, lines};
+use super::failures::{OutageRuns, PaperFigures, kilobyte_rows, lines};
 use crate::options::MeasureOptions;
-use crate::outage::{Grid, Loss, OutageSite, Quiet};
-use crate::pairs::Figures;
+use crate::outage::{IdleRecovery, OutageSite, OutageTable, ServerLoss};
+use crate::pairs::Measurements;
 use crate::report::FigureReport;
 use crate::store::RowShape;
 
@@ -17,16 +17,16 @@ const HYBRID: usize = 2;
 /// Reads of both keys alike.
 const HALVES: [u32; 2] = [50, 50];
 
-/// `replex bench recovery`
+/// Runs `replex bench recovery`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let mut report = FigureReport::default();
     let systems = [
         (
-            Grid::replex_2(),
+            OutageTable::replex_2(),
             [("50 ± 1", "18,989"), ("6.7 ± 0.6", "70,084")],
         ),
         (
-            Grid {
+            OutageTable {
                 name: "Replex-3 (3,4)".to_owned(),
                 keys: 2,
                 hybrid: Some(vec![3, 4]),
@@ -45,7 +45,7 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
             let mut site = OutageSite::new(options, grid, shape, 1).await?;
             let what = format!("{table}, {}", grid.name);
             memory(&mut report, &what, &site)?;
-            // Without quotas and load: what one machine can do.
+            // Without quotas and load: the limit of one machine.
             let quiet = site.quiet_loss(&[(INDEX, 0)]).await?;
             add_quiet(&mut report, &what, quiet);
             site.hold_back();
@@ -55,11 +55,11 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
                 paper_seconds: seconds,
                 paper_rate: rate,
             };
-            let losses = [Loss {
+            let losses = [ServerLoss {
                 at: options.span(),
                 holder_of: (INDEX, 0),
             }];
-            let mut runs = Runs::default();
+            let mut runs = OutageRuns::default();
             for _ in 0..options.pairs {
                 runs.push(site.outage(&HALVES, &losses, options.span()).await?);
             }
@@ -78,7 +78,11 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
 }
 
 /// Two servers, one after the other, with two spares.
-async fn two(options: &MeasureOptions, report: &mut FigureReport, grid: &Grid) -> io::Result<()> {
+async fn two(
+    options: &MeasureOptions,
+    report: &mut FigureReport,
+    grid: &OutageTable,
+) -> io::Result<()> {
     let shape = RowShape {
         rows: kilobyte_rows(options),
         field_bytes: 100,
@@ -91,16 +95,16 @@ async fn two(options: &MeasureOptions, report: &mut FigureReport, grid: &Grid) -
     // The second one a fifth of the paper's 25 seconds later, as there.
     let second = options.span() + options.span() / 5;
     let losses = [
-        Loss {
+        ServerLoss {
             at: options.span(),
             holder_of: (INDEX, 0),
         },
-        Loss {
+        ServerLoss {
             at: second,
             holder_of: (HYBRID, 0),
         },
     ];
-    let mut runs = Runs::default();
+    let mut runs = OutageRuns::default();
     for _ in 0..options.pairs {
         runs.push(site.outage(&HALVES, &losses, options.span()).await?);
     }
@@ -119,7 +123,7 @@ async fn two(options: &MeasureOptions, report: &mut FigureReport, grid: &Grid) -
 }
 
 fn memory(report: &mut FigureReport, what: &str, site: &OutageSite) -> io::Result<()> {
-    let mut figures = Figures::default();
+    let mut figures = Measurements::default();
     figures.push(site.resident_bytes()? as f64 / f64::from(1 << 20));
     report.plain(
         "",
@@ -131,9 +135,9 @@ fn memory(report: &mut FigureReport, what: &str, site: &OutageSite) -> io::Resul
 }
 
 /// F3 and F4.
-fn add_quiet(report: &mut FigureReport, what: &str, quiet: Quiet) {
+fn add_quiet(report: &mut FigureReport, what: &str, quiet: IdleRecovery) {
     let single = |value: f64| {
-        let mut figures = Figures::default();
+        let mut figures = Measurements::default();
         figures.push(value);
         figures
     };
@@ -159,9 +163,9 @@ async fn write_gaps(
     site: &mut OutageSite,
     what: &str,
 ) -> io::Result<()> {
-    let mut gaps = Figures::default();
+    let mut gaps = Measurements::default();
     for _ in 0..options.pairs {
-        let loss = Loss {
+        let loss = ServerLoss {
             at: options.span(),
             holder_of: (INDEX, 0),
         };

@@ -12,7 +12,7 @@ use placement::Durability;
 
 use crate::measure::{Series, run as measure};
 use crate::options::MeasureOptions;
-use crate::plot::{AxisScale, Lines};
+use crate::plot::{AxisScale, LineChart};
 use crate::processes::{BenchCluster, ServerKind};
 use crate::report::FigureReport;
 use crate::store::{self, InsertWorker, LookupWorker, RowShape};
@@ -33,7 +33,7 @@ struct OutageSite {
     inserts: Series,
 }
 
-/// `replex bench servers`
+/// Runs `replex bench servers`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let shape = RowShape {
         rows: options.rows,
@@ -84,14 +84,14 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     Ok(report)
 }
 
-fn plot(sites: &[OutageSite]) -> Lines {
+fn plot(sites: &[OutageSite]) -> LineChart {
     let line = |figure: fn(&OutageSite) -> f64| {
         let points = sites.iter().zip(SIZES);
         points
             .map(|(site, size)| (size as f64, figure(site)))
             .collect()
     };
-    Lines {
+    LineChart {
         title: "CPU per operation as the cluster grows".to_owned(),
         x: "servers".to_owned(),
         y: "server CPU per operation, µs".to_owned(),

@@ -3,16 +3,16 @@
 
 use std::io;
 
-use super::failures::{PaperFigures, Runs, kilobyte_rows, lines};
+use super::failures::{OutageRuns, PaperFigures, kilobyte_rows, lines};
 use crate::options::MeasureOptions;
-use crate::outage::{Grid, Loss, OutageSite};
+use crate::outage::{OutageSite, OutageTable, ServerLoss};
 use crate::report::FigureReport;
 use crate::store::RowShape;
 
 /// Reads of all keys alike.
 const THIRDS: [u32; 3] = [1, 1, 1];
 
-/// `replex bench sharing`
+/// Runs `replex bench sharing`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let shape = RowShape {
         rows: kilobyte_rows(options),
@@ -30,18 +30,18 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let mut report = FigureReport::default();
     let mut plotted = Vec::new();
     for (name, hybrid, paper_seconds, paper_rate) in systems {
-        let grid = Grid {
+        let grid = OutageTable {
             name: name.to_owned(),
             keys: 3,
             hybrid,
         };
         let mut site = OutageSite::new(options, &grid, shape, 1).await?;
         site.hold_back();
-        let losses = [Loss {
+        let losses = [ServerLoss {
             at: options.span(),
             holder_of: (0, 0),
         }];
-        let mut runs = Runs::default();
+        let mut runs = OutageRuns::default();
         for _ in 0..options.pairs {
             runs.push(site.outage(&THIRDS, &losses, options.span()).await?);
         }

@@ -9,14 +9,14 @@ use client::Table;
 use placement::Durability;
 
 use super::LOOKUP_FRAME_BYTES;
-use crate::baselines::Chain;
+use crate::baselines::BaselineChain;
 use crate::measure::{Series, latency_plot, run as measure};
 use crate::options::MeasureOptions;
-use crate::plot::Bars;
+use crate::plot::BarChart;
 use crate::processes::{BenchCluster, ServerKind};
 use crate::report::{FigureReport, shown};
 use crate::store::{self, InsertWorker, RowShape};
-use crate::ycsb::{Shared, WORKLOADS, YcsbClient};
+use crate::ycsb::{WORKLOADS, YcsbClient, YcsbRows};
 
 const CLIENTS: usize = 32;
 const NAMES: [&str; 6] = ["Load", "A", "B", "C", "D", "F"];
@@ -64,7 +64,7 @@ struct Measured {
     echoes: Vec<Series>,
 }
 
-/// `replex bench ycsb`
+/// Runs `replex bench ycsb`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let mut report = FigureReport::default();
     for (field_bytes, hyperdex) in HYPERDEX_US {
@@ -88,7 +88,7 @@ async fn rows_of(options: &MeasureOptions, field_bytes: usize) -> io::Result<Mea
         field_bytes,
     };
     let cluster = BenchCluster::start(&options.base(), 3, ServerKind::default())?;
-    let echo = Chain::start(cluster.folder(), 1)?;
+    let echo = BaselineChain::start(cluster.folder(), 1)?;
     let clients = store::clients(&cluster, CLIENTS).await?;
     let table = store::create(&clients[0], "usertable", Durability::Replicated).await?;
     store::load(&table, shape).await?;
@@ -97,7 +97,7 @@ async fn rows_of(options: &MeasureOptions, field_bytes: usize) -> io::Result<Mea
     let loaded = store::tables(&clients, "load").await?;
 
     let next = Rc::new(Cell::new(0));
-    let shared = Rc::new(RefCell::new(Shared::new(shape.rows)));
+    let shared = Rc::new(RefCell::new(YcsbRows::new(shape.rows)));
     let (ids, echo_ids, span) = (cluster.server_ids(), echo.ids(), options.span());
     let mut it = Measured {
         workloads: vec![Series::default(); NAMES.len()],
@@ -175,7 +175,7 @@ fn bars(
     it: &Measured,
     hyperdex: &[Option<f64>; 6],
     cassandra: Option<&[Option<f64>; 6]>,
-) -> Bars {
+) -> BarChart {
     let mut series = vec!["Replex".to_owned(), "HyperDex".to_owned()];
     series.extend(cassandra.map(|_| "Cassandra 5, writes at ONE".to_owned()));
     let groups = NAMES.into_iter().enumerate().map(|(position, name)| {
@@ -184,7 +184,7 @@ fn bars(
         values.extend(cassandra.map(|values| values[position]));
         (name.to_owned(), values)
     });
-    Bars {
+    BarChart {
         title: format!("YCSB, rows of {size}: server CPU per operation"),
         y: "µs, all servers together".to_owned(),
         groups: groups.collect(),

@@ -18,8 +18,8 @@ use super::rivals::{Rival, has_pgpool, pgpool};
 use super::{CLIENTS_PER_REPLICA, RAMP_UP, SHARE, has_quotas};
 use crate::measure::{Sample, Series};
 use crate::options::MeasureOptions;
-use crate::pairs::Figures;
-use crate::plot::{AxisScale, Lines};
+use crate::pairs::Measurements;
+use crate::plot::{AxisScale, LineChart};
 use crate::report::FigureReport;
 use crate::store::FIELDS;
 
@@ -37,7 +37,7 @@ const CLIENTS_MAX: u64 = 100;
 struct Measured {
     series: Series,
     /// From the end of a run until every replica had everything, seconds.
-    behind: Figures,
+    behind: Measurements,
 }
 
 /// One run.
@@ -138,7 +138,7 @@ impl Runs<'_> {
         let load = self.next(clients(replicas.len()));
         let sample = load.run(place, ids).await?;
         let ended = Instant::now();
-        // Behind everything else.
+        // After everything else.
         let last = self.first_key() - 1;
         let insert = format!("INSERT INTO usertable (key) VALUES ({last})");
         ask(&writer, &insert).await?;
@@ -153,7 +153,7 @@ impl Runs<'_> {
     }
 }
 
-/// `replex bench proxy balanced`
+/// Runs `replex bench proxy balanced`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     if !has_quotas("H4") {
         return Ok(FigureReport::default());
@@ -218,7 +218,7 @@ async fn report(sizes: &[Size]) -> io::Result<FigureReport> {
             report_rows(&mut report, &pgpool, &size.pgpool);
         }
         report_rows(&mut report, &proxy, &size.proxy);
-        let mut share = Figures::default();
+        let mut share = Measurements::default();
         share.push(size.site.share_at_replicas().await? * 100.0);
         let answered = format!("{proxy}: answered by replicas");
         report.plain("", &answered, &share, "%");
@@ -226,7 +226,7 @@ async fn report(sizes: &[Size]) -> io::Result<FigureReport> {
     Ok(report)
 }
 
-/// What a system's runs say besides their rate.
+/// Further results of a system's runs, besides their rate.
 fn report_rows(report: &mut FigureReport, what: &str, measured: &Measured) {
     let (p50, cpu) = (measured.series.p50_us(), measured.series.server_us());
     report.plain("", &format!("{what}: p50"), &p50, "µs");
@@ -240,8 +240,8 @@ fn report_rows(report: &mut FigureReport, what: &str, measured: &Measured) {
     report.plain("", &until, &measured.behind, "s");
 }
 
-fn plot(sizes: &[Size], with_pgpool: bool) -> Lines {
-    let line = |rate: &dyn Fn(&Size) -> Figures| {
+fn plot(sizes: &[Size], with_pgpool: bool) -> LineChart {
+    let line = |rate: &dyn Fn(&Size) -> Measurements| {
         sizes
             .iter()
             .map(|size| (size.replicas as f64, rate(size).median()))
@@ -255,7 +255,7 @@ fn plot(sizes: &[Size], with_pgpool: bool) -> Lines {
         let rate = line(&|size| size.pgpool.series.rate());
         series.push(("Pgpool-II over streaming standbys".to_owned(), rate));
     }
-    Lines {
+    LineChart {
         title: format!("YCSB, 85% reads and 15% inserts, each database held to {SHARE}"),
         x: "replicas or standbys".to_owned(),
         y: "operations per second".to_owned(),
@@ -281,12 +281,12 @@ pub const UPDATE: &str = "\\set z random_zipfian(1, :rows, 1.001)\n\
     \\set field random(1000000000, 9999999999)\n\
     UPDATE usertable SET field0 = ':field' WHERE key = :key;\n";
 
-/// What a run inserts has this key or a higher one, and no other run's.
+/// Returns the first key of a run's inserts, which no other run uses.
 pub fn first_key(run: u64) -> u64 {
     run * INSERTS_MAX * CLIENTS_MAX
 }
 
-/// A row that no other client inserts.
+/// Returns the script that inserts a row that no other client inserts.
 pub fn insert() -> String {
     let mut sets = format!(
         "\\set n :n + 1\n\
@@ -300,7 +300,7 @@ pub fn insert() -> String {
     format!("{sets}INSERT INTO usertable VALUES ({values});\n")
 }
 
-/// The table, with so many rows.
+/// Returns the statements that make the table with so many rows.
 pub fn schema(rows: u64) -> String {
     let columns = (0..FIELDS).map(|field| format!("field{field} text"));
     let columns: Vec<String> = columns.collect();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use pg_connect::address::Address;
-use pg_connect::auth::tls::Policy;
+use pg_connect::auth::tls::TlsPolicy;
 use pg_local::{Postgres, SUPERUSER};
 use proxy::console::client as console;
 use tempfile::TempDir;
@@ -23,11 +23,11 @@ pub const DATABASE: &str = "postgres";
 pub const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// The same where a look costs a database that is held back.
 const SETTLE_LOOK: Duration = Duration::from_millis(200);
-/// What takes longer has come to a stop.
+/// A step that takes longer is stuck.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 /// Connections of a pooler to each database: more than there are clients.
 pub const CONNECTIONS: &str = "60";
-/// Of all databases. What is answered is in the log that replicas follow; nothing is vacuumed at
+/// Of all databases. An answered commit is in the log that replicas follow; nothing is vacuumed at
 /// a moment of the system's choice.
 const SETTINGS: &[&str] = &[
     "synchronous_commit=on",
@@ -97,7 +97,7 @@ impl DatabaseSite {
         }
     }
 
-    /// Where a transactions buffer of this site is kept.
+    /// Returns the folder of this site's transactions buffer.
     pub fn buffer_folder(&self) -> PathBuf {
         self.folder.path().join("buffer")
     }
@@ -119,7 +119,7 @@ impl DatabaseSite {
         Ok(())
     }
 
-    /// Where the proxy listens.
+    /// Returns the address at which the proxy listens.
     ///
     /// # Errors
     /// It does not run, or did not say.
@@ -127,7 +127,7 @@ impl DatabaseSite {
         place(self.proxy()?)
     }
 
-    /// The proxy's process.
+    /// Returns the id of the proxy's process.
     ///
     /// # Errors
     /// It does not run.
@@ -135,7 +135,7 @@ impl DatabaseSite {
         Ok(self.proxy()?.id())
     }
 
-    /// The share of batches that replicas answered so far.
+    /// Returns the share of batches that replicas have answered so far.
     ///
     /// # Errors
     /// The console does not answer.
@@ -144,7 +144,8 @@ impl DatabaseSite {
         Ok(there / all)
     }
 
-    /// Memory that the proxy's indexes of what was written took so far, at most, in bytes.
+    /// Returns the most memory that the proxy's indexes of written rows have needed so far, in
+    /// bytes.
     ///
     /// # Errors
     /// The console does not answer.
@@ -218,7 +219,7 @@ impl DatabaseSite {
             user: SUPERUSER.into(),
             password: None,
             database: DATABASE.into(),
-            tls: Policy::Disable,
+            tls: TlsPolicy::Disable,
         };
         let output = console::ask(&address, command).await;
         let rows = output.map_err(io::Error::other)?.rows.into_iter();
@@ -288,7 +289,7 @@ pub fn proxy(primary: &Postgres, folder: &Path, options: &[&str]) -> io::Result<
     BenchProcess::start(&program, &words, &folder.join("proxy.log"))
 }
 
-/// Where a proxy listens.
+/// Returns the address at which a proxy listens.
 ///
 /// # Errors
 /// It did not say.
@@ -299,7 +300,7 @@ pub fn place(proxy: &BenchProcess) -> io::Result<SocketAddr> {
         .map_err(io::Error::other)
 }
 
-/// A connection by an ordinary driver.
+/// Connects by an ordinary driver.
 ///
 /// # Errors
 /// The server cannot be reached.

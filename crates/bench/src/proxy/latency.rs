@@ -12,8 +12,8 @@ use super::pgbench::{PgbenchLoad, Protocol};
 use super::rivals::{Rival, pgbouncer};
 use crate::measure::{Series, latency_plot};
 use crate::options::MeasureOptions;
-use crate::pairs::Figures;
-use crate::plot::Bars;
+use crate::pairs::Measurements;
+use crate::plot::BarChart;
 use crate::processes::BenchProcess;
 use crate::report::FigureReport;
 
@@ -27,7 +27,7 @@ const PROTOCOLS: [Protocol; 2] = [Protocol::Simple, Protocol::Prepared];
 pub const SELECT: &str = "\\set aid random(1, :rows)\n\
     SELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n";
 
-/// The table of `pgbench -S`.
+/// Returns the statements that make the table of `pgbench -S`.
 pub fn schema(rows: u64) -> String {
     format!(
         "CREATE TABLE pgbench_accounts (aid int PRIMARY KEY, bid int, abalance int, filler char(84));
@@ -36,9 +36,9 @@ pub fn schema(rows: u64) -> String {
     )
 }
 
-/// A way from the client to the database.
+/// A path from the client to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Way {
+enum ConnectionPath {
     Direct,
     PgBouncer,
     Pooling,
@@ -46,35 +46,35 @@ enum Way {
     Spinning,
 }
 
-impl Way {
+impl ConnectionPath {
     fn name(self) -> &'static str {
         match self {
-            Way::Direct => "direct",
-            Way::PgBouncer => "PgBouncer",
-            Way::Pooling => "proxy without replicas",
-            Way::Routing => "proxy with a replica",
-            Way::Spinning => "the same, which spins",
+            ConnectionPath::Direct => "direct",
+            ConnectionPath::PgBouncer => "PgBouncer",
+            ConnectionPath::Pooling => "proxy without replicas",
+            ConnectionPath::Routing => "proxy with a replica",
+            ConnectionPath::Spinning => "the same, which spins",
         }
     }
 }
 
 /// The runs, by way, clients and protocol.
 #[derive(Default)]
-struct Measured(BTreeMap<(Way, usize, &'static str), Series>);
+struct Measured(BTreeMap<(ConnectionPath, usize, &'static str), Series>);
 
 impl Measured {
     /// None where that way cannot be gone.
-    fn of(&self, way: Way, clients: usize, protocol: Protocol) -> Option<&Series> {
+    fn of(&self, way: ConnectionPath, clients: usize, protocol: Protocol) -> Option<&Series> {
         self.0.get(&(way, clients, protocol.name()))
     }
 
     fn direct(&self, clients: usize, protocol: Protocol) -> &Series {
-        let series = self.of(Way::Direct, clients, protocol);
+        let series = self.of(ConnectionPath::Direct, clients, protocol);
         series.expect("it can always be gone")
     }
 
     /// What a way adds to the time of a query, one client, µs.
-    fn added_us(&self, way: Way, protocol: Protocol) -> Option<Figures> {
+    fn added_us(&self, way: ConnectionPath, protocol: Protocol) -> Option<Measurements> {
         let direct = self.direct(ONE, protocol).p50_of_whole_us();
         let series = self.of(way, ONE, protocol)?;
         Some(series.p50_of_whole_us().minus(&direct))
@@ -124,25 +124,33 @@ impl Stage {
     }
 
     /// Each way with its place and the processes on it.
-    fn ways(&self, protocol: Protocol) -> io::Result<Vec<(Way, SocketAddr, Vec<u32>)>> {
-        let mut ways = vec![(Way::Direct, self.routing.primary.socket(), Vec::new())];
+    fn ways(&self, protocol: Protocol) -> io::Result<Vec<(ConnectionPath, SocketAddr, Vec<u32>)>> {
+        let mut ways = vec![(
+            ConnectionPath::Direct,
+            self.routing.primary.socket(),
+            Vec::new(),
+        )];
         if let Some((rival, prepares)) = &self.pgbouncer
             && (*prepares || protocol == Protocol::Simple)
         {
-            ways.push((Way::PgBouncer, rival.place, rival.ids()?));
+            ways.push((ConnectionPath::PgBouncer, rival.place, rival.ids()?));
         }
         let pooling = vec![self.pooling.id()];
-        ways.push((Way::Pooling, place(&self.pooling)?, pooling));
+        ways.push((ConnectionPath::Pooling, place(&self.pooling)?, pooling));
         let routing = vec![self.routing.proxy_id()?];
-        ways.push((Way::Routing, self.routing.place()?, routing));
+        ways.push((ConnectionPath::Routing, self.routing.place()?, routing));
         if let Some(site) = &self.spinning {
-            ways.push((Way::Spinning, site.place()?, vec![site.proxy_id()?]));
+            ways.push((
+                ConnectionPath::Spinning,
+                site.place()?,
+                vec![site.proxy_id()?],
+            ));
         }
         Ok(ways)
     }
 }
 
-/// `replex bench proxy latency`
+/// Runs `replex bench proxy latency`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let stage = Stage::build(options).await?;
     let mut measured = Measured::default();
@@ -165,7 +173,7 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let mut report = FigureReport::default();
     report_latency(&mut report, &measured);
     report_work(&mut report, &measured);
-    let mut share = Figures::default();
+    let mut share = Measurements::default();
     share.push(stage.routing.share_at_replicas().await? * 100.0);
     let what = "proxy with a replica: reads that it answered";
     report.plain("", what, &share, "%");
@@ -180,12 +188,16 @@ fn report_latency(report: &mut FigureReport, measured: &Measured) {
         let direct = measured.direct(ONE, protocol).p50_of_whole_us();
         let what = format!("{name}, one client, direct: p50");
         report.plain("", &what, &direct, "µs");
-        let rival = measured.added_us(Way::PgBouncer, protocol);
+        let rival = measured.added_us(ConnectionPath::PgBouncer, protocol);
         if let Some(rival) = &rival {
             let what = format!("{name}, one client, PgBouncer: added p50");
             report.plain("", &what, rival, "µs");
         }
-        for way in [Way::Pooling, Way::Routing, Way::Spinning] {
+        for way in [
+            ConnectionPath::Pooling,
+            ConnectionPath::Routing,
+            ConnectionPath::Spinning,
+        ] {
             let Some(added) = measured.added_us(way, protocol) else {
                 continue;
             };
@@ -211,7 +223,12 @@ fn report_work(report: &mut FigureReport, measured: &Measured) {
             &direct.client_us(),
             "µs",
         );
-        for way in [Way::PgBouncer, Way::Pooling, Way::Routing, Way::Spinning] {
+        for way in [
+            ConnectionPath::PgBouncer,
+            ConnectionPath::Pooling,
+            ConnectionPath::Routing,
+            ConnectionPath::Spinning,
+        ] {
             let Some(series) = measured.of(way, MANY, protocol) else {
                 continue;
             };
@@ -223,11 +240,11 @@ fn report_work(report: &mut FigureReport, measured: &Measured) {
                 ("direct", &direct.rate()),
             );
             let (what, own) = (format!("{what}: CPU per query"), series.server_us());
-            if way == Way::PgBouncer {
+            if way == ConnectionPath::PgBouncer {
                 report.plain("", &what, &own, "µs");
                 continue;
             }
-            let rival = measured.of(Way::PgBouncer, MANY, protocol);
+            let rival = measured.of(ConnectionPath::PgBouncer, MANY, protocol);
             let rival = rival.map(Series::server_us);
             beside(report, ("H2", "≤ 26 µs"), &what, (&own, rival.as_ref()));
         }
@@ -239,7 +256,7 @@ fn beside(
     report: &mut FigureReport,
     (id, target): (&str, &str),
     what: &str,
-    (own, rival): (&Figures, Option<&Figures>),
+    (own, rival): (&Measurements, Option<&Measurements>),
 ) {
     match rival {
         Some(rival) => report.pair((id, target), what, (own, "µs"), ("PgBouncer", rival)),
@@ -252,11 +269,11 @@ fn beside(
 
 fn draw(options: &MeasureOptions, measured: &Measured) -> io::Result<()> {
     let ways = [
-        Way::Direct,
-        Way::PgBouncer,
-        Way::Pooling,
-        Way::Routing,
-        Way::Spinning,
+        ConnectionPath::Direct,
+        ConnectionPath::PgBouncer,
+        ConnectionPath::Pooling,
+        ConnectionPath::Routing,
+        ConnectionPath::Spinning,
     ];
     let series = ways.into_iter().filter_map(|way| {
         let series = measured.of(way, ONE, Protocol::Simple)?;
@@ -265,8 +282,8 @@ fn draw(options: &MeasureOptions, measured: &Measured) -> io::Result<()> {
     let series: Vec<(&str, &Series)> = series.collect();
     let plot = latency_plot("Reads by key, one client, simple queries", &series);
     options.draw_lines("proxy-latency", &plot)?;
-    let is_there = |way: &Way| measured.of(*way, MANY, Protocol::Simple).is_some();
-    let between: Vec<Way> = ways[1..].iter().copied().filter(is_there).collect();
+    let is_there = |way: &ConnectionPath| measured.of(*way, MANY, Protocol::Simple).is_some();
+    let between: Vec<ConnectionPath> = ways[1..].iter().copied().filter(is_there).collect();
     let groups = PROTOCOLS.into_iter().map(|protocol| {
         let values = between.iter().map(|way| {
             let series = measured.of(*way, MANY, protocol)?;
@@ -274,7 +291,7 @@ fn draw(options: &MeasureOptions, measured: &Measured) -> io::Result<()> {
         });
         (protocol.name().to_owned(), values.collect())
     });
-    let bars = Bars {
+    let bars = BarChart {
         title: format!("What stands between: CPU per query, {MANY} clients"),
         y: "µs".to_owned(),
         groups: groups.collect(),

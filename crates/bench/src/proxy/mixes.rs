@@ -13,8 +13,8 @@ use super::tpcc::{self, TpccReads};
 use super::{CLIENTS_PER_REPLICA, RAMP_UP, SHARE, balanced, has_quotas};
 use crate::measure::Series;
 use crate::options::MeasureOptions;
-use crate::pairs::Figures;
-use crate::plot::{AxisScale, Bars, Lines};
+use crate::pairs::Measurements;
+use crate::plot::{AxisScale, BarChart, LineChart};
 use crate::report::FigureReport;
 
 /// With so many replicas levels are compared.
@@ -26,7 +26,7 @@ const FOUR: &[usize] = &[4];
 
 /// A way to run a mix.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct MixVariant {
     name: &'static str,
     /// The statement by which sessions ask for it, if they do.
     asks: &'static str,
@@ -34,17 +34,17 @@ struct Way {
     options: &'static [&'static str],
 }
 
-impl Way {
-    const fn asked(name: &'static str, asks: &'static str) -> Way {
-        Way {
+impl MixVariant {
+    const fn asked(name: &'static str, asks: &'static str) -> MixVariant {
+        MixVariant {
             name,
             asks,
             options: &[],
         }
     }
 
-    const fn started(name: &'static str, options: &'static [&'static str]) -> Way {
-        Way {
+    const fn started(name: &'static str, options: &'static [&'static str]) -> MixVariant {
+        MixVariant {
             name,
             asks: "",
             options,
@@ -53,37 +53,37 @@ impl Way {
 }
 
 /// The proxy's levels; the first is the default.
-const LEVELS: &[Way] = &[
-    Way::asked("gssi", "SET replex.consistency = 'gssi'"),
-    Way::asked("weak", "SET replex.consistency = 'weak'"),
-    Way::asked("rsi-pc", "SET replex.consistency = 'rsi-pc'"),
-    Way::asked("1sr", "SET replex.consistency = '1sr'"),
+const LEVELS: &[MixVariant] = &[
+    MixVariant::asked("gssi", "SET replex.consistency = 'gssi'"),
+    MixVariant::asked("weak", "SET replex.consistency = 'weak'"),
+    MixVariant::asked("rsi-pc", "SET replex.consistency = 'rsi-pc'"),
+    MixVariant::asked("1sr", "SET replex.consistency = '1sr'"),
 ];
-const CLASSES: &[Way] = &[
-    Way::asked("TAS only", "SET replex.classes = 'tas'"),
-    Way::asked("TAS and CAS", "SET replex.classes = 'cas'"),
-    Way::asked("all classes", "SET replex.classes = 'ras'"),
+const CLASSES: &[MixVariant] = &[
+    MixVariant::asked("TAS only", "SET replex.classes = 'tas'"),
+    MixVariant::asked("TAS and CAS", "SET replex.classes = 'cas'"),
+    MixVariant::asked("all classes", "SET replex.classes = 'ras'"),
 ];
-const BALANCING: &[Way] = &[
-    Way::asked("by transaction", "SET replex.balancing = 'transaction'"),
-    Way::asked("by statement", "SET replex.balancing = 'statement'"),
+const BALANCING: &[MixVariant] = &[
+    MixVariant::asked("by transaction", "SET replex.balancing = 'transaction'"),
+    MixVariant::asked("by statement", "SET replex.balancing = 'statement'"),
 ];
-const REPLAY: &[Way] = &[
-    Way::started(
+const REPLAY: &[MixVariant] = &[
+    MixVariant::started(
         "serial",
         &["--replay-connections", "1", "--replay-group", "1"],
     ),
-    Way::started("parallel", &["--replay-connections", "4"]),
+    MixVariant::started("parallel", &["--replay-connections", "4"]),
 ];
-const WAITS: &[Way] = &[
-    Way::started("never wait", &["--wait-ms", "0"]),
-    Way::started("wait 10 ms", &["--wait-ms", "10"]),
-    Way::started("wait 100 ms", &["--wait-ms", "100"]),
+const WAITS: &[MixVariant] = &[
+    MixVariant::started("never wait", &["--wait-ms", "0"]),
+    MixVariant::started("wait 10 ms", &["--wait-ms", "10"]),
+    MixVariant::started("wait 100 ms", &["--wait-ms", "100"]),
 ];
 
-const BUFFERS: &[Way] = &[
-    Way::started("without", &["--buffer", "none"]),
-    Way::started("with", &[]),
+const BUFFERS: &[MixVariant] = &[
+    MixVariant::started("without", &["--buffer", "none"]),
+    MixVariant::started("with", &[]),
 ];
 
 /// What is drawn of runs, and its name.
@@ -212,13 +212,13 @@ impl Size {
 struct Measured {
     series: Series,
     /// Of a hundred batches.
-    at_replicas: Figures,
+    at_replicas: Measurements,
 }
 
 /// A workload, run in several ways with several numbers of replicas.
 struct Experiment<'a> {
     workload: Workload,
-    ways: &'static [Way],
+    ways: &'static [MixVariant],
     sizes: Vec<Size>,
     /// The database without replicas.
     lone: Streaming,
@@ -226,27 +226,27 @@ struct Experiment<'a> {
     runs: u64,
 }
 
-/// `replex bench proxy tpcc`
+/// Runs `replex bench proxy tpcc`.
 pub async fn tpcc(options: &MeasureOptions) -> io::Result<FigureReport> {
     levels(Workload::tpcc(TpccReads::None), options).await
 }
 
-/// `replex bench proxy ycsb`
+/// Runs `replex bench proxy ycsb`.
 pub async fn ycsb(options: &MeasureOptions) -> io::Result<FigureReport> {
     levels(Workload::ycsb(options.rows), options).await
 }
 
-/// `replex bench proxy classes`
+/// Runs `replex bench proxy classes`.
 pub async fn classes(options: &MeasureOptions) -> io::Result<FigureReport> {
     both("classes", (CLASSES, TWO), TpccReads::All, options).await
 }
 
-/// `replex bench proxy waits`
+/// Runs `replex bench proxy waits`.
 pub async fn waits(options: &MeasureOptions) -> io::Result<FigureReport> {
     both("waits", (WAITS, FOUR), TpccReads::None, options).await
 }
 
-/// `replex bench proxy buffers`
+/// Runs `replex bench proxy buffers`.
 pub async fn buffers(options: &MeasureOptions) -> io::Result<FigureReport> {
     both("buffers", (BUFFERS, TWO), TpccReads::None, options).await
 }
@@ -254,7 +254,7 @@ pub async fn buffers(options: &MeasureOptions) -> io::Result<FigureReport> {
 /// All mixes of both workloads.
 async fn both(
     what: &str,
-    (ways, replicas): (&'static [Way], &[usize]),
+    (ways, replicas): (&'static [MixVariant], &[usize]),
     reads: TpccReads,
     options: &MeasureOptions,
 ) -> io::Result<FigureReport> {
@@ -269,7 +269,7 @@ async fn both(
     Ok(report)
 }
 
-/// `replex bench proxy statements`
+/// Runs `replex bench proxy statements`.
 pub async fn statements(options: &MeasureOptions) -> io::Result<FigureReport> {
     let mut report = FigureReport::default();
     let mut workload = Workload::tpcc(TpccReads::All);
@@ -281,7 +281,7 @@ pub async fn statements(options: &MeasureOptions) -> io::Result<FigureReport> {
     Ok(report)
 }
 
-/// `replex bench proxy parallel`
+/// Runs `replex bench proxy parallel`.
 pub async fn parallel(options: &MeasureOptions) -> io::Result<FigureReport> {
     let mut report = FigureReport::default();
     let mut workload = Workload::tpcc(TpccReads::None);
@@ -314,7 +314,7 @@ impl<'a> Experiment<'a> {
     /// Runs a workload in these ways with so many replicas, and reports it. None where databases
     /// cannot be held to equal shares.
     async fn done(
-        what: (Workload, &'static [Way], &[usize]),
+        what: (Workload, &'static [MixVariant], &[usize]),
         options: &'a MeasureOptions,
         report: &mut FigureReport,
     ) -> io::Result<Option<Experiment<'a>>> {
@@ -327,7 +327,7 @@ impl<'a> Experiment<'a> {
     }
 
     async fn start(
-        (workload, ways, replicas): (Workload, &'static [Way], &[usize]),
+        (workload, ways, replicas): (Workload, &'static [MixVariant], &[usize]),
         options: &'a MeasureOptions,
     ) -> io::Result<Option<Experiment<'a>>> {
         if !has_quotas(workload.name) {
@@ -393,7 +393,7 @@ impl<'a> Experiment<'a> {
     }
 
     /// A mix in a way, which sessions ask for at first; none where there is no proxy.
-    fn load(&mut self, mix: usize, size: usize, way: Option<Way>) -> PgbenchLoad {
+    fn load(&mut self, mix: usize, size: usize, way: Option<MixVariant>) -> PgbenchLoad {
         self.runs += 1;
         let clients = CLIENTS_PER_REPLICA * self.sizes[size].site.replicas.len();
         let asks = way.map_or("", |way| way.asks);
@@ -440,7 +440,7 @@ impl<'a> Experiment<'a> {
                 "{}, replicas: {count}: memory of the indexes",
                 self.workload.name
             );
-            let mut bytes = Figures::default();
+            let mut bytes = Measurements::default();
             bytes.push(size.site.index_bytes_max().await? / 1000.0);
             report.plain("H7", &what, &bytes, "kB");
             report.last().target = "< 300 kB".to_owned();
@@ -449,7 +449,7 @@ impl<'a> Experiment<'a> {
     }
 
     /// A figure of one mix, by its name, over numbers of replicas.
-    fn lines(&self, mix: usize, (name, figure): &Figure) -> Lines {
+    fn lines(&self, mix: usize, (name, figure): &Figure) -> LineChart {
         let line = |series: &dyn Fn(&Size) -> &Series| {
             let points = self.sizes.iter().map(|size| {
                 let count = size.site.replicas.len() as f64;
@@ -464,7 +464,7 @@ impl<'a> Experiment<'a> {
         });
         let alone = ("primary alone".to_owned(), line(&|size| &size.alone[mix]));
         let (workload, mix) = (self.workload.name, self.workload.mixes[mix].name);
-        Lines {
+        LineChart {
             title: format!("{workload}, {mix}, each database held to {SHARE}"),
             x: "replicas".to_owned(),
             y: (*name).to_owned(),
@@ -474,7 +474,7 @@ impl<'a> Experiment<'a> {
     }
 
     /// All mixes, with the first number of replicas.
-    fn bars(&self) -> Bars {
+    fn bars(&self) -> BarChart {
         let size = &self.sizes[0];
         let groups = self.workload.mixes.iter().zip(&size.measured);
         let groups = groups.map(|(mix, ways)| {
@@ -482,7 +482,7 @@ impl<'a> Experiment<'a> {
             (mix.name.to_owned(), rates.collect())
         });
         let count = size.site.replicas.len();
-        Bars {
+        BarChart {
             title: format!(
                 "{}, {count} replicas, each database held to {SHARE}",
                 self.workload.name

@@ -2,8 +2,8 @@
 //! beside Pgpool-II over streaming standbys, all in one run (H1 to H5).
 //!
 //! Databases are started for it, on loopback in temporary folders, without durability: what stands
-//! between client and database is under measurement, not the disk. Rivals are Debian's packages;
-//! what is not installed is left out, in words.
+//! between client and database is under measurement, not the disk. Rivals are Debian's packages; a
+//! rival that is not installed is left out, with a message.
 
 mod balanced;
 mod databases;
@@ -26,7 +26,7 @@ use crate::options::MeasureOptions;
 use crate::quota::{self, CoreShare};
 use crate::report::FigureReport;
 
-/// What each database may use where they are to be equal.
+/// The quota of each database, where they are to be equal.
 const SHARE: CoreShare = CoreShare::of_core(10);
 /// Under quotas it takes a while until all connections have opened and have warm caches.
 const RAMP_UP: Duration = Duration::from_secs(4);
@@ -46,8 +46,8 @@ pub enum Measurement {
     Balanced,
     /// How quickly a replica makes up for what it missed, over its number of connections: H5.
     Replay,
-    /// What clients see while a replica is offline, and while replication stands still, each
-    /// database under a quota: the paper's Figures 9 and 10.
+    /// Reads and errors of clients while a replica is offline, and while replication stands still,
+    /// each database under a quota: the paper's Figures 9 and 10.
     Outages,
     /// TPC-C in the paper's four mixes, at each level of consistency, each database under a quota:
     /// its Figure 2. It takes a quarter of an hour, and is none of `all`.

@@ -1,9 +1,9 @@
-//! What clients see while a replica is offline, and while replicas receive no commit: sections 7.6
-//! and 7.7 of the paper, Figures 9 and 10.
+//! Reads and errors of clients while a replica is offline, and while replicas receive no commit:
+//! sections 7.6 and 7.7 of the paper, Figures 9 and 10.
 //!
 //! The load is YCSB's balanced mix, 85% reads and 15% inserts, where the newest rows are read most,
-//! with each database held to an equal share of a core. Clients are of our own: what fails counts
-//! as failed, and they go on, as applications do.
+//! with each database held to an equal share of a core. Clients are of our own: a failed statement
+//! counts as failed, and they continue, as applications do.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,8 +20,8 @@ use super::databases::{DatabaseSite, LOOK_AGAIN_AFTER, PATIENCE, ask, connect};
 use super::{CLIENTS_PER_REPLICA, RAMP_UP, SHARE, has_quotas};
 use crate::distribution::{BenchRandom, Zipfian};
 use crate::options::MeasureOptions;
-use crate::pairs::Figures;
-use crate::plot::{AxisScale, Lines};
+use crate::pairs::Measurements;
+use crate::plot::{AxisScale, LineChart};
 use crate::quota::Quota;
 use crate::report::FigureReport;
 use crate::store::FIELDS;
@@ -33,7 +33,7 @@ const RUNS: u32 = 10;
 /// Where the log's places are compared as numbers.
 const LOG_END: &str = "SELECT pg_current_wal_insert_lsn() - '0/0'";
 
-/// `replex bench proxy outages`
+/// Runs `replex bench proxy outages`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     if !has_quotas("the paper's Figures 9 and 10") {
         return Ok(FigureReport::default());
@@ -215,7 +215,7 @@ impl Clients {
     }
 }
 
-/// Whether the first replica serves, and has been read at since it was connected.
+/// Returns whether the first replica serves, and has been read at since it was connected.
 async fn serves_reads(site: &DatabaseSite) -> io::Result<bool> {
     let rows = site.ask("SHOW REPLICAS").await?;
     Ok(rows[0][3] == "serving" && rows[0][8] != "0")
@@ -267,7 +267,7 @@ impl Watch {
         self.outage[1].map_or(Duration::ZERO, |ended| ended.elapsed())
     }
 
-    /// Goes on until everything that was missed is there, and for so long behind that.
+    /// Goes on until everything that was missed is there, and for so long after that.
     async fn end(mut self, site: &DatabaseSite, after: Duration) -> io::Result<Timeline> {
         let replica = connect(site.replicas[0].socket()).await?;
         let missed = &self.missed_until;
@@ -324,8 +324,8 @@ struct Timeline {
 
 impl Timeline {
     /// Statements a second, in each whole second of a part.
-    fn rates(&self, from: f64, to: f64) -> Figures {
-        let mut figures = Figures::default();
+    fn rates(&self, from: f64, to: f64) -> Measurements {
+        let mut figures = Measurements::default();
         for second in from.ceil() as u64..to.floor() as u64 {
             let during = second as f64..(second + 1) as f64;
             let count = self.answered.iter().filter(|it| during.contains(&it.0));
@@ -335,7 +335,7 @@ impl Timeline {
     }
 
     /// Their mean time in a part.
-    fn mean(&self, from: f64, to: f64) -> Figures {
+    fn mean(&self, from: f64, to: f64) -> Measurements {
         let during = self.answered.iter().filter(|it| (from..to).contains(&it.0));
         let took: Vec<f64> = during.map(|(_, took)| *took).collect();
         one(took.iter().sum::<f64>() / took.len() as f64)
@@ -376,7 +376,7 @@ impl Timeline {
         report.plain("", &name, &one(self.caught_up), "s");
     }
 
-    fn plot(&self, what: &str) -> Lines {
+    fn plot(&self, what: &str) -> LineChart {
         let seconds = 0..self.length as u64;
         let rate = seconds.map(|second| {
             let during = second as f64..(second + 1) as f64;
@@ -386,7 +386,7 @@ impl Timeline {
         let rate: Vec<(f64, f64)> = rate.collect();
         let top = rate.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
         let [begun, ended] = self.outage;
-        Lines {
+        LineChart {
             title: format!("YCSB 85/15, 18 clients, 3 replicas: {what}"),
             x: "seconds".to_owned(),
             y: "statements per second".to_owned(),
@@ -402,8 +402,8 @@ impl Timeline {
     }
 }
 
-fn one(value: f64) -> Figures {
-    let mut figures = Figures::default();
+fn one(value: f64) -> Measurements {
+    let mut figures = Measurements::default();
     figures.push(value);
     figures
 }

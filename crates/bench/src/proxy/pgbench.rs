@@ -34,7 +34,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Its name, in pgbench too.
+    /// Returns its name, which pgbench uses, too.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Simple => "simple",
@@ -69,7 +69,7 @@ pub struct PgbenchLoad {
 }
 
 impl PgbenchLoad {
-    /// The one script, over `rows` rows.
+    /// Makes a load of one script over `rows` rows.
     pub fn of(text: &str, rows: u64, clients: usize, span: Duration) -> PgbenchLoad {
         PgbenchLoad {
             scripts: vec![Script {

@@ -11,7 +11,7 @@ use super::pgbench::PgbenchLoad;
 use super::{CLIENTS_PER_REPLICA, RAMP_UP, SHARE, has_quotas};
 use crate::measure::Series;
 use crate::options::MeasureOptions;
-use crate::plot::{AxisScale, Lines};
+use crate::plot::{AxisScale, LineChart};
 use crate::report::FigureReport;
 
 const REPLICAS: [usize; 4] = [1, 2, 3, 4];
@@ -24,7 +24,7 @@ struct Measured {
     proxy: Series,
 }
 
-/// `replex bench proxy reads`
+/// Runs `replex bench proxy reads`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     if !has_quotas("H3") {
         return Ok(FigureReport::default());
@@ -89,7 +89,7 @@ fn report(measured: &[&Measured]) -> FigureReport {
     report
 }
 
-fn plot(measured: &[&Measured]) -> Lines {
+fn plot(measured: &[&Measured]) -> LineChart {
     let line = |rate: &dyn Fn(&Measured, usize) -> f64| {
         let points = measured.iter().zip(REPLICAS);
         points
@@ -97,7 +97,7 @@ fn plot(measured: &[&Measured]) -> Lines {
             .collect()
     };
     let one = measured[0].proxy.rate().median();
-    Lines {
+    LineChart {
         title: format!("Reads by key, each database held to {SHARE}"),
         x: "replicas".to_owned(),
         y: "reads per second".to_owned(),

@@ -25,22 +25,22 @@ use super::databases::{DatabaseSite, LOOK_AGAIN_AFTER, PATIENCE, ask, await_row,
 use super::pgbench::{PgbenchLoad, Script};
 use super::tpcc;
 use crate::options::MeasureOptions;
-use crate::pairs::Figures;
-use crate::plot::{AxisScale, Lines};
+use crate::pairs::Measurements;
+use crate::plot::{AxisScale, LineChart};
 use crate::report::FigureReport;
 
 /// How a replica replays. The first is serial replay.
-const WAYS: [Way; 6] = [
-    Way::new(1, Groups::None),
-    Way::new(1, Groups::Default),
-    Way::new(2, Groups::Default),
-    Way::new(4, Groups::Default),
-    Way::new(8, Groups::Default),
-    Way::new(4, Groups::None),
+const WAYS: [ReplayMode; 6] = [
+    ReplayMode::new(1, Groups::None),
+    ReplayMode::new(1, Groups::Default),
+    ReplayMode::new(2, Groups::Default),
+    ReplayMode::new(4, Groups::Default),
+    ReplayMode::new(8, Groups::Default),
+    ReplayMode::new(4, Groups::None),
 ];
 /// The proxy's default.
-const DEFAULT: Way = WAYS[3];
-/// What keeps the commits that a replica has missed, until that makes up for it.
+const DEFAULT: ReplayMode = WAYS[3];
+/// The store of the commits that a replica has missed, until the replica catches up.
 const KEEPERS: [Keeper; 2] = [Keeper::Slot, Keeper::Buffer];
 const CLIENTS: usize = 8;
 /// What is written down of each run, and what single statements change.
@@ -50,9 +50,9 @@ CREATE TABLE many (id int PRIMARY KEY, kind int, word text, changed timestamptz)
 /// Rows that one statement changes.
 const MANY: u64 = 50_000;
 
-/// How a replica replays.
+/// The way in which a replica replays commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Way {
+struct ReplayMode {
     connections: usize,
     groups: Groups,
 }
@@ -75,9 +75,9 @@ impl Groups {
     }
 }
 
-impl Way {
-    const fn new(connections: usize, groups: Groups) -> Way {
-        Way {
+impl ReplayMode {
+    const fn new(connections: usize, groups: Groups) -> ReplayMode {
+        ReplayMode {
             connections,
             groups,
         }
@@ -133,14 +133,14 @@ fn statements() -> [(&'static str, String); 3] {
     ]
 }
 
-/// `replex bench proxy replay`
+/// Runs `replex bench proxy replay`.
 pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     let base = options.base();
     std::fs::create_dir_all(&base)?;
     let settings = ["track_commit_timestamp=on"];
     let schema = format!("{RUNS}; {}", tpcc::schema());
     let mut site = DatabaseSite::start(&base, &schema, 1, &settings).await?;
-    let mut measured = KEEPERS.map(|_| WAYS.map(|_| Figures::default()));
+    let mut measured = KEEPERS.map(|_| WAYS.map(|_| Measurements::default()));
     let mut run = 0;
     for round in 1..=options.pairs {
         options.say_round(round, "replay");
@@ -188,7 +188,7 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
                 (name, points.collect())
             })
         });
-    let plot = Lines {
+    let plot = LineChart {
         title: "New-Order and Payment of TPC-C, replayed at one replica".to_owned(),
         x: "connections".to_owned(),
         y: "transactions per second".to_owned(),
@@ -201,10 +201,13 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
 
 /// For each statement that changes many rows, how long it takes at the primary, and from there
 /// until the replica has it; seconds.
-async fn many_rows(site: &DatabaseSite, options: &MeasureOptions) -> io::Result<[[Figures; 2]; 3]> {
+async fn many_rows(
+    site: &DatabaseSite,
+    options: &MeasureOptions,
+) -> io::Result<[[Measurements; 2]; 3]> {
     let primary = connect(site.primary.socket()).await?;
     let replica = connect(site.replicas[0].socket()).await?;
-    let mut measured = statements().map(|_| [Figures::default(), Figures::default()]);
+    let mut measured = statements().map(|_| [Measurements::default(), Measurements::default()]);
     for run in 0..options.pairs {
         for (number, (_, statement)) in statements().into_iter().enumerate() {
             let name = format!("many {run}");
@@ -227,7 +230,7 @@ struct Missed {
     keeper: Keeper,
     run: u64,
     /// In which it makes up for it.
-    way: Way,
+    way: ReplayMode,
 }
 
 impl Missed {

@@ -30,7 +30,7 @@ pub struct Rival {
 }
 
 impl Rival {
-    /// Its processes.
+    /// Returns the ids of its processes.
     ///
     /// # Errors
     /// It is gone.
@@ -81,7 +81,7 @@ impl Drop for Rival {
     }
 }
 
-/// PgBouncer, if it is installed, and whether it knows prepared statements.
+/// Starts PgBouncer, if it is installed, and returns whether it knows prepared statements.
 ///
 /// # Errors
 /// It does not start.
@@ -123,7 +123,7 @@ pub async fn pgbouncer(base: &Path, primary: &Postgres) -> io::Result<Option<(Ri
     Ok(Some((rival, prepares)))
 }
 
-/// Pgpool-II over a primary and its standbys for so many clients, if it is installed.
+/// Starts Pgpool-II over a primary and its standbys for so many clients, if it is installed.
 ///
 /// # Errors
 /// It does not start.

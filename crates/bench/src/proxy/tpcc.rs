@@ -12,7 +12,7 @@ use std::fmt::Write;
 pub enum TpccReads {
     /// Nothing: it is about writes.
     None,
-    /// All of that, behind its first write.
+    /// All of that, after its first write.
     All,
 }
 
@@ -25,7 +25,7 @@ const CUSTOMERS: u64 = 300;
 const ITEMS: u64 = 2_000;
 const LINES: u64 = 10;
 
-/// TPC-C section 2.6: a customer, the last order, and its lines.
+/// Returns the script of TPC-C section 2.6: a customer, the last order, and its lines.
 pub fn order_status() -> String {
     format!(
         "\\set w random(1, {WAREHOUSES})\n\
@@ -40,8 +40,8 @@ pub fn order_status() -> String {
     )
 }
 
-/// TPC-C section 2.8: of the items in a district's last twenty orders, how many are nearly out of
-/// stock.
+/// Returns the script of TPC-C section 2.8: of the items in a district's last twenty orders, how
+/// many are nearly out of stock.
 pub fn stock_level() -> String {
     format!(
         "\\set w random(1, {WAREHOUSES})\n\
@@ -56,7 +56,8 @@ pub fn stock_level() -> String {
     )
 }
 
-/// TPC-C section 2.4. Stock is locked in the order of items, so that none waits for the other.
+/// Returns the script of TPC-C section 2.4. Stock is locked in the order of items, so that none
+/// waits for the other.
 pub fn new_order(reads: TpccReads) -> String {
     let mut text = format!(
         "\\set w random(1, {WAREHOUSES})\n\
@@ -99,7 +100,7 @@ pub fn new_order(reads: TpccReads) -> String {
     text
 }
 
-/// TPC-C section 2.5.
+/// Returns the script of TPC-C section 2.5.
 pub fn payment() -> String {
     format!(
         "\\set w random(1, {WAREHOUSES})\n\
@@ -117,7 +118,7 @@ pub fn payment() -> String {
     )
 }
 
-/// All tables, filled.
+/// Returns the statements that make and fill all tables.
 pub fn schema() -> String {
     format!(
         "CREATE TABLE warehouse (w_id int PRIMARY KEY, name text, ytd numeric NOT NULL);

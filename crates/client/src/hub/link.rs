@@ -17,9 +17,9 @@ use super::writer::LinkWriter;
 use crate::framing::FrameReader;
 use crate::greeting::greet;
 
-/// Where a link leads.
+/// The core that a link connects to.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct LinkTarget {
     pub core: CoreId,
     pub address: String,
     pub cluster: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Target {
 
 /// Opens a connection, serves it until it breaks, and reports both to the session machine. The text
 /// is why it broke.
-pub(crate) async fn run(hub: Arc<Hub>, target: Target) {
+pub(crate) async fn run(hub: Arc<Hub>, target: LinkTarget) {
     let core = target.core;
     let reason = match open(&hub, &target).await {
         Err(reason) => reason,
@@ -49,7 +49,7 @@ pub(crate) async fn run(hub: Arc<Hub>, target: Target) {
 }
 
 /// Opens a connection and exchanges greetings.
-async fn open(hub: &Hub, target: &Target) -> Result<(TcpStream, FrameReader, Epoch), String> {
+async fn open(hub: &Hub, target: &LinkTarget) -> Result<(TcpStream, FrameReader, Epoch), String> {
     let greeting = async {
         let hello = Hello {
             cluster: Some(target.cluster),

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use protocol::configuration::Configuration;
-use protocol::identity::{CoreId, Epoch, Now};
+use protocol::identity::{ClockReading, CoreId, Epoch};
 use protocol::message::Message;
 use session::{
     Attempt, Completion, SessionInput, SessionMachine, SessionOperation, SessionOutcome,
@@ -21,11 +21,11 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use crate::ask::Ask;
+use crate::coordinator_call::CoordinatorCall;
 use crate::error::Error;
 use crate::options::ConnectOptions;
 
-use link::Target;
+use link::LinkTarget;
 use writer::LinkWriter;
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct Hub {
     runtime: Handle,
     started: Instant,
     state: Mutex<State>,
-    asks: mpsc::UnboundedSender<Ask>,
+    asks: mpsc::UnboundedSender<CoordinatorCall>,
     /// The machine wants to be looked at earlier than the timer task knows.
     earlier: Notify,
 }
@@ -82,7 +82,7 @@ impl Waiter {
 impl Hub {
     pub fn new(
         options: ConnectOptions,
-        asks: mpsc::UnboundedSender<Ask>,
+        asks: mpsc::UnboundedSender<CoordinatorCall>,
         machine: SessionMachine,
     ) -> Arc<Hub> {
         Arc::new_cyclic(|me| Hub {
@@ -113,7 +113,7 @@ impl Hub {
         &self.runtime
     }
 
-    /// Now on the clock of the session machine, which begins with the client.
+    /// Returns the time by the clock of the session machine, which begins with the client.
     pub fn now_us(&self) -> u64 {
         let elapsed = self.started.elapsed().as_micros();
         u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_add(1)
@@ -137,7 +137,7 @@ impl Hub {
     }
 
     /// Puts a question to the coordinator behind others.
-    pub fn ask(&self, ask: Ask) -> Result<(), Error> {
+    pub fn ask(&self, ask: CoordinatorCall) -> Result<(), Error> {
         self.asks.send(ask).map_err(|_| Error::Closed)
     }
 
@@ -161,7 +161,7 @@ impl Hub {
         operation: SessionOperation,
         deadline_us: u64,
         waiter: Waiter,
-    ) -> Submitted {
+    ) -> SubmittedOperation {
         let mut state = self.lock();
         state.last_ticket += 1;
         let ticket = Ticket(state.last_ticket);
@@ -174,7 +174,7 @@ impl Hub {
             };
             self.step_locked(state, [input]);
         }
-        Submitted {
+        SubmittedOperation {
             hub: Arc::clone(self),
             ticket,
             ended: false,
@@ -199,7 +199,7 @@ impl Hub {
         self.step_locked(self.lock(), inputs);
     }
 
-    /// A connection is open: what is sent to the core goes there from now on.
+    /// Handles an open connection, which carries all messages to the core from now on.
     pub fn connected(&self, core: CoreId, epoch: Epoch, writer: Arc<LinkWriter>) {
         let mut state = self.lock();
         if let Some(link) = state.links.get_mut(&core) {
@@ -208,7 +208,7 @@ impl Hub {
         self.step_locked(state, [SessionInput::Connected { core, epoch }]);
     }
 
-    /// A connection broke, or did not open.
+    /// Handles a connection that broke, or did not open.
     pub fn disconnected(&self, core: CoreId, reason: String) {
         let mut state = self.lock();
         state.links.remove(&core);
@@ -263,7 +263,7 @@ impl Hub {
         inputs: impl IntoIterator<Item = SessionInput>,
     ) {
         let state = &mut *guard;
-        let now = Now {
+        let now = ClockReading {
             monotonic_us: self.now_us(),
             wall_us: 0,
         };
@@ -303,7 +303,7 @@ impl Hub {
         }
         for request in output.asks.drain(..) {
             // Without a coordinator task the client is closed.
-            let _ = self.asks.send(Ask::of_machine(request));
+            let _ = self.asks.send(CoordinatorCall::of_machine(request));
         }
         if let Some(at_us) = output.deadline_us
             && state.timer_us.is_none_or(|timer_us| at_us < timer_us)
@@ -323,7 +323,7 @@ impl Hub {
         let configuration = state.machine.configuration();
         let configuration = configuration.expect("a client is made with one");
         let address = configuration.address(core).unwrap_or_default().to_owned();
-        let target = Target {
+        let target = LinkTarget {
             core,
             address,
             cluster: configuration.cluster,
@@ -342,15 +342,15 @@ impl Hub {
     }
 }
 
-/// Something submitted; dropping it before its end cancels it.
+/// A submitted operation. Dropping it before its end cancels it.
 #[derive(Debug)]
-pub(crate) struct Submitted {
+pub(crate) struct SubmittedOperation {
     hub: Arc<Hub>,
     pub ticket: Ticket,
     pub ended: bool,
 }
 
-impl Drop for Submitted {
+impl Drop for SubmittedOperation {
     fn drop(&mut self) {
         if !self.ended {
             self.hub.cancel(self.ticket);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use client::{Client, ConnectOptions, SchemaBuilder};
 use placement::{ColumnType, Layout, Schema};
-use protocol::configuration::{Configuration, Place, Server, ServerState, Table};
+use protocol::configuration::{Configuration, Place, PlacedTable, Server, ServerState};
 use protocol::frame::{self, Frame};
 use protocol::identity::{CoreId, Epoch, Incarnation, ServerId, SessionId, TableId};
 use protocol::message::{CoordinatorReply, CoordinatorRequest, Message, Reply, Request, Welcome};
@@ -121,7 +121,7 @@ fn configuration(address: String) -> Configuration {
             is_draining: false,
             is_new: false,
         }],
-        tables: vec![Table {
+        tables: vec![PlacedTable {
             id: TableId(1),
             placement: vec![vec![place; 2]; layout.replexes.len()],
             schema,

@@ -39,7 +39,9 @@ fn closed_connections_and_down_servers_receive_nothing() {
     scene.beat_on(11, (1, 0));
     scene.beat_on(21, (2, 0));
     scene.announced.clear();
-    scene.step(CoordinatorInput::Gone { from: AskerId(11) });
+    scene.step(CoordinatorInput::Gone {
+        from: RequesterId(11),
+    });
     scene.join(3);
     assert_eq!(announced(&mut scene), [21]);
     // It is back on another connection.

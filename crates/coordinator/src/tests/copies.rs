@@ -3,7 +3,7 @@
 
 use super::*;
 use placement::Constraint;
-use protocol::configuration::{Configuration, PartitionState, Place, Table};
+use protocol::configuration::{Configuration, PartitionState, Place, PlacedTable};
 use protocol::identity::CoreId;
 use protocol::message::{CopyFailure, FillReport, SealReport, SealStage};
 
@@ -20,7 +20,7 @@ pub fn scene(servers: u32) -> Scene {
     scene
 }
 
-pub fn flights(scene: &Scene) -> Table {
+pub fn flights(scene: &Scene) -> PlacedTable {
     let configuration = scene.coordinator.configuration();
     let table = configuration.table_named("flights");
     table.expect("it was created").clone()
@@ -65,7 +65,7 @@ fn beats(scene: &mut Scene, fill_in: impl Fn(CoreId, &Configuration, &mut Reques
     }
 }
 
-/// All cores report that the epochs before have ended.
+/// Lets all cores report that the epochs before have ended.
 pub fn seal(scene: &mut Scene) {
     assert!(scene.coordinator.configuration().sealing.is_some());
     beats(scene, |_, configuration, beat| {

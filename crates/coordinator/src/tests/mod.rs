@@ -23,7 +23,7 @@ use protocol::configuration::{Server, ServerState};
 use protocol::identity::{Incarnation, SessionId, TableId};
 use protocol::message::CoordinatorReply as Reply;
 use protocol::message::CoordinatorRequest as Request;
-use protocol::message::{FolderReport, Memory};
+use protocol::message::{FolderReport, RecallReport};
 use protocol::state::{StateError, decode_state};
 
 use crate::*;
@@ -33,7 +33,7 @@ const MS: u64 = 1000;
 /// A coordinator with a clock; looks at every output.
 struct Scene {
     coordinator: Coordinator,
-    now: Now,
+    now: ClockReading,
     version: u64,
     deadline_us: Option<u64>,
     /// Bytes of the last state.
@@ -41,7 +41,7 @@ struct Scene {
     /// Replies that were not asked for by `ask`.
     late: Vec<CoordinatorAnswer>,
     /// Announcements of epochs: to which connections.
-    announced: Vec<(AskerId, Epoch)>,
+    announced: Vec<(RequesterId, Epoch)>,
     notes: Vec<String>,
     /// Servers that report full disks.
     full: BTreeSet<u32>,
@@ -57,7 +57,7 @@ impl Scene {
             version: state.version,
             kept: encode_state(&state),
             coordinator: Coordinator::new(state, CoordinatorSettings::default()),
-            now: Now {
+            now: ClockReading {
                 monotonic_us: at_us,
                 wall_us: 0,
             },
@@ -121,7 +121,7 @@ impl Scene {
             let member = members.find(|member| member.disk == folder.disk);
             folder.last = member.map_or(0, |member| member.instance);
         }
-        let (from, correlation) = (AskerId(from), 1000 + from);
+        let (from, correlation) = (RequesterId(from), 1000 + from);
         let mut replies = self.step(CoordinatorInput::Request {
             from,
             correlation,
@@ -274,6 +274,7 @@ fn table(name: &str, failures: u8) -> Schema {
         failures_tolerated: failures,
         local_entries: true,
         durability: Durability::Sync,
+        primary_partition_columns: None,
     }
 }
 

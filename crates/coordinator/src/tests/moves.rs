@@ -1,6 +1,6 @@
 //! Partitions move to servers that join, and off those that are drained.
 
-use protocol::configuration::{Configuration, Moving, PartitionState, Place};
+use protocol::configuration::{Configuration, MoveProgress, PartitionState, Place};
 use protocol::identity::{CoreId, PartitionId};
 use protocol::message::{Room, SealReport, SealStage};
 
@@ -39,7 +39,7 @@ pub(super) fn held(scene: &Scene, id: u32) -> usize {
     held_by(scene, id).len()
 }
 
-/// Every core beats.
+/// Sends a heartbeat of every core.
 pub(super) fn all_beat(scene: &mut Scene) {
     let servers: Vec<Server> = configuration(scene).servers.clone();
     for server in servers.iter().filter(|it| it.state == ServerState::Up) {
@@ -127,7 +127,7 @@ fn a_partition_is_handed_over_once_all_that_moves_is_level() {
     let mut scene = scene(2);
     scene.join(3);
     let (id, place) = moving(&scene)[0];
-    let Some(Moving::To(next)) = place.moving else {
+    let Some(MoveProgress::To(next)) = place.moving else {
         panic!("it was just begun: {place:?}");
     };
     assert_eq!(place.state, PartitionState::Serving);
@@ -273,7 +273,8 @@ fn moves_are_planned_again_when_a_copy_goes() {
     let epoch = configuration(&scene).epoch;
     copies::seal(&mut scene);
     for (_, place) in moving(&scene) {
-        let planned_again = matches!(place.moving, Some(Moving::To(taker)) if taker.since > epoch);
+        let planned_again =
+            matches!(place.moving, Some(MoveProgress::To(taker)) if taker.since > epoch);
         assert!(
             planned_again,
             "proven with the copy that has gone: {place:?}"

@@ -12,7 +12,7 @@ fn remember(scene: &Scene, id: u32, core: u16, runs: bool) -> Request {
         .iter()
         .find(|it| it.server == server.id)
         .expect("it joined");
-    Request::Remember(Memory {
+    Request::Remember(RecallReport {
         core: CoreId {
             server: server.id,
             core,
@@ -161,7 +161,7 @@ fn a_folder_that_knows_a_later_epoch_is_believed_too() {
 #[test]
 fn sessions_of_an_older_copy_are_not_numbered_again_even_before_any_report() {
     let (newest, _) = diverged();
-    let now = Now {
+    let now = ClockReading {
         monotonic_us: 5_000_000,
         wall_us: 1_800_000_000_000_000,
     };
@@ -173,7 +173,7 @@ fn sessions_of_an_older_copy_are_not_numbered_again_even_before_any_report() {
         scene.coordinator = Coordinator::new(state.clone(), CoordinatorSettings::default());
         scene.version = state.version;
         scene.kept = encode_state(&state);
-        scene.now = Now {
+        scene.now = ClockReading {
             wall_us: now.wall_us + later_us,
             ..now
         };

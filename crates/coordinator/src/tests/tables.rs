@@ -27,7 +27,7 @@ fn table_is_answered_once_every_core_of_it_knows_it() {
     }
     scene.beat(2, 1);
     let answer = CoordinatorAnswer {
-        to: AskerId(9),
+        to: RequesterId(9),
         correlation: 1009,
         after: scene.version,
         reply: Reply::Done {
@@ -126,7 +126,9 @@ fn a_closed_connection_is_not_answered() {
     let mut scene = Scene::new();
     scene.join(1);
     assert_eq!(scene.ask_from(9, create("flights", 0)), None);
-    scene.step(CoordinatorInput::Gone { from: AskerId(9) });
+    scene.step(CoordinatorInput::Gone {
+        from: RequesterId(9),
+    });
     for core in 0..2 {
         scene.beat(1, core);
     }

@@ -1,9 +1,11 @@
 //! Any bytes may come in as a coordinator's state: what must hold for all of them is asserted. The
 //! fuzzer calls this (`fuzz/`), and so does the test beside this file.
 
-use coordinator::{AskerId, Coordinator, CoordinatorInput, CoordinatorOutput, CoordinatorSettings};
+use coordinator::{
+    Coordinator, CoordinatorInput, CoordinatorOutput, CoordinatorSettings, RequesterId,
+};
 use protocol::codec::Wire;
-use protocol::identity::{Epoch, Now};
+use protocol::identity::{ClockReading, Epoch};
 use protocol::message::{CoordinatorRequest, FolderReport};
 use protocol::state::{CoordinatorState, decode_state, encode_state};
 
@@ -19,7 +21,7 @@ pub fn coordinator_state(bytes: &[u8]) {
     };
     let mut coordinator = Coordinator::new(state, CoordinatorSettings::default());
     let mut output = CoordinatorOutput::default();
-    let mut now = Now {
+    let mut now = ClockReading {
         monotonic_us: 1,
         wall_us: 0,
     };
@@ -50,7 +52,7 @@ pub fn coordinator_state(bytes: &[u8]) {
     ];
     for (correlation, request) in (1..).zip(requests.into_iter().flatten()) {
         let input = CoordinatorInput::Request {
-            from: AskerId(1),
+            from: RequesterId(1),
             correlation,
             request,
         };

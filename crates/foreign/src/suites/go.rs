@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{Suite, judge, once};
-use crate::outcomes::Outcomes;
+use crate::outcomes::TestOutcomes;
 use crate::program;
-use crate::servers::Needs;
+use crate::servers::SuiteRequirements;
 
 /// How long a suite may take.
 const MOST: Duration = Duration::from_secs(30 * 60);
@@ -15,7 +15,7 @@ const MOST: Duration = Duration::from_secs(30 * 60);
 pub const PGX: Suite = Suite {
     name: "pgx",
     about: "pgx 5.7",
-    needs: Needs {
+    needs: SuiteRequirements {
         database: "foreign_test",
         settings: &[],
     },
@@ -54,8 +54,8 @@ pub const PGX: Suite = Suite {
 };
 
 /// Lines of `go test -json`.
-fn outcomes(printed: &str) -> Outcomes {
-    let mut outcomes = Outcomes::default();
+fn outcomes(printed: &str) -> TestOutcomes {
+    let mut outcomes = TestOutcomes::default();
     for line in printed.lines() {
         let Ok(event) = serde_json::from_str::<Value>(line) else {
             continue;

@@ -10,9 +10,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::Failure;
-use crate::outcomes::Outcomes;
-use crate::program::{self, End};
-use crate::servers::{Needs, SuiteTarget};
+use crate::outcomes::TestOutcomes;
+use crate::program::{self, ProgramEnd};
+use crate::servers::{SuiteRequirements, SuiteTarget};
 
 /// A test suite of another project.
 pub struct Suite {
@@ -21,13 +21,13 @@ pub struct Suite {
     /// The project, with its version, and which of its tests.
     pub about: &'static str,
     /// What it needs of its servers.
-    pub needs: Needs,
+    pub needs: SuiteRequirements,
     /// Differences that are known, in the form that `known` reads.
     pub known: &'static str,
     /// Fetches it into its folder, unless it is there.
     pub fetch: fn(folder: &Path) -> Result<(), Failure>,
     /// Runs it against a server.
-    pub run: fn(folder: &Path, target: &SuiteTarget) -> Result<Outcomes, Failure>,
+    pub run: fn(folder: &Path, target: &SuiteTarget) -> Result<TestOutcomes, Failure>,
 }
 
 /// Every suite there is.
@@ -65,13 +65,13 @@ fn judge(
     command: &mut Command,
     (folder, target): (&Path, &SuiteTarget),
     most: Duration,
-    outcomes: fn(&str) -> Outcomes,
-) -> Result<Outcomes, Failure> {
+    outcomes: fn(&str) -> TestOutcomes,
+) -> Result<TestOutcomes, Failure> {
     let log = folder.join(format!("{}.log", target.run));
     let end = program::run_for(command, &log, most)?;
     let printed = std::fs::read(&log).map_err(|error| format!("{}: {error}", log.display()))?;
     let mut outcomes = outcomes(&String::from_utf8_lossy(&printed));
-    outcomes.timed_out = end == End::TimedOut;
+    outcomes.timed_out = end == ProgramEnd::TimedOut;
     match outcomes.sums() {
         (0, 0) => Err(format!("no test ran: see {}", log.display())),
         _ => Ok(outcomes),

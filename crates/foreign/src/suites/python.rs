@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::{Suite, judge, once};
 use crate::Failure;
-use crate::outcomes::Outcomes;
+use crate::outcomes::TestOutcomes;
 use crate::program;
-use crate::servers::Needs;
+use crate::servers::SuiteRequirements;
 use crate::servers::SuiteTarget;
 
 /// How long a suite may take.
@@ -17,7 +17,7 @@ const MOST: Duration = Duration::from_secs(45 * 60);
 pub const PSYCOPG2: Suite = Suite {
     name: "psycopg2",
     about: "psycopg 2.9",
-    needs: Needs {
+    needs: SuiteRequirements {
         database: "foreign_test",
         settings: &[],
     },
@@ -40,7 +40,7 @@ pub const PSYCOPG2: Suite = Suite {
 pub const ASYNCPG: Suite = Suite {
     name: "asyncpg",
     about: "asyncpg 0.31",
-    needs: Needs {
+    needs: SuiteRequirements {
         database: "foreign_test",
         settings: &[],
     },
@@ -72,7 +72,7 @@ pub const ASYNCPG: Suite = Suite {
 pub const SQLALCHEMY: Suite = Suite {
     name: "sqlalchemy",
     about: "SQLAlchemy 2.0, tests of dialects",
-    needs: Needs {
+    needs: SuiteRequirements {
         database: "foreign_test",
         settings: &[],
     },
@@ -110,7 +110,7 @@ pub const SQLALCHEMY: Suite = Suite {
 pub const DJANGO: Suite = Suite {
     name: "django",
     about: "Django 5.2, twenty of its apps",
-    needs: Needs {
+    needs: SuiteRequirements {
         database: "postgres",
         settings: &[],
     },
@@ -244,8 +244,8 @@ fn pytest(folder: &Path, tests: &Path) -> Command {
 }
 
 /// Lines of unittest with `-v`: the test's name, perhaps a line about it, and one word.
-fn unittest_outcomes(printed: &str) -> Outcomes {
-    let mut outcomes = Outcomes::default();
+fn unittest_outcomes(printed: &str) -> TestOutcomes {
+    let mut outcomes = TestOutcomes::default();
     let mut name = None;
     for line in printed.lines() {
         let named = line.split_once(" (").and_then(|(test, rest)| {
@@ -267,8 +267,8 @@ fn unittest_outcomes(printed: &str) -> Outcomes {
 }
 
 /// Lines of `-v`: the test's name, and one word.
-fn outcomes(printed: &str) -> Outcomes {
-    let mut outcomes = Outcomes::default();
+fn outcomes(printed: &str) -> TestOutcomes {
+    let mut outcomes = TestOutcomes::default();
     for line in printed.lines() {
         let Some((name, word)) = line.trim_end().rsplit_once(' ') else {
             continue;

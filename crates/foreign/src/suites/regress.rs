@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use super::{Suite, debian, judge, once};
 use crate::Failure;
-use crate::outcomes::Outcomes;
+use crate::outcomes::TestOutcomes;
 use crate::program;
-use crate::servers::Needs;
+use crate::servers::SuiteRequirements;
 
 /// How long it may take.
 const MOST: Duration = Duration::from_secs(30 * 60);
@@ -23,7 +23,7 @@ const TESTS: &str = "src/test/regress";
 pub const SUITE: Suite = Suite {
     name: "regress",
     about: "PostgreSQL's regression tests",
-    needs: Needs {
+    needs: SuiteRequirements {
         database: "regression",
         settings: &["autovacuum=off"],
     },
@@ -130,8 +130,8 @@ fn pg_regress(programs: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Lines such as `test int4 ... ok 12 ms` and, of several at a time, `     int4 ... FAILED`.
-fn outcomes(printed: &str) -> Outcomes {
-    let mut outcomes = Outcomes::default();
+fn outcomes(printed: &str) -> TestOutcomes {
+    let mut outcomes = TestOutcomes::default();
     for line in printed.lines() {
         let Some((name, end)) = line.split_once(" ... ") else {
             continue;

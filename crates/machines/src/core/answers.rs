@@ -6,23 +6,28 @@ use protocol::message::{Refusal, Reply};
 use crate::core::CoreMachine;
 use crate::core::contract::{ClientId, ClientReply, CoreOutput};
 
-/// Where a client's reply goes.
+/// The destination of a reply to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asker {
+pub(crate) struct ReplyDestination {
     pub client: ClientId,
     pub correlation: u64,
 }
 
 impl CoreMachine {
     /// Refuses a request, at once.
-    pub(crate) fn refuse(&self, asker: Asker, refusal: Refusal, output: &mut CoreOutput) {
+    pub(crate) fn refuse(
+        &self,
+        asker: ReplyDestination,
+        refusal: Refusal,
+        output: &mut CoreOutput,
+    ) {
         self.answer(asker, Position(0), None, Reply::Refused(refusal), output);
     }
 
     /// Replies once the log is durable up to `after`, as long as the lease lasts that is named.
     pub(crate) fn answer(
         &self,
-        asker: Asker,
+        asker: ReplyDestination,
         after: Position,
         valid_until_us: Option<u64>,
         reply: Reply,

@@ -1,4 +1,4 @@
-//! What goes into a core's machine and what comes out of it: closed enums and plain data.
+//! The inputs and outputs of a core's machine: closed enums and plain data.
 //!
 //! The driver (server or simulator) owns sockets, the log and time; it hands in what happened and
 //! carries out what comes out, in the order of the fields of [`CoreOutput`]. "Durable before sent"
@@ -41,7 +41,7 @@ pub enum CoreInput {
         /// What.
         message: PeerMessage,
     },
-    /// A connection to a peer is new: what it has not confirmed is sent again.
+    /// A connection to a peer is new: messages that the peer has not confirmed are sent again.
     PeerConnected {
         /// The peer.
         core: CoreId,
@@ -63,7 +63,7 @@ pub enum CoreInput {
     NewEpoch(Epoch),
     /// All records up to this one are durable.
     Durable(Position),
-    /// What the disk has room for, as the storage reports it. Initially for everything.
+    /// The room on the disk, as the storage reports it. Initially for everything.
     Space(Room),
     /// The deadline of the last output has come.
     Tick,
@@ -183,8 +183,8 @@ pub struct CoreLimits {
     pub page_bytes_max: usize,
     /// Keys that one read looks at before it returns a page, however few match.
     pub page_keys_max: usize,
-    /// Keys that a member of a cover looks at for one page of a partition that is being filled:
-    /// what a request that comes meanwhile waits for.
+    /// Keys that a member of a cover looks at for one page of a partition that is being filled. A
+    /// request that comes meanwhile waits so long.
     pub fill_page_keys_max: usize,
     /// Rows of such a page are cut at this many bytes.
     pub fill_page_bytes_max: usize,
@@ -196,8 +196,8 @@ pub struct CoreLimits {
     /// core fills, so that they and it have time for requests; those that are taken count five
     /// times more. A row of 100 bytes took a member 0.8 µs to look at, and this core 4 µs to take.
     pub fill_bytes_per_second: u64,
-    /// Local entries that are given in one step to rows that are there already, or those of one
-    /// row: what a request that comes meanwhile waits for.
+    /// Local entries that one step adds to existing rows, or those of one row. A request that comes
+    /// meanwhile waits so long.
     pub entry_page_max: usize,
     /// Such entries that a core gives in a second at most, so that it has time for requests.
     pub entries_per_second: u64,

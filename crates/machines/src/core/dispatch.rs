@@ -1,12 +1,12 @@
 //! Where everything arrives: inputs, the requests of clients, the messages of peers.
 
 use placement::tables::{Tables, TablesError};
-use protocol::identity::{CoreId, Now, Position};
+use protocol::identity::{ClockReading, CoreId, Position};
 use protocol::message::{PeerHeader, PeerMessage, Reply, Request};
 use protocol::planted::{self, Bug};
 
 use crate::core::CoreMachine;
-use crate::core::answers::Asker;
+use crate::core::answers::ReplyDestination;
 use crate::core::contract::{ClientId, CoreInput, CoreOutput, PeerSend};
 use crate::core::member::IncomingDecision;
 use crate::core::step::Step;
@@ -24,7 +24,7 @@ impl CoreMachine {
                 correlation,
                 request,
             } => {
-                let asker = Asker {
+                let asker = ReplyDestination {
                     client,
                     correlation,
                 };
@@ -68,7 +68,7 @@ impl CoreMachine {
 
     fn on_request<T: Tables>(
         &mut self,
-        asker: Asker,
+        asker: ReplyDestination,
         request: Request,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
@@ -96,8 +96,8 @@ impl CoreMachine {
         self.drop_holds(Some(client), step)
     }
 
-    /// A connection to a peer is new: what it may have missed is sent again.
-    fn on_peer_connected(&mut self, now: Now, core: CoreId, output: &mut CoreOutput) {
+    /// A connection to a peer is new: messages that it may have missed are sent again.
+    fn on_peer_connected(&mut self, now: ClockReading, core: CoreId, output: &mut CoreOutput) {
         if self.stands_still() {
             return self.ask_sealed_of(core, output);
         }
@@ -109,8 +109,8 @@ impl CoreMachine {
         self.ask_cover_again(now, core, output);
     }
 
-    /// Whether a message of a peer is handled: it is of the peer's present life (R16) and of this
-    /// core's epoch (R15), and chains do not stand still if it is of a chain.
+    /// Returns whether a message of a peer is handled: it is of the peer's present life (R16) and
+    /// of this core's epoch (R15), and chains do not stand still if it is of a chain.
     fn admit_message(
         &mut self,
         header: PeerHeader,

@@ -1,5 +1,5 @@
-//! What a machine does when time has passed: a list of duties, each with the time at which it is
-//! due. The first of these times is the deadline of a step.
+//! The duties of a machine as time passes: a list, each with the time at which it is due. The first
+//! of these times is the deadline of a step.
 
 use alloc::vec::Vec;
 
@@ -37,7 +37,7 @@ impl Duty {
         Duty::Heartbeat,
     ];
 
-    /// Whether it is done while chains stand still, too.
+    /// Returns whether it is done while chains stand still, too.
     fn is_of_sealing(self) -> bool {
         self == Duty::Heartbeat
     }
@@ -57,7 +57,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// When the machine wants to be stepped at the latest.
+    /// Returns the time at which the machine wants to be stepped at the latest.
     pub(crate) fn deadline_us(&self) -> u64 {
         let due = Duty::ALL.into_iter().filter_map(|duty| self.due_us(duty));
         due.min().expect("the heartbeat is always due at some time")

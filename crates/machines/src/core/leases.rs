@@ -10,7 +10,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::vec::Vec;
 
-use protocol::identity::{CoreId, Epoch, Now, Position, ServerId};
+use protocol::identity::{ClockReading, CoreId, Epoch, Position, ServerId};
 use protocol::message::{CoordinatorRequest, PeerMessage, Room};
 
 use crate::core::CoreMachine;
@@ -53,23 +53,24 @@ enum Fetch {
 }
 
 impl Leases {
-    /// Until when this core may serve.
+    /// Returns the time until which this core may serve.
     pub fn until_us(&self) -> u64 {
         self.coordinator_until_us.max(self.peers_until_us)
     }
 
-    /// The coordinator has renewed the lease.
+    /// Renews the lease, as the coordinator has answered.
     pub fn renew(&mut self, until_us: u64) {
         self.coordinator_until_us = self.coordinator_until_us.max(until_us);
     }
 
-    /// So many failures are tolerated from now on, and as many servers have to vouch.
+    /// Sets how many failures are tolerated from now on. As many servers have to vouch.
     pub fn require(&mut self, failures_tolerated: usize) {
         self.needed = failures_tolerated.max(1);
         self.count();
     }
 
-    /// A server answers the question of that time. It vouches for `lease_us` from then on.
+    /// Notes a server's answer to the question of that time. It vouches for `lease_us` from then
+    /// on.
     pub fn vouch(&mut self, server: ServerId, asked_us: u64, lease_us: u64) {
         if self.asked_us.contains(&asked_us) {
             let until_us = self.vouched_until_us.entry(server).or_default();
@@ -78,7 +79,7 @@ impl Leases {
         }
     }
 
-    /// No server vouches: the epoch is another one. Call [`Leases::require`] next.
+    /// Forgets all vouching servers, because the epoch has changed. Call [`Leases::require`] next.
     pub fn forget_vouching(&mut self) {
         self.vouched_until_us.clear();
     }
@@ -90,35 +91,35 @@ impl Leases {
         self.peers_until_us = last.copied().unwrap_or(0);
     }
 
-    /// This core vouches for a server.
-    pub fn note_vouched(&mut self, server: ServerId, now: Now) {
+    /// Notes that this core vouches for a server.
+    pub fn note_vouched(&mut self, server: ServerId, now: ClockReading) {
         self.vouched_us.insert(server, now.monotonic_us);
     }
 
-    /// When this core last vouched for one of these servers.
+    /// Returns the time at which this core last vouched for one of these servers.
     pub fn last_vouched_us(&self, servers: impl Fn(ServerId) -> bool) -> Option<u64> {
         let vouched = self.vouched_us.iter();
         let vouched = vouched.filter(|(server, _)| servers(**server));
         vouched.map(|(_, at_us)| *at_us).max()
     }
 
-    /// The next heartbeat goes out at the next tick.
-    pub fn hurry(&mut self, now: Now) {
+    /// Schedules the next heartbeat for the next tick.
+    pub fn hurry(&mut self, now: ClockReading) {
         self.next_heartbeat_us = now.monotonic_us;
     }
 
-    /// When the next heartbeat goes out.
+    /// Returns the time of the next heartbeat.
     pub fn next_heartbeat_us(&self) -> u64 {
         self.next_heartbeat_us
     }
 
-    /// The next heartbeat goes out at this time.
+    /// Schedules the next heartbeat for this time.
     pub fn heartbeat_at(&mut self, at_us: u64) {
         self.next_heartbeat_us = at_us;
     }
 
     /// Peers are asked now.
-    fn note_asked(&mut self, now: Now) {
+    fn note_asked(&mut self, now: ClockReading) {
         if self.asked_us.len() == QUESTIONS_MAX {
             self.asked_us.pop_front();
         }
@@ -138,14 +139,14 @@ impl Leases {
         begins
     }
 
-    /// A configuration was fetched.
+    /// Ends a fetch of the configuration.
     pub fn end_fetch(&mut self) {
         self.fetch = Fetch::None;
     }
 }
 
 impl CoreMachine {
-    /// Until when this core may serve, on its monotonic clock.
+    /// Returns the time until which this core may serve, on its monotonic clock.
     pub fn lease_until_us(&self) -> u64 {
         self.leases.until_us()
     }
@@ -159,17 +160,17 @@ impl CoreMachine {
         }
     }
 
-    /// The room on this core's disk has changed: the next tick reports it to the coordinator and to
-    /// the peers.
-    pub(crate) fn set_room(&mut self, now: Now, room: Room) {
+    /// Sets the room on this core's disk. The next tick reports it to the coordinator and to the
+    /// peers.
+    pub(crate) fn set_room(&mut self, now: ClockReading, room: Room) {
         self.space.set_own(room);
         self.leases.hurry(now);
     }
 
-    /// A peer asks this core to vouch for it.
+    /// Handles a peer's request to vouch for it.
     pub(crate) fn on_lease_request(
         &mut self,
-        now: Now,
+        now: ClockReading,
         from: CoreId,
         sent_us: u64,
         output: &mut CoreOutput,
@@ -185,20 +186,21 @@ impl CoreMachine {
         });
     }
 
-    /// A peer vouches for this core.
+    /// Handles the grant of a peer that vouches for this core.
     pub(crate) fn on_lease_grant(&mut self, from: CoreId, sent_us: u64) {
         self.leases
             .vouch(from.server, sent_us, self.limits.lease_us);
     }
 
-    /// Whether a flush of the log takes so long that the disk has to be taken for one that hangs.
-    pub fn disk_hangs(&self, now: Now) -> bool {
+    /// Returns whether a flush of the log takes so long that the disk has to be taken for one that
+    /// hangs.
+    pub fn disk_hangs(&self, now: ClockReading) -> bool {
         self.log.hangs(now, self.limits.flush_us_max)
     }
 
     /// Renews this core's leases. One whose disk hangs can end nothing that it is part of, so it
     /// lets them run out: others get what it holds, until its disk works again.
-    pub(crate) fn heartbeat(&mut self, now: Now, output: &mut CoreOutput) {
+    pub(crate) fn heartbeat(&mut self, now: ClockReading, output: &mut CoreOutput) {
         let hangs = self.disk_hangs(now);
         if self.log.report_hang(hangs) {
             let text = match hangs {

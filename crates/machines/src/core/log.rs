@@ -1,10 +1,11 @@
-//! What the machine knows of its core's log: what it has written, and how far that is durable.
+//! The machine's view of its core's log: the records that it has written, and how far they are
+//! durable.
 
 use alloc::vec::Vec;
 
 use placement::Durability;
 use protocol::codec::Wire;
-use protocol::identity::{Epoch, Now, Position};
+use protocol::identity::{ClockReading, Epoch, Position};
 use protocol::record::Record;
 
 use crate::core::contract::{CoreOutput, LogRecord};
@@ -23,11 +24,12 @@ pub(crate) struct CoreLog {
     unflushed_since_us: Option<u64>,
     /// The last heartbeat reported that the disk hangs.
     hang_reported: bool,
-    /// What records before this position did to rows is in the checkpoint; 0 once the log is read.
+    /// The checkpoint has the effects on rows of all records before this position; 0 once the log
+    /// is read.
     rows_from: Position,
     /// No record and no checkpoint that this core was restored from is of a later epoch.
     newest_epoch: Epoch,
-    /// The log is being read: what it has of partitions that this core gave to others is still
+    /// The log is being read: its records of partitions that this core gave to others are still
     /// needed.
     is_replaying: bool,
     /// The log has everything that the process before had (R4).
@@ -90,7 +92,7 @@ impl CoreLog {
         self.durable
     }
 
-    /// Whether the record at a position is durable.
+    /// Returns whether the record at a position is durable.
     pub fn is_durable(&self, position: Position) -> bool {
         position <= self.durable
     }
@@ -102,7 +104,7 @@ impl CoreLog {
     }
 
     /// Notes since when records have waited for a flush that is not reported.
-    pub fn watch(&mut self, now: Now) {
+    pub fn watch(&mut self, now: ClockReading) {
         if self.durable.0 + 1 >= self.next.0 {
             self.unflushed_since_us = None;
         } else {
@@ -110,42 +112,43 @@ impl CoreLog {
         }
     }
 
-    /// Whether a flush takes longer than this.
-    pub fn hangs(&self, now: Now, flush_us_max: u64) -> bool {
+    /// Returns whether a flush takes longer than this.
+    pub fn hangs(&self, now: ClockReading, flush_us_max: u64) -> bool {
         let until_us = self
             .unflushed_since_us
             .map(|since| since.saturating_add(flush_us_max));
         until_us.is_some_and(|until| until <= now.monotonic_us)
     }
 
-    /// A heartbeat reports whether the disk hangs; true if the one before reported otherwise.
+    /// Notes that a heartbeat reports whether the disk hangs. Returns true if the heartbeat before
+    /// reported otherwise.
     pub fn report_hang(&mut self, hangs: bool) -> bool {
         let is_news = hangs != self.hang_reported;
         self.hang_reported = hangs;
         is_news
     }
 
-    /// Whether the last heartbeat reported that the disk hangs.
+    /// Returns whether the last heartbeat reported that the disk hangs.
     pub fn hang_reported(&self) -> bool {
         self.hang_reported
     }
 
-    /// A checkpoint has what records before `rows_from` did to rows.
+    /// Begins at a checkpoint, which has the effects on rows of all records before `rows_from`.
     pub fn restore(&mut self, rows_from: Position) {
         self.rows_from = rows_from;
     }
 
-    /// The record at `position` is read.
+    /// Notes that the record at `position` is read.
     pub fn replay_at(&mut self, position: Position) {
         self.next = position;
     }
 
-    /// Whether the rows are newer than the record that is being read.
+    /// Returns whether the rows are newer than the record that is being read.
     pub fn rows_are_newer(&self) -> bool {
         self.next < self.rows_from
     }
 
-    /// A record or a checkpoint is of this epoch.
+    /// Notes the epoch of a record or a checkpoint.
     pub fn note_epoch(&mut self, epoch: Epoch) {
         self.newest_epoch = self.newest_epoch.max(epoch);
     }
@@ -155,7 +158,7 @@ impl CoreLog {
         self.newest_epoch
     }
 
-    /// All records before `next` were read, and are durable.
+    /// Ends the reading: all records before `next` were read, and are durable.
     pub fn start(&mut self, next: Position) {
         assert!(next.0 >= 1, "positions start at 1");
         self.next = next;
@@ -163,22 +166,22 @@ impl CoreLog {
         self.durable = Position(next.0 - 1);
     }
 
-    /// What the log had of partitions that this core gave to others is settled.
+    /// Settles the log's records of partitions that this core gave to others.
     pub fn end_replay(&mut self) {
         self.is_replaying = false;
     }
 
-    /// Whether the log is being read.
+    /// Returns whether the log is being read.
     pub fn is_replaying(&self) -> bool {
         self.is_replaying
     }
 
-    /// The process before has ended in order.
+    /// Notes that the process before ended in order.
     pub fn note_complete(&mut self) {
         self.is_complete = true;
     }
 
-    /// Whether the log has everything that the process before had.
+    /// Returns whether the log has everything that the process before had.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }

@@ -4,11 +4,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use placement::Durability;
-use protocol::identity::{Epoch, Now, OperationId, PartitionId, Position, Version};
+use protocol::identity::{ClockReading, Epoch, OperationId, PartitionId, Position, Version};
 use protocol::operation::{Decision, Prepare, Vote};
 use protocol::planted::{self, Bug};
 
-use crate::core::table::{Effect, TableInfo};
+use crate::core::table::{PartitionEffect, TableInfo};
 
 /// A member of an operation's chain: a core can hold several.
 pub(crate) type MemberKey = (OperationId, PartitionId);
@@ -23,7 +23,7 @@ pub(crate) struct Member {
     /// Position in the chain, from 0.
     pub place: usize,
     /// By change.
-    pub effects: Vec<Effect>,
+    pub effects: Vec<PartitionEffect>,
     /// Keys to hold, in order (R7).
     pub held: Vec<Vec<u8>>,
     /// How many of them are held: the first ones.
@@ -33,7 +33,7 @@ pub(crate) struct Member {
     /// When a head sends it again, and the interval until the time after that.
     pub retry_due_us: u64,
     pub retry_us: u64,
-    /// What it needs of a cover to be judged is here (R18).
+    /// The rows of a cover that its vote needs are here (R18).
     pub has_fetched: bool,
     /// The prepare's record. Set by the vote, which never changes (R1).
     prepared_at: Option<Position>,
@@ -65,7 +65,12 @@ pub(crate) struct IncomingDecision {
 
 impl Member {
     /// Returns one that has just arrived at its place in the chain.
-    pub fn new(prepare: Arc<Prepare>, table: Arc<TableInfo>, place: usize, now: Now) -> Member {
+    pub fn new(
+        prepare: Arc<Prepare>,
+        table: Arc<TableInfo>,
+        place: usize,
+        now: ClockReading,
+    ) -> Member {
         let partition = prepare.chain[place];
         let changes = prepare.changes.iter();
         let parts = changes.map(|change| table.part(partition, change));
@@ -106,12 +111,12 @@ impl Member {
         self.granted
     }
 
-    /// The next of its keys is held.
+    /// Notes that it holds the next of its keys.
     pub fn grant(&mut self) {
         self.granted += 1;
     }
 
-    /// It held all of its keys before a restart.
+    /// Notes that it held all of its keys before a restart.
     pub fn grant_all(&mut self) {
         self.granted = self.held.len();
     }
@@ -133,7 +138,7 @@ impl Member {
         forgets
     }
 
-    /// The record of the prepare, with this partition's vote, is at `position`.
+    /// Notes the position of the prepare's record, which has this partition's vote.
     pub fn prepare_at(&mut self, position: Position) {
         assert!(self.prepared_at.is_none(), "an operation votes once");
         self.prepared_at = Some(position);
@@ -144,8 +149,8 @@ impl Member {
         self.prepared_at
     }
 
-    /// The record of the decision is at `position`. A resolution may replace a decision that no
-    /// client can have seen.
+    /// Notes the decision, whose record is at `position`. A resolution may replace a decision that
+    /// no client can have seen.
     pub fn decide(&mut self, decision: Decision, position: Position, resolved_in: Option<Epoch>) {
         assert!(self.prepared_at.is_some(), "what is decided was prepared");
         assert!(!self.settled, "a decision that may be seen never changes");
@@ -169,22 +174,22 @@ impl Member {
         self.resolved_in
     }
 
-    /// Whether the decision may be seen here.
+    /// Returns whether the decision may be seen here.
     pub fn is_settled(&self) -> bool {
         self.settled
     }
 
-    /// Whether only an earlier operation on one of its keys keeps it from being settled.
+    /// Returns whether only an earlier operation on one of its keys keeps it from being settled.
     pub fn settle_waits(&self) -> bool {
         self.settle_waits
     }
 
-    /// An earlier operation on one of its keys is not settled.
+    /// Waits to settle, because an earlier operation on one of its keys is not settled.
     pub fn wait_to_settle(&mut self) {
         self.settle_waits = true;
     }
 
-    /// The decision may be seen from now on; returns it.
+    /// Settles: the decision may be seen from now on. Returns it.
     pub fn settle(&mut self) -> &Decision {
         assert!(!self.settled, "an outcome is settled once");
         self.settled = true;
@@ -193,17 +198,17 @@ impl Member {
         decision.expect("only a decided operation is settled")
     }
 
-    /// Whether it has confirmed that the outcome is durable from here on down.
+    /// Returns whether it has confirmed that the outcome is durable from here on down.
     pub fn is_confirmed(&self) -> bool {
         self.confirmed
     }
 
-    /// It confirms that the outcome is durable from here on down.
+    /// Notes that it confirms that the outcome is durable from here on down.
     pub fn confirm(&mut self) {
         self.confirmed = true;
     }
 
-    /// The core has restarted: the confirmation may not have been sent.
+    /// Makes it confirm again after a restart: the confirmation may not have been sent.
     pub fn confirm_again(&mut self) {
         self.confirmed = false;
     }
@@ -212,13 +217,13 @@ impl Member {
         self.prepare.chain[self.place]
     }
 
-    /// Position of the partition's replex, from 1: what k and x count (R3).
+    /// Returns the position of the partition's replex, from 1, as k and x count (R3).
     pub fn replex_position(&self) -> usize {
         self.table.position(self.partition())
     }
 
-    /// Whether it may vote no: those further down only confirm that they have the operation, so
-    /// that one that has lost its vote gives the same again (R3).
+    /// Returns whether it may vote no: those further down only confirm that they have the
+    /// operation, so that one that has lost its vote gives the same again (R3).
     pub fn may_refuse(&self) -> bool {
         self.replex_position() <= self.table.last_voter
     }
@@ -235,7 +240,7 @@ impl Member {
         self.prepare.chain.get(self.place + 1).copied()
     }
 
-    /// Whether a decision needs no durable record of its own before it may be seen.
+    /// Returns whether a decision needs no durable record of its own before it may be seen.
     pub fn settles_at_decision(&self) -> bool {
         self.table.settles_at_decision()
     }
@@ -253,9 +258,9 @@ impl Member {
         self.prepared_at.expect("what is decided was prepared")
     }
 
-    /// Whether the decision adds to the prepare that is durable here: at position x, where it must
-    /// be before any client may see it (R3), and between x and k, where the votes that the prepare
-    /// holds do not imply it. So it is back once any n − f disks are (R26).
+    /// Returns whether the decision adds to the prepare that is durable here: at position x, where
+    /// it must be before any client may see it (R3), and between x and k, where the votes that the
+    /// prepare holds do not imply it. So it is back once any n − f disks are (R26).
     pub fn decision_is_news(&self) -> bool {
         let position = self.replex_position();
         let x = self.table.settle_position;
@@ -263,7 +268,7 @@ impl Member {
         !self.settles_at_decision() && (position <= x || !implied)
     }
 
-    /// Whether it is the one whose durable decision settles the operation.
+    /// Returns whether it is the one whose durable decision settles the operation.
     pub fn settles_here(&self) -> bool {
         let x = self.table.settle_position;
         let before = self

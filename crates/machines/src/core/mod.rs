@@ -24,6 +24,7 @@
 mod answers;
 mod chain;
 mod contract;
+mod disk_room;
 mod dispatch;
 mod duties;
 mod epoch;
@@ -35,7 +36,6 @@ mod partition;
 mod reads;
 mod repair;
 mod restart;
-mod space;
 mod status;
 mod step;
 mod table;
@@ -47,7 +47,7 @@ use alloc::sync::Arc;
 use placement::Durability;
 use placement::tables::{Tables, TablesError};
 use protocol::configuration::Configuration;
-use protocol::identity::{Epoch, Now, PartitionId, Position, SessionId};
+use protocol::identity::{ClockReading, Epoch, PartitionId, Position, SessionId};
 use protocol::message::PeerMessage;
 use protocol::record::Record;
 
@@ -59,20 +59,20 @@ pub use status::Backlog;
 use chain::operations::{AwaitedRecords, Confirmations, FinishedLines, OwnOperations};
 use chain::requests::Requests;
 use chain::sessions::Sessions;
-use epoch::seal::Sealing;
+use disk_room::DiskRoom;
+use epoch::seal::SealProgress;
 use leases::Leases;
 use log::CoreLog;
 use members::Members;
 use partition::Partitions;
 use partition::tenures::Tenures;
 use reads::holds::HoldClock;
+use repair::entry_making::EntryMaking;
 use repair::fill::Fills;
-use repair::making::EntryMaking;
 use repair::move_source::ChangeLists;
-use repair::moves::Takings;
-use repair::numbers::Numbers;
-use restart::recovery::Recovering;
-use space::Space;
+use repair::moves::IncomingMoves;
+use repair::question_numbers::QuestionNumbers;
+use restart::recovery::RecoveryState;
 use status::Counters;
 use step::Step;
 use versions::VersionClock;
@@ -92,33 +92,33 @@ pub struct CoreMachine {
     /// Operations that a partition takes part in, from their arrival until they are finished at
     /// every member.
     members: Members,
-    /// What the requests of each session have led to (R13).
+    /// The results of the requests of each session (R13).
     sessions: Sessions,
     /// Requests under way at this core as head.
     requests: Requests,
     versions: VersionClock,
     /// Operations of this core as head.
     operations: OwnOperations,
-    /// What other heads have finished.
+    /// The operations that other heads have finished.
     finished: FinishedLines,
     confirmations: Confirmations,
     awaited: AwaitedRecords,
     leases: Leases,
-    sealing: Sealing,
+    sealing: SealProgress,
     /// Set until a restarted core knows again what it may have forgotten.
-    recovering: Option<Recovering>,
+    recovering: Option<RecoveryState>,
     /// Names what this core asks others for, and lists for them.
-    numbers: Numbers,
+    numbers: QuestionNumbers,
     /// Partitions that are rebuilding.
     fills: Fills,
     /// Partitions that move to this core.
-    takings: Takings,
+    takings: IncomingMoves,
     /// What has changed of partitions that move to others.
     lists: ChangeLists,
     /// Local entries that are being made.
     making: EntryMaking,
     hold_clock: HoldClock,
-    space: Space,
+    space: DiskRoom,
     counters: Counters,
 }
 
@@ -145,15 +145,15 @@ impl CoreMachine {
             confirmations: Confirmations::default(),
             awaited: AwaitedRecords::default(),
             leases: Leases::default(),
-            sealing: Sealing::default(),
+            sealing: SealProgress::default(),
             recovering: None,
-            numbers: Numbers::of(identity.incarnation),
+            numbers: QuestionNumbers::of(identity.incarnation),
             fills: Fills::default(),
-            takings: Takings::default(),
+            takings: IncomingMoves::default(),
             lists: ChangeLists::default(),
             making: EntryMaking::default(),
             hold_clock: HoldClock::default(),
-            space: Space::default(),
+            space: DiskRoom::default(),
             counters: Counters::default(),
         };
         machine.follow(configuration);
@@ -171,7 +171,7 @@ impl CoreMachine {
     /// A cold read failed: the process must stop, for memory no longer agrees with the log.
     pub fn step<T: Tables>(
         &mut self,
-        now: Now,
+        now: ClockReading,
         input: CoreInput,
         tables: &mut T,
         output: &mut CoreOutput,
@@ -202,8 +202,8 @@ impl CoreMachine {
         self.view.configuration()
     }
 
-    /// The process before ended in order, and this is its log: it has all that the process had, so
-    /// that nothing is forgotten (R4). Called before the start.
+    /// Notes that the process before ended in order, and that this is its log: it has everything
+    /// that the process had, so that nothing is forgotten (R4). Called before the start.
     pub fn note_complete(&mut self) {
         self.log.note_complete();
     }
@@ -218,7 +218,7 @@ impl CoreMachine {
         self.sessions.floor()
     }
 
-    /// Whether it still has to learn what it may have forgotten before its restart.
+    /// Returns whether it still has to learn what it may have forgotten before its restart.
     pub fn is_recovering(&self) -> bool {
         self.recovering.is_some()
     }

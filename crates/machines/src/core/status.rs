@@ -90,9 +90,9 @@ impl CoreMachine {
         }
     }
 
-    /// Whether a client waits here for a result or a lookup that is under way. What this core is
-    /// part of for other heads is not its debt: a restarted core takes that up again.
-    pub fn owes_answers(&self) -> bool {
+    /// Returns whether a client waits here for a result or a lookup that is under way. Operations
+    /// of other heads do not count as its debt: a restarted core takes them up again.
+    pub fn has_outstanding_answers(&self) -> bool {
         let mut partitions = self.partitions.values();
         self.requests.are_awaited() || partitions.any(|partition| !partition.reads.is_empty())
     }

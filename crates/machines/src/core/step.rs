@@ -1,6 +1,6 @@
 //! What the handlers of one step share.
 
-use protocol::identity::Now;
+use protocol::identity::ClockReading;
 
 use crate::core::contract::CoreOutput;
 
@@ -8,7 +8,7 @@ use crate::core::contract::CoreOutput;
 /// be done after it.
 #[derive(Debug)]
 pub(crate) struct Step<'a, T> {
-    pub now: Now,
+    pub now: ClockReading,
     pub tables: &'a mut T,
     pub output: &'a mut CoreOutput,
 }

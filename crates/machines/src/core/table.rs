@@ -10,7 +10,7 @@ use placement::{
     Column, Constraint, Durability, KEY_BYTES_MAX, Layout, ReplexKind, RowView, Schema, ValueRef,
     encode_value,
 };
-use protocol::configuration::{Configuration, Place, Table};
+use protocol::configuration::{Configuration, Place, PlacedTable};
 use protocol::identity::{PartitionId, TableId};
 use protocol::operation::{OldRow, Prepare, RowChange, Vote};
 
@@ -60,9 +60,9 @@ pub(crate) struct ReplexInfo {
     pub is_building: bool,
 }
 
-/// What a change does to one partition.
+/// The effect of a change on one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Effect {
+pub(crate) struct PartitionEffect {
     /// The entry that goes.
     pub remove: Option<Vec<u8>>,
     /// The entry that comes, or is replaced.
@@ -70,7 +70,7 @@ pub(crate) struct Effect {
 }
 
 /// Every byte of a row takes at most two in a key, and four where the sorting key of a replex and
-/// the pk behind it have a column in common; each column adds at most four of its own.
+/// the pk after it have a column in common; each column adds at most four of its own.
 fn row_bytes_short(replexes: &[ReplexInfo]) -> usize {
     let has_column_twice = |replex: &ReplexInfo| {
         let (sort, pk) = replex.entry_columns.split_at(replex.sort_count);
@@ -85,7 +85,7 @@ fn row_bytes_short(replexes: &[ReplexInfo]) -> usize {
 }
 
 impl TableInfo {
-    pub fn new(table: &Table, configuration: &Configuration) -> TableInfo {
+    pub fn new(table: &PlacedTable, configuration: &Configuration) -> TableInfo {
         let schema = table.schema.clone();
         let layout = table.layout.clone();
         let mut key_columns = alloc::vec![false; schema.columns.len()];
@@ -153,13 +153,13 @@ impl TableInfo {
         }
     }
 
-    /// Whether all members that can refuse an operation have voted yes.
+    /// Returns whether all members that can refuse an operation have voted yes.
     pub fn is_agreed(&self, prepare: &Prepare) -> bool {
         self.covers_voters(&prepare.chain, &prepare.votes)
     }
 
-    /// Whether these votes, the first of the chain's, are all yes and those of all members that can
-    /// refuse.
+    /// Returns whether these votes, the first of the chain's, are all yes and those of all members
+    /// that can refuse.
     pub fn covers_voters(&self, chain: &[PartitionId], votes: &[Vote]) -> bool {
         let mut open = chain[votes.len()..].iter();
         votes.iter().all(|vote| *vote == Vote::Yes)
@@ -173,7 +173,7 @@ impl TableInfo {
         position.copied().unwrap_or(0)
     }
 
-    /// Whether a decision needs no durable record of its own before it may be seen.
+    /// Returns whether a decision needs no durable record of its own before it may be seen.
     pub fn settles_at_decision(&self) -> bool {
         self.settle_position == self.chain.len()
     }
@@ -249,7 +249,11 @@ impl TableInfo {
     /// Returns what a change does to a partition, and what its operation holds there while it is
     /// pending, sorted: the entries, and the key or group that a constraint looks at. Waiting in
     /// this order cannot deadlock (R7).
-    pub fn part(&self, partition: PartitionId, change: &RowChange) -> (Effect, Vec<Vec<u8>>) {
+    pub fn part(
+        &self,
+        partition: PartitionId,
+        change: &RowChange,
+    ) -> (PartitionEffect, Vec<Vec<u8>>) {
         let replex = usize::from(partition.replex);
         let rows = [self.old_row(change), self.new_row(change)];
         let [remove, put] = rows.map(|row| {
@@ -267,7 +271,7 @@ impl TableInfo {
         }
         held.sort_unstable();
         held.dedup();
-        (Effect { remove, put }, held)
+        (PartitionEffect { remove, put }, held)
     }
 
     /// Returns the key of a unique index, or the group of a dense one; none where a NULL exempts

@@ -1,6 +1,6 @@
 //! The clock of a core's versions (R6).
 
-use protocol::identity::{Now, Version};
+use protocol::identity::{ClockReading, Version};
 use protocol::planted::{self, Bug};
 
 /// Gives versions that rise strictly, also beyond every version that this core has seen.
@@ -16,7 +16,7 @@ impl VersionClock {
         self.last
     }
 
-    /// A version was seen: those that are given from now on are higher. False if it was known.
+    /// Notes a version: those that are given from now on are higher. Returns false if it was known.
     pub fn see(&mut self, version: Version) -> bool {
         let is_news = self.last < version;
         self.last = self.last.max(version);
@@ -24,7 +24,7 @@ impl VersionClock {
     }
 
     /// Gives the next version.
-    pub fn next(&mut self, now: Now) -> Version {
+    pub fn next(&mut self, now: ClockReading) -> Version {
         self.last = self.last.next(now.wall_us);
         if planted::is(Bug::VersionFromClock) {
             self.last = Version(now.wall_us << 12);

@@ -4,7 +4,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 
 use protocol::configuration::{Configuration, Place};
-use protocol::identity::{CoreId, Epoch, Incarnation, Now, PartitionId, ServerId, TableId};
+use protocol::identity::{
+    ClockReading, CoreId, Epoch, Incarnation, PartitionId, ServerId, TableId,
+};
 use protocol::planted::{self, Bug};
 
 use crate::core::table::TableInfo;
@@ -18,7 +20,7 @@ pub(crate) struct ClusterView {
     lost: BTreeSet<ServerId>,
     /// The newest incarnation of each core that this one knows; never falls (R16).
     incarnations: BTreeMap<CoreId, Incarnation>,
-    /// Since when this process has held the configuration.
+    /// The time since which this process has held the configuration.
     since_us: u64,
 }
 
@@ -53,12 +55,12 @@ impl ClusterView {
         self.configuration = configuration;
     }
 
-    /// The configuration counts from now on: for how long rows were quiet before is not known.
-    pub fn begin(&mut self, now: Now) {
+    /// Begins a configuration: for how long rows were quiet before is not known.
+    pub fn begin(&mut self, now: ClockReading) {
         self.since_us = now.monotonic_us;
     }
 
-    /// Since when this process has held the configuration.
+    /// Returns the time since which this process has held the configuration.
     pub fn since_us(&self) -> u64 {
         self.since_us
     }
@@ -90,7 +92,7 @@ impl ClusterView {
         usize::from(tolerated.max().unwrap_or(0))
     }
 
-    /// Whether servers are down that cannot be replaced.
+    /// Returns whether servers are down that cannot be replaced.
     pub fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }

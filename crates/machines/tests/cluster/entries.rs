@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use placement::tables::Tables;
 use placement::{RowView, encode_key};
-use protocol::configuration::Table;
+use protocol::configuration::PlacedTable;
 use protocol::identity::PartitionId;
 
 use super::Cluster;
@@ -32,7 +32,7 @@ impl Cluster {
 }
 
 fn check_order(
-    table: &Table,
+    table: &PlacedTable,
     id: PartitionId,
     order: usize,
     tables: &impl Tables,

@@ -16,9 +16,10 @@ use machines::core::{
 use placement::tables::{MemoryTables, Tables};
 use placement::{Layout, RowView, Schema};
 use protocol::codec::Wire;
-use protocol::configuration::{Configuration, Place, Sealing, Server, ServerState, Table};
+use protocol::configuration::{Configuration, Place, PlacedTable, Sealing, Server, ServerState};
 use protocol::identity::{
-    CoreId, Epoch, Incarnation, Now, OperationId, PartitionId, Position, ServerId, TableId, Version,
+    ClockReading, CoreId, Epoch, Incarnation, OperationId, PartitionId, Position, ServerId,
+    TableId, Version,
 };
 use protocol::message::{CoordinatorRequest, PeerHeader, PeerMessage, Reply, Request, SealStage};
 use protocol::record::Record;
@@ -116,7 +117,7 @@ impl Cluster {
                 is_new: false,
             })
             .collect();
-        let table = Table {
+        let table = PlacedTable {
             id: TableId(1),
             schema,
             layout,
@@ -164,9 +165,9 @@ impl Cluster {
         &self.configuration.tables[0].layout
     }
 
-    fn now(&self, id: u32) -> Now {
+    fn now(&self, id: u32) -> ClockReading {
         let slow = self.nodes.get(&id).is_some_and(|node| node.slow_clock);
-        Now {
+        ClockReading {
             monotonic_us: self.now_ms * 1000,
             wall_us: if slow { 0 } else { self.now_ms * 1000 },
         }

@@ -4,7 +4,9 @@
 use machines::core::CoreMachine;
 use placement::Schema;
 use placement::tables::MemoryTables;
-use protocol::configuration::{Moving, PartitionState, Place, ServerState, Table, Tenure};
+use protocol::configuration::{
+    MoveProgress, PartitionState, Place, PlacedTable, ServerState, Tenure,
+};
 use protocol::identity::{CoreId, Epoch, Position, ServerId};
 use protocol::message::SealStage;
 
@@ -44,7 +46,7 @@ impl Cluster {
         Err("local entries are made for ever".into())
     }
 
-    /// Whether all running servers have reported the end of the sealed epochs.
+    /// Returns whether all running servers have reported the end of the sealed epochs.
     pub fn is_resolved(&self) -> bool {
         let nodes = self.nodes.values();
         let mut running = nodes.filter(|node| node.machine.is_some() && !node.asleep);
@@ -72,7 +74,7 @@ impl Cluster {
     pub fn add_copy(&mut self, wanted: &Schema, by: u32) -> Result<(), String> {
         self.end_epochs()?;
         let table = &mut self.configuration.tables[0];
-        let place = |_: &Table, _, _| Some(core(by));
+        let place = |_: &PlacedTable, _, _| Some(core(by));
         *table = table.with_copy(wanted, self.configuration.epoch, &place)?;
         self.spread()
     }
@@ -85,7 +87,7 @@ impl Cluster {
         self.spread()
     }
 
-    /// Whether a core reports that a copy cannot be made.
+    /// Returns whether a core reports that a copy cannot be made.
     pub fn has_obstacles(&self) -> bool {
         self.nodes.values().any(|node| !node.obstacles.is_empty())
     }
@@ -158,16 +160,16 @@ impl Cluster {
         };
         for (replex, number) in partitions {
             let place = &mut self.configuration.tables[0].placement[*replex][*number];
-            place.moving = Some(Moving::To(Tenure { core, since }));
+            place.moving = Some(MoveProgress::To(Tenure { core, since }));
         }
         self.reconfigure()
     }
 
-    /// Whether all that moves lacks no more than the last changes.
+    /// Returns whether all that moves lacks no more than the last changes.
     pub fn is_level(&self) -> bool {
         let mut places = self.configuration.places();
         places.all(|(id, place)| match place.moving {
-            Some(Moving::To(next)) => self.nodes[&next.core.server.0].filled.contains(&id),
+            Some(MoveProgress::To(next)) => self.nodes[&next.core.server.0].filled.contains(&id),
             _ => true,
         })
     }

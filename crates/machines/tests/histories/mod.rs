@@ -18,7 +18,7 @@ use placement::{
     Value, encode_key, encode_row,
 };
 use protocol::codec::Bytes;
-use protocol::configuration::{Moving, PartitionState};
+use protocol::configuration::{MoveProgress, PartitionState};
 use protocol::expression::{Assignment, BinaryOperator, Expression};
 use protocol::identity::{PartitionId, RequestId, ServerId, SessionId, TableId};
 use protocol::message::{Agreement, Consistency, Execute, Read, Refusal, Reply, Request};
@@ -115,6 +115,7 @@ fn schema(random: &mut Random) -> Schema {
         failures_tolerated: 2,
         local_entries: !random.one_in(4),
         durability: [Durability::Sync, Durability::Replicated][random.below(2) as usize],
+        primary_partition_columns: None,
     };
     if random.one_in(3) {
         let of = [None, Some(0)][random.below(2) as usize];
@@ -298,15 +299,15 @@ impl History {
         self.cluster.begin_move(&[cell], to)
     }
 
-    /// Whether some partition moves so.
-    fn moves(&self, so: impl Fn(Moving) -> bool) -> bool {
+    /// Returns whether some partition moves so.
+    fn moves(&self, so: impl Fn(MoveProgress) -> bool) -> bool {
         let mut places = self.cluster.configuration.places();
         places.any(|(_, place)| place.moving.is_some_and(&so))
     }
 
     /// What moves is held by the next, if that lacks no more than the last changes.
     fn hand_over(&mut self) -> Finding {
-        let moves = self.moves(|moving| matches!(moving, Moving::To(_)));
+        let moves = self.moves(|moving| matches!(moving, MoveProgress::To(_)));
         if self.offline.is_some() || !moves || !self.cluster.is_level() {
             return Ok(());
         }
@@ -536,7 +537,7 @@ impl History {
             }
             self.cluster.pass(150)?;
             // What is lost may be filled only from a partition that was just handed over.
-            if self.moves(|moving| matches!(moving, Moving::From(_))) {
+            if self.moves(|moving| matches!(moving, MoveProgress::From(_))) {
                 self.cluster.serve()?;
             }
             self.ask_again()?;
@@ -636,8 +637,8 @@ impl History {
     }
 }
 
-/// Whether all members of a chain keep the result: others end at the head, have no effect, and may
-/// be answered differently by the next head.
+/// Returns whether all members of a chain keep the result: others end at the head, have no effect,
+/// and may be answered differently by the next head.
 fn is_of_chain(result: &RequestResult) -> bool {
     match result {
         RequestResult::NotDense { .. } => true,

@@ -20,7 +20,7 @@ use proptest::prelude::*;
 use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PartitionState};
 use protocol::expression::{Assignment, BinaryOperator, Expression};
-use protocol::identity::{CoreId, Now, PartitionId, RequestId, SessionId};
+use protocol::identity::{ClockReading, CoreId, PartitionId, RequestId, SessionId};
 use protocol::message::{Execute, Message, Request};
 use protocol::operation::Action;
 
@@ -30,7 +30,7 @@ use samples::kinds;
 struct Core {
     machine: CoreMachine,
     tables: MemoryTables,
-    now: Now,
+    now: ClockReading,
     identity: CoreIdentity,
     /// Requests that were not answered yet.
     open: u64,
@@ -69,7 +69,7 @@ impl Core {
         let mut core = Core {
             machine: CoreMachine::new(identity, CoreLimits::default(), Arc::clone(&configuration)),
             tables: MemoryTables::new(),
-            now: Now {
+            now: ClockReading {
                 monotonic_us: 1,
                 wall_us: 1 << 50,
             },

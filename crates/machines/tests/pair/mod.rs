@@ -1,7 +1,7 @@
 //! What tests of one machine alone share: the configuration that it is part of.
 
 use placement::{Column, ColumnType, Durability, Index, Layout, Schema};
-use protocol::configuration::{Configuration, Place, Server, ServerState, Table};
+use protocol::configuration::{Configuration, Place, PlacedTable, Server, ServerState};
 use protocol::identity::{CoreId, Epoch, Incarnation, ServerId, TableId};
 
 /// The only core of a server.
@@ -52,7 +52,7 @@ pub fn configuration() -> Configuration {
         epoch: Epoch(3),
         sealing: None,
         servers: vec![server(1), server(2)],
-        tables: vec![Table {
+        tables: vec![PlacedTable {
             id: TableId(1),
             layout: Layout::base(&schema),
             schema,

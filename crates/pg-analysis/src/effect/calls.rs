@@ -21,7 +21,7 @@ pub struct FoundName<'t> {
 /// could spell any name.
 pub fn of(text: &str) -> Option<Vec<FoundName<'_>>> {
     let mut found: Vec<FoundName<'_>> = Vec::new();
-    // The first sign behind a name, past white space and comments, shows whether it is called.
+    // The first sign after a name, past white space and comments, shows whether it is called.
     let mut is_behind_name = false;
     let mut rest = text;
     while let Some(first) = rest.bytes().next() {

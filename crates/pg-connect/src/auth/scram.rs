@@ -48,7 +48,7 @@ impl Verifier {
     }
 }
 
-/// What a client is offered.
+/// The mechanisms that a client is offered.
 #[derive(Clone, Debug, Default)]
 pub struct Offer {
     /// What ties the login to its TLS connection, see [`end_point`](super::certificate::end_point).
@@ -87,7 +87,7 @@ impl Offer {
         first: &[u8],
         nonce: &[u8],
         verifier: Verifier,
-    ) -> Result<(Exchange, String), LoginRefusal> {
+    ) -> Result<(ScramExchange, String), LoginRefusal> {
         let mut mechanisms = self.mechanisms().iter();
         let mechanism = mechanisms.find(|name| name.as_bytes() == mechanism);
         let mechanism = *mechanism.ok_or(LoginRefusal::Mechanism)?;
@@ -113,7 +113,7 @@ impl Offer {
             BASE64.encode(&verifier.salt),
             verifier.iterations
         );
-        let exchange = Exchange {
+        let exchange = ScramExchange {
             binding: BASE64.encode([header.as_bytes(), end_point].concat()),
             is_bound: mechanism == MECHANISM_PLUS,
             signed: format!("{bare},{answer}"),
@@ -125,7 +125,7 @@ impl Offer {
 }
 
 /// An exchange in which the client has sent its first message.
-pub struct Exchange {
+pub struct ScramExchange {
     verifier: Verifier,
     /// The client's channel binding header, which it must repeat, and what it is bound to.
     binding: String,
@@ -135,7 +135,7 @@ pub struct Exchange {
     signed: String,
 }
 
-impl Exchange {
+impl ScramExchange {
     /// Reads the client's last message. Returns the server's own proof.
     pub fn finish(self, last: &[u8]) -> Result<String, LoginRefusal> {
         let last = str::from_utf8(last).map_err(|_| LoginRefusal::Malformed)?;
@@ -161,7 +161,7 @@ impl Exchange {
         let signature = sign(&self.verifier.stored_key);
         let pairs = proof.iter().zip(signature.as_ref());
         let client_key: Vec<u8> = pairs.map(|(proof, sign)| proof ^ sign).collect();
-        // What is compared is a hash, so that the time it takes reveals nothing.
+        // The comparison is of hashes, so that its time reveals nothing.
         if digest::digest(&digest::SHA256, &client_key).as_ref() != self.verifier.stored_key {
             return Err(LoginRefusal::Password);
         }
@@ -258,7 +258,7 @@ mod tests {
             (MECHANISM, "x,,n=,r=x"),
             (MECHANISM, "n,,n=a"),
             (MECHANISM, "n,a=eve,n=,r=x"),
-            // What is tied is not what was chosen.
+            // The channel binding does not match the chosen mechanism.
             (MECHANISM, "p=tls-server-end-point,,n=,r=x"),
             (MECHANISM_PLUS, "n,,n=,r=x"),
             (MECHANISM_PLUS, "y,,n=,r=x"),

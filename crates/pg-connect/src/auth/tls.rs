@@ -19,7 +19,7 @@ use super::certificate;
 
 /// Whether connections to a server use TLS, as libpq's `sslmode`.
 #[derive(Clone, Debug)]
-pub enum Policy {
+pub enum TlsPolicy {
     /// Never with TLS.
     Disable,
     /// With TLS if the server has it.
@@ -35,13 +35,13 @@ pub enum Policy {
 pub struct Tls {
     /// For the library.
     pub config: Arc<ClientConfig>,
-    /// What it was made from.
-    files: Files,
+    /// The files that it was made from.
+    files: TlsFiles,
 }
 
 /// Files that a URL names, all PEM.
 #[derive(Clone, Debug, Default)]
-pub struct Files {
+pub struct TlsFiles {
     /// Certificates of the authorities for servers.
     pub roots: Option<PathBuf>,
     /// Their lists of what they have revoked.
@@ -50,15 +50,15 @@ pub struct Files {
     pub proof: Option<(PathBuf, PathBuf)>,
 }
 
-impl Policy {
+impl TlsPolicy {
     /// Returns it from `sslmode` and the URL's other parameters. Like libpq, only `verify-full`
     /// checks the server's name.
-    pub fn of(mode: &str, files: Files) -> Result<Policy, String> {
+    pub fn of(mode: &str, files: TlsFiles) -> Result<TlsPolicy, String> {
         let policy = match (mode, &files.roots) {
-            ("disable", _) => return Ok(Policy::Disable),
-            ("prefer", _) => Policy::Prefer,
-            ("require", None) => Policy::Require,
-            ("require" | "verify-full", Some(_)) => Policy::Verify,
+            ("disable", _) => return Ok(TlsPolicy::Disable),
+            ("prefer", _) => TlsPolicy::Prefer,
+            ("require", None) => TlsPolicy::Require,
+            ("require" | "verify-full", Some(_)) => TlsPolicy::Verify,
             ("verify-full", None) => {
                 return Err("sslmode=verify-full needs sslrootcert=FILE in the URL".into());
             }
@@ -82,34 +82,36 @@ impl Policy {
     /// Returns the same as libpq's `sslmode`.
     pub fn mode(&self) -> &'static str {
         match self {
-            Policy::Disable => "disable",
-            Policy::Prefer(_) => "prefer",
-            Policy::Require(_) => "require",
-            Policy::Verify(_) => "verify-full",
+            TlsPolicy::Disable => "disable",
+            TlsPolicy::Prefer(_) => "prefer",
+            TlsPolicy::Require(_) => "require",
+            TlsPolicy::Verify(_) => "verify-full",
         }
     }
 
     /// Returns the files that it was made from, if it is any TLS.
-    pub fn files(&self) -> Option<&Files> {
+    pub fn files(&self) -> Option<&TlsFiles> {
         match self {
-            Policy::Disable => None,
-            Policy::Prefer(tls) | Policy::Require(tls) | Policy::Verify(tls) => Some(&tls.files),
+            TlsPolicy::Disable => None,
+            TlsPolicy::Prefer(tls) | TlsPolicy::Require(tls) | TlsPolicy::Verify(tls) => {
+                Some(&tls.files)
+            }
         }
     }
 }
 
-/// What clients are shown.
+/// The certificate that clients are shown.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// How they are spoken to.
     pub config: Arc<ServerConfig>,
-    /// What their logins are tied to.
+    /// The channel binding of their logins.
     pub end_point: Option<Vec<u8>>,
 }
 
 /// The authorities for clients: files, both PEM.
 #[derive(Clone, Copy, Debug)]
-pub struct Vouching<'a> {
+pub struct ClientAuthorities<'a> {
     /// Certificates of the authorities.
     pub authorities: &'a Path,
     /// Their lists of what they have revoked. As with PostgreSQL's `ssl_crl_file`, there must be a
@@ -123,7 +125,7 @@ pub struct Vouching<'a> {
 pub fn identity(
     certificates: &Path,
     key: &Path,
-    vouching: Option<Vouching<'_>>,
+    vouching: Option<ClientAuthorities<'_>>,
 ) -> Result<Identity, String> {
     let chain = certificates_of(certificates)?;
     let end_point = chain.first().and_then(certificate::end_point);
@@ -133,7 +135,7 @@ pub fn identity(
         .map_err(|error| format!("cannot set up TLS: {error}"))?;
     let config = match vouching {
         None => config.with_no_client_auth(),
-        Some(Vouching {
+        Some(ClientAuthorities {
             authorities,
             revoked,
         }) => {
@@ -203,7 +205,7 @@ fn roots_of(path: &Path) -> Result<RootCertStore, String> {
 }
 
 /// Returns what servers are asked for, which is nothing unless `verifies`, and what they are shown.
-fn client_config(files: &Files, verifies: bool) -> Result<ClientConfig, String> {
+fn client_config(files: &TlsFiles, verifies: bool) -> Result<ClientConfig, String> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("cannot set up TLS: {error}"))?;

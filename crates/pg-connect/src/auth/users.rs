@@ -19,7 +19,7 @@ pub struct Users {
 /// One user's secret.
 #[derive(Clone)]
 pub struct User {
-    /// What a client's proof is checked with.
+    /// The verifier of a client's proof.
     pub verifier: Verifier,
     /// The secret for servers, if they ask.
     pub password: Option<String>,

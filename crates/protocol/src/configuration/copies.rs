@@ -1,14 +1,14 @@
-//! Tables with one copy more or less: what an epoch that follows a sealed one may change.
+//! Tables with one copy more or less: the changes that an epoch after a sealed one may make.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use placement::Schema;
 
-use super::{PartitionState, Place, Table};
+use super::{PartitionState, Place, PlacedTable};
 use crate::identity::{CoreId, Epoch};
 
-impl Table {
+impl PlacedTable {
     /// Returns the table with the copy that a valid schema has one more, to be filled from epoch
     /// `since` on. `place` chooses cores, by replex and partition, for a table that has those
     /// before.
@@ -19,8 +19,8 @@ impl Table {
         &self,
         wanted: &Schema,
         since: Epoch,
-        place: &dyn Fn(&Table, usize, u32) -> Option<CoreId>,
-    ) -> Result<Table, String> {
+        place: &dyn Fn(&PlacedTable, usize, u32) -> Option<CoreId>,
+    ) -> Result<PlacedTable, String> {
         if !self.schema.is_extended_by(wanted) {
             return Err("the table has changed meanwhile: try again".into());
         }
@@ -52,7 +52,7 @@ impl Table {
     ///
     /// # Errors
     /// For people: there is none that can go.
-    pub fn without_copy(&self, name: &str) -> Result<Table, String> {
+    pub fn without_copy(&self, name: &str) -> Result<PlacedTable, String> {
         let mut table = self.clone();
         let removed = table.layout.remove(&mut table.schema, name);
         removed.map_err(|error| error.message)?;
@@ -69,7 +69,7 @@ impl Table {
 
     /// Returns the table with these partitions of serving copies void, to be refilled from epoch
     /// `since` on.
-    pub fn renewed(&self, cells: &[(u8, u32)], since: Epoch) -> Table {
+    pub fn renewed(&self, cells: &[(u8, u32)], since: Epoch) -> PlacedTable {
         let mut table = self.clone();
         for (replex, number) in cells {
             let places = table.placement.get_mut(usize::from(*replex));

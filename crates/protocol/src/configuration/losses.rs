@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use placement::{TableReport, prove};
 
-use super::{Configuration, PartitionState, Server, ServerState, Table};
+use super::{Configuration, PartitionState, PlacedTable, Server, ServerState};
 use crate::identity::ServerId;
 
 impl Configuration {
@@ -24,7 +24,7 @@ impl Configuration {
         }
     }
 
-    /// Why the cluster cannot go on without these servers, if so.
+    /// Returns the reason why the cluster cannot continue without these servers, if there is one.
     pub fn cannot_lose(&self, servers: &BTreeSet<ServerId>) -> Option<String> {
         if servers.is_empty() {
             return None;
@@ -59,7 +59,7 @@ impl Configuration {
 impl Configuration {
     /// Returns what a table survives with the copies that can be read now: filled, on servers that
     /// are up.
-    pub(super) fn survive(&self, table: &Table, report: &mut TableReport) {
+    pub(super) fn survive(&self, table: &PlacedTable, report: &mut TableReport) {
         let is_up = |server: &&Server| server.state == ServerState::Up;
         let up = self.servers.iter().filter(is_up).map(Server::bare);
         let up: Vec<placement::PartitionHost> = up.collect();
@@ -96,7 +96,7 @@ impl Configuration {
     }
 }
 
-impl Table {
+impl PlacedTable {
     /// Returns the placement, with partitions that are not filled yet nowhere.
     pub fn full_copies(&self) -> placement::Placement {
         let mut bare = self.bare_placement();

@@ -4,13 +4,13 @@ use alloc::vec::Vec;
 
 use placement::{Cover, CoverCosts, ReplexKind, ValueRef, cover, decode_key};
 
-use super::{Configuration, PartitionState, Place, ServerState, Table};
+use super::{Configuration, PartitionState, Place, PlacedTable, ServerState};
 use crate::identity::{CoreId, PartitionId};
 use crate::planted::{self, Bug};
 
 /// Returns the partition of the primary replex that owns this pk; none if the bytes are no key of
 /// the table. Allocates nothing as long as the primary replex is cut by its pk.
-pub fn primary_partition(table: &Table, pk: &[u8]) -> Option<PartitionId> {
+pub fn primary_partition(table: &PlacedTable, pk: &[u8]) -> Option<PartitionId> {
     let layout = &table.layout;
     let replex = layout.replexes.first()?;
     let by_pk = |key_space: usize| {
@@ -42,17 +42,17 @@ pub fn primary_partition(table: &Table, pk: &[u8]) -> Option<PartitionId> {
 }
 
 /// Returns the position of the replex that serves an index of the schema; none is the primary key.
-pub fn replex_of_index(table: &Table, index: Option<usize>) -> Option<u8> {
+pub fn replex_of_index(table: &PlacedTable, index: Option<usize>) -> Option<u8> {
     let kind = index.map_or(ReplexKind::Primary, |index| ReplexKind::Index { index });
     let position = |replex: &placement::Replex| replex.kind == kind;
     let position = table.layout.replexes.iter().position(position)?;
     u8::try_from(position).ok()
 }
 
-/// Whether the number of a replex means the same one in two configurations of its table: the same
-/// order and the same partitions. One that comes may get the number of one that went.
-pub fn is_same_copy(one: &Table, other: &Table, replex: u8) -> bool {
-    let parts = |table: &Table| {
+/// Returns whether the number of a replex means the same one in two configurations of its table:
+/// the same order and the same partitions. One that comes may get the number of one that went.
+pub fn is_same_copy(one: &PlacedTable, other: &PlacedTable, replex: u8) -> bool {
+    let parts = |table: &PlacedTable| {
         let replex = table.layout.replexes.get(usize::from(replex))?;
         let axes = replex.axes.iter().map(|axis| {
             let key_space = table.layout.key_spaces[axis.key_space].clone();
@@ -66,7 +66,7 @@ pub fn is_same_copy(one: &Table, other: &Table, replex: u8) -> bool {
 /// Returns the partitions of a replex that can hold rows whose columns have these values, rising:
 /// one if the values fix the key space of the replex.
 pub fn partitions<'a>(
-    table: &Table,
+    table: &PlacedTable,
     replex: u8,
     equated: impl Fn(usize) -> Option<ValueRef<'a>>,
 ) -> Vec<u32> {
@@ -74,7 +74,7 @@ pub fn partitions<'a>(
     table.layout.partitions(&constraints, usize::from(replex))
 }
 
-/// Whether, by the configuration, a partition cannot be read where it is.
+/// Returns whether, by the configuration, a partition cannot be read where it is.
 pub fn is_down(configuration: &Configuration, place: Place) -> bool {
     let server = configuration.server(place.core.server);
     let serves = place.state == PartitionState::Serving || planted::is(Bug::ReadWhileRebuilding);
@@ -97,7 +97,7 @@ pub fn cover_of_lost(
     cover(&table.layout, lost, &available, &CoverCosts::LOOKUP)
 }
 
-/// As [`placement::Layout::order_columns`].
-pub fn order_columns(table: &Table, replex: u8) -> Vec<usize> {
+/// Returns the same as [`placement::Layout::order_columns`].
+pub fn order_columns(table: &PlacedTable, replex: u8) -> Vec<usize> {
     table.layout.order_columns(usize::from(replex))
 }

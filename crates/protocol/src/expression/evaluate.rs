@@ -46,8 +46,9 @@ pub fn evaluate(
     })
 }
 
-/// As [`evaluate`], for a column of this type: numbers are converted as PostgreSQL converts them
-/// on assignment, so a float64 is rounded to the nearest int64, halves to the even one.
+/// Evaluates as [`evaluate`] does, for a column of this type: numbers are converted as PostgreSQL
+/// converts them on assignment, so a float64 is rounded to the nearest int64, halves to the even
+/// one.
 pub fn evaluate_for(
     column_type: ColumnType,
     expression: &Expression,
@@ -68,7 +69,7 @@ pub fn evaluate_for(
     }
 }
 
-/// Whether a condition holds for `row`; one that is NULL does not.
+/// Returns whether a condition holds for `row`; one that is NULL does not.
 pub fn holds(
     condition: &Expression,
     row: &dyn Columns,

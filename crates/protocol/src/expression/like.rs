@@ -7,7 +7,7 @@
 use super::EvaluationError;
 use super::budget::Budget;
 
-/// Whether the whole text matches the pattern, case and all.
+/// Returns whether the whole text matches the pattern, case and all.
 pub(super) fn matches(
     text: &str,
     pattern: &str,

@@ -225,7 +225,7 @@ impl fmt::Display for EvaluationError {
 impl core::error::Error for EvaluationError {}
 
 impl BinaryOperator {
-    /// Whether it compares its operands by their order.
+    /// Returns whether it compares its operands by their order.
     pub fn is_comparison(self) -> bool {
         matches!(
             self,

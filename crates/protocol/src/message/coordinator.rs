@@ -88,8 +88,8 @@ pub enum CoordinatorRequest {
         /// The last position of each core's log, all of which is durable.
         logs: Vec<Position>,
     },
-    /// Adds a copy to a table: what the schema has one more, an index or a further copy, its last.
-    /// Answered at once; [`CoordinatorRequest::Progress`] reports how it goes on.
+    /// Adds a copy to a table: the last index or further copy of the schema, which has one more
+    /// than the table. Answered at once; [`CoordinatorRequest::Progress`] reports how it goes on.
     AddCopy {
         /// The table as it shall be.
         schema: Schema,
@@ -130,7 +130,7 @@ pub enum CoordinatorRequest {
         server: ServerId,
     },
     /// The answer to [`CoordinatorReply::Recall`]: what a server knows.
-    Remember(Memory),
+    Remember(RecallReport),
     /// Lets a server in on a folder that is an older copy, although rows that were acknowledged
     /// since are missing there: an operator accepts the loss.
     AcceptFolder {
@@ -139,9 +139,9 @@ pub enum CoordinatorRequest {
     },
 }
 
-/// What a server knows when the coordinator's state is rebuilt.
+/// A server's report when the coordinator's state is rebuilt.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Memory {
+pub struct RecallReport {
     /// The core that reports; core 0 of a server that waits to join.
     pub core: CoreId,
     /// Its incarnation.
@@ -200,7 +200,7 @@ pub struct FillReport {
 pub const OBSTACLES_MAX: usize = 5;
 
 impl FillReport {
-    /// Nothing of this replex.
+    /// Returns an empty report of this replex.
     pub fn new(table: TableId, replex: u8) -> FillReport {
         FillReport {
             table,
@@ -249,7 +249,7 @@ pub struct CopyFailure {
 /// How far a core is with the end of the epochs before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SealReport {
-    /// What it has done.
+    /// The stage that it has reached.
     pub stage: SealStage,
     /// How long ago, in microseconds, it last vouched for a server that is being removed; none if
     /// it has not since its start.
@@ -295,7 +295,7 @@ pub enum CoordinatorReply {
     },
     /// The newest configuration.
     Configuration(Configuration),
-    /// What was asked for is known already.
+    /// The receiver knows the newest epoch already.
     Unchanged {
         /// The newest epoch.
         epoch: Epoch,
@@ -355,7 +355,7 @@ pub enum CoordinatorReply {
 pub struct Shortage {
     /// The server.
     pub server: ServerId,
-    /// What there is room for.
+    /// The room that is left.
     pub room: Room,
     /// Why its partitions stay there, for people; none if they move to servers with room.
     pub stays: Option<String>,
@@ -372,7 +372,7 @@ wire_enum!(CoordinatorRequest {
     15 => Renew { table, cells }, 16 => AcceptFolder { server },
     17 => Remember(memory),
 });
-wire_struct!(Memory {
+wire_struct!(RecallReport {
     core,
     incarnation,
     runs,

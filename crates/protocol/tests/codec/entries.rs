@@ -126,7 +126,7 @@ pub fn key(bytes: &[u8]) {
     }
 }
 
-/// An expression, and behind it a row that it is evaluated for.
+/// An expression, and after it a row that it is evaluated for.
 pub fn expression(bytes: &[u8]) {
     let mut reader = Reader::new(bytes);
     let Ok(expression) = Expression::decode(&mut reader) else {

@@ -7,8 +7,8 @@
 //! states that the primary never had.
 //!
 //! Three departures:
-//! - The paper runs each transaction for itself. What waits anyhow runs in groups, as each commit
-//!   has a price.
+//! - The paper runs each transaction for itself. Transactions that wait anyhow run in groups, as
+//!   each commit has a price.
 //! - Whether one may run is decided when there is a connection for it, not when it comes (line 5):
 //!   by then, many of the transactions that it would have had to wait for have committed.
 //! - Where the oldest that waits cannot run yet, the next ones are looked at all the same (the
@@ -41,11 +41,11 @@ pub struct Task {
 /// Which transactions may share a group with one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Company {
-    /// Those before and behind it may be in its group.
+    /// Those before and after it may be in its group.
     Any,
     /// It is a group of its own.
     Own,
-    /// It is a group of its own, and nothing else runs meanwhile. Nothing behind it starts before
+    /// It is a group of its own, and nothing else runs meanwhile. Nothing after it starts before
     /// it has committed: that would only be taken back.
     Alone,
 }
@@ -86,7 +86,7 @@ impl Execution {
 
     /// Starts a group, and returns its transactions. They are the oldest that is independent of all
     /// earlier ones that have not committed, and as many of those that follow it as are so, too.
-    /// What is in the group before them does not count, as it runs before them. Returns none if
+    /// Earlier transactions of the group do not count, as they run before them. Returns none if
     /// nothing may run.
     pub fn start(&mut self, limits: GroupLimits) -> Vec<Tsid> {
         let group = match self.first_to_run() {
@@ -163,7 +163,7 @@ impl Execution {
             if passed.count == WINDOW || task.company == Company::Alone {
                 break;
             }
-            // All that runs behind the oldest is independent of it, even if the state of it
+            // All that runs after the oldest is independent of it, even if the state of it
             // together is not.
             let is_oldest = passed.count == 0 && first_running.is_none_or(|first| tsid < first);
             if is_oldest
@@ -306,7 +306,8 @@ mod tests {
         assert_eq!(start_all(&mut execution, ONE), [[5]]);
     }
 
-    /// What depends on the group itself may be in it; what depends on others ends it.
+    /// A transaction that depends on the group itself may be in it; a transaction that depends on
+    /// others ends it.
     #[test]
     fn groups_are_of_those_that_follow_each_other() {
         let limits = GroupLimits {
@@ -317,7 +318,7 @@ mod tests {
         for (tsid, row) in (1..).zip([1, 1, 1, 2, 2, 1, 3]) {
             execution.add(Tsid(tsid), task(write(row)));
         }
-        // The sixth depends on the first; the last is behind it, and runs for itself.
+        // The sixth depends on the first; the last is after it, and runs for itself.
         assert_eq!(
             start_all(&mut execution, limits),
             [vec![1, 2, 3], vec![4, 5], vec![7]]

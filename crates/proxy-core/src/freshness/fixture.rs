@@ -47,13 +47,13 @@ fn touch() -> impl Strategy<Value = Touch> {
 #[derive(Clone, Debug)]
 pub struct Transaction(Vec<(TableOid, Touch)>);
 
-/// Any transaction.
+/// Draws any transaction.
 pub fn transaction() -> impl Strategy<Value = Transaction> {
     let statement = (0..TABLES, touch()).prop_map(|(table, touch)| (TableOid(table), touch));
     prop::collection::vec(statement, 0..4).prop_map(Transaction)
 }
 
-/// Any sets.
+/// Draws any sets.
 pub fn sets() -> impl Strategy<Value = Sets> {
     transaction().prop_map(|transaction| transaction.sets())
 }

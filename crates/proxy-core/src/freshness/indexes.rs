@@ -1,7 +1,7 @@
 //! TIndex, CIndex and RIndex: which commit last wrote a table, a column, a row (section 5.1).
 //! Algorithm 3 fills them, Algorithm 4 asks them.
 //!
-//! Invariants: no answer is older than the last commit that wrote what is asked for; no answer is
+//! Invariants: no answer is older than the last commit that wrote what is requested; no answer is
 //! below the floor, so that a replica that joins with less than what was pruned, or than what was
 //! committed before this manager began, serves nothing by them (R33).
 //!

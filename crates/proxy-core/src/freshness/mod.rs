@@ -1,5 +1,5 @@
-//! The Transaction Manager's pure part: what is committing, what was committed, what each replica
-//! has, and where a read may go.
+//! The Transaction Manager's pure part: pending and finished commits, the commits that each replica
+//! has, and the servers at which a read may run.
 //!
 //! No I/O, no clock. The proxy reports commits before and after they happen, the slot's reader
 //! their order, the Extractors their progress. One lock around a [`Manager`] is enough, as no call
@@ -105,7 +105,7 @@ pub enum ReadTarget {
     Replica {
         /// Which.
         id: ReplicaId,
-        /// What the read must see.
+        /// The commits that the read must see.
         need: Tsid,
         /// What the replica has.
         applied: Tsid,
@@ -125,10 +125,10 @@ pub enum Reason {
     Pending,
     /// No replica serves that has what it must see.
     NoneFresh {
-        /// What it must see.
+        /// The commits that it must see.
         need: Tsid,
     },
-    /// What it touches was known by a catalogue that is no more.
+    /// The rows that it touches were determined by a catalogue that has changed since.
     Outdated,
 }
 
@@ -145,7 +145,7 @@ pub struct Committed<'a> {
     pub has_statements: bool,
 }
 
-/// What is committing, what was committed, and what each replica has.
+/// Pending and finished commits, and the commits that each replica has.
 #[derive(Debug)]
 pub struct Manager {
     key: mark::MarkKey,
@@ -224,9 +224,9 @@ impl Manager {
         &self.key
     }
 
-    /// Notes a newer catalogue. What is Pending is known by an older one, and may have run on the
-    /// newer tables: with a trigger, or a foreign key, that it did not know of. So it may write
-    /// anything (R33).
+    /// Notes a newer catalogue. Pending writes were determined by an older catalogue, and may have
+    /// run on the newer tables: with a trigger, or a foreign key, that it did not know of. So it
+    /// may write anything (R33).
     pub fn catalogue_replaced(&mut self, generation: u64) {
         self.generation = generation;
         self.pending.widen();

@@ -28,7 +28,7 @@ pub struct ReadMoment {
     generation: u64,
     /// What was Pending then and touches it.
     pending: Vec<TStateId>,
-    /// What it must see, once all of that has its place in the order.
+    /// The commits that it must see, once all of them have their place in the order.
     need: Option<Tsid>,
     /// What the replica had then that had most.
     newest: Option<Tsid>,
@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    /// What is Pending and not touched is not waited for.
+    /// A read does not wait for Pending commits that do not touch it.
     #[test]
     fn what_is_not_touched_is_not_waited_for() {
         let mut manager = two_replicas();

@@ -18,7 +18,7 @@ fn one(table: TableOid, class: Class, reads: &[u16], writes: &[u16], rows: &[u64
     sets
 }
 
-/// W1 to W5.
+/// Returns W1 to W5.
 pub fn writes() -> [Sets; 5] {
     [
         one(R, Class::Rows, &[1], &[2, 3], &[100]),
@@ -29,7 +29,7 @@ pub fn writes() -> [Sets; 5] {
     ]
 }
 
-/// R1 to R4.
+/// Returns R1 to R4.
 pub fn reads() -> [Sets; 4] {
     let mut join = one(R, Class::Columns, &[1], &[], &[]);
     join.merge(&one(S, Class::Columns, &[2, 3], &[], &[]));

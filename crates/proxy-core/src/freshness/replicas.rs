@@ -1,6 +1,6 @@
-//! What each replica has, whether it serves, and how many reads run there.
+//! The commits that each replica has, whether it serves, and how many reads run there.
 //!
-//! Invariant: what a replica has applied never goes back while it is known.
+//! Invariant: the position of a replica never goes back while the replica is known.
 
 use alloc::collections::BTreeMap;
 

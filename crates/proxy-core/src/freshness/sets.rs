@@ -18,7 +18,7 @@ pub enum Class {
     Table,
 }
 
-/// What one statement does with one table.
+/// The reads and writes of one statement in one table.
 #[derive(Clone, Debug)]
 pub struct Touch {
     /// Its affecting class for the table.

@@ -154,7 +154,7 @@ impl Commits {
         self.tears(watch, watch.has, (indexes, pending))
     }
 
-    /// Returns the same of all states that have what the replica has, and nothing behind `until`.
+    /// Returns the same of all states that have what the replica has, and nothing after `until`.
     fn tears(&self, watch: &Watch, until: Tsid, (indexes, pending): (&Indexes, &Pending)) -> bool {
         let since = watch.watcher.since;
         if !watch.may_tear || indexes.need(&watch.reads) <= since {
@@ -335,7 +335,8 @@ mod tests {
         );
     }
 
-    /// What is not remembered may have been torn, and nothing is remembered without a watched read.
+    /// A read whose commits are not remembered may have been torn, and no commit is remembered
+    /// without a watched read.
     #[test]
     fn long_reads_are_torn_by_what_is_forgotten() {
         let mut manager = manager();

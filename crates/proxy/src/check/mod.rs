@@ -1,4 +1,5 @@
-//! What is missing at the databases before a proxy is put in front of them, and how to fix it.
+//! Requirements that the databases do not meet before a proxy is put in front of them, and how to
+//! fix that.
 //!
 //! It changes nothing there.
 
@@ -19,9 +20,9 @@ const VERSION_MIN: u64 = 14;
 /// Connections that replication has to each database, besides those of sessions.
 const OWN_CONNECTIONS: u64 = 10;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Weight {
+pub enum FindingWeight {
     /// It is as it should be.
     Fine,
     /// The proxy works, but the operator should know.
@@ -36,7 +37,7 @@ pub struct Finding {
     /// Where.
     pub place: String,
     /// How bad it is.
-    pub weight: Weight,
+    pub weight: FindingWeight,
     /// What was found.
     pub what: String,
     /// How to fix it; empty if there is nothing to fix.
@@ -111,7 +112,7 @@ impl Notes {
         }
     }
 
-    fn note(&mut self, weight: Weight, what: impl Display, fix: impl Display) {
+    fn note(&mut self, weight: FindingWeight, what: impl Display, fix: impl Display) {
         self.findings.push(Finding {
             place: self.place.clone(),
             weight,
@@ -121,15 +122,15 @@ impl Notes {
     }
 
     fn fine(&mut self, what: impl Display) {
-        self.note(Weight::Fine, what, "");
+        self.note(FindingWeight::Fine, what, "");
     }
 
     fn mind(&mut self, what: impl Display, fix: impl Display) {
-        self.note(Weight::Mind, what, fix);
+        self.note(FindingWeight::Mind, what, fix);
     }
 
     fn stops(&mut self, what: impl Display, fix: impl Display) {
-        self.note(Weight::Stops, what, fix);
+        self.note(FindingWeight::Stops, what, fix);
     }
 
     /// Notes that checking the rest was not possible.

@@ -9,7 +9,7 @@ use replication::query::{self, one};
 use replication::setup::{FIRING, FIX_FIRING, KEYLESS};
 use replication::{ReplicationError, SLOT, dump_version};
 
-/// What reads of it only the primary can answer.
+/// Selects the relations whose reads only the primary can answer.
 const PRIMARY_ONLY: &str = "
 SELECT coalesce(string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid), '') FROM pg_class c
  WHERE (c.relkind IN ('m', 'f') OR c.relkind = 'r' AND c.relpersistence = 'u') AND c.oid >= 16384";

@@ -4,7 +4,7 @@ use pg_wire::report::{Report, Severity};
 use proxy_core::freshness::ReplicaId;
 use replication::Contents;
 
-/// SQLSTATE: what was typed is no command.
+/// SQLSTATE: the text is no command.
 const SYNTAX_ERROR: &str = "42601";
 
 /// What is asked.
@@ -16,7 +16,7 @@ pub enum ConsoleCommand {
     Add {
         /// Its URL.
         url: String,
-        /// What becomes of what is in its database.
+        /// The handling of the existing contents of its database.
         contents: Contents,
         /// The replica that it is filled from; otherwise that is the primary.
         seed: Option<ReplicaId>,

@@ -306,7 +306,7 @@ impl Console<'_> {
     }
 }
 
-/// Returns the formats of results, behind a Bind's names. Parameters are refused, as no command has
+/// Returns the formats of results, after a Bind's names. Parameters are refused, as no command has
 /// any.
 fn result_formats(rest: &[u8]) -> Result<Vec<Format>, Malformed> {
     let short = || Malformed::new("a Bind message is too short");

@@ -114,7 +114,7 @@ pub fn check(history: &[Transaction], last: &BTreeMap<Key, Vec<Element>>) -> Res
             };
             let own_count: usize = own.get(key).copied().unwrap_or(0);
             let list = last.get(key).map_or(&[][..], Vec::as_slice);
-            // What it appended itself stands behind what its snapshot has.
+            // What it appended itself stands after what its snapshot has.
             let others = seen.len().saturating_sub(own_count);
             if let Some(element) = others.checked_sub(1).map(|at| seen[at]) {
                 graph.add(writers[&(*key, element)], Why::Read, reader);
@@ -215,7 +215,7 @@ fn check_read(
     Ok(())
 }
 
-/// Transactions, and behind them the moments at which one of them ended: each leads to the next, so
+/// Transactions, and after them the moments at which one of them ended: each leads to the next, so
 /// that time needs no edge from every transaction to every later one.
 struct Graph<'a> {
     history: &'a [Transaction],

@@ -145,7 +145,8 @@ fn is_of_schema(code: &str) -> bool {
         || code.is_empty()
 }
 
-/// Does the proxy refuse it by name? PostgreSQL's own refusals of this code are the same straight.
+/// Returns whether the proxy refuses it by name. PostgreSQL's own refusals of this code are the
+/// same without the proxy.
 fn is_refused(code: &str, message: &str) -> bool {
     let ours = [
         "repl",

@@ -34,7 +34,7 @@ use tokio_postgres::{Client, Error, NoTls};
 pub const USER: &str = "ann";
 pub const PASSWORD: &str = "right";
 
-/// Whether there is a PostgreSQL to test with, as [`needs::require`] has it.
+/// Returns whether there is a PostgreSQL to test with, as [`needs::require`] has it.
 pub fn is_there() -> bool {
     needs::require(needs::POSTGRES, pg_local::programs()).is_some()
 }

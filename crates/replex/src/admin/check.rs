@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-use replex::compare::Difference;
+use replex::compare::CopyDifference;
 use replex::failure::CommandFailure;
 use replex::inspect::{CopySum, InspectError, Inspector, are_equal};
 use serde_json::json;
@@ -93,7 +93,7 @@ pub async fn repair(
         }
     }
     let differences = inspector.differences(table, trust).await.map_err(failed)?;
-    let tied: Vec<Difference> = differences
+    let tied: Vec<CopyDifference> = differences
         .iter()
         .filter(|it| it.wrong.is_none())
         .cloned()
@@ -175,7 +175,7 @@ fn left_out(copies: &[CopySum]) -> String {
 }
 
 /// Returns the first differences, a line each.
-fn named(differences: &[Difference]) -> String {
+fn named(differences: &[CopyDifference]) -> String {
     let mut text: String = differences
         .iter()
         .take(NAMED_MAX)
@@ -195,7 +195,7 @@ fn advice(table: &str) -> String {
     )
 }
 
-fn wrong_copies(difference: &Difference) -> Option<Vec<[u32; 2]>> {
+fn wrong_copies(difference: &CopyDifference) -> Option<Vec<[u32; 2]>> {
     let wrong = difference.wrong.as_ref()?;
     let cell = |(replex, number): &(u8, u32)| [u32::from(*replex), *number];
     Some(wrong.iter().map(cell).collect())

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{AdminReport, source};
 use crate::arguments::ClusterArguments;
-use crate::front::connect;
+use crate::sql_command::connect;
 
 /// How often progress is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);

@@ -26,7 +26,7 @@ pub struct AdminReport {
     is_sound: bool,
 }
 
-/// `replex admin`
+/// Runs `replex admin`.
 pub async fn run(arguments: &AdminArguments) -> Result<(), CommandFailure> {
     let screen = Screen::of_stdout();
     let cluster = &arguments.cluster;

@@ -1,7 +1,7 @@
 //! Where `admin` gets its facts: the coordinator's configuration, asked for directly, so that it
 //! is the coordinator's and not what a client remembers.
 
-use protocol::configuration::{Configuration, Table};
+use protocol::configuration::{Configuration, PlacedTable};
 use replex::failure::CommandFailure;
 use replex::inspect;
 
@@ -24,7 +24,7 @@ pub async fn configuration(
 pub fn table<'a>(
     configuration: &'a Configuration,
     name: &str,
-) -> Result<&'a Table, CommandFailure> {
+) -> Result<&'a PlacedTable, CommandFailure> {
     configuration.table_named(name).ok_or_else(|| {
         let names = configuration
             .tables

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use super::AdminReport;
 use super::source;
 use crate::arguments::ClusterArguments;
-use crate::front::connect;
 use crate::output::{Screen, count};
+use crate::sql_command::connect;
 
 /// Counters that people see, with the column's name; programs see all.
 const SHOWN: &[(&str, &str)] = &[
@@ -44,7 +44,7 @@ pub async fn status(
             let state = state(server, &counters);
             let held = partitions_of(&configuration, |place| place == core);
             match held {
-                // It serves, but not every write: what is short is listed below.
+                // It serves, but not every write: shortages are listed below.
                 _ if state == "serving" || state == "disk full" => {}
                 0 => idle.push(server.id.0),
                 _ => waited_for.push(server.id.0),
@@ -265,7 +265,7 @@ pub async fn remove(
     })
 }
 
-/// `replex admin server accept-folder`
+/// Runs `replex admin server accept-folder`.
 pub async fn accept_folder(
     cluster: &ClusterArguments,
     server: u32,

@@ -93,7 +93,8 @@ pub struct ClusterOptions {
 }
 
 impl ClusterOptions {
-    /// Three servers that end with this process, in the system's temporary folder.
+    /// Returns the options of three servers that end with this process, in the system's temporary
+    /// folder.
     pub fn new(program: impl Into<PathBuf>) -> Self {
         ClusterOptions {
             program: program.into(),
@@ -247,12 +248,12 @@ impl Cluster {
         .await
     }
 
-    /// `host:port` of the first coordinator.
+    /// Returns `host:port` of the first coordinator.
     pub fn coordinator_address(&self) -> &str {
         &self.coordinator_addresses[0]
     }
 
-    /// `host:port` of every coordinator.
+    /// Returns `host:port` of every coordinator.
     pub fn coordinator_addresses(&self) -> &[String] {
         &self.coordinator_addresses
     }
@@ -397,7 +398,7 @@ impl Cluster {
         self.server(position).signal(Signal::CONT)
     }
 
-    /// An error if a process has ended on its own; the error shows the end of its log.
+    /// Checks that no process has ended on its own. The error shows the end of its log.
     ///
     /// # Errors
     /// As above.

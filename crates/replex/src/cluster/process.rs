@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 /// A process that is not ready within this is not going to be.
 const READY_WITHIN: Duration = Duration::from_secs(120);
-/// What stops gracefully does so within this.
+/// A process that stops gracefully does so within this.
 const STOPPED_WITHIN: Duration = Duration::from_secs(30);
 /// Lines of a process's log that an error shows.
 const LOG_LINES_SHOWN: usize = 8;
@@ -45,8 +45,8 @@ pub enum ProcessLife {
 }
 
 impl Process {
-    /// Starts `program` with `arguments` and waits for its `ready` line. What it writes to
-    /// stderr is appended to the file `log`.
+    /// Starts `program` with `arguments` and waits for its `ready` line. Its stderr is appended to
+    /// the file `log`.
     ///
     /// # Errors
     /// It cannot be started, or ended before it was ready: the error shows the end of its log.
@@ -179,7 +179,7 @@ impl Process {
         }
     }
 
-    /// Whether it runs; an error has how it ended.
+    /// Checks that it runs. The error states how it ended.
     ///
     /// # Errors
     /// It has ended.
@@ -190,7 +190,7 @@ impl Process {
         }
     }
 
-    /// Resident memory in bytes, as the kernel counts it.
+    /// Returns the resident memory in bytes, as the kernel counts it.
     ///
     /// # Errors
     /// The process has ended, or the kernel does not report it.

@@ -10,7 +10,7 @@ use super::load::{self, LoadProgress};
 use super::percentile_of;
 use super::store::{Flights, PRIMARY};
 use crate::flights::CREATE_TABLE;
-use crate::output::{Short, count};
+use crate::output::{ShortDuration, count};
 use crate::story::Story;
 
 /// Lookups that a latency is taken from.
@@ -22,7 +22,7 @@ const COLUMNS_SHOWN: &[&str] = &[
     "id", "month", "day", "dep_time", "carrier", "flight", "tailnum", "origin", "dest",
 ];
 
-/// The processes.
+/// Shows the processes.
 pub async fn cluster(story: &mut Story, cluster: &Cluster) -> Result<(), CommandFailure> {
     story.chapter("A cluster of real processes on this machine");
     let configuration = cluster.configuration().await;
@@ -48,7 +48,7 @@ pub async fn cluster(story: &mut Story, cluster: &Cluster) -> Result<(), Command
     Ok(())
 }
 
-/// The table and its copies.
+/// Creates and shows the table and its copies.
 pub fn table(story: &mut Story, flights: &Flights) {
     story.chapter("A table whose three copies are sorted and partitioned by three keys");
     for line in CREATE_TABLE.lines() {
@@ -97,7 +97,7 @@ pub async fn load(
     story.say(format!(
         "{} rows in {}: {} a second, each acknowledged when it was on the disk of all three",
         count(loaded.rows.len() as u64),
-        Short(loaded.elapsed),
+        ShortDuration(loaded.elapsed),
         count(per_second as u64)
     ));
     Ok(())
@@ -162,8 +162,8 @@ pub async fn lookups(
             condition(kind.columns, &example),
             kind.index.to_owned(),
             count(found.len() as u64),
-            Short(percentile_of(&times, 0.5)).to_string(),
-            Short(percentile_of(&times, 0.99)).to_string(),
+            ShortDuration(percentile_of(&times, 0.5)).to_string(),
+            ShortDuration(percentile_of(&times, 0.99)).to_string(),
         ]);
         example_rows(
             story,
@@ -203,13 +203,13 @@ fn example_rows(story: &Story, title: &str, schema: &Schema, found: &[Vec<Value>
 }
 
 /// A tail number that was changed.
-pub struct MovedTail {
+pub struct ChangedTailNumber {
     id: Value,
     column: usize,
     tail: Value,
 }
 
-impl MovedTail {
+impl ChangedTailNumber {
     /// Does to the rows that were loaded what was done in the cluster.
     pub fn apply(&self, rows: &mut [Vec<Value>]) {
         for row in rows.iter_mut().filter(|row| row[0] == self.id) {
@@ -218,12 +218,12 @@ impl MovedTail {
     }
 }
 
-/// A row moves from one partition to another because its key changes.
+/// Moves a row from one partition to another by changing its key.
 pub async fn moving(
     story: &mut Story,
     flights: &mut Flights,
     rows: &[Vec<Value>],
-) -> Result<MovedTail, CommandFailure> {
+) -> Result<ChangedTailNumber, CommandFailure> {
     story.chapter("A tail number changes, so the row moves to another partition of one copy");
     let column = positions(flights.schema(), &["tailnum"])[0];
     let (row, old) = only_flight(rows, column)?;
@@ -253,14 +253,14 @@ pub async fn moving(
     story.claim(
         format!(
             "The old lookup is empty and the new one full, after one update of {}",
-            Short(took)
+            ShortDuration(took)
         ),
         before == [1, 0] && after == [0, 1],
     );
     let by_id = flights.lookup(PRIMARY, std::slice::from_ref(&id)).await?;
     let agrees = by_id.len() == 1 && by_id[0][column] == new;
     story.claim("The copy by id shows the new tail number too", agrees);
-    Ok(MovedTail {
+    Ok(ChangedTailNumber {
         id,
         column,
         tail: new,

@@ -14,7 +14,7 @@ use super::chapters::{condition, positions};
 use super::load::{self, LoadProgress};
 use super::store::{Flights, PRIMARY};
 use crate::admin::check;
-use crate::output::{Short, count};
+use crate::output::{ShortDuration, count};
 use crate::story::Story;
 
 /// Which server is killed: the one with the copy by tail number.
@@ -45,7 +45,7 @@ pub async fn crash(
         bar.clone(),
         progress.clone(),
     );
-    let mut load = load::Loading(tokio::spawn(work));
+    let mut load = load::RunningLoad(tokio::spawn(work));
     let until = rows.len() as u64 * KILL_AT / 100;
     while progress.acknowledged() < until && !load.0.is_finished() {
         tokio::time::sleep(LOOK_AGAIN_AFTER).await;
@@ -76,7 +76,7 @@ pub async fn crash(
     bar.suspend(|| {
         story.say(format!(
             "started again on its old folder; it serves after {}, and the load goes on",
-            Short(offline)
+            ShortDuration(offline)
         ));
     });
     let loaded = (&mut load.0).await;
@@ -84,8 +84,8 @@ pub async fn crash(
     story.say(format!(
         "{} rows in {}; the longest pause between two acknowledgements was {}",
         count(loaded.rows.len() as u64),
-        Short(loaded.elapsed),
-        Short(loaded.longest_gap)
+        ShortDuration(loaded.elapsed),
+        ShortDuration(loaded.longest_gap)
     ));
     story.claim(
         "Lookups by id and by route were answered while the server was gone",
@@ -135,7 +135,7 @@ async fn lookups_without(
                 "meanwhile, {}: {} found in {}",
                 condition(names, &key),
                 count(rows.len() as u64),
-                Short(took)
+                ShortDuration(took)
             ));
         });
     }

@@ -16,8 +16,8 @@ use crate::output::count;
 /// Inserts that have been sent and not answered.
 const IN_FLIGHT: usize = 256;
 
-/// What loading did.
-pub struct Loaded {
+/// The result of a load.
+pub struct LoadSummary {
     /// Rows that were acknowledged.
     pub rows: Vec<Vec<Value>>,
     /// How long it took.
@@ -27,9 +27,9 @@ pub struct Loaded {
 }
 
 /// A load that ends with its waiter.
-pub struct Loading(pub JoinHandle<Result<Loaded, CommandFailure>>);
+pub struct RunningLoad(pub JoinHandle<Result<LoadSummary, CommandFailure>>);
 
-impl Drop for Loading {
+impl Drop for RunningLoad {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -69,7 +69,7 @@ pub async fn load(
     rows: Vec<Vec<Value>>,
     bar: ProgressBar,
     progress: LoadProgress,
-) -> Result<Loaded, CommandFailure> {
+) -> Result<LoadSummary, CommandFailure> {
     let started = Instant::now();
     let mut under_way = JoinSet::new();
     let mut acknowledged = Vec::with_capacity(rows.len());
@@ -95,7 +95,7 @@ pub async fn load(
         bar.inc(1);
     }
     bar.finish_and_clear();
-    Ok(Loaded {
+    Ok(LoadSummary {
         rows: acknowledged,
         elapsed: started.elapsed(),
         longest_gap,

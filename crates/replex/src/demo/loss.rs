@@ -13,10 +13,10 @@ use replex::failure::CommandFailure;
 
 use super::chapters::positions;
 use super::crash::compare;
-use super::load::{self, LoadProgress, Loaded};
+use super::load::{self, LoadProgress, LoadSummary};
 use super::percentile_of;
 use super::store::Flights;
-use crate::output::{Short, count, plural};
+use crate::output::{ShortDuration, count, plural};
 use crate::story::Story;
 
 /// Three copies: by id, by tail number, and one that both share.
@@ -126,7 +126,7 @@ async fn kill(
     story.say(format!(
         "kill -9 {pid}   server {}, whose lease is over after {}",
         lost.0,
-        Short(started.elapsed())
+        ShortDuration(started.elapsed())
     ));
     Ok(())
 }
@@ -138,8 +138,8 @@ struct Lookups {
     tails: BTreeMap<String, (Value, usize, u32)>,
 }
 
-/// What they gave.
-struct Looked {
+/// The results of lookups.
+struct LookupReport {
     found_all: bool,
     /// Reads that were sent on behalf of a lost partition.
     redirected: u64,
@@ -168,7 +168,7 @@ impl Lookups {
             .sum()
     }
 
-    async fn run(&self, legs: &Flights) -> Result<Looked, CommandFailure> {
+    async fn run(&self, legs: &Flights) -> Result<LookupReport, CommandFailure> {
         let before = legs.counter("reads_redirected").await?;
         let mut found_all = true;
         let mut times = Vec::new();
@@ -178,7 +178,7 @@ impl Lookups {
             times.push(started.elapsed());
             found_all &= found.len() == *rows;
         }
-        Ok(Looked {
+        Ok(LookupReport {
             found_all,
             redirected: legs.counter("reads_redirected").await? - before,
             p50: percentile_of(&times, 0.5),
@@ -186,11 +186,17 @@ impl Lookups {
     }
 }
 
-fn show_lookups(story: &mut Story, lookups: &Lookups, whole: &Looked, without: &Looked) {
+fn show_lookups(
+    story: &mut Story,
+    lookups: &Lookups,
+    whole: &LookupReport,
+    without: &LookupReport,
+) {
     let number = lookups.tails.len() as u64;
     let each = |reads: u64| format!("{:.2}", reads as f64 / number.max(1) as f64);
-    let line =
-        |when: &str, reads: String, p50| vec![when.to_owned(), reads, Short(p50).to_string()];
+    let line = |when: &str, reads: String, p50| {
+        vec![when.to_owned(), reads, ShortDuration(p50).to_string()]
+    };
     story.show(
         &["lookup of what it held", "#partitions", "#p50"],
         &[
@@ -223,7 +229,7 @@ async fn rebuild(
     legs: &Flights,
     rows: &[Vec<Value>],
     lost: ServerId,
-) -> Result<Loaded, CommandFailure> {
+) -> Result<LoadSummary, CommandFailure> {
     let filled_before = legs.counter("fill_rows").await?;
     let parts = cluster.configuration().await;
     let parts = missing(
@@ -233,7 +239,7 @@ async fn rebuild(
     let progress = LoadProgress::default();
     let hidden = ProgressBar::hidden();
     let work = load::load(legs.clone(), rows.to_vec(), hidden, progress.clone());
-    let mut load = load::Loading(tokio::spawn(work));
+    let mut load = load::RunningLoad(tokio::spawn(work));
     story.say(format!(
         "replex admin server remove {}   (automatic unless the coordinator has --replace-after never, as here)",
         lost.0
@@ -255,7 +261,7 @@ async fn rebuild(
         "{} and {} are rebuilt after {}; {} inserts were acknowledged meanwhile",
         plural(parts, "partition"),
         plural(legs.counter("fill_rows").await? - filled_before, "row"),
-        Short(took),
+        ShortDuration(took),
         count(meanwhile)
     ));
     let loaded = (&mut load.0).await;
@@ -263,8 +269,8 @@ async fn rebuild(
     story.say(format!(
         "all {} took {}; the longest pause between two acknowledgements was {}",
         count(loaded.rows.len() as u64),
-        Short(loaded.elapsed),
-        Short(loaded.longest_gap)
+        ShortDuration(loaded.elapsed),
+        ShortDuration(loaded.longest_gap)
     ));
     Ok(loaded)
 }

@@ -28,7 +28,7 @@ const SERVERS: usize = 3;
 /// Flights that are loaded before the crash, in hundredths of all.
 const BEFORE_CRASH: usize = 75;
 
-/// `replex demo`
+/// Runs `replex demo`.
 pub async fn run(arguments: &DemoArguments) -> Result<(), CommandFailure> {
     let started = Instant::now();
     let mut story = Story::of_stdout();
@@ -132,7 +132,7 @@ fn print_how_to_go_on(cluster: Cluster) {
     say!("  {replex} admin table show flights");
     say!("  {replex} admin check flights");
     say!("\nEnd it, and remove its data:\n");
-    // At once: what ends in order might still write while its folder is removed.
+    // At once: a process that ends in order might still write while its folder is removed.
     say!("  kill -9 {}", ids.join(" "));
     say!("  rm -r {}", folder.display());
 }

@@ -9,7 +9,7 @@ use replication::ReplicationError;
 use super::arguments::ProxyAdminArguments;
 use crate::output::Screen;
 
-/// `replex proxy admin`
+/// Runs `replex proxy admin`.
 pub async fn run(arguments: &ProxyAdminArguments) -> Result<(), CommandFailure> {
     let address = Address::parse(&arguments.proxy).map_err(CommandFailure::Usage)?;
     let output = client::ask(&address, &arguments.words.join(" ")).await;

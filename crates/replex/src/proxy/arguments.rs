@@ -37,7 +37,7 @@ pub struct ProxyArguments {
     pub command: Option<ProxyCommand>,
     /// How it serves.
     #[command(flatten)]
-    pub serve: Serve,
+    pub serve: ServeArguments,
 }
 
 /// What goes with the proxy.
@@ -47,11 +47,11 @@ pub enum ProxyCommand {
     Admin(ProxyAdminArguments),
     /// Print what is missing at databases before a proxy is put in front of them, and how to fix
     /// it. Nothing is changed there. Fails if something would stop the proxy.
-    Check(Check),
+    Check(CheckArguments),
     /// Make a replica the primary after the primary is gone for good. Chooses the one that has
     /// most, lets the others follow it where they have the same, and prints how to start the proxy
     /// then.
-    Promote(Promote),
+    Promote(PromoteArguments),
     /// Show the whole idea: databases of its own in a temporary folder, a load, a replica that
     /// comes and one that is killed. Needs PostgreSQL's server, and leaves nothing behind.
     Demo,
@@ -88,7 +88,7 @@ pub struct Databases {
     now on no other server will see. Commits that no replica had when it went are lost; with \
     `SET replex.consistency = '1sr'` none that was answered is. The new primary needs wal_level = logical.\n\n\
     If it fails half way, run it again.")]
-pub struct Promote {
+pub struct PromoteArguments {
     /// Which databases there are.
     #[command(flatten)]
     pub databases: Databases,
@@ -99,7 +99,7 @@ pub struct Promote {
 
 /// `replex proxy check`
 #[derive(Args, Clone, Debug)]
-pub struct Check {
+pub struct CheckArguments {
     /// Which databases there are.
     #[command(flatten)]
     pub databases: Databases,
@@ -132,15 +132,15 @@ pub struct ProxyAdminArguments {
 
 /// The options of the proxy itself.
 #[derive(Args, Clone, Debug)]
-pub struct Serve {
+pub struct ServeArguments {
     /// A file with options, see below. Options of the command line override it; replicas and
     /// operators are added up.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The database that takes all writes: postgresql://user:password@host:port/database. Behind
+    /// The database that takes all writes: postgresql://user:password@host:port/database. After
     /// `?`: sslmode (disable, prefer, require, verify-full), sslrootcert, sslcrl, sslcert and
     /// sslkey. For a Unix socket: postgresql://user:password@%2Fvar%2Frun%2Fpostgresql/database, or
-    /// host and port behind `?`.
+    /// host and port after `?`.
     #[arg(
         long,
         value_name = "URL",
@@ -270,8 +270,8 @@ pub struct Serve {
     pub until_stdin_ends: bool,
 }
 
-impl Serve {
-    /// The options that cannot be changed while the proxy runs, by name.
+impl ServeArguments {
+    /// Returns the options that cannot be changed while the proxy runs, by name.
     pub fn fixed(&self) -> [(&'static str, String); 17] {
         let text = |value: &dyn Debug| format!("{value:?}");
         [
@@ -296,7 +296,7 @@ impl Serve {
     }
 }
 
-/// What is left of a machine belongs to whatever else runs there.
+/// The rest of the machine belongs to other programs.
 fn threads_default() -> u16 {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     u16::try_from(processors / 4)

@@ -7,17 +7,18 @@ use std::path::Path;
 use clap::{Args, Command, FromArgMatches};
 use toml::{Table, Value};
 
-use super::arguments::Serve;
+use super::arguments::ServeArguments;
 
-/// These options together with those of their `--config`, if there is one. The error is for people.
-pub fn with_file(serve: &Serve) -> Result<Serve, String> {
+/// Returns these options together with those of the file of `--config`, if there is one. The error
+/// is for people.
+pub fn with_file(serve: &ServeArguments) -> Result<ServeArguments, String> {
     let Some(path) = &serve.config else {
         return Ok(serve.clone());
     };
     let own = std::env::args_os().skip_while(|word| word != "proxy");
     let message = |error: String| format!("{}: {error}", path.display());
     let merged = merged(&read(path)?, own.skip(1)).map_err(message)?;
-    Ok(Serve {
+    Ok(ServeArguments {
         config: Some(path.clone()),
         ..merged
     })
@@ -27,10 +28,10 @@ fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// The options of a file, and behind them those of a command line, which count more.
-fn merged(file: &str, own: impl Iterator<Item = OsString>) -> Result<Serve, String> {
+/// The options of a file, and after them those of a command line, which count more.
+fn merged(file: &str, own: impl Iterator<Item = OsString>) -> Result<ServeArguments, String> {
     let command = Command::new("replex proxy").args_override_self(true);
-    let command = Serve::augment_args(command);
+    let command = ServeArguments::augment_args(command);
     let table: Table = file
         .parse()
         .map_err(|error: toml::de::Error| error.to_string().trim_end().to_owned())?;
@@ -46,10 +47,10 @@ fn merged(file: &str, own: impl Iterator<Item = OsString>) -> Result<Serve, Stri
         words.extend(words_of(name, value)?.into_iter().map(OsString::from));
     }
     let matches = command.try_get_matches_from(words.into_iter().chain(own));
-    let serve = matches.and_then(|matches| Serve::from_arg_matches(&matches));
+    let serve = matches.and_then(|matches| ServeArguments::from_arg_matches(&matches));
     serve.map_err(|error| {
         let text = error.to_string();
-        // What follows is about the command line.
+        // The rest of the message is about the command line.
         let what = text.split("\n\n").next().unwrap_or_default();
         let words: Vec<&str> = what.split_whitespace().collect();
         words.join(" ").trim_start_matches("error: ").to_owned()
@@ -80,7 +81,7 @@ fn words_of(name: &str, value: &Value) -> Result<Vec<String>, String> {
 mod tests {
     use super::*;
 
-    fn of(file: &str, own: &[&str]) -> Result<Serve, String> {
+    fn of(file: &str, own: &[&str]) -> Result<ServeArguments, String> {
         merged(file, own.iter().map(OsString::from))
     }
 

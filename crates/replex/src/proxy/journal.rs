@@ -12,7 +12,7 @@ const OWN: &[&str] = &["proxy", "replication"];
 
 struct Journal;
 
-/// From here on.
+/// Begins to log events.
 pub fn begin() {
     // Fails where it was begun already.
     if log::set_logger(&Journal).is_ok() {

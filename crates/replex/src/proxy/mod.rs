@@ -1,14 +1,14 @@
 //! `replex proxy`: the PostgreSQL proxy.
 //!
-//! The command line becomes `proxy`'s options here; what is done with them is that crate's.
+//! The command line becomes `proxy`'s options here; that crate carries them out.
 
 mod admin;
 mod arguments;
+mod buffer_setup;
 mod check;
 mod demo;
 mod file;
 mod journal;
-mod keeping;
 mod promote;
 mod sessions;
 
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pg_connect::address::{Address, socket_in};
-use pg_connect::auth::tls::{self, Vouching};
+use pg_connect::auth::tls::{self, ClientAuthorities};
 use pg_connect::auth::users::Users;
 use proxy::serve::listener::Local;
 use proxy::serve::standing::ProxyStatus;
@@ -34,11 +34,11 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub use arguments::ProxyArguments;
-use arguments::{ClientAuth, Databases, Pooling, ProxyCommand, Serve};
-use keeping::Keeping;
+use arguments::{ClientAuth, Databases, Pooling, ProxyCommand, ServeArguments};
+use buffer_setup::BufferSetup;
 use sessions::Sessions;
 
-/// `replex proxy`
+/// Runs `replex proxy`.
 pub fn run(arguments: &ProxyArguments) -> Result<(), CommandFailure> {
     match &arguments.command {
         Some(ProxyCommand::Admin(arguments)) => run_to_its_end(admin::run(arguments)),
@@ -59,9 +59,9 @@ fn run_to_its_end(
     runtime(None)?.block_on(crate::interruptible(work))
 }
 
-/// How many threads the options ask for; what is wrong with them is reported where they are read
+/// The number of threads that the options ask for; errors in them are reported where they are read
 /// again.
-fn threads(arguments: &Serve) -> u16 {
+fn threads(arguments: &ServeArguments) -> u16 {
     file::with_file(arguments).map_or(1, |arguments| arguments.threads)
 }
 
@@ -79,7 +79,7 @@ fn runtime(threads: Option<u16>) -> Result<tokio::runtime::Runtime, CommandFailu
     runtime.map_err(CommandFailure::at("start the event loop"))
 }
 
-async fn serve(arguments: &Serve) -> Result<(), CommandFailure> {
+async fn serve(arguments: &ServeArguments) -> Result<(), CommandFailure> {
     journal::begin();
     // Before anything else: SIGHUP must not end what has just been started.
     let catch = |kind| signal(kind).map_err(CommandFailure::at("wait for signals"));
@@ -95,7 +95,7 @@ async fn serve(arguments: &Serve) -> Result<(), CommandFailure> {
         let listener = TcpListener::bind(listen).await;
         let listener = listener.map_err(CommandFailure::at(format!("listen at {listen}")))?;
         let is_router = !arguments.replica.is_empty() || arguments.replicate;
-        let keeping = Keeping::of(arguments)?;
+        let keeping = BufferSetup::of(arguments)?;
         let proxy = match is_router {
             true => Proxy::standing_by(options),
             false => Proxy::new(options, None),
@@ -153,7 +153,7 @@ async fn serve(arguments: &Serve) -> Result<(), CommandFailure> {
 /// Is the active proxy while no other is. Fails where it cannot be.
 async fn stand(
     proxy: &Proxy,
-    arguments: &Serve,
+    arguments: &ServeArguments,
     buffer: Option<buffer::BufferOptions>,
     places: &str,
 ) -> Result<Infallible, CommandFailure> {
@@ -258,7 +258,7 @@ fn databases(named: &Databases) -> Result<(Address, Vec<Address>), CommandFailur
 }
 
 /// Reads again what can be changed while the proxy runs that was started with `before`.
-fn reload(before: &Serve, primary: &Address) -> Result<Reloaded, String> {
+fn reload(before: &ServeArguments, primary: &Address) -> Result<Reloaded, String> {
     let serve = file::with_file(before)?;
     let fixed = before.fixed().into_iter().zip(serve.fixed());
     let changed = fixed.filter(|(before, after)| before != after);
@@ -274,7 +274,7 @@ fn reload(before: &Serve, primary: &Address) -> Result<Reloaded, String> {
     })
 }
 
-fn options(serve: &Serve) -> Result<ProxyOptions, CommandFailure> {
+fn options(serve: &ServeArguments) -> Result<ProxyOptions, CommandFailure> {
     let Some(primary) = &serve.primary else {
         let text = "give --primary URL, or see `replex proxy --help`";
         return Err(CommandFailure::Usage(text.into()));
@@ -317,7 +317,7 @@ fn options(serve: &Serve) -> Result<ProxyOptions, CommandFailure> {
     })
 }
 
-fn certificates(serve: &Serve) -> Certificates {
+fn certificates(serve: &ServeArguments) -> Certificates {
     match (&serve.tls_client_ca, serve.tls_client_auth) {
         (None, _) => Certificates::Unasked,
         (Some(_), ClientAuth::VerifyFull) => Certificates::Required,
@@ -327,7 +327,7 @@ fn certificates(serve: &Serve) -> Certificates {
 }
 
 /// Reads from files which users may log in.
-fn admission(serve: &Serve, primary: &Address) -> Result<Admission, String> {
+fn admission(serve: &ServeArguments, primary: &Address) -> Result<Admission, String> {
     let mut users = match &serve.users {
         Some(file) => Users::read(file)?,
         None => Users::default(),
@@ -341,7 +341,7 @@ fn admission(serve: &Serve, primary: &Address) -> Result<Admission, String> {
     let tls = match (&serve.tls_certificate, &serve.tls_key) {
         (Some(certificate), Some(key)) => {
             let authorities = serve.tls_client_ca.as_deref();
-            let vouching = authorities.map(|authorities| Vouching {
+            let vouching = authorities.map(|authorities| ClientAuthorities {
                 authorities,
                 revoked: serve.tls_client_crl.as_deref(),
             });

@@ -1,16 +1,17 @@
-//! `replex proxy promote`: what is done, and what is to be done then.
+//! `replex proxy promote`: prints the steps of a promotion, and the steps that the operator takes
+//! next.
 
 use pg_connect::address::Address;
 use replex::failure::CommandFailure;
 use replex::say;
 use replication::promotion::promote;
 
-use super::arguments::Promote;
+use super::arguments::PromoteArguments;
 use super::databases;
 use crate::output::Screen;
 
-/// `replex proxy promote`
-pub async fn run(arguments: &Promote) -> Result<(), CommandFailure> {
+/// Runs `replex proxy promote`.
+pub async fn run(arguments: &PromoteArguments) -> Result<(), CommandFailure> {
     let (primary, replicas) = databases(&arguments.databases)?;
     if replicas.is_empty() {
         return Err(CommandFailure::Usage(

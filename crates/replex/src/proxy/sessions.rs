@@ -1,6 +1,5 @@
-//! The threads that serve sessions: what keeps replicas up to date has others, so that neither
-//! holds up the other, and the sessions' own wait for messages alone, without a timer to be set for
-//! each.
+//! The threads that serve sessions. Replication has threads of its own, so that neither holds up
+//! the other, and the sessions' own wait for messages alone, without a timer to be set for each.
 
 use std::future::pending;
 use std::io;
@@ -26,7 +25,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// With so many threads; a single one looks for messages for so long before it sleeps.
+    /// Starts so many threads. A single thread looks for messages for so long before it sleeps.
     pub fn start(threads: u16, spins: Duration) -> Result<Sessions, CommandFailure> {
         let runtime = super::runtime(Some(threads))?;
         let handle = runtime.handle().clone();

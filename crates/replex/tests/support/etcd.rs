@@ -16,7 +16,7 @@ use super::needs;
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-/// Whether there is an etcd to test with, as [`needs::require`] has it.
+/// Returns whether there is an etcd to test with, as [`needs::require`] has it.
 pub fn is_there() -> bool {
     needs::require_program("etcd", &["--version"]).is_some()
 }

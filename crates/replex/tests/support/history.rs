@@ -19,8 +19,8 @@ use replex::cluster::Cluster;
 use replex::inspect::{Inspector, are_equal};
 use simulator::linearizable::{Call, Verdict, check};
 use simulator::model::{
-    A, COLUMNS, Change, Copy, D, Demand, GROUP, ID, Model, N, Range, Row, Seen, State, TAG, U,
-    WorkloadOperation,
+    A, COLUMNS, ColumnChange, Copy, D, GROUP, GroupState, ID, IndexConstraint, Model, ModelRow, N,
+    Observation, PartitionRange, TAG, U, WorkloadOperation,
 };
 
 use super::noise::Noise;
@@ -49,7 +49,7 @@ const BY_PLAIN: usize = 2;
 /// Time for every copy to be read.
 const INSPECT_WITHIN: Duration = Duration::from_secs(120);
 
-type History = Vec<Call<WorkloadOperation, Seen>>;
+type History = Vec<Call<WorkloadOperation, Observation>>;
 
 /// What was done and seen so far, shared by clients and judge.
 #[derive(Clone, Default)]
@@ -73,7 +73,7 @@ struct Groups {
 /// A call of a history while it may still be under way.
 #[derive(Clone)]
 struct Entry {
-    call: Call<WorkloadOperation, Seen>,
+    call: Call<WorkloadOperation, Observation>,
     /// Certainly nothing happened, and nothing was seen.
     void: bool,
 }
@@ -115,7 +115,7 @@ impl Record {
         entries.len() - 1
     }
 
-    fn end(&self, group: i64, place: usize, seen: Result<Seen, Error>) {
+    fn end(&self, group: i64, place: usize, seen: Result<Observation, Error>) {
         let now = self.now();
         let mut groups = self.groups.lock().unwrap();
         let entry = &mut groups.all.get_mut(&group).expect("it was begun")[place];
@@ -182,7 +182,7 @@ impl Record {
         let copies = inspector.sums(TABLE).await.unwrap();
         assert!(are_equal(&copies), "{copies:#?}");
         let columns = schema().columns;
-        let mut at_rest: BTreeMap<i64, Vec<Row>> = BTreeMap::new();
+        let mut at_rest: BTreeMap<i64, Vec<ModelRow>> = BTreeMap::new();
         let first = inspector.rows(TABLE, 0).await.unwrap();
         for bytes in first.keys() {
             let row = row_of(&RowView::parse(&columns, bytes).unwrap().to_values());
@@ -197,7 +197,7 @@ impl Record {
             rows.sort_unstable_by_key(|row| row[ID]);
             history.push(Call {
                 begun: self.now(),
-                ended: Some((self.now(), Seen::Rows(rows))),
+                ended: Some((self.now(), Observation::Rows(rows))),
                 operation: WorkloadOperation::ReadAll,
             });
             judge(group, &history);
@@ -215,11 +215,11 @@ fn judge(group: i64, history: &History) {
         partitions: 1,
         partition: Rc::new(|_| 0),
     };
-    let mut copies = vec![copy(BY_ID, &[ID], Demand::Plain); 3];
-    copies[BY_UNIQUE] = copy(BY_UNIQUE, &[U], Demand::Unique);
-    copies[BY_PLAIN] = copy(BY_PLAIN, &[A], Demand::Plain);
+    let mut copies = vec![copy(BY_ID, &[ID], IndexConstraint::Plain); 3];
+    copies[BY_UNIQUE] = copy(BY_UNIQUE, &[U], IndexConstraint::Unique);
+    copies[BY_PLAIN] = copy(BY_PLAIN, &[A], IndexConstraint::Plain);
     let model = Model::new(copies);
-    match check(&model, State::default(), history, STEPS_MAX) {
+    match check(&model, GroupState::default(), history, STEPS_MAX) {
         Verdict::Linearizable => {}
         Verdict::Undecided => println!("group {group} takes too long to judge"),
         Verdict::Violated { ordered, stuck } => {
@@ -296,7 +296,7 @@ fn draw(noise: &mut Noise, group: i64, tag: i64) -> WorkloadOperation {
     let mut key = |count: u64| group * KEYS_PER_GROUP + noise.below(count) as i64;
     let (id, plain, unique) = (key(IDS), key(PLAIN_VALUES), key(UNIQUE_VALUES));
     let read = |replex, value| {
-        WorkloadOperation::Read(Range {
+        WorkloadOperation::Read(PartitionRange {
             replex,
             partition: 0,
             low: vec![value],
@@ -313,12 +313,12 @@ fn draw(noise: &mut Noise, group: i64, tag: i64) -> WorkloadOperation {
             WorkloadOperation::Insert(row)
         }
         5..9 => {
-            let mut changes = vec![Change::Add(N, 1), Change::Set(TAG, tag)];
+            let mut changes = vec![ColumnChange::Add(N, 1), ColumnChange::Set(TAG, tag)];
             if noise.below(2) == 0 {
-                changes.push(Change::Set(A, plain));
+                changes.push(ColumnChange::Set(A, plain));
             }
             if noise.below(2) == 0 {
-                changes.push(Change::Set(U, unique));
+                changes.push(ColumnChange::Set(U, unique));
             }
             WorkloadOperation::Update(id, changes, None)
         }
@@ -329,7 +329,7 @@ fn draw(noise: &mut Noise, group: i64, tag: i64) -> WorkloadOperation {
     }
 }
 
-async fn run(table: &Table, operation: &WorkloadOperation) -> Result<Seen, Error> {
+async fn run(table: &Table, operation: &WorkloadOperation) -> Result<Observation, Error> {
     match operation {
         WorkloadOperation::Insert(row) => {
             let result = table.insert(&row.map(Value::Int64)).await?;
@@ -337,7 +337,7 @@ async fn run(table: &Table, operation: &WorkloadOperation) -> Result<Seen, Error
         }
         WorkloadOperation::Update(id, changes, _) => {
             let unique = changes.iter().find_map(|change| match change {
-                Change::Set(U, value) => Some(*value),
+                ColumnChange::Set(U, value) => Some(*value),
                 _ => None,
             });
             let assignments = changes.iter().map(assignment).collect();
@@ -353,20 +353,20 @@ async fn run(table: &Table, operation: &WorkloadOperation) -> Result<Seen, Error
             let index = [TABLE, "by_u", "by_a"][range.replex];
             let rows = table.lookup(index, &[Value::Int64(range.low[0])])?.await?;
             let rows = rows.iter().map(|row| row_of(&row.values)).collect();
-            Ok(Seen::Rows(rows))
+            Ok(Observation::Rows(rows))
         }
         other => unreachable!("no client does {other:?}"),
     }
 }
 
-fn assignment(change: &Change) -> Assignment {
+fn assignment(change: &ColumnChange) -> Assignment {
     let column = |column: usize| u16::try_from(column).expect("columns are few");
     match *change {
-        Change::Set(at, value) => Assignment {
+        ColumnChange::Set(at, value) => Assignment {
             column: column(at),
             value: Expression::Literal(Value::Int64(value)),
         },
-        Change::Add(at, value) => Assignment {
+        ColumnChange::Add(at, value) => Assignment {
             column: column(at),
             value: Expression::Binary(
                 BinaryOperator::Add,
@@ -377,21 +377,21 @@ fn assignment(change: &Change) -> Assignment {
     }
 }
 
-fn seen(result: &RequestResult, id: i64, unique: Option<i64>) -> Seen {
+fn seen(result: &RequestResult, id: i64, unique: Option<i64>) -> Observation {
     match result {
-        RequestResult::Applied { .. } => Seen::Applied,
-        RequestResult::NotFound => Seen::NotFound,
-        RequestResult::Conflict => Seen::Nothing,
-        RequestResult::Duplicate { replex: 0, .. } => Seen::Duplicate(BY_ID, vec![id]),
+        RequestResult::Applied { .. } => Observation::Applied,
+        RequestResult::NotFound => Observation::NotFound,
+        RequestResult::Conflict => Observation::Nothing,
+        RequestResult::Duplicate { replex: 0, .. } => Observation::Duplicate(BY_ID, vec![id]),
         RequestResult::Duplicate { .. } => {
             let unique = unique.expect("it wrote one");
-            Seen::Duplicate(BY_UNIQUE, vec![unique])
+            Observation::Duplicate(BY_UNIQUE, vec![unique])
         }
         other => panic!("row {id}: {other:?}"),
     }
 }
 
-fn row_of(values: &[Value]) -> Row {
+fn row_of(values: &[Value]) -> ModelRow {
     let mut row = [0; COLUMNS];
     for (place, value) in row.iter_mut().zip(values) {
         let Value::Int64(number) = value else {

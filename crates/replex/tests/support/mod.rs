@@ -40,13 +40,13 @@ pub async fn cluster(servers: usize) -> Cluster {
     Cluster::start(options(servers)).await.unwrap()
 }
 
-/// Whether there is a PostgreSQL to test with, as [`needs::require`] has it.
+/// Returns whether there is a PostgreSQL to test with, as [`needs::require`] has it.
 #[cfg(feature = "proxy")]
 pub fn postgres_is_there() -> bool {
     needs::require(needs::POSTGRES, pg_local::programs()).is_some()
 }
 
-/// Whether nothing is in a folder.
+/// Returns whether nothing is in a folder.
 pub fn is_empty(folder: &Path) -> bool {
     std::fs::read_dir(folder).unwrap().next().is_none()
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use placement::{RowView, Schema, Value, ValueRef, encode_key, encode_row};
 use protocol::codec::{Bytes, Reader, Wire};
 use protocol::configuration::routes;
-use protocol::configuration::{Configuration, Table};
+use protocol::configuration::{Configuration, PlacedTable};
 use protocol::expression::{Assignment, Expression};
 use protocol::identity::{PartitionId, RequestId, SessionId, Version};
 use protocol::message::{
@@ -214,7 +214,7 @@ impl People {
 }
 
 impl State {
-    fn table(&self) -> &Table {
+    fn table(&self) -> &PlacedTable {
         self.configuration.table_named("people").unwrap()
     }
 
@@ -256,7 +256,7 @@ impl State {
     }
 }
 
-fn unpack(table: &Table, packed: &[u8]) -> Vec<Person> {
+fn unpack(table: &PlacedTable, packed: &[u8]) -> Vec<Person> {
     let mut reader = Reader::new(packed);
     let mut people = Vec::new();
     while reader.remaining() > 0 {

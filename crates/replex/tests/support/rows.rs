@@ -95,7 +95,7 @@ pub async fn expect_all(table: &Table, ids: Range<i64>) {
     }
 }
 
-/// Whether nothing moves or is rebuilt, and no epoch ends.
+/// Returns whether nothing moves or is rebuilt, and no epoch ends.
 pub fn is_quiet(configuration: &Configuration) -> bool {
     let mut places = configuration.places();
     configuration.sealing.is_none()

@@ -17,7 +17,7 @@ use super::Buffer;
 use super::record::{self, ReadRecord};
 use proxy_core::freshness::{ReplicaId, Tsid};
 
-/// Gives every commit behind `applied`, in order, until the reader does. Ends only by an error.
+/// Gives every commit after `applied`, in order, until the reader does. Ends only by an error.
 pub(crate) async fn deliver(
     shared: &Shared,
     id: ReplicaId,
@@ -55,7 +55,7 @@ pub(crate) async fn deliver(
     std::future::pending().await
 }
 
-/// Gives all that the buffer has behind `applied`, and advances that.
+/// Gives all that the buffer has after `applied`, and advances that.
 async fn give(
     buffer: &Buffer,
     applied: &mut Tsid,

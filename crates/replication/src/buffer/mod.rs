@@ -89,7 +89,7 @@ struct Kept {
 /// Its status, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BufferStatus {
-    /// What it does, or what is wrong.
+    /// Its activity, or its error.
     pub text: String,
     /// Whether it follows.
     pub is_following: bool,
@@ -325,7 +325,7 @@ impl Keeper<'_> {
         self.add(page).await
     }
 
-    /// Returns behind which place the next page begins. An empty page at the end makes way for it.
+    /// Returns after which place the next page begins. An empty page at the end makes way for it.
     fn after(&self) -> Tsid {
         let kept = self.buffer.kept();
         let pages = kept.pages.as_ref().expect("it was opened");

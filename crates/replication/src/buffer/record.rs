@@ -24,7 +24,7 @@ const ROWS_UNKNOWN: u32 = u32::MAX;
 pub enum ReadRecord {
     /// All of it.
     Whole(TState),
-    /// What it does follows elsewhere.
+    /// Its effects follow elsewhere.
     Continued {
         /// The state, which does nothing yet.
         tstate: TState,

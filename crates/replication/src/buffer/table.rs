@@ -18,7 +18,7 @@ const PARTITIONS: u32 = 4;
 const SECOND_COPY: &str = "by_tsid";
 
 /// Columns, by their places: the epoch of the proxy that wrote a page, the place where it ends,
-/// which of its rows this is, the place behind which it begins, how many rows it has, their bytes
+/// which of its rows this is, the place after which it begins, how many rows it has, their bytes
 /// in all, and the bytes of this row.
 const COLUMNS: [&str; 6] = ["epoch", "tsid", "part", "after", "parts", "length"];
 /// The last one.
@@ -105,7 +105,7 @@ impl BufferTable {
         Ok((pages, torn))
     }
 
-    /// Writes one row of a page; the first one, which is part 0, behind all others.
+    /// Writes one row of a page; the first one, which is part 0, after all others.
     pub async fn write(
         &self,
         page: &Page,

@@ -72,25 +72,26 @@ impl Lease {
         }))
     }
 
-    /// Is no other proxy active, for sure? Only then may an answer of a replica be relayed (R15).
+    /// Returns whether it is certain that no other proxy is active. Only then may an answer of a
+    /// replica be relayed (R15).
     pub fn is_valid(&self) -> bool {
         let until = self.0.until.load(Ordering::Acquire);
         !self.has_ended() && BootTime::now().nanoseconds() < until
     }
 
-    /// Has the primary shown that no other proxy is active, when it was asked at this time or
-    /// later?
+    /// Returns whether the primary has confirmed, to a question at this time or later, that no
+    /// other proxy is active.
     pub fn is_proven_since(&self, moment: BootTime) -> bool {
         let until = self.0.until.load(Ordering::Acquire);
         !self.has_ended() && moment.after(LEASE).nanoseconds() <= until
     }
 
-    /// Did another proxy wait, when the primary was asked last?
+    /// Returns whether another proxy stood by at the last question to the primary.
     pub fn has_standby(&self) -> bool {
         self.0.has_standby.load(Ordering::Acquire)
     }
 
-    /// Will it never be valid again?
+    /// Returns whether it has ended for good.
     pub fn has_ended(&self) -> bool {
         self.0.has_ended.load(Ordering::Acquire)
     }
@@ -127,27 +128,27 @@ impl Lease {
 
 /// A sign of life of the active proxy: its epoch, and a number that rises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Beat {
+pub struct LeaderHeartbeat {
     /// Its epoch.
     pub epoch: u64,
     /// How often it has shown it.
     pub number: u64,
 }
 
-/// What a standby has seen of the active proxy.
+/// The active proxy, as a standby has observed it.
 #[derive(Debug, Default)]
-pub struct Watched {
-    beat: Option<Beat>,
+pub struct ObservedLeader {
+    beat: Option<LeaderHeartbeat>,
     /// When that was seen first.
     first_seen: Option<BootTime>,
     looked: Option<BootTime>,
     silent: Duration,
 }
 
-impl Watched {
+impl ObservedLeader {
     /// Notes an answer of the primary, with the last beat. A wait for the primary's answer is no
     /// silence of the active proxy: it counts as little as two looks do.
-    pub fn saw(&mut self, beat: Option<Beat>, now: BootTime) {
+    pub fn saw(&mut self, beat: Option<LeaderHeartbeat>, now: BootTime) {
         let gap = self
             .looked
             .map_or(Duration::ZERO, |looked| now.since(looked));
@@ -161,7 +162,7 @@ impl Watched {
         self.silent = Duration::ZERO;
     }
 
-    /// Has the active proxy shown nothing for too long?
+    /// Returns whether the active proxy has sent no heartbeat for too long.
     pub fn is_silent(&self) -> bool {
         self.silent >= SILENCE
     }
@@ -170,7 +171,7 @@ impl Watched {
     /// when it has lost its lock.
     ///
     /// It asked before the primary noted a beat, and that was before the beat was seen here.
-    pub fn run_out(&self, last: Option<Beat>, now: BootTime) -> BootTime {
+    pub fn run_out(&self, last: Option<LeaderHeartbeat>, now: BootTime) -> BootTime {
         let seen = self
             .first_seen
             .filter(|_| last.is_some() && self.beat == last);
@@ -182,8 +183,8 @@ impl Watched {
 mod tests {
     use super::*;
 
-    fn beat(number: u64) -> Option<Beat> {
-        Some(Beat { epoch: 7, number })
+    fn beat(number: u64) -> Option<LeaderHeartbeat> {
+        Some(LeaderHeartbeat { epoch: 7, number })
     }
 
     #[test]
@@ -226,7 +227,7 @@ mod tests {
     #[test]
     fn silence_is_of_the_proxy_and_not_of_the_primary() {
         let start = BootTime(Duration::from_secs(100));
-        let mut watched = Watched::default();
+        let mut watched = ObservedLeader::default();
         watched.saw(beat(1), start);
         // The primary did not answer for a minute.
         watched.saw(beat(1), start.after(Duration::from_mins(1)));
@@ -248,7 +249,7 @@ mod tests {
     fn lease_of_another_is_waited_for_from_its_last_beat() {
         let start = BootTime(Duration::from_secs(100));
         let later = start.after(Duration::from_secs(2));
-        let mut watched = Watched::default();
+        let mut watched = ObservedLeader::default();
         // Never seen: it may have asked just now.
         assert_eq!(watched.run_out(beat(1), start), start.after(LEASE_SURELY));
         watched.saw(beat(1), start);
@@ -258,7 +259,7 @@ mod tests {
         for last in [beat(2), None] {
             assert_eq!(watched.run_out(last, later), later.after(LEASE_SURELY));
         }
-        let mut nothing = Watched::default();
+        let mut nothing = ObservedLeader::default();
         nothing.saw(None, start);
         assert_eq!(nothing.run_out(None, later), later.after(LEASE_SURELY));
     }

@@ -33,7 +33,7 @@
 //!
 //! That session writes the register of replicas, too: see `register`.
 
-mod seat;
+mod lock;
 
 pub mod lease;
 pub mod register;
@@ -47,11 +47,11 @@ use tokio_postgres::Client;
 
 use super::query::one;
 use super::{RETRY_WAIT_MIN, ReplicationError};
-use lease::{Beat, BootTime, LOOK_INTERVAL, Lease, Watched};
+use lease::{BootTime, LOOK_INTERVAL, LeaderHeartbeat, Lease, ObservedLeader};
+use lock::{Candidate, LOCK, LeaderLock, LockHolder};
 use pg_connect::address::Address;
 use proxy_pool::ledger::{ConnectionLedger, LedgerEntry};
-use register::{Register, RegisterChange, Request};
-use seat::{Candidate, Holder, LOCK, Seat};
+use register::{Register, RegisterChange, RegisterRequest};
 
 /// Time between two beats.
 const BEAT_INTERVAL: Duration = Duration::from_secs(1);
@@ -91,7 +91,7 @@ pub async fn stand(
     waits: impl FnMut(&str),
 ) -> Result<ProxyLeadership, ReplicationError> {
     let candidate = candidate()?;
-    let seat = Seat::open(primary, &candidate).await?;
+    let seat = LeaderLock::open(primary, &candidate).await?;
     seat.make_tables().await?;
     let watched = wait_for_lock(&seat, waits).await?;
     let locked = BootTime::now();
@@ -108,7 +108,7 @@ pub async fn stand(
         primary: primary.clone(),
         candidate,
         seat,
-        last: Beat {
+        last: LeaderHeartbeat {
             epoch: begun.epoch,
             number: 0,
         },
@@ -128,9 +128,9 @@ pub async fn stand(
     })
 }
 
-/// Has the epochs of proxies in front of this primary, which had none, begin behind `epoch`.
+/// Has the epochs of proxies in front of this primary, which had none, begin after `epoch`.
 pub async fn begin_after(primary: &Address, epoch: u64) -> Result<(), ReplicationError> {
-    let seat = Seat::open(primary, &candidate()?).await?;
+    let seat = LeaderLock::open(primary, &candidate()?).await?;
     seat.make_tables().await?;
     seat.begin_after(epoch).await
 }
@@ -162,10 +162,10 @@ fn candidate() -> Result<Candidate, ReplicationError> {
 /// Waits until this session has the lock. It ends a session that has it and belongs to a silent
 /// proxy, and no other.
 async fn wait_for_lock(
-    seat: &Seat,
+    seat: &LeaderLock,
     mut waits: impl FnMut(&str),
-) -> Result<Watched, ReplicationError> {
-    let mut watched = Watched::default();
+) -> Result<ObservedLeader, ReplicationError> {
+    let mut watched = ObservedLeader::default();
     let (mut seen, mut reported) = (String::new(), String::new());
     while !seat.try_lock().await? {
         let look = seat.look().await?;
@@ -177,7 +177,7 @@ async fn wait_for_lock(
             reported.clone_from(&look.name);
         }
         seen = look.name;
-        if let Some(Holder::Other(process)) = look.holder
+        if let Some(LockHolder::Other(process)) = look.holder
             && watched.is_silent()
         {
             seat.end_session(process).await?;
@@ -214,13 +214,14 @@ struct Lost;
 struct Keeper {
     primary: Address,
     candidate: Candidate,
-    seat: Seat,
+    seat: LeaderLock,
     /// The last that was shown.
-    last: Beat,
+    last: LeaderHeartbeat,
     lease: Lease,
     entries: mpsc::Receiver<LedgerEntry>,
-    requests: mpsc::Receiver<Request>,
-    /// What the register must contain again, as its present content was confirmed to no client.
+    requests: mpsc::Receiver<RegisterRequest>,
+    /// The content that the register must have again, as its present content was confirmed to no
+    /// client.
     taken_back: Option<RegisterChange>,
 }
 
@@ -300,7 +301,7 @@ impl Keeper {
     }
 
     /// Does what is asked for and confirms it, or takes it back.
-    async fn register(&mut self, request: Request) -> Result<(), ReplicationError> {
+    async fn register(&mut self, request: RegisterRequest) -> Result<(), ReplicationError> {
         self.take_back().await?;
         // A waiting caller sees the failure, as the channel is dropped.
         if self.taken_back.is_some() || request.done.is_closed() {
@@ -357,13 +358,13 @@ impl Keeper {
     }
 
     async fn try_rejoin(&mut self) -> Result<Result<(), Lost>, ReplicationError> {
-        let seat = Seat::open(&self.primary, &self.candidate).await?;
+        let seat = LeaderLock::open(&self.primary, &self.candidate).await?;
         while !seat.try_lock().await? {
             match seat.look().await?.holder {
                 // The one that is lost; the primary has not noticed.
-                Some(Holder::Own(process)) => seat.end_session(process).await?,
-                Some(Holder::Other(_)) => return Ok(Err(Lost)),
-                Some(Holder::Stranger) | None => sleep(LOOK_INTERVAL).await,
+                Some(LockHolder::Own(process)) => seat.end_session(process).await?,
+                Some(LockHolder::Other(_)) => return Ok(Err(Lost)),
+                Some(LockHolder::Stranger) | None => sleep(LOOK_INTERVAL).await,
             }
         }
         if seat.epoch().await? != self.last.epoch {

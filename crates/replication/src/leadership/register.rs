@@ -36,7 +36,7 @@ pub struct Registered {
     pub url: String,
 }
 
-/// What the register must contain of a database.
+/// The entry that the register must have for a database.
 pub struct RegisterChange {
     host: String,
     port: u16,
@@ -84,9 +84,9 @@ impl RegisterChange {
 }
 
 /// A change whose caller waits.
-pub(super) struct Request {
+pub(super) struct RegisterRequest {
     pub change: RegisterChange,
-    /// What the register has before.
+    /// The entry before the change.
     pub before: RegisterChange,
     /// For the result; closed where the caller waits no longer, which takes it for failed.
     pub done: oneshot::Sender<Result<(), ReplicationError>>,
@@ -94,10 +94,10 @@ pub(super) struct Request {
 
 /// Takes requests to change which replicas there are.
 #[derive(Clone, Debug)]
-pub struct Register(mpsc::Sender<Request>);
+pub struct Register(mpsc::Sender<RegisterRequest>);
 
 impl Register {
-    pub(super) fn new(requests: mpsc::Sender<Request>) -> Register {
+    pub(super) fn new(requests: mpsc::Sender<RegisterRequest>) -> Register {
         Register(requests)
     }
 
@@ -109,7 +109,7 @@ impl Register {
         before: RegisterChange,
     ) -> Result<(), ReplicationError> {
         let (done, mut is_done) = oneshot::channel();
-        let request = Request {
+        let request = RegisterRequest {
             change,
             before,
             done,

@@ -11,7 +11,10 @@ use std::time::{Duration, Instant};
 use ::coordinator::PersistedState;
 use protocol::state::CoordinatorState;
 
-use super::etcd::{Campaign, Found, Keeping, LEASE_S, LoadError, Record, Seat, Term, open};
+use super::etcd::{
+    CampaignOutcome, CoordinatorLease, LEASE_S, LeaderRevisions, LoadError, Record, SaveOutcome,
+    StoredState, open,
+};
 use super::file::StateFolder;
 use crate::error::ServerError;
 use crate::options::EtcdOptions;
@@ -46,10 +49,10 @@ pub fn to_etcd(folder: &Path, options: &EtcdOptions) -> Result<MovedState, Serve
             folder.place()
         ))
     })?;
-    let mut office = Office::take(options)?;
+    let mut office = HeldLeadership::take(options)?;
     let found = office.found.take();
     let same_bytes = found.as_ref().is_some_and(|found| found.bytes == bytes);
-    let is_done = |found: &Found| found.manifest.moved_to.is_none() && same_bytes;
+    let is_done = |found: &StoredState| found.manifest.moved_to.is_none() && same_bytes;
     if !found.as_ref().is_some_and(is_done) {
         if let Some(moved) = folder.moved_to()?.filter(|moved| *moved != office.place()) {
             return Err(refuse(format!(
@@ -84,7 +87,7 @@ pub fn to_etcd(folder: &Path, options: &EtcdOptions) -> Result<MovedState, Serve
 /// As for [`to_etcd`].
 pub fn to_file(options: &EtcdOptions, folder: &Path) -> Result<MovedState, ServerError> {
     let folder = StateFolder::open(folder)?;
-    let mut office = Office::take(options)?;
+    let mut office = HeldLeadership::take(options)?;
     let nothing = || {
         refuse(format!(
             "there is no coordinator's state in {}",
@@ -117,8 +120,8 @@ pub fn to_file(options: &EtcdOptions, folder: &Path) -> Result<MovedState, Serve
     Ok(moved(&found.state, office.leave(), folder.place()))
 }
 
-/// Whether a state may take the place of another one: one that is left, of the same cluster, and
-/// not later.
+/// Checks that a state may take the place of another one: one that is left, of the same cluster,
+/// and not later.
 fn may_replace(
     there: &CoordinatorState,
     has_moved: bool,
@@ -156,16 +159,16 @@ fn refuse(message: String) -> ServerError {
 }
 
 /// The leader's place in etcd, for as long as a move takes.
-struct Office {
+struct HeldLeadership {
     record: Record,
-    seat: Seat,
-    term: Term,
-    found: Option<Found>,
+    seat: CoordinatorLease,
+    term: LeaderRevisions,
+    found: Option<StoredState>,
 }
 
-impl Office {
+impl HeldLeadership {
     /// Takes it, once no coordinator leads.
-    fn take(options: &EtcdOptions) -> Result<Office, ServerError> {
+    fn take(options: &EtcdOptions) -> Result<HeldLeadership, ServerError> {
         let mut record = open(options, "a migration".to_owned())?;
         let seat = record
             .enter(LEASE_S)
@@ -173,17 +176,17 @@ impl Office {
         let begin = Instant::now();
         loop {
             match record.campaign(seat) {
-                Ok(Campaign::Won(made_at)) => {
-                    return Office::enter(record, seat, made_at);
+                Ok(CampaignOutcome::Won(made_at)) => {
+                    return HeldLeadership::enter(record, seat, made_at);
                 }
-                Ok(Campaign::Lost(leader)) if begin.elapsed() > LEADER_GONE_WITHIN => {
+                Ok(CampaignOutcome::Lost(leader)) if begin.elapsed() > LEADER_GONE_WITHIN => {
                     let _ = record.leave(seat);
                     return Err(refuse(format!(
                         "the coordinator at {leader} leads: stop all coordinators first; reads \
                          and writes go on meanwhile"
                     )));
                 }
-                Ok(Campaign::Lost(_)) => {
+                Ok(CampaignOutcome::Lost(_)) => {
                     std::thread::sleep(ASK_PAUSE);
                     // Its own lease is shorter than the wait.
                     record
@@ -195,17 +198,21 @@ impl Office {
         }
     }
 
-    fn enter(mut record: Record, seat: Seat, made_at: i64) -> Result<Office, ServerError> {
+    fn enter(
+        mut record: Record,
+        seat: CoordinatorLease,
+        made_at: i64,
+    ) -> Result<HeldLeadership, ServerError> {
         let found = record.load().map_err(|error| match error {
             LoadError::Gateway(error) => refuse(error.to_string()),
             LoadError::Unusable(error) => error,
         })?;
         let changed_at = found.as_ref().map_or(0, |found| found.changed_at);
-        let term = Term {
+        let term = LeaderRevisions {
             made_at,
             changed_at,
         };
-        Ok(Office {
+        Ok(HeldLeadership {
             record,
             seat,
             term,
@@ -220,11 +227,11 @@ impl Office {
     fn write<E: std::fmt::Display>(
         &mut self,
         what: &str,
-        write: impl FnOnce(&mut Record) -> Result<Keeping, E>,
+        write: impl FnOnce(&mut Record) -> Result<SaveOutcome, E>,
     ) -> Result<(), ServerError> {
         match write(&mut self.record) {
-            Ok(Keeping::Kept(_)) => Ok(()),
-            Ok(Keeping::Deposed | Keeping::Overwritten) => Err(refuse(format!(
+            Ok(SaveOutcome::Kept(_)) => Ok(()),
+            Ok(SaveOutcome::Deposed | SaveOutcome::Overwritten) => Err(refuse(format!(
                 "cannot {what}: another coordinator leads in {} by now; run the same command again",
                 self.place()
             ))),

@@ -15,8 +15,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use ::coordinator::{
-    AskerId, Coordinator, CoordinatorAnswer, CoordinatorInput, CoordinatorOutput,
-    CoordinatorSettings,
+    Coordinator, CoordinatorAnswer, CoordinatorInput, CoordinatorOutput, CoordinatorSettings,
+    RequesterId,
 };
 use protocol::frame::Frame;
 use protocol::identity::{Epoch, ServerId};
@@ -26,7 +26,7 @@ use protocol::state::CoordinatorState;
 use crate::clock::Clock;
 use crate::error::ServerError;
 use crate::event_loop::{
-    ConnectionId, ConnectionSide, EventLoop, Handle, Handler, Io, LoopOptions,
+    ConnectionId, ConnectionSide, EventLoop, Handler, Io, LoopHandle, LoopOptions,
 };
 use crate::journal::{self, JournalLevel};
 use crate::limits;
@@ -96,8 +96,8 @@ impl CoordinatorProcess {
         self.event_loop.address()
     }
 
-    /// To stop it.
-    pub fn handle(&self) -> Handle {
+    /// Returns a handle to stop it.
+    pub fn handle(&self) -> LoopHandle {
         self.event_loop.handle()
     }
 
@@ -209,7 +209,7 @@ impl Role {
         Ok(())
     }
 
-    /// Whether this coordinator leads for certain at this moment.
+    /// Returns whether this coordinator leads for certain at this moment.
     fn leads(&self) -> bool {
         self.leading.is_some() && self.clock.monotonic_us() < self.keeper.leads_until_us()
     }
@@ -401,7 +401,7 @@ impl Handler for Role {
             Message::Ask(request) => {
                 io.owe(id);
                 self.step(CoordinatorInput::Request {
-                    from: AskerId(id.0),
+                    from: RequesterId(id.0),
                     correlation: frame.correlation,
                     request,
                 });
@@ -424,7 +424,7 @@ impl Handler for Role {
     fn closed(&mut self, _: &mut Io, id: ConnectionId, _: &str) {
         if self.greeted.remove(&id) {
             self.step(CoordinatorInput::Gone {
-                from: AskerId(id.0),
+                from: RequesterId(id.0),
             });
         }
     }

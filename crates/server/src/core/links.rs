@@ -156,7 +156,7 @@ impl Peers {
             .collect()
     }
 
-    /// The other side of a link identifies itself.
+    /// Handles the greeting of the other side of a link.
     pub fn welcomed(
         &mut self,
         core: CoreId,
@@ -249,7 +249,7 @@ impl CoordinatorLink {
         self.early.push_back(request);
     }
 
-    /// A question was answered, and with it, in order, those before.
+    /// Notes that a question was answered, and with it, in order, those before.
     pub fn answered(&mut self) {
         self.asked_us = None;
     }
@@ -267,7 +267,7 @@ impl CoordinatorLink {
         Ok(())
     }
 
-    /// The coordinator does not lead; the one that does is next, if it is one of ours.
+    /// Handles a coordinator that does not lead: the leader is tried next, if it is one of ours.
     pub fn redirected(&mut self, leader: Option<&str>) {
         let leader: Option<SocketAddr> = leader.and_then(|leader| leader.parse().ok());
         let place = self
@@ -277,7 +277,7 @@ impl CoordinatorLink {
         self.next_address = place.unwrap_or(self.next_address);
     }
 
-    /// The next address is tried at once, and after a round of all of them a pause is made.
+    /// Tries the next address at once, and pauses after a round of all addresses.
     pub fn broke(&mut self, now_us: u64) {
         self.link.broke(now_us);
         self.link.pause_us = self.link.pause_us.min(COORDINATOR_PAUSE_US_MAX);

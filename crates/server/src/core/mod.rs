@@ -16,9 +16,9 @@ use std::time::Duration;
 use machines::core::{ClientId, ClientReply, CoreInput, CoreMachine, CoreOutput, PeerSend};
 use protocol::configuration::Configuration;
 use protocol::frame::Frame;
-use protocol::identity::{CoreId, Epoch, Incarnation, Now, Position};
+use protocol::identity::{ClockReading, CoreId, Epoch, Incarnation, Position};
 use protocol::message::{
-    CoordinatorReply, CoordinatorRequest, FolderReport, Hello, Memory, Message, PeerMessage,
+    CoordinatorReply, CoordinatorRequest, FolderReport, Hello, Message, PeerMessage, RecallReport,
     Refusal, Reply, Request, Welcome,
 };
 use storage::log::LogAdmission;
@@ -29,7 +29,7 @@ use crate::event_loop::{ConnectionId, ConnectionMap, ConnectionSide, Handler, Io
 use crate::journal::{self, JournalLevel};
 use crate::store::CoreStore;
 use links::{CoordinatorLink, Peers};
-use outbox::{Departure, Outbox};
+use outbox::{DelayedMessage, Outbox};
 
 /// Replies gathered before they are handed to their connections within a turn: back-pressure on a
 /// connection is noticed after so many, or so many bytes of rows.
@@ -59,7 +59,7 @@ pub struct CoreDriver<S> {
     store: S,
     clock: Clock,
     /// The time of this turn's steps, sampled at the first one.
-    now: Option<Now>,
+    now: Option<ClockReading>,
     /// What the steps since the last carrying out gave.
     output: CoreOutput,
     reply_bytes: usize,
@@ -69,9 +69,9 @@ pub struct CoreDriver<S> {
     connections: ConnectionMap<Remote>,
     peers: Peers,
     coordinator: CoordinatorLink,
-    /// What is sent to a coordinator that has lost its state.
+    /// The report that is sent to a coordinator that has lost its state.
     folder: FolderReport,
-    configured: Configured,
+    configured: ConfigurationCallback,
     /// The machine knows that so much is durable.
     durable: Position,
     admission: LogAdmission,
@@ -91,8 +91,8 @@ pub struct CoreDriver<S> {
     log_flushes: u64,
 }
 
-/// What a core knows of its process.
-pub struct Surroundings {
+/// The environment of a core in its process.
+pub struct CoreEnvironment {
     /// The process's clock.
     pub clock: Clock,
     /// Where coordinators may be.
@@ -100,11 +100,11 @@ pub struct Surroundings {
     /// The report of the folder, with this process as its last one.
     pub folder: FolderReport,
     /// Called with each configuration that the core receives.
-    pub configured: Configured,
+    pub configured: ConfigurationCallback,
 }
 
-/// Takes in a configuration.
-pub type Configured = Box<dyn FnMut(&Arc<Configuration>) + Send>;
+/// A function that is called with each new configuration.
+pub type ConfigurationCallback = Box<dyn FnMut(&Arc<Configuration>) + Send>;
 
 impl<S: CoreStore> CoreDriver<S> {
     /// Returns a core whose machine has been restored and has replayed its log, and is not started.
@@ -114,9 +114,9 @@ impl<S: CoreStore> CoreDriver<S> {
     pub fn start(
         machine: CoreMachine,
         store: S,
-        surroundings: Surroundings,
+        surroundings: CoreEnvironment,
     ) -> Result<Self, ServerError> {
-        let Surroundings {
+        let CoreEnvironment {
             clock,
             coordinators,
             folder,
@@ -178,7 +178,7 @@ impl<S: CoreStore> CoreDriver<S> {
         self.store.close().map(|()| last)
     }
 
-    /// Steps the machine; what comes out stays in `output`.
+    /// Steps the machine; its outputs stay in `output`.
     fn step(&mut self, input: CoreInput) {
         if self.failure.is_some() {
             return;
@@ -217,7 +217,7 @@ impl<S: CoreStore> CoreDriver<S> {
                 if send.after <= self.durable {
                     self.send(io, send);
                 } else {
-                    self.outbox.push(Departure::Message(send));
+                    self.outbox.push(DelayedMessage::Message(send));
                 }
             }
             self.output.sends = sends;
@@ -227,7 +227,7 @@ impl<S: CoreStore> CoreDriver<S> {
                 if reply.after <= self.durable {
                     answer(io, reply, fresh_us);
                 } else {
-                    self.outbox.push(Departure::Reply(reply));
+                    self.outbox.push(DelayedMessage::Reply(reply));
                 }
             }
             self.output.replies = replies;
@@ -380,7 +380,7 @@ impl<S: CoreStore> CoreDriver<S> {
     fn remember(&mut self, io: &mut Io) {
         let identity = self.machine.identity();
         let configuration = Arc::clone(self.machine.configuration());
-        let request = CoordinatorRequest::Remember(Memory {
+        let request = CoordinatorRequest::Remember(RecallReport {
             core: identity.core,
             incarnation: identity.incarnation,
             runs: true,
@@ -523,7 +523,7 @@ impl<S: CoreStore> Handler for CoreDriver<S> {
     }
 
     fn is_finished(&self) -> bool {
-        !self.machine.owes_answers() && !self.outbox.holds_replies()
+        !self.machine.has_outstanding_answers() && !self.outbox.holds_replies()
     }
 }
 

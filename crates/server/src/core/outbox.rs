@@ -9,20 +9,20 @@ use std::collections::VecDeque;
 use machines::core::{ClientReply, PeerSend};
 use protocol::identity::Position;
 
-/// One thing that waits.
+/// A message that waits until the log is durable.
 #[derive(Debug)]
-pub(super) enum Departure {
+pub(super) enum DelayedMessage {
     /// To a peer.
     Message(PeerSend),
     /// To a client.
     Reply(ClientReply),
 }
 
-impl Departure {
+impl DelayedMessage {
     fn after(&self) -> Position {
         match self {
-            Departure::Message(send) => send.after,
-            Departure::Reply(reply) => reply.after,
+            DelayedMessage::Message(send) => send.after,
+            DelayedMessage::Reply(reply) => reply.after,
         }
     }
 }
@@ -30,11 +30,11 @@ impl Departure {
 /// Everything that waits.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    queue: VecDeque<Departure>,
+    queue: VecDeque<DelayedMessage>,
 }
 
 impl Outbox {
-    pub fn push(&mut self, departure: Departure) {
+    pub fn push(&mut self, departure: DelayedMessage) {
         let after = departure.after();
         let behind = self.queue.iter().rev();
         let later = behind.take_while(|other| other.after() > after).count();
@@ -42,7 +42,7 @@ impl Outbox {
     }
 
     /// Returns the next one that `durable` releases.
-    pub fn pop(&mut self, durable: Position) -> Option<Departure> {
+    pub fn pop(&mut self, durable: Position) -> Option<DelayedMessage> {
         let first = self.queue.front()?;
         if first.after() > durable {
             return None;
@@ -52,7 +52,7 @@ impl Outbox {
 
     pub fn holds_replies(&self) -> bool {
         let mut queue = self.queue.iter();
-        queue.any(|departure| matches!(departure, Departure::Reply(_)))
+        queue.any(|departure| matches!(departure, DelayedMessage::Reply(_)))
     }
 
     pub fn len(&self) -> usize {
@@ -66,8 +66,8 @@ mod tests {
     use protocol::identity::CoreId;
     use protocol::message::{PeerMessage, Room};
 
-    fn departure(after: u64, mark: u64) -> Departure {
-        Departure::Message(PeerSend {
+    fn departure(after: u64, mark: u64) -> DelayedMessage {
+        DelayedMessage::Message(PeerSend {
             to: CoreId::default(),
             after: Position(after),
             message: PeerMessage::LeaseRequest {
@@ -85,7 +85,7 @@ mod tests {
         }
         let mut marks = Vec::new();
         while let Some(departure) = outbox.pop(Position(3)) {
-            let Departure::Message(send) = departure else {
+            let DelayedMessage::Message(send) = departure else {
                 panic!("only messages were put in");
             };
             let PeerMessage::LeaseRequest { sent_us, .. } = send.message else {

@@ -7,7 +7,7 @@ use machines::core::CoreInput;
 use protocol::message::Room;
 use storage::log::LogAdmission;
 
-use super::outbox::Departure;
+use super::outbox::DelayedMessage;
 use super::{CoreDriver, Remote, answer};
 use crate::error::ServerError;
 use crate::event_loop::Io;
@@ -15,7 +15,7 @@ use crate::journal::{self, JournalLevel};
 use crate::store::CoreStore;
 
 impl<S: CoreStore> CoreDriver<S> {
-    /// The phases, in their order.
+    /// Runs the phases, in their order.
     pub(super) fn take_turn(&mut self, io: &mut Io) -> Result<(), ServerError> {
         self.store.health()?;
         self.carry_out(io);
@@ -43,8 +43,8 @@ impl<S: CoreStore> CoreDriver<S> {
         let fresh_us = self.clock.monotonic_us();
         while let Some(departure) = self.outbox.pop(durable) {
             match departure {
-                Departure::Message(send) => self.send(io, send),
-                Departure::Reply(reply) => answer(io, reply, fresh_us),
+                DelayedMessage::Message(send) => self.send(io, send),
+                DelayedMessage::Reply(reply) => answer(io, reply, fresh_us),
             }
         }
         self.carry_out(io);

@@ -15,17 +15,17 @@ use super::ConnectionSide;
 /// A buffer for parts of frames that has grown beyond this is given back once it is empty.
 const KEEP_BYTES: usize = 64 << 10;
 
-/// Where a connection is in its life.
+/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum ConnectionPhase {
     /// Opened by this side; the other has not answered yet.
     Connecting,
     /// Frames go both ways.
     Open,
-    /// A farewell is being written; what comes in is discarded.
+    /// A farewell is being written; received bytes are discarded.
     Closing,
-    /// The farewell is written; what comes in is discarded until the other side closes, for closing
-    /// over unread bytes would make the kernel discard the farewell.
+    /// The farewell is written; received bytes are discarded until the other side closes, for
+    /// closing over unread bytes would make the kernel discard the farewell.
     Draining,
 }
 
@@ -33,7 +33,7 @@ pub(super) enum Phase {
 pub(super) struct Connection {
     pub stream: TcpStream,
     pub side: ConnectionSide,
-    pub phase: Phase,
+    pub phase: ConnectionPhase,
     /// The start of a frame that is not whole yet; or, while reading is held back, whole frames.
     pub partial: Vec<u8>,
     /// `partial` may hold whole frames.
@@ -61,8 +61,8 @@ pub(super) struct Connection {
     pub since_us: u64,
 }
 
-/// What a read brought.
-pub(super) enum Received {
+/// The outcome of a read from a socket.
+pub(super) enum ReadOutcome {
     /// So many bytes; the socket may hold more.
     Bytes(usize),
     /// The other side has closed, or the connection broke.
@@ -75,8 +75,8 @@ impl Connection {
             stream,
             side,
             phase: match side {
-                ConnectionSide::Accepted => Phase::Open,
-                ConnectionSide::Connected => Phase::Connecting,
+                ConnectionSide::Accepted => ConnectionPhase::Open,
+                ConnectionSide::Connected => ConnectionPhase::Connecting,
             },
             partial: Vec::new(),
             undispatched: false,
@@ -101,20 +101,20 @@ impl Connection {
 
     /// Reads once. A short read has emptied the socket, so the read that would only show that is
     /// saved (epoll(7), on edge-triggered stream sockets).
-    pub fn receive(&mut self, buffer: &mut [u8]) -> Received {
+    pub fn receive(&mut self, buffer: &mut [u8]) -> ReadOutcome {
         loop {
             match self.stream.read(buffer) {
-                Ok(0) => return Received::Ended(None),
+                Ok(0) => return ReadOutcome::Ended(None),
                 Ok(count) => {
                     self.readable = count == buffer.len() || self.hung_up;
-                    return Received::Bytes(count);
+                    return ReadOutcome::Bytes(count);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.readable = false;
-                    return Received::Bytes(0);
+                    return ReadOutcome::Bytes(0);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Received::Ended(Some(error)),
+                Err(error) => return ReadOutcome::Ended(Some(error)),
             }
         }
     }

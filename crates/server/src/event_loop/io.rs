@@ -1,8 +1,8 @@
-//! What a handler may do with connections: send, open, close, count what is owed.
+//! The operations of a handler on connections: send, open, close, count outstanding requests.
 //!
-//! All of it only queues: bytes are written once per turn and connection, when the loop has handled
-//! everything that was there. A connection that is gone is no error here: the handler is notified
-//! of it by `closed`.
+//! All of them only queue: bytes are written once per turn and connection, when the loop has
+//! handled everything that had arrived. A connection that is gone is no error here: the handler is
+//! notified of it by `closed`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use protocol::frame;
 use protocol::message::Message;
 use socket2::{SockRef, TcpKeepalive};
 
-use super::connection::{Connection, Phase};
+use super::connection::{Connection, ConnectionPhase};
 use super::{ConnectionId, ConnectionSide, Counters, LoopLimits, owner};
 
 /// Low bits of a [`ConnectionId`] that name the slot; the rest is a serial number, never reused.
@@ -97,14 +97,17 @@ impl Io {
         let Some(connection) = find_in(&mut self.slots, id) else {
             return false;
         };
-        if !matches!(connection.phase, Phase::Open | Phase::Connecting) {
+        if !matches!(
+            connection.phase,
+            ConnectionPhase::Open | ConnectionPhase::Connecting
+        ) {
             return false;
         }
         if connection.outgoing.capacity() == 0 {
             connection.outgoing = self.spares.pop().unwrap_or_default();
         }
         frame::encode(correlation, message, &mut connection.outgoing);
-        let open = connection.phase == Phase::Open;
+        let open = connection.phase == ConnectionPhase::Open;
         let list = open && !connection.dirty && !connection.blocked;
         connection.dirty |= list;
         if list {
@@ -120,15 +123,15 @@ impl Io {
         self.look(id).map_or(0, Connection::queued_bytes)
     }
 
-    /// A request was taken that is to be answered: past a limit of these, nothing more is read
-    /// from the connection.
+    /// Counts a request that is to be answered: past a limit of these, nothing more is read from
+    /// the connection.
     pub fn owe(&mut self, id: ConnectionId) {
         if let Some(connection) = self.find(id) {
             connection.unanswered += 1;
         }
     }
 
-    /// A request was answered.
+    /// Counts an answered request.
     pub fn settle(&mut self, id: ConnectionId) {
         let limit = self.limits.unanswered_max;
         let Some(connection) = self.find(id) else {
@@ -154,21 +157,21 @@ impl Io {
     pub fn close(&mut self, id: ConnectionId, reason: &str) {
         let now_us = self.now_us;
         match self.find(id).map(|connection| connection.phase) {
-            Some(Phase::Open) => {}
-            Some(Phase::Connecting) => return self.remove(id, reason),
-            Some(Phase::Closing | Phase::Draining) | None => return,
+            Some(ConnectionPhase::Open) => {}
+            Some(ConnectionPhase::Connecting) => return self.remove(id, reason),
+            Some(ConnectionPhase::Closing | ConnectionPhase::Draining) | None => return,
         }
         let farewell = Message::Goodbye {
             reason: reason.to_owned(),
         };
         self.send(id, 0, &farewell);
         let connection = self.find(id).expect("it was there above");
-        connection.phase = Phase::Closing;
+        connection.phase = ConnectionPhase::Closing;
         connection.since_us = now_us;
         connection.partial = Vec::new();
         connection.undispatched = false;
         self.release_claim(id);
-        // What comes in from now on is read to be discarded.
+        // Bytes that arrive from now on are read to be discarded.
         self.list(id);
         self.watch();
         self.ended.push((id, reason.to_owned()));
@@ -248,7 +251,10 @@ impl Io {
         let Some(connection) = self.find(id) else {
             return;
         };
-        let known = matches!(connection.phase, Phase::Open | Phase::Connecting);
+        let known = matches!(
+            connection.phase,
+            ConnectionPhase::Open | ConnectionPhase::Connecting
+        );
         let side = connection.side;
         if known {
             self.ended.push((id, reason.to_owned()));
@@ -285,12 +291,12 @@ impl Io {
         }
     }
 
-    /// Whether nothing more may be read from it for now: it is slow to take its answers, or too
-    /// many of its requests are unanswered. What this side opened is always read: two processes
-    /// that both wait for the other to read would wait for ever.
+    /// Returns whether nothing more may be read from it for now: it is slow to take its answers, or
+    /// too many of its requests are unanswered. A connection that this side opened is always read:
+    /// two processes that both wait for the other to read would wait for ever.
     pub(super) fn is_held_back(&self, id: ConnectionId) -> bool {
         self.look(id).is_some_and(|connection| {
-            connection.phase == Phase::Open
+            connection.phase == ConnectionPhase::Open
                 && connection.side == ConnectionSide::Accepted
                 && (connection.queued_bytes() > self.limits.queued_bytes_max
                     || connection.unanswered >= self.limits.unanswered_max)

@@ -77,7 +77,7 @@ impl LoopOptions {
     }
 }
 
-/// What a loop has counted since it began.
+/// The counters of a loop since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Polls.
@@ -103,7 +103,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// By name, as `Request::Status` reports them.
+    /// Returns the counters by name, as `Request::Status` reports them.
     pub fn named(&self) -> [(&'static str, u64); 10] {
         [
             ("turns", self.turns),

@@ -13,8 +13,8 @@ mod connection_map;
 mod io;
 mod limits;
 mod owner;
-mod patience;
 mod reading;
+mod timeouts;
 
 use std::io::{Error, ErrorKind};
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use protocol::frame::Frame;
 
 use crate::error::ServerError;
-use connection::Phase;
+use connection::ConnectionPhase;
 pub use connection_map::ConnectionMap;
 pub use io::Io;
 use io::id_of;
@@ -76,7 +76,7 @@ pub trait Handler {
         let _ = io;
     }
 
-    /// Whether what was under way when the loop was asked to stop is finished.
+    /// Returns whether what was under way when the loop was asked to stop is finished.
     fn is_finished(&self) -> bool {
         true
     }
@@ -84,12 +84,12 @@ pub trait Handler {
 
 /// Wakes or stops a loop from any thread.
 #[derive(Clone, Debug)]
-pub struct Handle {
+pub struct LoopHandle {
     waker: Arc<Waker>,
     stop: Arc<AtomicBool>,
 }
 
-impl Handle {
+impl LoopHandle {
     /// Makes the loop take a turn. A loop that is gone does not mind.
     pub fn wake(&self) {
         // It fails only when the loop's descriptors are gone, or its counter is full: then a turn
@@ -97,7 +97,7 @@ impl Handle {
         let _ = self.waker.wake();
     }
 
-    /// Whether it was asked to stop.
+    /// Returns whether it was asked to stop.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
@@ -121,7 +121,7 @@ pub struct EventLoop {
     listener: Option<TcpListener>,
     address: SocketAddr,
     options: LoopOptions,
-    handle: Handle,
+    handle: LoopHandle,
     io: Io,
     buffer: Vec<u8>,
     /// When to accept again although no edge asks for it.
@@ -156,7 +156,7 @@ impl EventLoop {
             io: Io::new(registry, options.limits),
             buffer: vec![0; options.limits.read_bytes],
             options,
-            handle: Handle {
+            handle: LoopHandle {
                 waker: Arc::new(waker),
                 stop: Arc::default(),
             },
@@ -170,8 +170,8 @@ impl EventLoop {
         self.address
     }
 
-    /// To wake or stop it.
-    pub fn handle(&self) -> Handle {
+    /// Returns a handle to wake or stop it.
+    pub fn handle(&self) -> LoopHandle {
         self.handle.clone()
     }
 
@@ -249,7 +249,7 @@ impl EventLoop {
                 let Some(connection) = self.io.find(id) else {
                     return;
                 };
-                if connection.phase == Phase::Connecting {
+                if connection.phase == ConnectionPhase::Connecting {
                     self.finish_connecting(id, handler);
                 }
                 let Some(connection) = self.io.find(id) else {
@@ -306,7 +306,7 @@ impl EventLoop {
         };
         match result {
             Ok(_) => {
-                connection.phase = Phase::Open;
+                connection.phase = ConnectionPhase::Open;
                 if connection.queued_bytes() > 0 {
                     connection.dirty = true;
                     self.io.dirty.push(id);
@@ -337,8 +337,8 @@ impl EventLoop {
                     if blocked {
                         connection.since_us = now_us;
                     }
-                    if connection.phase == Phase::Closing && !blocked {
-                        connection.phase = Phase::Draining;
+                    if connection.phase == ConnectionPhase::Closing && !blocked {
+                        connection.phase = ConnectionPhase::Draining;
                         // It fails where the other side is gone: the next read reports it.
                         let _ = connection.stream.shutdown(std::net::Shutdown::Write);
                     }

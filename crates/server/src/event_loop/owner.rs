@@ -1,7 +1,6 @@
 //! Whose process is at the other end of a connection on this machine.
 //!
-//! For stores without a login: what listens on loopback can be reached by every user of the
-//! machine.
+//! For stores without a login: a port on loopback can be reached by every user of the machine.
 
 use mio::net::TcpStream;
 use procfs::net::TcpNetEntry;
@@ -11,7 +10,8 @@ use rustix::process::geteuid;
 pub(super) const REFUSAL: &str =
     "only processes of the user that runs this store, and root's, may connect to it";
 
-/// Whether it is a process of the user that runs this one, or root's. Not if that cannot be known.
+/// Returns whether it is a process of the user that runs this one, or root's. Not if that cannot be
+/// known.
 pub(super) fn may_connect(stream: &TcpStream) -> bool {
     let (Ok(own), Ok(other)) = (stream.local_addr(), stream.peer_addr()) else {
         return false;

@@ -1,13 +1,13 @@
 //! From a socket's bytes to frames: which connections may be read, how much, and what is left over.
 //!
-//! Bytes are read into one buffer of the loop and frames decoded in place; a connection keeps
-//! only the start of an unfinished frame. A frame larger than the buffer is gathered by its
-//! connection, as its bytes come, under a bound for all of them together. What a frame means is
-//! the handler's business.
+//! Bytes are read into one buffer of the loop and frames decoded in place; a connection keeps only
+//! the start of an unfinished frame. A frame larger than the buffer is gathered by its connection,
+//! as its bytes come, under a bound for all of them together. The meaning of a frame is the
+//! handler's business.
 
 use protocol::frame;
 
-use super::connection::{Connection, Phase, Received};
+use super::connection::{Connection, ConnectionPhase, ReadOutcome};
 use super::{ConnectionId, EventLoop, Handler};
 
 impl EventLoop {
@@ -21,7 +21,7 @@ impl EventLoop {
             let Some(connection) = self.io.find(id) else {
                 return;
             };
-            if connection.phase == Phase::Connecting {
+            if connection.phase == ConnectionPhase::Connecting {
                 return;
             }
             if held_back {
@@ -60,17 +60,20 @@ impl EventLoop {
         let in_place = connection.claimed_bytes == 0 && held < buffer.len();
         let start = if in_place { held } else { 0 };
         match connection.receive(&mut buffer[start..]) {
-            Received::Ended(error) => {
+            ReadOutcome::Ended(error) => {
                 let reason = error.map_or_else(
                     || "the other side closed the connection".to_owned(),
                     |error| format!("the connection broke: {error}"),
                 );
                 self.io.remove(id, &reason);
             }
-            Received::Bytes(count) => {
+            ReadOutcome::Bytes(count) => {
                 self.io.counters.bytes_in += count as u64;
                 let connection = self.io.find(id).expect("it was there above");
-                if matches!(connection.phase, Phase::Closing | Phase::Draining) {
+                if matches!(
+                    connection.phase,
+                    ConnectionPhase::Closing | ConnectionPhase::Draining
+                ) {
                 } else if in_place {
                     let whole = &mut buffer[..start + count];
                     whole[..start].copy_from_slice(&connection.partial);
@@ -118,7 +121,7 @@ impl EventLoop {
             let Some(connection) = self.io.find(id) else {
                 return bytes.len();
             };
-            if connection.phase != Phase::Open {
+            if connection.phase != ConnectionPhase::Open {
                 return bytes.len();
             }
             connection.greeted = true;

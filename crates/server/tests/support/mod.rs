@@ -14,7 +14,7 @@ use ::coordinator::CoordinatorSettings;
 use placement::{Column, ColumnType, Constraint, Durability, Index, Schema, Value};
 use placement::{encode_key, encode_row, prefix_end};
 use protocol::codec::Bytes;
-use protocol::configuration::{Configuration, Table};
+use protocol::configuration::{Configuration, PlacedTable};
 use protocol::frame::{self, Frame};
 use protocol::identity::{Epoch, PartitionId, RequestId, SessionId};
 use protocol::message::{
@@ -22,10 +22,10 @@ use protocol::message::{
     Read as ReadRequest, Refusal, Reply, Request, RowPage, Welcome,
 };
 use protocol::operation::{Action, Mutation, RequestResult};
-use server::event_loop::Handle;
+use server::event_loop::LoopHandle;
 use server::{
-    CoordinatorOptions, CoordinatorProcess, Ready, ServerError, ServerOptions, ServerProcess,
-    Stopper,
+    CoordinatorOptions, CoordinatorProcess, ServerError, ServerOptions, ServerProcess,
+    ServingServer, Stopper,
 };
 
 /// How long an answer may take before the test fails.
@@ -134,7 +134,7 @@ impl Wire {
 /// A coordinator on a thread; stopped when dropped.
 pub struct RunningCoordinator {
     pub address: SocketAddr,
-    handle: Handle,
+    handle: LoopHandle,
     thread: Option<JoinHandle<Result<(), ServerError>>>,
 }
 
@@ -167,7 +167,7 @@ impl Drop for RunningCoordinator {
 
 /// A server on threads; stopped when dropped.
 pub struct RunningServer {
-    pub ready: Ready,
+    pub ready: ServingServer,
     pub stopper: Stopper,
     thread: Option<JoinHandle<Result<(), ServerError>>>,
 }
@@ -244,6 +244,7 @@ pub fn people(durability: Durability) -> Schema {
         failures_tolerated: 2,
         local_entries: true,
         durability,
+        primary_partition_columns: None,
     }
 }
 
@@ -293,7 +294,7 @@ impl Teller {
         }
     }
 
-    fn table(&self) -> &Table {
+    fn table(&self) -> &PlacedTable {
         self.configuration.table_named("people").unwrap()
     }
 

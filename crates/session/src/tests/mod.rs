@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use placement::{
     Column, ColumnType, Durability, Index, Layout, Schema, Value, encode_key, encode_row,
 };
-use protocol::configuration::{Configuration, Place, Server, ServerState, Table};
+use protocol::configuration::{Configuration, Place, PlacedTable, Server, ServerState};
 use protocol::identity::{CoreId, Epoch, Incarnation, PartitionId, ServerId, TableId};
 use protocol::message::{Agreement, Consistency, Read};
 use protocol::operation::{Action, Mutation};
@@ -46,6 +46,7 @@ pub fn schema() -> Schema {
         failures_tolerated: 0,
         local_entries: true,
         durability: Durability::Sync,
+        primary_partition_columns: None,
     }
 }
 
@@ -68,7 +69,7 @@ pub fn configuration(epoch: u64) -> Arc<Configuration> {
         epoch: Epoch(epoch),
         sealing: None,
         servers: vec![server(1), server(2)],
-        tables: vec![Table {
+        tables: vec![PlacedTable {
             id: TABLE,
             placement: vec![(0..PARTITIONS).map(place).collect(); layout.replexes.len()],
             schema,

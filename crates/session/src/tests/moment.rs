@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use protocol::codec::Bytes;
 use protocol::identity::Version;
-use protocol::message::{Agreement, Read, Release, Reply, Request, RowPage};
+use protocol::message::{Agreement, HoldRelease, Read, Reply, Request, RowPage};
 
 use super::redirect::Client;
 use super::{configuration, partition, read, row};
@@ -40,7 +40,7 @@ impl Client {
         .collect()
     }
 
-    fn releases(&mut self) -> Vec<(Attempt, Release)> {
+    fn releases(&mut self) -> Vec<(Attempt, HoldRelease)> {
         let sent = core::mem::take(&mut self.sent).into_iter();
         sent.filter_map(|attempt| match attempt.request.clone() {
             Request::Release(release) => Some((attempt, release)),

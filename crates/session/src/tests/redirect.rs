@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use protocol::configuration::{Configuration, Place, ServerState};
-use protocol::identity::{Epoch, Now, ServerId, SessionId, Version};
+use protocol::identity::{ClockReading, Epoch, ServerId, SessionId, Version};
 use protocol::message::{Read, Refusal, Reply, Request, RowPage};
 
 use super::{configuration, core, insert, key, partition, read, row};
@@ -56,7 +56,7 @@ impl Client {
         let mut inputs = Vec::from([input]);
         while let Some(input) = inputs.pop() {
             let mut output = SessionOutput::default();
-            let now = Now {
+            let now = ClockReading {
                 monotonic_us: self.now_us,
                 wall_us: 0,
             };

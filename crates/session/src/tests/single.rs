@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use protocol::identity::{CoreId, Epoch, Now, ServerId, SessionId, Version};
+use protocol::identity::{ClockReading, CoreId, Epoch, ServerId, SessionId, Version};
 use protocol::message::{CoordinatorRequest, Execute, Refusal, Reply, Request};
 use protocol::operation::RequestResult;
 
@@ -52,7 +52,7 @@ impl Client {
         let mut inputs = Vec::from([input]);
         while let Some(input) = inputs.pop() {
             let mut output = SessionOutput::default();
-            let now = Now {
+            let now = ClockReading {
                 monotonic_us: self.now_us,
                 wall_us: 0,
             };

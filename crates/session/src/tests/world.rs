@@ -5,7 +5,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use protocol::identity::{CoreId, Epoch, Now, RequestId, SessionId, Version};
+use protocol::identity::{ClockReading, CoreId, Epoch, RequestId, SessionId, Version};
 use protocol::message::{CoordinatorRequest, Execute, Refusal, Reply, Request, RowPage};
 use protocol::operation::RequestResult;
 
@@ -266,7 +266,7 @@ impl World {
 
     fn step(&mut self, input: SessionInput) {
         let mut output = SessionOutput::default();
-        let now = Now {
+        let now = ClockReading {
             monotonic_us: self.now_us,
             wall_us: 0,
         };

@@ -48,7 +48,7 @@ fn requests_max(limits: &CoreLimits) -> usize {
     limits.requests_per_key_max + folded
 }
 
-/// Nothing is left under way.
+/// Checks that nothing is left under way.
 pub fn empty(backlog: &Backlog) -> Result<(), String> {
     let asked = backlog.operations + backlog.queued_requests + backlog.waiting_reads;
     let left = asked + backlog.orders_unmade;

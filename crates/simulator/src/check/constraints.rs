@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rest::{Rest, of_replex};
-use crate::model::{Demand, ID, Model, NULL};
+use super::partition_contents::{PartitionContents, of_replex};
+use crate::model::{ID, IndexConstraint, Model, NULL};
 
 /// Checks the rows of every replex.
-pub fn hold(rest: &Rest, model: &Model) -> Result<(), String> {
+pub fn hold(rest: &PartitionContents, model: &Model) -> Result<(), String> {
     for (place, copy) in model.present() {
         let replex = copy.number;
         let rows = of_replex(rest, replex);
@@ -19,15 +19,15 @@ pub fn hold(rest: &Rest, model: &Model) -> Result<(), String> {
             }
             let key = model.key(place, row);
             match copy.demand {
-                Demand::Plain => {}
-                Demand::Unique => {
+                IndexConstraint::Plain => {}
+                IndexConstraint::Unique => {
                     if !key.contains(&NULL) && !keys.insert(key.clone()) {
                         return Err(format!(
                             "unique replex {replex} holds the key {key:?} twice"
                         ));
                     }
                 }
-                Demand::Dense => {
+                IndexConstraint::Dense => {
                     let (value, group) = key.split_last().expect("a key has columns");
                     groups.entry(group.to_vec()).or_default().push(*value);
                 }
@@ -52,13 +52,13 @@ pub fn hold(rest: &Rest, model: &Model) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::rest::PartitionRows;
-    use crate::model::{Copy, D, GROUP, Row, U};
+    use crate::check::partition_contents::PartitionRows;
+    use crate::model::{Copy, D, GROUP, ModelRow, U};
     use std::rc::Rc;
 
-    fn check(rows: &[Row], columns: &[usize], demand: Demand) -> Result<(), String> {
+    fn check(rows: &[ModelRow], columns: &[usize], demand: IndexConstraint) -> Result<(), String> {
         let rows = rows.iter().map(|row| (vec![], 1, *row)).collect();
-        let rest = Rest::from([(
+        let rest = PartitionContents::from([(
             Default::default(),
             PartitionRows {
                 rows,
@@ -78,20 +78,23 @@ mod tests {
     #[test]
     fn unique_means_once_unless_null() {
         let [a, b] = [[0, 1, 0, 7, 1, 0, 0], [0, 2, 0, 7, 2, 0, 0]];
-        assert!(check(&[a, b], &[U], Demand::Unique).is_err());
-        assert_eq!(check(&[a, b], &[U], Demand::Plain), Ok(()));
-        assert!(check(&[a, a], &[U], Demand::Plain).is_err(), "a pk twice");
+        assert!(check(&[a, b], &[U], IndexConstraint::Unique).is_err());
+        assert_eq!(check(&[a, b], &[U], IndexConstraint::Plain), Ok(()));
+        assert!(
+            check(&[a, a], &[U], IndexConstraint::Plain).is_err(),
+            "a pk twice"
+        );
         let nulls = [a, b].map(|mut row| {
             row[U] = NULL;
             row
         });
-        assert_eq!(check(&nulls, &[U], Demand::Unique), Ok(()));
+        assert_eq!(check(&nulls, &[U], IndexConstraint::Unique), Ok(()));
     }
 
     #[test]
     fn dense_means_without_holes_from_one() {
         let [a, b] = [[0, 1, 0, 7, 1, 0, 0], [0, 2, 0, 8, 2, 0, 0]];
-        assert_eq!(check(&[a, b], &[GROUP, D], Demand::Dense), Ok(()));
-        assert!(check(&[b], &[GROUP, D], Demand::Dense).is_err());
+        assert_eq!(check(&[a, b], &[GROUP, D], IndexConstraint::Dense), Ok(()));
+        assert!(check(&[b], &[GROUP, D], IndexConstraint::Dense).is_err());
     }
 }

@@ -1,9 +1,12 @@
 //! I5: at rest all replexes hold equal sets of (pk, version, row).
 
-use super::rest::{Rest, of_replex};
+use super::partition_contents::{PartitionContents, of_replex};
 
 /// Compares every replex, by number, with the primary one.
-pub fn equal(rest: &Rest, replexes: impl Iterator<Item = usize>) -> Result<(), String> {
+pub fn equal(
+    rest: &PartitionContents,
+    replexes: impl Iterator<Item = usize>,
+) -> Result<(), String> {
     let primary = of_replex(rest, 0);
     for replex in replexes {
         let copy = of_replex(rest, replex);
@@ -21,7 +24,7 @@ pub fn equal(rest: &Rest, replexes: impl Iterator<Item = usize>) -> Result<(), S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::rest::PartitionRows;
+    use crate::check::partition_contents::PartitionRows;
     use protocol::identity::PartitionId;
 
     #[test]
@@ -35,11 +38,11 @@ mod tests {
             replex,
             ..PartitionId::default()
         };
-        let rest = Rest::from([(id(0), rows(5)), (id(1), rows(5))]);
+        let rest = PartitionContents::from([(id(0), rows(5)), (id(1), rows(5))]);
         assert_eq!(equal(&rest, 0..2), Ok(()));
-        let rest = Rest::from([(id(0), rows(5)), (id(1), rows(6))]);
+        let rest = PartitionContents::from([(id(0), rows(5)), (id(1), rows(6))]);
         assert!(equal(&rest, 0..2).is_err());
-        let rest = Rest::from([(id(0), rows(5))]);
+        let rest = PartitionContents::from([(id(0), rows(5))]);
         assert!(equal(&rest, 0..2).is_err());
     }
 }

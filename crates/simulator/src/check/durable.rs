@@ -4,10 +4,10 @@
 //! rows that were there before are there after it; what was acknowledged is in them, because the
 //! linearisability checker reads them as one last lookup.
 
-use super::rest::{Rest, of_replex};
+use super::partition_contents::{PartitionContents, of_replex};
 
 /// Compares the primary replex before and after the power cut.
-pub fn survived(before: &Rest, after: &Rest) -> Result<(), String> {
+pub fn survived(before: &PartitionContents, after: &PartitionContents) -> Result<(), String> {
     let (before, after) = (of_replex(before, 0), of_replex(after, 0));
     if before == after {
         return Ok(());
@@ -22,12 +22,12 @@ pub fn survived(before: &Rest, after: &Rest) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::rest::PartitionRows;
+    use crate::check::partition_contents::PartitionRows;
 
     #[test]
     fn what_is_lost_or_risen_is_named() {
         let rows = |rows: Vec<_>| {
-            Rest::from([(
+            PartitionContents::from([(
                 Default::default(),
                 PartitionRows {
                     rows,

@@ -2,9 +2,9 @@
 
 use protocol::identity::Incarnation;
 
-/// A core has taken in a message; it knew of an incarnation of the speaker, and what it did then
-/// was to log so many records and to send so many messages.
-pub fn unheard(
+/// Checks a core that has received a message: it knew of an incarnation of the sender, and its
+/// reaction was to log so many records and to send so many messages.
+pub fn dropped_message(
     spoke: Incarnation,
     known: Incarnation,
     (records, sends): (usize, usize),
@@ -26,9 +26,9 @@ mod tests {
     #[test]
     fn an_earlier_life_moves_no_member() {
         let [one, two] = [1, 2].map(Incarnation);
-        assert_eq!(unheard(one, two, (0, 0)), Ok(()));
-        assert_eq!(unheard(two, two, (1, 1)), Ok(()));
-        assert!(unheard(one, two, (0, 1)).is_err());
-        assert!(unheard(one, two, (1, 0)).is_err());
+        assert_eq!(dropped_message(one, two, (0, 0)), Ok(()));
+        assert_eq!(dropped_message(two, two, (1, 1)), Ok(()));
+        assert!(dropped_message(one, two, (0, 1)).is_err());
+        assert!(dropped_message(one, two, (1, 0)).is_err());
     }
 }

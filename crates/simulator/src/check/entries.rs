@@ -1,12 +1,12 @@
 //! Local entries: each row has one in each order that its partition keeps, and there are no others
 //!.
 
+use super::partition_contents::PartitionContents;
 use super::places::entry_key;
-use super::rest::Rest;
 use crate::workload::Translation;
 
 /// Checks the entries of every partition against its rows.
-pub fn implied(rest: &Rest, table: &Translation) -> Result<(), String> {
+pub fn implied(rest: &PartitionContents, table: &Translation) -> Result<(), String> {
     for (id, partition) in rest {
         for (order, found) in &partition.entries {
             let rows = partition.rows.iter();
@@ -31,7 +31,7 @@ pub fn implied(rest: &Rest, table: &Translation) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::rest::PartitionRows;
+    use crate::check::partition_contents::PartitionRows;
     use crate::plan::RunPlan;
     use crate::random::Random;
     use protocol::identity::PartitionId;
@@ -50,7 +50,7 @@ mod tests {
                 rows: vec![(key.clone(), 1, row)],
                 entries: [(1, entries)].into(),
             };
-            Rest::from([(PartitionId::default(), partition)])
+            PartitionContents::from([(PartitionId::default(), partition)])
         };
         assert_eq!(implied(&rest(vec![entry.clone()]), &table), Ok(()));
         assert!(implied(&rest(vec![]), &table).is_err());

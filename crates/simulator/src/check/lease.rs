@@ -28,19 +28,20 @@ struct Given {
 }
 
 impl Leases {
-    /// A core has started again.
+    /// Notes that a core has restarted.
     pub fn started(&mut self, core: CoreId) {
         self.cores.insert(core, Given::default());
     }
 
-    /// The coordinator's answer has arrived at a core; asked and counted in true time.
-    pub fn beaten(&mut self, core: CoreId, until_us: u64) {
+    /// Notes that the coordinator's answer has arrived at a core; asked and counted in true time.
+    pub fn note_lease_renewal(&mut self, core: CoreId, until_us: u64) {
         let given = self.cores.entry(core).or_default();
         given.coordinator_until_us = given.coordinator_until_us.max(until_us);
     }
 
-    /// A peer's vouching has arrived at a core that is in this epoch and needs as many of them.
-    pub fn vouched(
+    /// Notes that a peer's lease grant has arrived at a core that is in this epoch and needs so
+    /// many grants.
+    pub fn note_lease_grant(
         &mut self,
         core: CoreId,
         (by, epoch): (ServerId, Epoch),
@@ -60,7 +61,7 @@ impl Leases {
         given.by_peers_until_us = given.by_peers_until_us.max(by_peers_us);
     }
 
-    /// A core answers a read at `now_us`.
+    /// Checks the lease of a core that answers a read at `now_us`.
     pub fn answers(&self, core: CoreId, now_us: u64) -> Result<(), String> {
         let Some(given) = self.cores.get(&core) else {
             return Err(format!("{core} answers, but was never given a lease"));
@@ -74,12 +75,12 @@ impl Leases {
         Ok(())
     }
 
-    /// A request has come with another epoch than the core's.
+    /// Notes a request with another epoch than the core's.
     pub fn mismatched(&mut self, client: ClientId, correlation: u64) {
         self.mismatched.insert((client, correlation));
     }
 
-    /// A request is answered with something else than a refusal.
+    /// Checks a request that is answered with anything but a refusal.
     pub fn served(&self, client: ClientId, correlation: u64) -> Result<(), String> {
         if self.mismatched.contains(&(client, correlation)) {
             return Err("a request of another epoch was served".into());
@@ -97,16 +98,16 @@ mod tests {
         let core = CoreId::default();
         let mut leases = Leases::default();
         assert!(leases.answers(core, 5).is_err());
-        leases.beaten(core, 10);
+        leases.note_lease_renewal(core, 10);
         assert_eq!(leases.answers(core, 10), Ok(()));
         assert!(leases.answers(core, 11).is_err());
-        leases.vouched(core, (ServerId(2), Epoch(1)), 30, 2);
+        leases.note_lease_grant(core, (ServerId(2), Epoch(1)), 30, 2);
         assert!(leases.answers(core, 11).is_err());
-        leases.vouched(core, (ServerId(3), Epoch(1)), 20, 2);
+        leases.note_lease_grant(core, (ServerId(3), Epoch(1)), 20, 2);
         assert_eq!(leases.answers(core, 20), Ok(()));
         assert!(leases.answers(core, 21).is_err());
         // One of the next epoch takes nothing back, and adds nothing alone.
-        leases.vouched(core, (ServerId(3), Epoch(2)), 40, 2);
+        leases.note_lease_grant(core, (ServerId(3), Epoch(2)), 40, 2);
         assert_eq!(leases.answers(core, 20), Ok(()));
         assert!(leases.answers(core, 21).is_err());
         leases.started(core);

@@ -3,12 +3,12 @@
 use protocol::identity::Epoch;
 use protocol::operation::{Decision, RequestResult, Vote};
 
-use crate::ledger::Entry;
+use crate::ledger::LedgerOperation;
 
-/// A decision is about to be logged: it is the one that was, and the votes give it (R2). A member
-/// that was removed, and goes on, may decide otherwise than the end of its epoch, as long as no
-/// client can see it: what it has is overwritten (R16).
-pub fn decided(entry: &Entry, decision: &Decision, shows: bool) -> Result<(), String> {
+/// Checks a decision that is about to be logged: it equals the earlier one, and follows from the
+/// votes (R2). A member that was removed, and goes on, may decide otherwise than the end of its
+/// epoch, as long as no client can see it: what it has is overwritten (R16).
+pub fn decided(entry: &LedgerOperation, decision: &Decision, shows: bool) -> Result<(), String> {
     let operation = entry.prepare.operation;
     if entry.resolved && !shows {
         return Ok(());
@@ -33,11 +33,15 @@ pub fn decided(entry: &Entry, decision: &Decision, shows: bool) -> Result<(), St
     }
 }
 
-/// A decision is about to be logged that the end of the epochs before `awaited` has come to:
-/// nothing else was seen, and no vote is against it. Where a later epoch serves, the member was
-/// removed and goes on: what it awaits never serves, and it overwrites what it has when it comes
-/// back (R16, R25).
-pub fn resolved(entry: &Entry, decision: &Decision, awaited: Epoch) -> Result<(), String> {
+/// Checks a decision that is about to be logged and that follows from the end of the epochs before
+/// `awaited`: nothing else was seen, and no vote is against it. Where a later epoch serves, the
+/// member was removed and goes on: what it awaits never serves, and it overwrites what it has when
+/// it comes back (R16, R25).
+pub fn resolved(
+    entry: &LedgerOperation,
+    decision: &Decision,
+    awaited: Epoch,
+) -> Result<(), String> {
     if awaited < entry.served_in {
         return Ok(());
     }
@@ -59,9 +63,9 @@ pub fn resolved(entry: &Entry, decision: &Decision, awaited: Epoch) -> Result<()
     Ok(())
 }
 
-/// A member settles an operation, and its old row is gone there: the outcome is where it must be
-/// before any client may see it (R3, R11), or an epoch's end has come to it.
-pub fn settled(entry: &Entry) -> Result<(), String> {
+/// Checks a member that settles an operation and removes its old row: the outcome is where it must
+/// be before any client may see it (R3, R11), or an epoch's end has come to it.
+pub fn settled(entry: &LedgerOperation) -> Result<(), String> {
     match entry.visible || entry.resolved {
         true => Ok(()),
         false => Err(format!(
@@ -71,8 +75,8 @@ pub fn settled(entry: &Entry) -> Result<(), String> {
     }
 }
 
-/// A result is about to be sent that an operation gave: it is that of its decision.
-pub fn reported(entry: &Entry, result: &RequestResult) -> Result<(), String> {
+/// Checks that the result of an operation that is about to be sent is that of its decision.
+pub fn reported(entry: &LedgerOperation, result: &RequestResult) -> Result<(), String> {
     let operation = entry.prepare.operation;
     match (&entry.decision, result) {
         (Some(Decision::Commit), RequestResult::Applied { .. }) => Ok(()),
@@ -100,7 +104,7 @@ mod tests {
         ledger
     }
 
-    fn entry(ledger: &Ledger) -> &Entry {
+    fn entry(ledger: &Ledger) -> &LedgerOperation {
         ledger.operations.values().next().unwrap()
     }
 

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use placement::ValueRef;
 
-use super::rest::Rest;
+use super::partition_contents::PartitionContents;
 use crate::model::{ID, NULL};
 use crate::workload::Translation;
 
 /// Checks every entry of every partition.
-pub fn right(rest: &Rest, table: &Translation) -> Result<(), String> {
+pub fn right(rest: &PartitionContents, table: &Translation) -> Result<(), String> {
     for (id, partition) in rest {
         let replex = usize::from(id.replex);
         let mut present = table.model.present();
@@ -37,7 +37,7 @@ pub fn right(rest: &Rest, table: &Translation) -> Result<(), String> {
 
 /// Returns a row's key in the order of a replex: the sorting key, then the pk, without the pk where
 /// the sorting key is the pk.
-pub fn entry_key(table: &Translation, replex: usize, row: &crate::model::Row) -> Vec<u8> {
+pub fn entry_key(table: &Translation, replex: usize, row: &crate::model::ModelRow) -> Vec<u8> {
     let mut columns = table.layout.replexes[replex].sort_columns.clone();
     if columns != table.schema.primary_key {
         columns.extend(&table.schema.primary_key);
@@ -51,7 +51,7 @@ pub fn entry_key(table: &Translation, replex: usize, row: &crate::model::Row) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::rest::PartitionRows;
+    use crate::check::partition_contents::PartitionRows;
     use crate::plan::RunPlan;
     use crate::random::Random;
     use protocol::identity::PartitionId;
@@ -68,7 +68,7 @@ mod tests {
                 number,
                 ..PartitionId::default()
             };
-            Rest::from([(
+            PartitionContents::from([(
                 id,
                 PartitionRows {
                     rows: vec![(key, 1, row)],

@@ -6,10 +6,11 @@
 use protocol::identity::PartitionId;
 use protocol::operation::{Decision, Prepare, Vote};
 
-use crate::ledger::{Entry, Ledger, place};
+use crate::ledger::{Ledger, LedgerOperation, place};
 
-/// A decision has been logged at a member: the members after it in the chain have prepared durably.
-pub fn decided(ledger: &Ledger, entry: &Entry, at: PartitionId) -> Result<(), String> {
+/// Checks, when a member has logged a decision, that the members after it in the chain have
+/// prepared durably.
+pub fn decided(ledger: &Ledger, entry: &LedgerOperation, at: PartitionId) -> Result<(), String> {
     let Some(own) = place(entry, at) else {
         return Err(format!("{at} decided an operation that it is no member of"));
     };
@@ -17,12 +18,12 @@ pub fn decided(ledger: &Ledger, entry: &Entry, at: PartitionId) -> Result<(), St
     all_prepared(ledger, entry, if own == last { last } else { own + 1 })
 }
 
-/// The head reports to a client that the operation was applied.
-pub fn reported(ledger: &Ledger, entry: &Entry) -> Result<(), String> {
+/// Checks an operation that the head reports to a client as applied.
+pub fn reported(ledger: &Ledger, entry: &LedgerOperation) -> Result<(), String> {
     all_prepared(ledger, entry, 0)
 }
 
-fn all_prepared(ledger: &Ledger, entry: &Entry, from: usize) -> Result<(), String> {
+fn all_prepared(ledger: &Ledger, entry: &LedgerOperation, from: usize) -> Result<(), String> {
     if entry.resolved {
         return Ok(());
     }
@@ -48,7 +49,8 @@ fn all_prepared(ledger: &Ledger, entry: &Entry, from: usize) -> Result<(), Strin
     Ok(())
 }
 
-/// A prepare is about to be logged: its votes are those that others have on their disks.
+/// Checks that the votes of a prepare that is about to be logged are those that others have on
+/// their disks.
 pub fn votes_agree(ledger: &Ledger, prepare: &Prepare) -> Result<(), String> {
     let Some(entry) = ledger.operations.get(&prepare.operation) else {
         return Ok(());

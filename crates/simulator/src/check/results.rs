@@ -23,11 +23,11 @@ pub struct Results {
 }
 
 impl Results {
-    /// A head answers a request: with the result that was reported before, if there was one. A
-    /// result without effect is lost with the head that reported it. A client that asks again,
-    /// because it has not received it, may receive another one from the next head, or from the same
-    /// core if another one was head meanwhile. A head with a slow disk may report it only after
-    /// that: a client that the next head has answered has forgotten the attempt (clients are
+    /// Checks that a head answers a request with the result that was reported before, if there was
+    /// one. A result without effect is lost with the head that reported it. A client that asks
+    /// again, because it has not received it, may receive another one from the next head, or from
+    /// the same core if another one was head meanwhile. A head with a slow disk may report it only
+    /// after that: a client that the next head has answered has forgotten the attempt (clients are
     /// checked for that), so that it counts for nothing.
     pub fn reported(
         &mut self,
@@ -53,7 +53,8 @@ impl Results {
     }
 }
 
-/// At most one committed operation carries a request, and no other result of it is recorded.
+/// Checks that at most one committed operation carries a request, and no other result of it is
+/// recorded.
 pub fn one_effect(ledger: &Ledger) -> Result<(), String> {
     for (request, operations) in &ledger.of_request {
         let commits = |id: &&_| {

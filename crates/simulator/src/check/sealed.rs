@@ -3,7 +3,7 @@
 
 use protocol::identity::CoreId;
 
-/// A core reports what its log holds.
+/// Checks a core that reports the contents of its log.
 pub fn reported(core: CoreId, has_sealed: bool) -> Result<(), String> {
     match has_sealed {
         true => Ok(()),
@@ -13,7 +13,7 @@ pub fn reported(core: CoreId, has_sealed: bool) -> Result<(), String> {
     }
 }
 
-/// A core reports that it has resolved everything (R5).
+/// Checks a core that reports that it has resolved everything (R5).
 pub fn resolved(core: CoreId, is_durable: bool) -> Result<(), String> {
     match is_durable {
         true => Ok(()),

@@ -8,8 +8,8 @@ use protocol::operation::{OldRow, RowChange};
 
 use crate::ledger::Ledger;
 
-/// The committed changes of each row, by version, are a chain: what one leaves, the next one
-/// found.
+/// Checks that the committed changes of each row form a chain by version: each change finds the row
+/// that the one before left.
 pub fn rise(ledger: &Ledger) -> Result<(), String> {
     let mut rows: BTreeMap<(TableId, &Bytes), Vec<(&RowChange, OperationId)>> = BTreeMap::new();
     for (operation, entry) in ledger.committed() {

@@ -3,13 +3,13 @@
 use protocol::identity::CoreId;
 use protocol::message::Room;
 
-use crate::disk::Tail;
-use crate::event::{Event, Life};
+use crate::disk::UnflushedTail;
+use crate::event::{CoreLife, Event};
 use crate::fault::Fault;
 use crate::network::Node;
 use crate::plan::{MILLISECOND, SECOND};
 use crate::world::World;
-use crate::world::server::State;
+use crate::world::server::ServerPhase;
 
 impl World {
     /// Plans the next fault of a kind.
@@ -21,7 +21,7 @@ impl World {
         }
     }
 
-    /// A fault happens, unless faults have stopped.
+    /// Makes a fault happen, unless faults have stopped.
     pub fn fault(&mut self, fault: Fault) {
         match fault {
             Fault::CoordinatorStarts => return self.start_coordinator(),
@@ -112,21 +112,21 @@ impl World {
         self.crash(place, tail, down_us);
     }
 
-    /// A process dies, and stays down long enough to be replaced.
+    /// Kills a process, which stays down long enough to be replaced.
     pub fn lose(&mut self, place: usize) {
         if self.faults.loss_every_us > 0 {
             self.crash_one(place, 3 * self.plan.lease_us + 500 * MILLISECOND);
         }
     }
 
-    /// A process dies at a moment that was chosen.
+    /// Kills a process at a chosen moment.
     pub fn die(&mut self, place: usize) {
         if self.faults.crash_every_us > 0 {
             self.crash_one(place, 20 * MILLISECOND);
         }
     }
 
-    /// The power fails everywhere at a moment that was chosen.
+    /// Cuts the power everywhere at a chosen moment.
     pub fn cut(&mut self) {
         if self.faults.power_cut_every_us > 0 {
             self.power_cut();
@@ -135,15 +135,15 @@ impl World {
 
     /// Partitions have been handed over, and their new holders lack the last changes: maybe the
     /// power fails before they are there.
-    pub fn tempt_hand_over(&mut self) {
+    pub fn maybe_kill_at_hand_over(&mut self) {
         if self.faults.cut_at_hand_over > 0.0 && self.random.chance(self.faults.cut_at_hand_over) {
             let delay_us = self.random.exponential(4 * self.faults.latency_us);
             self.after(delay_us, Event::Cut);
         }
     }
 
-    /// A server has started: maybe one is killed while that is news.
-    pub fn tempt_start(&mut self) {
+    /// Kills a server, with some probability, shortly after one has started.
+    pub fn maybe_kill_after_start(&mut self) {
         if self.random.chance(self.faults.crash_at_start) {
             let delay_us = self.random.exponential(10 * self.faults.latency_us);
             let place = self.any_place();
@@ -151,8 +151,9 @@ impl World {
         }
     }
 
-    /// A vote or a decision is written: maybe its process is killed before any peer receives it.
-    pub fn tempt_record(&mut self, place: usize) {
+    /// Kills a process, with some probability, that has written a vote or a decision, before any
+    /// peer receives it.
+    pub fn maybe_kill_after_record(&mut self, place: usize) {
         if self.random.chance(self.faults.crash_at_record) {
             let delay_us = self.random.exponential(2 * self.faults.latency_us);
             self.after(delay_us, Event::Die(place));
@@ -168,13 +169,13 @@ impl World {
         }
     }
 
-    /// All processes die at once, and with them what no disk has, unless that is more than the
+    /// Kills all processes at once, with all records that no disk has, unless that is more than the
     /// table promises to survive. Now and then the coordinator is among them.
     pub fn power_cut(&mut self) {
         self.trace.note(self.now_us, || "the power fails".into());
         let tail = match self.is_sync() {
-            true => Tail::Torn,
-            false => Tail::Kept,
+            true => UnflushedTail::Torn,
+            false => UnflushedTail::Kept,
         };
         for place in 0..self.servers.len() {
             let down_us = self.random.exponential(100 * MILLISECOND);
@@ -190,32 +191,32 @@ impl World {
     /// Returns what a crash leaves of what was not flushed. `replicated` promises to survive that f
     /// servers lose their memory at a time, so that one more waits until an earlier one has it
     /// back.
-    fn tail(&mut self, place: usize) -> Tail {
+    fn tail(&mut self, place: usize) -> UnflushedTail {
         let mut forgetful = 0;
         for (other, server) in self.servers.iter_mut().enumerate() {
             forgetful += usize::from(!server.is_whole() && other != place);
         }
         let survives = forgetful < self.coordinator.memories_tolerated();
         if (self.is_sync() || survives) && self.random.chance(0.7) {
-            Tail::Torn
+            UnflushedTail::Torn
         } else {
-            Tail::Kept
+            UnflushedTail::Kept
         }
     }
 
     /// Returns a core that runs.
-    fn any_core(&mut self) -> Option<Life> {
+    fn any_core(&mut self) -> Option<CoreLife> {
         let place = self.random.below(self.servers.len() as u64) as usize;
         let number = self.random.below(u64::from(self.plan.cores)) as u16;
         let server = &self.servers[place];
-        if !matches!(server.state, State::Running(_)) {
+        if !matches!(server.state, ServerPhase::Running(_)) {
             return None;
         }
         let core = CoreId {
             server: server.id?,
             core: number,
         };
-        Some(Life {
+        Some(CoreLife {
             core,
             life: server.life,
         })
@@ -280,9 +281,9 @@ impl World {
         self.trace.note(self.now_us, || {
             format!("{from} → {to} is clogged until {until_us}")
         });
-        self.network.clog(from, to, until_us);
+        self.network.block(from, to, until_us);
         if self.random.chance(0.5) {
-            self.network.clog(to, from, until_us);
+            self.network.block(to, from, until_us);
         }
     }
 
@@ -290,7 +291,7 @@ impl World {
     pub fn end_faults(&mut self) {
         self.trace.note(self.now_us, || "faults stop".into());
         self.faults = self.plan.faults.calm();
-        self.network.unclog(self.now_us);
+        self.network.unblock_all(self.now_us);
         for place in 0..self.servers.len() {
             let server = &mut self.servers[place];
             server.paused_until_us = server.paused_until_us.min(self.now_us);
@@ -298,8 +299,8 @@ impl World {
                 .cores()
                 .iter()
                 .map(|core| core.machine.identity().core);
-            let lives: Vec<Life> = cores
-                .map(|core| Life {
+            let lives: Vec<CoreLife> = cores
+                .map(|core| CoreLife {
                     core,
                     life: server.life,
                 })
@@ -307,7 +308,7 @@ impl World {
             for life in lives {
                 self.space(life, Room::Free);
             }
-            if matches!(self.servers[place].state, State::Down) {
+            if matches!(self.servers[place].state, ServerPhase::Down) {
                 self.after(0, Event::Start(place));
             }
         }

@@ -12,15 +12,15 @@ use protocol::message::{
 };
 use protocol::operation::{Action, Mutation};
 use session::{
-    Completion, SessionFailure, SessionInput, SessionLimits, SessionMachine,
-    SessionOperation as Wanted, SessionOutcome, SessionOutput, Ticket,
+    Completion, SessionFailure, SessionInput, SessionLimits, SessionMachine, SessionOperation,
+    SessionOutcome, SessionOutput, Ticket,
 };
 
-use crate::check::news::{self, Waiting};
+use crate::check::newer_epoch::{self, WaitingClient};
 use crate::clock::SimulatedClock;
-use crate::event::{Content, Event, Life};
+use crate::event::{CoreLife, Event, PacketContent};
 use crate::linearizable::Call;
-use crate::model::{ID, Range, Seen, WorkloadOperation};
+use crate::model::{ID, Observation, PartitionRange, WorkloadOperation};
 use crate::network::Node;
 use crate::plan::{MILLISECOND, SECOND};
 use crate::workload::Translation;
@@ -44,7 +44,7 @@ pub struct SimulatedClient {
     writes: BTreeMap<Ticket, u64>,
     next_ticket: u64,
     /// Connections that are open, to which life of the core.
-    open: BTreeMap<CoreId, Life>,
+    open: BTreeMap<CoreId, CoreLife>,
     /// Writes that were sent, for probes.
     sent: BTreeMap<u64, (CoreId, Execute)>,
     /// When the next wake-up comes.
@@ -55,7 +55,7 @@ pub struct SimulatedClient {
 }
 
 impl World {
-    /// A new client appears.
+    /// Adds a client.
     pub fn add_client(&mut self) {
         let number = self.next_client;
         self.next_client += 1;
@@ -86,7 +86,7 @@ impl World {
         self.wake_client(number, self.now_us);
     }
 
-    /// One client dies with everything that it had in flight; another one takes its place.
+    /// Replaces a client, which dies with everything that it had in flight.
     pub fn replace_client(&mut self) {
         let numbers: Vec<u64> = self.clients.keys().copied().collect();
         if numbers.is_empty() {
@@ -107,7 +107,7 @@ impl World {
         self.add_client();
     }
 
-    /// Whether all that clients wanted is done.
+    /// Returns whether all that clients wanted is done.
     pub fn clients_are_done(&self) -> bool {
         self.operations_left == 0
             && self
@@ -145,7 +145,7 @@ impl World {
         }
     }
 
-    /// A client's deadline, or the time to begin something.
+    /// Handles a client's deadline, or the time to begin an operation.
     pub fn client_wakes(&mut self, number: u64) {
         let now_us = self.now_us;
         let Some(client) = self.clients.get_mut(&number) else {
@@ -210,16 +210,16 @@ impl World {
         let wanted = match &operation {
             WorkloadOperation::Read(range) => {
                 kept = !self.generator.stale();
-                Wanted::Read(Read {
+                SessionOperation::Read(Read {
                     count_only: self.generator.counts(),
                     ..read(range, kept)
                 })
             }
             WorkloadOperation::Statement(ranges) => {
                 kept = !self.generator.stale();
-                Wanted::Moment(ranges.iter().map(|range| read(range, kept)).collect())
+                SessionOperation::Moment(ranges.iter().map(|range| read(range, kept)).collect())
             }
-            _ => Wanted::Execute {
+            _ => SessionOperation::Execute {
                 table: table_id,
                 mutations: vec![table.mutation(&operation)],
             },
@@ -250,7 +250,11 @@ impl World {
         client.submitted.insert(ticket, history);
         let deadline_us = client.clock.now(self.now_us).monotonic_us + patience_us;
         // As the next page of a read does: the copy that was chosen may have gone since.
-        if matches!(wanted, Wanted::Read(_) | Wanted::Moment(_)) && self.random.chance(0.02) {
+        if matches!(
+            wanted,
+            SessionOperation::Read(_) | SessionOperation::Moment(_)
+        ) && self.random.chance(0.02)
+        {
             let delay_us = self.random.between(MILLISECOND, 500 * MILLISECOND);
             self.after(delay_us, Event::Submit(number, ticket, wanted, deadline_us));
             return;
@@ -259,8 +263,15 @@ impl World {
     }
 
     /// Hands an operation to a client's session.
-    pub fn submit(&mut self, number: u64, ticket: Ticket, operation: Wanted, deadline_us: u64) {
-        if let (Wanted::Execute { .. }, Some(client)) = (&operation, self.clients.get_mut(&number))
+    pub fn submit(
+        &mut self,
+        number: u64,
+        ticket: Ticket,
+        operation: SessionOperation,
+        deadline_us: u64,
+    ) {
+        if let (SessionOperation::Execute { .. }, Some(client)) =
+            (&operation, self.clients.get_mut(&number))
         {
             client.writes.insert(ticket, self.now_us);
         }
@@ -314,7 +325,8 @@ impl World {
             }
             // What goes into a connection that has just broken is gone.
             if let Some(life) = client.open.get(&attempt.core) {
-                let content = Content::Request(attempt.correlation, attempt.request, life.life);
+                let content =
+                    PacketContent::Request(attempt.correlation, attempt.request, life.life);
                 self.send(Node::Client(number), Node::Core(attempt.core), content);
             }
         }
@@ -322,7 +334,7 @@ impl World {
             self.send(
                 Node::Client(number),
                 Node::Coordinator,
-                Content::Ask(0, ask, 0),
+                PacketContent::Ask(0, ask, 0),
             );
         }
         for completion in output.completions {
@@ -331,7 +343,7 @@ impl World {
         self.plan_wake(number);
     }
 
-    /// A connection that a client asked for opens, or does not.
+    /// Opens a connection for a client, or lets it fail.
     pub fn client_connects(&mut self, number: u64, core: CoreId) {
         let life = self.life(core);
         let alive = life.and_then(|life| self.alive(life));
@@ -352,7 +364,7 @@ impl World {
         self.step_client(number, input);
     }
 
-    /// A client's connection is gone.
+    /// Handles the loss of a client's connection.
     pub fn client_disconnected(&mut self, number: u64, core: CoreId) {
         let Some(client) = self.clients.get_mut(&number) else {
             return;
@@ -367,7 +379,7 @@ impl World {
         }
     }
 
-    /// A core has answered a client.
+    /// Handles a core's answer to a client.
     pub fn client_reply(&mut self, number: u64, core: CoreId, correlation: u64, reply: Reply) {
         if correlation >= PROBES {
             let result = match reply {
@@ -422,12 +434,12 @@ impl World {
         };
         if let Some(life) = client.open.get(&core) {
             let request = Request::Execute(execute);
-            let content = Content::Request(PROBES + correlation, request, life.life);
+            let content = PacketContent::Request(PROBES + correlation, request, life.life);
             self.send(Node::Client(number), Node::Core(core), content);
         }
     }
 
-    /// The coordinator has answered a client.
+    /// Handles the coordinator's answer to a client.
     pub fn client_answered(&mut self, number: u64, reply: CoordinatorReply) {
         let input = match reply {
             CoordinatorReply::Configuration(configuration) => {
@@ -465,13 +477,13 @@ impl World {
                 .session
                 .configuration()
                 .map_or(Epoch(0), |it| it.epoch);
-            reach(*number).then_some(Waiting {
+            reach(*number).then_some(WaitingClient {
                 client: *number,
                 known,
                 since_us,
             })
         });
-        let result = news::learned(epoch, announced_us, waiting);
+        let result = newer_epoch::learned(epoch, announced_us, waiting);
         self.check("R15 a client that waits learns of a newer epoch", result);
     }
 
@@ -495,17 +507,19 @@ impl World {
             }
             SessionOutcome::Rows(page) => self.rows(&page).map(Some),
             SessionOutcome::Moment(ranges) => self.ranges(&ranges).map(Some),
-            SessionOutcome::NoMoment => Ok(Some(Seen::Nothing)),
+            SessionOutcome::NoMoment => Ok(Some(Observation::Nothing)),
             SessionOutcome::Failed(SessionFailure::PlaceGone { .. }) if self.has_changed() => {
-                Ok(Some(Seen::Nothing))
+                Ok(Some(Observation::Nothing))
             }
-            SessionOutcome::Failed(failure) => could_be(&failure).map(|()| Some(Seen::Nothing)),
-            SessionOutcome::Unknown(failure) => could_be(&failure).map(|()| None),
+            SessionOutcome::Failed(failure) => {
+                is_possible_failure(&failure).map(|()| Some(Observation::Nothing))
+            }
+            SessionOutcome::Unknown(failure) => is_possible_failure(&failure).map(|()| None),
             other => Err(format!("no client asked for {other:?}")),
         };
         match (seen, history) {
             (Err(text), _) => self.check("what a client learns makes sense", Err(text)),
-            (Ok(Some(Seen::Nothing)), Some(index)) if self.is_read(index) => {}
+            (Ok(Some(Observation::Nothing)), Some(index)) if self.is_read(index) => {}
             (Ok(Some(seen)), Some(index)) => {
                 let moment = self.next_moment();
                 self.history[index].1.ended = Some((moment, seen));
@@ -514,7 +528,7 @@ impl World {
         }
     }
 
-    /// Whether a copy may have gone while a client was reading it.
+    /// Returns whether a copy may have gone while a client was reading it.
     fn has_changed(&self) -> bool {
         let table = self.table.as_ref();
         table.is_some_and(|(_, table)| table.model.eras.len() > 1)
@@ -525,25 +539,25 @@ impl World {
     }
 
     /// Returns the pages of a statement in the model's words.
-    fn ranges(&mut self, ranges: &[Vec<RowPage>]) -> Result<Seen, String> {
+    fn ranges(&mut self, ranges: &[Vec<RowPage>]) -> Result<Observation, String> {
         let mut found = Vec::new();
         for pages in ranges {
             let mut rows = Vec::new();
             for page in pages {
                 match self.rows(page)? {
-                    Seen::Rows(page) => rows.extend(page),
+                    Observation::Rows(page) => rows.extend(page),
                     other => return Err(format!("a range is read as {other:?}")),
                 }
             }
             found.push(rows);
         }
-        Ok(Seen::Ranges(found))
+        Ok(Observation::Ranges(found))
     }
 
     /// Returns a page in the model's words. A version of a row has one content.
-    fn rows(&mut self, page: &RowPage) -> Result<Seen, String> {
+    fn rows(&mut self, page: &RowPage) -> Result<Observation, String> {
         if page.rows.is_empty() && page.count > 0 {
-            return Ok(Seen::Count(page.count));
+            return Ok(Observation::Count(page.count));
         }
         let (_, table) = self.table.as_ref().expect("clients come after the table");
         let mut rows = Vec::new();
@@ -555,12 +569,17 @@ impl World {
             }
             rows.push(row);
         }
-        Ok(Seen::Rows(rows))
+        Ok(Observation::Rows(rows))
     }
 }
 
 /// Returns the read of a range of a table, by its copies of an epoch.
-fn read(table: &Translation, (id, epoch): (TableId, Epoch), range: &Range, kept: bool) -> Read {
+fn read(
+    table: &Translation,
+    (id, epoch): (TableId, Epoch),
+    range: &PartitionRange,
+    kept: bool,
+) -> Read {
     let (start, end) = table.bounds(range);
     Read {
         epoch,
@@ -586,8 +605,8 @@ fn read(table: &Translation, (id, epoch): (TableId, Epoch), range: &Range, kept:
     }
 }
 
-/// Whether a good operation of a client that is always there can end so.
-fn could_be(failure: &SessionFailure) -> Result<(), String> {
+/// Checks that a valid operation of a client that never fails can end so.
+fn is_possible_failure(failure: &SessionFailure) -> Result<(), String> {
     match failure {
         SessionFailure::Deadline {
             last: None | Some(_),

@@ -9,18 +9,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use ::coordinator::{
-    AskerId, Coordinator, CoordinatorAnswer, CoordinatorInput, CoordinatorOutput,
-    CoordinatorSettings,
+    Coordinator, CoordinatorAnswer, CoordinatorInput, CoordinatorOutput, CoordinatorSettings,
+    RequesterId,
 };
-use protocol::configuration::{Configuration, Moving, PartitionState};
+use protocol::configuration::{Configuration, MoveProgress, PartitionState};
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
 use protocol::state::{CoordinatorState, decode_state, encode_state};
 
-use crate::check::news::LEARNS_WITHIN_US;
+use crate::check::newer_epoch::LEARNS_WITHIN_US;
 use crate::clock::SimulatedClock;
-use crate::event::{Content, Event};
+use crate::event::{Event, PacketContent};
 use crate::linearizable::Call;
-use crate::model::{Seen, WorkloadOperation};
+use crate::model::{Observation, WorkloadOperation};
 use crate::network::Node;
 use crate::plan::MILLISECOND;
 use crate::world::World;
@@ -40,7 +40,7 @@ pub struct SimulatedCoordinator {
     waiting: Vec<CoordinatorAnswer>,
     /// The askers, by name; kept for ever, so that names are never used twice.
     askers: Vec<(Node, u64)>,
-    names: BTreeMap<(Node, u64), AskerId>,
+    names: BTreeMap<(Node, u64), RequesterId>,
     /// When the next tick comes.
     tick_at_us: Option<u64>,
     /// What it answers while it stands still in sending: none while it does not.
@@ -73,12 +73,12 @@ impl SimulatedCoordinator {
         }
     }
 
-    /// Whether it runs.
+    /// Returns whether it runs.
     pub fn is_running(&self) -> bool {
         self.machine.is_some()
     }
 
-    /// Whether this life of it runs and sends what it answers.
+    /// Returns whether this life of it runs and sends what it answers.
     pub fn leads(&self, life: u64) -> bool {
         self.machine.is_some() && self.life == life && self.unsent.is_none()
     }
@@ -88,8 +88,8 @@ impl SimulatedCoordinator {
         self.machine.as_ref().map(Coordinator::configuration)
     }
 
-    /// Whether no member is being replaced and none moves, as far as it is known to have been
-    /// reported.
+    /// Returns whether no member is being replaced and none moves, as far as it is known to have
+    /// been reported.
     pub fn is_whole(&self) -> bool {
         self.configuration().is_some_and(|configuration| {
             let tables = configuration.tables.iter();
@@ -99,8 +99,8 @@ impl SimulatedCoordinator {
         })
     }
 
-    /// Why it is not whole, in words.
-    pub fn what_is_left(&self) -> String {
+    /// Returns the reason why it is not whole, in words.
+    pub fn unfinished_reason(&self) -> String {
         let Some(configuration) = self.configuration() else {
             return "; no coordinator runs".into();
         };
@@ -132,16 +132,16 @@ impl SimulatedCoordinator {
         proven.unwrap_or(0) as usize
     }
 
-    fn name(&mut self, node: Node, life: u64) -> AskerId {
+    fn name(&mut self, node: Node, life: u64) -> RequesterId {
         *self.names.entry((node, life)).or_insert_with(|| {
             self.askers.push((node, life));
-            AskerId(self.askers.len() as u64)
+            RequesterId(self.askers.len() as u64)
         })
     }
 }
 
 impl World {
-    /// The coordinator starts from what it has kept.
+    /// Starts the coordinator from its kept state.
     pub fn start_coordinator(&mut self) {
         let process = &mut self.coordinator;
         if process.machine.is_some() {
@@ -157,7 +157,8 @@ impl World {
         self.carry_out_coordinator(output);
     }
 
-    /// The coordinator dies: what it has not kept may be lost. It starts again at once or later.
+    /// Kills the coordinator, which may lose the state that it has not kept. It starts again at
+    /// once or later.
     pub fn crash_coordinator(&mut self) {
         self.end_coordinator();
         self.coordinator.unsent = None;
@@ -165,7 +166,7 @@ impl World {
             .note(self.now_us, || "the coordinator restarts".into());
     }
 
-    /// The coordinator goes on, and what it answers stays with it for now.
+    /// Holds the coordinator's answers back for now, while it continues to run.
     pub fn hold_coordinator(&mut self) {
         let process = &mut self.coordinator;
         if process.machine.is_some() {
@@ -173,8 +174,8 @@ impl World {
         }
     }
 
-    /// Another coordinator takes the place of one that stands still: from what was kept, with
-    /// clocks of its own. What the old one had answered arrives in the time after.
+    /// Replaces a stopped coordinator by another one: from the kept state, with clocks of its own.
+    /// What the old one had answered arrives in the time after.
     pub fn succeed_coordinator(&mut self) {
         let Some(unsent) = self.coordinator.unsent.take() else {
             return;
@@ -204,7 +205,7 @@ impl World {
         }
     }
 
-    /// The coordinator ends the epochs before, though no server is to be replaced.
+    /// Makes the coordinator end the epochs before, though no server is to be replaced.
     pub fn seal_epoch(&mut self) {
         if let Some(machine) = &mut self.coordinator.machine {
             let mut output = CoordinatorOutput::default();
@@ -213,7 +214,7 @@ impl World {
         }
     }
 
-    /// An operator has a server drained, or has it hold partitions again.
+    /// Drains a server for an operator, or ends its drain.
     pub fn drain(&mut self, place: usize, is_draining: bool) {
         let server = self.servers[place].id;
         if let (Some(machine), Some(server)) = (&mut self.coordinator.machine, server) {
@@ -223,7 +224,7 @@ impl World {
         }
     }
 
-    /// A node asks the coordinator.
+    /// Handles a node's request to the coordinator.
     pub fn coordinator_asked(
         &mut self,
         from: Node,
@@ -243,7 +244,7 @@ impl World {
         });
     }
 
-    /// The coordinator's deadline.
+    /// Handles the coordinator's deadline.
     pub fn coordinator_tick(&mut self, life: u64) {
         if self.coordinator.life == life {
             self.coordinator.tick_at_us = None;
@@ -251,7 +252,7 @@ impl World {
         }
     }
 
-    /// A state is kept: what waited for it is answered.
+    /// Sends the answers that waited for a state to be kept.
     pub fn coordinator_kept(&mut self, life: u64, version: u64) {
         let process = &mut self.coordinator;
         if process.life != life || process.machine.is_none() {
@@ -320,7 +321,7 @@ impl World {
         }
     }
 
-    /// An answer goes out, from whichever coordinator gave it.
+    /// Sends an answer, from the coordinator that gave it.
     pub fn send_answer(&mut self, answer: CoordinatorAnswer) {
         let CoordinatorAnswer {
             to,
@@ -337,7 +338,7 @@ impl World {
         self.send(
             Node::Coordinator,
             node,
-            Content::Answer(correlation, reply, life),
+            PacketContent::Answer(correlation, reply, life),
         );
     }
 
@@ -351,8 +352,8 @@ impl World {
         let due = Event::NewsDue(self.epoch, self.coordinator.life, self.now_us);
         self.after(LEARNS_WITHIN_US, due);
         let mut places = configuration.places();
-        if places.any(|(_, place)| matches!(place.moving, Some(Moving::From(_)))) {
-            self.tempt_hand_over();
+        if places.any(|(_, place)| matches!(place.moving, Some(MoveProgress::From(_)))) {
+            self.maybe_kill_at_hand_over();
         }
         let Some((id, table)) = &mut self.table else {
             return;
@@ -366,7 +367,7 @@ impl World {
         let change = Rc::make_mut(table).change(self.epoch, &newest.schema, &newest.layout);
         let era = change.expect("its copies are others");
         let begun = self.next_moment();
-        let ended = Some((self.next_moment(), Seen::Applied));
+        let ended = Some((self.next_moment(), Observation::Applied));
         for group in 0..self.plan.workload.groups {
             let call = Call {
                 begun,

@@ -21,11 +21,11 @@ use crate::check::Violation;
 use crate::check::lease::Leases;
 use crate::check::results::Results;
 use crate::clock::SimulatedClock;
-use crate::event::{Content, Event, Life, Packet, Queue};
+use crate::event::{CoreLife, Event, EventQueue, Packet, PacketContent};
 use crate::fault::Fault;
 use crate::ledger::Ledger;
 use crate::linearizable::Call;
-use crate::model::{Row, Seen, WorkloadOperation};
+use crate::model::{ModelRow, Observation, WorkloadOperation};
 use crate::network::{Network, Node};
 use crate::plan::{Faults, RunPlan};
 use crate::random::Random;
@@ -35,7 +35,7 @@ use crate::workload::{Generator, Translation};
 use client::SimulatedClient;
 use coordinator::SimulatedCoordinator;
 use operator::OPERATOR;
-use server::Server;
+use server::SimulatedServer;
 
 /// The whole simulated cluster.
 #[derive(Debug)]
@@ -47,13 +47,13 @@ pub struct World {
     /// Simulated time.
     pub now_us: u64,
     /// What is to come.
-    pub queue: Queue,
+    pub queue: EventQueue,
     /// Draws of the world itself.
     pub random: Random,
     /// When messages arrive.
     pub network: Network,
     /// The servers, by their place here.
-    pub servers: Vec<Server>,
+    pub servers: Vec<SimulatedServer>,
     /// Their places by number.
     pub places: BTreeMap<ServerId, usize>,
     /// The coordinator.
@@ -83,9 +83,9 @@ pub struct World {
     /// Leases that were given.
     pub leases: Leases,
     /// Rows by id and version, as reads showed them: a version has one content.
-    pub contents: BTreeMap<(i64, u64), Row>,
+    pub contents: BTreeMap<(i64, u64), ModelRow>,
     /// What clients did and saw, with its group.
-    pub history: Vec<(i64, Call<WorkloadOperation, Seen>)>,
+    pub history: Vec<(i64, Call<WorkloadOperation, Observation>)>,
     /// Orders what is in the history.
     pub moment: u64,
     /// The first violation ends the run.
@@ -99,8 +99,8 @@ pub struct World {
 /// Names of clients' connections.
 #[derive(Debug, Default)]
 pub struct Connections {
-    names: BTreeMap<(u64, Life, u64), ClientId>,
-    ends: Vec<(u64, Life, u64)>,
+    names: BTreeMap<(u64, CoreLife, u64), ClientId>,
+    ends: Vec<(u64, CoreLife, u64)>,
     /// The write behind a request that a core was asked, and the partition that it asks, by
     /// connection and correlation.
     pub writes: BTreeMap<(ClientId, u64), (RequestId, PartitionId)>,
@@ -108,7 +108,7 @@ pub struct Connections {
 
 impl Connections {
     /// Returns the name of a client's connection to one life of a core, after so many breaks.
-    pub fn name(&mut self, client: u64, life: Life, breaks: u64) -> ClientId {
+    pub fn name(&mut self, client: u64, life: CoreLife, breaks: u64) -> ClientId {
         let key = (client, life, breaks);
         *self.names.entry(key).or_insert_with(|| {
             self.ends.push(key);
@@ -116,8 +116,9 @@ impl Connections {
         })
     }
 
-    /// Whose connection it is, to which life of a core, after how many breaks.
-    pub fn ends(&self, name: ClientId) -> (u64, Life, u64) {
+    /// Returns the client of a connection, the life of the core, and the number of breaks before
+    /// it.
+    pub fn ends(&self, name: ClientId) -> (u64, CoreLife, u64) {
         self.ends[name.0 as usize - 1]
     }
 }
@@ -134,12 +135,12 @@ impl World {
         let clocks: Vec<SimulatedClock> = (0..plan.servers).map(|_| clock()).collect();
         let servers = clocks
             .into_iter()
-            .map(|clock| Server::new(clock, &plan, &mut random));
+            .map(|clock| SimulatedServer::new(clock, &plan, &mut random));
         let servers = servers.collect();
         World {
             faults: plan.faults.calm(),
             now_us: 0,
-            queue: Queue::default(),
+            queue: EventQueue::default(),
             network,
             servers,
             places: BTreeMap::new(),
@@ -203,7 +204,7 @@ impl World {
     }
 
     /// Sends a message; the network decides what becomes of it.
-    pub fn send(&mut self, from: Node, to: Node, content: Content) {
+    pub fn send(&mut self, from: Node, to: Node, content: PacketContent) {
         let arrivals = self.network.send(self.now_us, from, to, &self.faults);
         self.trace.sent(self.now_us, from, to, &content, arrivals);
         let connection = self.network.connection(from, to);
@@ -220,22 +221,22 @@ impl World {
     }
 
     /// Returns the place of a core's server, if that life of it is still running.
-    pub fn alive(&self, life: Life) -> Option<usize> {
+    pub fn alive(&self, life: CoreLife) -> Option<usize> {
         let place = *self.places.get(&life.core.server)?;
         let server = &self.servers[place];
         (server.life == life.life && server.is_running()).then_some(place)
     }
 
     /// Returns the present life of a core.
-    pub fn life(&self, core: CoreId) -> Option<Life> {
+    pub fn life(&self, core: CoreId) -> Option<CoreLife> {
         let place = *self.places.get(&core.server)?;
-        Some(Life {
+        Some(CoreLife {
             core,
             life: self.servers[place].life,
         })
     }
 
-    /// Whether acknowledged means flushed.
+    /// Returns whether acknowledged means flushed.
     pub fn is_sync(&self) -> bool {
         self.plan.schema.durability == Durability::Sync
     }
@@ -316,26 +317,26 @@ impl World {
         }
         self.trace.arrived(self.now_us, from, to, &content);
         match (to, content) {
-            (Node::Core(core), Content::Peer(header, message, life)) => {
-                self.peer_message(Life { core, life }, header, message);
+            (Node::Core(core), PacketContent::Peer(header, message, life)) => {
+                self.peer_message(CoreLife { core, life }, header, message);
             }
-            (Node::Core(core), Content::Request(correlation, request, life)) => {
+            (Node::Core(core), PacketContent::Request(correlation, request, life)) => {
                 let Node::Client(client) = from else {
                     unreachable!("clients request")
                 };
-                self.client_request(Life { core, life }, client, correlation, request);
+                self.client_request(CoreLife { core, life }, client, correlation, request);
             }
-            (Node::Client(client), Content::Reply(correlation, reply)) => {
+            (Node::Client(client), PacketContent::Reply(correlation, reply)) => {
                 let Node::Core(core) = from else {
                     unreachable!("cores reply")
                 };
                 self.client_reply(client, core, correlation, reply);
             }
-            (Node::Coordinator, Content::Ask(correlation, request, life)) => {
+            (Node::Coordinator, PacketContent::Ask(correlation, request, life)) => {
                 self.coordinator_asked(from, life, correlation, request);
             }
-            (to, Content::Answer(_, reply, life)) => match to {
-                Node::Core(core) => self.core_answered(Life { core, life }, reply),
+            (to, PacketContent::Answer(_, reply, life)) => match to {
+                Node::Core(core) => self.core_answered(CoreLife { core, life }, reply),
                 Node::Starting(place) => self.join_answered(place, life, reply),
                 OPERATOR => self.operator_answered(reply),
                 Node::Client(client) => self.client_answered(client, reply),

@@ -2,18 +2,18 @@
 //! stopped in order and started again, one alone or all in turn.
 
 use placement::{Constraint, FurtherCopy, Index, Schema};
-use protocol::configuration::Table;
+use protocol::configuration::PlacedTable;
 use protocol::identity::{CoreId, Epoch};
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
 
-use crate::disk::{SimulatedDisk, Tail};
-use crate::event::{Content, Event};
+use crate::disk::{SimulatedDisk, UnflushedTail};
+use crate::event::{Event, PacketContent};
 use crate::model::{A, GROUP, N, U};
 use crate::network::Node;
 use crate::plan::{MILLISECOND, draw_cut};
 use crate::random::Random;
 use crate::world::World;
-use crate::world::server::State;
+use crate::world::server::ServerPhase;
 
 /// No copy is added to a table with so many: more only make every seed slower.
 const COPIES_MAX: usize = 6;
@@ -28,7 +28,7 @@ const OLD_COPY_US: u64 = 3_000 * MILLISECOND;
 pub const OPERATOR: Node = Node::Client(0);
 
 impl World {
-    /// An operator asks for a copy more or for one less.
+    /// Requests, for an operator, one copy more or one less.
     pub fn change_copies(&mut self) {
         let configuration = self.coordinator.configuration();
         let (Some(configuration), Some((id, _))) = (configuration, &self.table) else {
@@ -47,12 +47,16 @@ impl World {
         }
     }
 
-    /// An operator asks the coordinator.
+    /// Sends an operator's request to the coordinator.
     pub fn ask(&mut self, request: CoordinatorRequest) {
-        self.send(OPERATOR, Node::Coordinator, Content::Ask(0, request, 0));
+        self.send(
+            OPERATOR,
+            Node::Coordinator,
+            PacketContent::Ask(0, request, 0),
+        );
     }
 
-    /// The coordinator has answered an operator.
+    /// Handles the coordinator's answer to an operator.
     pub fn operator_answered(&mut self, reply: CoordinatorReply) {
         match reply {
             reply if self.table.is_none() => self.created = Some(reply),
@@ -64,11 +68,11 @@ impl World {
         }
     }
 
-    /// A server stops in order: it flushes what it has written, reports it as its last message, and
+    /// Stops a server in order: it flushes what it has written, reports it as its last message, and
     /// starts again soon.
     pub fn stop(&mut self, place: usize) {
         let server = &mut self.servers[place];
-        let (State::Running(cores), Some(id)) = (&server.state, server.id) else {
+        let (ServerPhase::Running(cores), Some(id)) = (&server.state, server.id) else {
             return;
         };
         let incarnation = cores[0].machine.identity().incarnation;
@@ -93,7 +97,7 @@ impl World {
         self.trace
             .note(self.now_us, || format!("machine {place} stops in order"));
         let down_us = self.random.exponential(STOPPED_US);
-        self.crash(place, Tail::Kept, down_us);
+        self.crash(place, UnflushedTail::Kept, down_us);
         let request = CoordinatorRequest::Stopped {
             server: id,
             incarnation,
@@ -103,7 +107,7 @@ impl World {
                 .map(SimulatedDisk::appended)
                 .collect(),
         };
-        let content = Content::Ask(0, request, life);
+        let content = PacketContent::Ask(0, request, life);
         self.send(Node::Starting(place), Node::Coordinator, content);
     }
 
@@ -121,14 +125,14 @@ impl World {
         }
     }
 
-    /// All servers are restarted in order, one after the other, beginning with the first.
+    /// Begins to restart all servers in order, one after the other, from the first on.
     pub fn begin_rolling(&mut self) {
         if self.rolling.is_none() {
             self.roll(0);
         }
     }
 
-    /// It is a server's turn to be restarted. The next one's comes when it runs again.
+    /// Restarts a server. The next one is restarted when it runs again.
     pub fn roll(&mut self, place: usize) {
         let goes_on = self.faults.rolling_every_us > 0 && place < self.servers.len();
         self.rolling = goes_on.then_some(place);
@@ -137,7 +141,7 @@ impl World {
         }
     }
 
-    /// A server runs: if all had waited for it, the next one is restarted a little later.
+    /// Restarts the next server a little later, if the others have waited for this one to run.
     pub fn roll_on(&mut self, place: usize) {
         if self.rolling == Some(place) {
             let delay_us = self.random.exponential(self.plan.lease_us / 4);
@@ -147,7 +151,7 @@ impl World {
 }
 
 /// Returns one copy more, of any kind that the table allows.
-fn add(table: &Table, random: &mut Random) -> CoordinatorRequest {
+fn add(table: &PlacedTable, random: &mut Random) -> CoordinatorRequest {
     let mut schema = table.schema.clone();
     let is_free = |name: &String| {
         table
@@ -188,7 +192,7 @@ fn late_index(name: String, random: &mut Random) -> Index {
 }
 
 /// Returns one copy less, of those that can go at all.
-fn drop(table: &Table, random: &mut Random) -> Option<CoordinatorRequest> {
+fn drop(table: &PlacedTable, random: &mut Random) -> Option<CoordinatorRequest> {
     let Schema { name, .. } = &table.schema;
     let numbers: Vec<usize> = table.layout.numbers().filter(|it| *it > 0).collect();
     if numbers.is_empty() {

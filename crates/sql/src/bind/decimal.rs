@@ -13,7 +13,7 @@ pub(super) struct Decimal {
     /// Without zeros at either end; empty is zero.
     digits: Vec<u8>,
     exponent: i64,
-    /// How many digits stand behind the point as it is written; never negative.
+    /// How many digits stand after the point as it is written; never negative.
     scale: i64,
 }
 

@@ -1,9 +1,9 @@
 //! Gives the parser's expressions columns and types, so that the store can evaluate them.
 //!
 //! Literals take their type from what they stand beside, as in PostgreSQL: `'2013-01-01'` is a
-//! timestamp beside a timestamp, `1` a float64 beside a float64. What has no column is computed
-//! here, once. The result is an expression of the store, whose checker has the last word on
-//! types; functions, subqueries and all else that needs more than the row is refused by name.
+//! timestamp beside a timestamp, `1` a float64 beside a float64. An expression without a column is
+//! computed here, once. The result is an expression of the store, whose checker has the last word
+//! on types; functions, subqueries and all else that needs more than the row is refused by name.
 
 mod decimal;
 mod like;

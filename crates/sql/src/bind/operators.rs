@@ -424,7 +424,7 @@ fn long_list(value: &Expr, members: usize) -> SqlError {
     ))
 }
 
-/// Whether a comparison holds for operands of this order.
+/// Returns whether a comparison holds for operands of this order.
 fn holds(operator: BinaryOperator, order: Ordering) -> bool {
     match operator {
         BinaryOperator::Equal => order.is_eq(),

@@ -28,7 +28,7 @@ use crate::run::{SqlSession, StatementOutcome};
 /// What a statement answers that has none.
 const ERROR: &str = "ERROR";
 const GOLDEN: &str = include_str!("golden.tsv");
-/// A line that psql prints behind each answer.
+/// A line that psql prints after each answer.
 const MARK: &str = "@@";
 
 /// One line of the golden file.

@@ -10,15 +10,15 @@ use session::gather::RowOrder;
 use super::known_table;
 use crate::error::SqlError;
 use crate::plan::{SessionSettings, whole_table};
-use crate::run::{Flow, Reading};
+use crate::run::{Flow, ReadContext};
 use crate::store::Store;
 
-/// What was exported.
+/// The result of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exported {
+pub struct ExportSummary {
     /// How many rows.
     pub rows: u64,
-    /// What the user is to know besides.
+    /// Notices for the user.
     pub notices: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ pub async fn export<S: Store>(
     table: &str,
     out: &mut dyn Write,
     progress: &ProgressBar,
-) -> Result<Exported, SqlError> {
+) -> Result<ExportSummary, SqlError> {
     let configuration = known_table(store, table).await?;
     let table = configuration.table_named(table).expect("it was looked for");
     let unwritten =
@@ -43,7 +43,7 @@ pub async fn export<S: Store>(
     writer.write_record(names).map_err(unwritten)?;
     let read = whole_table(table);
     let notices = Mutex::default();
-    let reading = Reading {
+    let reading = ReadContext {
         store,
         configuration: &configuration,
         settings: SessionSettings::default(),
@@ -65,5 +65,5 @@ pub async fn export<S: Store>(
     let notices = notices
         .into_inner()
         .expect("nothing panics while it is held");
-    Ok(Exported { rows, notices })
+    Ok(ExportSummary { rows, notices })
 }

@@ -2,7 +2,7 @@
 
 use placement::{ColumnType, Value};
 use protocol::codec::Bytes;
-use protocol::configuration::Table;
+use protocol::configuration::PlacedTable;
 use protocol::expression::{Assignment, Expression};
 use protocol::operation::{Action, Mutation};
 
@@ -13,7 +13,7 @@ use crate::plan::{default_value, encode};
 
 /// What the first line determines about the others.
 pub(super) struct Header<'a> {
-    table: &'a Table,
+    table: &'a PlacedTable,
     /// For each field, its column.
     columns: Vec<usize>,
     /// A row of defaults.
@@ -25,7 +25,7 @@ pub(super) struct Header<'a> {
 impl<'a> Header<'a> {
     /// Reads the first line.
     pub fn read(
-        table: &'a Table,
+        table: &'a PlacedTable,
         record: &csv::ByteRecord,
         options: &'a ImportOptions,
     ) -> Result<Header<'a>, SqlError> {

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{BAD_LINES_LISTED_MAX, ImportError, Summary};
+use super::{BAD_LINES_LISTED_MAX, ImportError, ImportSummary};
 use crate::error::SqlError;
 
 /// The line after the header, where rows begin.
@@ -18,7 +18,7 @@ pub struct ImportLedger(Arc<Mutex<Lines>>);
 
 #[derive(Debug, Default)]
 struct Lines {
-    summary: Summary,
+    summary: ImportSummary,
     /// Lines that were sent and whose answer is outstanding.
     outstanding: BTreeSet<u64>,
     /// Lines that another import has to read again: bad ones, and those that the store did not
@@ -32,7 +32,7 @@ struct Lines {
 
 impl ImportLedger {
     /// Returns the counts as of now. `resume_line` is the lowest line that is not known to be done.
-    pub fn summary(&self) -> Summary {
+    pub fn summary(&self) -> ImportSummary {
         let lines = self.lines();
         let mut summary = lines.summary.clone();
         summary.undecided += lines.outstanding.len() as u64;
@@ -43,17 +43,17 @@ impl ImportLedger {
         summary
     }
 
-    /// Whether the import has to end.
+    /// Returns whether the import has to end.
     pub(super) fn has_failed(&self) -> bool {
         self.lines().failed.is_some()
     }
 
-    /// A line was read; the next one begins at `next`.
+    /// Notes that a line was read; the next one begins at `next`.
     pub(super) fn read(&self, next: u64) {
         self.lines().next = next;
     }
 
-    /// A line was sent to the store.
+    /// Notes that a line was sent to the store.
     pub(super) fn sent(&self, line: u64) {
         self.lines().outstanding.insert(line);
     }
@@ -86,14 +86,14 @@ impl ImportLedger {
         self.lines().bad_line(line, error, skip_errors);
     }
 
-    /// The file cannot be read on from this line.
+    /// Notes that the file cannot be read from this line on.
     pub(super) fn unreadable(&self, line: u64, error: SqlError) {
         self.lines().to_repeat.insert(line);
         self.lines().fail(line, error);
     }
 
     /// Returns the end of the import.
-    pub(super) fn end(&self) -> Result<Summary, ImportError> {
+    pub(super) fn end(&self) -> Result<ImportSummary, ImportError> {
         let failed = self.lines().failed.clone();
         let summary = self.summary();
         match failed {

@@ -25,7 +25,7 @@ use crate::run::Sender;
 use crate::store::Store;
 use header::Header;
 
-pub use export::{Exported, export};
+pub use export::{ExportSummary, export};
 pub use ledger::ImportLedger;
 pub use source::{decompressed, open, progress_bar};
 
@@ -80,9 +80,9 @@ impl std::str::FromStr for ImportConflict {
     }
 }
 
-/// What an import did.
+/// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Summary {
+pub struct ImportSummary {
     /// Rows written: new ones, and with [`ImportConflict::Update`] those that were there.
     pub written: u64,
     /// Rows left as they were ([`ImportConflict::Skip`]).
@@ -94,7 +94,7 @@ pub struct Summary {
     /// Rows that were sent and may or may not be written: the store has not answered.
     pub undecided: u64,
     /// The lowest line that is not known to be done: another import goes on there, and finds some
-    /// of the rows behind it written.
+    /// of the rows after it written.
     pub resume_line: u64,
 }
 
@@ -106,7 +106,7 @@ pub struct ImportError {
     /// What is wrong.
     pub error: SqlError,
     /// What was done nevertheless.
-    pub summary: Box<Summary>,
+    pub summary: Box<ImportSummary>,
 }
 
 impl std::fmt::Display for ImportError {
@@ -121,7 +121,7 @@ impl std::fmt::Display for ImportError {
 impl std::error::Error for ImportError {}
 
 impl ImportOptions {
-    /// Into this table; a conflict or a bad line stops the import.
+    /// Returns the options of an import into this table; a conflict or a bad line stops the import.
     pub fn new(table: impl Into<String>) -> ImportOptions {
         ImportOptions {
             table: table.into(),
@@ -146,7 +146,7 @@ pub async fn import<S: Store>(
     options: &ImportOptions,
     progress: &ProgressBar,
     ledger: &ImportLedger,
-) -> Result<Summary, ImportError> {
+) -> Result<ImportSummary, ImportError> {
     let unread = |line, error| ImportError {
         line,
         error,

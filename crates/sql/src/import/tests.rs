@@ -13,7 +13,7 @@ fn import_text(
     session: &SqlSession<Model>,
     text: &str,
     change: impl FnOnce(&mut ImportOptions),
-) -> Result<Summary, ImportError> {
+) -> Result<ImportSummary, ImportError> {
     let mut options = ImportOptions::new("users");
     change(&mut options);
     let bar = ProgressBar::hidden();

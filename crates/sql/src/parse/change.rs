@@ -8,7 +8,7 @@ use crate::error::SqlError;
 use crate::spelling::name;
 use crate::statement::{ConflictUpdate, Delete, Insert, OnConflict, SetColumn, TableName, Update};
 
-/// `INSERT INTO table (columns) VALUES …`
+/// Parses `INSERT INTO table (columns) VALUES …`
 pub(super) fn insert(mut insert: ast::Insert) -> Result<Insert, SqlError> {
     let ast::TableObject::TableName(table) = &insert.table else {
         return Err(SqlError::unsupported(
@@ -50,7 +50,7 @@ pub(super) fn insert(mut insert: ast::Insert) -> Result<Insert, SqlError> {
     })
 }
 
-/// `UPDATE table SET … WHERE …`
+/// Parses `UPDATE table SET … WHERE …`
 pub(super) fn update(mut update: ast::Update, scan: bool) -> Result<Update, SqlError> {
     let table = table_name(&update.table)?;
     refuse_returning(update.returning.is_some())?;
@@ -76,7 +76,7 @@ pub(super) fn update(mut update: ast::Update, scan: bool) -> Result<Update, SqlE
     })
 }
 
-/// `DELETE FROM table WHERE …`
+/// Parses `DELETE FROM table WHERE …`
 pub(super) fn delete(mut delete: ast::Delete, scan: bool) -> Result<Delete, SqlError> {
     let tables = match &delete.from {
         ast::FromTable::WithFromKeyword(tables) | ast::FromTable::WithoutKeyword(tables) => tables,

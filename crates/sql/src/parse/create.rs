@@ -1,8 +1,8 @@
 //! `CREATE TABLE`, `DROP TABLE` and `DROP INDEX`: from trees to schemas. Indexes are in
 //! `create_index`.
 //!
-//! Only shape and spelling are checked here; what a schema may be is `Schema::validate`'s, and
-//! what the servers at hand can carry is the coordinator's.
+//! Only shape and spelling are checked here; `Schema::validate` checks the schema, and the
+//! coordinator checks whether its servers can carry it.
 
 use client::PARTITIONS_DEFAULT;
 use placement::{Column, Constraint, Durability, Schema, Value};
@@ -19,7 +19,7 @@ use crate::statement::{CreateIndex, IndexKind, Statement};
 /// Failures tolerated where the statement does not specify them.
 pub const FAILURES_TOLERATED_DEFAULT: u8 = 1;
 
-/// `CREATE TABLE`.
+/// Parses `CREATE TABLE`.
 pub(super) fn table(mut create: ast::CreateTable) -> Result<Statement, SqlError> {
     let table = object_name(&create.name)?;
     let columns = std::mem::take(&mut create.columns);
@@ -65,7 +65,7 @@ pub(super) fn table(mut create: ast::CreateTable) -> Result<Statement, SqlError>
     })
 }
 
-/// `DROP TABLE` and `DROP INDEX`.
+/// Parses `DROP TABLE` and `DROP INDEX`.
 pub(super) fn drop(statement: ast::Statement) -> Result<Statement, SqlError> {
     let ast::Statement::Drop {
         object_type,

@@ -12,7 +12,7 @@ use crate::error::SqlError;
 use crate::spelling::name;
 use crate::statement::{CreateIndex, IndexKind};
 
-/// `CREATE INDEX`, alone, after its table or from a clause inside it.
+/// Parses `CREATE INDEX`, alone, after its table or from a clause inside it.
 pub(super) fn index(mut create: ast::CreateIndex) -> Result<CreateIndex, SqlError> {
     let table = object_name(&create.table_name)?;
     let names = index_columns(&std::mem::take(&mut create.columns))?;

@@ -11,10 +11,10 @@ use crate::error::SqlError;
 use crate::script::is_space;
 
 /// The statement without its index clauses, and for each clause the tokens of a `CREATE INDEX`.
-pub(super) type Taken = (Vec<TokenWithSpan>, Vec<Vec<TokenWithSpan>>);
+pub(super) type ExtractedIndexes = (Vec<TokenWithSpan>, Vec<Vec<TokenWithSpan>>);
 
 /// Takes index clauses out of a `CREATE TABLE`; leaves other statements as they are.
-pub(super) fn take_clauses(tokens: &[TokenWithSpan]) -> Result<Taken, SqlError> {
+pub(super) fn take_clauses(tokens: &[TokenWithSpan]) -> Result<ExtractedIndexes, SqlError> {
     let untouched = || Ok((tokens.to_vec(), Vec::new()));
     let significant: Vec<&TokenWithSpan> =
         tokens.iter().filter(|it| !is_space(&it.token)).collect();
@@ -129,7 +129,7 @@ fn is_index(element: &[&TokenWithSpan]) -> bool {
     element.get(at).is_some_and(|it| it.token == Token::LParen)
 }
 
-/// Whether what follows `INDEX` is a name.
+/// Returns whether what follows `INDEX` is a name.
 fn is_name(token: &TokenWithSpan) -> bool {
     token.token != Token::LParen && keyword(token) != Some(Keyword::USING)
 }

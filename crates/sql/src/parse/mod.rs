@@ -23,7 +23,7 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 use crate::error::{SqlError, SyntaxError};
-use crate::script::{self, Piece};
+use crate::script::{self, StatementTokens};
 use crate::spelling::name;
 use crate::statement::Statement;
 
@@ -92,7 +92,7 @@ pub fn parse(text: &str) -> Result<Vec<Parsed>, ParseError> {
     Ok(all)
 }
 
-fn parse_piece(text: &str, piece: &Piece) -> Result<Statement, SqlError> {
+fn parse_piece(text: &str, piece: &StatementTokens) -> Result<Statement, SqlError> {
     // A chain of operators is a tree as deep as it is long, and what walks such a tree recurses.
     if script::operators_max(&piece.tokens) > NODES_MAX {
         return Err(SqlError::statement(format!(
@@ -118,7 +118,7 @@ fn parse_piece(text: &str, piece: &Piece) -> Result<Statement, SqlError> {
             tokens.retain(|token| !script::is_space(&token.token) || is_hint(&token.token));
             let explain = tokens.iter().position(|it| !script::is_space(&it.token));
             tokens.remove(explain.expect("the piece has a first word"));
-            let piece = Piece {
+            let piece = StatementTokens {
                 tokens,
                 line: piece.line,
             };
@@ -293,8 +293,8 @@ fn text_of(value: &ast::Expr) -> String {
     }
 }
 
-/// Returns a statement that is known to parse: what is left of another one, once everything that
-/// the store does has been taken out of it, must equal this.
+/// Returns a statement that is known to parse: the rest of another statement, once everything that
+/// the store supports has been taken out of it, must equal this.
 fn template(text: &str) -> ast::Statement {
     let parsed = Parser::parse_sql(&PostgreSqlDialect {}, text);
     parsed

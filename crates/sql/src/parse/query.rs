@@ -224,7 +224,7 @@ fn output_name(expression: &Expr) -> String {
     }
 }
 
-/// Whether this is `count(*)`; other aggregates are refused here, by name.
+/// Returns whether this is `count(*)`; other aggregates are refused here, by name.
 fn is_count(expression: &Expr) -> Result<bool, SqlError> {
     let Expr::Function(function) = expression else {
         return Ok(false);

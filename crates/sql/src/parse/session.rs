@@ -19,7 +19,7 @@ pub(super) fn words(tokens: &[TokenWithSpan]) -> Vec<String> {
         .collect()
 }
 
-/// `SHOW TABLES`, `SHOW TABLE t`, `DESCRIBE t`, `SHOW SERVERS`, `SHOW setting`.
+/// Parses `SHOW TABLES`, `SHOW TABLE t`, `DESCRIBE t`, `SHOW SERVERS`, `SHOW setting`.
 pub(super) fn show(words: &[String]) -> Result<Show, SqlError> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     Ok(match words[..] {
@@ -47,7 +47,7 @@ fn show_setting(name: &str) -> Result<Show, SqlError> {
     }
 }
 
-/// `SET [SESSION] setting = on`, `SET setting TO off`, `SET TIME ZONE 'UTC'`.
+/// Parses `SET [SESSION] setting = on`, `SET setting TO off`, `SET TIME ZONE 'UTC'`.
 pub(super) fn set(words: &[String]) -> Result<Statement, SqlError> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let (name, value) = match &words[1..] {

@@ -4,7 +4,7 @@
 //! Which replex answers is chosen in `access_path`.
 
 use placement::{Value, encode_key, encode_value, prefix_end};
-use protocol::configuration::Table;
+use protocol::configuration::PlacedTable;
 use protocol::configuration::routes;
 
 use super::facts::{Facts, KnownEnd, RangeEnd};
@@ -68,17 +68,17 @@ pub struct Segment {
 
 /// A column that rows are to be ordered by.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct OrderColumn {
     pub column: usize,
     pub descending: bool,
     pub nulls_first: bool,
 }
 
-/// What the statement reads, beside its conjuncts.
+/// The order that a statement wants and whether it wants few rows, besides its conjuncts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Request<'a> {
+pub(super) struct ReadRequirements<'a> {
     /// The order; none if it is not one of columns.
-    pub order: Option<&'a [Wanted]>,
+    pub order: Option<&'a [OrderColumn]>,
     /// Whether few rows are wanted.
     pub limited: bool,
     /// Whether only their number is wanted.
@@ -86,7 +86,7 @@ pub(super) struct Request<'a> {
 }
 
 /// An access path and the conjuncts that it makes true alone.
-pub(super) struct Choice {
+pub(super) struct AccessChoice {
     pub access: Access,
     pub taken: Vec<usize>,
     /// Whether the segments come in the order asked for, and if so whether from the end.
@@ -96,7 +96,7 @@ pub(super) struct Choice {
 }
 
 /// Returns the columns by which rows are ordered within a partition of a replex.
-pub(super) fn order_columns(table: &Table, replex: usize) -> Vec<usize> {
+pub(super) fn order_columns(table: &PlacedTable, replex: usize) -> Vec<usize> {
     let replex = u8::try_from(replex).expect("a table has few replexes");
     routes::order_columns(table, replex)
 }
@@ -113,9 +113,9 @@ pub(super) const CLASS_CELLS: u8 = 5;
 pub(super) const CLASS_FIRST: u8 = 6;
 
 /// Smaller is better: class, fixed columns, no range, not in order, ranges to read, replex.
-pub(super) type Rank = (u8, std::cmp::Reverse<usize>, bool, bool, usize, usize);
+pub(super) type AccessRank = (u8, std::cmp::Reverse<usize>, bool, bool, usize, usize);
 
-/// Returns each tuple with each of the keys behind it, as `part` puts it.
+/// Returns each tuple with each of the keys after it, as `part` puts it.
 pub(super) fn combined<P: Clone>(
     tuples: &[Vec<P>],
     keys: &[Value],
@@ -184,12 +184,12 @@ pub(super) fn range_of(facts: &Facts, column: Option<&usize>) -> (ValueRange, Ve
     (range, known.map(|known| known.conjunct).collect())
 }
 
-/// Whether rows of a segment come in the order asked for, and if so whether from the end.
+/// Returns whether rows of a segment come in the order asked for, and if so whether from the end.
 pub(super) fn serves(
-    table: &Table,
+    table: &PlacedTable,
     order_columns: &[usize],
     fixed: usize,
-    request: Request<'_>,
+    request: ReadRequirements<'_>,
 ) -> Option<bool> {
     let mut rest = order_columns[fixed..].iter();
     let mut descending = None;

@@ -15,13 +15,13 @@
 use std::cmp::Reverse;
 
 use placement::{Constraint, ReplexKind, Schema, Value};
-use protocol::configuration::Table;
+use protocol::configuration::PlacedTable;
 use protocol::configuration::routes;
 use protocol::expression::Expression;
 
 use super::access::{
-    Access, AccessKind, CLASS_FIRST, CLASS_LOOKUP, CLASS_RANGE, Choice, KEYS_MAX, Rank, Request,
-    Segment, ValueRange, combined, order_columns, range_of, segment, serves,
+    Access, AccessChoice, AccessKind, AccessRank, CLASS_FIRST, CLASS_LOOKUP, CLASS_RANGE, KEYS_MAX,
+    ReadRequirements, Segment, ValueRange, combined, order_columns, range_of, segment, serves,
 };
 use super::facts::{Facts, RangeEnd};
 use super::hyperspace;
@@ -29,13 +29,13 @@ use crate::error::SqlError;
 
 /// Returns the best access by an index, or none.
 pub(super) fn by_index(
-    table: &Table,
+    table: &PlacedTable,
     conjuncts: &[Expression],
-    request: Request<'_>,
-) -> Option<Choice> {
+    request: ReadRequirements<'_>,
+) -> Option<AccessChoice> {
     let facts = Facts::of(&table.schema, conjuncts);
     if facts.impossible {
-        return Some(Choice {
+        return Some(AccessChoice {
             access: Access {
                 replex: 0,
                 kind: AccessKind::Nothing,
@@ -62,7 +62,7 @@ pub(super) fn by_index(
 }
 
 /// Returns a scan of the replex that comes in the order asked for, or else of the primary one.
-pub(super) fn by_scan(table: &Table, request: Request<'_>) -> Choice {
+pub(super) fn by_scan(table: &PlacedTable, request: ReadRequirements<'_>) -> AccessChoice {
     let ordered = table.readable().find_map(|replex| {
         let descending = serves(table, &order_columns(table, replex), 0, request)?;
         Some((replex, descending))
@@ -78,7 +78,7 @@ pub(super) fn by_scan(table: &Table, request: Request<'_>) -> Choice {
         end: None,
         keys: Vec::new(),
     });
-    Choice {
+    AccessChoice {
         access: Access {
             replex,
             kind: AccessKind::Scan,
@@ -95,7 +95,7 @@ pub(super) fn by_scan(table: &Table, request: Request<'_>) -> Choice {
 
 /// Returns the error of a statement that no index serves, of a table with more rows than it may
 /// read.
-pub(crate) fn too_large(table: &Table, rows_max: u64) -> SqlError {
+pub(crate) fn too_large(table: &PlacedTable, rows_max: u64) -> SqlError {
     SqlError::NoIndex {
         table: table.schema.name.clone(),
         rows_max,
@@ -105,7 +105,7 @@ pub(crate) fn too_large(table: &Table, rows_max: u64) -> SqlError {
 }
 
 /// Returns the indexes that a `WHERE` may fix, as `by_tail (tailnum)`, for people.
-fn describe_indexes(table: &Table) -> Vec<String> {
+fn describe_indexes(table: &PlacedTable) -> Vec<String> {
     let names = |columns| column_names(&table.schema, columns);
     let replexes = table.readable().map(|it| &table.layout.replexes[it]);
     let shown = replexes.filter_map(|replex| match replex.kind {
@@ -124,7 +124,7 @@ fn describe_indexes(table: &Table) -> Vec<String> {
 
 /// Returns the hyperspaces of which a `WHERE` may fix any column, as `s (origin, dest)`, for
 /// people.
-fn describe_hyperspaces(table: &Table) -> Vec<String> {
+fn describe_hyperspaces(table: &PlacedTable) -> Vec<String> {
     let replexes = table.readable().map(|it| &table.layout.replexes[it]);
     let shown = replexes
         .filter(|replex| replex.kind == ReplexKind::Hyperspace)
@@ -151,11 +151,11 @@ fn key_columns(schema: &Schema, index: usize) -> &[usize] {
 }
 
 fn candidate(
-    table: &Table,
+    table: &PlacedTable,
     replex: usize,
     facts: &Facts,
-    request: Request<'_>,
-) -> Option<(Rank, Choice)> {
+    request: ReadRequirements<'_>,
+) -> Option<(AccessRank, AccessChoice)> {
     let constraint = match table.layout.replexes[replex].kind {
         ReplexKind::Primary => None,
         ReplexKind::Index { index } => table.schema.indexes[index].constraint,
@@ -209,7 +209,7 @@ fn candidate(
         fixed,
         range,
     };
-    let choice = Choice {
+    let choice = AccessChoice {
         access,
         taken: [taken, from].concat(),
         descending,
@@ -221,11 +221,11 @@ fn candidate(
 /// Returns the access to a range of every partition of a replex, if the facts narrow it, or few
 /// rows are wanted in its order.
 fn range(
-    table: &Table,
+    table: &PlacedTable,
     replex: usize,
     (order_columns, facts): (Vec<usize>, &Facts),
-    request: Request<'_>,
-) -> Option<(Rank, Choice)> {
+    request: ReadRequirements<'_>,
+) -> Option<(AccessRank, AccessChoice)> {
     let partition_count = table.layout.partition_count(replex) as usize;
     let fixed = fixed_columns(&order_columns, facts, KEYS_MAX / partition_count.max(1));
     let next = order_columns.get(fixed);
@@ -252,7 +252,7 @@ fn range(
         segments.len(),
         replex,
     );
-    let choice = Choice {
+    let choice = AccessChoice {
         taken: [taken_by(&order_columns[..fixed], facts), from].concat(),
         access: Access {
             replex,
@@ -307,7 +307,7 @@ fn fixed_columns(order_columns: &[usize], facts: &Facts, keys_max: usize) -> usi
 }
 
 /// Returns whether these columns place a row in one partition of a replex.
-fn is_placed(table: &Table, replex: usize, fixed: &[usize]) -> bool {
+fn is_placed(table: &PlacedTable, replex: usize, fixed: &[usize]) -> bool {
     let axes = table.layout.replexes[replex].axes.iter();
     let mut partitioning = axes.flat_map(|axis| &table.layout.key_spaces[axis.key_space].columns);
     partitioning.all(|column| fixed.contains(column))
@@ -316,7 +316,7 @@ fn is_placed(table: &Table, replex: usize, fixed: &[usize]) -> bool {
 /// Returns what is read for each combination of keys: their range, in each partition that may have
 /// such rows.
 fn segments(
-    table: &Table,
+    table: &PlacedTable,
     replex: usize,
     fixed: &[usize],
     facts: &Facts,

@@ -6,11 +6,11 @@
 use std::collections::BTreeSet;
 
 use placement::Constraint;
-use protocol::configuration::Table;
+use protocol::configuration::PlacedTable;
 use protocol::expression::Expression;
 use sqlparser::ast::Expr;
 
-use super::access::{AccessKind, Choice, Request};
+use super::access::{AccessChoice, AccessKind, ReadRequirements};
 use super::insert::bind_assignments;
 use super::select::{Scan, choose, rest};
 use super::{ChangeKind, ChangePlan, ChangeTarget, Context, ReadPlan, has_dense};
@@ -50,7 +50,7 @@ struct Selection<'a> {
 
 fn change(
     change: ChangeKind,
-    table: &Table,
+    table: &PlacedTable,
     selection: &Selection<'_>,
     context: &Context<'_>,
 ) -> Result<ChangePlan, SqlError> {
@@ -59,13 +59,13 @@ fn change(
         Some(filter) => scope.condition(filter)?,
         None => Vec::new(),
     };
-    let request = Request {
+    let request = ReadRequirements {
         order: None,
         limited: false,
         counted: false,
     };
     let scan = Scan::of(selection.scan, context);
-    let Choice {
+    let AccessChoice {
         access,
         taken,
         rows_max,

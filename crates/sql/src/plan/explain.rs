@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use placement::{ColumnType, ReplexKind, RowView, Value, amplification_of, decode_key};
 use protocol::configuration::routes;
-use protocol::configuration::{Configuration, Table};
+use protocol::configuration::{Configuration, PlacedTable};
 use protocol::expression::Assignment;
 use protocol::identity::{CoreId, PartitionId};
 use protocol::operation::Action;
@@ -159,7 +159,7 @@ fn change(change: &ChangePlan, context: &Context<'_>) -> Vec<String> {
 }
 
 /// Returns the primary partitions of these keys.
-fn heads(table: &Table, keys: &[Vec<u8>]) -> BTreeSet<u32> {
+fn heads(table: &PlacedTable, keys: &[Vec<u8>]) -> BTreeSet<u32> {
     let schema = &table.schema;
     let types: Vec<ColumnType> = schema
         .primary_key
@@ -177,7 +177,7 @@ fn heads(table: &Table, keys: &[Vec<u8>]) -> BTreeSet<u32> {
 }
 
 /// Returns the replexes in which the assignments may move a row.
-fn moves(table: &Table, assignments: &[Assignment]) -> Option<String> {
+fn moves(table: &PlacedTable, assignments: &[Assignment]) -> Option<String> {
     let assigned = |column: &usize| {
         assignments
             .iter()
@@ -204,7 +204,7 @@ fn moves(table: &Table, assignments: &[Assignment]) -> Option<String> {
 }
 
 /// Returns the copies that no statement reads yet.
-fn made(table: &Table) -> Option<String> {
+fn made(table: &PlacedTable) -> Option<String> {
     let numbers = table.building.iter().map(|number| usize::from(*number));
     let names: Vec<&str> = numbers
         .map(|it| table.layout.replexes[it].name.as_str())
@@ -293,7 +293,7 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
 /// Returns where a partition's rows are read instead, if its server is down.
 fn instead(
     configuration: &Configuration,
-    table: &Table,
+    table: &PlacedTable,
     replex: usize,
     number: u32,
 ) -> Vec<String> {
@@ -343,7 +343,7 @@ fn instead(
 /// Returns one line per core: `replex 1 (by_tail), partition 7 of 12, on server 2 core 0 at …`
 fn places(
     configuration: &Configuration,
-    table: &Table,
+    table: &PlacedTable,
     replex: usize,
     partitions: &BTreeSet<u32>,
 ) -> Vec<String> {
@@ -386,7 +386,7 @@ fn places(
 }
 
 /// Returns what the placement promises, as it is now.
-fn survived(configuration: &Configuration, table: &Table) -> String {
+fn survived(configuration: &Configuration, table: &PlacedTable) -> String {
     format!(
         "  failures that every row survives: {} ({} asked for)",
         configuration.proof(table).failures_tolerated(),
@@ -394,13 +394,13 @@ fn survived(configuration: &Configuration, table: &Table) -> String {
     )
 }
 
-fn decided(configuration: &Configuration, table: &Table) -> String {
+fn decided(configuration: &Configuration, table: &PlacedTable) -> String {
     let copies = table.layout.copies();
     let position = configuration.decision_position(table);
     format!("  answered once the decision is durable at position {position} of {copies}")
 }
 
-fn table<'a>(configuration: &'a Configuration, read: &ReadPlan) -> &'a Table {
+fn table<'a>(configuration: &'a Configuration, read: &ReadPlan) -> &'a PlacedTable {
     configuration.table(read.table).expect("planned over it")
 }
 

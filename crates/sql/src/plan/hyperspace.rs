@@ -10,12 +10,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use placement::Value;
-use protocol::configuration::Table;
+use protocol::configuration::PlacedTable;
 use protocol::configuration::routes;
 
 use super::access::{
-    Access, AccessKind, CLASS_CELLS, CLASS_LOOKUP, CLASS_PARTIAL, Choice, KEYS_MAX, Rank, Request,
-    ValueRange, combined, order_columns, range_of, segment, serves,
+    Access, AccessChoice, AccessKind, AccessRank, CLASS_CELLS, CLASS_LOOKUP, CLASS_PARTIAL,
+    KEYS_MAX, ReadRequirements, ValueRange, combined, order_columns, range_of, segment, serves,
 };
 use super::facts::{Facts, KnownKeys};
 
@@ -24,11 +24,11 @@ type Cells = BTreeSet<(Vec<Value>, u32)>;
 
 /// Returns the access by a hyperspace, if the facts fix one of its columns.
 pub(super) fn candidate(
-    table: &Table,
+    table: &PlacedTable,
     replex: usize,
     facts: &Facts,
-    request: Request<'_>,
-) -> Option<(Rank, Choice)> {
+    request: ReadRequirements<'_>,
+) -> Option<(AccessRank, AccessChoice)> {
     let dimensions = &table.layout.replexes[replex].sort_columns;
     let tuples = tuples(dimensions, facts);
     if tuples[0].is_empty() {
@@ -75,7 +75,7 @@ pub(super) fn candidate(
         fixed,
         range,
     };
-    let choice = Choice {
+    let choice = AccessChoice {
         access,
         taken,
         descending,
@@ -102,7 +102,12 @@ fn tuples(dimensions: &[usize], facts: &Facts) -> Vec<Vec<(usize, Value)>> {
 
 /// Returns the cells that can match, each with the values of so many leading columns, in the order
 /// of these; no row is in two of them.
-fn cells(table: &Table, replex: usize, tuples: &[Vec<(usize, Value)>], fixed: usize) -> Cells {
+fn cells(
+    table: &PlacedTable,
+    replex: usize,
+    tuples: &[Vec<(usize, Value)>],
+    fixed: usize,
+) -> Cells {
     let mut cells = BTreeSet::new();
     for tuple in tuples {
         let equated = |column: usize| {

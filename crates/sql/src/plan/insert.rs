@@ -6,12 +6,12 @@ use placement::{
     Constraint, ReplexKind, Value, check_key_bytes, encode_key, encode_row, key_has_null,
 };
 use protocol::codec::Bytes;
-use protocol::configuration::Table;
+use protocol::configuration::PlacedTable;
 use protocol::expression::{Assignment, Expression};
 use protocol::operation::{Action, Mutation};
 use sqlparser::ast::Expr;
 
-use super::{Context, InsertPlan, LeftOut, has_dense};
+use super::{Context, InsertPlan, SkippedDuplicates, has_dense};
 use crate::bind::Scope;
 use crate::error::{SqlError, StatementProgress};
 use crate::statement::{ConflictUpdate, Insert, SetColumn};
@@ -48,7 +48,7 @@ pub(super) fn plan(insert: &Insert, context: &Context<'_>) -> Result<InsertPlan,
             match conflict {
                 // The first one that gets in is kept, as PostgreSQL does.
                 Conflict::Keep => in_order = true,
-                Conflict::Fail if left_out != LeftOut::Nothing => in_order = true,
+                Conflict::Fail if left_out != SkippedDuplicates::Nothing => in_order = true,
                 Conflict::Fail | Conflict::Update(..) => {
                     return Err(SqlError::Duplicate {
                         table: schema.name.clone(),
@@ -86,7 +86,7 @@ pub(super) fn plan(insert: &Insert, context: &Context<'_>) -> Result<InsertPlan,
 /// Returns a row as the store wants it: its memcomparable primary key and its bytes. Errors name
 /// `number`.
 pub(crate) fn encode(
-    table: &Table,
+    table: &PlacedTable,
     values: &[Value],
     number: usize,
 ) -> Result<(Vec<u8>, Vec<u8>), SqlError> {
@@ -118,13 +118,13 @@ pub(crate) fn encode(
 }
 
 /// Returns what a column holds that a statement does not give.
-pub(crate) fn default_value(table: &Table, column: usize) -> Value {
+pub(crate) fn default_value(table: &PlacedTable, column: usize) -> Value {
     let default = &table.schema.columns[column].default;
     default.clone().unwrap_or(Value::Null)
 }
 
 /// `primary key (id) = (1)`
-fn describe_pk(table: &Table, values: &[Value]) -> String {
+fn describe_pk(table: &PlacedTable, values: &[Value]) -> String {
     let key: Vec<Value> = table
         .schema
         .primary_key
@@ -149,7 +149,7 @@ enum Conflict {
 /// Returns the keys of a row in the table's unique indexes, with the index; those with a NULL are
 /// in the way of no other row.
 fn unique_keys<'a>(
-    table: &'a Table,
+    table: &'a PlacedTable,
     values: &'a [Value],
 ) -> impl Iterator<Item = (usize, Vec<u8>)> + 'a {
     let indexes = table.schema.indexes.iter().enumerate();
@@ -162,11 +162,11 @@ fn unique_keys<'a>(
 
 fn conflict(
     insert: &Insert,
-    table: &Table,
+    table: &PlacedTable,
     scope: &Scope<'_>,
-) -> Result<(Conflict, LeftOut), SqlError> {
+) -> Result<(Conflict, SkippedDuplicates), SqlError> {
     let Some(on_conflict) = &insert.on_conflict else {
-        return Ok((Conflict::Fail, LeftOut::Nothing));
+        return Ok((Conflict::Fail, SkippedDuplicates::Nothing));
     };
     let target = match &on_conflict.target {
         Some(names) => Some(target(names, table, scope)?),
@@ -178,9 +178,9 @@ fn conflict(
     }) = &on_conflict.update
     else {
         return Ok(match target {
-            None => (Conflict::Keep, LeftOut::ByAny),
-            Some(0) => (Conflict::Keep, LeftOut::Nothing),
-            Some(replex) => (Conflict::Fail, LeftOut::By(replex)),
+            None => (Conflict::Keep, SkippedDuplicates::ByAny),
+            Some(0) => (Conflict::Keep, SkippedDuplicates::Nothing),
+            Some(replex) => (Conflict::Fail, SkippedDuplicates::By(replex)),
         });
     };
     if target.is_some_and(|replex| replex != 0) {
@@ -208,11 +208,11 @@ fn conflict(
         None => None,
     };
     let update = Conflict::Update(assignments, condition);
-    Ok((update, LeftOut::Nothing))
+    Ok((update, SkippedDuplicates::Nothing))
 }
 
 /// Returns the replex of the unique key that has just these columns; 0 is the primary key's.
-fn target(names: &[String], table: &Table, scope: &Scope<'_>) -> Result<usize, SqlError> {
+fn target(names: &[String], table: &PlacedTable, scope: &Scope<'_>) -> Result<usize, SqlError> {
     let schema = &table.schema;
     let columns: Result<BTreeSet<usize>, _> = names.iter().map(|it| scope.column(it)).collect();
     let columns = columns?;
@@ -249,7 +249,7 @@ fn target(names: &[String], table: &Table, scope: &Scope<'_>) -> Result<usize, S
 /// Binds `SET column = value, …`; none is the column's default.
 pub(super) fn bind_assignments(
     assignments: &[SetColumn],
-    table: &Table,
+    table: &PlacedTable,
     scope: &Scope<'_>,
 ) -> Result<Vec<Assignment>, SqlError> {
     let schema = &table.schema;
@@ -286,7 +286,7 @@ pub(super) fn bind_assignments(
 }
 
 fn row_values(
-    table: &Table,
+    table: &PlacedTable,
     columns: &[usize],
     columns_named: bool,
     given: &[Option<Expr>],

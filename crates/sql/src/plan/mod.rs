@@ -15,7 +15,7 @@ mod select;
 pub(crate) mod text;
 
 use placement::{ColumnType, Schema, Value};
-use protocol::configuration::{Configuration, Table};
+use protocol::configuration::{Configuration, PlacedTable};
 use protocol::expression::{self, Assignment, EvaluationError, Expression, Scope as Names};
 use protocol::identity::TableId;
 use protocol::operation::Mutation;
@@ -112,7 +112,7 @@ pub enum StatementPlan {
     Set(Set),
     /// Sets what is never otherwise.
     SetAlready,
-    /// What was asked for is so already. Contains what.
+    /// The requested state exists already. Contains what.
     Already(String),
 }
 
@@ -138,7 +138,7 @@ pub struct ReadPlan {
 pub struct SelectPlan {
     /// What to read; none computes one row from constants.
     pub read: Option<ReadPlan>,
-    /// What to return of each row, over the columns that were read.
+    /// The expressions to return for each row, over the columns that were read.
     pub items: Vec<OutputItem>,
     /// Whether one row with their number is returned instead.
     pub count: bool,
@@ -185,13 +185,13 @@ pub struct InsertPlan {
     /// rows that share a unique key the first one stays.
     pub in_order: bool,
     /// The duplicates that leave a row out.
-    pub left_out: LeftOut,
+    pub left_out: SkippedDuplicates,
 }
 
 /// Which duplicates leave a row out, where others are errors. Of the primary key, an
 /// [`Action::InsertOrKeep`](protocol::operation::Action) leaves it out on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeftOut {
+pub enum SkippedDuplicates {
     /// None.
     Nothing,
     /// Those of the unique index that this replex, by its number, is.
@@ -200,13 +200,13 @@ pub enum LeftOut {
     ByAny,
 }
 
-impl LeftOut {
-    /// Whether a duplicate that this replex found leaves the row out.
+impl SkippedDuplicates {
+    /// Returns whether a duplicate that this replex found leaves the row out.
     pub fn covers(self, replex: usize) -> bool {
         match self {
-            LeftOut::Nothing => false,
-            LeftOut::By(number) => number == replex,
-            LeftOut::ByAny => true,
+            SkippedDuplicates::Nothing => false,
+            SkippedDuplicates::By(number) => number == replex,
+            SkippedDuplicates::ByAny => true,
         }
     }
 }
@@ -220,7 +220,7 @@ pub struct ChangePlan {
     pub change: ChangeKind,
     /// Which rows.
     pub target: ChangeTarget,
-    /// What must hold for a row when it is changed, checked atomically by its primary partition.
+    /// The condition for a row when it is changed, checked atomically by its primary partition.
     pub condition: Option<Expression>,
     /// Whether each waits for the one before it: a dense index takes its values in order.
     pub in_order: bool,
@@ -350,7 +350,7 @@ fn drop_index(
     context: &Context<'_>,
 ) -> Result<StatementPlan, SqlError> {
     let tables = context.configuration.tables.iter();
-    let holds = |it: &&Table| {
+    let holds = |it: &&PlacedTable| {
         let mut replexes = it
             .layout
             .numbers()
@@ -381,7 +381,7 @@ fn drop_index(
 
 impl<'a> Context<'a> {
     /// Returns the table of this name.
-    pub(crate) fn table(&self, name: &str) -> Result<&'a Table, SqlError> {
+    pub(crate) fn table(&self, name: &str) -> Result<&'a PlacedTable, SqlError> {
         let tables = &self.configuration.tables;
         self.configuration
             .table_named(name)
@@ -402,7 +402,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Whether rows of this table must come and go one after the other.
+/// Returns whether rows of this table must come and go one after the other.
 pub(crate) fn has_dense(schema: &Schema) -> bool {
     let dense = Some(placement::Constraint::Dense);
     schema.indexes.iter().any(|it| it.constraint == dense)

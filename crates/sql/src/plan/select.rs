@@ -1,11 +1,11 @@
 //! `SELECT`: access, what the partitions filter and send, and what is left to the client.
 
 use placement::Schema;
-use protocol::configuration::Table;
+use protocol::configuration::PlacedTable;
 use protocol::expression::Expression;
 use sqlparser::ast::{self, Expr};
 
-use super::access::{Choice, Request, Wanted};
+use super::access::{AccessChoice, OrderColumn, ReadRequirements};
 use super::access_path;
 use super::{Context, OutputItem, ReadPlan, SelectPlan, SortKey};
 use crate::bind::Scope;
@@ -71,7 +71,7 @@ pub(super) fn plan(select: &Select, context: &Context<'_>) -> Result<SelectPlan,
 }
 
 /// Adds the read of a table: the access, what is filtered there and what is sent.
-fn read_table(plan: &mut SelectPlan, table: &Table, conjuncts: Vec<Expression>, scan: Scan) {
+fn read_table(plan: &mut SelectPlan, table: &PlacedTable, conjuncts: Vec<Expression>, scan: Scan) {
     let SelectPlan {
         items,
         order,
@@ -80,12 +80,12 @@ fn read_table(plan: &mut SelectPlan, table: &Table, conjuncts: Vec<Expression>, 
         ..
     } = plan;
     let wanted = columns_of(order);
-    let request = Request {
+    let request = ReadRequirements {
         order: wanted.as_deref(),
         limited: limit.is_some() && !*count,
         counted: *count,
     };
-    let Choice {
+    let AccessChoice {
         access,
         taken,
         descending,
@@ -132,11 +132,11 @@ impl Scan {
 
 /// Returns the best access.
 pub(super) fn choose(
-    table: &Table,
+    table: &PlacedTable,
     conjuncts: &[Expression],
-    request: Request<'_>,
+    request: ReadRequirements<'_>,
     scan: Scan,
-) -> Choice {
+) -> AccessChoice {
     if let Some(choice) = access_path::by_index(table, conjuncts, request) {
         return choice;
     }
@@ -147,7 +147,7 @@ pub(super) fn choose(
         Scan::UpTo(rows) if !(is_short && conjuncts.is_empty()) => Some(rows),
         _ => None,
     };
-    Choice { rows_max, ..choice }
+    AccessChoice { rows_max, ..choice }
 }
 
 /// Returns the conjuncts that the access does not make true alone.
@@ -245,9 +245,9 @@ fn sort_keys(
 }
 
 /// Returns the order as columns, if it is one of columns alone.
-fn columns_of(order: &[SortKey]) -> Option<Vec<Wanted>> {
+fn columns_of(order: &[SortKey]) -> Option<Vec<OrderColumn>> {
     let columns = order.iter().map(|key| match key.expression {
-        Expression::Column(column) => Some(Wanted {
+        Expression::Column(column) => Some(OrderColumn {
             column: usize::from(column),
             descending: key.descending,
             nulls_first: key.nulls_first,
@@ -304,8 +304,8 @@ fn renumber(expression: &mut Expression, projection: &[u16]) {
 }
 
 /// Returns a whole table by its primary key, for an export: every column, partition by partition.
-pub(crate) fn whole_table(table: &Table) -> ReadPlan {
-    let request = Request {
+pub(crate) fn whole_table(table: &PlacedTable) -> ReadPlan {
+    let request = ReadRequirements {
         order: None,
         limited: false,
         counted: false,

@@ -234,7 +234,7 @@ fn ranges_behind_the_partitioning_columns_are_one_seek() {
             AccessKind::Lookup,
             1,
         ),
-        ("WHERE kind = 'a' AND tenant = 7", 2, AccessKind::Point, 2),
+        ("WHERE kind = 'a' AND tenant = 7", 1, AccessKind::Point, 3),
     ] {
         let (_, read) = read(&format!("SELECT * FROM events {rest}"));
         let access = &read.access;
@@ -307,7 +307,7 @@ fn ranges_and_filter_together_are_the_condition() {
     }
 }
 
-/// Whether a segment of the read holds the row.
+/// Returns whether a segment of the read holds the row.
 pub(super) fn found_in(read: &ReadPlan, layout: &Layout, row: &[Value]) -> bool {
     let replex = read.access.replex;
     let partition = layout.partition_of_values(replex, |column| row[column].as_ref());
@@ -482,13 +482,16 @@ fn conflict_targets_are_unique_keys() {
     let kept =
         |insert: &InsertPlan| matches!(insert.mutations[0].action, Action::InsertOrKeep { .. });
     let any = planned("");
-    assert_eq!((any.left_out, kept(&any)), (LeftOut::ByAny, true));
+    assert_eq!((any.left_out, kept(&any)), (SkippedDuplicates::ByAny, true));
     let by_key = planned("(number, region)");
-    assert_eq!((by_key.left_out, kept(&by_key)), (LeftOut::Nothing, true));
+    assert_eq!(
+        (by_key.left_out, kept(&by_key)),
+        (SkippedDuplicates::Nothing, true)
+    );
     let by_email = planned("(email)");
     assert_eq!(
         (by_email.left_out, kept(&by_email)),
-        (LeftOut::By(1), false)
+        (SkippedDuplicates::By(1), false)
     );
     for target in ["(n)", "(region)", "(email, n)"] {
         let message = error(&format!(

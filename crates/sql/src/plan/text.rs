@@ -17,7 +17,7 @@ pub fn literal(value: &Value) -> String {
     }
 }
 
-/// `by_route (origin, dest) = ('EWR', 'IAH')`
+/// Returns the text of a key: `by_route (origin, dest) = ('EWR', 'IAH')`
 pub(crate) fn key(name: &str, schema: &Schema, columns: &[usize], values: &[Value]) -> String {
     let columns: Vec<&str> = columns
         .iter()
@@ -27,7 +27,7 @@ pub(crate) fn key(name: &str, schema: &Schema, columns: &[usize], values: &[Valu
     format!("{name} ({}) = ({})", columns.join(", "), values.join(", "))
 }
 
-/// `position > 100 AND position <= 200`
+/// Returns the text of a range: `position > 100 AND position <= 200`
 pub(super) fn range(schema: &Schema, column: usize, range: &ValueRange) -> String {
     let name = &schema.columns[column].name;
     let end = |bound: &RangeEnd, operator: &str| {

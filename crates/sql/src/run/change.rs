@@ -5,11 +5,11 @@ use std::collections::HashSet;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use placement::encode_key;
 use protocol::codec::Bytes;
-use protocol::configuration::Table;
+use protocol::configuration::PlacedTable;
 use protocol::identity::TableId;
 use protocol::operation::{Action, Mutation};
 
-use super::{Attempt, Reading, Sender, StatementOutcome, conflict};
+use super::{Attempt, ReadContext, Sender, StatementOutcome, conflict};
 use crate::error::{SqlError, StatementProgress};
 use crate::plan::{ChangeKind, ChangePlan, ChangeTarget, InsertPlan};
 use crate::store::Store;
@@ -21,7 +21,7 @@ pub const ROWS_IN_FLIGHT_MAX: usize = 256;
 
 /// Runs an `INSERT`.
 pub(super) async fn insert<S: Store>(
-    reading: &Reading<'_, S>,
+    reading: &ReadContext<'_, S>,
     plan: InsertPlan,
 ) -> Result<StatementOutcome, Attempt> {
     let table = table(reading, plan.table);
@@ -43,7 +43,7 @@ fn insert_in_flight(in_order: bool) -> usize {
 
 /// Runs an `UPDATE` or `DELETE`.
 pub(super) async fn change<S: Store>(
-    reading: &Reading<'_, S>,
+    reading: &ReadContext<'_, S>,
     plan: ChangePlan,
 ) -> Result<StatementOutcome, Attempt> {
     let table = table(reading, plan.table);
@@ -135,7 +135,7 @@ async fn changes<F: Future<Output = Result<bool, Attempt>>>(
     }
 }
 
-fn table<'a, S>(reading: &Reading<'a, S>, table: TableId) -> &'a Table {
+fn table<'a, S>(reading: &ReadContext<'a, S>, table: TableId) -> &'a PlacedTable {
     let table = reading.configuration.table(table);
     table.expect("the plan was made over this configuration")
 }

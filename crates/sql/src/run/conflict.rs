@@ -13,17 +13,17 @@ use session::gather::{GatherPlan, RowOrder};
 
 use super::sender::Sender;
 use super::{Attempt, Flow, gather};
-use crate::plan::LeftOut;
+use crate::plan::SkippedDuplicates;
 use crate::store::Store;
 
 /// Sends an insert; whether the row is new.
 pub(super) async fn send<S: Store>(
     sender: &Sender<'_, S>,
     mutation: Mutation,
-    left_out: LeftOut,
+    left_out: SkippedDuplicates,
 ) -> Result<bool, Attempt> {
     let row = match (&mutation.action, left_out) {
-        (Action::Insert { row }, LeftOut::By(target)) => Some((row.clone(), target)),
+        (Action::Insert { row }, SkippedDuplicates::By(target)) => Some((row.clone(), target)),
         _ => None,
     };
     let result = sender.result(mutation).await?;
@@ -41,7 +41,7 @@ pub(super) async fn send<S: Store>(
     sender.changed(result)
 }
 
-/// Whether a row has the key of this one in a unique index.
+/// Returns whether a row has the key of this one in a unique index.
 async fn is_there<S: Store>(
     sender: &Sender<'_, S>,
     row: &[u8],

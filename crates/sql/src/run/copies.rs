@@ -5,17 +5,17 @@ use protocol::message::FillReport;
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// A bar over the rows that are looked at; hidden without a terminal.
-pub(super) struct Bar(ProgressBar);
+pub(super) struct CopyProgressBar(ProgressBar);
 
-impl Bar {
-    pub fn new(name: &str) -> Bar {
+impl CopyProgressBar {
+    pub fn new(name: &str) -> CopyProgressBar {
         let bar = ProgressBar::new(0);
         let template =
             "{prefix} [{bar:32}] {percent:>3}% {pos}/{len} rows read from other copies {eta}";
         let style = ProgressStyle::with_template(template);
         bar.set_style(style.expect("the template is fixed").progress_chars("=> "));
         bar.set_prefix(name.to_string());
-        Bar(bar)
+        CopyProgressBar(bar)
     }
 
     pub fn show(&self, fill: &FillReport) {
@@ -24,7 +24,7 @@ impl Bar {
     }
 }
 
-impl Drop for Bar {
+impl Drop for CopyProgressBar {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

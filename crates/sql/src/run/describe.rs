@@ -1,7 +1,7 @@
 //! `SHOW` and `EXPLAIN`: the configuration, the session and a plan as rows.
 
 use placement::{ColumnType, Durability, TableReport, Value};
-use protocol::configuration::{Configuration, ServerState, Table};
+use protocol::configuration::{Configuration, PlacedTable, ServerState};
 
 use super::{OutputColumn, ResultRows, StatementOutcome};
 use crate::plan::{SessionSettings, text};
@@ -107,7 +107,7 @@ fn servers(configuration: &Configuration) -> ResultRows {
     rows(&names, servers.collect())
 }
 
-fn description(configuration: &Configuration, table: &Table) -> StatementOutcome {
+fn description(configuration: &Configuration, table: &PlacedTable) -> StatementOutcome {
     let report = configuration.report(table);
     let schema = &table.schema;
     StatementOutcome::Description(vec![
@@ -124,7 +124,7 @@ fn description(configuration: &Configuration, table: &Table) -> StatementOutcome
     ])
 }
 
-fn columns(table: &Table) -> ResultRows {
+fn columns(table: &PlacedTable) -> ResultRows {
     let columns = table.schema.columns.iter().map(|column| {
         vec![
             column.name.clone(),
@@ -140,7 +140,7 @@ fn columns(table: &Table) -> ResultRows {
     rows(&names, columns.collect())
 }
 
-fn copies(table: &Table, report: &TableReport) -> ResultRows {
+fn copies(table: &PlacedTable, report: &TableReport) -> ResultRows {
     let numbered = table.layout.numbers().zip(&report.replexes);
     let replexes = numbered.map(|(number, replex)| {
         let state = match table.is_building(number) {

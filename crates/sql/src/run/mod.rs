@@ -21,7 +21,7 @@ use crate::store::{Store, StoreError};
 
 pub use change::{CHANGE_ROWS_MAX, ROWS_IN_FLIGHT_MAX};
 pub use read::ROWS_HELD_MAX;
-pub(crate) use read::{Flow, Reading, gather};
+pub(crate) use read::{Flow, ReadContext, gather};
 pub use sender::CONFLICT_RETRIES_MAX;
 pub(crate) use sender::Sender;
 
@@ -111,7 +111,7 @@ impl<S: Store> SqlSession<S> {
         statement: &Statement,
         parameters: &[Value],
     ) -> Result<StatementOutcome, SqlError> {
-        // A configuration that is behind may lack the table, or hold one that is gone: fetched
+        // An old configuration may lack the table, or hold one that is gone: fetched
         // again it is current, so twice is enough.
         let known = self.store.configuration();
         let first = self.attempt(statement, parameters, &known).await;
@@ -141,7 +141,7 @@ impl<S: Store> SqlSession<S> {
             parameters,
             now_us: now_us(),
         };
-        let reading = Reading {
+        let reading = ReadContext {
             store: &self.store,
             configuration,
             settings: self.settings,
@@ -177,7 +177,7 @@ impl<S: Store> SqlSession<S> {
                 done("CREATE TABLE")
             }
             StatementPlan::AddIndex { wanted, name } => {
-                let bar = copies::Bar::new(&name);
+                let bar = copies::CopyProgressBar::new(&name);
                 let made = self.store.add_copy(*wanted, &|fill| bar.show(fill)).await;
                 made.map_err(Attempt::of_definition)?;
                 done("CREATE INDEX")

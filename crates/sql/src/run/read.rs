@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use futures_util::stream::{self, FuturesUnordered, StreamExt, TryStreamExt};
 use placement::{RowView, Value};
 use protocol::codec::Bytes;
-use protocol::configuration::{Configuration, Table};
+use protocol::configuration::{Configuration, PlacedTable};
 use protocol::expression::{Expression, evaluate};
 use protocol::identity::PartitionId;
 use protocol::message::Consistency;
@@ -29,20 +29,20 @@ const SORT_SLACK: usize = 4096;
 /// Whether a reader wants more rows.
 pub(crate) type Flow = ControlFlow<()>;
 
-/// What reads are run with.
+/// The store, the configuration and the settings that reads run with.
 #[derive(Debug)]
-pub(crate) struct Reading<'a, S> {
+pub(crate) struct ReadContext<'a, S> {
     /// Where from.
     pub store: &'a S,
-    /// What they were planned over.
+    /// The configuration that they were planned over.
     pub configuration: &'a Configuration,
     /// The session's.
     pub settings: SessionSettings,
-    /// What the user is to know besides.
+    /// Notices for the user.
     pub notices: &'a Mutex<Vec<String>>,
 }
 
-impl<S: Store> Reading<'_, S> {
+impl<S: Store> ReadContext<'_, S> {
     /// Returns the rows of a `SELECT`.
     pub async fn select(&self, plan: SelectPlan) -> Result<ResultRows, Attempt> {
         let columns = plan.items.iter().map(|item| OutputColumn {
@@ -134,7 +134,7 @@ impl<S: Store> Reading<'_, S> {
     /// that, or wanted as it comes. Where it is too large, the user gets a notice.
     async fn moment(
         &self,
-        table: &Table,
+        table: &PlacedTable,
         plans: &[GatherPlan],
     ) -> Result<Option<Vec<Gather>>, Attempt> {
         if self.settings.stale_reads {
@@ -235,7 +235,7 @@ impl<S: Store> Reading<'_, S> {
     /// Gives out all rows of these plans, one after the other. Returns how many there were.
     pub async fn each(
         &self,
-        table: &Table,
+        table: &PlacedTable,
         plans: Vec<GatherPlan>,
         mut each: impl FnMut(Vec<Value>) -> Result<Flow, Attempt>,
     ) -> Result<u64, Attempt> {
@@ -254,7 +254,7 @@ impl<S: Store> Reading<'_, S> {
     }
 
     /// Returns the table of a read.
-    pub fn table(&self, read: &ReadPlan) -> &Table {
+    pub fn table(&self, read: &ReadPlan) -> &PlacedTable {
         let table = self.configuration.table(read.table);
         table.expect("the plan was made over this configuration")
     }
@@ -264,7 +264,7 @@ impl<S: Store> Reading<'_, S> {
     pub fn gather_plans(
         &self,
         read: &ReadPlan,
-        table: &Table,
+        table: &PlacedTable,
         limit: Option<u64>,
         count_only: bool,
     ) -> Vec<GatherPlan> {
@@ -310,7 +310,7 @@ impl<S: Store> Reading<'_, S> {
 /// Returns how many there were.
 pub(crate) async fn gather<S: Store>(
     store: &S,
-    table: &Table,
+    table: &PlacedTable,
     plan: GatherPlan,
     mut each: impl FnMut(Vec<Value>) -> Result<Flow, Attempt>,
 ) -> Result<u64, Attempt> {
@@ -346,7 +346,7 @@ enum Given {
 
 /// Gives out the rows that have come.
 fn give_out(
-    table: &Table,
+    table: &PlacedTable,
     gather: &mut Gather,
     mut each: impl FnMut(Vec<Value>) -> Result<Flow, Attempt>,
 ) -> Result<Given, Attempt> {
@@ -367,7 +367,7 @@ fn give_out(
     }
 }
 
-fn malformed(table: &Table, what: &str) -> StoreError {
+fn malformed(table: &PlacedTable, what: &str) -> StoreError {
     StoreError {
         message: format!(
             "table {}: {what}: the server is of another release or damaged",

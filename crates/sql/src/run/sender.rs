@@ -1,7 +1,7 @@
 //! Sends single mutations of one table, and returns what became of each.
 
 use placement::{ColumnType, ReplexKind, decode_key};
-use protocol::configuration::Table;
+use protocol::configuration::PlacedTable;
 use protocol::operation::{Mutation, RequestResult};
 
 use super::Attempt;
@@ -18,7 +18,7 @@ pub(crate) struct Sender<'a, S> {
     /// Where to.
     pub store: &'a S,
     /// The table.
-    pub table: &'a Table,
+    pub table: &'a PlacedTable,
 }
 
 impl<S: Store> Sender<'_, S> {
@@ -39,7 +39,7 @@ impl<S: Store> Sender<'_, S> {
         Ok(self.store.execute(self.table.id, mutation).await?)
     }
 
-    /// Whether a row changed, or why it could not.
+    /// Returns whether a row changed, or why it could not.
     pub(super) fn changed(&self, result: RequestResult) -> Result<bool, Attempt> {
         let table = self.table.schema.name.clone();
         let done = StatementProgress::default();
@@ -69,13 +69,13 @@ impl<S: Store> Sender<'_, S> {
     }
 }
 
-fn replex_name(table: &Table, replex: usize) -> String {
+fn replex_name(table: &PlacedTable, replex: usize) -> String {
     let replex = table.layout.replexes.get(replex);
     replex.map_or_else(|| "unknown".to_string(), |it| it.name.clone())
 }
 
 /// `index by_email (email) = ('a@b')`; the bytes where they are no such key.
-fn describe_key(table: &Table, replex: usize, key: &[u8]) -> String {
+fn describe_key(table: &PlacedTable, replex: usize, key: &[u8]) -> String {
     let name = match table.layout.replexes.get(replex).map(|it| it.kind) {
         Some(ReplexKind::Primary) => "primary key".to_string(),
         _ => format!("index {}", replex_name(table, replex)),

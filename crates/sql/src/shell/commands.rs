@@ -1,4 +1,4 @@
-//! Backslash commands: what the shell does itself.
+//! Backslash commands, which the shell executes itself.
 
 use crate::format::OutputFormat;
 use crate::statement::Show;

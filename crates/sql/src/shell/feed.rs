@@ -1,5 +1,5 @@
-//! A script as it comes, from a file at once or from a pipe piece by piece: what is whole is run,
-//! and the rest waits for more.
+//! A script as it comes, from a file at once or from a pipe piece by piece: whole statements are
+//! run, and the rest waits for more.
 
 use std::ops::Range;
 
@@ -11,10 +11,10 @@ use super::{ScriptError, Shell, ShellOutput};
 
 /// A script that is being read.
 #[derive(Debug)]
-pub struct Feed {
+pub struct ScriptFeed {
     /// What errors call it.
     name: String,
-    /// What has come and was not run, from the start of a line.
+    /// Text that has come and was not run, from the start of a line.
     pending: Vec<u8>,
     /// The lines before that.
     lines_before: usize,
@@ -34,8 +34,8 @@ pub enum ScriptInput {
 impl<S: Store> Shell<S> {
     /// Returns a script whose text is given to [`Shell::feed`]; `name` is reported in errors, as
     /// `name:line`.
-    pub fn feed_named(&self, name: &str) -> Feed {
-        Feed {
+    pub fn feed_named(&self, name: &str) -> ScriptFeed {
+        ScriptFeed {
             name: name.to_owned(),
             pending: Vec::new(),
             lines_before: 0,
@@ -44,14 +44,14 @@ impl<S: Store> Shell<S> {
     }
 
     /// Takes the next piece of a script and runs what is whole with it: lines up to one that ends a
-    /// statement, and at the end of the input all. What comes together is one batch, so that
-    /// `CREATE INDEX` may follow its `CREATE TABLE`. Returns whether the script goes on.
+    /// statement, and at the end of the input all. Statements that come together are one batch, so
+    /// that `CREATE INDEX` may follow its `CREATE TABLE`. Returns whether the script goes on.
     ///
     /// # Errors
-    /// [`ScriptError::Output`]. What fails is written, and counted for [`Shell::end`].
+    /// [`ScriptError::Output`]. A failure is written, and counted for [`Shell::end`].
     pub async fn feed(
         &mut self,
-        feed: &mut Feed,
+        feed: &mut ScriptFeed,
         piece: &[u8],
         input: ScriptInput,
         output: &mut ShellOutput<'_>,
@@ -86,7 +86,7 @@ impl<S: Store> Shell<S> {
     ///
     /// # Errors
     /// [`ScriptError::Failed`] if a statement failed, after its error was written.
-    pub fn end(&self, feed: &Feed) -> Result<(), ScriptError> {
+    pub fn end(&self, feed: &ScriptFeed) -> Result<(), ScriptError> {
         match self.failures - feed.failures_before {
             0 => Ok(()),
             failures => Err(ScriptError::Failed(failures)),
@@ -97,7 +97,7 @@ impl<S: Store> Shell<S> {
     /// backslash are commands, the statements between two of them a batch.
     async fn run_lines(
         &mut self,
-        feed: &Feed,
+        feed: &ScriptFeed,
         text: &str,
         input: ScriptInput,
         output: &mut ShellOutput<'_>,
@@ -136,7 +136,7 @@ impl<S: Store> Shell<S> {
     /// Runs the statements of a part of a text.
     async fn batch(
         &mut self,
-        feed: &Feed,
+        feed: &ScriptFeed,
         text: &str,
         part: Range<usize>,
         output: &mut ShellOutput<'_>,

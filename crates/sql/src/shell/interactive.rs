@@ -68,11 +68,11 @@ pub fn interactive<S: Store>(
         match editor.readline("replex=> ") {
             Ok(text) if text.trim().is_empty() => {}
             Ok(text) => {
-                // What cannot be remembered can still be run.
+                // A text that cannot be added to the history can still be run.
                 let _ = editor.add_history_entry(text.trim_end());
                 runtime.block_on(converse(&mut shell, &text))?;
             }
-            // What was typed so far is discarded, as in psql.
+            // The typed text is discarded, as in psql.
             Err(ReadlineError::Interrupted) => {}
             Err(ReadlineError::Eof) => break,
             Err(error) => return Err(io::Error::other(error)),

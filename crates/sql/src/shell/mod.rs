@@ -19,7 +19,7 @@ use crate::statement::Statement;
 use crate::store::Store;
 use commands::Command;
 
-pub use feed::{Feed, ScriptInput};
+pub use feed::{ScriptFeed, ScriptInput};
 pub use interactive::interactive;
 
 /// How the shell behaves; backslash commands change it.
@@ -66,7 +66,7 @@ impl std::fmt::Debug for ShellOutput<'_> {
     }
 }
 
-/// Why a script ended early or not wholly done. What failed was written already.
+/// Why a script ended early or not wholly done. The failure was written already.
 #[derive(Debug)]
 pub enum ScriptError {
     /// So many statements failed.
@@ -113,7 +113,7 @@ impl<S: Store> Shell<S> {
         }
     }
 
-    /// Whether `\q` was entered.
+    /// Returns whether `\q` was entered.
     pub fn is_over(&self) -> bool {
         self.over
     }

@@ -5,8 +5,8 @@
 //! publishes the durable position; while it flushes, the next batch gathers. It is woken for
 //! records that a client waits for; others gather for [`LogOptions::write_interval`] first, because
 //! a wake-up costs more than a record. The *preparer* thread keeps spare segments ready, so that
-//! neither the loop nor the committer waits for space. No lock is held over I/O. What records mean,
-//! and checkpoints, are no concern of the log.
+//! neither the loop nor the committer waits for space. No lock is held over I/O. The meaning of
+//! records and checkpoints are no concern of the log.
 //!
 //! Invariants: a segment's records are all durable before the next segment begins; positions have
 //! no gap unless damage made one; only [`Log::truncate_before`] removes records.
@@ -90,7 +90,7 @@ pub enum LogAdmission {
     Open,
     /// The disk is behind: hold new writes back until the next wake-up or a moment later.
     Busy,
-    /// The disk is full but for a reserve: what gives space back may enter, other writes are
+    /// The disk is full but for a reserve: writes that free space may enter, other writes are
     /// refused with an error that names it; reads and decisions go on.
     Reserve,
     /// The reserve is used up: refuse all new writes.
@@ -191,7 +191,7 @@ impl Log {
             self.begin_segment();
         }
         if self.local.pieces.is_empty() {
-            self.local.pieces.push(Piece {
+            self.local.pieces.push(SegmentSlice {
                 begins: None,
                 offset: self.offset,
                 start: 0,
@@ -222,7 +222,7 @@ impl Log {
         self.encoder = Encoder::new(&key);
         self.offset = BLOCK_BYTES as u64;
         self.segments_begun += 1;
-        self.local.pieces.push(Piece {
+        self.local.pieces.push(SegmentSlice {
             begins: Some(key),
             offset: self.offset,
             start: self.local.bytes.len(),
@@ -254,12 +254,12 @@ impl Log {
         }
     }
 
-    /// Every record up to here is durable.
+    /// Returns the position up to which every record is durable.
     pub fn durable(&self) -> Position {
         Position(self.shared.durable.load(Ordering::Acquire))
     }
 
-    /// Position of the last record appended, durable or not.
+    /// Returns the position of the last record appended, durable or not.
     pub fn last(&self) -> Position {
         Position(self.next.0 - 1)
     }
@@ -269,13 +269,14 @@ impl Log {
         self.appended_bytes
     }
 
-    /// Longest payload in bytes.
+    /// Returns the longest payload in bytes.
     pub fn record_bytes_max(&self) -> usize {
         let records = self.segment_bytes - BLOCK_BYTES as u64;
         (records / RECORD_SHARE) as usize - record::HEADER_BYTES
     }
 
-    /// What failed, if the log has: the process must then stop, without another try (R23).
+    /// Returns the failure of the log, if there is one: the process must then stop, without another
+    /// try (R23).
     ///
     /// # Errors
     /// [`StorageError::Fatal`].
@@ -286,7 +287,7 @@ impl Log {
         }
     }
 
-    /// Whether a new operation whose records take `bytes` may enter.
+    /// Returns whether a new operation whose records take `bytes` may enter.
     ///
     /// Space for it, and for decisions on what was admitted before, is on the disk already: one
     /// spare segment is kept for a restart's copy of the tail, another one or half a segment for
@@ -311,12 +312,13 @@ impl Log {
         }
     }
 
-    /// Why no further space is to be had, if that is so, for the error of refused writes.
+    /// Returns the reason why no further space is available, if there is one, for the error of
+    /// refused writes.
     pub fn exhaustion(&self) -> Option<String> {
         self.shared.spares.exhaustion()
     }
 
-    /// Whether there is a segment that a checkpoint could give back.
+    /// Returns whether there is a segment that a checkpoint could give back.
     pub fn has_old_segments(&self) -> bool {
         lock(&self.shared.segments).len() > 1
     }
@@ -335,7 +337,7 @@ impl Log {
         self.shared.spares.retire(names.collect());
     }
 
-    /// Position of the oldest record still in the log's files (or of the next record).
+    /// Returns the position of the oldest record still in the log's files (or of the next record).
     pub fn first_retained(&self) -> Position {
         lock(&self.shared.segments)
             .first()
@@ -384,7 +386,7 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 struct Batch {
     bytes: Vec<u8>,
     /// In the order of the bytes; each ends where the next starts.
-    pieces: Vec<Piece>,
+    pieces: Vec<SegmentSlice>,
     /// Position of the last record.
     last: Position,
     /// Whether a record in here asked for [`Flush::Now`].
@@ -392,7 +394,7 @@ struct Batch {
 }
 
 /// Bytes of a batch that go to one place of one segment.
-struct Piece {
+struct SegmentSlice {
     /// The segment to begin first, if these bytes are its first.
     begins: Option<SegmentKey>,
     /// Where the bytes go in the segment.
@@ -402,21 +404,21 @@ struct Piece {
 }
 
 impl Batch {
-    /// Whether it is to be written without waiting for more.
+    /// Returns whether it is to be written without waiting for more.
     fn is_urgent(&self) -> bool {
         self.flush || self.bytes.len() >= GATHERED_BYTES_MAX
     }
 
-    /// Moves all of `later` behind what is here; `later` is left empty, with a buffer to reuse.
+    /// Appends all of `later`, which is left empty, with a buffer to reuse.
     fn take(&mut self, later: &mut Batch) {
         if self.pieces.is_empty() {
             std::mem::swap(self, later);
         } else {
             let base = self.bytes.len();
             self.bytes.extend_from_slice(&later.bytes);
-            // What begins no segment goes right behind what is here.
+            // Bytes that begin no segment follow directly after those that are here.
             let beginnings = later.pieces.drain(..).filter(|it| it.begins.is_some());
-            self.pieces.extend(beginnings.map(|piece| Piece {
+            self.pieces.extend(beginnings.map(|piece| SegmentSlice {
                 start: piece.start + base,
                 ..piece
             }));
@@ -447,7 +449,7 @@ struct Queue {
     stop: bool,
 }
 
-/// What the committer has to be woken for.
+/// The reasons to wake the committer.
 #[derive(Clone, Copy, Default)]
 enum Attention {
     /// Nothing: it looks at the queue before it waits.

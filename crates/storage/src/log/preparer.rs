@@ -59,7 +59,7 @@ impl Spares {
     /// Spares that are ready, and whether making another one failed.
     pub(super) fn state(&self) -> (u64, bool) {
         let state = lock(&self.state);
-        // What was given up is about to become one.
+        // A segment that was given up is about to become one.
         let exhausted = state.exhaustion.is_some() && state.retired.is_empty();
         (state.ready.len() as u64, exhausted)
     }
@@ -200,7 +200,7 @@ pub(super) fn recycle(
     Ok(None)
 }
 
-/// Whether `name` is a spare's.
+/// Returns whether `name` is a spare's.
 pub(super) fn is_spare(name: &str) -> bool {
     name.starts_with("spare-")
 }

@@ -1,4 +1,4 @@
-//! Opening a log: what is there, what is missing, and a tail that can be trusted to be on disk.
+//! Opening a log: its records, missing records, and a tail that can be trusted to be on disk.
 //!
 //! Every retained record is read and checked once here, and again when it is replayed. Only the
 //! last segment may hold bytes that were never flushed; its records are copied to another file
@@ -6,8 +6,8 @@
 //!
 //! | found | meaning |
 //! |---|---|
-//! | bad bytes, nothing valid behind, nothing recorded as durable there | torn tail: cut |
-//! | a bad record with a valid one behind it | damage (R24) |
+//! | bad bytes, nothing valid after, nothing recorded as durable there | torn tail: cut |
+//! | a bad record with a valid one after it | damage (R24) |
 //! | the end lies below a position recorded as durable | damage (R24) |
 //! | segments that do not join | damage |
 //!
@@ -25,7 +25,7 @@ use super::preparer::{self, Spare};
 use crate::disk::{Disk, DiskFile};
 use crate::error::StorageError;
 use crate::record::{
-    Encoder, Gap, HEADER_BYTES, Item, SegmentKey, SegmentScan, StoredRecord, record_bytes,
+    Encoder, Gap, HEADER_BYTES, ScanItem, SegmentKey, SegmentScan, StoredRecord, record_bytes,
 };
 use crate::segment::{
     self, BLOCK_BYTES, FORMAT, HeaderError, SegmentHeader, parse_segment_name, segment_name,
@@ -38,7 +38,7 @@ pub struct Recovery {
     replay_from: Position,
     /// Where the log read before this opening ends: the next segment's records begin behind it.
     next: Position,
-    /// What ought to be in the log and is not, in the order of positions.
+    /// Records that ought to be in the log and are not, in the order of positions.
     pub damage: Vec<Damage>,
     /// Records that [`Recovery::replay`] shows.
     pub records: u64,
@@ -54,7 +54,7 @@ pub struct Damage {
     /// Whether something recorded that the missing records were durable. If not, a power cut
     /// that persisted the blocks of the last write out of order looks the same.
     pub was_durable: bool,
-    /// The file that holds the bad bytes, or behind which a segment is missing.
+    /// The file that holds the bad bytes, or after which a segment is missing.
     pub file: String,
 }
 
@@ -69,18 +69,18 @@ impl fmt::Display for Damage {
     }
 }
 
-/// What a replay comes across, in order.
+/// The items of a replay, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayItem<'a> {
     /// A record as it was appended.
     Record(StoredRecord<'a>),
-    /// Records are missing here. What follows is a hint only (R24, R25).
+    /// Records are missing here. Later records are only a hint (R24, R25).
     Gap(Gap),
 }
 
 impl Recovery {
-    /// False if records that may have been durable are missing: the server must answer *unknown*
-    /// about operations, and have the partitions repaired by its peers (R24).
+    /// Returns false if records that may have been durable are missing: the server must answer
+    /// *unknown* about operations, and have the partitions repaired by its peers (R24).
     pub fn tail_trusted(&self) -> bool {
         self.damage.is_empty()
     }
@@ -112,13 +112,15 @@ impl Recovery {
             let records = bytes.get(BLOCK_BYTES..).unwrap_or_default();
             for item in SegmentScan::new(key, records) {
                 match item {
-                    Item::Record(record) if limit.is_some_and(|limit| record.position >= limit) => {
+                    ScanItem::Record(record)
+                        if limit.is_some_and(|limit| record.position >= limit) =>
+                    {
                         break;
                     }
                     // Appends may have begun already: they are not for replay.
-                    Item::Record(record) if record.position >= self.next => break,
-                    Item::Record(record) => show(&mut expected, record)?,
-                    Item::Gap(_) => {}
+                    ScanItem::Record(record) if record.position >= self.next => break,
+                    ScanItem::Record(record) => show(&mut expected, record)?,
+                    ScanItem::Gap(_) => {}
                 }
             }
         }
@@ -131,7 +133,7 @@ impl Recovery {
 }
 
 /// A log ready for appends.
-pub(super) struct Opened {
+pub(super) struct OpenedLog {
     pub(super) recovery: Recovery,
     pub(super) segments: Vec<SegmentKey>,
     pub(super) spares: Vec<Spare>,
@@ -142,7 +144,7 @@ pub(super) struct Opened {
     pub(super) next: Position,
 }
 
-pub(super) fn open(disk: &Arc<dyn Disk>, options: &LogOptions) -> Result<Opened, StorageError> {
+pub(super) fn open(disk: &Arc<dyn Disk>, options: &LogOptions) -> Result<OpenedLog, StorageError> {
     let folder = Folder::read(&**disk, options)?;
     if folder.chosen.is_empty() {
         if !options.create {
@@ -185,7 +187,7 @@ fn create(
     disk: &Arc<dyn Disk>,
     options: &LogOptions,
     mut spares: Vec<Spare>,
-) -> Result<Opened, StorageError> {
+) -> Result<OpenedLog, StorageError> {
     let header = SegmentHeader {
         key: SegmentKey {
             identity: options.identity,
@@ -205,7 +207,7 @@ fn create(
         records: 0,
         bytes: 0,
     };
-    Ok(Opened {
+    Ok(OpenedLog {
         recovery,
         segments: vec![header.key],
         spares,
@@ -216,14 +218,14 @@ fn create(
     })
 }
 
-/// Copies the tail, or begins behind the damage, and puts the result together.
+/// Copies the tail, or begins after the damage, and puts the result together.
 fn finish(
     disk: &Arc<dyn Disk>,
     options: &LogOptions,
     mut folder: Folder,
     findings: Findings,
     tail: Tail,
-) -> Result<Opened, StorageError> {
+) -> Result<OpenedLog, StorageError> {
     let last = folder.chosen.last().expect("the caller found segments");
     let last = last.header;
     let fits = BLOCK_BYTES + tail.records.len() <= options.segment_bytes as usize;
@@ -276,7 +278,7 @@ fn finish(
         records: findings.records,
         bytes: findings.bytes,
     };
-    Ok(Opened {
+    Ok(OpenedLog {
         recovery,
         segments,
         spares: folder.spares,
@@ -293,8 +295,8 @@ fn recode(from: &SegmentKey, to: &SegmentKey, records: &[u8]) -> Vec<u8> {
     let mut copied = Vec::with_capacity(records.len());
     for item in SegmentScan::new(from, records) {
         match item {
-            Item::Record(record) => encoder.encode(&record, &mut copied),
-            Item::Gap(gap) => unreachable!("a damaged tail is not copied: {gap:?}"),
+            ScanItem::Record(record) => encoder.encode(&record, &mut copied),
+            ScanItem::Gap(gap) => unreachable!("a damaged tail is not copied: {gap:?}"),
         }
     }
     copied
@@ -506,11 +508,11 @@ impl Findings {
         let mut gap = None;
         while let Some(item) = scan.next() {
             match item {
-                Item::Gap(found) => gap = Some(found),
-                Item::Record(record) if limit.is_some_and(|limit| record.position >= limit) => {
+                ScanItem::Gap(found) => gap = Some(found),
+                ScanItem::Record(record) if limit.is_some_and(|limit| record.position >= limit) => {
                     break;
                 }
-                Item::Record(record) => {
+                ScanItem::Record(record) => {
                     if let Some(gap) = gap.take() {
                         self.missing(gap);
                     }

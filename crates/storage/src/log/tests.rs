@@ -362,7 +362,7 @@ fn flipped_bit_in_the_last_two_records() {
             let expected = [up_to(18), vec![20]].concat();
             assert_eq!((records, gaps), (expected, vec![gap]), "{at}");
             assert!(!recovery.tail_trusted());
-            // New records go behind, and the damage is reported again.
+            // New records follow, and the damage is reported again.
             fill(&mut log, &wakes, 25);
             log.close().unwrap();
             let (_, again, _) = open(&disk, &reopening());

@@ -1,8 +1,8 @@
 //! The thread that saves a generation of changes to the cold store.
 //!
 //! It gets copies of what changed in each leaf, puts them in order, and ingests them all at once.
-//! If the disk is full it keeps what it has and tries again. What a checkpoint is good for is
-//! `store`'s to know.
+//! If the disk is full it keeps what it has and tries again. The purpose of a checkpoint is
+//! `store`'s business.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -24,16 +24,16 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Entries written between looks at whether the store is being closed.
 const STOP_CHECK_ENTRIES: usize = 4096;
 
-/// What came of the work so far.
+/// The result of the work on checkpoints so far.
 #[derive(Default)]
-pub(crate) struct Progress {
+pub(crate) struct CheckpointProgress {
     /// The checkpoint that has become durable since the last look.
-    pub(crate) completed: Option<Completed>,
+    pub(crate) completed: Option<CompletedCheckpoint>,
     /// Why the last try failed, until one succeeds.
     pub(crate) failure: Option<String>,
 }
 
-pub(crate) struct Completed {
+pub(crate) struct CompletedCheckpoint {
     pub(crate) mark: CheckpointMark,
     pub(crate) generation: Generation,
     /// A key of every leaf that held tombstones which are saved now.
@@ -50,7 +50,7 @@ enum Message {
 pub(crate) struct Checkpointer {
     sender: Option<Sender<Message>>,
     thread: Option<JoinHandle<()>>,
-    progress: Arc<Mutex<Progress>>,
+    progress: Arc<Mutex<CheckpointProgress>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -61,7 +61,7 @@ impl Checkpointer {
         wake: Arc<dyn Fn() + Send + Sync>,
     ) -> Result<Self, StorageError> {
         let (sender, receiver) = mpsc::channel();
-        let progress = Arc::<Mutex<Progress>>::default();
+        let progress = Arc::<Mutex<CheckpointProgress>>::default();
         let stop = Arc::<AtomicBool>::default();
         let worker = Worker {
             cold,
@@ -101,9 +101,9 @@ impl Checkpointer {
     }
 
     /// Returns what happened since the last call.
-    pub(crate) fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> CheckpointProgress {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        Progress {
+        CheckpointProgress {
             completed: progress.completed.take(),
             failure: progress.failure.clone(),
         }
@@ -124,7 +124,7 @@ impl Drop for Checkpointer {
 struct Worker {
     cold: Cold,
     receiver: Receiver<Message>,
-    progress: Arc<Mutex<Progress>>,
+    progress: Arc<Mutex<CheckpointProgress>>,
     stop: Arc<AtomicBool>,
     wake: Arc<dyn Fn() + Send + Sync>,
 }
@@ -227,13 +227,13 @@ impl Job {
         dropped.try_for_each(|table| Voided::of(cold, table).end(to))
     }
 
-    fn completed(&self) -> Completed {
+    fn completed(&self) -> CompletedCheckpoint {
         let purge = self.order.iter().filter_map(|&(at, run)| {
             let mut entries = self.changes[at].entries(run);
             let tombstone = entries.find(|entry| entry.mark.tombstone)?;
             Some((self.changes[at].table(run), tombstone.key.to_vec()))
         });
-        Completed {
+        CompletedCheckpoint {
             mark: self.mark,
             generation: self.generations.until,
             purge: purge.collect(),

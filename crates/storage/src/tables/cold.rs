@@ -20,7 +20,7 @@ const CHECKPOINT_KEY: &[u8] = b"\x00checkpoint";
 const TABLE_PREFIX: u8 = 1;
 const KEY_PREFIX_BYTES: usize = 9;
 
-/// What a checkpoint holds, and what of the log is needed beside it.
+/// The position of a checkpoint, and the part of the log that is needed beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointMark {
     /// The tables are as they were right after this record was applied.
@@ -112,7 +112,7 @@ impl Cold {
     pub(super) fn range(&self, table: u64, start: &[u8], end: Option<&[u8]>) -> ColdEntries {
         let end = match end {
             Some(end) => Bound::Excluded(cold_key(table, end)),
-            // The first key behind the table's own.
+            // The first key after the table's own.
             None => match table.checked_add(1) {
                 Some(next) => Bound::Excluded(cold_key(next, b"")),
                 None => Bound::Excluded(vec![TABLE_PREFIX + 1]),

@@ -1,9 +1,9 @@
 //! Which leaf covers which keys of a table: separators in order, in chunks.
 //!
-//! Every key belongs to exactly one leaf: the one with the greatest separator that is not above
-//! the key. The first separator is empty. Two levels suffice: a chunk holds up to
-//! [`CHUNK_ENTRIES`] leaves, so a table of ten million rows has a few hundred chunks. Leaves are
-//! numbers here; what is in them is the caller's business.
+//! Every key belongs to exactly one leaf: the one with the greatest separator that is not above the
+//! key. The first separator is empty. Two levels suffice: a chunk holds up to [`CHUNK_ENTRIES`]
+//! leaves, so a table of ten million rows has a few hundred chunks. Leaves are numbers here; their
+//! contents are the caller's business.
 
 use std::cmp::Ordering;
 
@@ -17,9 +17,9 @@ pub(super) struct Directory {
     chunks: Vec<Chunk>,
 }
 
-/// Where a leaf stands; valid until the directory changes.
+/// The position of a leaf; valid until the directory changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct LeafPlace {
     chunk: usize,
     index: usize,
 }
@@ -35,7 +35,7 @@ struct Chunk {
 }
 
 impl Directory {
-    /// One leaf covers everything.
+    /// Makes a directory in which one leaf covers everything.
     pub(super) fn new(leaf: u32) -> Self {
         let chunk = Chunk::new(vec![Box::default()], vec![leaf]);
         Self {
@@ -43,21 +43,21 @@ impl Directory {
         }
     }
 
-    pub(super) fn find(&self, key: &[u8]) -> Place {
+    pub(super) fn find(&self, key: &[u8]) -> LeafPlace {
         let after = self
             .chunks
             .partition_point(|chunk| &*chunk.separators[0] <= key);
         let chunk = after - 1;
         let index = self.chunks[chunk].find(key);
-        Place { chunk, index }
+        LeafPlace { chunk, index }
     }
 
     /// Returns the leaf that covers the keys just below `end`; the last one for None.
-    pub(super) fn find_before(&self, end: Option<&[u8]>) -> Place {
+    pub(super) fn find_before(&self, end: Option<&[u8]>) -> LeafPlace {
         let Some(end) = end else {
             let chunk = self.chunks.len() - 1;
             let index = self.chunks[chunk].leaves.len() - 1;
-            return Place { chunk, index };
+            return LeafPlace { chunk, index };
         };
         let place = self.find(end);
         match self.lower(place) == end {
@@ -66,16 +66,16 @@ impl Directory {
         }
     }
 
-    pub(super) fn leaf(&self, place: Place) -> u32 {
+    pub(super) fn leaf(&self, place: LeafPlace) -> u32 {
         self.chunks[place.chunk].leaves[place.index]
     }
 
-    pub(super) fn lower(&self, place: Place) -> &[u8] {
+    pub(super) fn lower(&self, place: LeafPlace) -> &[u8] {
         &self.chunks[place.chunk].separators[place.index]
     }
 
     /// Returns where the leaf's keys end; None for the last leaf.
-    pub(super) fn upper(&self, place: Place) -> Option<&[u8]> {
+    pub(super) fn upper(&self, place: LeafPlace) -> Option<&[u8]> {
         let chunk = &self.chunks[place.chunk];
         let within = chunk.separators.get(place.index + 1);
         let next = || {
@@ -86,14 +86,14 @@ impl Directory {
         within.or_else(next).map(|separator| &**separator)
     }
 
-    pub(super) fn before(&self, place: Place) -> Option<Place> {
+    pub(super) fn before(&self, place: LeafPlace) -> Option<LeafPlace> {
         if place.index > 0 {
             let index = place.index - 1;
-            return Some(Place { index, ..place });
+            return Some(LeafPlace { index, ..place });
         }
         let chunk = place.chunk.checked_sub(1)?;
         let index = self.chunks[chunk].leaves.len() - 1;
-        Some(Place { chunk, index })
+        Some(LeafPlace { chunk, index })
     }
 
     pub(super) fn leaves(&self) -> impl Iterator<Item = u32> {
@@ -103,7 +103,7 @@ impl Directory {
     }
 
     /// Gives `leaf` the keys from `separator` on that the leaf at `place` covered.
-    pub(super) fn insert_after(&mut self, place: Place, separator: &[u8], leaf: u32) {
+    pub(super) fn insert_after(&mut self, place: LeafPlace, separator: &[u8], leaf: u32) {
         assert!(self.lower(place) < separator);
         assert!(self.upper(place).is_none_or(|upper| separator < upper));
         let chunk = &mut self.chunks[place.chunk];
@@ -124,7 +124,7 @@ impl Directory {
 
     /// Removes the leaf at `place`; the one before it covers its keys from now on. False, and
     /// no change, for the first of all.
-    pub(super) fn remove(&mut self, place: Place) -> bool {
+    pub(super) fn remove(&mut self, place: LeafPlace) -> bool {
         if place.chunk == 0 && place.index == 0 {
             return false;
         }

@@ -26,15 +26,15 @@ const ENTRY_HEADER_BYTES: usize = 10;
 /// Number of the checkpoint that saves a change. Generation 0 is what the cold store has.
 pub(crate) type Generation = u32;
 
-/// What is known of an entry beside key and value.
+/// The mark of an entry, besides its key and value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct EntryMark {
     pub(super) generation: Generation,
     /// The key is known to be absent, whatever the cold store has.
     pub(super) tombstone: bool,
 }
 
-impl Mark {
+impl EntryMark {
     fn encode(self) -> u32 {
         assert!(self.generation < 1 << 31, "2^31 checkpoints take centuries");
         self.generation << 1 | u32::from(self.tombstone)
@@ -52,7 +52,7 @@ impl Mark {
 pub(super) struct Entry<'a> {
     pub(super) key: &'a [u8],
     pub(super) value: &'a [u8],
-    pub(super) mark: Mark,
+    pub(super) mark: EntryMark,
 }
 
 impl<'a> Entry<'a> {
@@ -68,7 +68,7 @@ impl<'a> Entry<'a> {
         Self {
             key,
             value: &rest[..value_bytes as usize],
-            mark: Mark::decode(mark),
+            mark: EntryMark::decode(mark),
         }
     }
 
@@ -179,7 +179,7 @@ impl Leaf {
         }
     }
 
-    /// As [`Leaf::put`], unless the key is there already.
+    /// Does the same as [`Leaf::put`], unless the key exists already.
     pub(super) fn put_if_absent(&mut self, entry: Entry) {
         if let Err(index) = self.search(entry.key) {
             self.insert(index, entry);
@@ -274,7 +274,7 @@ impl Leaf {
 
     /// Forgets tombstones that the cold store has taken in.
     pub(super) fn purge(&mut self, completed: Generation) {
-        let dead = |mark: Mark| mark.tombstone && mark.generation <= completed;
+        let dead = |mark: EntryMark| mark.tombstone && mark.generation <= completed;
         if self.has_tombstones() && self.entries().any(|entry| dead(entry.mark)) {
             *self = collect(self, 0..self.len(), |entry| !dead(entry.mark));
         }
@@ -359,7 +359,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn entry<'a>(key: &'a [u8], value: &'a [u8]) -> Entry<'a> {
-        let mark = Mark {
+        let mark = EntryMark {
             generation: value.len() as u32,
             tombstone: value.is_empty(),
         };

@@ -30,8 +30,8 @@ pub(crate) use checkpoint::Checkpointer;
 pub use cold::CheckpointMark;
 pub(crate) use cold::Cold;
 use cold::ColdEntry;
-use directory::{Directory, Place};
-use leaf::{Entry, Generation, LEAF_BYTES, Leaf, Mark};
+use directory::{Directory, LeafPlace};
+use leaf::{Entry, EntryMark, Generation, LEAF_BYTES, Leaf};
 
 /// Leaves looked at per write while memory is over its budget.
 const SWEEP_STEPS: usize = 8;
@@ -69,8 +69,8 @@ struct Inner {
 
 struct Table {
     directory: Directory,
-    /// The table was dropped in this generation: what the cold store has of it is void until
-    /// that is completed.
+    /// The table was dropped in this generation: its rows in the cold store are void until the
+    /// generation is completed.
     dropped: Generation,
 }
 
@@ -196,7 +196,7 @@ impl DurableTables {
         (changes, done)
     }
 
-    /// The cold store has every change up to `generation`.
+    /// Notes that the cold store has every change up to `generation`.
     pub(crate) fn complete(&mut self, generation: Generation) {
         let inner = self.inner.get_mut();
         assert!(inner.completed < generation && generation < inner.generation);
@@ -432,12 +432,12 @@ impl Tables for DurableTables {
 }
 
 impl Inner {
-    fn range(&self, table: u64, place: Place) -> &Range {
+    fn range(&self, table: u64, place: LeafPlace) -> &Range {
         &self.ranges[self.tables[&table].directory.leaf(place) as usize]
     }
 
     /// Returns where `key` belongs; None if the table certainly has no entry at all.
-    fn place(&mut self, table: u64, key: &[u8], cold: bool) -> Option<Place> {
+    fn place(&mut self, table: u64, key: &[u8], cold: bool) -> Option<LeafPlace> {
         if !self.tables.contains_key(&table) {
             if self.completed == 0 || !cold {
                 return None;
@@ -479,7 +479,7 @@ impl Inner {
         let range = &mut self.ranges[id as usize];
         let leaf = std::mem::take(&mut range.leaf);
         self.memory_bytes -= leaf.memory_bytes() + LEAF_OVERHEAD_BYTES;
-        // What lists still have of this number means nothing from now on.
+        // Entries of this number in lists mean nothing from now on.
         (range.newest, range.listed) = (0, 0);
         self.free.push(id);
     }
@@ -516,7 +516,7 @@ impl Inner {
             self.changed.push(id);
         }
         self.changed_bytes += (key.len() + value.map_or(0, <[u8]>::len)) as u64;
-        let mark = Mark {
+        let mark = EntryMark {
             generation,
             tombstone: value.is_none(),
         };
@@ -531,7 +531,7 @@ impl Inner {
             .place(table, key, true)
             .expect("the cold store has the table");
         let id = self.tables[&table].directory.leaf(place);
-        let mark = Mark {
+        let mark = EntryMark {
             generation: 0,
             tombstone: false,
         };
@@ -541,7 +541,7 @@ impl Inner {
     }
 
     /// After a leaf grew: splits it, and forgets others if memory is short.
-    fn settle(&mut self, (table, place, id): (u64, Place, u32), written: &[u8]) {
+    fn settle(&mut self, (table, place, id): (u64, LeafPlace, u32), written: &[u8]) {
         let leaf = &self.ranges[id as usize].leaf;
         if leaf.must_split() {
             let separator = leaf.separator(written);
@@ -553,7 +553,7 @@ impl Inner {
     }
 
     /// Cuts the range at `place` in two; both parts stay as loaded and as changed as it was.
-    fn split(&mut self, table: u64, place: Place, separator: &[u8]) {
+    fn split(&mut self, table: u64, place: LeafPlace, separator: &[u8]) {
         let id = self.tables[&table].directory.leaf(place);
         self.hand_over(id);
         let right = self.change(id, |leaf| leaf.split_at(separator));
@@ -659,7 +659,7 @@ impl Inner {
     fn fill(&mut self, table: u64, key: &[u8], loaded: Vec<ColdEntry>) {
         let place = self.tables[&table].directory.find(key);
         let id = self.tables[&table].directory.leaf(place);
-        let mark = Mark {
+        let mark = EntryMark {
             generation: 0,
             tombstone: false,
         };
@@ -699,13 +699,13 @@ impl Inner {
         }
     }
 
-    fn purge(&mut self, table: u64, place: Place) {
+    fn purge(&mut self, table: u64, place: LeafPlace) {
         let id = self.tables[&table].directory.leaf(place);
         let (range, completed) = (&self.ranges[id as usize], self.completed);
         if !range.leaf.has_tombstones() {
             return;
         }
-        // What was handed over must not miss the tombstones of its own generation.
+        // The changes that were handed over must include the tombstones of their own generation.
         self.hand_over(id);
         self.change(id, |leaf| leaf.purge(completed));
         if self.ranges[id as usize].leaf.is_empty() {
@@ -714,7 +714,7 @@ impl Inner {
     }
 
     /// Gives the keys of an emptied range to the one before, if that knows as much of them.
-    fn merge_before(&mut self, table: u64, place: Place) {
+    fn merge_before(&mut self, table: u64, place: LeafPlace) {
         let known = &self.tables[&table];
         let Some(before) = known.directory.before(place) else {
             return;

@@ -2,7 +2,7 @@
 //! asserted. The fuzzer calls these (`fuzz/`), and so do the tests beside this file.
 
 use placement::Position;
-use storage::record::{Encoder, HEADER_BYTES, Item, SegmentKey, SegmentScan, StoredRecord};
+use storage::record::{Encoder, HEADER_BYTES, ScanItem, SegmentKey, SegmentScan, StoredRecord};
 use storage::segment::SegmentHeader;
 
 const KEY: SegmentKey = SegmentKey {
@@ -57,7 +57,7 @@ fn scan(bytes: &[u8], written: Option<&[Vec<u8>]>) -> usize {
         assert!(turn <= 2 * bytes.len() / HEADER_BYTES + 2, "a scan ends");
         match scan.next() {
             None => break,
-            Some(Item::Record(record)) => {
+            Some(ScanItem::Record(record)) => {
                 assert_eq!(record.position, expected, "positions follow each other");
                 let index = (record.position.0 - KEY.first.0) as usize;
                 assert!(
@@ -67,7 +67,7 @@ fn scan(bytes: &[u8], written: Option<&[Vec<u8>]>) -> usize {
                 );
                 records += 1;
             }
-            Some(Item::Gap(gap)) => {
+            Some(ScanItem::Gap(gap)) => {
                 assert_eq!(gap.from, expected);
                 assert!(gap.to >= gap.from, "a gap leads forwards");
             }

@@ -1,7 +1,7 @@
 //! Sibling modules import each other in one direction: a circle among them is a fault of design.
 //!
-//! Siblings have the same parent. What a module names of its own parent, or a parent of its
-//! children, is no edge: a child may be a part of what its parent begins.
+//! Siblings have the same parent. An import of a module from its own parent, or of a parent from
+//! its children, is no edge: a child may be a part of what its parent begins.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -13,7 +13,7 @@ use super::{File, Problem, Tree};
 /// Crates of the language itself, which no manifest names.
 const LANGUAGE_CRATES: &[&str] = &["std", "core", "alloc"];
 
-/// What documents may name.
+/// The names that documents may use.
 struct Known<'a> {
     tree: &'a Tree,
     replex_commands: BTreeSet<String>,

@@ -14,7 +14,7 @@ pub type ModulePath = Vec<String>;
 /// Imports that lead to each other are followed this far.
 const IMPORTS_FOLLOWED_MAX: usize = 16;
 
-/// Words behind which the name of an item stands.
+/// Words after which the name of an item stands.
 const ITEM_WORDS: &[&str] = &[
     "struct", "enum", "trait", "fn", "const", "static", "type", "union",
 ];
@@ -297,7 +297,8 @@ impl<'a> Scan<'a> {
         Scanned { module, declared }
     }
 
-    /// Whether an item may begin at a word, as it does not at that of `&'static T` or `*const T`.
+    /// Returns whether an item may begin at a word, as it does not at that of `&'static T` or
+    /// `*const T`.
     fn begins_item(&self, at: usize) -> bool {
         let before = at.checked_sub(1).map_or("", |before| self.text(before));
         let qualifiers = ["pub", "unsafe", "const", "async", "extern"];
@@ -342,7 +343,7 @@ impl<'a> Scan<'a> {
                     }
                     match end {
                         "," => words = prefixes.last().cloned().unwrap_or_default(),
-                        // What stands before the brace has been noted with what was in it.
+                        // The path before the brace has been noted with the paths in it.
                         "}" => {
                             prefixes.pop();
                             words = prefixes.last().cloned().unwrap_or_default();

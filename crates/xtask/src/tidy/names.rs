@@ -7,21 +7,13 @@ use super::{File, Problem, Tree};
 /// Where the list of exceptions is kept.
 const LIST: &str = "crates/xtask/src/tidy/names.rs";
 
-/// Names of several types, and why. The list only shrinks.
-const EXCEPTIONS: &[(&str, &str)] = &[
-    ("Row", STORE),
-    ("Rows", STORE),
-    ("Server", STORE),
-    ("Start", STORE),
-    ("State", STORE),
-    ("Table", STORE),
-];
-const STORE: &str = "types of the store and its simulator still share it";
+/// Names of several types, and why. There are none, and there should not be any.
+const EXCEPTIONS: &[(&str, &str)] = &[];
 
-/// Words that begin the definition of a type, behind `pub`.
+/// Words that begin the definition of a type, after `pub`.
 const TYPE_WORDS: &[&str] = &["struct", "enum", "trait", "union", "type"];
 
-/// Returns names that more than one public type has, and exceptions that are none any more.
+/// Returns names that more than one public type has, and exceptions that are no longer needed.
 pub fn check(tree: &Tree) -> Vec<Problem> {
     check_with(tree, EXCEPTIONS)
 }

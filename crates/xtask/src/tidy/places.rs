@@ -44,7 +44,8 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// Whether `path` starts a path in `line`: `a/b/` within `x/a/b/` is relative, and harmless.
+/// Returns whether `path` starts a path in `line`: `a/b/` within `x/a/b/` is relative, and
+/// harmless.
 fn names_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();

@@ -15,7 +15,7 @@ const PURE_CRATES: &[&str] = &[
     "proxy-core",
 ];
 
-/// What a pure crate must not name, and why.
+/// The names that a pure crate must not use, and why.
 const IMPURE: &[(&str, &str)] = &[
     ("Instant::now", "time comes in with the input"),
     ("std::time", "time comes in with the input"),
@@ -41,7 +41,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[(
 /// What no code holds, tests included.
 const UNFINISHED: &[&str] = &["todo!", "unimplemented!", "dbg!", "#[ignore"];
 
-/// Purity of the pure crates, and what is forbidden in all code.
+/// Returns impure code in the pure crates, and code that is forbidden everywhere.
 pub fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for name in PURE_CRATES {

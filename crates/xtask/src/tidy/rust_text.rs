@@ -70,7 +70,7 @@ impl RustText {
     }
 }
 
-/// Whether `word` stands in `line` with no letter, digit or underscore against its ends.
+/// Returns whether `word` stands in `line` with no letter, digit or underscore against its ends.
 pub fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let joins = |character: char| character.is_alphanumeric() || character == '_';

@@ -160,7 +160,7 @@ impl Tree {
             .collect()
     }
 
-    /// Whether a file or a folder is at `path`.
+    /// Returns whether a file or a folder is at `path`.
     pub fn exists(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         let folder = format!("{path}/");
@@ -174,7 +174,7 @@ impl Tree {
     }
 }
 
-/// Whether a line of `.gitignore` is this path (`/a/b`) or this name, wherever it is (`a`).
+/// Returns whether a line of `.gitignore` is this path (`/a/b`) or this name, wherever it is (`a`).
 fn is_ignored(gitignore: &str, path: &str, name: &str) -> bool {
     gitignore
         .lines()

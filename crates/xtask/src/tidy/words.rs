@@ -66,7 +66,7 @@ struct Word {
     end: usize,
 }
 
-/// Avoided words, and exceptions that are none any more.
+/// Returns avoided words, and exceptions that are no longer needed.
 pub fn check(tree: &Tree) -> Vec<Problem> {
     check_with(tree, EXCEPTIONS, LEFT_OUT)
 }
@@ -158,7 +158,8 @@ fn avoided(text: &str, is_code: impl Fn(usize) -> bool) -> Vec<(usize, String, &
     found
 }
 
-/// Whether a character stands between two words of one sentence: also where a comment goes on.
+/// Returns whether a character stands between two words of one sentence: also where a comment goes
+/// on.
 fn is_between_words(character: char) -> bool {
     character.is_whitespace() || "/!#".contains(character)
 }

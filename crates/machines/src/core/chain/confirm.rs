@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
-use protocol::identity::{CoreId, Finished, Now, OperationId, PartitionId, Position};
+use protocol::identity::{ClockReading, CoreId, FinishedLine, OperationId, PartitionId, Position};
 use protocol::message::PeerMessage;
 use protocol::operation::{Decision, RequestResult};
 use protocol::planted::{self, Bug};
@@ -65,7 +65,12 @@ impl CoreMachine {
 
     /// Confirms to the previous member, or notes at the head, that the outcome is durable from here
     /// on down.
-    pub(crate) fn try_confirm(&mut self, now: Now, key: MemberKey, output: &mut CoreOutput) {
+    pub(crate) fn try_confirm(
+        &mut self,
+        now: ClockReading,
+        key: MemberKey,
+        output: &mut CoreOutput,
+    ) {
         let Some(member) = self.members.get_mut(&key) else {
             return;
         };
@@ -93,7 +98,13 @@ impl CoreMachine {
     }
 
     /// Gathers a confirmation of one of this core's members for the core of the previous one.
-    fn confirm_to(&mut self, now: Now, core: CoreId, member: MemberKey, output: &mut CoreOutput) {
+    fn confirm_to(
+        &mut self,
+        now: ClockReading,
+        core: CoreId,
+        member: MemberKey,
+        output: &mut CoreOutput,
+    ) {
         let due_us = now.monotonic_us + self.limits.confirm_us;
         self.confirmations.send_by(due_us);
         if let Some(operations) = self.confirmations.gather(core, member) {
@@ -137,7 +148,7 @@ impl CoreMachine {
     /// Returns the line below which all operations of this head are finished. Until a restarted
     /// core has the answers of its peers it can have forgotten operations of its own: the line that
     /// its log knows of holds until then.
-    pub(crate) fn own_finished(&self) -> Finished {
+    pub(crate) fn own_finished(&self) -> FinishedLine {
         if self.recovering.is_some() {
             return self.finished.of(self.identity.core);
         }
@@ -177,7 +188,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// The head asks whether the outcome is durable further down.
+    /// Handles the head's question whether the outcome is durable further down.
     pub(crate) fn on_confirm<T: Tables>(
         &mut self,
         from: CoreId,
@@ -187,7 +198,8 @@ impl CoreMachine {
         for (operation, to, settled) in operations {
             let key = (operation, to);
             let Some(member) = self.members.get(&key) else {
-                // What is forgotten here was finished: a head that has restarted may not know.
+                // An operation that is forgotten here was finished: a head that has restarted may
+                // not know.
                 if operation.order() < self.finished_below(operation.head) {
                     self.confirm_to(step.now, from, key, step.output);
                 }
@@ -227,10 +239,10 @@ impl CoreMachine {
         self.send(next, Position(0), message, output);
     }
 
-    /// A head has finished operations: forgets them.
+    /// Forgets operations that a head has finished.
     pub(crate) fn on_finished<T: Tables>(
         &mut self,
-        (head, below): (CoreId, Finished),
+        (head, below): (CoreId, FinishedLine),
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         if head == self.identity.core || below <= self.finished_below(head) {
@@ -243,7 +255,7 @@ impl CoreMachine {
     /// Forgets the operations of `head` before `below`.
     pub(crate) fn forget<T: Tables>(
         &mut self,
-        (head, below): (CoreId, Finished),
+        (head, below): (CoreId, FinishedLine),
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         // Decisions wait for the end of recovery, and so does this.
@@ -337,7 +349,7 @@ impl CoreMachine {
     }
 
     /// Sends again now what concerns a peer that may have missed it.
-    pub(crate) fn hurry(&mut self, now: Now, concerns: impl Fn(&Member) -> bool) {
+    pub(crate) fn hurry(&mut self, now: ClockReading, concerns: impl Fn(&Member) -> bool) {
         for operation in self.operations.unfinished() {
             let Some(key) = self.head_member(operation) else {
                 continue;

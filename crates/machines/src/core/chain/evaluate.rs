@@ -17,9 +17,9 @@ use protocol::planted::{self, Bug};
 
 use crate::core::table::TableInfo;
 
-/// What a mutation does to a row image.
+/// The effect of a mutation on a row image.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Outcome {
+pub(crate) enum MutationOutcome {
     /// The image changes; none is a delete.
     Write(Option<Vec<u8>>),
     /// It stays, and the request has its result.
@@ -61,7 +61,7 @@ pub(crate) fn apply(
     partition: PartitionId,
     mutation: &Mutation,
     current: Option<&[u8]>,
-) -> Outcome {
+) -> MutationOutcome {
     let result = match (&mutation.action, current) {
         (
             Action::Insert { row } | Action::InsertOrKeep { row } | Action::Upsert { row, .. },
@@ -72,9 +72,11 @@ pub(crate) fn apply(
                 replex: 0,
                 key: mutation.pk.clone(),
             };
-            return Outcome::Ended(duplicate);
+            return MutationOutcome::Ended(duplicate);
         }
-        (Action::InsertOrKeep { .. }, Some(_)) => return Outcome::Ended(RequestResult::Kept),
+        (Action::InsertOrKeep { .. }, Some(_)) => {
+            return MutationOutcome::Ended(RequestResult::Kept);
+        }
         (
             Action::Upsert {
                 row,
@@ -84,7 +86,7 @@ pub(crate) fn apply(
             Some(current),
         ) => update(table, current, Some(row), assignments, condition.as_ref()),
         (Action::Update { .. } | Action::Delete { .. }, None) => {
-            return Outcome::Ended(RequestResult::NotFound);
+            return MutationOutcome::Ended(RequestResult::NotFound);
         }
         (
             Action::Update {
@@ -95,7 +97,7 @@ pub(crate) fn apply(
         ) => update(table, current, None, assignments, condition.as_ref()),
         (Action::Delete { condition }, Some(current)) => delete(table, current, condition.as_ref()),
     };
-    result.unwrap_or_else(|message| Outcome::Ended(RequestResult::Invalid { message }))
+    result.unwrap_or_else(|message| MutationOutcome::Ended(RequestResult::Invalid { message }))
 }
 
 fn view<'a>(table: &'a TableInfo, row: &'a [u8]) -> Result<RowView<'a>, String> {
@@ -107,7 +109,7 @@ fn new_image(
     partition: PartitionId,
     pk: &[u8],
     row: &[u8],
-) -> Result<Outcome, String> {
+) -> Result<MutationOutcome, String> {
     if row.len() > ROW_BYTES_MAX {
         return Err(format!(
             "the row has {} bytes; at most {ROW_BYTES_MAX} are possible",
@@ -125,7 +127,7 @@ fn new_image(
         return Err("the row's primary key is not the one that the request names".into());
     }
     check_keys(table, &view, row.len())?;
-    Ok(Outcome::Write(Some(row.to_vec())))
+    Ok(MutationOutcome::Write(Some(row.to_vec())))
 }
 
 fn null_message(table: &TableInfo, column: &Column) -> String {
@@ -166,11 +168,11 @@ fn delete(
     table: &TableInfo,
     current: &[u8],
     condition: Option<&Expression>,
-) -> Result<Outcome, String> {
+) -> Result<MutationOutcome, String> {
     let row = view(table, current)?;
     Ok(match condition_holds(condition, &row, None)? {
-        true => Outcome::Write(None),
-        false => Outcome::Ended(RequestResult::ConditionFailed),
+        true => MutationOutcome::Write(None),
+        false => MutationOutcome::Ended(RequestResult::ConditionFailed),
     })
 }
 
@@ -180,11 +182,11 @@ fn update(
     proposed: Option<&[u8]>,
     assignments: &[Assignment],
     condition: Option<&Expression>,
-) -> Result<Outcome, String> {
+) -> Result<MutationOutcome, String> {
     let row = view(table, current)?;
     let proposed = proposed.map(|proposed| view(table, proposed)).transpose()?;
     if !condition_holds(condition, &row, columns_of(&proposed))? {
-        return Ok(Outcome::Ended(RequestResult::ConditionFailed));
+        return Ok(MutationOutcome::Ended(RequestResult::ConditionFailed));
     }
     let mut assigned = Vec::with_capacity(assignments.len());
     for assignment in assignments {
@@ -217,7 +219,7 @@ fn update(
     }
     let image = encode_row_refs(columns, &values).map_err(|error| error.to_string())?;
     check_keys(table, &view(table, &image)?, image.len())?;
-    Ok(Outcome::Write(Some(image)))
+    Ok(MutationOutcome::Write(Some(image)))
 }
 
 fn columns_of<'a>(row: &'a Option<RowView<'_>>) -> Option<&'a dyn Columns> {
@@ -269,8 +271,8 @@ pub(crate) fn old_row(
     }
 }
 
-/// Whether two images of a row are the same to every constraint, so that a request between them
-/// can be folded without a vote of its own.
+/// Returns whether two images of a row are the same to every constraint, so that a request between
+/// them can be folded without a vote of its own.
 pub(crate) fn same_constraints(table: &TableInfo, before: &[u8], after: &[u8]) -> bool {
     if !table.constrained_columns.contains(&true) {
         return true;

@@ -13,7 +13,7 @@ use placement::tables::{Tables, TablesError};
 use placement::{ColumnType, ValueRef, decode_key};
 use protocol::codec::Wire;
 use protocol::identity::{
-    CoreId, Now, OperationId, PartitionId, Position, RequestId, ServerId, Version,
+    ClockReading, CoreId, OperationId, PartitionId, Position, RequestId, ServerId, Version,
 };
 use protocol::message::{Execute, Refusal, Reply, Room};
 use protocol::operation::{Decision, Mutation, Prepare, RequestRecord, RequestResult, RowChange};
@@ -21,12 +21,12 @@ use protocol::planted::{self, Bug};
 use protocol::record::Record;
 
 use crate::core::CoreMachine;
-use crate::core::answers::Asker;
-use crate::core::chain::evaluate::{self, Outcome};
-use crate::core::chain::sessions::Known;
+use crate::core::answers::ReplyDestination;
+use crate::core::chain::evaluate::{self, MutationOutcome};
+use crate::core::chain::sessions::RequestStatus;
 use crate::core::contract::CoreOutput;
 use crate::core::member::MemberKey;
-use crate::core::partition::queue::Queued;
+use crate::core::partition::queue::QueuedRequest;
 use crate::core::partition::rows::stored_row;
 use crate::core::step::Step;
 use crate::core::table::TableInfo;
@@ -34,7 +34,7 @@ use crate::core::table::TableInfo;
 impl CoreMachine {
     pub(crate) fn execute<T: Tables>(
         &mut self,
-        asker: Asker,
+        asker: ReplyDestination,
         execute: Execute,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
@@ -82,7 +82,7 @@ impl CoreMachine {
             self.refuse(asker, Refusal::Overloaded, step.output);
             return Ok(());
         }
-        queue.push_back(Queued {
+        queue.push_back(QueuedRequest {
             request,
             acknowledged_below,
             digest,
@@ -98,7 +98,7 @@ impl CoreMachine {
     /// new.
     fn is_known(
         &mut self,
-        asker: Asker,
+        asker: ReplyDestination,
         request: RequestId,
         digest: u64,
         output: &mut CoreOutput,
@@ -117,31 +117,31 @@ impl CoreMachine {
             return true;
         }
         match self.sessions.known(request, digest) {
-            Known::Completed(_) if planted::is(Bug::RetryRunsAgain) => {}
-            Known::Completed(result) => {
+            RequestStatus::Completed(_) if planted::is(Bug::RetryRunsAgain) => {}
+            RequestStatus::Completed(result) => {
                 let reply = Reply::Executed(result.clone());
                 // The record may be younger than the last flush.
                 let after = self.log.last();
                 self.answer(asker, after, None, reply, output);
                 return true;
             }
-            Known::Mismatch => {
+            RequestStatus::Mismatch => {
                 self.refuse(asker, Refusal::RequestMismatch, output);
                 return true;
             }
-            Known::Ended => {
+            RequestStatus::Ended => {
                 self.refuse(asker, Refusal::SessionEnded, output);
                 return true;
             }
-            Known::New => {}
+            RequestStatus::New => {}
         }
         false
     }
 
-    /// Whether a request may be begun here and now.
+    /// Checks that a request may begin here and now.
     fn admit(
         &self,
-        now: Now,
+        now: ClockReading,
         mutations: &[Mutation],
         epoch: protocol::identity::Epoch,
         partition: PartitionId,
@@ -171,7 +171,7 @@ impl CoreMachine {
         }
     }
 
-    /// Whether there is room for a request that is new.
+    /// Checks that there is room for a new request.
     fn check_room(&self) -> Result<(), Refusal> {
         if self.space.own() == Room::Full {
             let server = self.identity.core.server;
@@ -184,11 +184,11 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// What every read of a client needs: a place that is rebuilding answers none (R17), nor
+    /// Checks what every read of a client needs: a place that is rebuilding answers none (R17), nor
     /// does one of a copy that is going (R15).
     pub(crate) fn check_serving(
         &self,
-        now: Now,
+        now: ClockReading,
         epoch: protocol::identity::Epoch,
         partition: PartitionId,
     ) -> Result<(), Refusal> {
@@ -205,7 +205,7 @@ impl CoreMachine {
     /// Epoch, lease and possession: what every request of a client needs (R15).
     fn check_held(
         &self,
-        now: Now,
+        now: ClockReading,
         epoch: protocol::identity::Epoch,
         partition: PartitionId,
     ) -> Result<(), Refusal> {
@@ -223,7 +223,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    fn is_leased(&self, now: Now) -> bool {
+    fn is_leased(&self, now: ClockReading) -> bool {
         self.lease_until_us() > now.monotonic_us || planted::is(Bug::LeaseUnchecked)
     }
 
@@ -412,9 +412,9 @@ impl CoreMachine {
     /// Gives every applied request a version of its own; the row keeps the last one's.
     fn versioned(
         &mut self,
-        now: Now,
-        ended: Vec<(Queued, RequestResult)>,
-    ) -> (Vec<RequestRecord>, Vec<Queued>) {
+        now: ClockReading,
+        ended: Vec<(QueuedRequest, RequestResult)>,
+    ) -> (Vec<RequestRecord>, Vec<QueuedRequest>) {
         let mut requests = Vec::with_capacity(ended.len());
         let mut queued = Vec::with_capacity(ended.len());
         for (request, result) in ended {
@@ -431,7 +431,7 @@ impl CoreMachine {
         (requests, queued)
     }
 
-    /// The operation's outcome is settled at the head: answers its requests, once the head's own
+    /// Answers the requests of an operation that is settled at the head, once the head's own
     /// prepare is durable too (R1: the client is the last one up the chain).
     pub(crate) fn finish_requests(&mut self, key: MemberKey, output: &mut CoreOutput) {
         let member = &self.members[&key];
@@ -465,7 +465,7 @@ impl CoreMachine {
     fn run_alone(
         &mut self,
         (operation, id): MemberKey,
-        folded: Option<Vec<Queued>>,
+        folded: Option<Vec<QueuedRequest>>,
         requests: &[RequestRecord],
         output: &mut CoreOutput,
     ) {
@@ -488,15 +488,15 @@ impl CoreMachine {
         let pk = folded[0].mutation.pk.0.clone();
         let queue = partition.queues.entry(pk).or_default();
         for queued in folded.into_iter().rev() {
-            queue.push_front(Queued {
+            queue.push_front(QueuedRequest {
                 alone: true,
                 ..queued
             });
         }
     }
 
-    /// Whether an operation of this head other than the given one carries the request, and is not
-    /// settled.
+    /// Returns whether an operation of this head other than the given one carries the request, and
+    /// is not settled.
     fn is_under_way(&self, request: RequestId, except: OperationId) -> bool {
         self.members.iter().any(|((operation, _), member)| {
             let others = *operation != except && member.place == 0 && !member.is_settled();
@@ -526,7 +526,7 @@ impl CoreMachine {
         }
     }
 
-    /// Whether a request waits for its pk, or is part of an operation under way.
+    /// Returns whether a request waits for its pk, or is part of an operation under way.
     pub(crate) fn is_queued(&self, request: RequestId) -> bool {
         let queues = self
             .partitions
@@ -548,7 +548,7 @@ impl CoreMachine {
     }
 
     /// Requests that have waited too long for their pk are refused, undone, to be sent again.
-    pub(crate) fn refuse_old_requests(&mut self, now: Now, output: &mut CoreOutput) {
+    pub(crate) fn refuse_old_requests(&mut self, now: ClockReading, output: &mut CoreOutput) {
         let deadline = now.monotonic_us.saturating_sub(self.limits.wait_us_max);
         let mut late = Vec::new();
         for partition in self.partitions.values_mut() {
@@ -570,7 +570,7 @@ impl CoreMachine {
 
 /// Requests evaluated one after the other on one row.
 struct Fold {
-    ended: Vec<(Queued, RequestResult)>,
+    ended: Vec<(QueuedRequest, RequestResult)>,
     /// The last image; meaningful if there was a write.
     image: Option<Vec<u8>>,
     writes: bool,
@@ -581,7 +581,7 @@ struct Fold {
 fn fold(
     table: &TableInfo,
     partition: PartitionId,
-    queue: &mut VecDeque<Queued>,
+    queue: &mut VecDeque<QueuedRequest>,
     stored: Option<&[u8]>,
     count_max: usize,
 ) -> Fold {
@@ -596,11 +596,11 @@ fn fold(
             break;
         }
         match evaluate::apply(table, partition, &queued.mutation, image.as_deref()) {
-            Outcome::Ended(result) => {
+            MutationOutcome::Ended(result) => {
                 let queued = queue.pop_front().expect("it was in front");
                 fold.ended.push((queued, result));
             }
-            Outcome::Write(new) => {
+            MutationOutcome::Write(new) => {
                 let free = match (&image, &new) {
                     (Some(before), Some(after)) => evaluate::same_constraints(table, before, after),
                     _ => false,
@@ -626,7 +626,7 @@ fn fold(
     fold
 }
 
-fn record_of(queued: &Queued, result: RequestResult) -> RequestRecord {
+fn record_of(queued: &QueuedRequest, result: RequestResult) -> RequestRecord {
     RequestRecord {
         request: queued.request,
         acknowledged_below: queued.acknowledged_below,

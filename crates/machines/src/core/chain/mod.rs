@@ -5,10 +5,10 @@
 mod confirm;
 mod evaluate;
 mod head;
-mod lost;
 pub(crate) mod operations;
 mod relay;
 pub(crate) mod requests;
 pub(crate) mod sessions;
 mod settle;
+mod unavailable_rows;
 mod votes;

@@ -4,7 +4,7 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use protocol::identity::{CoreId, Finished, OperationId, Position};
+use protocol::identity::{CoreId, FinishedLine, OperationId, Position};
 
 use crate::core::contract::CoreIdentity;
 use crate::core::member::MemberKey;
@@ -19,13 +19,13 @@ pub(crate) struct OwnOperations {
     /// The number of the next operation; rises by one with each.
     next_sequence: u64,
     /// Those that are not durable everywhere.
-    unfinished: BTreeSet<Finished>,
+    unfinished: BTreeSet<FinishedLine>,
     /// When to send one again. An entry counts only while its member has the same due time.
     retries: BTreeSet<(u64, OperationId)>,
 }
 
 impl OwnOperations {
-    /// None yet.
+    /// Returns an empty set.
     pub fn new(identity: CoreIdentity) -> OwnOperations {
         OwnOperations {
             identity,
@@ -47,19 +47,19 @@ impl OwnOperations {
         operation
     }
 
-    /// An operation of this head is back after a restart.
+    /// Adds an operation of this head that is back after a restart.
     pub fn resume(&mut self, operation: OperationId) {
         self.unfinished.insert(operation.order());
     }
 
-    /// An operation is durable everywhere, or was dropped.
+    /// Removes an operation that is durable everywhere, or was dropped.
     pub fn end(&mut self, operation: OperationId) {
         self.unfinished.remove(&operation.order());
     }
 
     /// Returns the line below which all operations are finished.
-    pub fn finished(&self) -> Finished {
-        let next = Finished {
+    pub fn finished(&self) -> FinishedLine {
+        let next = FinishedLine {
             incarnation: self.identity.incarnation,
             sequence: self.next_sequence,
         };
@@ -68,7 +68,7 @@ impl OwnOperations {
 
     /// Returns those that are not durable everywhere, in order.
     pub fn unfinished(&self) -> Vec<OperationId> {
-        let operation = |finished: &Finished| OperationId {
+        let operation = |finished: &FinishedLine| OperationId {
             head: self.identity.core,
             incarnation: finished.incarnation,
             sequence: finished.sequence,
@@ -76,12 +76,12 @@ impl OwnOperations {
         self.unfinished.iter().map(operation).collect()
     }
 
-    /// An operation is to be sent again at this time.
+    /// Schedules an operation to be sent again at this time.
     pub fn retry_at(&mut self, due_us: u64, operation: OperationId) {
         self.retries.insert((due_us, operation));
     }
 
-    /// When the next operation is to be sent again.
+    /// Returns the time at which the next operation is to be sent again.
     pub fn next_retry_us(&self) -> Option<u64> {
         self.retries.first().map(|(due, _)| *due)
     }
@@ -92,12 +92,12 @@ impl OwnOperations {
         self.retries.pop_first()
     }
 
-    /// Nothing is sent again: chains stand still.
+    /// Stops all retries, because chains stand still.
     pub fn stop_retries(&mut self) {
         self.retries.clear();
     }
 
-    /// The end of an epoch has finished all of them.
+    /// Removes all operations, which the end of an epoch has finished.
     pub fn end_all(&mut self) {
         self.unfinished.clear();
         self.retries.clear();
@@ -107,22 +107,22 @@ impl OwnOperations {
 /// The line below which the operations of each head are finished, as far as this core and its log
 /// know. A line never falls.
 #[derive(Debug, Default)]
-pub(crate) struct FinishedLines(BTreeMap<CoreId, Finished>);
+pub(crate) struct FinishedLines(BTreeMap<CoreId, FinishedLine>);
 
 impl FinishedLines {
     /// Returns a head's line.
-    pub fn of(&self, head: CoreId) -> Finished {
+    pub fn of(&self, head: CoreId) -> FinishedLine {
         self.0.get(&head).copied().unwrap_or_default()
     }
 
-    /// A head's operations before `line` are finished.
-    pub fn raise(&mut self, head: CoreId, line: Finished) {
+    /// Notes that a head's operations before `line` are finished.
+    pub fn raise(&mut self, head: CoreId, line: FinishedLine) {
         let known = self.0.entry(head).or_default();
         *known = (*known).max(line);
     }
 
     /// Returns all lines, by head.
-    pub fn iter(&self) -> impl Iterator<Item = (CoreId, Finished)> {
+    pub fn iter(&self) -> impl Iterator<Item = (CoreId, FinishedLine)> {
         self.0.iter().map(|(head, line)| (*head, *line))
     }
 }
@@ -139,12 +139,12 @@ pub(crate) struct Confirmations {
 }
 
 impl Confirmations {
-    /// When they are to be sent.
+    /// Returns the time at which they are to be sent.
     pub fn due_us(&self) -> Option<u64> {
         self.due_us
     }
 
-    /// They are to be sent at this time, if not before.
+    /// Schedules them to be sent at this time, if not before.
     pub fn send_by(&mut self, due_us: u64) {
         self.due_us.get_or_insert(due_us);
     }
@@ -156,7 +156,7 @@ impl Confirmations {
         (gathered.len() >= CONFIRMATIONS_MAX).then(|| core::mem::take(gathered))
     }
 
-    /// These cores do not know how far this head has finished.
+    /// Notes that these cores do not know how far this head has finished.
     pub fn owe(&mut self, cores: impl IntoIterator<Item = CoreId>) {
         self.owed.extend(cores);
     }
@@ -171,12 +171,12 @@ impl Confirmations {
         )
     }
 
-    /// What was gathered is void.
+    /// Drops the gathered confirmations, which are void.
     pub fn forget_gathered(&mut self) {
         self.gathered.clear();
     }
 
-    /// Nothing is sent until something is added: chains stand still.
+    /// Stops sending until a confirmation is added, because chains stand still.
     pub fn stop(&mut self) {
         self.due_us = None;
     }
@@ -187,7 +187,7 @@ impl Confirmations {
 pub(crate) struct AwaitedRecords(VecDeque<(Position, MemberKey)>);
 
 impl AwaitedRecords {
-    /// Something waits for a member's record.
+    /// Adds a member whose record an operation waits for.
     pub fn push(&mut self, position: Position, member: MemberKey) {
         self.0.push_back((position, member));
     }
@@ -205,7 +205,7 @@ impl AwaitedRecords {
         self.0.make_contiguous().sort_unstable();
     }
 
-    /// Nothing waits any more.
+    /// Removes all waiting members.
     pub fn clear(&mut self) {
         self.0.clear();
     }

@@ -7,7 +7,7 @@
 use alloc::sync::Arc;
 
 use placement::tables::{Tables, TablesError};
-use protocol::identity::{CoreId, Finished, Now, OperationId, PartitionId, Position};
+use protocol::identity::{ClockReading, CoreId, FinishedLine, OperationId, PartitionId, Position};
 use protocol::message::PeerMessage;
 use protocol::operation::{Decision, Prepare, RequestResult, Vote};
 use protocol::planted::{self, Bug};
@@ -20,7 +20,7 @@ use crate::core::member::{IncomingDecision, Member, MemberKey};
 use crate::core::step::Step;
 
 impl CoreMachine {
-    /// Phase 1 has reached one of this core's partitions.
+    /// Handles phase 1 at one of this core's partitions.
     pub(crate) fn on_prepare<T: Tables>(
         &mut self,
         prepare: Arc<Prepare>,
@@ -47,7 +47,7 @@ impl CoreMachine {
             return Ok(());
         }
         // The oldest operation of a head is let in even where there is no room: until it is
-        // finished, none of those behind it is forgotten, and there would never be room again.
+        // finished, none of those after it is forgotten, and there would never be room again.
         let oldest = operation.order() == self.finished_below(operation.head);
         if self.members.len() >= self.limits.operations_max && !oldest {
             return Ok(());
@@ -60,7 +60,12 @@ impl CoreMachine {
     }
 
     /// Returns a member as it arrives; none if this core does not hold the partition.
-    pub(crate) fn member(&self, now: Now, prepare: Arc<Prepare>, place: usize) -> Option<Member> {
+    pub(crate) fn member(
+        &self,
+        now: ClockReading,
+        prepare: Arc<Prepare>,
+        place: usize,
+    ) -> Option<Member> {
         let partition = prepare.chain[place];
         let table = Arc::clone(&self.partitions.get(&partition)?.table);
         let mut member = Member::new(prepare, table, place, now);
@@ -84,8 +89,8 @@ impl CoreMachine {
             .partitions
             .get_mut(&key.1)
             .expect("a member's partition is held");
-        // What came after a waiting lookup stays behind it, unless it holds keys already: then the
-        // lookup waits for it. So it does behind a hold.
+        // An operation that came after a waiting lookup waits for it, unless it holds keys already:
+        // then the lookup waits for the operation. It waits for a hold likewise.
         let mut reads = partition.reads.iter();
         let mut holds = partition.holds.iter();
         let behind = member.granted() == 0
@@ -134,7 +139,7 @@ impl CoreMachine {
         self.release(key, step)
     }
 
-    /// What this core gives from here on is higher (R6).
+    /// Raises the versions that this core gives from here on (R6).
     pub(crate) fn know_versions(&mut self, prepare: &Prepare) {
         let newest = prepare.changes.iter().map(|change| change.version).max();
         self.versions.see(newest.unwrap_or_default());
@@ -178,8 +183,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// The decider's prepare is durable: the AND of all votes is the decision (R2). Its
-    /// durable record, which holds all votes, is the decision's record as well.
+    /// Decides, once the decider's prepare is durable: the AND of all votes is the decision (R2).
+    /// Its durable record, which holds all votes, is the decision's record as well.
     pub(crate) fn decide<T: Tables>(
         &mut self,
         key: MemberKey,
@@ -205,8 +210,8 @@ impl CoreMachine {
         self.on_decision(key, incoming, step)
     }
 
-    /// The decision has come to a member, from the one after it or from itself, or from any peer
-    /// while it recovers.
+    /// Handles the decision at a member. It comes from the member after it or from itself, or from
+    /// any peer while it recovers.
     pub(crate) fn on_decision<T: Tables>(
         &mut self,
         key: MemberKey,
@@ -267,7 +272,7 @@ impl CoreMachine {
         let (Some(previous), Some(decision)) = (member.previous(), member.decision()) else {
             return;
         };
-        // What waits for its record here is settled when it is sent.
+        // An outcome that waits for its record here is settled when it is sent.
         let will_settle = member.table.sync && member.settles_here();
         let message = PeerMessage::Decision {
             operation: key.0,
@@ -313,14 +318,14 @@ impl CoreMachine {
     }
 
     /// Returns where a head's finished operations end, as far as this core knows.
-    pub(crate) fn finished_below(&self, head: CoreId) -> Finished {
+    pub(crate) fn finished_below(&self, head: CoreId) -> FinishedLine {
         if head == self.identity.core {
             return self.own_finished();
         }
         self.finished.of(head)
     }
 
-    /// The settled outcome has come from above (R3, x before the chain's end).
+    /// Handles the settled outcome from above (R3, x before the chain's end).
     pub(crate) fn on_settled<T: Tables>(
         &mut self,
         operation: OperationId,

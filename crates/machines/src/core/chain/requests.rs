@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 
 use protocol::identity::{OperationId, RequestId};
 
-use crate::core::answers::Asker;
+use crate::core::answers::ReplyDestination;
 use crate::core::contract::ClientId;
-use crate::core::partition::queue::Queued;
+use crate::core::partition::queue::QueuedRequest;
 
 /// Clients that wait for one request; a retry beyond takes the oldest one's place.
 const ASKERS_MAX: usize = 4;
@@ -19,14 +19,14 @@ pub(crate) struct Requests {
     running: BTreeMap<RequestId, Running>,
     /// Bodies of the requests of operations that carry several, to be evaluated one by one if
     /// their operation aborts.
-    folded: BTreeMap<OperationId, Vec<Queued>>,
+    folded: BTreeMap<OperationId, Vec<QueuedRequest>>,
 }
 
 #[derive(Debug)]
 struct Running {
     digest: u64,
     /// The clients that wait for the result: more than one after a retry, at most `ASKERS_MAX`.
-    askers: Vec<Asker>,
+    askers: Vec<ReplyDestination>,
 }
 
 impl Requests {
@@ -45,22 +45,22 @@ impl Requests {
         self.running.keys().copied().collect()
     }
 
-    /// A client's request begins.
-    pub fn begin(&mut self, request: RequestId, digest: u64, asker: Asker) {
+    /// Begins a client's request.
+    pub fn begin(&mut self, request: RequestId, digest: u64, asker: ReplyDestination) {
         let askers = alloc::vec![asker];
         self.running.insert(request, Running { digest, askers });
     }
 
-    /// A request of an operation that came back after a restart is under way; no client of this
-    /// process waits for it.
+    /// Adds a request of an operation that came back after a restart. No client of this process
+    /// waits for it.
     pub fn resume(&mut self, request: RequestId, digest: u64) {
         let askers = Vec::new();
         let running = self.running.entry(request);
         running.or_insert(Running { digest, askers });
     }
 
-    /// A client asks once more for a request that is under way.
-    pub fn join(&mut self, request: RequestId, asker: Asker) {
+    /// Adds a client that sends a request again that is under way.
+    pub fn join(&mut self, request: RequestId, asker: ReplyDestination) {
         let running = self.running.get_mut(&request);
         let askers = &mut running.expect("callers know it to be under way").askers;
         if !askers.contains(&asker) {
@@ -69,37 +69,37 @@ impl Requests {
         }
     }
 
-    /// A request ends; returns the clients that wait for it.
-    pub fn end(&mut self, request: RequestId) -> Vec<Asker> {
+    /// Ends a request, and returns the clients that wait for it.
+    pub fn end(&mut self, request: RequestId) -> Vec<ReplyDestination> {
         let running = self.running.remove(&request);
         running.map_or_else(Vec::new, |running| running.askers)
     }
 
-    /// A request goes on without the clients that wait for it; returns them.
-    pub fn leave(&mut self, request: RequestId) -> Vec<Asker> {
+    /// Detaches the clients that wait for a request, and returns them.
+    pub fn leave(&mut self, request: RequestId) -> Vec<ReplyDestination> {
         let running = self.running.get_mut(&request);
         running.map_or_else(Vec::new, |running| core::mem::take(&mut running.askers))
     }
 
-    /// A client's connection is gone.
+    /// Forgets a client whose connection is gone.
     pub fn forget_client(&mut self, client: ClientId) {
         for running in self.running.values_mut() {
             running.askers.retain(|asker| asker.client != client);
         }
     }
 
-    /// Whether a client waits for one.
+    /// Returns whether a client waits for one.
     pub fn are_awaited(&self) -> bool {
         self.running.values().any(|it| !it.askers.is_empty())
     }
 
     /// Keeps the bodies of the requests of an operation.
-    pub fn fold(&mut self, operation: OperationId, queued: Vec<Queued>) {
+    pub fn fold(&mut self, operation: OperationId, queued: Vec<QueuedRequest>) {
         self.folded.insert(operation, queued);
     }
 
-    /// An operation has ended; returns the bodies of its requests if it carried several.
-    pub fn unfold(&mut self, operation: OperationId) -> Option<Vec<Queued>> {
+    /// Ends a folded operation, and returns the bodies of its requests if it carried several.
+    pub fn unfold(&mut self, operation: OperationId) -> Option<Vec<QueuedRequest>> {
         self.folded.remove(&operation)
     }
 }

@@ -35,9 +35,9 @@ struct Completed {
     is_kept: bool,
 }
 
-/// What is known of a request.
+/// The state of a request, as its session records it.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Known<'a> {
+pub(crate) enum RequestStatus<'a> {
     /// Nothing: it may run.
     New,
     /// It has ended so.
@@ -49,24 +49,24 @@ pub(crate) enum Known<'a> {
 }
 
 impl Sessions {
-    pub fn known(&self, request: RequestId, digest: u64) -> Known<'_> {
+    pub fn known(&self, request: RequestId, digest: u64) -> RequestStatus<'_> {
         if request.session < self.floor {
-            return Known::Ended;
+            return RequestStatus::Ended;
         }
         let Some(session) = self.sessions.get(&request.session) else {
-            return Known::New;
+            return RequestStatus::New;
         };
         if let Some(completed) = session.completed.get(&request.number) {
             return if completed.digest == digest || planted::is(Bug::DigestUnchecked) {
-                Known::Completed(&completed.result)
+                RequestStatus::Completed(&completed.result)
             } else {
-                Known::Mismatch
+                RequestStatus::Mismatch
             };
         }
         if request.number < session.acknowledged_below {
-            Known::Mismatch
+            RequestStatus::Mismatch
         } else {
-            Known::New
+            RequestStatus::New
         }
     }
 
@@ -94,8 +94,8 @@ impl Sessions {
         }
     }
 
-    /// Notes a request's result. What took effect stands, and does so once. A result without effect
-    /// can be lost with the head that sent it, and the next one evaluates the request again.
+    /// Notes a request's result. An effect stands, and happens once. A result without effect can be
+    /// lost with the head that sent it, and the next one evaluates the request again.
     pub fn complete(&mut self, head: PartitionId, record: &RequestRecord, result: &RequestResult) {
         self.acknowledge(record.request.session, record.acknowledged_below);
         if record.request.session < self.floor {
@@ -156,8 +156,8 @@ impl Sessions {
             .sum()
     }
 
-    /// Whether a record ought to be kept: there is none of the request, or only one of a request
-    /// without effect, and this one knows better.
+    /// Returns whether a record ought to be kept: there is none of the request, or only one of a
+    /// request without effect, and this one knows better.
     pub fn is_to_be_kept(&self, record: &RequestRecord) -> bool {
         let request = record.request;
         let session = self.sessions.get(&request.session);
@@ -171,12 +171,12 @@ impl Sessions {
         request.session >= self.floor && !is_kept
     }
 
-    /// Everything, for a checkpoint.
+    /// Returns all records, for a checkpoint.
     pub fn saved(&self) -> impl Iterator<Item = SavedCompletion> {
         self.saved_from(RequestId::default())
     }
 
-    /// Everything from a request on, in order.
+    /// Returns all records from a request on, in order.
     pub fn saved_from(&self, start: RequestId) -> impl Iterator<Item = SavedCompletion> {
         self.sessions
             .range(start.session..)
@@ -226,15 +226,15 @@ mod tests {
     fn a_retry_finds_its_result_until_it_is_acknowledged() {
         let mut sessions = Sessions::default();
         let first = record(1, 1);
-        assert_eq!(sessions.known(first.request, 10), Known::New);
+        assert_eq!(sessions.known(first.request, 10), RequestStatus::New);
         sessions.complete(PartitionId::default(), &first, &first.result);
         assert_eq!(
             sessions.known(first.request, 10),
-            Known::Completed(&RequestResult::NotFound)
+            RequestStatus::Completed(&RequestResult::NotFound)
         );
-        assert_eq!(sessions.known(first.request, 11), Known::Mismatch);
+        assert_eq!(sessions.known(first.request, 11), RequestStatus::Mismatch);
         sessions.acknowledge(SessionId(5), 2);
-        assert_eq!(sessions.known(first.request, 10), Known::Mismatch);
+        assert_eq!(sessions.known(first.request, 10), RequestStatus::Mismatch);
         assert_eq!(sessions.count(), 0);
     }
 
@@ -253,14 +253,14 @@ mod tests {
             sessions.keep(PartitionId::default(), record);
             assert_eq!(
                 sessions.known(record.request, 10),
-                Known::Completed(&record.result)
+                RequestStatus::Completed(&record.result)
             );
         }
         assert!(!sessions.is_to_be_kept(&nothing) && !sessions.is_to_be_kept(&applied));
         sessions.keep(PartitionId::default(), &nothing);
         assert_eq!(
             sessions.known(applied.request, 10),
-            Known::Completed(&applied.result)
+            RequestStatus::Completed(&applied.result)
         );
     }
 
@@ -270,7 +270,7 @@ mod tests {
         let first = record(1, 1);
         sessions.complete(PartitionId::default(), &first, &first.result);
         sessions.end_below(SessionId(6));
-        assert_eq!(sessions.known(first.request, 10), Known::Ended);
+        assert_eq!(sessions.known(first.request, 10), RequestStatus::Ended);
         sessions.complete(PartitionId::default(), &first, &first.result);
         assert_eq!(sessions.count(), 0);
     }

@@ -21,7 +21,7 @@ use crate::core::partition::rows::{Rows, depart};
 use crate::core::step::Step;
 
 impl CoreMachine {
-    /// The outcome may be seen: applies it here.
+    /// Applies an outcome that may be seen at a member.
     pub(crate) fn settle<T: Tables>(
         &mut self,
         key: MemberKey,
@@ -57,8 +57,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// The decision is where it must be before any client may see it, position x (R3). Settles it
-    /// here, and sends it to those further down, which have waited for this.
+    /// Settles a decision that is durable at position x, where it must be before any client may see
+    /// it (R3), and sends it to those further down, which have waited for this.
     pub(crate) fn settle_first<T: Tables>(
         &mut self,
         key: MemberKey,
@@ -74,10 +74,10 @@ impl CoreMachine {
         self.settle(key, step)
     }
 
-    /// Whether an operation with an earlier version on one of the same keys is unsettled: both had
-    /// been voted on before a restart, and come back in any order. An abort changes no rows: it
-    /// waits for no other operation, and a member that voted no holds no keys by whose release it
-    /// would be found.
+    /// Returns whether an operation with an earlier version on one of the same keys is unsettled:
+    /// both had been voted on before a restart, and come back in any order. An abort changes no
+    /// rows: it waits for no other operation, and a member that voted no holds no keys by whose
+    /// release it would be found.
     fn earlier_unsettled(&self, key: MemberKey) -> bool {
         let member = &self.members[&key];
         if matches!(member.decision(), Some(Decision::Abort(_))) {

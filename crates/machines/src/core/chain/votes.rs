@@ -14,7 +14,7 @@ use protocol::planted::{self, Bug};
 use crate::core::member::Member;
 use crate::core::partition::rows::stored_row;
 
-/// This partition's vote on an operation whose keys it holds.
+/// Returns this partition's vote on an operation whose keys it holds.
 pub(crate) fn judge<T: Tables>(member: &Member, tables: &T) -> Result<Vote, TablesError> {
     let replex = usize::from(member.partition().replex);
     let Some(constraint) = member.table.replexes[replex].constraint else {

@@ -1,7 +1,7 @@
 //! From one epoch to the next: `succession` follows a new configuration, `seal` ends the epochs
 //! whose members are replaced, by the rules of `resolution`.
 
-mod left_behind;
+mod leftovers;
 mod resolution;
 pub(crate) mod seal;
 mod succession;

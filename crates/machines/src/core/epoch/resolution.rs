@@ -11,12 +11,13 @@ use crate::core::table::TableInfo;
 
 /// The report of one member of the chain.
 #[derive(Clone, Debug)]
-pub(crate) enum Part<'a> {
+pub(crate) enum MemberReport<'a> {
     /// It was removed.
     Gone,
     /// It has sealed.
     Present {
-        /// It has never crashed, or has caught up since: what it does not know is not so.
+        /// It has never crashed, or has caught up since: an operation that it does not know has not
+        /// been prepared there.
         certain: bool,
         /// All votes that its log has, if it has the operation prepared; its own is the last.
         votes: Option<&'a [Vote]>,
@@ -25,9 +26,9 @@ pub(crate) enum Part<'a> {
     },
 }
 
-/// The logs' reports together.
+/// The decision that follows from the reports of all logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum Resolution {
     /// This.
     Decided(Decision),
     /// More is lost than is tolerated.
@@ -36,10 +37,14 @@ pub(crate) enum Outcome {
 
 /// Returns the outcome of an operation that some member has prepared; `parts` are in the order of
 /// its chain.
-pub(crate) fn outcome(table: &TableInfo, chain: &[PartitionId], parts: &[Part<'_>]) -> Outcome {
-    let abort = |reason| Outcome::Decided(Decision::Abort(reason));
+pub(crate) fn outcome(
+    table: &TableInfo,
+    chain: &[PartitionId],
+    parts: &[MemberReport<'_>],
+) -> Resolution {
+    let abort = |reason| Resolution::Decided(Decision::Abort(reason));
     if let Some(decision) = known(parts) {
-        return Outcome::Decided(decision);
+        return Resolution::Decided(decision);
     }
     if let Some(reason) = refusal(parts).filter(|_| !planted::is(Bug::RefusalsIgnored)) {
         return abort(reason);
@@ -47,47 +52,47 @@ pub(crate) fn outcome(table: &TableInfo, chain: &[PartitionId], parts: &[Part<'_
     if parts.iter().any(is_certainly_nothing) {
         return abort(RequestResult::Conflict);
     }
-    let agreed = |part: &Part<'_>| match part {
-        Part::Present {
+    let agreed = |part: &MemberReport<'_>| match part {
+        MemberReport::Present {
             votes: Some(votes), ..
         } => table.covers_voters(chain, votes),
         _ => false,
     };
     if parts.iter().any(agreed) {
-        return Outcome::Decided(Decision::Commit);
+        return Resolution::Decided(Decision::Commit);
     }
     // Where no member is gone, there is none to wait for.
-    let complete = !parts.iter().any(|part| matches!(part, Part::Gone));
+    let complete = !parts.iter().any(|part| matches!(part, MemberReport::Gone));
     let guesses = planted::is(Bug::ResolutionGuesses);
     if complete || guesses || survivor_would_know(table, chain, parts) {
         abort(RequestResult::Conflict)
     } else {
-        Outcome::Stuck
+        Resolution::Stuck
     }
 }
 
-/// Returns a decision that some member has. What was resolved before stands, whatever a member
-/// reports that was not there: no client can have seen the contrary. Of two resolutions by
-/// different members, neither of which an epoch has served, the later one counts.
-fn known(parts: &[Part<'_>]) -> Option<Decision> {
+/// Returns a decision that some member has. An earlier resolution stands against the reports of
+/// members that were absent: no client can have seen the contrary. Of two resolutions by different
+/// members, neither of which an epoch has served, the later one counts.
+fn known(parts: &[MemberReport<'_>]) -> Option<Decision> {
     let decisions = parts.iter().filter_map(|part| match part {
-        Part::Present { decision, .. } => decision.as_ref(),
-        Part::Gone => None,
+        MemberReport::Present { decision, .. } => decision.as_ref(),
+        MemberReport::Gone => None,
     });
     let best = decisions.max_by_key(|(_, resolved_in)| *resolved_in)?;
     Some(best.0.clone())
 }
 
-fn is_certainly_nothing(part: &Part<'_>) -> bool {
+fn is_certainly_nothing(part: &MemberReport<'_>) -> bool {
     let restarted = planted::is(Bug::RestartedReportsNone);
-    matches!(part, Part::Present { certain, votes: None, .. } if *certain || restarted)
+    matches!(part, MemberReport::Present { certain, votes: None, .. } if *certain || restarted)
 }
 
 /// Returns the first vote of the chain that is no.
-fn refusal(parts: &[Part<'_>]) -> Option<RequestResult> {
+fn refusal(parts: &[MemberReport<'_>]) -> Option<RequestResult> {
     let votes = parts.iter().filter_map(|part| match part {
-        Part::Present { votes, .. } => *votes,
-        Part::Gone => None,
+        MemberReport::Present { votes, .. } => *votes,
+        MemberReport::Gone => None,
     });
     let first_no = |votes: &[Vote]| {
         let position = votes.iter().position(|vote| *vote != Vote::Yes)?;
@@ -102,9 +107,13 @@ fn refusal(parts: &[Part<'_>]) -> Option<RequestResult> {
         .map(|(_, reason)| reason)
 }
 
-/// Whether a remaining member would know an outcome that was seen: it is in the log of the member
-/// that made it visible, and all at position x and beyond have received it.
-fn survivor_would_know(table: &TableInfo, chain: &[PartitionId], parts: &[Part<'_>]) -> bool {
+/// Returns whether a remaining member would know an outcome that was seen: it is in the log of the
+/// member that made it visible, and all at position x and beyond have received it.
+fn survivor_would_know(
+    table: &TableInfo,
+    chain: &[PartitionId],
+    parts: &[MemberReport<'_>],
+) -> bool {
     let x = table.settle_position;
     let position = |place: usize| table.position(chain[place]);
     let first_at_x = if table.settles_at_decision() {
@@ -116,7 +125,7 @@ fn survivor_would_know(table: &TableInfo, chain: &[PartitionId], parts: &[Part<'
             .expect("every replex has a member")
     };
     parts.iter().enumerate().any(|(place, part)| {
-        let Part::Present { certain, .. } = part else {
+        let MemberReport::Present { certain, .. } = part else {
             return false;
         };
         // Without disks to wait for, its log does not show what it has forgotten.

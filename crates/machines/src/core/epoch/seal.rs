@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use placement::tables::{Tables, TablesError};
 use placement::{Durability, prove};
 use protocol::configuration::Server;
-use protocol::identity::{CoreId, Epoch, Now, OperationId, Position, ServerId};
+use protocol::identity::{ClockReading, CoreId, Epoch, OperationId, Position, ServerId};
 use protocol::message::{PeerMessage, Refusal, SealReport, SealStage};
 use protocol::operation::{Decision, Prepare};
 use protocol::planted::{self, Bug};
@@ -23,7 +23,7 @@ use protocol::record::Record;
 
 use crate::core::CoreMachine;
 use crate::core::contract::{CoreOutput, PeerSend};
-use crate::core::epoch::resolution::{Outcome, Part, outcome};
+use crate::core::epoch::resolution::{MemberReport, Resolution, outcome};
 use crate::core::member::MemberKey;
 use crate::core::restart::inquiry::Inquiry;
 use crate::core::restart::recovery::with_known_votes;
@@ -71,9 +71,9 @@ struct SealedOnDisk {
     forgot_nothing: bool,
 }
 
-/// How far this core is with the end of the epochs before.
+/// The progress of this core with the end of earlier epochs.
 #[derive(Debug, Default)]
-pub(crate) struct Sealing {
+pub(crate) struct SealProgress {
     /// Set while these epochs are being ended: chains stand still.
     current: Option<Seal>,
     /// Set from the first seal of the log until an epoch serves after it.
@@ -82,13 +82,13 @@ pub(crate) struct Sealing {
     arrived: BTreeSet<CoreId>,
 }
 
-impl Sealing {
-    /// The epoch is another one.
+impl SealProgress {
+    /// Forgets which peers have sent messages, because the epoch has changed.
     pub fn forget_arrivals(&mut self) {
         self.arrived.clear();
     }
 
-    /// A peer has sent a message in this epoch; true if it is its first.
+    /// Notes a peer's message in this epoch, and returns whether it is its first.
     pub fn note_arrival(&mut self, core: CoreId) -> bool {
         self.arrived.insert(core)
     }
@@ -98,13 +98,13 @@ impl Sealing {
         self.on_disk.map(|sealed| sealed.first_at)
     }
 
-    /// Returns the epoch of the log's last seal after the last epoch that served: what the log
-    /// decides after it comes from the resolution of that epoch's end.
+    /// Returns the epoch of the log's last seal after the last epoch that served: decisions in the
+    /// log after it come from the resolution of that epoch's end.
     pub fn sealed_epoch(&self) -> Option<Epoch> {
         self.on_disk.map(|sealed| sealed.epoch)
     }
 
-    /// The log has a seal. What it decides from the first one on is settled when an epoch serves,
+    /// Notes a seal in the log. Decisions from the first seal on are settled when an epoch serves,
     /// so that all of them are kept until then.
     pub fn note(&mut self, at: Position, epoch: Epoch, forgot_nothing: bool) {
         self.on_disk = Some(SealedOnDisk {
@@ -116,13 +116,13 @@ impl Sealing {
 }
 
 impl CoreMachine {
-    /// Whether chains stand still.
+    /// Returns whether chains stand still.
     pub(crate) fn stands_still(&self) -> bool {
         self.sealing.current.is_some()
     }
 
     /// Returns how far this core is with the end of the epochs before, if they are being ended.
-    pub(crate) fn seal_report(&self, now: Now) -> Option<SealReport> {
+    pub(crate) fn seal_report(&self, now: ClockReading) -> Option<SealReport> {
         let stage = match self.sealing.current.as_ref()?.progress {
             Progress::Hearing | Progress::Resolving(_) => SealStage::Sealing,
             Progress::Resolved => SealStage::Resolved,
@@ -138,7 +138,8 @@ impl CoreMachine {
         })
     }
 
-    /// The configuration ends the epochs before: from here on nothing of them is taken part in.
+    /// Seals the epochs before, which the configuration ends: from here on this core takes part in
+    /// none of their operations.
     pub(crate) fn seal<T: Tables>(&mut self, step: &mut Step<'_, T>) -> Result<(), TablesError> {
         let Some(sealing) = self.view.configuration().sealing.clone() else {
             return Ok(());
@@ -208,7 +209,8 @@ impl CoreMachine {
         }
     }
 
-    /// A peer asks what this log holds: the answer is sent once that is durable (R16).
+    /// Handles a peer's question about the contents of this log. The answer is sent once they are
+    /// durable (R16).
     pub(crate) fn on_ask_sealed(&mut self, from: CoreId, attempt: u64, output: &mut CoreOutput) {
         let Some(seal) = &mut self.sealing.current else {
             return;
@@ -266,7 +268,7 @@ impl CoreMachine {
 
     pub(crate) fn on_witness(
         &mut self,
-        now: Now,
+        now: ClockReading,
         (from, attempt): (CoreId, u64),
         prepare: Arc<Prepare>,
         decision: Option<(Decision, Option<Epoch>)>,
@@ -289,7 +291,7 @@ impl CoreMachine {
 
     pub(crate) fn on_witness_end(
         &mut self,
-        now: Now,
+        now: ClockReading,
         from: CoreId,
         attempt: u64,
         (count, forgot_nothing): (u64, bool),
@@ -306,8 +308,8 @@ impl CoreMachine {
         }
     }
 
-    /// Something that was waited for may have come: the disk, or the last of the witnesses.
-    pub(crate) fn seal_goes_on(&mut self, now: Now, output: &mut CoreOutput) {
+    /// Continues the seal, which may have waited for the disk or for the last of the witnesses.
+    pub(crate) fn seal_goes_on(&mut self, now: ClockReading, output: &mut CoreOutput) {
         let Some(seal) = &mut self.sealing.current else {
             return;
         };
@@ -330,14 +332,14 @@ impl CoreMachine {
     }
 
     /// Reports to the coordinator at once.
-    fn advance(&mut self, now: Now, progress: Progress) {
+    fn advance(&mut self, now: ClockReading, progress: Progress) {
         let seal = self.sealing.current.as_mut().expect("callers have it");
         seal.progress = progress;
         self.leases.hurry(now);
     }
 
     /// All have reported what they know: decides every operation that this core takes part in.
-    fn resolve(&mut self, now: Now, output: &mut CoreOutput) {
+    fn resolve(&mut self, now: ClockReading, output: &mut CoreOutput) {
         let seal = self.sealing.current.as_ref().expect("callers have it");
         let known = self.members.keys().map(|key| key.0);
         let operations: BTreeSet<OperationId> =
@@ -346,7 +348,7 @@ impl CoreMachine {
             .iter()
             .filter_map(|operation| self.resolution(*operation))
             .collect();
-        let stuck = outcomes.iter().filter(|(_, it)| *it == Outcome::Stuck);
+        let stuck = outcomes.iter().filter(|(_, it)| *it == Resolution::Stuck);
         let stuck = stuck.count();
         if stuck > 0 || self.may_lack_unknown() {
             let text = format!(
@@ -363,7 +365,7 @@ impl CoreMachine {
             .expect("callers have it")
             .sealed_at;
         for (prepare, outcome) in outcomes {
-            if let Outcome::Decided(decision) = outcome
+            if let Resolution::Decided(decision) = outcome
                 && let Some(position) = self.take_resolution(now, &prepare, &decision, output)
             {
                 last = last.max(position);
@@ -375,7 +377,7 @@ impl CoreMachine {
 
     /// Returns an operation's outcome by what all logs hold, with its prepare of the most votes;
     /// none if its table is gone.
-    fn resolution(&self, operation: OperationId) -> Option<(Arc<Prepare>, Outcome)> {
+    fn resolution(&self, operation: OperationId) -> Option<(Arc<Prepare>, Resolution)> {
         let seal = self.sealing.current.as_ref()?;
         let witnesses = seal.witnesses.get(&operation);
         let own = self.own_members(operation);
@@ -391,13 +393,13 @@ impl CoreMachine {
             let is_own = core == self.identity.core;
             let witness = witnesses.and_then(|places| places.get(&place));
             parts.push(match witness {
-                _ if self.view.configuration().is_removed(core.server) => Part::Gone,
-                _ if is_own => Part::Present {
+                _ if self.view.configuration().is_removed(core.server) => MemberReport::Gone,
+                _ if is_own => MemberReport::Present {
                     certain: seal.forgot_nothing,
                     votes: self.members.get(&own_key).map(|it| &it.prepare.votes[..]),
                     decision: self.known_decision(&own_key),
                 },
-                witness => Part::Present {
+                witness => MemberReport::Present {
                     certain: !seal.forgetful.contains(&core),
                     votes: witness.map(|witness| &witness.prepare.votes[..]),
                     decision: witness.and_then(|witness| witness.decision.clone()),
@@ -415,8 +417,8 @@ impl CoreMachine {
         own.map(|(key, _)| *key)
     }
 
-    /// Whether there may be an operation that was seen, and that no remaining core knows: with some
-    /// servers removed and others that may have forgotten, more than is tolerated.
+    /// Returns whether there may be an operation that was seen, and that no remaining core knows:
+    /// with some servers removed and others that may have forgotten, more than is tolerated.
     fn may_lack_unknown(&self) -> bool {
         let seal = self.sealing.current.as_ref().expect("callers have it");
         let own = (!seal.forgot_nothing).then_some(self.identity.core);
@@ -453,7 +455,7 @@ impl CoreMachine {
     /// Logs an outcome at this core's members of the operation; returns the last record.
     fn take_resolution(
         &mut self,
-        now: Now,
+        now: ClockReading,
         prepare: &Arc<Prepare>,
         decision: &Decision,
         output: &mut CoreOutput,
@@ -468,8 +470,8 @@ impl CoreMachine {
                 continue;
             }
             if !self.members.contains_key(&key) {
-                // What is finished was settled here before it was forgotten, and of an abort
-                // nothing is missing where it is not known.
+                // A finished operation was settled here before it was forgotten, and a core that
+                // does not know an abort lacks nothing of it.
                 let finished = key.0.order() < self.finished_below(key.0.head);
                 if finished || matches!(decision, Decision::Abort(_)) {
                     continue;
@@ -494,9 +496,9 @@ impl CoreMachine {
         last
     }
 
-    /// An epoch serves, or has served while this core was offline, after the one that it has
-    /// sealed: all remaining cores have resolved everything, durably. It is settled here, and no
-    /// core will ask for it any more.
+    /// Ends an old seal. An epoch serves, or has served while this core was offline, after the one
+    /// that it has sealed: all remaining cores have resolved everything, durably. It is settled
+    /// here, and no core will ask for it any more.
     pub(crate) fn end_old_seal<T: Tables>(
         &mut self,
         step: &mut Step<'_, T>,

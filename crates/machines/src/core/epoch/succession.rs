@@ -10,7 +10,7 @@ use protocol::configuration::Configuration;
 use protocol::identity::{Epoch, PartitionId};
 use protocol::message::Refusal;
 use protocol::planted::{self, Bug};
-use protocol::record::{Record, Start};
+use protocol::record::{PartitionStart, Record};
 
 use crate::core::CoreMachine;
 use crate::core::contract::CoreOutput;
@@ -26,7 +26,7 @@ impl CoreMachine {
         self.leases.require(self.view.failures_tolerated_max());
     }
 
-    /// A configuration was fetched.
+    /// Handles a fetched configuration.
     pub(crate) fn on_configuration<T: Tables>(
         &mut self,
         configuration: Arc<Configuration>,
@@ -57,7 +57,8 @@ impl CoreMachine {
         let stood_still = self.stands_still();
         self.end_old_seal(step)?;
         for id in held {
-            // What was given to another core has settled all that it took part in.
+            // A partition that was given to another core has settled all operations that it took
+            // part in.
             if !self.partitions.contains_key(&id) {
                 self.drop_members(id, step.output);
             }
@@ -101,7 +102,7 @@ impl CoreMachine {
         }
     }
 
-    /// Partitions that the configuration gives to this core in a new tenure. What it had of them is
+    /// Partitions that the configuration gives to this core in a new tenure. Its rows of them are
     /// void. Where it takes them over from a core that serves, it is a hint.
     pub(crate) fn take_given<T: Tables>(
         &mut self,
@@ -120,9 +121,9 @@ impl CoreMachine {
             let place = self.view.place(*partition);
             let is_taken = place.and_then(|place| place.taker()) == Some(self.identity.core);
             let start = match (is_taken, self.tenures.take_left_behind(*partition)) {
-                (false, _) => Start::Empty,
-                (true, false) => Start::Taken,
-                (true, true) => Start::Compared,
+                (false, _) => PartitionStart::Empty,
+                (true, false) => PartitionStart::Taken,
+                (true, true) => PartitionStart::Compared,
             };
             self.give(*partition, since, start, step)?;
             let record = Record::Given {
@@ -141,7 +142,7 @@ impl CoreMachine {
         &mut self,
         partition: PartitionId,
         since: Epoch,
-        start: Start,
+        start: PartitionStart,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         if let Some(held) = self.partitions.get_mut(&partition) {
@@ -150,11 +151,12 @@ impl CoreMachine {
         self.fills.forget(partition);
         self.takings.forget(partition);
         self.drop_members(partition, step.output);
-        let keeps_rows = start == Start::Compared || planted::is(Bug::EarlierTenureTrusted);
+        let keeps_rows =
+            start == PartitionStart::Compared || planted::is(Bug::EarlierTenureTrusted);
         if !self.log.rows_are_newer() && !keeps_rows {
             self.partitions.drop_rows(partition, step.tables)?;
         }
-        let is_whole = start == Start::Empty;
+        let is_whole = start == PartitionStart::Empty;
         self.tenures
             .begin(partition, LoggedTenure { since, is_whole });
         Ok(())

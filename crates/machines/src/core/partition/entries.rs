@@ -22,7 +22,7 @@ use protocol::identity::PartitionId;
 use protocol::planted::{self, Bug};
 
 use crate::core::partition::Partition;
-use crate::core::partition::rows::{Entry, Rows, stored_row};
+use crate::core::partition::rows::{LocalEntry, Rows, stored_row};
 use crate::core::table::TableInfo;
 
 /// The orders of other replexes in which the rows of a partition have local entries.
@@ -107,7 +107,7 @@ impl Partition {
         Ok(())
     }
 
-    /// It has no rows from now on, so that those that come have entries in all orders.
+    /// Begins with no rows, so that all rows that come have entries in all orders.
     pub fn begin_entries<T: Tables>(&mut self, tables: &mut T) {
         self.orders.all = self.wanted_orders();
         self.orders.making = None;
@@ -121,9 +121,9 @@ impl Partition {
         &mut self,
         (entries_max, bytes_max): (usize, usize),
         tables: &mut T,
-    ) -> Result<Made, TablesError> {
+    ) -> Result<BuiltEntries, TablesError> {
         let Some(making) = &mut self.orders.making else {
-            return Ok(Made::default());
+            return Ok(BuiltEntries::default());
         };
         let rows = Rows {
             table: &self.table,
@@ -132,9 +132,9 @@ impl Partition {
             unmade: &[],
         };
         let rows_max = (entries_max / making.orders.len()).max(1);
-        let mut made = Made::default();
+        let mut made = BuiltEntries::default();
         let mut next = None;
-        let mut entries: Vec<Vec<Option<Entry>>> = Vec::new();
+        let mut entries: Vec<Vec<Option<LocalEntry>>> = Vec::new();
         tables.scan(
             self.id.rows_table(),
             &making.next,
@@ -175,9 +175,9 @@ impl Partition {
     }
 }
 
-/// What one step of a making did.
+/// The work of one step of the making of local entries.
 #[derive(Default)]
-pub(crate) struct Made {
+pub(crate) struct BuiltEntries {
     /// Of the rows that it looked at.
     pub bytes: u64,
     pub entries: u64,

@@ -82,7 +82,7 @@ impl Locks {
             .filter(move |holder| *holder != operation)
     }
 
-    /// Whether an operation holds the key.
+    /// Returns whether an operation holds the key.
     pub fn is_held(&self, key: &[u8]) -> bool {
         self.keys
             .get(key)

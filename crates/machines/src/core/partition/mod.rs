@@ -1,7 +1,7 @@
 //! The state of one partition: its rows with their local entries, the keys that operations hold,
-//! and what waits for these.
+//! and the operations and reads that wait for these.
 //!
-//! It knows nothing of chains, leases or epochs: what follows from a change is for the callers.
+//! It knows nothing of chains, leases or epochs: the consequences of a change are for the callers.
 
 pub(crate) mod entries;
 pub(crate) mod locks;
@@ -24,7 +24,7 @@ use crate::core::view::ClusterView;
 
 use entries::EntryOrders;
 use locks::Locks;
-use queue::Queued;
+use queue::QueuedRequest;
 use ranges::{Hold, WaitingRead};
 use recent::RecentChanges;
 
@@ -41,12 +41,12 @@ pub(crate) struct Partition {
     pub reads: Vec<WaitingRead>,
     /// Ranges that statements have read, and hold until they have read their others.
     pub holds: Vec<Hold>,
-    /// What changed lately, for reads that must agree with others.
+    /// Recent changes, for reads that must agree with others.
     pub recent: RecentChanges,
     /// Operations that came after a waiting lookup or a hold of what they touch. They hold no key.
     pub behind_reads: VecDeque<OperationId>,
     /// Of a primary partition: requests by pk, in order of arrival (R6). No queue is empty.
-    pub queues: BTreeMap<Vec<u8>, VecDeque<Queued>>,
+    pub queues: BTreeMap<Vec<u8>, VecDeque<QueuedRequest>>,
 }
 
 impl Partition {
@@ -106,8 +106,8 @@ impl Partitions {
         }
     }
 
-    /// The log is read: what this core has given to others takes part in chains no longer. Returns
-    /// the partitions that this concerns.
+    /// Ends the replay: partitions that this core has given to others take part in chains no
+    /// longer. Returns the partitions that this concerns.
     pub fn end_replay(&mut self, view: &ClusterView, own: CoreId) -> Vec<PartitionId> {
         let is_own = |id| view.place(id).is_some_and(|place| place.core == own);
         let given = self.held.extract_if(.., |id, _| !is_own(*id));
@@ -133,7 +133,7 @@ impl Partitions {
         self.held.get(&id).or_else(|| self.others.get(&id))
     }
 
-    /// As [`Partitions::with_rows`].
+    /// Returns the same as [`Partitions::with_rows`], to be changed.
     pub fn with_rows_mut(&mut self, id: PartitionId) -> Option<&mut Partition> {
         let held = self.held.get_mut(&id);
         held.or_else(|| self.others.get_mut(&id))
@@ -144,7 +144,7 @@ impl Partitions {
         self.held.values().chain(self.others.values())
     }
 
-    /// As [`Partitions::all_with_rows`].
+    /// Returns the same as [`Partitions::all_with_rows`], to be changed.
     pub fn all_with_rows_mut(&mut self) -> impl Iterator<Item = &mut Partition> {
         self.held.values_mut().chain(self.others.values_mut())
     }
@@ -172,7 +172,7 @@ impl Partitions {
         Ok(())
     }
 
-    /// Whether a partition is held.
+    /// Returns whether a partition is held.
     pub fn contains_key(&self, id: &PartitionId) -> bool {
         self.held.contains_key(id)
     }

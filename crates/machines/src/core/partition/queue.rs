@@ -5,7 +5,7 @@ use protocol::operation::Mutation;
 
 /// A request that waits for its pk.
 #[derive(Clone, Debug)]
-pub(crate) struct Queued {
+pub(crate) struct QueuedRequest {
     pub request: RequestId,
     pub acknowledged_below: u64,
     /// A hash of its body.

@@ -9,7 +9,7 @@ use protocol::identity::{OperationId, PartitionId};
 use protocol::message::{Agreement, Read, Redirect};
 use protocol::operation::Prepare;
 
-use crate::core::answers::Asker;
+use crate::core::answers::ReplyDestination;
 use crate::core::member::Member;
 use crate::core::table::TableInfo;
 
@@ -17,7 +17,7 @@ use crate::core::table::TableInfo;
 /// wait for.
 #[derive(Debug)]
 pub(crate) struct WaitingRead {
-    pub asker: Asker,
+    pub asker: ReplyDestination,
     pub read: Read,
     /// Operations on what it reads; it is answered once none is left.
     pub waits_for: BTreeSet<OperationId>,
@@ -25,16 +25,17 @@ pub(crate) struct WaitingRead {
 }
 
 impl WaitingRead {
-    /// Whether it reads a key of its partition's order. One that is redirected looks at rows.
+    /// Returns whether it reads a key of its partition's order. One that is redirected looks at
+    /// rows.
     pub fn covers(&self, key: &[u8]) -> bool {
         self.read.redirect.is_none() && self.range().contains(key)
     }
 
-    /// Whether it reads what the operation changes, and holds it back until it is answered. In the
-    /// primary replex a redirected read holds back nothing: the order of operations per pk is made
-    /// there from held keys alone (R6).
+    /// Returns whether it reads what the operation changes, and holds it back until it is answered.
+    /// In the primary replex a redirected read holds back nothing: the order of operations per pk
+    /// is made there from held keys alone (R6).
     pub fn covers_operation(&self, member: &Member) -> bool {
-        match Wanted::of(&member.table, &self.read) {
+        match RedirectFilter::of(&member.table, &self.read) {
             Some(wanted) => {
                 self.read.partition.replex != 0 && wanted.is_touched_by(&member.prepare)
             }
@@ -62,8 +63,8 @@ pub(crate) fn bounds(read: &Read) -> KeyBounds<'_> {
 /// One range that is held.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    pub asker: Asker,
-    /// What was read, cut to the page that was answered.
+    pub asker: ReplyDestination,
+    /// The range that was read, cut to the page that was answered.
     pub read: Read,
     pub until_us: u64,
     /// Something of the range has changed all the same.
@@ -71,12 +72,12 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// Whether it holds a key of its partition's order.
+    /// Returns whether it holds a key of its partition's order.
     pub fn covers(&self, key: &[u8]) -> bool {
         self.range().contains(key)
     }
 
-    /// Whether the operation changes something of its range.
+    /// Returns whether the operation changes something of its range.
     pub fn covers_operation(&self, member: &Member) -> bool {
         member.held.iter().any(|held| self.covers(held))
     }
@@ -86,31 +87,31 @@ impl Hold {
     }
 }
 
-/// What a redirected read asks a member for.
-pub(crate) struct Wanted<'a> {
+/// The rows that a redirected read wants of one member.
+pub(crate) struct RedirectFilter<'a> {
     table: &'a TableInfo,
     read: &'a Read,
     redirect: &'a Redirect,
 }
 
-impl<'a> Wanted<'a> {
-    /// Of a read that was checked; none if it is not redirected.
-    pub fn of(table: &'a TableInfo, read: &'a Read) -> Option<Wanted<'a>> {
+impl<'a> RedirectFilter<'a> {
+    /// Returns the filter of a read that was checked; none if it is not redirected.
+    pub fn of(table: &'a TableInfo, read: &'a Read) -> Option<RedirectFilter<'a>> {
         let redirect = read.redirect.as_ref()?;
-        Some(Wanted {
+        Some(RedirectFilter {
             table,
             read,
             redirect,
         })
     }
 
-    /// Whether the row is to be given by this member of the cover.
+    /// Returns whether the row is to be given by this member of the cover.
     pub fn admits(&self, row: &RowView<'_>) -> bool {
         let constraints = &self.redirect.constraints;
         self.table.layout.admits_row(constraints, row)
     }
 
-    /// Whether the operation changes a row of the range, before or after it.
+    /// Returns whether the operation changes a row of the range, before or after it.
     pub fn is_touched_by(&self, prepare: &Prepare) -> bool {
         prepare.changes.iter().any(|change| {
             let rows = [self.table.old_row(change), self.table.new_row(change)];
@@ -118,9 +119,9 @@ impl<'a> Wanted<'a> {
         })
     }
 
-    /// Whether the operation changes what a reader of all members must see at one moment. Of a
-    /// scan that stands alone only a row that leaves for another partition matters: it is not a
-    /// snapshot, but nor may it miss a row.
+    /// Returns whether the operation changes what a reader of all members must see at one moment.
+    /// Of a scan that stands alone only a row that leaves for another partition matters: it is not
+    /// a snapshot, but nor may it miss a row.
     pub fn is_disturbed_by(&self, prepare: &Prepare) -> bool {
         if !self.read.is_scan() || self.read.agreement != Agreement::Alone {
             return self.is_touched_by(prepare);
@@ -136,7 +137,7 @@ impl<'a> Wanted<'a> {
         })
     }
 
-    /// Whether the row is in the range.
+    /// Returns whether the row is in the range.
     pub fn ranges_over(&self, row: &RowView<'_>) -> bool {
         let key = self.table.entry_key(usize::from(self.redirect.replex), row);
         key[..] >= *self.read.start && self.read.end.as_ref().is_none_or(|end| key[..] < **end)

@@ -33,7 +33,7 @@ pub(crate) struct RecentChange {
 }
 
 impl RecentChanges {
-    /// An operation has changed the partition.
+    /// Notes that an operation has changed the partition.
     pub fn note(&mut self, now_us: u64, member: &Member) {
         if now_us > self.watched_until_us {
             self.changes.clear();
@@ -51,14 +51,14 @@ impl RecentChanges {
         });
     }
 
-    /// When something of this kind changed last, or a time after it.
+    /// Returns the time of the last change of this kind, or a time after it.
     pub fn changed_us(&self, matters: impl Fn(&RecentChange) -> bool) -> u64 {
         let mut changes = self.changes.iter().rev();
         let last = changes.find(|change| matters(change));
         last.map_or(self.before_us, |change| change.at_us)
     }
 
-    /// A read has come that must agree with others: changes are remembered for a while.
+    /// Remembers changes for a while, because a read must agree with others.
     pub fn watch(&mut self, now_us: u64) {
         self.watched_until_us = now_us + WATCHED_US;
     }

@@ -40,15 +40,15 @@ pub(crate) struct Rows<'a> {
     pub unmade: &'a [u8],
 }
 
-/// What is known of a row that is there.
-pub(crate) struct Stored {
+/// A stored row: its version and its local entries.
+pub(crate) struct StoredRow {
     pub version: Version,
     /// By order.
-    entries: Vec<Option<Entry>>,
+    entries: Vec<Option<LocalEntry>>,
 }
 
-/// An entry's key and value.
-pub(crate) type Entry = (Vec<u8>, [u8; 4]);
+/// A local entry: its key and its value.
+pub(crate) type LocalEntry = (Vec<u8>, [u8; 4]);
 
 /// Keys of one order.
 #[derive(Clone, Copy)]
@@ -86,12 +86,16 @@ impl<'a> Rows<'a> {
     }
 
     /// Returns the row that is there under a key.
-    pub fn stored<T: Tables>(&self, key: &[u8], tables: &T) -> Result<Option<Stored>, TablesError> {
+    pub fn stored<T: Tables>(
+        &self,
+        key: &[u8],
+        tables: &T,
+    ) -> Result<Option<StoredRow>, TablesError> {
         let mut stored = None;
         tables.read(self.id.rows_table(), key, &mut |value| {
             let (version, row) = stored_row(value);
             let entries = self.entries_of(key, row);
-            stored = Some(Stored { version, entries });
+            stored = Some(StoredRow { version, entries });
         })?;
         Ok(stored)
     }
@@ -101,7 +105,7 @@ impl<'a> Rows<'a> {
         &self,
         key: &[u8],
         (version, row): (Version, &[u8]),
-        stored: Option<&Stored>,
+        stored: Option<&StoredRow>,
         tables: &mut T,
     ) {
         tables.put(self.id.rows_table(), key, &stored_value(version, row));
@@ -124,7 +128,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Removes the row that is there under a key.
-    pub fn remove<T: Tables>(&self, key: &[u8], stored: &Stored, tables: &mut T) {
+    pub fn remove<T: Tables>(&self, key: &[u8], stored: &StoredRow, tables: &mut T) {
         tables.delete(self.id.rows_table(), key);
         for (order, entry) in self.orders.iter().zip(&stored.entries) {
             if let Some((entry, _)) = entry {
@@ -145,7 +149,7 @@ impl<'a> Rows<'a> {
         let (mut start, mut end) = (range.start.to_vec(), range.end.map(<[u8]>::to_vec));
         loop {
             let table = self.id.entries_table(order);
-            let mut entries: Vec<Entry> = Vec::new();
+            let mut entries: Vec<LocalEntry> = Vec::new();
             let take = &mut |entry: &[u8], pk: &[u8]| {
                 let pk = pk.try_into().expect("an entry's value is two places");
                 entries.push((entry.to_vec(), pk));
@@ -184,7 +188,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Returns a row's entries, by order.
-    pub fn entries_of(&self, key: &[u8], row: &[u8]) -> Vec<Option<Entry>> {
+    pub fn entries_of(&self, key: &[u8], row: &[u8]) -> Vec<Option<LocalEntry>> {
         if self.orders.is_empty() {
             return Vec::new();
         }
@@ -206,9 +210,9 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// How a partition finds what it is asked for.
+/// The way in which a partition finds the rows of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way<'a> {
+pub(crate) enum AccessPath<'a> {
     /// In its own order, which serves.
     Rows,
     /// By its local entries in this order.
@@ -217,15 +221,15 @@ pub(crate) enum Way<'a> {
     Scan(&'a [u8]),
 }
 
-impl<'a> Way<'a> {
-    /// Of a read that was checked. A member of a cover scans if it has begun so, or if it has no
-    /// entries in the lost partition's order.
-    pub fn of(rows: Rows<'_>, read: &'a Read) -> Way<'a> {
+impl<'a> AccessPath<'a> {
+    /// Returns the access path of a read that was checked. A member of a cover scans if it has
+    /// begun so, or if it has no entries in the lost partition's order.
+    pub fn of(rows: Rows<'_>, read: &'a Read) -> AccessPath<'a> {
         let Some(redirect) = &read.redirect else {
-            return Way::Rows;
+            return AccessPath::Rows;
         };
         match &redirect.scan_from {
-            Some(from) => Way::Scan(from),
+            Some(from) => AccessPath::Scan(from),
             None => rows.way(redirect.replex),
         }
     }
@@ -233,15 +237,15 @@ impl<'a> Way<'a> {
 
 impl Rows<'_> {
     /// Returns how the partition finds rows by their order in another replex.
-    pub fn way(&self, replex: u8) -> Way<'static> {
+    pub fn way(&self, replex: u8) -> AccessPath<'static> {
         let [own, other] = [self.id.replex, replex].map(|it| &self.table.replexes[usize::from(it)]);
         if own.entry_columns.starts_with(&other.entry_columns) {
-            return Way::Rows;
+            return AccessPath::Rows;
         }
         let is_whole = self.orders.contains(&other.order) && !self.unmade.contains(&other.order);
         match is_whole {
-            true => Way::Entries(other.order),
-            false => Way::Scan(b""),
+            true => AccessPath::Entries(other.order),
+            false => AccessPath::Scan(b""),
         }
     }
 }
@@ -300,7 +304,7 @@ mod tests {
         Column, ColumnType, Durability, Index, Layout, Schema, Value, encode_key, encode_row,
     };
 
-    use protocol::configuration::{Configuration, Place, Table};
+    use protocol::configuration::{Configuration, Place, PlacedTable};
     use protocol::identity::{CoreId, Epoch, ServerId, TableId};
 
     /// Returns a table with an index by a text, the order of which is 1.
@@ -340,7 +344,7 @@ mod tests {
                 Epoch(0),
             )
         };
-        let table = Table {
+        let table = PlacedTable {
             id: TableId(1),
             layout: Layout::base(&schema),
             schema,

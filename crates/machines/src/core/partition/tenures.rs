@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use protocol::identity::{Epoch, PartitionId};
 
-/// What this core has of a partition by its own log.
+/// A partition as this core has it by its own log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LoggedTenure {
     /// The epoch that gave it the partition.
@@ -31,7 +31,7 @@ impl Tenures {
         self.logged.get(&id).copied().unwrap_or_default()
     }
 
-    /// Whether a partition has all of its rows, as far as the log has it at all.
+    /// Returns whether a partition has all of its rows, as far as the log has it at all.
     pub fn is_whole(&self, id: PartitionId) -> bool {
         self.logged.get(&id).is_none_or(|tenure| tenure.is_whole)
     }
@@ -41,12 +41,12 @@ impl Tenures {
         self.logged.iter().map(|(id, tenure)| (*id, *tenure))
     }
 
-    /// The log has that a tenure began.
+    /// Notes a record of the log that a tenure began.
     pub fn begin(&mut self, id: PartitionId, tenure: LoggedTenure) {
         self.logged.insert(id, tenure);
     }
 
-    /// The log has that a partition is whole.
+    /// Notes a record of the log that a partition is whole.
     pub fn note_whole(&mut self, id: PartitionId) {
         if let Some(tenure) = self.logged.get_mut(&id) {
             tenure.is_whole = true;
@@ -63,12 +63,12 @@ impl Tenures {
         &self.left_behind
     }
 
-    /// The log is read: these are left behind.
+    /// Notes, once the log is read, the partitions that are left on the disk.
     pub fn leave_behind(&mut self, ids: BTreeSet<PartitionId>) {
         self.left_behind = ids;
     }
 
-    /// A new tenure of a partition begins: true if rows of an earlier one are kept.
+    /// Begins a new tenure of a partition. Returns true if rows of an earlier tenure are kept.
     pub fn take_left_behind(&mut self, id: PartitionId) -> bool {
         self.left_behind.remove(&id)
     }

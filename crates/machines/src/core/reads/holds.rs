@@ -16,12 +16,12 @@
 use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
-use protocol::identity::{Now, PartitionId, Position};
-use protocol::message::{Agreement, Read, Release, Reply, RowPage};
+use protocol::identity::{ClockReading, PartitionId, Position};
+use protocol::message::{Agreement, HoldRelease, Read, Reply, RowPage};
 use protocol::planted::{self, Bug};
 
 use crate::core::CoreMachine;
-use crate::core::answers::Asker;
+use crate::core::answers::ReplyDestination;
 use crate::core::contract::ClientId;
 use crate::core::member::MemberKey;
 use crate::core::partition::Partition;
@@ -36,12 +36,12 @@ const HOLDS_MAX: usize = 1_024;
 /// When holds end.
 #[derive(Debug, Default)]
 pub(crate) struct HoldClock {
-    /// When to look for holds whose time is over. Set while there is a hold.
+    /// The time at which to look for expired holds. Set while there is a hold.
     due_us: Option<u64>,
 }
 
 impl HoldClock {
-    /// When to look for holds whose time is over.
+    /// Returns the time at which to look for expired holds.
     pub fn due_us(&self) -> Option<u64> {
         self.due_us
     }
@@ -53,7 +53,13 @@ impl HoldClock {
 
 impl CoreMachine {
     /// Holds what a page covers, if its read asks for that. It was read in this very step.
-    pub(crate) fn hold_page(&mut self, now: Now, asker: Asker, read: &Read, page: &mut RowPage) {
+    pub(crate) fn hold_page(
+        &mut self,
+        now: ClockReading,
+        asker: ReplyDestination,
+        read: &Read,
+        page: &mut RowPage,
+    ) {
         let Agreement::Hold(hold_us) = read.agreement else {
             return;
         };
@@ -82,7 +88,7 @@ impl CoreMachine {
         self.hold_clock.end_by(until_us);
     }
 
-    /// An operation has changed rows of its partition.
+    /// Notes that an operation has changed rows of its partition.
     pub(crate) fn note_change_of_held(&mut self, key: MemberKey) {
         let Some(partition) = self.partitions.get_mut(&key.1) else {
             return;
@@ -99,8 +105,8 @@ impl CoreMachine {
     /// Ends the named holds, and returns whether all of them lasted until now.
     pub(crate) fn release_holds<T: Tables>(
         &mut self,
-        asker: Asker,
-        release: &Release,
+        asker: ReplyDestination,
+        release: &HoldRelease,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         let readable = self.check_readable(step.now, release.epoch, release.partition);
@@ -147,7 +153,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// The configuration is another one: no hold lasts, and what waits goes on at the next tick.
+    /// Ends all holds, because the configuration has changed. Waiting operations continue at the
+    /// next tick.
     pub(crate) fn end_holds_of_epoch(&mut self) {
         for hold in self.partitions.values_mut().flat_map(|it| &mut it.holds) {
             hold.changed = true;

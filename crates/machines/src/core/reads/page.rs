@@ -9,8 +9,8 @@ use protocol::codec::Bytes;
 use protocol::expression::holds;
 use protocol::message::{Read, RowPage};
 
-use crate::core::partition::ranges::Wanted;
-use crate::core::partition::rows::{Way, stored_row};
+use crate::core::partition::ranges::RedirectFilter;
+use crate::core::partition::rows::{AccessPath, stored_row};
 use crate::core::table::TableInfo;
 
 /// Gathers one page of a read.
@@ -18,7 +18,7 @@ pub(crate) struct PageBuilder<'a> {
     columns: &'a [Column],
     read: &'a Read,
     /// Set if the read is redirected.
-    pub wanted: Option<Wanted<'a>>,
+    pub wanted: Option<RedirectFilter<'a>>,
     /// Rows come in the partition's own order, forwards, and are looked through for those of the
     /// range.
     scans: bool,
@@ -33,7 +33,7 @@ pub(crate) struct PageBuilder<'a> {
 }
 
 impl<'a> PageBuilder<'a> {
-    pub fn new(table: &'a TableInfo, read: &'a Read, way: Way<'_>) -> Result<Self, String> {
+    pub fn new(table: &'a TableInfo, read: &'a Read, way: AccessPath<'_>) -> Result<Self, String> {
         let columns = &table.schema.columns[..];
         if let Some(filter) = &read.filter {
             let scope = protocol::expression::Scope::Row;
@@ -51,11 +51,11 @@ impl<'a> PageBuilder<'a> {
         Ok(PageBuilder {
             columns,
             read,
-            wanted: Wanted::of(table, read),
-            scans: matches!(way, Way::Scan(_)),
+            wanted: RedirectFilter::of(table, read),
+            scans: matches!(way, AccessPath::Scan(_)),
             projected,
             page: RowPage {
-                own_order: matches!(way, Way::Scan(_)),
+                own_order: matches!(way, AccessPath::Scan(_)),
                 ..RowPage::default()
             },
             keys_left: 0,

@@ -10,15 +10,15 @@ use alloc::vec::Vec;
 use core::ops::{Bound, ControlFlow};
 
 use placement::tables::{Tables, TablesError};
-use protocol::identity::{Now, OperationId, PartitionId, Position};
+use protocol::identity::{ClockReading, OperationId, PartitionId, Position};
 use protocol::message::{ChecksumPart, ChecksumRead, Consistency, Read, Refusal, Reply};
 use protocol::planted::{self, Bug};
 
 use crate::core::CoreMachine;
-use crate::core::answers::Asker;
+use crate::core::answers::ReplyDestination;
 use crate::core::contract::ClientId;
-use crate::core::partition::ranges::{KeyBounds, WaitingRead, Wanted};
-use crate::core::partition::rows::{KeyRange, Rows, Way};
+use crate::core::partition::ranges::{KeyBounds, RedirectFilter, WaitingRead};
+use crate::core::partition::rows::{AccessPath, KeyRange, Rows};
 use crate::core::reads::page::PageBuilder;
 use crate::core::reads::redirect;
 use crate::core::step::Step;
@@ -26,7 +26,7 @@ use crate::core::step::Step;
 impl CoreMachine {
     pub(crate) fn read<T: Tables>(
         &mut self,
-        asker: Asker,
+        asker: ReplyDestination,
         read: Read,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
@@ -76,7 +76,7 @@ impl CoreMachine {
             return BTreeSet::new();
         }
         let partition = &self.partitions[&read.partition];
-        if let Some(wanted) = Wanted::of(&partition.table, read) {
+        if let Some(wanted) = RedirectFilter::of(&partition.table, read) {
             return self.pending_on(partition, &wanted);
         }
         let mut end = read.end.as_deref();
@@ -87,11 +87,11 @@ impl CoreMachine {
         holders.into_iter().collect()
     }
 
-    /// As [`CoreMachine::check_serving`]. A core that may have forgotten operations whose outcome
-    /// clients have seen answers nothing until its peers have reported them.
+    /// Checks the same as [`CoreMachine::check_serving`]. A core that may have forgotten operations
+    /// whose outcome clients have seen answers nothing until its peers have reported them.
     pub(crate) fn check_readable(
         &self,
-        now: Now,
+        now: ClockReading,
         epoch: protocol::identity::Epoch,
         partition: PartitionId,
     ) -> Result<(), Refusal> {
@@ -105,13 +105,13 @@ impl CoreMachine {
 
     fn answer_read<T: Tables>(
         &mut self,
-        asker: Asker,
+        asker: ReplyDestination,
         read: &Read,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         let partition = &self.partitions[&read.partition];
         let rows = Rows::of(partition);
-        let way = Way::of(rows, read);
+        let way = AccessPath::of(rows, read);
         let mut page = match PageBuilder::new(&partition.table, read, way) {
             Ok(page) => page,
             Err(message) => {
@@ -132,11 +132,12 @@ impl CoreMachine {
         };
         let visit = &mut |key: &[u8], value: &[u8]| page.visit(key, value);
         match way {
-            Way::Rows => range.visit(read.partition.rows_table(), step.tables, visit)?,
-            Way::Entries(order) => rows.look_up(order, range, step.tables, visit)?,
-            Way::Scan(from) => step
-                .tables
-                .scan(read.partition.rows_table(), from, None, visit)?,
+            AccessPath::Rows => range.visit(read.partition.rows_table(), step.tables, visit)?,
+            AccessPath::Entries(order) => rows.look_up(order, range, step.tables, visit)?,
+            AccessPath::Scan(from) => {
+                step.tables
+                    .scan(read.partition.rows_table(), from, None, visit)?
+            }
         }
         let looked_at = (self.limits.page_keys_max - page.keys_left) as u64;
         let is_redirected = page.wanted.is_some();
@@ -163,8 +164,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// An operation has settled or given up: reads that waited for it alone are answered, and
-    /// what came after them goes on.
+    /// Answers the reads that waited only for an operation that has settled or given up. Operations
+    /// that came after them goes on.
     pub(crate) fn answer_waiting_reads<T: Tables>(
         &mut self,
         id: PartitionId,
@@ -274,7 +275,7 @@ impl CoreMachine {
     /// way.
     pub(crate) fn checksum<T: Tables>(
         &mut self,
-        asker: Asker,
+        asker: ReplyDestination,
         read: &ChecksumRead,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {

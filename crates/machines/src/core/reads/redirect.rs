@@ -10,7 +10,7 @@ use alloc::collections::BTreeSet;
 use alloc::string::String;
 use core::ops::RangeBounds;
 
-use protocol::identity::{Now, OperationId, PartitionId};
+use protocol::identity::{ClockReading, OperationId, PartitionId};
 use protocol::message::Read;
 use protocol::operation::Decision;
 use protocol::planted::{self, Bug};
@@ -18,10 +18,10 @@ use protocol::planted::{self, Bug};
 use crate::core::CoreMachine;
 use crate::core::member::MemberKey;
 use crate::core::partition::Partition;
-use crate::core::partition::ranges::{Wanted, bounds};
+use crate::core::partition::ranges::{RedirectFilter, bounds};
 use crate::core::table::TableInfo;
 
-/// What is wrong with what a redirected read asks of a partition, if anything.
+/// Returns the fault of a redirected read, if it has one.
 pub(crate) fn check(table: &TableInfo, read: &Read) -> Result<(), String> {
     let Some(redirect) = &read.redirect else {
         return Ok(());
@@ -45,7 +45,7 @@ impl CoreMachine {
     pub(crate) fn pending_on(
         &self,
         partition: &Partition,
-        wanted: &Wanted<'_>,
+        wanted: &RedirectFilter<'_>,
     ) -> BTreeSet<OperationId> {
         if planted::is(Bug::RedirectDoesNotWait) {
             return BTreeSet::new();
@@ -59,16 +59,15 @@ impl CoreMachine {
         pending
     }
 
-    /// A read has come that must agree with others: changes of the partition are remembered from
-    /// now on.
-    pub(crate) fn watch_changes(&mut self, now: Now, id: PartitionId) {
+    /// Remembers changes of the partition from now on, because a read must agree with others.
+    pub(crate) fn watch_changes(&mut self, now: ClockReading, id: PartitionId) {
         if let Some(partition) = self.partitions.get_mut(&id) {
             partition.recent.watch(now.monotonic_us);
         }
     }
 
-    /// The member's outcome has changed its partition.
-    pub(crate) fn note_change(&mut self, now: Now, key: MemberKey) {
+    /// Notes that the member's outcome has changed its partition.
+    pub(crate) fn note_change(&mut self, now: ClockReading, key: MemberKey) {
         let member = &self.members[&key];
         if member.decision() != Some(&Decision::Commit) {
             return;
@@ -79,13 +78,13 @@ impl CoreMachine {
         self.note_change_of_held(key);
     }
 
-    /// For how long nothing has changed in what a read asks for; `wanted` if it is redirected.
+    /// Returns for how long no row of a read's range has changed; `wanted` if it is redirected.
     pub(crate) fn quiet_us(
         &self,
-        now: Now,
+        now: ClockReading,
         partition: &Partition,
         read: &Read,
-        wanted: Option<&Wanted<'_>>,
+        wanted: Option<&RedirectFilter<'_>>,
     ) -> u64 {
         let range = bounds(read);
         let changed_us = partition.recent.changed_us(|change| match wanted {

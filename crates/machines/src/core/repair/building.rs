@@ -1,5 +1,5 @@
-//! What can stand in the way of a copy that is made of a table in use: rows that were written when
-//! there was no such copy to refuse them.
+//! Obstacles to a copy that is made of a table in use: rows that were written when there was no
+//! such copy to refuse them.
 //!
 //! A row is looked at whenever it is put into the partition or offered by the cover: of two that
 //! collide, the one that comes later finds the other. Writes since the copy's first epoch are
@@ -35,7 +35,8 @@ impl Member {
 }
 
 impl TableInfo {
-    /// Whether two rows with the key of this one are in a unique index that is being made.
+    /// Returns the error if two rows with the key of this one are in a unique index that is being
+    /// made.
     pub(crate) fn collision<T: Tables>(
         &self,
         of: PartitionId,

@@ -1,8 +1,8 @@
 //! Filling a partition that is rebuilding, from its cover (R17, R19, R20).
 //!
 //! A place is rebuilding from the first moment of an epoch before which everything is settled. From
-//! then on its partition takes part in all chains, so it receives every later change itself. What
-//! it lacks is what the rows of its cover were then. Invariants, on which all of `fill_*` rests:
+//! then on its partition takes part in all chains, so it receives every later change itself. It
+//! lacks exactly the rows that its cover had then. Invariants, on which all of `fill_*` rests:
 //!
 //! - A row that no chain has changed since is the same in the cover, whenever it is looked at. One
 //!   that was changed is here already, or has left its version among the departures. So pages may
@@ -26,8 +26,8 @@ use placement::tables::{Tables, TablesError};
 use placement::{CoverCosts, Durability, KEY_BYTES_MAX, cover};
 use protocol::codec::Bytes;
 use protocol::configuration::{PartitionState, ServerState};
-use protocol::identity::{CoreId, Now, PartitionId, Position, Version};
-use protocol::message::{FillReport, Looked, OBSTACLES_MAX, PeerMessage, Room, RowPage};
+use protocol::identity::{ClockReading, CoreId, PartitionId, Position, Version};
+use protocol::message::{FillReport, OBSTACLES_MAX, PeerMessage, Room, RowPage, ScanCounts};
 use protocol::planted::{self, Bug};
 use protocol::record::Record;
 
@@ -36,7 +36,7 @@ use crate::core::contract::CoreOutput;
 use crate::core::partition::rows::{Rows, departed};
 use crate::core::repair::fill_completions::Completions;
 use crate::core::repair::fill_fetch::Fetches;
-use crate::core::repair::source::Source;
+use crate::core::repair::source::CoverProgress;
 use crate::core::repair::sums::page_sum;
 use crate::core::step::Step;
 
@@ -52,9 +52,9 @@ const AHEAD_US: u64 = 1_000;
 pub(crate) struct Fills {
     /// Exactly those that are rebuilding by the configuration, once it has been reviewed.
     partitions: BTreeMap<PartitionId, Fill>,
-    /// Pages are asked for no sooner (`CoreLimits::fill_bytes_per_second`).
+    /// Pages are requested no sooner (`CoreLimits::fill_bytes_per_second`).
     next_page_us: u64,
-    /// When something is to be asked for, at the latest.
+    /// The time at which the next rows are to be requested at the latest.
     due_us: Option<u64>,
     /// Partitions were completed since the coordinator last received all of them.
     is_news: bool,
@@ -71,12 +71,12 @@ impl Fills {
         self.partitions.get_mut(id)
     }
 
-    /// A new tenure of a partition begins: what an earlier one had filled does not count.
+    /// Forgets the fill of an earlier tenure, because a new tenure of the partition begins.
     pub fn forget(&mut self, id: PartitionId) {
         self.partitions.remove(&id);
     }
 
-    /// When something is to be asked for, at the latest.
+    /// Returns the time at which the next rows are to be requested at the latest.
     pub fn due_us(&self) -> Option<u64> {
         self.due_us
     }
@@ -91,7 +91,7 @@ impl Fills {
 #[derive(Debug)]
 pub(crate) struct Fill {
     /// Its cover; none if there is no cover of partitions that serve.
-    pub sources: Option<BTreeMap<PartitionId, Source>>,
+    pub sources: Option<BTreeMap<PartitionId, CoverProgress>>,
     pub completions: Completions,
     /// What operations and requests wait for.
     pub fetches: Fetches,
@@ -106,18 +106,18 @@ pub(crate) struct Fill {
 }
 
 impl Fill {
-    /// Whether nothing has to be fetched any more before it may be judged.
+    /// Returns whether nothing has to be fetched any more before it may be judged.
     pub fn has_all_rows(&self) -> bool {
         let mut sources = self.sources.iter().flat_map(BTreeMap::values);
         self.sources.is_some() && sources.all(|source| source.next.is_none())
     }
 
-    /// It has made a record that must be durable before the partition may serve.
+    /// Notes a record that must be durable before the partition may serve.
     pub fn has_logged(&mut self, position: Position) {
         self.last_record = self.last_record.max(position);
     }
 
-    /// Whether a head may begin requests (R13): those that were completed before are known,
+    /// Returns whether a head may begin requests (R13): those that were completed before are known,
     /// and rows can be fetched.
     pub fn takes_requests(&self) -> bool {
         self.sources.is_some() && self.completions.are_complete()
@@ -125,7 +125,7 @@ impl Fill {
 }
 
 impl CoreMachine {
-    /// Whether a partition of this core is rebuilding.
+    /// Returns whether a partition of this core is rebuilding.
     pub(crate) fn is_rebuilding(&self, id: PartitionId) -> bool {
         let place = self
             .partitions
@@ -134,8 +134,8 @@ impl CoreMachine {
         place.is_some_and(|place| place.state == PartitionState::Rebuilding)
     }
 
-    /// The configuration is new, or the core has started: what is rebuilding now is filled from
-    /// what is available now.
+    /// Reviews the fills, when the configuration is new or the core has started: partitions that
+    /// are rebuilding now are filled from the partitions that are available now.
     pub(crate) fn review_fills<T: Tables>(
         &mut self,
         step: &mut Step<'_, T>,
@@ -167,7 +167,12 @@ impl CoreMachine {
 
     /// Looks for the cover of one partition. Sources that stay go on where they are. What moves
     /// here needs none: it is whole, or has to wait until it is.
-    pub(crate) fn review_fill(&mut self, now: Now, id: PartitionId, output: &mut CoreOutput) {
+    pub(crate) fn review_fill(
+        &mut self,
+        now: ClockReading,
+        id: PartitionId,
+        output: &mut CoreOutput,
+    ) {
         let giver = self.view.place(id).and_then(|place| place.giver());
         let (cover, peers) = match giver {
             None => (self.cover_of(id), self.table_peers(id)),
@@ -207,11 +212,12 @@ impl CoreMachine {
         let mut before = fill.sources.take().unwrap_or_default();
         let is_new = !before.keys().eq(&members);
         let source = |member| {
-            let mut source = before.remove(&member).unwrap_or_else(Source::new);
+            let mut source = before.remove(&member).unwrap_or_else(CoverProgress::new);
             source.timer.lose();
             (member, source)
         };
-        let sources: BTreeMap<PartitionId, Source> = members.into_iter().map(source).collect();
+        let sources: BTreeMap<PartitionId, CoverProgress> =
+            members.into_iter().map(source).collect();
         fill.fetches.begin_again(&sources);
         let text = format!("{id} is being filled from a cover of {}", sources.len());
         fill.sources = Some(sources);
@@ -259,7 +265,7 @@ impl CoreMachine {
     }
 
     /// Asks members of covers for what they have not answered for long, or were not asked for yet.
-    pub(crate) fn ask_covers(&mut self, now: Now, output: &mut CoreOutput) {
+    pub(crate) fn ask_covers(&mut self, now: ClockReading, output: &mut CoreOutput) {
         self.fills.due_us = self.ask_givers(now, output);
         if self.fills.partitions.is_empty() || self.recovering.is_some() {
             return;
@@ -324,8 +330,13 @@ impl CoreMachine {
         due_us
     }
 
-    /// What was asked of a core may be lost: it is asked again.
-    pub(crate) fn ask_cover_again(&mut self, now: Now, core: CoreId, output: &mut CoreOutput) {
+    /// Asks a core again, because the questions to it may be lost.
+    pub(crate) fn ask_cover_again(
+        &mut self,
+        now: ClockReading,
+        core: CoreId,
+        output: &mut CoreOutput,
+    ) {
         self.ask_giver_again(core);
         let configuration = Arc::clone(self.view.configuration());
         let is_there = |id: &PartitionId| {
@@ -348,16 +359,16 @@ impl CoreMachine {
         self.ask_covers(now, output);
     }
 
-    /// A page of rows has come.
+    /// Handles a page of rows.
     pub(crate) fn on_copied<T: Tables>(
         &mut self,
         of: PartitionId,
         from: PartitionId,
         (start, page, sum): (Bytes, RowPage, u64),
-        looked: Looked,
+        looked: ScanCounts,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
-        let awaits = |source: &Source| source.awaits(&start);
+        let awaits = |source: &CoverProgress| source.awaits(&start);
         if !self.source(of, from).is_some_and(|source| awaits(source)) {
             return Ok(());
         }
@@ -381,7 +392,7 @@ impl CoreMachine {
     }
 
     /// Puts off the next page after one that has come.
-    pub(crate) fn throttle(&mut self, now: Now, looked_at_bytes: u64, taken_bytes: usize) {
+    pub(crate) fn throttle(&mut self, now: ClockReading, looked_at_bytes: u64, taken_bytes: usize) {
         let per_second = self.limits.fill_bytes_per_second.max(1);
         let bytes = looked_at_bytes + TAKEN_TIMES * taken_bytes as u64;
         let pause_us = bytes.saturating_mul(1_000_000) / per_second;
@@ -389,7 +400,7 @@ impl CoreMachine {
         self.counters.fill_bytes += looked_at_bytes;
     }
 
-    fn source(&mut self, of: PartitionId, from: PartitionId) -> Option<&mut Source> {
+    fn source(&mut self, of: PartitionId, from: PartitionId) -> Option<&mut CoverProgress> {
         let fill = self.fills.get_mut(&of)?;
         fill.sources.as_mut()?.get_mut(&from)
     }
@@ -436,7 +447,7 @@ impl CoreMachine {
         Ok(keys)
     }
 
-    /// A copy that is being made cannot be.
+    /// Notes that a copy that is being made cannot be completed.
     pub(crate) fn note_obstacles(&mut self, of: PartitionId, obstacles: Vec<String>) {
         if let Some(fill) = self.fills.get_mut(&of) {
             let room = OBSTACLES_MAX.saturating_sub(fill.obstacles.len());
@@ -444,7 +455,7 @@ impl CoreMachine {
         }
     }
 
-    /// The log's record of such rows is read again.
+    /// Replays the log's record of such rows.
     pub(crate) fn replay_copied<T: Tables>(
         &mut self,
         of: PartitionId,
@@ -508,7 +519,7 @@ impl CoreMachine {
 
     /// Sends a heartbeat at once when the last fill here is complete and durable: the coordinator
     /// need not wait for the next regular one.
-    pub(crate) fn report_fills(&mut self, now: Now) {
+    pub(crate) fn report_fills(&mut self, now: ClockReading) {
         if !self.fills.is_news {
             return;
         }

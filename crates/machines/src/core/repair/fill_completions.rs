@@ -25,7 +25,7 @@ use crate::core::step::Step;
 #[derive(Debug, Default)]
 pub(crate) struct Completions {
     peers: BTreeMap<CoreId, Peer>,
-    /// All have answered, once. What is completed later comes through the chain.
+    /// All have answered, once. Later completions come through the chain.
     are_complete: bool,
 }
 
@@ -44,7 +44,7 @@ impl Completions {
         self.are_complete
     }
 
-    /// These are the peers now. Those that stay go on where they are.
+    /// Sets the peers that are asked now. Those that stay continue where they are.
     pub fn ask(&mut self, peers: Vec<CoreId>) {
         let mut before = core::mem::take(&mut self.peers);
         let peer = |core| {
@@ -56,7 +56,7 @@ impl Completions {
         self.count();
     }
 
-    /// What was asked of a core may be lost.
+    /// Asks a core again, because the questions to it may be lost.
     pub fn ask_again(&mut self, core: CoreId) {
         if let Some(peer) = self.peers.get_mut(&core) {
             peer.timer.lose();
@@ -94,8 +94,8 @@ impl Completions {
 }
 
 impl CoreMachine {
-    /// A core that fills a partition asks for completion records: of the requests to it, where it
-    /// is a head, otherwise of all requests to the table.
+    /// Handles the question of a core that fills a partition for completion records: of the
+    /// requests to it, where it is a head, otherwise of all requests to the table.
     pub(crate) fn on_copy_completions(
         &mut self,
         from: CoreId,
@@ -134,9 +134,9 @@ impl CoreMachine {
         });
     }
 
-    /// Completion records have come: those of which the log has no record of their own are logged.
-    /// That this core knows one by an operation is not enough: the partition that took part in it
-    /// may go to others, and this one stay.
+    /// Handles completion records, and logs those of which the log has no record of their own. That
+    /// this core knows one by an operation is not enough: the partition that took part in it may go
+    /// to others, and this one stay.
     pub(crate) fn on_copied_completions<T: Tables>(
         &mut self,
         from: CoreId,
@@ -171,8 +171,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// As if this core had asked itself: what it knows by operations in which other partitions of
-    /// it took part.
+    /// Keeps completion records that this core knows by operations in which other partitions of it
+    /// took part, as if it had asked itself.
     pub(crate) fn keep_own_completions(&mut self, of: PartitionId, output: &mut CoreOutput) {
         let saved = self.sessions.saved();
         let own = saved.filter(|saved| concerns(of, saved.head)).collect();
@@ -201,16 +201,16 @@ impl CoreMachine {
             };
             self.append(&record, durability, output);
         }
-        // What was logged before for another partition, too, must be durable before this one may
-        // serve.
+        // Records that were logged before for another partition must be durable, too, before this
+        // one may serve.
         let last = self.log.last();
         let fill = self.fills.get_mut(&of);
         fill.expect("it is being filled").has_logged(last);
     }
 }
 
-/// Whether a partition's cores must know of requests to a head: its own, where it is one, otherwise
-/// all requests to the table.
+/// Returns whether a partition's cores must know of requests to a head: its own, where it is one,
+/// otherwise all requests to the table.
 fn concerns(of: PartitionId, head: PartitionId) -> bool {
     match of.replex {
         0 => head == of,

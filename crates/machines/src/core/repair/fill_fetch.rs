@@ -1,5 +1,5 @@
-//! What a vote or a head of a partition that is being filled cannot wait for: it asks the whole
-//! cover for it (R18).
+//! Rows that a vote or a head of a partition that is being filled needs at once: it asks the whole
+//! cover for them (R18).
 //!
 //! A unique index needs the rows with the key, a dense one the last row of the group, the head the
 //! row itself. The keys are held, or asked for by the head alone, and what chains changed since the
@@ -13,7 +13,7 @@ use core::ops::ControlFlow;
 use placement::tables::{Tables, TablesError};
 use placement::{Constraint, prefix_end};
 use protocol::codec::Bytes;
-use protocol::identity::{Now, OperationId, PartitionId, Position};
+use protocol::identity::{ClockReading, OperationId, PartitionId, Position};
 use protocol::message::{PeerMessage, RowPage};
 use protocol::operation::OldRow;
 use protocol::planted::{self, Bug};
@@ -22,17 +22,17 @@ use crate::core::CoreMachine;
 use crate::core::contract::CoreOutput;
 use crate::core::member::{Member, MemberKey};
 use crate::core::partition::rows;
-use crate::core::repair::numbers::Numbers;
-use crate::core::repair::source::Source;
+use crate::core::repair::question_numbers::QuestionNumbers;
+use crate::core::repair::source::CoverProgress;
 use crate::core::step::Step;
 
-/// Ranges that are asked for in one pass: what is asked meanwhile waits for the next one, so that a
-/// member looks through its rows no more often than that, however many wait.
+/// Ranges that are requested in one pass. Later requests wait for the next pass, so that a member
+/// goes through its rows once for all of them.
 const PASS_RANGES_MAX: usize = 256;
 /// Bytes of their prefixes.
 const PASS_BYTES_MAX: usize = 64 << 10;
 
-/// What a partition that is being filled waits for.
+/// The rows that a partition that is being filled waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Fetches {
     /// By the beginning of the keys.
@@ -61,12 +61,12 @@ struct Pass {
     number: u64,
     /// The fetches, and what they ask for.
     fetches: Vec<(u64, Bytes, Option<Bytes>)>,
-    source: Source,
+    source: CoverProgress,
 }
 
 impl Fetches {
-    /// The cover has changed, or it is the first one.
-    pub fn begin_again(&mut self, cover: &BTreeMap<PartitionId, Source>) {
+    /// Begins again with a cover that has changed, or is the first one.
+    pub fn begin_again(&mut self, cover: &BTreeMap<PartitionId, CoverProgress>) {
         self.passes.clear();
         for fetch in self.ranges.values_mut() {
             fetch.open = open(cover);
@@ -76,7 +76,7 @@ impl Fetches {
     }
 
     /// Returns what has been asked of members.
-    pub fn sources(&mut self) -> impl Iterator<Item = (&PartitionId, &mut Source)> {
+    pub fn sources(&mut self) -> impl Iterator<Item = (&PartitionId, &mut CoverProgress)> {
         self.passes
             .iter_mut()
             .map(|(id, pass)| (id, &mut pass.source))
@@ -85,8 +85,8 @@ impl Fetches {
     /// Begins passes where something waits for one, and adds the questions that are due.
     pub fn ask(
         &mut self,
-        (of, cover): (PartitionId, Option<&BTreeMap<PartitionId, Source>>),
-        numbers: &mut Numbers,
+        (of, cover): (PartitionId, Option<&BTreeMap<PartitionId, CoverProgress>>),
+        numbers: &mut QuestionNumbers,
         (now_us, retry_us): (u64, u64),
         asked: &mut Vec<(PartitionId, PeerMessage)>,
     ) {
@@ -168,22 +168,23 @@ impl Pass {
         Pass {
             number,
             fetches: fetches.take(PASS_RANGES_MAX).collect(),
-            source: Source::new(),
+            source: CoverProgress::new(),
         }
     }
 }
 
 /// Returns members of a cover that have not given all of their rows.
-fn open(cover: &BTreeMap<PartitionId, Source>) -> BTreeSet<PartitionId> {
+fn open(cover: &BTreeMap<PartitionId, CoverProgress>) -> BTreeSet<PartitionId> {
     let open = cover.iter().filter(|(_, source)| source.next.is_some());
     open.map(|(id, _)| *id).collect()
 }
 
 impl CoreMachine {
-    /// Whether an operation that holds its keys has to wait for rows of the cover before the vote.
+    /// Returns whether an operation that holds its keys has to wait for rows of the cover before
+    /// the vote.
     pub(crate) fn fetches_for_vote(
         &mut self,
-        now: Now,
+        now: ClockReading,
         key: MemberKey,
         output: &mut CoreOutput,
     ) -> bool {
@@ -201,7 +202,8 @@ impl CoreMachine {
         !prefixes.is_empty()
     }
 
-    /// Whether a head has to wait for a row of the cover before it evaluates requests on it.
+    /// Returns whether a head has to wait for a row of the cover before it evaluates requests on
+    /// it.
     pub(crate) fn fetches_for_head<T: Tables>(
         &mut self,
         id: PartitionId,
@@ -223,7 +225,7 @@ impl CoreMachine {
 
     fn fetch(
         &mut self,
-        now: Now,
+        now: ClockReading,
         of: PartitionId,
         prefix: &[u8],
         waiter: Option<OperationId>,
@@ -247,7 +249,7 @@ impl CoreMachine {
         self.ask_fetches(now, of, output);
     }
 
-    fn ask_fetches(&mut self, now: Now, of: PartitionId, output: &mut CoreOutput) {
+    fn ask_fetches(&mut self, now: ClockReading, of: PartitionId, output: &mut CoreOutput) {
         let Some(fill) = self.fills.get_mut(&of) else {
             return;
         };
@@ -261,7 +263,7 @@ impl CoreMachine {
         }
     }
 
-    /// Rows have come.
+    /// Handles fetched rows.
     pub(crate) fn on_fetched<T: Tables>(
         &mut self,
         of: PartitionId,
@@ -288,7 +290,7 @@ impl CoreMachine {
             if let Some(complete_from) = complete_from
                 && !has_row(of, &complete_from, &prefix, step.tables)?
             {
-                // What was sent has departed since: the rows before are needed.
+                // The rows that were sent have departed since: the rows before are needed.
                 fetch.end = Some(complete_from);
                 fetch.open = fill.sources.as_ref().map(open).unwrap_or_default();
                 continue;
@@ -301,7 +303,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Nothing need wait for fetches of a partition any more.
+    /// Ends all fetches of a partition: no operation waits for them any more.
     pub(crate) fn end_fetches<T: Tables>(
         &mut self,
         of: PartitionId,
@@ -311,7 +313,7 @@ impl CoreMachine {
         self.end_ranges(of, fetches.ranges, step)
     }
 
-    /// What was fetched is here: operations that waited for it go on.
+    /// The fetched rows are here: operations that waited for them continue.
     fn end_ranges<T: Tables>(
         &mut self,
         of: PartitionId,
@@ -343,7 +345,7 @@ impl CoreMachine {
     }
 }
 
-/// Whether a partition has a row from a key on that begins with the prefix.
+/// Returns whether a partition has a row from a key on that begins with the prefix.
 fn has_row<T: Tables>(
     of: PartitionId,
     from: &Bytes,

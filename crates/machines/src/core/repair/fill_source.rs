@@ -1,9 +1,9 @@
-//! What a member of a cover gives to a partition that is being filled: those of its rows that
+//! The answers of a member of a cover to a partition that is being filled: those of its rows that
 //! belong there, page by page, and those that are needed at once.
 //!
 //! Every answer follows from the question and the tables alone, so that it may be asked for twice.
-//! What is in the tables is settled (R3); nothing here waits for what is under way, because
-//! the partition that asks is a member of all that.
+//! Rows in the tables are settled (R3). Nothing here waits for operations that are under way,
+//! because the partition that asks is a member of all of them.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -15,11 +15,11 @@ use placement::{RowView, prefix_end};
 use protocol::codec::Bytes;
 use protocol::configuration::PartitionState;
 use protocol::identity::{CoreId, PartitionId, Position};
-use protocol::message::{Looked, PeerMessage, RowPage};
+use protocol::message::{PeerMessage, RowPage, ScanCounts};
 
 use crate::core::CoreMachine;
 use crate::core::contract::PeerSend;
-use crate::core::partition::rows::{KeyRange, Rows, Way, stored_row};
+use crate::core::partition::rows::{AccessPath, KeyRange, Rows, stored_row};
 use crate::core::repair::sums::page_sum;
 use crate::core::step::Step;
 use crate::core::table::TableInfo;
@@ -51,7 +51,7 @@ impl CoreMachine {
         };
         let mut pages: Vec<RowPage> = of.iter().map(|_| RowPage::default()).collect();
         let mut next: Option<Bytes> = None;
-        let mut looked = Looked::default();
+        let mut looked = ScanCounts::default();
         if start.is_empty() {
             looked.of_rows = step.tables.entries_about(from.rows_table());
         }
@@ -97,7 +97,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// The last rows of some ranges of the partition that is filled are asked for.
+    /// Handles the request for the last rows of some ranges of the partition that is filled.
     pub(crate) fn on_fetch<T: Tables>(
         &mut self,
         asker: CoreId,
@@ -114,8 +114,8 @@ impl CoreMachine {
         let (way, first) = way_on(rows, of, &start);
         // Where rows are in order, each range is in one place.
         let places = match way {
-            Way::Scan(_) => alloc::vec![(first, None)],
-            Way::Rows | Way::Entries(_) => search.ranges_from(&first),
+            AccessPath::Scan(_) => alloc::vec![(first, None)],
+            AccessPath::Rows | AccessPath::Entries(_) => search.ranges_from(&first),
         };
         let mut next = None;
         let mut keys_left = self.limits.page_keys_max;
@@ -136,8 +136,10 @@ impl CoreMachine {
                 descending: false,
             };
             match way {
-                Way::Entries(order) => rows.look_up(order, range, step.tables, visit)?,
-                Way::Rows | Way::Scan(_) => range.visit(from.rows_table(), step.tables, visit)?,
+                AccessPath::Entries(order) => rows.look_up(order, range, step.tables, visit)?,
+                AccessPath::Rows | AccessPath::Scan(_) => {
+                    range.visit(from.rows_table(), step.tables, visit)?
+                }
             }
             if next.is_some() {
                 break;
@@ -162,30 +164,30 @@ impl CoreMachine {
 }
 
 /// Where pages of a fetch begin that a member gives in its own order, for want of entries in the
-/// one that is asked for. Others begin with 0, so that a member that has lost its entries can go
+/// one that is requested. Others begin with 0, so that a member that has lost its entries can go
 /// over to this, and a key of one order is never mistaken for one of the other.
 const IN_OWN_ORDER: u8 = 1;
 
 /// Returns how a member finds rows of a fetch, and from which key on.
-fn way_on(rows: Rows<'_>, of: PartitionId, start: &Bytes) -> (Way<'static>, Bytes) {
+fn way_on(rows: Rows<'_>, of: PartitionId, start: &Bytes) -> (AccessPath<'static>, Bytes) {
     let way = rows.way(of.replex);
     match (start.split_first(), way) {
-        (Some((&IN_OWN_ORDER, key)), _) => (Way::Scan(b""), key.into()),
-        (Some((_, key)), Way::Rows | Way::Entries(_)) => (way, key.into()),
+        (Some((&IN_OWN_ORDER, key)), _) => (AccessPath::Scan(b""), key.into()),
+        (Some((_, key)), AccessPath::Rows | AccessPath::Entries(_)) => (way, key.into()),
         _ => (way, Bytes::default()),
     }
 }
 
 /// Returns where the next page goes on after a key.
-fn going_on(way: Way<'_>, key: &[u8]) -> Bytes {
+fn going_on(way: AccessPath<'_>, key: &[u8]) -> Bytes {
     let kind = match way {
-        Way::Scan(_) => IN_OWN_ORDER,
-        Way::Rows | Way::Entries(_) => 0,
+        AccessPath::Scan(_) => IN_OWN_ORDER,
+        AccessPath::Rows | AccessPath::Entries(_) => 0,
     };
     Bytes([&[kind], key].concat())
 }
 
-/// What keys begin with, and the first key beyond, if that is not the prefix's end.
+/// The prefix of the keys, and the first key beyond, if that is not the prefix's end.
 type Range = (Bytes, Option<Bytes>);
 
 /// The last rows of each of some ranges, among those looked at.

@@ -72,7 +72,8 @@ impl ChangeList {
 pub(crate) struct ChangeLists(BTreeMap<PartitionId, ChangeList>);
 
 impl CoreMachine {
-    /// The configuration is new, or the core has started: lists are kept of what it gives now.
+    /// Reviews the lists of changes, when the configuration is new or the core has started: it
+    /// keeps a list for each partition that it gives now.
     pub(crate) fn review_lists(&mut self) {
         let own = Some(self.identity.core);
         let places = self.view.configuration().places();
@@ -86,7 +87,7 @@ impl CoreMachine {
         }
     }
 
-    /// A member has changed its partition's rows.
+    /// Lists the changes that a member has made to its partition's rows.
     pub(crate) fn list_changes(&mut self, key: MemberKey) {
         let Some(list) = self.lists.0.get_mut(&key.1) else {
             return;
@@ -111,7 +112,7 @@ impl CoreMachine {
         (place.taker() == Some(asker)).then_some(list)
     }
 
-    /// The taker reports what it has.
+    /// Handles the taker's report of its rows.
     pub(crate) fn on_compare<T: Tables>(
         &mut self,
         asker: CoreId,
@@ -172,7 +173,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// The taker asks for changes.
+    /// Handles the taker's request for changes.
     pub(crate) fn on_changes<T: Tables>(
         &mut self,
         asker: CoreId,

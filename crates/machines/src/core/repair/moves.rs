@@ -9,9 +9,9 @@
 //!
 //! Invariants: a core that takes a partition is in no chain before it holds the place, and votes on
 //! nothing before it is *whole*, durably: until then its rows are only what it had of the giver,
-//! and may be compared again at any time. What it receives is exact: one question is under way at a
-//! time, and its answer replaces what is here, whatever the versions. So what was here before, from
-//! an old disk maybe, is a hint and no more (R25).
+//! and may be compared again at any time. The received rows are exact: one question is under way at
+//! a time, and its answer replaces the rows here, independent of their versions. So what was here
+//! before, from an old disk maybe, is a hint and no more (R25).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -21,8 +21,8 @@ use core::ops::ControlFlow;
 use placement::Durability;
 use placement::tables::{Tables, TablesError};
 use protocol::codec::Bytes;
-use protocol::configuration::Moving;
-use protocol::identity::{CoreId, Now, PartitionId, Position};
+use protocol::configuration::MoveProgress;
+use protocol::identity::{ClockReading, CoreId, PartitionId, Position};
 use protocol::message::{PeerMessage, Room, RowPage};
 use protocol::planted::{self, Bug};
 use protocol::record::Record;
@@ -35,7 +35,7 @@ use crate::core::repair::sums::RangeSum;
 use crate::core::repair::timer::RetryTimer;
 use crate::core::step::Step;
 
-/// Rows of one range that is compared: what differs in one of them is sent whole.
+/// Rows of one range that is compared: a range with a difference is sent whole.
 const RANGE_ROWS: usize = 64;
 /// A range takes no more than this part of a page, one row aside: several fit.
 const RANGES_PER_PAGE: usize = 8;
@@ -45,8 +45,8 @@ const FOLLOW_US: u64 = 20_000;
 
 /// One partition that this core takes over.
 #[derive(Debug)]
-struct Taking {
-    /// What is asked until it is answered, and its number.
+struct IncomingMove {
+    /// The question that is outstanding, and its number.
     question: (u64, PeerMessage),
     timer: RetryTimer,
     /// It is asked no sooner.
@@ -71,15 +71,16 @@ enum Stage {
 
 /// The partitions that this core takes over from others.
 #[derive(Debug, Default)]
-pub(crate) struct Takings(BTreeMap<PartitionId, Taking>);
+pub(crate) struct IncomingMoves(BTreeMap<PartitionId, IncomingMove>);
 
-impl Takings {
-    /// A new tenure of a partition begins: it is taken from the beginning, if at all.
+impl IncomingMoves {
+    /// Forgets a move, because a new tenure of the partition begins: it is taken from the
+    /// beginning, if at all.
     pub fn forget(&mut self, id: PartitionId) {
         self.0.remove(&id);
     }
 
-    /// Whether the log has that a partition is whole, though it may not be durable yet.
+    /// Returns whether the log has that a partition is whole, though it may not be durable yet.
     pub fn is_ending(&self, id: PartitionId) -> bool {
         let taking = self.0.get(&id);
         taking.is_some_and(|taking| matches!(taking.stage, Stage::Ending(_)))
@@ -87,8 +88,8 @@ impl Takings {
 }
 
 impl CoreMachine {
-    /// Whether this core holds a partition in whose rows it cannot trust yet. It is determined by
-    /// the log alone, so that reading it again gives the same rows.
+    /// Returns whether this core holds a partition in whose rows it cannot trust yet. It is
+    /// determined by the log alone, so that reading it again gives the same rows.
     pub(crate) fn is_not_whole(&self, id: PartitionId) -> bool {
         let place = self.view.place(id);
         let is_own = place.is_some_and(|place| place.core == self.identity.core);
@@ -96,8 +97,8 @@ impl CoreMachine {
         is_own && !is_whole
     }
 
-    /// The configuration is new, or the core has started: follows the cores that give it partitions
-    /// now.
+    /// Follows the cores that give it partitions now, when the configuration is new or the core has
+    /// started.
     pub(crate) fn review_taking<T: Tables>(
         &mut self,
         step: &mut Step<'_, T>,
@@ -105,13 +106,14 @@ impl CoreMachine {
         let own = Some(self.identity.core);
         let places = self.view.configuration().places();
         let taken = places.filter(|(id, place)| {
-            let follows = matches!(place.moving, Some(Moving::To(_))) || self.is_not_whole(*id);
+            let follows =
+                matches!(place.moving, Some(MoveProgress::To(_))) || self.is_not_whole(*id);
             place.taker() == own && follows
         });
         let taken: BTreeSet<PartitionId> = taken.map(|(id, _)| id).collect();
         self.takings.0.retain(|id, _| taken.contains(id));
         for taking in self.takings.0.values_mut() {
-            // What was level in another epoch is asked once more.
+            // A partition that was level in another epoch asks once more.
             taking.stage = Stage::Behind;
             taking.timer.lose();
             taking.not_before_us = 0;
@@ -134,7 +136,7 @@ impl CoreMachine {
     ) -> Result<(), TablesError> {
         let compare_from = Bytes::default();
         let question = self.comparison(of, &compare_from, tables)?;
-        let taking = Taking {
+        let taking = IncomingMove {
             question,
             timer: RetryTimer::default(),
             not_before_us: 0,
@@ -192,7 +194,7 @@ impl CoreMachine {
 
     /// Asks givers for what they have not answered for long, or were not asked for yet; returns
     /// when to look again.
-    pub(crate) fn ask_givers(&mut self, now: Now, output: &mut CoreOutput) -> Option<u64> {
+    pub(crate) fn ask_givers(&mut self, now: ClockReading, output: &mut CoreOutput) -> Option<u64> {
         let (now_us, retry_us) = (now.monotonic_us, self.limits.retry_us);
         let mut due_us: Option<u64> = None;
         if self.space.own() != Room::Free && !self.takings.0.is_empty() {
@@ -223,7 +225,7 @@ impl CoreMachine {
         due_us
     }
 
-    /// What was asked of a core may be lost: it is asked again.
+    /// Asks a core again, because the questions to it may be lost.
     pub(crate) fn ask_giver_again(&mut self, core: CoreId) {
         for (of, taking) in &mut self.takings.0 {
             let place = self.view.place(*of);
@@ -265,7 +267,7 @@ impl CoreMachine {
         self.match_rows(of, rows, gone, step)?;
         let not_before_us = self.fills.next_page_us();
         let taking = self.takings.0.get_mut(&of).expect("it awaits this");
-        // What changed before the first question is in what was compared.
+        // Changes before the first question are in the compared rows.
         let (known, since) = taking.list.unwrap_or((list, changes));
         if known != list {
             return self.ask_all_again(of, step);
@@ -371,7 +373,7 @@ impl CoreMachine {
         &mut self,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
-        let is_durable = |taking: &Taking| match taking.stage {
+        let is_durable = |taking: &IncomingMove| match taking.stage {
             Stage::Ending(position) => self.log.is_durable(position),
             _ => false,
         };
@@ -408,8 +410,8 @@ impl CoreMachine {
         entries.collect()
     }
 
-    /// What the end of an epoch decided for a place that is not whole is newer than what its giver
-    /// has: it has been noted among the departures, whether a row went with it or came.
+    /// Operations that the end of an epoch decided for a place that is not whole are newer than the
+    /// giver's rows: it has been noted among the departures, whether a row went with it or came.
     fn leave_out_resolved<T: Tables>(
         &self,
         of: PartitionId,
@@ -490,7 +492,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Returns partitions that can be taken over now: what is missing are the last changes.
+    /// Returns partitions that can be taken over now: they lack only the last changes.
     pub(crate) fn level(&self) -> impl Iterator<Item = PartitionId> {
         let taking = self.takings.0.iter();
         let level = taking.filter(|(_, taking)| {

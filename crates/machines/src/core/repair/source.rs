@@ -4,9 +4,9 @@ use protocol::codec::Bytes;
 
 use crate::core::repair::timer::RetryTimer;
 
-/// How far a member of the cover has been asked.
+/// The progress of the questions to one member of the cover.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct CoverProgress {
     /// Where to go on; none once it has given everything.
     pub next: Option<Bytes>,
     pub timer: RetryTimer,
@@ -15,10 +15,10 @@ pub(crate) struct Source {
     pub of_rows: u64,
 }
 
-impl Source {
+impl CoverProgress {
     /// Returns one that is to be asked from the beginning.
-    pub fn new() -> Source {
-        Source {
+    pub fn new() -> CoverProgress {
+        CoverProgress {
             next: Some(Bytes::default()),
             timer: RetryTimer::default(),
             rows: 0,
@@ -26,13 +26,13 @@ impl Source {
         }
     }
 
-    /// When it is to be asked, if at all.
+    /// Returns the time at which it is to be asked, if at all.
     pub fn due_us(&self, retry_us: u64) -> Option<u64> {
         self.next.as_ref()?;
         Some(self.timer.due_us(retry_us))
     }
 
-    /// Whether this is the answer that is waited for.
+    /// Returns whether this is the answer that is waited for.
     pub fn awaits(&self, start: &Bytes) -> bool {
         self.next.as_ref() == Some(start)
     }

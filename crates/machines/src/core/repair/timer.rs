@@ -13,30 +13,30 @@ pub(crate) struct RetryTimer {
 }
 
 impl RetryTimer {
-    /// When it is to be asked; `retry_us` is the first wait.
+    /// Returns the time of the next question; `retry_us` is the first wait.
     pub fn due_us(&self, retry_us: u64) -> u64 {
         let doublings = self.times.saturating_sub(1).min(DOUBLINGS_MAX);
         self.at_us
             .map_or(0, |at_us| at_us + (retry_us << doublings))
     }
 
-    /// Whether an answer is being waited for.
+    /// Returns whether an answer is being waited for.
     pub fn is_under_way(&self, now_us: u64, retry_us: u64) -> bool {
         self.due_us(retry_us) > now_us
     }
 
-    /// It is asked now.
+    /// Notes that the question is sent now.
     pub fn ask(&mut self, now_us: u64) {
         self.at_us = Some(now_us);
         self.times += 1;
     }
 
-    /// The question may be lost: it is to be asked at once.
+    /// Makes the question due at once, because it may be lost.
     pub fn lose(&mut self) {
         self.at_us = None;
     }
 
-    /// The answer is here; the next question is another one.
+    /// Ends with the answer; the next question is another one.
     pub fn end(&mut self) {
         *self = RetryTimer::default();
     }

@@ -5,7 +5,7 @@ use core::ops::ControlFlow;
 
 use placement::tables::{Tables, TablesError};
 use protocol::codec::{DecodeError, Wire};
-use protocol::identity::{CoreId, Finished, Position, Version};
+use protocol::identity::{CoreId, FinishedLine, Position, Version};
 use protocol::planted::{self, Bug};
 use protocol::record::SavedCompletion;
 
@@ -27,7 +27,7 @@ const FINISHED_PREFIX: &[u8] = b"finished/";
 pub enum RecoveryError {
     /// A record with a valid checksum does not decode: another program wrote it.
     Record(Position, DecodeError),
-    /// What a checkpoint saved does not decode.
+    /// The state that a checkpoint saved does not decode.
     Checkpoint(DecodeError),
     /// A cold read failed.
     Tables(TablesError),
@@ -79,8 +79,7 @@ impl CoreMachine {
         }
         for (partition, tenure) in self.tenures.iter() {
             let key = [HELD_PREFIX, &partition.to_bytes()].concat();
-            // What the log has of it is in the checkpoint, be it durable or not: it is not read
-            // again.
+            // The checkpoint has the log's records of it, durable or not: they are not read again.
             let is_whole = tenure.is_whole || self.takings.is_ending(partition);
             let saved = (partition, tenure.since, is_whole);
             tables.put(SAVED_TABLE, &key, &saved.to_bytes());
@@ -92,7 +91,7 @@ impl CoreMachine {
         }
     }
 
-    /// The log from this position on is still needed, whatever a checkpoint holds.
+    /// Returns the position from which the log is still needed, independent of checkpoints.
     pub fn retain_from(&self) -> Position {
         let kept = self
             .members
@@ -140,7 +139,7 @@ impl CoreMachine {
             let tenure = LoggedTenure { since, is_whole };
             self.tenures.begin(partition, tenure);
         } else if key.starts_with(FINISHED_PREFIX) {
-            let (core, finished) = <(CoreId, Finished)>::decode_all(value)?;
+            let (core, finished) = <(CoreId, FinishedLine)>::decode_all(value)?;
             self.finished.raise(core, finished);
         }
         Ok(())

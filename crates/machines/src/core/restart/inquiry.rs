@@ -36,7 +36,7 @@ impl PartialAnswer {
 }
 
 impl Inquiry {
-    /// No peer has been asked yet.
+    /// Returns an inquiry in which no peer has been asked yet.
     pub fn new(question: fn(u64) -> PeerMessage, peers: impl Iterator<Item = CoreId>) -> Inquiry {
         Inquiry {
             question,
@@ -94,7 +94,7 @@ impl Inquiry {
         listens
     }
 
-    /// Whether every peer has reported everything.
+    /// Returns whether every peer has reported everything.
     pub fn is_complete(&self) -> bool {
         let complete = |attempts: &BTreeMap<u64, PartialAnswer>| {
             attempts.values().any(PartialAnswer::is_complete)

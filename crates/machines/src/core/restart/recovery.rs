@@ -15,7 +15,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
-use protocol::identity::{CoreId, Now, Position};
+use protocol::identity::{ClockReading, CoreId, Position};
 use protocol::message::PeerMessage;
 use protocol::operation::{Decision, Prepare, Vote};
 use protocol::planted::{self, Bug};
@@ -28,9 +28,9 @@ use crate::core::restart::inquiry::Inquiry;
 use crate::core::step::Step;
 use crate::core::table::TableInfo;
 
-/// What a restarted core does not know yet.
+/// The recovery of a restarted core: its inquiry, and decisions that it received meanwhile.
 #[derive(Debug)]
-pub(crate) struct Recovering {
+pub(crate) struct RecoveryState {
     inquiry: Inquiry,
     /// Decisions received meanwhile, and whether they are settled. They are logged and applied when
     /// all operations are known, in the order of versions: an earlier operation on the same row may
@@ -38,7 +38,7 @@ pub(crate) struct Recovering {
     decisions: BTreeMap<MemberKey, IncomingDecision>,
 }
 
-impl Recovering {
+impl RecoveryState {
     /// Keeps a decision for the end of recovery.
     pub fn remember(&mut self, key: MemberKey, incoming: IncomingDecision) {
         if let Some(known) = self.decisions.get_mut(&key) {
@@ -60,14 +60,14 @@ impl Recovering {
 }
 
 impl CoreMachine {
-    /// The log is read: `next` is the position of the next record. Asks the peers what this core
-    /// may have forgotten.
+    /// Starts once the log is read; `next` is the position of the next record. Asks the peers for
+    /// votes and decisions that this core may have forgotten.
     ///
     /// # Errors
     /// A cold read failed.
     pub fn start<T: Tables>(
         &mut self,
-        now: Now,
+        now: ClockReading,
         next: Position,
         tables: &mut T,
         output: &mut CoreOutput,
@@ -110,7 +110,7 @@ impl CoreMachine {
         }
         if !peers.is_empty() && !planted::is(Bug::RecoverySkipped) {
             let question = |attempt| PeerMessage::Recover { attempt };
-            self.recovering = Some(Recovering {
+            self.recovering = Some(RecoveryState {
                 inquiry: Inquiry::new(question, peers.into_iter()),
                 decisions: BTreeMap::new(),
             });
@@ -124,7 +124,7 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// What the log had of partitions that this core gave to others is settled by now.
+    /// The log's records of partitions that this core gave to others are settled by now.
     fn end_replay(&mut self, output: &mut CoreOutput) {
         self.log.end_replay();
         for id in self.partitions.end_replay(&self.view, self.identity.core) {
@@ -132,11 +132,11 @@ impl CoreMachine {
         }
     }
 
-    /// The epoch has changed: what peers reported in the one before no longer counts. All of it
-    /// must come from one epoch, and so from one life of each peer. Otherwise a peer that has
-    /// reported an operation to another one only, and has forgotten it by a restart since, would
-    /// answer both, and no answer would have the operation. No peer is left to ask where all shared
-    /// tables are gone.
+    /// Restarts the recovery, because the epoch has changed: reports of peers in the epoch before
+    /// no longer count. All of it must come from one epoch, and so from one life of each peer.
+    /// Otherwise a peer that has reported an operation to another one only, and has forgotten it by
+    /// a restart since, would answer both, and no answer would have the operation. No peer is left
+    /// to ask where all shared tables are gone.
     pub(crate) fn restart_recovery<T: Tables>(
         &mut self,
         step: &mut Step<'_, T>,
@@ -166,9 +166,9 @@ impl CoreMachine {
         }
     }
 
-    /// What came from a restarted peer and waits for keys here has no vote to report. It is
-    /// dropped, for the peer may have forgotten it: if no other core remembers, it must not be
-    /// voted on and decided without its own members. A core that does remember sends it again.
+    /// An operation that came from a restarted peer and waits for keys here has no vote to report.
+    /// It is dropped, for the peer may have forgotten it: if no other core remembers, it must not
+    /// be voted on and decided without its own members. A core that does remember sends it again.
     fn drop_waiting<T: Tables>(
         &mut self,
         from: CoreId,
@@ -315,7 +315,7 @@ impl CoreMachine {
     /// Logs again a vote that this core had given.
     pub(crate) fn adopt(
         &mut self,
-        now: Now,
+        now: ClockReading,
         key: MemberKey,
         prepare: &Arc<Prepare>,
         place: usize,
@@ -382,7 +382,8 @@ impl CoreMachine {
         for (_, key, decided) in ordered {
             self.on_decision(key, decided, step)?;
         }
-        // What was called finished meanwhile could not be forgotten before it was settled.
+        // Operations that were reported as finished meanwhile could not be forgotten before they
+        // were settled.
         let lines: Vec<_> = self.finished.iter().collect();
         for line in lines {
             self.forget(line, step)?;

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use placement::tables::Tables;
 use protocol::codec::Wire;
-use protocol::identity::{CoreId, Finished, Now, OperationId, PartitionId, Position};
+use protocol::identity::{ClockReading, CoreId, FinishedLine, OperationId, PartitionId, Position};
 use protocol::message::RowPage;
 use protocol::operation::{Decision, Prepare, Vote};
 use protocol::planted::{self, Bug};
@@ -34,7 +34,7 @@ impl CoreMachine {
         let record = record.map_err(|error| RecoveryError::Record(position, error))?;
         // Messages sent here go nowhere: neighbours are asked once the log is read.
         let step = &mut Step {
-            now: Now::default(),
+            now: ClockReading::default(),
             tables,
             output: &mut CoreOutput::default(),
         };
@@ -131,8 +131,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Whether what the log has of a partition at this point is of the tenure in which this core
-    /// holds it now: it may have been with others meanwhile.
+    /// Returns whether what the log has of a partition at this point is of the tenure in which this
+    /// core holds it now: it may have been with others meanwhile.
     pub(crate) fn is_of_tenure(&self, partition: PartitionId) -> bool {
         let since = self
             .view
@@ -143,7 +143,7 @@ impl CoreMachine {
 
     /// Takes up a decision; true if it may be settled with that.
     fn replay_decision(&mut self, key: MemberKey, decision: Decision, position: Position) -> bool {
-        // What an epoch's end decides is settled when the next one serves.
+        // Decisions of an epoch's end are settled when the next epoch serves.
         let resolved_in = self.sealing.sealed_epoch();
         let Some(member) = self.members.get_mut(&key) else {
             return false;
@@ -156,7 +156,7 @@ impl CoreMachine {
     }
 
     /// Drops own operations that an own, later record calls finished.
-    fn forget_own(&mut self, (head, before): (CoreId, Finished)) {
+    fn forget_own(&mut self, (head, before): (CoreId, FinishedLine)) {
         if head != self.identity.core {
             return;
         }
@@ -185,7 +185,7 @@ impl CoreMachine {
     /// Puts back an operation that this core had voted on, with the vote it gave.
     pub(crate) fn take_back(
         &mut self,
-        now: Now,
+        now: ClockReading,
         prepare: Arc<Prepare>,
         place: usize,
         position: Position,

@@ -90,7 +90,7 @@ fn of_servers() -> [(&'static str, CoordinatorRequest); 2] {
         ),
         (
             "ask-remember",
-            CoordinatorRequest::Remember(Memory {
+            CoordinatorRequest::Remember(RecallReport {
                 core: core(2, 1),
                 incarnation: Incarnation(3),
                 runs: true,

@@ -12,14 +12,15 @@ use placement::{
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
-    Configuration, Moving, PartitionState, Place, Sealing, Server, ServerState, Table, Tenure,
+    Configuration, MoveProgress, PartitionState, Place, PlacedTable, Sealing, Server, ServerState,
+    Tenure,
 };
 use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator};
 use protocol::identity::*;
 use protocol::message::*;
 use protocol::operation::*;
-use protocol::record::{Record, SavedCompletion, Start};
-use protocol::state::{CoordinatorState, CopyChange, FolderTrust, ServerMember, Wanted};
+use protocol::record::{PartitionStart, Record, SavedCompletion};
+use protocol::state::{CoordinatorState, CopyChange, CopyRequest, FolderTrust, ServerMember};
 
 /// Bytes to decide by; zeros without end once they are used up.
 pub struct Source<'a> {
@@ -184,7 +185,7 @@ macro_rules! generate_enum {
 generate_struct! {
     CoreId { server, core }
     PartitionId { table, replex, number }
-    Finished { incarnation, sequence }
+    FinishedLine { incarnation, sequence }
     RequestId { session, number }
     OperationId { head, incarnation, sequence }
     Configuration { cluster, epoch, sealing, servers, tables }
@@ -193,9 +194,9 @@ generate_struct! {
     FillReport { table, replex, partitions, sources, sources_done, rows, of_rows, obstacles }
     CopyFailure { table, name, why }
     CopyChange { table, wanted }
-    Looked { rows, bytes, of_rows }
+    ScanCounts { rows, bytes, of_rows }
     Server { id, incarnation, domain, cores, state, is_draining, is_new }
-    Table { id, schema, layout, placement, building }
+    PlacedTable { id, schema, layout, placement, building }
     Place { core, state, since, moving, former }
     Tenure { core, since }
     Schema {
@@ -230,8 +231,8 @@ generate_struct! {
     SlotConstraints { residues }
     Residue { stride, divisions, coordinate }
     ChecksumRead { epoch, partition, start, limit }
-    Memory { core, incarnation, runs, folder, session_floor, configuration }
-    Release { epoch, partition, holds }
+    RecallReport { core, incarnation, runs, folder, session_floor, configuration }
+    HoldRelease { epoch, partition, holds }
     RowPage { count, rows, next, quiet_us, held, own_order }
     ChecksumPart { count, sum, next }
     PeerHeader { from, incarnation, epoch }
@@ -246,11 +247,11 @@ generate_struct! {
 }
 
 generate_enum! {
-    Wanted { Add { schema }, Drop { name } }
-    Start { Empty, Taken, Compared }
+    CopyRequest { Add { schema }, Drop { name } }
+    PartitionStart { Empty, Taken, Compared }
     ServerState { Up, Down }
     PartitionState { Serving, Rebuilding }
-    Moving { To(tenure), From(tenure) }
+    MoveProgress { To(tenure), From(tenure) }
     Constraint { Unique, Dense }
     Cut {
         Hybrid { shares }, HybridsBetween { first, last, factors }, Replica { of },

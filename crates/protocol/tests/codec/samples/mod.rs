@@ -19,13 +19,14 @@ use placement::{
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
-    Configuration, Moving, PartitionState, Place, Sealing, Server, ServerState, Table, Tenure,
+    Configuration, MoveProgress, PartitionState, Place, PlacedTable, Sealing, Server, ServerState,
+    Tenure,
 };
 use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator};
 use protocol::identity::*;
 use protocol::message::*;
 use protocol::operation::*;
-use protocol::state::{CoordinatorState, CopyChange, FolderTrust, ServerMember, Wanted};
+use protocol::state::{CoordinatorState, CopyChange, CopyRequest, FolderTrust, ServerMember};
 use reads::reads;
 use replacing::{fills, moves, seals};
 
@@ -133,8 +134,8 @@ fn operation() -> OperationId {
     }
 }
 
-fn finished() -> Finished {
-    Finished {
+fn finished() -> FinishedLine {
+    FinishedLine {
         incarnation: Incarnation(2),
         sequence: 990,
     }
@@ -241,8 +242,8 @@ pub fn configuration() -> Configuration {
         state,
         since: Epoch(2),
         moving: Some(match state {
-            PartitionState::Serving => Moving::To(tenure(3 - server)),
-            PartitionState::Rebuilding => Moving::From(tenure(3 - server)),
+            PartitionState::Serving => MoveProgress::To(tenure(3 - server)),
+            PartitionState::Rebuilding => MoveProgress::From(tenure(3 - server)),
         }),
         former: (server == 1).then_some(core(2, 0)),
     };
@@ -262,7 +263,7 @@ pub fn configuration() -> Configuration {
             leaving: vec![(TableId(1), 1)],
         }),
         servers: vec![server(1, ServerState::Up), server(2, ServerState::Down)],
-        tables: vec![Table {
+        tables: vec![PlacedTable {
             id: TableId(3),
             schema: schema(),
             placement: placement.collect(),
@@ -288,7 +289,7 @@ pub fn state() -> CoordinatorState {
         members: vec![member(1), member(2)],
         changes: vec![CopyChange {
             table: TableId(3),
-            wanted: Wanted::Drop {
+            wanted: CopyRequest::Drop {
                 name: "by_tail".into(),
             },
         }],
@@ -461,7 +462,7 @@ fn requests() -> Vec<(&'static str, Message)> {
         ("request-status", Message::Request(Request::Status)),
         (
             "request-release",
-            Message::Request(Request::Release(Release {
+            Message::Request(Request::Release(HoldRelease {
                 epoch: Epoch(6),
                 partition: partition(2, 1),
                 holds: vec![41, 42],

@@ -88,7 +88,7 @@ pub fn moves() -> Vec<(&'static str, Message)> {
 // tidy: long — a list of messages, one of each kind.
 pub fn fills() -> Vec<(&'static str, Message)> {
     let (of, from) = (partition(1, 2), partition(0, 3));
-    let looked = Looked {
+    let looked = ScanCounts {
         rows: 7,
         bytes: 4_096,
         of_rows: 100,

@@ -10,7 +10,7 @@ use tokio_postgres::{AsyncMessage, Client, NoTls};
 
 use super::load::{DemoLoad, LoadSeen, connect, value};
 use super::{DATABASE, LOOK_INTERVAL, PATIENCE, Stage, start_postgres};
-use crate::output::{Short, count, plural};
+use crate::output::{ShortDuration, count, plural};
 use crate::story::Story;
 
 /// How long the load is watched at a time.
@@ -53,7 +53,7 @@ pub async fn stage(story: &mut Story) -> Result<Stage, CommandFailure> {
     Ok(stage)
 }
 
-/// What the notices of `SET replex.trace = on` show for single statements.
+/// Shows the notices of `SET replex.trace = on` for single statements.
 pub async fn routing(story: &mut Story, stage: &Stage) -> Result<(), CommandFailure> {
     story.chapter("Each statement goes where it must, and reports why");
     let failed =
@@ -171,7 +171,7 @@ async fn routes(stage: &Stage) -> Result<BTreeMap<(String, String), u64>, Comman
     Ok(rows.collect())
 }
 
-/// A replica is added while the load goes on.
+/// Adds a replica while the load continues.
 pub async fn third(
     story: &mut Story,
     stage: &mut Stage,
@@ -189,7 +189,7 @@ pub async fn third(
     story.claim(
         format!(
             "It was filled in {}, while {} were answered",
-            Short(took),
+            ShortDuration(took),
             plural(meanwhile, "transaction")
         ),
         meanwhile > 0,
@@ -205,7 +205,7 @@ pub async fn third(
     Ok(())
 }
 
-/// A replica is killed, and comes back.
+/// Kills a replica and starts it again.
 pub async fn kill(
     story: &mut Story,
     stage: &mut Stage,
@@ -246,7 +246,7 @@ pub async fn kill(
     stage.wait(story, 1, "serving").await?;
     story.say(format!(
         "it serves again {} after its start",
-        Short(begun.elapsed())
+        ShortDuration(begun.elapsed())
     ));
     Ok(())
 }
@@ -284,7 +284,7 @@ async fn wait_until_forgotten(stage: &Stage) -> Result<u64, CommandFailure> {
     }
 }
 
-/// The transactions buffer is killed, and comes back.
+/// Kills the transactions buffer and starts it again.
 pub async fn buffer(
     story: &mut Story,
     stage: &mut Stage,
@@ -334,7 +334,7 @@ pub async fn buffer(
     let has = value(&primary, &has).await.map_err(failed)?;
     let text = "It has what it had, and all that was committed since";
     story.claim(
-        format!("{text}, {} after its start", Short(took)),
+        format!("{text}, {} after its start", ShortDuration(took)),
         has == "t",
     );
     Ok(())
@@ -358,7 +358,7 @@ async fn with_first(
 /// The tables that are compared.
 const TABLES: [&str; 4] = ["account", "counter", "country", "entry"];
 
-/// The load ends, and every table of every database is read.
+/// Ends the load, and compares every table of all databases.
 pub async fn compare(
     story: &mut Story,
     stage: &Stage,

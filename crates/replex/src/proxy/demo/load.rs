@@ -14,7 +14,7 @@ use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 pub const CLIENTS: u64 = 4;
 /// Accounts, between which money moves.
 pub const ACCOUNTS: u64 = 20_000;
-/// What each account has at first.
+/// The initial balance of each account.
 const BALANCE: u64 = 100;
 /// A client waits this long between two rounds: the machine has other work, too.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -77,7 +77,7 @@ impl DemoLoad {
     }
 }
 
-/// A session of an ordinary driver.
+/// Opens a session of an ordinary driver.
 pub async fn connect(address: &Address) -> Result<Client, CommandFailure> {
     let mut config = tokio_postgres::Config::new();
     config
@@ -94,7 +94,7 @@ pub async fn connect(address: &Address) -> Result<Client, CommandFailure> {
     Ok(client)
 }
 
-/// The first value of a query's answer.
+/// Returns the first value of a query's answer.
 pub async fn value(client: &Client, query: &str) -> Result<String, tokio_postgres::Error> {
     let answer = client.simple_query(query).await?;
     let found = answer.iter().find_map(|message| match message {

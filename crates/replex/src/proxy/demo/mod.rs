@@ -28,11 +28,11 @@ use crate::story::Story;
 
 /// The database in each server.
 const DATABASE: &str = "postgres";
-/// What the transactions buffer may take, in bytes.
+/// The size limit of the transactions buffer, in bytes.
 const BUFFER_LENGTH_MAX: u64 = 256 << 20;
 /// Time between two looks at what goes on.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// What takes longer has come to a stop, however busy the machine.
+/// A step that takes longer is stuck, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Everything that runs.
@@ -48,7 +48,7 @@ struct Stage {
     _serving: JoinSet<()>,
 }
 
-/// `replex proxy demo`
+/// Runs `replex proxy demo`.
 pub async fn run() -> Result<(), CommandFailure> {
     let started = Instant::now();
     let mut story = Story::of_stdout();
@@ -98,7 +98,7 @@ impl Stage {
     /// no replica yet.
     async fn build() -> Result<Stage, CommandFailure> {
         let (primary, first, second, store) = tokio::try_join!(
-            // What is answered is in the log that replicas follow.
+            // An answered commit is in the log that replicas follow.
             start_postgres(&["synchronous_commit=on"]),
             start_postgres(&[]),
             start_postgres(&[]),
@@ -164,13 +164,13 @@ impl Stage {
     }
 
     /// What the console shows of the transactions buffer.
-    async fn buffer(&self) -> Result<Kept, CommandFailure> {
+    async fn buffer(&self) -> Result<BufferView, CommandFailure> {
         let output = self.ask("SHOW BUFFER").await?;
         let row = output.rows.into_iter().next();
         let row =
             row.ok_or_else(|| CommandFailure::Failed("there is no transactions buffer".into()))?;
         let text = |at: usize| row[at].clone().unwrap_or_default();
-        Ok(Kept {
+        Ok(BufferView {
             doing: text(0),
             from: text(1),
             until: text(2),
@@ -185,14 +185,14 @@ impl Stage {
     }
 
     /// A replica's line in the console: its state, what it does, and how far it is with that.
-    async fn replica(&self, number: usize) -> Result<Doing, CommandFailure> {
+    async fn replica(&self, number: usize) -> Result<ReplicaView, CommandFailure> {
         let output = self.ask("SHOW REPLICAS").await?;
         let number = number.to_string();
         let mut rows = output.rows.into_iter();
         let row = rows.find(|row| row[0].as_deref() == Some(&number));
         let row = row.ok_or_else(|| CommandFailure::Failed(format!("replica {number} is gone")))?;
         let text = |at: usize| row[at].clone().unwrap_or_default();
-        Ok(Doing {
+        Ok(ReplicaView {
             state: text(3),
             doing: text(4),
             share: text(5).parse().ok(),
@@ -227,22 +227,22 @@ impl Stage {
     }
 }
 
-/// What the transactions buffer does, and where what it has begins and ends in the primary's log.
-struct Kept {
+/// The state of the transactions buffer, and where its commits begin and end in the primary's log.
+struct BufferView {
     doing: String,
     from: String,
     until: String,
 }
 
-/// What a replica does.
-struct Doing {
+/// The state of a replica, for people.
+struct ReplicaView {
     state: String,
     doing: String,
     share: Option<f64>,
     seconds_left: Option<u64>,
 }
 
-impl Doing {
+impl ReplicaView {
     /// For people. Estimates go by tens of hundredths, so that not each one is printed.
     fn line(&self, screen: Screen) -> String {
         let mut line = format!("{}, {}", self.state, self.doing);

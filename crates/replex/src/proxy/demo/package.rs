@@ -5,7 +5,7 @@ use replex::say;
 use rustix::process::geteuid;
 use tokio::process::Command;
 
-/// As root on Debian it installs what is missing.
+/// Installs missing packages, as root on Debian.
 pub async fn provide() -> Result<(), CommandFailure> {
     if pg_local::programs().is_some() {
         return Ok(());

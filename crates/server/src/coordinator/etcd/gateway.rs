@@ -85,7 +85,7 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// For the members at these URLs.
+    /// Makes a gateway to the members at these URLs.
     ///
     /// # Errors
     /// There is none, or one is no `http://host:port`.

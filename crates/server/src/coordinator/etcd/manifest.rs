@@ -6,7 +6,7 @@
 
 use protocol::codec::{DecodeError, Reader, Wire};
 
-use crate::envelope::{Envelope, Problem};
+use crate::envelope::{Envelope, EnvelopeError};
 
 const ENVELOPE: Envelope = Envelope {
     magic: b"RPXETCDM",
@@ -32,7 +32,7 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Of a state's bytes.
+    /// Makes the manifest of a state's bytes.
     pub fn new(version: u64, instance: u64, bytes: &[u8]) -> Manifest {
         Manifest {
             version,
@@ -43,7 +43,7 @@ impl Manifest {
         }
     }
 
-    /// Whether these are the bytes that it names.
+    /// Returns whether these are the bytes that it names.
     pub fn names(&self, bytes: &[u8]) -> bool {
         self.bytes == bytes.len() as u64 && self.checksum == crc32c::crc32c(bytes)
     }
@@ -60,8 +60,8 @@ impl Manifest {
     /// Returns the manifest of these bytes, or what is wrong with them.
     pub fn decode(bytes: &[u8]) -> Result<Manifest, String> {
         ENVELOPE.decode(bytes).map_err(|problem| match problem {
-            Problem::Damaged => "it is no coordinator's state, or damaged".to_owned(),
-            Problem::Format(found) => format!(
+            EnvelopeError::Damaged => "it is no coordinator's state, or damaged".to_owned(),
+            EnvelopeError::Format(found) => format!(
                 "it is of format {found}, this program knows {}: use the release that wrote it, or \
                  a newer one",
                 ENVELOPE.format

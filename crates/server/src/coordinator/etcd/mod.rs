@@ -22,11 +22,13 @@ use protocol::message::Leadership;
 use super::keeper::{Keeper, KeeperEvent};
 use crate::clock::Clock;
 use crate::error::ServerError;
-use crate::event_loop::Handle;
+use crate::event_loop::LoopHandle;
 use crate::options::EtcdOptions;
 use crate::random;
 use gateway::Gateway;
-pub(super) use record::{Campaign, Found, Keeping, LoadError, Record, Seat, Term};
+pub(super) use record::{
+    CampaignOutcome, CoordinatorLease, LeaderRevisions, LoadError, Record, SaveOutcome, StoredState,
+};
 use term::Candidate;
 
 /// How long a coordinator leads, or is taken to be there, after its last renewal in etcd.
@@ -81,7 +83,7 @@ impl EtcdKeeper {
         options: &EtcdOptions,
         address: String,
         clock: Clock,
-        wake: Handle,
+        wake: LoopHandle,
     ) -> Result<EtcdKeeper, ServerError> {
         let record = open(options, address)?;
         let shared = Arc::new(Shared {

@@ -24,32 +24,32 @@ use crate::error::ServerError;
 
 /// A coordinator's place in etcd, for as long as its lease is renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seat {
+pub(crate) struct CoordinatorLease {
     pub lease: i64,
     pub ttl_s: u64,
 }
 
-/// A leader's own view: what its transactions are guarded by.
+/// The revisions of etcd that guard a leader's transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Term {
+pub(crate) struct LeaderRevisions {
     /// When its key was made.
     pub made_at: i64,
     /// When the manifest was changed last; 0 if there is none.
     pub changed_at: i64,
 }
 
-/// What became of a campaign.
+/// The outcome of a campaign.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Campaign {
+pub(crate) enum CampaignOutcome {
     /// This coordinator leads, and its key was made at this revision.
     Won(i64),
     /// Another one leads, here.
     Lost(String),
 }
 
-/// What became of a state.
+/// The outcome of saving a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keeping {
+pub(crate) enum SaveOutcome {
     /// It is the state, since this revision.
     Kept(i64),
     /// Another coordinator leads, or none: nothing was written.
@@ -73,9 +73,9 @@ impl From<GatewayError> for LoadError {
     }
 }
 
-/// A state as it was found.
+/// A state as etcd has it.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct StoredState {
     pub manifest: Manifest,
     pub changed_at: i64,
     pub state: CoordinatorState,
@@ -94,7 +94,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// For a coordinator that can be reached at `address`. Nothing is asked yet.
+    /// Makes the record of a coordinator at `address`. It sends nothing to etcd yet.
     pub fn new(gateway: Gateway, prefix: &str, instance: u64, address: String) -> Record {
         Record {
             gateway,
@@ -116,21 +116,21 @@ impl Record {
     }
 
     /// Takes a lease and puts this coordinator's name down.
-    pub fn enter(&mut self, ttl_s: u64) -> Result<Seat, GatewayError> {
+    pub fn enter(&mut self, ttl_s: u64) -> Result<CoordinatorLease, GatewayError> {
         let (lease, ttl_s) = self.gateway.grant(ttl_s)?;
         let name = format!("{}/coordinators/{:016x}", self.prefix, self.instance);
         let entry = put(&name, self.address.as_bytes(), lease);
         self.gateway.transact(&[], &[entry], &[])?;
-        Ok(Seat { lease, ttl_s })
+        Ok(CoordinatorLease { lease, ttl_s })
     }
 
     /// Renews the lease; false if it is over.
-    pub fn renew(&mut self, seat: Seat) -> Result<bool, GatewayError> {
+    pub fn renew(&mut self, seat: CoordinatorLease) -> Result<bool, GatewayError> {
         Ok(self.gateway.keep_alive(seat.lease)? > 0)
     }
 
     /// Gives the lease back, and with it this coordinator's names.
-    pub fn leave(&mut self, seat: Seat) -> Result<(), GatewayError> {
+    pub fn leave(&mut self, seat: CoordinatorLease) -> Result<(), GatewayError> {
         self.gateway.revoke(seat.lease)
     }
 
@@ -148,7 +148,7 @@ impl Record {
     }
 
     /// Leads, if no coordinator does.
-    pub fn campaign(&mut self, seat: Seat) -> Result<Campaign, GatewayError> {
+    pub fn campaign(&mut self, seat: CoordinatorLease) -> Result<CampaignOutcome, GatewayError> {
         let key = self.leader_key();
         let done = self.gateway.transact(
             &[made_at(&key, 0)],
@@ -156,12 +156,14 @@ impl Record {
             &[get(&key)],
         )?;
         if done.succeeded {
-            return Ok(Campaign::Won(done.revision));
+            return Ok(CampaignOutcome::Won(done.revision));
         }
         match done.found.first().and_then(|found| found.first()) {
             // Its own: the answer to an earlier attempt was lost.
-            Some(leader) if leader.lease == seat.lease => Ok(Campaign::Won(leader.create_revision)),
-            Some(leader) => Ok(Campaign::Lost(address(leader))),
+            Some(leader) if leader.lease == seat.lease => {
+                Ok(CampaignOutcome::Won(leader.create_revision))
+            }
+            Some(leader) => Ok(CampaignOutcome::Lost(address(leader))),
             None => Err(GatewayError::Refused(
                 "a key is there and is not".to_owned(),
             )),
@@ -169,7 +171,7 @@ impl Record {
     }
 
     /// Returns the state, also to a coordinator that does not lead; none if there was never one.
-    pub fn load(&mut self) -> Result<Option<Found>, LoadError> {
+    pub fn load(&mut self) -> Result<Option<StoredState>, LoadError> {
         let found = self.gateway.range(&self.state_key(), None)?;
         let Some(found) = found.into_iter().next() else {
             return Ok(None);
@@ -186,7 +188,7 @@ impl Record {
             return Err(self.unusable(what));
         }
         let state = decode_state(&bytes).map_err(|error| self.unusable(&error.to_string()))?;
-        Ok(Some(Found {
+        Ok(Some(StoredState {
             manifest,
             changed_at: found.mod_revision,
             state,
@@ -195,7 +197,11 @@ impl Record {
     }
 
     /// Makes a state the state, in place of the one that `term` knows.
-    pub fn keep(&mut self, term: Term, persist: &PersistedState) -> Result<Keeping, GatewayError> {
+    pub fn keep(
+        &mut self,
+        term: LeaderRevisions,
+        persist: &PersistedState,
+    ) -> Result<SaveOutcome, GatewayError> {
         let manifest = Manifest::new(persist.version, self.instance, &persist.bytes);
         self.write(term, &manifest, &persist.bytes)
     }
@@ -203,10 +209,10 @@ impl Record {
     /// Records in the state that it has moved: no coordinator goes on from it here.
     pub fn hand_over(
         &mut self,
-        term: Term,
-        found: &Found,
+        term: LeaderRevisions,
+        found: &StoredState,
         to: &str,
-    ) -> Result<Keeping, GatewayError> {
+    ) -> Result<SaveOutcome, GatewayError> {
         let manifest = Manifest {
             instance: self.instance,
             moved_to: Some(to.to_owned()),
@@ -218,10 +224,10 @@ impl Record {
     /// All parts first, each as the leader, and with the last one the manifest.
     fn write(
         &mut self,
-        term: Term,
+        term: LeaderRevisions,
         manifest: &Manifest,
         bytes: &[u8],
-    ) -> Result<Keeping, GatewayError> {
+    ) -> Result<SaveOutcome, GatewayError> {
         let leads = made_at(&self.leader_key(), term.made_at);
         let mut parts: Vec<Value> = (0..)
             .zip(bytes.chunks(PART_BYTES))
@@ -233,7 +239,7 @@ impl Record {
                 .gateway
                 .transact(slice::from_ref(&leads), &[part], &[])?;
             if !done.succeeded {
-                return Ok(Keeping::Deposed);
+                return Ok(SaveOutcome::Deposed);
             }
         }
         let (first, end) = children(&self.state_key());
@@ -250,19 +256,19 @@ impl Record {
             &[get(&self.leader_key()), get(&self.state_key())],
         )?;
         if done.succeeded {
-            return Ok(Keeping::Kept(done.revision));
+            return Ok(SaveOutcome::Kept(done.revision));
         }
         let mut found = done.found.into_iter().map(|found| found.into_iter().next());
         let leader = found.next().flatten();
         if leader.is_none_or(|leader| leader.create_revision != term.made_at) {
-            return Ok(Keeping::Deposed);
+            return Ok(SaveOutcome::Deposed);
         }
         let state = found.next().flatten();
         let is_own = |state: &KeyValue| Manifest::decode(&state.value).as_ref() == Ok(manifest);
         Ok(match state {
             // Its own: the answer to an earlier attempt was lost.
-            Some(state) if is_own(&state) => Keeping::Kept(state.mod_revision),
-            _ => Keeping::Overwritten,
+            Some(state) if is_own(&state) => SaveOutcome::Kept(state.mod_revision),
+            _ => SaveOutcome::Overwritten,
         })
     }
 

@@ -18,11 +18,14 @@ use ::coordinator::PersistedState;
 use protocol::state::CoordinatorState;
 
 use super::gateway::GatewayError;
-use super::{Campaign, Command, Keeping, LEASE_S, LoadError, Record, Report, Seat, Shared, Term};
+use super::{
+    CampaignOutcome, Command, CoordinatorLease, LEASE_S, LeaderRevisions, LoadError, Record,
+    Report, SaveOutcome, Shared,
+};
 use crate::clock::Clock;
 use crate::coordinator::keeper::KeeperEvent;
 use crate::error::ServerError;
-use crate::event_loop::Handle;
+use crate::event_loop::LoopHandle;
 use crate::journal::{self, JournalLevel};
 use crate::random;
 
@@ -37,8 +40,8 @@ const NOTE_PAUSE_US: u64 = 5_000_000;
 
 /// A seat and how long it lasts.
 #[derive(Clone, Copy, Debug)]
-struct Seated {
-    seat: Seat,
+struct HeldLease {
+    seat: CoordinatorLease,
     renew_us: u64,
     /// Until when the lease holds for certain.
     until_us: u64,
@@ -47,7 +50,7 @@ struct Seated {
 /// What a leader knows.
 #[derive(Debug)]
 struct Leading {
-    term: Term,
+    term: LeaderRevisions,
     /// The state was read, and the role leads from it.
     is_reported: bool,
     /// Why the role receives one more event.
@@ -65,8 +68,8 @@ pub(super) struct Candidate {
     shared: Arc<Shared>,
     reports: Sender<Report>,
     /// Woken after each report.
-    wake: Handle,
-    seated: Option<Seated>,
+    wake: LoopHandle,
+    seated: Option<HeldLease>,
     leading: Option<Leading>,
     leadership: u64,
     noted_us: Option<u64>,
@@ -101,7 +104,7 @@ impl Candidate {
         clock: Clock,
         shared: Arc<Shared>,
         reports: Sender<Report>,
-        wake: Handle,
+        wake: LoopHandle,
     ) -> Candidate {
         Candidate {
             record,
@@ -116,7 +119,7 @@ impl Candidate {
         }
     }
 
-    /// Until the role's end is gone, or the process must end.
+    /// Runs until the role's end is dropped, or the process must end.
     pub fn run(mut self, commands: &Receiver<Command>) {
         loop {
             match self.turn() {
@@ -168,7 +171,7 @@ impl Candidate {
         let asked_us = self.clock.monotonic_us();
         let Some(seated) = self.seated else {
             let seat = self.record.enter(LEASE_S)?;
-            self.seated = Some(Seated::new(seat, asked_us));
+            self.seated = Some(HeldLease::new(seat, asked_us));
             return Ok(());
         };
         if asked_us >= seated.until_us {
@@ -182,7 +185,7 @@ impl Candidate {
             self.vacate();
             return Ok(());
         }
-        let renewed = Seated::new(seated.seat, asked_us);
+        let renewed = HeldLease::new(seated.seat, asked_us);
         self.seated = Some(renewed);
         if self.leading.is_some() {
             self.set_leads_until(renewed.until_us);
@@ -198,14 +201,14 @@ impl Candidate {
     }
 
     /// Looks for a leader, and leads if there is none.
-    fn stand_by(&mut self, seated: Seated) -> Result<(), Trouble> {
+    fn stand_by(&mut self, seated: HeldLease) -> Result<(), Trouble> {
         let leader = match self.record.leader()? {
             Some(leader) => leader,
             None => match self.record.campaign(seated.seat)? {
-                Campaign::Lost(leader) => leader,
-                Campaign::Won(made_at) => {
+                CampaignOutcome::Lost(leader) => leader,
+                CampaignOutcome::Won(made_at) => {
                     self.leading = Some(Leading {
-                        term: Term {
+                        term: LeaderRevisions {
                             made_at,
                             changed_at: 0,
                         },
@@ -272,12 +275,12 @@ impl Candidate {
             return Ok(());
         };
         match self.record.keep(leading.term, &persist) {
-            Ok(Keeping::Kept(changed_at)) => {
+            Ok(SaveOutcome::Kept(changed_at)) => {
                 leading.term.changed_at = changed_at;
                 self.report(Ok(KeeperEvent::Kept(persist.version)));
             }
-            Ok(Keeping::Deposed) | Err(GatewayError::NoLease) => self.vacate(),
-            Ok(Keeping::Overwritten) => {
+            Ok(SaveOutcome::Deposed) | Err(GatewayError::NoLease) => self.vacate(),
+            Ok(SaveOutcome::Overwritten) => {
                 return Err(Trouble::Fatal(ServerError::Folder(format!(
                     "the coordinators' state in {} was changed by a process that does not lead: \
                      nothing else may write below this prefix",
@@ -370,11 +373,11 @@ impl Candidate {
     }
 }
 
-impl Seated {
+impl HeldLease {
     /// After a question that was asked then and whose answer confirms the lease.
-    fn new(seat: Seat, asked_us: u64) -> Seated {
+    fn new(seat: CoordinatorLease, asked_us: u64) -> HeldLease {
         let ttl_us = seat.ttl_s * 1_000_000;
-        Seated {
+        HeldLease {
             seat,
             renew_us: asked_us + RENEW_PAUSE_US,
             // The margin is for clocks that run at different rates.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use machines::core::CoreInput;
-use protocol::identity::{CoreId, Now, Position};
+use protocol::identity::{ClockReading, CoreId, Position};
 use protocol::message::{
     CoordinatorReply, CoordinatorRequest, PeerHeader, PeerMessage, Room, SealStage,
 };
@@ -12,11 +12,11 @@ use protocol::operation::Decision;
 use protocol::planted::{self, Bug};
 use protocol::record::Record;
 
-use super::{Server, State};
+use super::{ServerPhase, SimulatedServer};
 use crate::check::{budget, earlier_life, outcomes, prepared, sealed, waits};
 use crate::core::{Effects, SimulatedCore};
-use crate::disk::{SimulatedDisk, Tail};
-use crate::event::{Content, Event, Life};
+use crate::disk::{SimulatedDisk, UnflushedTail};
+use crate::event::{CoreLife, Event, PacketContent};
 use crate::network::Node;
 use crate::plan::MILLISECOND;
 use crate::world::World;
@@ -27,13 +27,13 @@ const FLUSH_INTERVAL_US: u64 = 50 * MILLISECOND;
 const REPLY_DELAY_US: u64 = 5;
 
 impl World {
-    /// A core's connection to another one is new.
-    pub fn connected(&mut self, from: Life, to: CoreId) {
+    /// Handles a new connection from a core to another one.
+    pub fn connected(&mut self, from: CoreLife, to: CoreId) {
         self.input(from, CoreInput::PeerConnected { core: to });
     }
 
     /// Hands an input to a core, if that life of it still runs.
-    pub fn input(&mut self, life: Life, input: CoreInput) {
+    pub fn input(&mut self, life: CoreLife, input: CoreInput) {
         self.with_core(life, |core, now, disk, effects| {
             core.step(now, input, disk, effects)
         });
@@ -41,14 +41,14 @@ impl World {
 
     fn with_core(
         &mut self,
-        life: Life,
-        act: impl FnOnce(&mut SimulatedCore, Now, &mut SimulatedDisk, &mut Effects),
+        life: CoreLife,
+        act: impl FnOnce(&mut SimulatedCore, ClockReading, &mut SimulatedDisk, &mut Effects),
     ) {
         let Some(place) = self.alive(life) else {
             return;
         };
         let server = &mut self.servers[place];
-        let State::Running(cores) = &mut server.state else {
+        let ServerPhase::Running(cores) = &mut server.state else {
             unreachable!("it is alive")
         };
         let number = usize::from(life.core.core);
@@ -64,8 +64,8 @@ impl World {
     }
 
     /// Does what a core's machine wants done.
-    pub(super) fn carry_out(&mut self, life: Life, effects: Effects) {
-        let Life { core, .. } = life;
+    pub(super) fn carry_out(&mut self, life: CoreLife, effects: Effects) {
+        let CoreLife { core, .. } = life;
         for note in effects.notes {
             self.trace.note(self.now_us, || note);
         }
@@ -83,13 +83,13 @@ impl World {
             }
             // A peer that is down has no connection; the driver notifies the machine when it has.
             if let Some(receiver) = self.life(to).filter(|life| self.alive(*life).is_some()) {
-                let content = Content::Peer(header, message, receiver.life);
+                let content = PacketContent::Peer(header, message, receiver.life);
                 self.send(Node::Core(core), Node::Core(to), content);
             }
         }
         for request in effects.asks {
             self.check_report(core, &request);
-            let content = Content::Ask(0, request, life.life);
+            let content = PacketContent::Ask(0, request, life.life);
             self.send(Node::Core(core), Node::Coordinator, content);
         }
         for reply in effects.replies {
@@ -187,7 +187,7 @@ impl World {
             self.check("I2 a seen outcome is never reversed", served);
         }
         if let Record::Prepared { .. } | Record::Decided { .. } = record {
-            self.tempt_record(self.places[&core.server]);
+            self.maybe_kill_after_record(self.places[&core.server]);
         }
     }
 
@@ -205,13 +205,13 @@ impl World {
         (position < chain.len()).then(|| chain[position - 1] as u8)
     }
 
-    fn schedule_tick(&mut self, life: Life) {
+    fn schedule_tick(&mut self, life: CoreLife) {
         let Some(place) = self.alive(life) else {
             return;
         };
         let server = &mut self.servers[place];
         let clock = server.clock;
-        let State::Running(cores) = &mut server.state else {
+        let ServerPhase::Running(cores) = &mut server.state else {
             unreachable!("it is alive")
         };
         let core = &mut cores[usize::from(life.core.core)];
@@ -222,14 +222,14 @@ impl World {
         }
     }
 
-    /// A core's deadline, or an earlier one that is none any more.
-    pub fn core_tick(&mut self, life: Life) {
+    /// Handles a core's deadline, or an earlier one that is no longer valid.
+    pub fn core_tick(&mut self, life: CoreLife) {
         let Some(place) = self.alive(life) else {
             return;
         };
         let server = &mut self.servers[place];
         let now = server.clock.now(self.now_us);
-        let State::Running(cores) = &mut server.state else {
+        let ServerPhase::Running(cores) = &mut server.state else {
             unreachable!("it is alive")
         };
         let core = &mut cores[usize::from(life.core.core)];
@@ -248,7 +248,7 @@ impl World {
         let keys = (self.plan.workload.groups * self.plan.workload.ids) as usize;
         let within = budget::within(&backlog, &self.plan.limits, keys, core.read_back);
         self.check("I15 memory stays in its budget", within);
-        let running = self.servers.iter().flat_map(Server::cores);
+        let running = self.servers.iter().flat_map(SimulatedServer::cores);
         let waiting: Vec<_> = running.flat_map(|core| core.machine.waits()).collect();
         self.check(
             "I11 the wait-for graph has no cycle",
@@ -258,13 +258,13 @@ impl World {
     }
 
     /// Begins a flush if one is wanted and none is under way.
-    fn start_flush(&mut self, life: Life) {
+    fn start_flush(&mut self, life: CoreLife) {
         let Some(place) = self.alive(life) else {
             return;
         };
         let server = &mut self.servers[place];
         let number = usize::from(life.core.core);
-        let State::Running(cores) = &mut server.state else {
+        let ServerPhase::Running(cores) = &mut server.state else {
             unreachable!("it is alive")
         };
         let (core, disk) = (&mut cores[number], &server.disks[number]);
@@ -299,8 +299,8 @@ impl World {
         );
     }
 
-    /// The interval is over after which `replicated` records are flushed.
-    pub fn flush_due(&mut self, life: Life) {
+    /// Flushes `replicated` records at the end of their interval.
+    pub fn flush_due(&mut self, life: CoreLife) {
         self.with_core(life, |core, _, _, _| {
             core.flush_due = false;
             core.flush_scheduled = false;
@@ -308,8 +308,8 @@ impl World {
         });
     }
 
-    /// A flush has ended.
-    pub fn flushed(&mut self, life: Life, target: Position, failed: bool) {
+    /// Handles the end of a flush.
+    pub fn flushed(&mut self, life: CoreLife, target: Position, failed: bool) {
         let Some(place) = self.alive(life) else {
             return;
         };
@@ -320,7 +320,7 @@ impl World {
                 // R23: it is not known what is on the disk now. The process must die.
                 self.trace
                     .note(self.now_us, || format!("{} fails to flush", life.core));
-                self.crash(place, Tail::Torn, 100 * MILLISECOND);
+                self.crash(place, UnflushedTail::Torn, 100 * MILLISECOND);
                 return;
             }
         }
@@ -336,14 +336,14 @@ impl World {
         self.report_durable(life, target);
     }
 
-    fn report_durable(&mut self, life: Life, target: Position) {
+    fn report_durable(&mut self, life: CoreLife, target: Position) {
         self.with_core(life, |core, now, disk, effects| {
             core.durable(now, target, disk, effects)
         });
     }
 
-    /// A message of a peer has come to a core.
-    pub fn peer_message(&mut self, life: Life, header: PeerHeader, message: PeerMessage) {
+    /// Delivers a peer's message to a core.
+    pub fn peer_message(&mut self, life: CoreLife, header: PeerHeader, message: PeerMessage) {
         let Some(place) = self.alive(life) else {
             return;
         };
@@ -354,7 +354,8 @@ impl World {
                 let until_us = server.clock.when(sent_us + self.plan.limits.lease_us);
                 let vouching = (header.from.server, header.epoch);
                 let needed = usize::from(self.plan.schema.failures_tolerated);
-                self.leases.vouched(life.core, vouching, until_us, needed);
+                self.leases
+                    .note_lease_grant(life.core, vouching, until_us, needed);
             }
         }
         let mut unheard = Ok(());
@@ -364,13 +365,13 @@ impl World {
             let known = speaker.map_or(header.incarnation, |server| server.incarnation);
             core.step(now, CoreInput::Peer { header, message }, disk, effects);
             let done = (effects.records.len(), effects.sends.len());
-            unheard = earlier_life::unheard(header.incarnation, known, done);
+            unheard = earlier_life::dropped_message(header.incarnation, known, done);
         });
         self.check("R16 messages of an earlier life are dropped", unheard);
     }
 
-    /// The coordinator has answered a core.
-    pub fn core_answered(&mut self, life: Life, reply: CoordinatorReply) {
+    /// Handles the coordinator's answer to a core.
+    pub fn core_answered(&mut self, life: CoreLife, reply: CoordinatorReply) {
         let Some(place) = self.alive(life) else {
             return;
         };
@@ -382,7 +383,7 @@ impl World {
                 session_floor,
             } => {
                 let until_us = self.servers[place].clock.when(sent_us + lease_us);
-                self.leases.beaten(life.core, until_us);
+                self.leases.note_lease_renewal(life.core, until_us);
                 self.input(
                     life,
                     CoreInput::Beat {
@@ -402,7 +403,7 @@ impl World {
                 self.trace
                     .note(self.now_us, || format!("{}: refused: {message}", life.core));
                 if std::mem::take(&mut self.servers[place].joined_late) && !retry {
-                    return self.crash(place, Tail::Kept, 100 * MILLISECOND);
+                    return self.crash(place, UnflushedTail::Kept, 100 * MILLISECOND);
                 }
                 let refused = if retry { Ok(()) } else { Err(message) };
                 self.check("a core is refused by the coordinator", refused);
@@ -412,7 +413,7 @@ impl World {
     }
 
     /// Takes a checkpoint of a core, and plans the next one.
-    pub fn checkpoint(&mut self, life: Life) {
+    pub fn checkpoint(&mut self, life: CoreLife) {
         self.with_core(life, |core, _, disk, _| {
             let (tables, retain_from) = core.checkpoint();
             disk.checkpoint(tables, retain_from);
@@ -430,7 +431,7 @@ impl World {
         let server = &self.servers[place];
         let id = server.id.expect("it has joined");
         let number = self.random.below(server.disks.len() as u64) as u16;
-        let life = Life {
+        let life = CoreLife {
             core: CoreId {
                 server: id,
                 core: number,
@@ -441,8 +442,8 @@ impl World {
         self.after(delay_us, Event::Checkpoint(life));
     }
 
-    /// A core's disk has another room.
-    pub fn space(&mut self, life: Life, room: Room) {
+    /// Changes the room on a core's disk.
+    pub fn space(&mut self, life: CoreLife, room: Room) {
         self.input(life, CoreInput::Space(room));
     }
 }

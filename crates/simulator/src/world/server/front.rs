@@ -8,13 +8,19 @@ use protocol::planted::{self, Bug};
 
 use crate::check::results::Head;
 use crate::check::{outcomes, prepared};
-use crate::event::{Content, Event, Life};
+use crate::event::{CoreLife, Event, PacketContent};
 use crate::network::Node;
 use crate::world::World;
 
 impl World {
-    /// A client's request has come to a core.
-    pub fn client_request(&mut self, life: Life, client: u64, correlation: u64, request: Request) {
+    /// Delivers a client's request to a core.
+    pub fn client_request(
+        &mut self,
+        life: CoreLife,
+        client: u64,
+        correlation: u64,
+        request: Request,
+    ) {
         let core = life.core;
         let Some(place) = self.alive(life) else {
             let delay_us = self.faults.latency_us;
@@ -52,13 +58,13 @@ impl World {
         );
     }
 
-    /// A core learns that a client's connection is gone.
-    pub fn client_gone(&mut self, life: Life, client: ClientId) {
+    /// Reports the loss of a client's connection to a core.
+    pub fn client_gone(&mut self, life: CoreLife, client: ClientId) {
         self.input(life, CoreInput::ClientGone { client });
     }
 
-    /// The driver writes a reply: the last look at the lease, after the value was taken (R15).
-    pub fn reply_leaves(&mut self, life: Life, reply: ClientReply) {
+    /// Writes a reply, after a last check of the lease: the value was read before (R15).
+    pub fn reply_leaves(&mut self, life: CoreLife, reply: ClientReply) {
         let Some(place) = self.alive(life) else {
             return;
         };
@@ -88,7 +94,7 @@ impl World {
         let (receiver, life, breaks) = self.connections.ends(client);
         let (from, to) = (Node::Core(life.core), Node::Client(receiver));
         if self.network.connection(to, from) == breaks {
-            self.send(from, to, Content::Reply(correlation, reply));
+            self.send(from, to, PacketContent::Reply(correlation, reply));
         }
     }
 

@@ -13,9 +13,9 @@ use protocol::identity::{CoreId, Epoch, Incarnation, ServerId};
 use protocol::message::{CoordinatorReply, CoordinatorRequest, FolderReport};
 
 use crate::clock::SimulatedClock;
-use crate::core::{Effects, SimulatedCore, Start};
-use crate::disk::{SimulatedDisk, Tail};
-use crate::event::{Content, Event, Life};
+use crate::core::{Effects, SimulatedCore, SimulatedCoreStart};
+use crate::disk::{SimulatedDisk, UnflushedTail};
+use crate::event::{CoreLife, Event, PacketContent};
 use crate::network::Node;
 use crate::plan::{MILLISECOND, RunPlan};
 use crate::random::Random;
@@ -26,7 +26,7 @@ const JOIN_RETRY_US: u64 = 200 * MILLISECOND;
 
 /// One server.
 #[derive(Debug)]
-pub struct Server {
+pub struct SimulatedServer {
     /// Its number, once it has joined.
     pub id: Option<ServerId>,
     /// Names its data folder.
@@ -36,7 +36,7 @@ pub struct Server {
     /// Counts its starts.
     pub life: u64,
     /// Whether it runs.
-    pub state: State,
+    pub state: ServerPhase,
     /// It stands still until then.
     pub paused_until_us: u64,
     /// Its clocks.
@@ -64,9 +64,9 @@ pub struct Folder {
     pub attempt: Option<u64>,
 }
 
-/// What a server is doing.
+/// The phase of a server.
 #[derive(Debug)]
-pub enum State {
+pub enum ServerPhase {
     /// No process.
     Down,
     /// Asks the coordinator to let it in.
@@ -75,15 +75,15 @@ pub enum State {
     Running(Vec<SimulatedCore>),
 }
 
-impl Server {
+impl SimulatedServer {
     /// Returns a server that has never started.
-    pub fn new(clock: SimulatedClock, plan: &RunPlan, random: &mut Random) -> Server {
-        Server {
+    pub fn new(clock: SimulatedClock, plan: &RunPlan, random: &mut Random) -> SimulatedServer {
+        SimulatedServer {
             id: None,
             disk: random.bits(),
             folder: Folder::default(),
             life: 0,
-            state: State::Down,
+            state: ServerPhase::Down,
             paused_until_us: 0,
             clock,
             disks: (0..plan.cores)
@@ -95,7 +95,7 @@ impl Server {
         }
     }
 
-    /// Whether its cores know, with their peers' reports, all that they ever did.
+    /// Returns whether its cores know, with their peers' reports, all that they ever did.
     pub fn is_whole(&mut self) -> bool {
         let recovering = |core: &SimulatedCore| core.machine.is_recovering();
         if self.is_running() && !self.cores().iter().any(recovering) {
@@ -104,29 +104,29 @@ impl Server {
         !self.forgot
     }
 
-    /// Whether its cores run.
+    /// Returns whether its cores run.
     pub fn is_running(&self) -> bool {
-        matches!(self.state, State::Running(_))
+        matches!(self.state, ServerPhase::Running(_))
     }
 
     /// Returns its cores; none unless it runs.
     pub fn cores(&self) -> &[SimulatedCore] {
         match &self.state {
-            State::Running(cores) => cores,
-            State::Down | State::Joining => &[],
+            ServerPhase::Running(cores) => cores,
+            ServerPhase::Down | ServerPhase::Joining => &[],
         }
     }
 }
 
 impl World {
-    /// A server's process starts: it asks to join.
+    /// Starts a server's process, which asks to join.
     pub fn start_server(&mut self, place: usize) {
         let server = &mut self.servers[place];
-        if !matches!(server.state, State::Down) {
+        if !matches!(server.state, ServerPhase::Down) {
             return;
         }
         server.life += 1;
-        server.state = State::Joining;
+        server.state = ServerPhase::Joining;
         server.paused_until_us = 0;
         let life = server.life;
         self.trace.note(self.now_us, || {
@@ -138,7 +138,7 @@ impl World {
     /// Asks the coordinator to let a starting server in.
     pub fn join(&mut self, place: usize, life: u64) {
         let server = &mut self.servers[place];
-        if server.life != life || !matches!(server.state, State::Joining) {
+        if server.life != life || !matches!(server.state, ServerPhase::Joining) {
             return;
         }
         server.old = server.old.filter(|(_, until_us)| self.now_us < *until_us);
@@ -162,15 +162,15 @@ impl World {
                 .map(|core| format!("machine{place}:{}", 7000 + core))
                 .collect(),
         };
-        let content = Content::Ask(0, request, life);
+        let content = PacketContent::Ask(0, request, life);
         self.send(Node::Starting(place), Node::Coordinator, content);
         self.after(JOIN_RETRY_US, Event::JoinAgain(place, life));
     }
 
-    /// The coordinator has answered a starting server.
+    /// Handles the coordinator's answer to a starting server.
     pub fn join_answered(&mut self, place: usize, life: u64, reply: CoordinatorReply) {
         let server = &self.servers[place];
-        if server.life != life || !matches!(server.state, State::Joining) {
+        if server.life != life || !matches!(server.state, ServerPhase::Joining) {
             return;
         }
         match reply {
@@ -244,7 +244,7 @@ impl World {
                 .and_then(|recovered| {
                     let configuration = Arc::clone(&configuration);
                     let limits = self.plan.limits;
-                    let start = Start {
+                    let start = SimulatedCoreStart {
                         core,
                         incarnation,
                         limits,
@@ -260,7 +260,7 @@ impl World {
                     // at the cable and starts it again.
                     self.trace
                         .note(self.now_us, || format!("{core} does not start: {error}"));
-                    server.state = State::Down;
+                    server.state = ServerPhase::Down;
                     self.after(100 * MILLISECOND, Event::Start(place));
                     return;
                 }
@@ -268,7 +268,7 @@ impl World {
             all_effects.push((core, effects));
         }
         let life = server.life;
-        server.state = State::Running(cores);
+        server.state = ServerPhase::Running(cores);
         for (core, effects) in all_effects {
             self.leases.started(core);
             self.ledger.crash(
@@ -278,24 +278,24 @@ impl World {
             self.trace.note(self.now_us, || {
                 format!("{core} runs, incarnation {}", incarnation.0)
             });
-            self.carry_out(Life { core, life }, effects);
+            self.carry_out(CoreLife { core, life }, effects);
         }
         self.connect_all(place);
         self.schedule_checkpoint(place);
-        self.tempt_start();
+        self.maybe_kill_after_start();
         self.roll_on(place);
     }
 
     /// Connections between a server that has started and those that run are opened again.
     fn connect_all(&mut self, place: usize) {
-        let lives = |world: &World, place: usize| -> Vec<Life> {
+        let lives = |world: &World, place: usize| -> Vec<CoreLife> {
             let server = &world.servers[place];
             let cores = server
                 .cores()
                 .iter()
                 .map(|core| core.machine.identity().core);
             cores
-                .map(|core| Life {
+                .map(|core| CoreLife {
                     core,
                     life: server.life,
                 })
@@ -329,17 +329,17 @@ impl World {
     }
 
     /// Kills a server's process; it starts again after `down_us`.
-    pub fn crash(&mut self, place: usize, tail: Tail, down_us: u64) {
+    pub fn crash(&mut self, place: usize, tail: UnflushedTail, down_us: u64) {
         let server = &mut self.servers[place];
-        let before = std::mem::replace(&mut server.state, State::Down);
+        let before = std::mem::replace(&mut server.state, ServerPhase::Down);
         self.trace
             .note(self.now_us, || format!("machine {place} dies ({tail:?})"));
         match (before, server.id) {
-            (State::Down, _) => return,
+            (ServerPhase::Down, _) => return,
             // It has not touched its disks yet.
-            (State::Joining, _) | (State::Running(_), None) => {}
-            (State::Running(_), Some(id)) => {
-                server.forgot |= tail == Tail::Torn;
+            (ServerPhase::Joining, _) | (ServerPhase::Running(_), None) => {}
+            (ServerPhase::Running(_), Some(id)) => {
+                server.forgot |= tail == UnflushedTail::Torn;
                 for (number, disk) in server.disks.iter_mut().enumerate() {
                     let kept = disk.crash(tail, &mut self.random);
                     let core = CoreId {

@@ -9,7 +9,7 @@ use protocol::message::Refusal;
 
 use crate::core::CoreMachine;
 use crate::core::contract::CoreOutput;
-use crate::core::partition::queue::Queued;
+use crate::core::partition::queue::QueuedRequest;
 use crate::core::step::Step;
 
 impl CoreMachine {
@@ -81,7 +81,7 @@ impl CoreMachine {
     /// Refuses requests that were not begun.
     pub(crate) fn refuse_undone(
         &mut self,
-        requests: impl IntoIterator<Item = Queued>,
+        requests: impl IntoIterator<Item = QueuedRequest>,
         refusal: &Refusal,
         output: &mut CoreOutput,
     ) {

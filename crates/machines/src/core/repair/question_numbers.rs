@@ -2,16 +2,16 @@
 
 use protocol::identity::Incarnation;
 
-/// Names what this core asks and lists. No other process of this core uses the same numbers.
+/// Gives the numbers of questions and lists. No other process of this core uses the same ones.
 #[derive(Debug)]
-pub(crate) struct Numbers {
+pub(crate) struct QuestionNumbers {
     last: u64,
 }
 
-impl Numbers {
+impl QuestionNumbers {
     /// Returns those of one process of a core.
-    pub fn of(incarnation: Incarnation) -> Numbers {
-        Numbers {
+    pub fn of(incarnation: Incarnation) -> QuestionNumbers {
+        QuestionNumbers {
             last: u64::from(incarnation.0) << 32,
         }
     }

@@ -19,7 +19,7 @@ use crate::{interruptible, runtime};
 
 /// The file in the home folder that remembers what was typed.
 const HISTORY_FILE: &str = ".replex_history";
-/// What stands for stdin where a file is named.
+/// The name of a file that means stdin.
 pub const STDIN: &str = "-";
 /// The most bytes of a script that are read at once, as many as a pipe holds.
 const PIECE_BYTES: usize = 64 << 10;
@@ -49,7 +49,7 @@ enum Source {
     Pieces(String, mpsc::Receiver<io::Result<Vec<u8>>>),
 }
 
-/// `replex sql`
+/// Runs `replex sql`.
 pub fn sql(arguments: &SqlArguments) -> Result<(), CommandFailure> {
     let runtime = runtime()?;
     let client = runtime.block_on(interruptible(connect(&arguments.cluster)))?;
@@ -112,7 +112,7 @@ pub fn sql(arguments: &SqlArguments) -> Result<(), CommandFailure> {
 /// Runs a piece of a script; whether the script goes on.
 async fn run_piece(
     shell: &mut Shell<Client>,
-    feed: &mut shell::Feed,
+    feed: &mut shell::ScriptFeed,
     piece: &[u8],
     input: ScriptInput,
 ) -> Result<bool, CommandFailure> {

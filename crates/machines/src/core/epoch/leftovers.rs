@@ -1,6 +1,6 @@
-//! What a core finds on its disk of partitions that it does not hold: rows of tables and copies
-//! that were dropped, which go, and of partitions that it held until its server was lost, which may
-//! be of use (R25; `docs/reference/protocol-repair.md`, "Old disks").
+//! Rows on a core's disk of partitions that it does not hold. Rows of dropped tables and copies are
+//! removed. Rows of partitions that it held until its server was lost may be of use (R25;
+//! `docs/reference/protocol-repair.md`, "Old disks").
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -16,7 +16,7 @@ use crate::core::step::Step;
 impl CoreMachine {
     /// Returns the partitions of which this core has rows of an earlier tenure that may be of use.
     ///
-    /// They are as the checkpoint has them: what the log has of that tenure is not read
+    /// They are as the checkpoint has them: the log's records of that tenure are not read
     /// ([`CoreMachine::is_of_tenure`]), now or at any later start. So what is compared with them,
     /// and logged as the difference, is the same whenever the log is read.
     fn left_behind(&self) -> BTreeSet<PartitionId> {

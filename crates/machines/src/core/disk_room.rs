@@ -5,21 +5,21 @@ use alloc::collections::BTreeMap;
 use protocol::identity::CoreId;
 use protocol::message::Room;
 
-/// What disks have room for.
+/// The room on the disks of this core and of its peers.
 #[derive(Debug, Default)]
-pub(crate) struct Space {
+pub(crate) struct DiskRoom {
     own: Room,
     /// Of the peers that reported less than [`Room::Free`]; the others have room for all writes.
     peers: BTreeMap<CoreId, Room>,
 }
 
-impl Space {
+impl DiskRoom {
     /// Returns the room on this core's disk.
     pub fn own(&self) -> Room {
         self.own
     }
 
-    /// This core's disk has another room.
+    /// Sets the room on this core's disk.
     pub fn set_own(&mut self, room: Room) {
         self.own = room;
     }
@@ -29,7 +29,7 @@ impl Space {
         self.peers.get(&core).copied().unwrap_or_default()
     }
 
-    /// A peer reports its room.
+    /// Sets the room that a peer reports.
     pub fn set_peer(&mut self, core: CoreId, room: Room) {
         match room {
             Room::Free => self.peers.remove(&core),
@@ -37,7 +37,7 @@ impl Space {
         };
     }
 
-    /// Whether every disk that is known of has room for all writes.
+    /// Returns whether every disk that is known of has room for all writes.
     pub fn is_free_everywhere(&self) -> bool {
         self.own == Room::Free && self.peers.is_empty()
     }

@@ -14,7 +14,7 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 use super::super::query::{first, number, setup_error};
 use super::super::query::{rows, value};
 use super::super::{ReplicationError, SLOT, connect, described};
-use super::lease::Beat;
+use super::lease::LeaderHeartbeat;
 use super::register::RegisterChange;
 use pg_connect::address::Address;
 use pg_wire::quoting::literal;
@@ -81,14 +81,14 @@ impl Candidate {
 }
 
 /// A session at the primary that has the lock, or tries to get it.
-pub struct Seat {
+pub struct LeaderLock {
     client: Client,
     candidate: Candidate,
 }
 
 /// The holder of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holder {
+pub enum LockHolder {
     /// A session of this proxy's own, which has not noticed yet that its connection is lost.
     Own(i32),
     /// That of another proxy.
@@ -97,33 +97,36 @@ pub enum Holder {
     Stranger,
 }
 
-/// What a standby sees.
+/// The state of the lock, as a standby sees it.
 #[derive(Debug)]
-pub struct Look {
+pub struct StandbyView {
     /// None if the lock has just become free.
-    pub holder: Option<Holder>,
+    pub holder: Option<LockHolder>,
     /// The name of that one, for people.
     pub name: String,
-    /// What the active proxy has shown last.
-    pub beat: Option<Beat>,
+    /// The last heartbeat of the active proxy.
+    pub beat: Option<LeaderHeartbeat>,
 }
 
-/// What was before a new epoch.
+/// The start of a new epoch, with the end of the one before.
 #[derive(Debug)]
-pub struct Begun {
+pub struct EpochStart {
     /// The new one.
     pub epoch: u64,
     /// The active proxy of the epoch before has given up.
     pub was_released: bool,
-    /// What it has shown last.
-    pub last_beat: Option<Beat>,
+    /// Its last heartbeat.
+    pub last_beat: Option<LeaderHeartbeat>,
 }
 
-impl Seat {
+impl LeaderLock {
     /// Returns a session that has nothing yet.
-    pub async fn open(primary: &Address, candidate: &Candidate) -> Result<Seat, ReplicationError> {
+    pub async fn open(
+        primary: &Address,
+        candidate: &Candidate,
+    ) -> Result<LeaderLock, ReplicationError> {
         let client = connect(primary, &candidate.session).await?;
-        let seat = Seat {
+        let seat = LeaderLock {
             client,
             candidate: candidate.clone(),
         };
@@ -146,7 +149,7 @@ impl Seat {
     }
 
     /// Returns the holder of the lock, and what the active proxy has shown.
-    pub async fn look(&self) -> Result<Look, ReplicationError> {
+    pub async fn look(&self) -> Result<StandbyView, ReplicationError> {
         let holder = format!(
             "SELECT a.pid, a.application_name, coalesce(a.usename, ''),
                     coalesce(host(a.client_addr), 'its own machine'), (SELECT name FROM hihooi.leader)
@@ -156,7 +159,7 @@ impl Seat {
         let holder = timeout(ANSWER_MAX, rows(&self.client, &holder)).await;
         let holder = holder.map_err(silent)??;
         let Some(row) = holder.first() else {
-            return Ok(Look {
+            return Ok(StandbyView {
                 holder: None,
                 name: String::new(),
                 beat: self.last_beat().await?,
@@ -175,22 +178,22 @@ impl Seat {
             ),
         };
         let holder = match (is_proxy, session == self.candidate.session) {
-            (_, true) => Holder::Own(process),
-            (true, _) => Holder::Other(process),
-            _ => Holder::Stranger,
+            (_, true) => LockHolder::Own(process),
+            (true, _) => LockHolder::Other(process),
+            _ => LockHolder::Stranger,
         };
-        Ok(Look {
+        Ok(StandbyView {
             holder: Some(holder),
             name,
             beat: self.last_beat().await?,
         })
     }
 
-    async fn last_beat(&self) -> Result<Option<Beat>, ReplicationError> {
+    async fn last_beat(&self) -> Result<Option<LeaderHeartbeat>, ReplicationError> {
         let beats = rows(&self.client, "SELECT epoch, number FROM hihooi.beat");
         let beats = timeout(ANSWER_MAX, beats).await.map_err(silent)??;
         let beat = beats.first().map(|row| {
-            Ok::<_, ReplicationError>(Beat {
+            Ok::<_, ReplicationError>(LeaderHeartbeat {
                 epoch: number(&value(row, 0)?)?,
                 number: number(&value(row, 1)?)?,
             })
@@ -208,7 +211,7 @@ impl Seat {
     }
 
     /// Raises the epoch. The lock must be this session's.
-    pub async fn begin_epoch(&self) -> Result<Begun, ReplicationError> {
+    pub async fn begin_epoch(&self) -> Result<EpochStart, ReplicationError> {
         let was_released = self.one("SELECT is_released FROM hihooi.leader").await? == "t";
         let last_beat = self.last_beat().await?;
         let name = literal(&self.candidate.name);
@@ -216,14 +219,14 @@ impl Seat {
             "UPDATE hihooi.leader SET epoch = epoch + 1, is_released = false, name = {name}
              RETURNING epoch"
         );
-        Ok(Begun {
+        Ok(EpochStart {
             epoch: number(&self.one(&raise).await?)?,
             was_released,
             last_beat,
         })
     }
 
-    /// Sets the next epoch behind this one, without a wait for others.
+    /// Sets the next epoch after this one, without a wait for others.
     pub async fn begin_after(&self, epoch: u64) -> Result<(), ReplicationError> {
         let raise = format!(
             "UPDATE hihooi.leader SET epoch = greatest(epoch, {epoch}), is_released = true, name = ''"
@@ -238,7 +241,7 @@ impl Seat {
 
     /// Shows that this proxy lives. That it could be shown proves that the session has its lock.
     /// Returns whether another proxy waits for it.
-    pub async fn beat(&self, beat: Beat) -> Result<bool, ReplicationError> {
+    pub async fn beat(&self, beat: LeaderHeartbeat) -> Result<bool, ReplicationError> {
         let (epoch, number) = (beat.epoch, beat.number);
         let own = literal(&self.candidate.session);
         let show = format!(

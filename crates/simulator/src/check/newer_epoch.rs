@@ -12,7 +12,7 @@ pub const LEARNS_WITHIN_US: u64 = 1_500_000;
 
 /// What a client knows while it waits.
 #[derive(Clone, Copy, Debug)]
-pub struct Waiting {
+pub struct WaitingClient {
     /// The client.
     pub client: u64,
     /// The epoch of its configuration.
@@ -21,16 +21,16 @@ pub struct Waiting {
     pub since_us: u64,
 }
 
-/// Whether all that waited when an epoch was first sent, and wait still, know it.
+/// Checks that all clients that waited when an epoch was first sent, and still wait, know it.
 ///
 /// # Errors
 /// One does not.
 pub fn learned(
     epoch: Epoch,
     announced_us: u64,
-    waiting: impl IntoIterator<Item = Waiting>,
+    waiting: impl IntoIterator<Item = WaitingClient>,
 ) -> Result<(), String> {
-    for Waiting {
+    for WaitingClient {
         client,
         known,
         since_us,
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn only_a_client_that_waited_all_the_while_must_know() {
-        let waiting = |known, since_us| Waiting {
+        let waiting = |known, since_us| WaitingClient {
             client: 1,
             known: Epoch(known),
             since_us,

@@ -4,27 +4,27 @@ use std::collections::BTreeMap;
 
 use protocol::identity::PartitionId;
 
-use crate::model::Row;
+use crate::model::ModelRow;
 
 /// What one partition's sorted table holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartitionRows {
     /// Key, version and row, in the order of the keys.
-    pub rows: Vec<(Vec<u8>, u64, Row)>,
-    /// By the order's replex: the rows' keys in that order and, behind them, their own without the
+    pub rows: Vec<(Vec<u8>, u64, ModelRow)>,
+    /// By the order's replex: the rows' keys in that order and, after them, their own without the
     /// pk.
     pub entries: BTreeMap<usize, Vec<Vec<u8>>>,
 }
 
 /// All partitions of the table.
-pub type Rest = BTreeMap<PartitionId, PartitionRows>;
+pub type PartitionContents = BTreeMap<PartitionId, PartitionRows>;
 
 /// Returns the rows of one replex by version and content, sorted.
-pub fn of_replex(rest: &Rest, replex: usize) -> Vec<(u64, Row)> {
+pub fn of_replex(rest: &PartitionContents, replex: usize) -> Vec<(u64, ModelRow)> {
     let partitions = rest
         .iter()
         .filter(|(id, _)| usize::from(id.replex) == replex);
-    let mut rows: Vec<(u64, Row)> = partitions
+    let mut rows: Vec<(u64, ModelRow)> = partitions
         .flat_map(|(_, partition)| {
             partition
                 .rows

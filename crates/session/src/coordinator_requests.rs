@@ -97,7 +97,7 @@ impl SessionMachine {
         }
     }
 
-    /// The coordinator has sent its epoch: nothing is wanted up to it.
+    /// Handles the coordinator's epoch: nothing up to it is wanted any more.
     pub(super) fn on_fetched(&mut self, epoch: Epoch) {
         if self
             .fetch

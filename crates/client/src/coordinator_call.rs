@@ -4,18 +4,18 @@ use protocol::message::{CoordinatorReply, CoordinatorRequest};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// A question to the coordinator.
+/// A request to the coordinator.
 #[derive(Debug)]
-pub(crate) struct Ask {
+pub(crate) struct CoordinatorCall {
     pub request: CoordinatorRequest,
     /// The caller that waits for the answer, and until when; none for a question of the session
     /// machine.
-    pub waiter: Option<(oneshot::Sender<Answer>, Instant)>,
+    pub waiter: Option<(oneshot::Sender<CallOutcome>, Instant)>,
 }
 
-/// What became of a question of a caller.
+/// The outcome of a request to the coordinator.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum CallOutcome {
     Reply(Box<CoordinatorReply>, u64),
     /// It was never sent: what happened at each coordinator.
     NotSent(Vec<String>),
@@ -23,10 +23,10 @@ pub(crate) enum Answer {
     Lost(String),
 }
 
-impl Ask {
+impl CoordinatorCall {
     /// Returns a question of the session machine.
-    pub fn of_machine(request: CoordinatorRequest) -> Ask {
-        Ask {
+    pub fn of_machine(request: CoordinatorRequest) -> CoordinatorCall {
+        CoordinatorCall {
             request,
             waiter: None,
         }
@@ -36,13 +36,13 @@ impl Ask {
     pub fn of_caller(
         request: CoordinatorRequest,
         deadline: Instant,
-    ) -> (Ask, oneshot::Receiver<Answer>) {
+    ) -> (CoordinatorCall, oneshot::Receiver<CallOutcome>) {
         let (sender, receiver) = oneshot::channel();
         let waiter = Some((sender, deadline));
-        (Ask { request, waiter }, receiver)
+        (CoordinatorCall { request, waiter }, receiver)
     }
 
-    /// Whether the answer is still needed.
+    /// Returns whether the answer is still needed.
     pub fn is_wanted(&self) -> bool {
         self.waiter
             .as_ref()
@@ -50,7 +50,7 @@ impl Ask {
     }
 
     /// Answers the caller, if there is one.
-    pub fn answer(self, answer: Answer) {
+    pub fn answer(self, answer: CallOutcome) {
         if let Some((sender, _)) = self.waiter {
             // A caller that has gone needs no answer.
             let _ = sender.send(answer);

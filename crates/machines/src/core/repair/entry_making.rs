@@ -1,7 +1,7 @@
 //! Giving rows the local entries that they lack, in the background (`partition::entries`).
 
 use placement::tables::{Tables, TablesError};
-use protocol::identity::Now;
+use protocol::identity::ClockReading;
 use protocol::message::Room;
 
 use crate::core::CoreMachine;
@@ -9,12 +9,12 @@ use crate::core::CoreMachine;
 /// The making of the entries of all partitions.
 #[derive(Debug, Default)]
 pub(crate) struct EntryMaking {
-    /// When the next entries are made. Set while a partition lacks some.
+    /// The time at which the next entries are made. Set while a partition lacks some.
     due_us: Option<u64>,
 }
 
 impl EntryMaking {
-    /// When the next entries are made.
+    /// Returns the time at which the next entries are made.
     pub fn due_us(&self) -> Option<u64> {
         self.due_us
     }
@@ -25,8 +25,8 @@ impl EntryMaking {
 }
 
 impl CoreMachine {
-    /// The configuration is new, or the core has started: looks at what entries all partitions
-    /// have.
+    /// Reviews the entries of all partitions, when the configuration is new or the core has
+    /// started.
     pub(crate) fn review_entries<T: Tables>(&mut self, tables: &mut T) -> Result<(), TablesError> {
         for partition in self.partitions.all_with_rows_mut() {
             partition.review_entries(tables)?;
@@ -40,7 +40,7 @@ impl CoreMachine {
     /// Makes the next entries that are missing.
     pub(crate) fn make_entries<T: Tables>(
         &mut self,
-        now: Now,
+        now: ClockReading,
         tables: &mut T,
     ) -> Result<(), TablesError> {
         let now_us = now.monotonic_us;

@@ -10,7 +10,7 @@
 use super::{name, pairs, text};
 use crate::ReplicationError;
 use crate::change::{Shape, ShapeColumn};
-use crate::pgoutput::{Old, Tuple, TupleValue};
+use crate::pgoutput::{OldTuple, Tuple, TupleValue};
 use pg_wire::quoting::quoted;
 
 /// The type `"char"`.
@@ -24,11 +24,11 @@ const EXACT: [u32; 11] = [16, 17, 20, 21, 23, 26, 1082, 1083, 1114, 1184, 2950];
 const PLAIN: [u32; 8] = [25, 700, 701, 1042, 1043, 1186, 1266, 1700];
 
 /// Returns the rows that a change is about; one of them, where several are alike.
-pub fn condition(table: &Shape, old: &Old) -> Result<String, ReplicationError> {
+pub fn condition(table: &Shape, old: &OldTuple) -> Result<String, ReplicationError> {
     let tuple = match old {
-        Old::Key(tuple) => return key_condition(table, tuple),
-        Old::Row(tuple) if table.has_key => return key_condition(table, tuple),
-        Old::Row(tuple) => tuple,
+        OldTuple::Key(tuple) => return key_condition(table, tuple),
+        OldTuple::Row(tuple) if table.has_key => return key_condition(table, tuple),
+        OldTuple::Row(tuple) => tuple,
     };
     let mut same = Vec::with_capacity(tuple.len());
     for (column, value) in pairs(table, tuple)? {

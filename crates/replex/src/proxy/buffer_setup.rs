@@ -6,15 +6,15 @@ use replex::embedded::EmbeddedStore;
 use replex::failure::CommandFailure;
 use replication::buffer;
 
-use super::arguments::Serve;
+use super::arguments::ServeArguments;
 
-/// What a cluster's coordinators are named by.
+/// The scheme of URLs that name a cluster's coordinators.
 const CLUSTER: &str = "replex://";
 /// Stands for no buffer at all.
 const NOWHERE: &str = "none";
 
-/// What the options ask for.
-pub struct Keeping {
+/// The transactions buffer that the options ask for.
+pub struct BufferSetup {
     /// The store in this process, if it is one; it runs as long as this lives.
     _store: Option<EmbeddedStore>,
     /// The buffer.
@@ -23,12 +23,12 @@ pub struct Keeping {
     pub place: String,
 }
 
-impl Keeping {
-    /// None without replicas, or if there is to be no buffer.
+impl BufferSetup {
+    /// Returns the buffer of these options; none without replicas, or if there is to be no buffer.
     ///
     /// # Errors
     /// The options do not fit together, or the folder cannot be used.
-    pub fn of(arguments: &Serve) -> Result<Option<Keeping>, CommandFailure> {
+    pub fn of(arguments: &ServeArguments) -> Result<Option<BufferSetup>, CommandFailure> {
         let has_replicas = !arguments.replica.is_empty() || arguments.replicate;
         if !has_replicas && arguments.buffer.is_some() {
             let text =
@@ -52,10 +52,10 @@ impl Keeping {
     }
 }
 
-fn in_folder(folder: &Path, length_max: u64) -> Result<Keeping, CommandFailure> {
+fn in_folder(folder: &Path, length_max: u64) -> Result<BufferSetup, CommandFailure> {
     let store = EmbeddedStore::start(folder)?;
     let coordinators = vec![store.coordinator().to_string()];
-    Ok(Keeping {
+    Ok(BufferSetup {
         _store: Some(store),
         buffer: buffer::BufferOptions {
             coordinators,
@@ -66,7 +66,7 @@ fn in_folder(folder: &Path, length_max: u64) -> Result<Keeping, CommandFailure> 
     })
 }
 
-fn in_cluster(coordinators: &str, length_max: u64) -> Result<Keeping, CommandFailure> {
+fn in_cluster(coordinators: &str, length_max: u64) -> Result<BufferSetup, CommandFailure> {
     let place = format!("{CLUSTER}{coordinators}");
     let coordinators: Vec<String> = coordinators.split(',').map(str::to_owned).collect();
     let is_place = |it: &String| {
@@ -78,7 +78,7 @@ fn in_cluster(coordinators: &str, length_max: u64) -> Result<Keeping, CommandFai
             "--buffer {place}: give the coordinators as {CLUSTER}HOST:PORT,HOST:PORT"
         )));
     }
-    Ok(Keeping {
+    Ok(BufferSetup {
         _store: None,
         buffer: buffer::BufferOptions {
             coordinators,

@@ -4,7 +4,7 @@
 //! bytes holds memory here, so each of these has a time limit. An idle connection that owes nothing
 //! may stay for ever, and costs no look.
 
-use super::connection::Phase;
+use super::connection::ConnectionPhase;
 use super::{ConnectionSide, EventLoop};
 
 impl EventLoop {
@@ -24,25 +24,25 @@ impl EventLoop {
             };
             let unfinished = !connection.partial.is_empty() && !held_back;
             let (patience_us, reason) = match connection.phase {
-                Phase::Closing | Phase::Draining => (limits.farewell_us, ""),
-                Phase::Connecting => (limits.patience_us, "no process answered"),
-                Phase::Open if connection.blocked => {
+                ConnectionPhase::Closing | ConnectionPhase::Draining => (limits.farewell_us, ""),
+                ConnectionPhase::Connecting => (limits.patience_us, "no process answered"),
+                ConnectionPhase::Open if connection.blocked => {
                     (limits.patience_us, "it did not take what was sent to it")
                 }
-                Phase::Open if unfinished => {
+                ConnectionPhase::Open if unfinished => {
                     (limits.patience_us, "it began a frame and did not end it")
                 }
-                Phase::Open
+                ConnectionPhase::Open
                     if !connection.greeted && connection.side == ConnectionSide::Accepted =>
                 {
                     (limits.patience_us, "it sent nothing")
                 }
-                Phase::Open => continue,
+                ConnectionPhase::Open => continue,
             };
             if connection.since_us + patience_us > now_us {
                 waiting = true;
             } else {
-                let lasting = connection.phase == Phase::Open;
+                let lasting = connection.phase == ConnectionPhase::Open;
                 let speaks = lasting && !connection.blocked;
                 self.io.counters.impatient += u64::from(lasting);
                 if speaks {
