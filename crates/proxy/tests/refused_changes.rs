@@ -140,6 +140,14 @@ const UNCLEAR: &[(&str, &str)] = &[
         "a statement of their own",
     ),
     (
+        "CREATE TABLE trees AS SELECT oid, ev_action FROM pg_rewrite",
+        "cannot be read as text",
+    ),
+    (
+        "CREATE TABLE trees (id int PRIMARY KEY, t pg_node_tree)",
+        "cannot be read as text",
+    ),
+    (
         "CREATE EXTENSION pg_trgm; SELECT makes('with_extension')",
         "a message of its own",
     ),

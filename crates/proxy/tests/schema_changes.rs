@@ -116,6 +116,7 @@ const CHANGES: &[&str] = &[
     "CREATE RULE nothing AS ON DELETE TO copied DO INSTEAD NOTHING; ALTER TABLE copied RENAME TO copies",
     "DROP TABLE fruit, copies CASCADE; DROP VIEW names",
     "DROP SCHEMA nested CASCADE; DROP FUNCTION doubled; DROP TYPE mood CASCADE",
+    "GRANT INSERT (id) ON account TO ann; ALTER TABLE b OWNER TO ann",
     "DROP OWNED BY ann CASCADE",
 ];
 

@@ -75,9 +75,7 @@ BEGIN
     IF lasts THEN
       PERFORM hihooi.check_text(statement, pg_catalog.current_setting('standard_conforming_strings') OPERATOR(pg_catalog.=) 'on',
                                 inner_statement IS NULL, makes_rows);
-    END IF;
-    IF lasts AND NOT is_checked THEN
-      PERFORM hihooi.check_table(o.objid, statement) FROM pg_catalog.pg_event_trigger_ddl_commands() AS o
+      PERFORM hihooi.check_table(o.objid, statement, is_checked) FROM pg_catalog.pg_event_trigger_ddl_commands() AS o
         WHERE o.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass AND NOT o.in_extension;
     END IF;
     IF makes_rows AND NOT (is_unseen AND lasts) THEN

@@ -151,8 +151,8 @@ BEGIN
   END IF;
 END
 $function$;
--- Checks a table that was made or altered.
-CREATE OR REPLACE FUNCTION hihooi.check_table(relation oid, statement text) RETURNS void
+-- Checks a table that was made or altered. How columns are filled the proxy has checked, if it sent the statement.
+CREATE OR REPLACE FUNCTION hihooi.check_table(relation oid, statement text, is_checked bool) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
 BEGIN
   IF EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = relation AND NOT t.tgisinternal AND t.tgenabled IN ('A', 'R'))
@@ -163,11 +163,21 @@ BEGIN
   END IF;
   IF NOT EXISTS (SELECT FROM pg_class WHERE oid = relation AND relkind IN ('r', 'p') AND relpersistence = 'p') THEN RETURN;
   END IF;
+  -- Of types for internal use only, and of keys of indexes, what the output writes no input reads.
+  IF EXISTS (SELECT FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+                         JOIN pg_proc f ON f.oid = t.typinput
+              WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped
+                AND (t.typcategory = 'Z' AND t.typname <> 'char'
+                     OR f.proname IN ('gtsvectorin', 'gbtreekey_in', 'gtrgm_in', 'ghstore_in', 'ltree_gist_in', '_int_gkey_in',
+                                      'intbig_gkey_in'))) THEN
+    PERFORM hihooi.refuse('a table with a column of a type whose values cannot be read as text is not replicated',
+                          'Store it as text, for example column::text.');
+  END IF;
   IF EXISTS (SELECT FROM pg_attribute a JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
               WHERE a.attrelid = relation AND a.attgenerated = 's' AND d.adbin::text ~ ':varattno -\d') THEN
     PERFORM hihooi.refuse('a column GENERATED from tableoid would differ between databases', 'Leave tableoid out.');
   END IF;
-  IF EXISTS (
+  IF NOT is_checked AND EXISTS (
        SELECT FROM hihooi.columns_of(relation, statement, 'add') AS a
                    JOIN pg_type t ON t.oid = a.atttypid
                    LEFT JOIN pg_attrdef d ON d.adrelid = relation AND d.adnum = a.attnum
@@ -213,4 +223,4 @@ $function$;
 REVOKE ALL ON FUNCTION hihooi.refuse(text, text), hihooi.reads_clock(oid), hihooi.gives_the_same(pg_catalog.pg_proc),
   hihooi.is_about(text, text, name), hihooi.columns_of(oid, text, text), hihooi.has_rows(oid), hihooi.has_clock_word(text),
   hihooi.default_differs(text, oid, text), hihooi.using_differs(text, oid[]), hihooi.check_rewrite(text),
-  hihooi.check_table(oid, text), hihooi.check_text(text, bool, bool, bool) FROM PUBLIC;
+  hihooi.check_table(oid, text, bool), hihooi.check_text(text, bool, bool, bool) FROM PUBLIC;

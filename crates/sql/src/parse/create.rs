@@ -207,6 +207,14 @@ fn two_primary_keys(table: &str) -> SqlError {
     ))
 }
 
+/// Returns how many columns of the primary key option `partition_by` names.
+fn primary_prefix(schema: &Schema, value: &str) -> Result<Option<u8>, SqlError> {
+    let key = schema.primary_key.iter();
+    let key: Vec<String> = key.map(|it| schema.columns[*it].name.clone()).collect();
+    let what = format!("the primary key of table {}", schema.name);
+    prefix(&what, &key, &partition_columns(value))
+}
+
 fn table_options(schema: &mut Schema, options: ast::CreateTableOptions) -> Result<(), SqlError> {
     let options = match options {
         ast::CreateTableOptions::None => Vec::new(),
@@ -266,12 +274,7 @@ fn table_options(schema: &mut Schema, options: ast::CreateTableOptions) -> Resul
                     }
                 };
             }
-            "partition_by" => {
-                let key = schema.primary_key.iter();
-                let key: Vec<String> = key.map(|it| schema.columns[*it].name.clone()).collect();
-                let what = format!("the primary key of table {}", schema.name);
-                schema.primary_partition_columns = prefix(&what, &key, &partition_columns(&text))?;
-            }
+            "partition_by" => schema.primary_partition_columns = primary_prefix(schema, &text)?,
             _ => {
                 return Err(SqlError::statement(format!(
                     "a table has no option {key}: there are partitions, failures_tolerated, \

@@ -3,14 +3,14 @@
 //! Every partition of a replex is sorted by its columns. Where the columns of its key space are all
 //! equated (or listed by `IN`), each combination of values is in one partition, a prefix of its
 //! order, and a range predicate on the next column narrows it further. Where they are not, but the
-//! first columns are equated or the next one has a range, every partition is asked for that range:
+//! first columns are equated or the next one has a range, each partition is asked for that range:
 //! as many seeks as there are partitions, and their rows merge in the order of the index. The best
 //! is, in this order: the whole primary key, a whole unique key, the most equated columns, a range,
-//! the order that is asked for. Then come ranges of cells of hyperspaces (`hyperspace`), ranges of
+//! the order that is requested. Then come ranges of cells of hyperspaces (`hyperspace`), ranges of
 //! every partition, whole cells, and the first rows of every partition, if few are wanted in an
-//! order that an index has. Hybrids
-//! and replicas are cut and sorted by columns of indexes that are there too, and that serve whatever
-//! they would. Without any, a scan is left: large tables are scanned only if that is asked for.
+//! order that an index has. Hybrids and replicas are cut and sorted by columns of indexes that are
+//! there too, and that serve whatever they would. Without any, a scan is left: large tables are
+//! scanned only on request.
 
 use std::cmp::Reverse;
 

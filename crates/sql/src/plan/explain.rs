@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use placement::{ColumnType, ReplexKind, RowView, Value, amplification_of, decode_key};
+use placement::{ColumnType, ReplexKind, RowView, Schema, Value, amplification_of, decode_key};
 use protocol::configuration::routes;
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::expression::Assignment;
@@ -222,9 +222,7 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
         replex,
         kind,
         segments,
-        order_columns,
-        fixed,
-        range,
+        ..
     } = &read.access;
     let name = &table.layout.replexes[*replex].name;
     let index = match table.layout.replexes[*replex].kind {
@@ -245,22 +243,7 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
         AccessKind::Range => format!("Range of every partition of {} by {index}", schema.name),
     }];
     if *kind != AccessKind::Scan {
-        let fixed_columns = &order_columns[..*fixed];
-        // The cells of a hyperspace can be asked for the same key; these stand together.
-        let mut keys: Vec<&[Value]> = segments.iter().map(|it| &it.keys[..]).collect();
-        keys.dedup();
-        keys.retain(|key| !key.is_empty());
-        for key in keys.iter().take(LISTED_MAX) {
-            let key = text::key("key", schema, fixed_columns, key);
-            lines.push(format!("  {key}"));
-        }
-        if keys.len() > LISTED_MAX {
-            lines.push(format!("  and {} more keys", keys.len() - LISTED_MAX));
-        }
-        if *range != ValueRange::default() {
-            let range = text::range(schema, order_columns[*fixed], range);
-            lines.push(format!("  range: {range}"));
-        }
+        lines.extend(keys(schema, &read.access));
     }
     let partitions: BTreeSet<u32> = segments.iter().map(|it| it.partition).collect();
     let places = places(configuration, table, *replex, &partitions);
@@ -286,6 +269,29 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
     }
     if context.settings.stale_reads {
         lines.push("  stale: does not wait for operations under way".to_string());
+    }
+    lines
+}
+
+/// Returns the keys and the range that an access asks for.
+fn keys(schema: &Schema, access: &Access) -> Vec<String> {
+    let mut lines = Vec::new();
+    let fixed_columns = &access.order_columns[..access.fixed];
+    // The cells of a hyperspace can be asked for the same key; these stand together.
+    let mut keys: Vec<&[Value]> = access.segments.iter().map(|it| &it.keys[..]).collect();
+    keys.dedup();
+    keys.retain(|key| !key.is_empty());
+    for key in keys.iter().take(LISTED_MAX) {
+        let key = text::key("key", schema, fixed_columns, key);
+        lines.push(format!("  {key}"));
+    }
+    if keys.len() > LISTED_MAX {
+        lines.push(format!("  and {} more keys", keys.len() - LISTED_MAX));
+    }
+    if access.range != ValueRange::default() {
+        let column = access.order_columns[access.fixed];
+        let range = text::range(schema, column, &access.range);
+        lines.push(format!("  range: {range}"));
     }
     lines
 }

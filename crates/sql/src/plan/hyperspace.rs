@@ -2,9 +2,9 @@
 //! hold a matching row (HyperDex's search by several attributes).
 //!
 //! Where all columns are fixed this is a lookup like any other. Where only some are, every index
-//! that serves the `WHERE` is better: it reads one partition for each key. Where none of the leading
-//! columns of its order are fixed, its cells are read from end to end; a range of every partition of
-//! an index is better.
+//! that serves the `WHERE` is better: it reads one partition for each key. Where none of the
+//! leading columns of its order are fixed, its cells are read from end to end; a range of every
+//! partition of an index is better.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

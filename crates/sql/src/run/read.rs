@@ -91,7 +91,7 @@ impl<S: Store> ReadContext<'_, S> {
         Ok(ResultRows { columns, rows })
     }
 
-    /// Refuses a read that nobody asked for of a table that is too large for it.
+    /// Refuses an unasked read of a whole table that is too large for it.
     async fn check_size(&self, read: &ReadPlan) -> Result<(), Attempt> {
         let Some(rows_max) = read.rows_max else {
             return Ok(());

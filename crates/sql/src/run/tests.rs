@@ -118,6 +118,26 @@ fn lookups_by_each_index() {
     );
 }
 
+const CONDITIONS: &[&str] = &[
+    "id IN (1, 5, 99, 5, 30)",
+    "id = 3 OR id = 4",
+    "tailnum = 'N3' AND id >= 13 AND id < 33",
+    "tailnum IN ('N1', 'N4') AND dep_delay < 5",
+    "tailnum IN ('N1', 'N4') AND id > 20",
+    "(origin, dest) IN (('EWR', 'A'), ('JFK', 'B')) AND origin IN ('EWR', 'JFK') AND dest IN ('A', 'B')",
+    "origin IN ('EWR', 'JFK') AND dest = 'C' AND NOT cancelled",
+    "tailnum = 'N3' AND (dep_delay BETWEEN 3 AND 6 OR dest LIKE 'B%')",
+    "id = 3 AND id = 4",
+    "id BETWEEN 5 AND 19",
+    "id > 30 OR id < 3",
+    "tailnum > 'N2'",
+    "tailnum >= 'N2' AND tailnum < 'N4' AND dep_delay > 3",
+    "origin = 'EWR'",
+    "origin IN ('EWR', 'JFK') AND dest > 'A'",
+    "dest = 'C'",
+    "true",
+];
+
 /// Every query over every index gives what a scan and a filter in memory give.
 #[test]
 fn answers_equal_those_of_a_scan() {
@@ -127,25 +147,7 @@ fn answers_equal_those_of_a_scan() {
         other => panic!("{other:?}"),
     };
     assert_eq!(all.len(), 40);
-    for condition in [
-        "id IN (1, 5, 99, 5, 30)",
-        "id = 3 OR id = 4",
-        "tailnum = 'N3' AND id >= 13 AND id < 33",
-        "tailnum IN ('N1', 'N4') AND dep_delay < 5",
-        "tailnum IN ('N1', 'N4') AND id > 20",
-        "(origin, dest) IN (('EWR', 'A'), ('JFK', 'B')) AND origin IN ('EWR', 'JFK') AND dest IN ('A', 'B')",
-        "origin IN ('EWR', 'JFK') AND dest = 'C' AND NOT cancelled",
-        "tailnum = 'N3' AND (dep_delay BETWEEN 3 AND 6 OR dest LIKE 'B%')",
-        "id = 3 AND id = 4",
-        "id BETWEEN 5 AND 19",
-        "id > 30 OR id < 3",
-        "tailnum > 'N2'",
-        "tailnum >= 'N2' AND tailnum < 'N4' AND dep_delay > 3",
-        "origin = 'EWR'",
-        "origin IN ('EWR', 'JFK') AND dest > 'A'",
-        "dest = 'C'",
-        "true",
-    ] {
+    for condition in CONDITIONS {
         for order in [
             "",
             "ORDER BY id",
