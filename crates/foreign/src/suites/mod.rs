@@ -2,6 +2,7 @@
 
 mod debian;
 mod go;
+mod isolation;
 mod python;
 mod regress;
 
@@ -33,6 +34,7 @@ pub struct Suite {
 /// Every suite there is.
 pub const ALL: &[Suite] = &[
     regress::SUITE,
+    isolation::SUITE,
     python::PSYCOPG2,
     python::ASYNCPG,
     python::SQLALCHEMY,
