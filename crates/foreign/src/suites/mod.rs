@@ -1,6 +1,7 @@
 //! The suites: where each comes from, and how it is run.
 
 mod debian;
+mod git;
 mod go;
 mod isolation;
 mod python;
@@ -36,6 +37,7 @@ pub const ALL: &[Suite] = &[
     regress::SUITE,
     isolation::SUITE,
     python::PSYCOPG2,
+    python::PSYCOPG3,
     python::ASYNCPG,
     python::SQLALCHEMY,
     python::DJANGO,
