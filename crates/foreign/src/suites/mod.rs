@@ -4,6 +4,7 @@ mod debian;
 mod git;
 mod go;
 mod isolation;
+mod node;
 mod python;
 mod regress;
 
@@ -42,6 +43,7 @@ pub const ALL: &[Suite] = &[
     python::SQLALCHEMY,
     python::DJANGO,
     go::PGX,
+    node::NODE_POSTGRES,
 ];
 
 /// Does something in a folder that is there only once it was done whole.
