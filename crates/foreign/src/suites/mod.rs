@@ -4,6 +4,7 @@ mod debian;
 mod git;
 mod go;
 mod isolation;
+mod java;
 mod node;
 mod python;
 mod regress;
@@ -43,6 +44,7 @@ pub const ALL: &[Suite] = &[
     python::SQLALCHEMY,
     python::DJANGO,
     go::PGX,
+    java::PGJDBC,
     node::NODE_POSTGRES,
 ];
 
