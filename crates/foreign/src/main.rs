@@ -61,7 +61,14 @@ fn run(options: &Options) -> Result<bool, Failure> {
     }
     let mut reports = Vec::new();
     for suite in chosen(&options.suites)? {
-        reports.push(compare(suite, options)?);
+        // One that cannot be fetched keeps none of the others from running.
+        reports.push(compare(suite, options).unwrap_or_else(|failure| {
+            eprintln!("{}: {failure}", suite.name);
+            Report {
+                row: format!("| {} | not run | | |", suite.about),
+                is_as_known: false,
+            }
+        }));
     }
     say("\n| suite | straight, passed/failed | through the proxy | replicas afterwards |");
     say("|---|---|---|---|");

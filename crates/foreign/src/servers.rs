@@ -15,7 +15,9 @@ use crate::{Failure, program};
 /// How many replicas there are.
 const REPLICAS: usize = 2;
 /// How long replicas may take to have everything after a suite.
-const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(120);
+const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(600);
+/// A table that is made after a suite, to find out when replicas have everything.
+const LAST_TABLE: &str = "public.foreign_last_table";
 /// Between two looks at whether they have.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -217,20 +219,29 @@ impl SuiteServers {
         }
     }
 
-    /// Returns the console's report of the replicas, once all serve or have had time to.
+    /// Returns the console's report of the replicas, once all have what the suite wrote or have had
+    /// time to.
     pub fn replicas(&mut self) -> ReplicaReport {
+        // The last of what the suite wrote: a replica that has it has everything before it.
+        if let Err(failure) = self.target().psql(&format!("CREATE TABLE {LAST_TABLE} ()")) {
+            return ReplicaReport {
+                states: vec![failure],
+            };
+        }
         let begun = Instant::now();
         loop {
             let replicas = ReplicaReport {
                 states: self.states().unwrap_or_else(|failure| vec![failure]),
             };
-            if replicas.are_serving() || begun.elapsed() > CAUGHT_UP_WITHIN {
+            let has_failed = replicas.states.iter().any(|state| state == "failed");
+            if replicas.are_serving() || has_failed || begun.elapsed() > CAUGHT_UP_WITHIN {
                 return replicas;
             }
             std::thread::sleep(PAUSE);
         }
     }
 
+    /// The state of each replica, as the console shows it, or that it serves and lags.
     fn states(&self) -> Result<Vec<String>, Failure> {
         let console = SuiteTarget {
             database: "hihooi",
@@ -241,8 +252,18 @@ impl SuiteServers {
         let header = lines.next().unwrap_or_default();
         let state = header.split('\t').position(|name| name == "state");
         let state = state.ok_or_else(|| format!("SHOW REPLICAS shows no state: {header}"))?;
-        let states = lines.map(|row| row.split('\t').nth(state).unwrap_or_default().to_owned());
-        Ok(states.collect())
+        let states = lines.map(|row| row.split('\t').nth(state).unwrap_or_default());
+        let query = format!("SELECT to_regclass('{LAST_TABLE}') IS NOT NULL");
+        let states = states.zip(&self.replicas).map(|(state, replica)| {
+            let has_all = target_of(replica, self.database)
+                .psql(&query)?
+                .ends_with("t\n");
+            Ok(match (state, has_all) {
+                ("serving", false) => "serving, but lags".to_owned(),
+                _ => state.to_owned(),
+            })
+        });
+        states.collect()
     }
 }
 

@@ -159,6 +159,9 @@ const THROUGH: &[&str] = &[
     "CREATE TABLE times (id int PRIMARY KEY); INSERT INTO times VALUES (1);; SET timezone = 'Asia/Tokyo';;
      SET datestyle = 'German';; ALTER TABLE times ADD a timestamptz DEFAULT '1.2.2024 12:00';;
      SET intervalstyle = sql_standard;; ALTER TABLE times ADD b interval DEFAULT '-1 2:03:04'",
+    // Roles, for which no trigger fires, before and after others.
+    "CREATE ROLE first; CREATE TABLE of_first (id int PRIMARY KEY); CREATE ROLE second; ALTER ROLE second NOLOGIN;
+     ALTER TABLE of_first OWNER TO second;; INSERT INTO of_first VALUES (1)",
     "CREATE ROLE dog;; ALTER TABLE mixed OWNER TO dog;; REASSIGN OWNED BY dog TO ann;; COMMENT ON ROLE dog IS 'a dog'",
     "CREATE ROLE bob;; ALTER TABLE fruit OWNER TO bob;; CREATE INDEX CONCURRENTLY ON fruit (name)",
     // Each server builds its own indexes, and renames and drops what it has.

@@ -18,7 +18,9 @@ use super::ReplicationError;
 use super::pgoutput::{Tuple, TupleValue};
 use super::query::setup_error;
 use pg_analysis::temporary::{self, Named, Uses};
-use pg_analysis::{Analyser, StatementAction, TEMPORARY_TABLE, TransactionCommand, search_path};
+use pg_analysis::{
+    Analyser, StatementAction, TEMPORARY_TABLE, TransactionCommand, fires_triggers, search_path,
+};
 use proxy_core::freshness::mark::AnnouncedStatement;
 
 /// The table that the triggers write to, in our own schema.
@@ -367,6 +369,10 @@ fn begin(note: &Note, text: &str, mut announced: Vec<String>, analyser: &Analyse
                 begun.has_script |= is_of_extension(text);
                 let known = announced.iter().position(|it| it == text);
                 let is_news = known.map(|place| announced.remove(place)).is_none();
+                if !is_news && !fires_triggers(text) {
+                    // No note will come that is of it.
+                    continue;
+                }
                 let is_theirs = is_news && !is_of_our_schema(text);
                 begun.rest.push_back(is_theirs.then(|| text.clone()));
             }

@@ -206,6 +206,10 @@ BEGIN
   IF makes_rows AND (bare ~* '\mas\s+execute\M|^\s*explain\M') THEN
     PERFORM hihooi.refuse('a table that is made so is not replicated', 'Write CREATE TABLE ... AS with a query.');
   END IF;
+  IF bare ~* '\mpg_toast"?\s*\.' THEN
+    PERFORM hihooi.refuse('a change of a table in pg_toast is not replicated, since its name is another one at replicas',
+                          'Change the table that it belongs to.');
+  END IF;
   IF is_whole AND bare ~* '(^|;)\s*(create|alter)\s+extension\M'
      AND bare ~* '(^|;)\s*(?!create\M|alter\M|drop\M|comment\M|grant\M|revoke\M|set\M|begin\M|commit\M)\w' THEN
     PERFORM hihooi.refuse('an extension that is made or changed together with other things is not replicated',

@@ -100,11 +100,11 @@ pub const COMMANDS: &[XtaskCommand] = &[
         name: "foreign",
         summary: "Run test suites of other projects straight and through the proxy, and compare",
         help: "Usage: cargo xtask foreign [SUITE…] [--list]\n\n\
-               Fetches each suite with the tool of its language (apt-get, pip, go) into\n\
-               target/foreign, runs it against a PostgreSQL and through the proxy in front of one\n\
-               with two replicas, and prints what differs. Differences that are known are in\n\
-               crates/foreign/known, each with its reason; any other fails the run. Takes from one\n\
-               minute to an hour for each suite, and is not part of `cargo xtask ci`.",
+               Fetches each suite with the tool of its language (apt-get, pip, go, mvn, npm; for two\n\
+               of them git) into target/foreign, runs it against a PostgreSQL and through the proxy\n\
+               in front of one with two replicas, and prints what differs. Differences that are known\n\
+               are in crates/foreign/known, each with its reason; any other fails the run. Takes from\n\
+               one minute to an hour for each suite, and is not part of `cargo xtask ci`.",
         run: foreign,
     },
     XtaskCommand {

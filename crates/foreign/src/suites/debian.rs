@@ -6,6 +6,8 @@ use crate::{Failure, program};
 
 /// Debian's lists of packages, in their newer form.
 const LISTS: &str = "/etc/apt/sources.list.d/debian.sources";
+/// What the machine's system is.
+const RELEASE: &str = "/etc/os-release";
 
 /// Unpacks the source of a package into `folder`.
 pub fn unpack(package: &str, folder: &Path) -> Result<(), Failure> {
@@ -35,4 +37,14 @@ pub fn unpack(package: &str, folder: &Path) -> Result<(), Failure> {
         .ok_or_else(|| format!("Debian's {package} has no original source"))?;
     let mut tar = program::words("tar --strip-components=1 -C source -xf", folder);
     program::run(tar.arg(archive)).map(drop)
+}
+
+/// The name of the installed release of Debian.
+pub fn codename() -> Result<String, Failure> {
+    let about = std::fs::read_to_string(RELEASE).map_err(|error| format!("{RELEASE}: {error}"))?;
+    let name = about
+        .lines()
+        .find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+    name.map(str::to_owned)
+        .ok_or_else(|| format!("{RELEASE} has no name of a release"))
 }

@@ -1,7 +1,11 @@
 //! The suites: where each comes from, and how it is run.
 
 mod debian;
+mod git;
 mod go;
+mod isolation;
+mod java;
+mod node;
 mod python;
 mod regress;
 
@@ -33,11 +37,15 @@ pub struct Suite {
 /// Every suite there is.
 pub const ALL: &[Suite] = &[
     regress::SUITE,
+    isolation::SUITE,
     python::PSYCOPG2,
+    python::PSYCOPG3,
     python::ASYNCPG,
     python::SQLALCHEMY,
     python::DJANGO,
     go::PGX,
+    java::PGJDBC,
+    node::NODE_POSTGRES,
 ];
 
 /// Does something in a folder that is there only once it was done whole.

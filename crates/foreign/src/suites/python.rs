@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Suite, judge, once};
+use super::{Suite, git, judge, once};
 use crate::Failure;
 use crate::outcomes::TestOutcomes;
 use crate::program;
@@ -33,6 +33,39 @@ pub const PSYCOPG2: Suite = Suite {
         pytest.env("PSYCOPG2_TESTDB_HOST", &target.host);
         pytest.env("PSYCOPG2_TESTDB_PORT", target.port.to_string());
         pytest.env("PSYCOPG2_TESTDB_USER", target.user);
+        judge(&mut pytest, (folder, target), MOST, outcomes)
+    },
+};
+
+pub const PSYCOPG3: Suite = Suite {
+    name: "psycopg3",
+    about: "psycopg 3.2, with Debian's libpq",
+    needs: SuiteRequirements {
+        database: "foreign_test",
+        settings: &[],
+    },
+    known: include_str!("../../known/psycopg3.txt"),
+    fetch: |folder| {
+        git::source(folder, "https://github.com/psycopg/psycopg", "3.2.12")?;
+        let tools = [
+            "psycopg==3.2.12",
+            "psycopg-pool==3.2.6",
+            "pytest==8.4.2",
+            "anyio==4.11.0",
+            "dnspython==2.8.0",
+            "pproxy==2.7.9",
+        ];
+        environment(folder, tools)
+    },
+    run: |folder, target| {
+        let mut pytest = python(folder, &folder.join("source"));
+        // Its own check that the run before did not crash needs the cache, and would fail here.
+        pytest.args(["-m", "pytest", "-v", "--tb=short", "--cache-clear"]);
+        pytest.args(["-o", "console_output_style=classic"]);
+        pytest.args(["tests", "-m", "not slow and not timing and not flakey"]);
+        // A connection that a failed test has left open fails the test that happens to collect it.
+        pytest.args(["-W", "ignore::pytest.PytestUnraisableExceptionWarning"]);
+        pytest.arg("--test-dsn").arg(target.url());
         judge(&mut pytest, (folder, target), MOST, outcomes)
     },
 };
@@ -229,17 +262,23 @@ fn environment<'a>(
 
 /// Pytest in the suite's environment, to be run in `tests`.
 fn pytest(folder: &Path, tests: &Path) -> Command {
-    let mut command = Command::new(folder.join("environment/bin/python"));
-    command
-        .current_dir(tests)
-        .args(["-m", "pytest", "-v", "--tb=short"]);
+    let mut command = python(folder, tests);
+    command.args(["-m", "pytest", "-v", "--tb=short"]);
     command.args([
         "-p",
         "no:cacheprovider",
         "-o",
         "console_output_style=classic",
     ]);
-    command.env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+}
+
+/// The Python of the suite's environment, to be run in `tests`.
+fn python(folder: &Path, tests: &Path) -> Command {
+    let mut command = Command::new(folder.join("environment/bin/python"));
+    command
+        .current_dir(tests)
+        .env("PYTHONDONTWRITEBYTECODE", "1");
     command
 }
 

@@ -45,7 +45,7 @@ pub const SUITE: Suite = Suite {
         let tests = std::fs::read_to_string(&tests).map_err(failed)?;
         let schedule = out.join("schedule");
         std::fs::write(&schedule, without(&tests, LEFT_OUT)).map_err(failed)?;
-        let mut command = Command::new(pg_regress(programs)?);
+        let mut command = Command::new(test_program(programs, TESTS, "pg_regress")?);
         command
             .current_dir(&out)
             .args(["--use-existing", "--max-connections=4"]);
@@ -66,17 +66,30 @@ pub const SUITE: Suite = Suite {
     },
 };
 
-fn fetch(folder: &Path) -> Result<(), Failure> {
-    let programs =
-        pg_local::programs().ok_or("PostgreSQL is not installed: `apt-get install postgresql`")?;
-    let version = version(&programs)?;
+/// PostgreSQL's programs.
+pub(super) fn programs() -> Result<PathBuf, Failure> {
+    let programs = pg_local::programs();
+    programs.ok_or_else(|| "PostgreSQL is not installed: `apt-get install postgresql`".to_owned())
+}
+
+/// Unpacks the sources of the installed version into `debian/source`.
+pub(super) fn sources(folder: &Path) -> Result<(), Failure> {
+    let version = version(&programs()?)?;
     once(folder, "debian", |part| {
         let package = format!("postgresql-{version}");
         // Of the release that is installed: its tests expect what it answers.
         let query = "dpkg-query --show --showformat ${source:Version}";
         let release = program::run(program::words(query, part).arg(&package))?;
+        // A mirror may have the program of a release and not its source.
         debian::unpack(&format!("{package}={release}"), part)
-    })?;
+            .or_else(|_| debian::unpack(&format!("{package}/{}", debian::codename()?), part))
+    })
+}
+
+fn fetch(folder: &Path) -> Result<(), Failure> {
+    let programs = programs()?;
+    let version = version(&programs)?;
+    sources(folder)?;
     // Functions that the tests call, in a library that the server loads.
     once(folder, "library", |part| {
         let pg_config = programs.join("pg_config");
@@ -95,7 +108,7 @@ fn fetch(folder: &Path) -> Result<(), Failure> {
 }
 
 /// A schedule without this test.
-fn without(schedule: &str, test: &str) -> String {
+pub(super) fn without(schedule: &str, test: &str) -> String {
     let lines = schedule.lines().map(|line| {
         let words = line.split(' ').filter(|word| *word != test);
         words.collect::<Vec<_>>().join(" ") + "\n"
@@ -113,13 +126,11 @@ fn version(programs: &Path) -> Result<String, Failure> {
         .ok_or_else(|| format!("no version in {output}"))
 }
 
-/// The program that runs the tests.
-fn pg_regress(programs: &Path) -> Result<PathBuf, Failure> {
+/// A program that runs tests, from the folder where the sources have those.
+pub(super) fn test_program(programs: &Path, tests: &str, name: &str) -> Result<PathBuf, Failure> {
     let libraries = program::run(Command::new(programs.join("pg_config")).arg("--pkglibdir"))?;
-    let program = Path::new(libraries.trim())
-        .join("pgxs")
-        .join(TESTS)
-        .join("pg_regress");
+    let folder = Path::new(libraries.trim()).join("pgxs").join(tests);
+    let program = folder.join(name);
     match program.exists() {
         true => Ok(program),
         false => Err(format!(
@@ -130,7 +141,7 @@ fn pg_regress(programs: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Lines such as `test int4 ... ok 12 ms` and, of several at a time, `     int4 ... FAILED`.
-fn outcomes(printed: &str) -> TestOutcomes {
+pub(super) fn outcomes(printed: &str) -> TestOutcomes {
     let mut outcomes = TestOutcomes::default();
     for line in printed.lines() {
         let Some((name, end)) = line.split_once(" ... ") else {
