@@ -290,6 +290,34 @@ async fn changes_that_cannot_be_followed_are_reported() {
     }
 }
 
+/// A read of no table has the operators, types and functions that were made before it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_of_no_table_see_the_schema() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start_after(SETUP).await;
+    let through = cluster.front.connect().await;
+    for round in 1..=30 {
+        let name = "@#".repeat(round);
+        let makes = [
+            format!("CREATE OPERATOR {name} (rightarg = int8, procedure = factorial)"),
+            format!("CREATE TYPE mood_{round} AS ENUM ('sad')"),
+            format!("CREATE FUNCTION new_{round}() RETURNS int IMMUTABLE RETURN {round}"),
+        ];
+        let reads = [
+            format!("SELECT {name} 3"),
+            format!("SELECT 'sad'::mood_{round}"),
+            format!("SELECT new_{round}()"),
+        ];
+        for (make, read) in makes.iter().zip(reads) {
+            through.batch_execute(make).await.unwrap();
+            let done = through.simple_query(&read).await;
+            assert!(done.is_ok(), "{read}: {done:?}");
+        }
+    }
+}
+
 /// A view is read as it is now, and waits for what it reads now.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_follow_views() {

@@ -39,7 +39,7 @@ pub fn unpack(package: &str, folder: &Path) -> Result<(), Failure> {
     program::run(tar.arg(archive)).map(drop)
 }
 
-/// The name of the installed release of Debian.
+/// Returns the name of the installed release of Debian.
 pub fn codename() -> Result<String, Failure> {
     let about = std::fs::read_to_string(RELEASE).map_err(|error| format!("{RELEASE}: {error}"))?;
     let name = about

@@ -107,7 +107,7 @@ fn fetch(folder: &Path) -> Result<(), Failure> {
     })
 }
 
-/// A schedule without this test.
+/// Returns a schedule without this test.
 pub(super) fn without(schedule: &str, test: &str) -> String {
     let lines = schedule.lines().map(|line| {
         let words = line.split(' ').filter(|word| *word != test);
@@ -126,7 +126,7 @@ fn version(programs: &Path) -> Result<String, Failure> {
         .ok_or_else(|| format!("no version in {output}"))
 }
 
-/// A program that runs tests, from the folder where the sources have those.
+/// Returns a program that runs tests, from the folder where the sources have those.
 pub(super) fn test_program(programs: &Path, tests: &str, name: &str) -> Result<PathBuf, Failure> {
     let libraries = program::run(Command::new(programs.join("pg_config")).arg("--pkglibdir"))?;
     let folder = Path::new(libraries.trim()).join("pgxs").join(tests);

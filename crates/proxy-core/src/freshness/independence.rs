@@ -24,6 +24,13 @@ pub fn independent(first: &Sets, second: &Sets) -> bool {
     })
 }
 
+/// Returns whether a read must see a commit that writes this. What may write anything may change
+/// the schema, and also a read of no table has types, functions and operators of the schema.
+pub fn may_see(writes: &Sets, reads: &Sets) -> bool {
+    let is_of_schema = writes.may_write_anything() && reads.is_empty();
+    is_of_schema || !independent(writes, reads)
+}
+
 /// Lines 7 to 17.
 fn independent_at_table(here: &TableSets, there: &TableSets) -> bool {
     if !here.is_written() && !there.is_written() {
@@ -83,6 +90,8 @@ mod tests {
         ));
         assert!(independent(&Sets::writes_anything(), &Sets::default()));
         assert!(independent(&Sets::reads_anything(), &read));
+        assert!(may_see(&Sets::writes_anything(), &Sets::default()));
+        assert!(!may_see(&Sets::default(), &Sets::default()));
     }
 
     proptest! {

@@ -39,7 +39,7 @@ pub use replicas::{Replica, ReplicaId, ReplicaState, ServerLife};
 pub use sets::{Class, Parts, Sets, TableSets, Touch};
 pub use watch::Watch;
 
-use independence::independent;
+use independence::may_see;
 use indexes::Indexes;
 use moment::TimedOutWaits;
 use pending::Pending;
@@ -294,7 +294,7 @@ impl Manager {
         let touches_pending = match level {
             Level::Weak => false,
             Level::RsiPc => !self.pending.is_empty(),
-            Level::Gssi | Level::OneCopy => !independent(self.pending.state(), reads),
+            Level::Gssi | Level::OneCopy => may_see(self.pending.state(), reads),
         };
         if touches_pending {
             return ReadTarget::Primary(Reason::Pending);
@@ -581,6 +581,24 @@ mod tests {
         });
         let need = Tsid(12);
         let reason = goes_to_primary(&mut manager, &read(9));
+        assert_eq!(reason, Some(Reason::NoneFresh { need }));
+    }
+
+    /// What may change the schema may make the operators of a read of no table.
+    #[test]
+    fn reads_of_no_table_see_the_schema() {
+        let mut manager = two_replicas();
+        let nothing = Sets::default();
+        assert_eq!(goes_to_primary(&mut manager, &nothing), None);
+        let mark = manager.begin_commit(Sets::writes_anything(), None);
+        let reason = goes_to_primary(&mut manager, &nothing);
+        assert_eq!(reason, Some(Reason::Pending));
+        let mut moment = manager.moment(&nothing, Level::Gssi);
+        let (target, _) = manager.route_moment(&mut moment);
+        assert_eq!(target, ReadTarget::Primary(Reason::Pending));
+        see(&mut manager, 12, Some(mark), &Sets::writes_anything());
+        let need = Tsid(12);
+        let reason = goes_to_primary(&mut manager, &nothing);
         assert_eq!(reason, Some(Reason::NoneFresh { need }));
     }
 

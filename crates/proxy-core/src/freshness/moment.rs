@@ -10,7 +10,7 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use super::independence::independent;
+use super::independence::may_see;
 use super::items::Tsid;
 use super::mark::TStateId;
 use super::replicas::ReplicaId;
@@ -53,7 +53,7 @@ impl Manager {
             Level::Weak | Level::Gssi | Level::OneCopy => reads.clone(),
         };
         let pending = self.pending.iter();
-        let touching = pending.filter(|(_, writes)| !independent(writes, &reads));
+        let touching = pending.filter(|(_, writes)| may_see(writes, &reads));
         let pending = match level {
             Level::Weak => Vec::new(),
             _ if planted::is(ProxyBug::WaitIgnoresPending) => Vec::new(),

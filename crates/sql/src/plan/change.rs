@@ -98,7 +98,10 @@ fn change(
             projection: Some(columns.into_iter().collect()),
             descending,
         };
-        (ChangeTarget::Rows(read), Expression::all(conjuncts))
+        (
+            ChangeTarget::Rows(Box::new(read)),
+            Expression::all(conjuncts),
+        )
     };
     Ok(ChangePlan {
         table: table.id,

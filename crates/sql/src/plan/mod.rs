@@ -101,7 +101,7 @@ pub enum StatementPlan {
     /// Sends new rows.
     Insert(InsertPlan),
     /// Reads.
-    Select(SelectPlan),
+    Select(Box<SelectPlan>),
     /// Changes or removes rows.
     Change(ChangePlan),
     /// Returns these lines.
@@ -241,7 +241,7 @@ pub enum ChangeTarget {
     /// Those with these memcomparable primary keys.
     Keys(Vec<Vec<u8>>),
     /// Those that a read of the primary key's columns finds, in the order of the schema.
-    Rows(ReadPlan),
+    Rows(Box<ReadPlan>),
 }
 
 /// Gives a statement its meaning.
@@ -273,7 +273,7 @@ pub fn plan(statement: &Statement, context: &Context<'_>) -> Result<StatementPla
             if let Some(read) = &plan.read {
                 check_size(read.table, read.filter.as_ref(), context)?;
             }
-            Ok(StatementPlan::Select(plan))
+            Ok(StatementPlan::Select(Box::new(plan)))
         }
         Statement::Update(_) | Statement::Delete(_) => {
             let plan = match statement {

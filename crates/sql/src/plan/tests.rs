@@ -43,7 +43,7 @@ pub(super) fn read(text: &str) -> (SelectPlan, ReadPlan) {
     match planned(text) {
         StatementPlan::Select(select) => {
             let read = select.read.clone().expect("it reads a table");
-            (select, read)
+            (*select, read)
         }
         other => panic!("{text}: {other:?}"),
     }

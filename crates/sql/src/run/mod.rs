@@ -148,7 +148,7 @@ impl<S: Store> SqlSession<S> {
             notices: &self.notices,
         };
         Ok(match plan(statement, &context).map_err(Attempt::Planned)? {
-            StatementPlan::Select(select) => StatementOutcome::Rows(reading.select(select).await?),
+            StatementPlan::Select(select) => StatementOutcome::Rows(reading.select(*select).await?),
             StatementPlan::Insert(insert) => change::insert(&reading, insert).await?,
             StatementPlan::Change(plan) => change::change(&reading, plan).await?,
             StatementPlan::Explain(lines) => describe::plan(lines),
