@@ -319,6 +319,25 @@ impl ServerNode {
                 return Ok(connection);
             }
         }
+        self.open_with(permit, (key, login), passes).await
+    }
+
+    /// Returns a new connection of this key, for which the server has checked the login just now.
+    pub async fn open_new(
+        &self,
+        key: &ConnectionKey,
+        login: &Login,
+    ) -> Result<Box<Connection>, Report> {
+        let permit = self.permit().await?;
+        self.open_with(permit, (key, login), async |_| Ok(())).await
+    }
+
+    async fn open_with(
+        &self,
+        permit: OwnedSemaphorePermit,
+        (key, login): (&ConnectionKey, &Login),
+        passes: impl AsyncFnOnce(&mut Connection) -> Result<(), Report>,
+    ) -> Result<Box<Connection>, Report> {
         let counted = Counted::new(self);
         let mut connection = Box::new(Connection::open(&self.address, key, login).await?);
         if let Some(ledger) = &self.ledger {
@@ -417,6 +436,16 @@ impl ServerNode {
         drop(open);
         // Only now: the next holder of the permit finds the connection.
         drop(permit);
+    }
+
+    /// Closes the idle connections of a user, who may not be the one any more that has opened them.
+    pub fn close_idle_of(&self, user: &str) {
+        let mut open = self.open();
+        let mut closed = Vec::new();
+        for (_, idle) in open.idle.iter_mut().filter(|(key, _)| key.user == user) {
+            closed.append(idle);
+        }
+        open.count -= closed.len();
     }
 
     /// Closes a connection that cannot be used again.

@@ -9,7 +9,7 @@ use pg_local::Postgres;
 use proxy_core::server::STATEMENTS_MAX;
 use support::cluster::{Cluster, text};
 use support::raw::Raw;
-use support::{Front, connect, is_there, options};
+use support::{Front, connect, is_there, options, try_connect_by};
 
 /// Runs a test against a proxy with this many connections.
 async fn with(connections: usize, test: impl AsyncFnOnce(&Front)) {
@@ -473,4 +473,47 @@ async fn clients_that_come_and_go_share_a_connection() {
                  AND application_name NOT LIKE 'replex%' AND pid <> pg_backend_pid()";
     let count: usize = text(&own, count).await.parse().unwrap();
     assert_eq!(count, 1);
+}
+
+/// A role that the server would refuse gets no session over a connection that is idle.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn roles_that_may_not_log_in_any_more_are_refused() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start(1).await;
+    let plain = Front::start(options(&cluster.primary, 4)).await;
+    let admin = connect(cluster.primary.socket()).await;
+    for front in [&cluster.front, &plain] {
+        let (host, port) = (front.address.ip(), front.address.port());
+        let line = format!("host={host} port={port} user=rx dbname=postgres");
+        let connect = || try_connect_by(&line);
+        for (make, revoke, code) in [
+            ("CREATE ROLE rx LOGIN", "DROP ROLE rx", "28000"),
+            ("CREATE ROLE rx LOGIN", "ALTER ROLE rx NOLOGIN", "28000"),
+            (
+                "ALTER ROLE rx LOGIN",
+                "REVOKE CONNECT ON DATABASE postgres FROM PUBLIC",
+                "42501",
+            ),
+            (
+                "GRANT CONNECT ON DATABASE postgres TO PUBLIC",
+                "DROP ROLE rx; CREATE ROLE rx",
+                "28000",
+            ),
+        ] {
+            admin.batch_execute(make).await.unwrap();
+            let user = "SELECT session_user";
+            assert_eq!(text(&connect().await.unwrap(), user).await, "rx", "{make}");
+            admin.batch_execute(revoke).await.unwrap();
+            let refused = connect().await.err().unwrap();
+            let refused = refused.code().map(|code| code.code().to_owned());
+            assert_eq!(refused.as_deref(), Some(code), "{revoke}");
+        }
+        // Of a role that was made again, no connection of the first one is used.
+        admin.batch_execute("ALTER ROLE rx LOGIN").await.unwrap();
+        let again = connect().await.unwrap();
+        assert_eq!(text(&again, "SELECT current_user").await, "rx");
+        admin.batch_execute("DROP ROLE rx").await.unwrap();
+    }
 }

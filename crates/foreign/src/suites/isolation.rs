@@ -21,16 +21,8 @@ const STEP_SECONDS_MAX: &str = "20";
 const TESTS: &str = "src/test/isolation";
 
 /// Tests that are left out, as they stop every replica: an index on a function that is declared
-/// immutable and reads a setting, changes of a TOAST table, whose name differs at replicas, and
-/// roles that one text creates together with tables.
-const LEFT_OUT: &[&str] = &[
-    "insert-conflict-specconflict",
-    "reindex-concurrently-toast",
-    "vacuum-conflict",
-    "cluster-conflict",
-    "cluster-conflict-partition",
-    "truncate-conflict",
-];
+/// immutable and reads a setting, and changes of a TOAST table, whose name differs at replicas.
+const LEFT_OUT: &[&str] = &["insert-conflict-specconflict", "reindex-concurrently-toast"];
 
 /// Texts of `isolationtester.c`, and what replaces them.
 const REPLACED: &[(&str, &str)] = &[

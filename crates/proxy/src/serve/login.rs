@@ -17,7 +17,7 @@ use pg_wire::message;
 use pg_wire::report::{Report, Severity};
 use pg_wire::startup::{self, First, Startup};
 use proxy_core::server::Parameters;
-use proxy_pool::{ConnectionKey, Login};
+use proxy_pool::{Connection, ConnectionKey, Login, ServerNode};
 use replication::events::without_literals;
 
 /// SQLSTATEs.
@@ -141,23 +141,18 @@ impl Proxy {
         // One that is idle begins as this session would.
         let begun = self.outsets.of(&key);
         let begins_as = begun.as_ref().unwrap_or(&key);
-        let mut connection = servers.primary.take(begins_as, &login).await?;
+        let (mut connection, outset) = self
+            .begin_session(&servers.primary, begins_as, &login)
+            .await?;
         let parameters = Arc::clone(&connection.server.parameters);
         let outset = match &servers.routing {
             None => Outset::of(key),
-            Some(_) => match read_outset(&mut connection, &self.known).await {
-                Ok(outset) => {
-                    if begun.is_none() {
-                        self.outsets.saw(key, outset.key.clone());
-                    }
-                    outset
+            Some(_) => {
+                if begun.is_none() {
+                    self.outsets.saw(key, outset.key.clone());
                 }
-                Err(error) => {
-                    servers.primary.close(connection);
-                    let text = format!("cannot read the session's settings: {error}");
-                    return Err(Report::new(Severity::Fatal, CONNECTION_FAILURE, text).into());
-                }
-            },
+                outset
+            }
         };
         // It has the same settings without them, and resets them to the same values.
         connection.key = outset.key.clone();
@@ -170,6 +165,32 @@ impl Proxy {
             parameters,
             permit,
         })))
+    }
+
+    /// Returns a connection of this key, and what a session begins with there. An idle one must be
+    /// of a role that could log in now; otherwise the server decides that, and gives the reason.
+    async fn begin_session(
+        &self,
+        primary: &ServerNode,
+        key: &ConnectionKey,
+        login: &Login,
+    ) -> Result<(Box<Connection>, Outset), Report> {
+        let mut connection = primary.take(key, login).await?;
+        let mut read = read_outset(&mut connection, &self.known).await;
+        if !matches!(&read, Ok(beginning) if beginning.may_log_in) {
+            primary.close(connection);
+            primary.close_idle_of(&key.user);
+            connection = primary.open_new(key, login).await?;
+            read = read_outset(&mut connection, &self.known).await;
+        }
+        match read {
+            Ok(beginning) => Ok((connection, beginning.outset)),
+            Err(error) => {
+                primary.close(connection);
+                let text = format!("cannot read the session's settings: {error}");
+                Err(Report::new(Severity::Fatal, CONNECTION_FAILURE, text))
+            }
+        }
     }
 }
 

@@ -92,7 +92,13 @@ impl Outset {
 
 /// What decides which rows a statement gives and how they look: a replica's own settings must
 /// not.
-const OUTSET: &str = "SELECT current_setting('search_path'), \
+///
+/// And whether the role could begin this session now: a connection that was idle may be from before
+/// it lost the right to, or was dropped.
+const OUTSET: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = session_user \
+      AND rolcanlogin AND coalesce(rolvaliduntil > pg_catalog.now(), true)) \
+    AND pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CONNECT'), \
+    current_setting('search_path'), \
     current_setting('default_transaction_isolation'), current_setting('TimeZone'), \
     current_setting('DateStyle'), current_setting('IntervalStyle'), \
     current_setting('client_encoding'), current_setting('extra_float_digits'), \
@@ -116,9 +122,24 @@ const OUTSET_NAMES: [&str; 14] = [
     "standard_conforming_strings",
 ];
 
-/// Reads what a session begins with from a connection that has just been opened for it.
-pub async fn read_outset(connection: &mut Connection, known: &KnownSettings) -> io::Result<Outset> {
-    let values = connection.row(OUTSET).await?;
+/// What a connection shows that nothing has changed yet.
+pub struct Beginning {
+    /// What a session begins with.
+    pub outset: Outset,
+    /// Whether its role could log in now.
+    pub may_log_in: bool,
+}
+
+/// Reads what a session begins with from a connection that nothing has changed yet.
+pub async fn read_outset(
+    connection: &mut Connection,
+    known: &KnownSettings,
+) -> io::Result<Beginning> {
+    let mut values = connection.row(OUTSET).await?;
+    if values.is_empty() {
+        return Err(io::Error::other("the server reports no settings"));
+    }
+    let may_log_in = values.remove(0) == "t";
     let [search_path, isolation, _, _, _, encoding, .., strings] = &values[..] else {
         return Err(io::Error::other("the server reports no settings"));
     };
@@ -126,7 +147,7 @@ pub async fn read_outset(connection: &mut Connection, known: &KnownSettings) -> 
     let names = OUTSET_NAMES.map(str::to_string);
     let key = known.same(key.with(names.into_iter().zip(values.iter().cloned())));
     let read_only = ("default_transaction_read_only".into(), "on".into());
-    Ok(Outset {
+    let outset = Outset {
         reading: ParseContext {
             search_path: pg_analysis::search_path(search_path, &key.user),
             is_utf8: encoding == "UTF8",
@@ -136,5 +157,6 @@ pub async fn read_outset(connection: &mut Connection, known: &KnownSettings) -> 
         isolation: Isolation::of(isolation),
         reads: known.same(key.with([read_only])),
         key,
-    })
+    };
+    Ok(Beginning { outset, may_log_in })
 }

@@ -168,7 +168,7 @@ pub async fn connect_by(line: &str) -> Client {
     try_connect_by(line).await.unwrap()
 }
 
-async fn try_connect_by(line: &str) -> Result<Client, Error> {
+pub async fn try_connect_by(line: &str) -> Result<Client, Error> {
     let (client, connection) = tokio_postgres::connect(line, NoTls).await?;
     tokio::spawn(connection);
     Ok(client)
