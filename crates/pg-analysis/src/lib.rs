@@ -82,7 +82,7 @@ pub enum StatementAction {
 }
 
 impl StatementAction {
-    /// May it write tables, or what is in them?
+    /// Returns whether the statement may write tables, or what is in them.
     fn may_write(&self) -> bool {
         matches!(self, StatementAction::Write | StatementAction::Unproven(_))
     }
@@ -113,9 +113,9 @@ pub struct AnalysedStatement {
     named: Vec<TableOid>,
     reads_anything: bool,
     writes_anything: bool,
-    /// Does it ask for the time at which its transaction began?
+    /// Whether the statement reads the time at which its transaction began.
     pub of_transaction_time: bool,
-    /// Does it lock what it reads, until its transaction ends?
+    /// Whether the statement locks what it reads, until its transaction ends.
     pub locks: bool,
 }
 

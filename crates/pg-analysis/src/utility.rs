@@ -13,8 +13,8 @@ use super::select_into::makes_empty;
 use super::{AnalysedStatement, Names, StatementAction, TableUse, TransactionCommand, statement};
 use proxy_core::freshness::Touch;
 
-/// Do event triggers fire for each of the text's statements that change the schema? They do not for
-/// what all databases of a server share, and for event triggers.
+/// Returns whether event triggers fire for each of the text's statements that change the schema.
+/// They do not fire for objects that all databases of a server share, nor for event triggers.
 pub fn fires_triggers(text: &str) -> bool {
     let is_shared = |kind: ObjectType::Type| {
         [
@@ -36,8 +36,8 @@ pub fn fires_triggers(text: &str) -> bool {
     pg_raw_parse::parse(text).is_ok_and(|tree| tree.iter().all(|raw| fires(raw.stmt())))
 }
 
-/// Is each of the text's statements about roles alone, and means the same for every user, with
-/// whatever settings?
+/// Returns whether each of the text's statements is about roles alone, and means the same for every
+/// user, with any settings.
 pub fn is_of_roles_alone(text: &str) -> bool {
     let is = |node: Node<'_>| match node {
         Node::CommentStmt(comment) => comment.objtype == ObjectType::OBJECT_ROLE,
@@ -51,7 +51,7 @@ pub fn is_of_roles_alone(text: &str) -> bool {
         && pg_raw_parse::parse(text).is_ok_and(|tree| tree.iter().all(|raw| is(raw.stmt())))
 }
 
-/// Is it a kind of statement that is only about roles?
+/// Returns whether the statement is of a kind that is only about roles.
 fn is_of_role(node: Node<'_>) -> bool {
     matches!(
         node,
@@ -225,7 +225,7 @@ pub fn detached_concurrently(command: Node<'_>) -> Option<&RangeVar> {
     }
 }
 
-/// Is it about things of this kind, which no schema has?
+/// Returns whether the statement is about objects of this kind, which belong to no schema.
 pub fn concerns(node: Node<'_>, kind: ObjectType::Type) -> bool {
     kind_of(node) == Some(kind)
 }
@@ -285,7 +285,7 @@ fn fires_elsewhere(state: u8) -> bool {
 /// Why a session is bound that has one, or a view or a sequence that is temporary.
 pub const TEMPORARY_TABLE: &str = "it has a temporary table";
 
-/// Is it made for the session alone?
+/// Returns whether the relation is made for the session alone.
 pub fn is_temporary(relation: Option<&RangeVar>) -> bool {
     relation.is_some_and(|relation| {
         relation.relpersistence as u8 == TEMPORARY || relation.schemaname() == Some("pg_temp")

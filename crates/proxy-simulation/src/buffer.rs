@@ -39,7 +39,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// An empty one, for so many commits.
+    /// Returns an empty buffer, for so many commits.
     pub fn new(length_max: u64) -> Buffer {
         Buffer {
             is_up: true,
@@ -51,30 +51,30 @@ impl Buffer {
         }
     }
 
-    /// Whether it is given commits.
+    /// Returns whether the buffer is given commits.
     pub fn is_following(&self) -> bool {
         self.queue.is_some()
     }
 
-    /// Whether something waits to be written.
+    /// Returns whether something waits to be written.
     pub fn can_write(&self) -> bool {
         self.is_up && self.queue.as_ref().is_some_and(|queue| !queue.is_empty())
     }
 
-    /// Its store dies: what was not written is gone.
+    /// Crashes the buffer's store: what was not written is gone.
     pub fn crash(&mut self) {
         self.is_up = false;
         self.queue = None;
     }
 
-    /// Its disks are gone, too.
+    /// Crashes the buffer's store, and removes its disks, too.
     pub fn lose(&mut self) {
         self.crash();
         self.has_lost |= !self.rows.is_empty();
         self.rows.clear();
     }
 
-    /// No proxy knows anything of it any more.
+    /// Forgets the pages and the queue: no proxy knows anything of the buffer any more.
     pub fn leave(&mut self) {
         self.pages = None;
         self.queue = None;
@@ -96,7 +96,7 @@ impl Buffer {
         start
     }
 
-    /// The reader gives it something.
+    /// Queues what the reader gives the buffer.
     pub fn give(&mut self, given: Given) {
         let queue = self.queue.as_mut().expect("it follows");
         queue.push_back(given);
@@ -132,13 +132,13 @@ impl Buffer {
         self.rows.retain(|(page, _)| !gone.contains(page));
     }
 
-    /// What is queued.
+    /// Returns how many entries are queued.
     pub fn queued(&self) -> usize {
         self.queue.as_ref().map_or(0, VecDeque::len)
     }
 
-    /// What comes behind a place, with where that ends; none if it cannot be read, or if there is
-    /// no more.
+    /// Returns what comes behind a place, with where that ends; none if it cannot be read, or if
+    /// there is no more.
     pub fn read(&self, place: Tsid) -> Option<(Vec<Given>, Tsid)> {
         let page = self.pages.as_ref()?.next(place).filter(|_| self.is_up)?;
         let (_, states) = self.rows.iter().find(|(row, _)| *row == page)?;

@@ -51,7 +51,7 @@ pub(crate) enum Statement {
 }
 
 impl Statement {
-    /// What the analysis would say of it.
+    /// Returns the sets that the analysis would find for the statement.
     pub fn sets(&self) -> Sets {
         let column = |column: usize| Items::one(ColumnNumber(column as u16 + 1));
         let rows = |key: &Key| Items::one(RowHash(key.row));
@@ -155,7 +155,7 @@ pub(crate) struct Primary {
 }
 
 impl Primary {
-    /// One whose log begins somewhere.
+    /// Returns a primary whose log begins somewhere.
     pub fn new() -> Primary {
         let position = 100;
         Primary {
@@ -165,12 +165,12 @@ impl Primary {
         }
     }
 
-    /// The log's end.
+    /// Returns the position of the log's end.
     pub fn position(&self) -> Tsid {
         Tsid(self.position)
     }
 
-    /// A connection's process.
+    /// Starts a connection's process, and returns its number.
     pub fn open(&mut self) -> i32 {
         self.last_backend += 1;
         self.backends
@@ -178,7 +178,7 @@ impl Primary {
         self.last_backend
     }
 
-    /// Whether a connection's process is there.
+    /// Returns whether a connection's process is there.
     pub fn is_alive(&self, backend: i32) -> bool {
         self.backends.contains_key(&backend)
     }
@@ -238,7 +238,7 @@ impl Primary {
         self.shown_count += 1;
     }
 
-    /// Whether a connection's commit is in the log, and not shown yet.
+    /// Returns whether a connection's commit is in the log, and not shown yet.
     pub fn is_logged(&self, backend: i32) -> bool {
         self.backends[&backend].logged.is_some()
     }
@@ -253,7 +253,7 @@ impl Primary {
         }
     }
 
-    /// A connection's process ends.
+    /// Ends a connection's process.
     pub fn close(&mut self, backend: i32) {
         self.roll_back(backend);
         self.backends.remove(&backend);
@@ -265,7 +265,7 @@ impl Primary {
         self.show_at(self.log.len() - 1);
     }
 
-    /// A commit of a client that goes around the proxy.
+    /// Commits a statement of a client that goes around the proxy, unless a row of it is locked.
     pub fn bypass(&mut self, statement: &Statement) {
         let backend = self.open();
         if self.execute(backend, statement)
@@ -277,7 +277,7 @@ impl Primary {
         self.close(backend);
     }
 
-    /// The commits that a read touches and that are not in the state at `prefix`.
+    /// Returns the commits that a read touches and that are not in the state at `prefix`.
     pub fn missing<'a>(
         &'a self,
         reads: &'a Reads,
@@ -287,9 +287,9 @@ impl Primary {
         behind.filter(|entry| reads.meet(entry))
     }
 
-    /// Two commits that a read touches, of which the state at `prefix` has the first only, though
-    /// the second was shown before it: the primary never showed that (a long fork). A client that
-    /// goes around the proxy is not waited for.
+    /// Returns two commits that a read touches, of which the state at `prefix` has the first only,
+    /// though the second was shown before it: the primary never showed that (a long fork). A client
+    /// that goes around the proxy is not waited for.
     pub fn torn(&self, reads: &Reads, prefix: Tsid) -> Option<(Tsid, Tsid)> {
         let there = self
             .log
@@ -347,7 +347,7 @@ pub(crate) enum Reads {
 }
 
 impl Reads {
-    /// What the analysis would say of it.
+    /// Returns the sets that the analysis would find for the read.
     pub fn sets(&self) -> Sets {
         let mut sets = Sets::default();
         match self {
@@ -379,7 +379,7 @@ impl Reads {
         sets
     }
 
-    /// Whether the answer depends on a commit.
+    /// Returns whether the answer depends on a commit.
     pub fn meet(&self, entry: &Entry) -> bool {
         entry.changes.iter().any(|change| match self {
             Reads::Row(key) => *key == change.key,

@@ -5,12 +5,12 @@
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The stream that belongs to `seed`.
+    /// Returns the stream that belongs to `seed`.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// A number below `bound`, which is at least 1.
+    /// Returns a number below `bound`, which is at least 1.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -20,7 +20,7 @@ impl Random {
         ((u128::from(z) * u128::from(bound)) >> 64) as u64
     }
 
-    /// True once in so many times.
+    /// Returns true once in so many times.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }

@@ -32,7 +32,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// One that begins behind `confirmed`.
+    /// Returns a reader that begins behind `confirmed`.
     pub fn new(primary: &Primary, confirmed: Tsid) -> Reader {
         let mut reader = Reader {
             next: place(primary, confirmed),
@@ -47,7 +47,7 @@ impl Reader {
         reader
     }
 
-    /// The stream broke, and begins again behind `confirmed`.
+    /// Restarts the stream behind `confirmed`, as when it has broken.
     pub fn restart(&mut self, primary: &Primary, confirmed: Tsid) {
         let lacks = |given: &Tsid| *given < confirmed;
         assert!(!self.given.values().any(lacks), "it gives them no more");
@@ -56,8 +56,9 @@ impl Reader {
         self.unshown = None;
     }
 
-    /// A replica wants what is behind `applied` and not in the buffer, as `Reader::needs_older` has
-    /// it. The stream begins again if it has gone past that and no other source has it.
+    /// Adds a replica that needs the commits behind `applied` that are not in the buffer, as
+    /// `Reader::needs_older` does. Restarts the stream if it has gone past them and no other source
+    /// has them.
     pub fn join(
         &mut self,
         extractor: (ReplicaId, &mut Extractor),
@@ -84,7 +85,8 @@ impl Reader {
         source
     }
 
-    /// The buffer wants what is behind `applied`, and can have it from no other source.
+    /// Adds the buffer, which needs the commits behind its last page and can have them from no
+    /// source but the reader.
     pub fn join_buffer(
         &mut self,
         buffer: &mut Buffer,
@@ -107,12 +109,12 @@ impl Reader {
         }
     }
 
-    /// A replica takes nothing any more.
+    /// Removes a replica, which takes nothing any more.
     pub fn leave(&mut self, id: ReplicaId) {
         self.given.remove(&id);
     }
 
-    /// Whether it can go on.
+    /// Returns whether the reader can go on.
     pub fn can_go_on(&self, primary: &Primary) -> bool {
         match self.unshown {
             Some(place) => primary.log[place].is_shown,

@@ -40,7 +40,7 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// A copy of an empty primary.
+    /// Returns a copy of an empty primary.
     pub fn new(noted: Tsid) -> Database {
         Database {
             life: 1,
@@ -54,7 +54,7 @@ impl Database {
         }
     }
 
-    /// It is filled with what the primary had at a place.
+    /// Fills the database with what the primary had at a place.
     pub fn fill(&mut self, data: &Data, place: Tsid) {
         self.hang_up();
         self.data = data.clone();
@@ -74,7 +74,7 @@ impl Database {
         self.recent.clear();
     }
 
-    /// Everything up to here is on its disk.
+    /// Returns the place up to which everything is on the database's disk.
     pub fn on_disk(&self) -> Tsid {
         self.durable.1
     }
@@ -84,20 +84,21 @@ impl Database {
         self.recent.len()
     }
 
-    /// Everything is on disk, up to this place.
+    /// Writes everything to disk, up to this place.
     pub fn flush(&mut self, applied: Tsid) {
         self.noted = self.noted.max(applied);
         self.durable = (self.data.clone(), self.noted);
         self.recent.clear();
     }
 
-    /// Its connections to Extractors are closed.
+    /// Closes the database's connections to Extractors.
     pub fn hang_up(&mut self) {
         self.executed.clear();
         self.left.clear();
     }
 
-    /// An Extractor of this life is gone; what it has sent is still there.
+    /// Notes that an Extractor is gone: what it has sent in this life of the database is still
+    /// there.
     pub fn leave(&mut self, extractor: &Extractor) {
         if extractor.life == self.life {
             self.left
@@ -115,7 +116,7 @@ impl Database {
         Some(tsid)
     }
 
-    /// Whether an Extractor has left something to do.
+    /// Returns whether an Extractor has left something to do.
     pub fn has_left(&self) -> bool {
         !self.left.is_empty()
     }
@@ -219,7 +220,7 @@ pub(crate) struct Pace {
 }
 
 impl Extractor {
-    /// One that begins where the database is.
+    /// Returns an Extractor that begins where the database is.
     pub fn new(database: &Database, lock: ServerLife, pace: Pace) -> Extractor {
         Extractor {
             lock,
@@ -234,19 +235,19 @@ impl Extractor {
         }
     }
 
-    /// The reader gives a commit, or reports that there is none up to here.
+    /// Queues a commit that the reader gives, or its report that there is none up to here.
     pub fn give(&mut self, tsid: Tsid, commit: Option<Rc<Commit>>) {
         self.queue.push_back((tsid, commit));
     }
 
-    /// There is no other commit up to here.
+    /// Queues the report that there is no other commit up to here.
     pub fn give_nothing(&mut self, until: Tsid) {
         if self.queue.back().is_none_or(|(last, _)| *last < until) {
             self.give(until, None);
         }
     }
 
-    /// Whether there is something to take, to send or to receive.
+    /// Returns whether there is something to take, to send or to receive.
     pub fn can(&self) -> [bool; 3] {
         [
             !self.queue.is_empty(),
@@ -277,7 +278,7 @@ impl Extractor {
         self.go_on();
     }
 
-    /// The database does one of the things that it was sent. Returns what it committed.
+    /// Executes one of the commands that the database was sent. Returns the commit that it made.
     pub fn do_one(&mut self, database: &mut Database, which: usize, mood: Mood) -> Option<Tsid> {
         let command = self.sent.remove(which % self.sent.len());
         match command {

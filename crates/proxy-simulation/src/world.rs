@@ -126,7 +126,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// The world of a seed.
+    /// Returns the world of a seed.
     pub fn new(seed: u64) -> World {
         let primary = Primary::new();
         let floor = primary.position();

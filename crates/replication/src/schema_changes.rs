@@ -124,7 +124,7 @@ pub struct Note {
     pub event: String,
     /// The command tag.
     pub tag: String,
-    /// Does it change what replicas have? Of a DROP the note before has that.
+    /// Whether the statement changes what replicas have. For a DROP, the note before shows that.
     pub matters: bool,
     /// Settings by which texts mean something else, a line for each.
     pub settings: String,
@@ -204,7 +204,7 @@ pub struct SchemaChanges {
     sent: Option<Text>,
     /// The one that a function ran last.
     inner: Option<Text>,
-    /// Has the DROP that is to be noted next dropped what replicas have?
+    /// Whether the DROP that is to be noted next has dropped what replicas have.
     drops: bool,
 }
 
@@ -221,9 +221,9 @@ struct Text {
     rest: VecDeque<Option<String>>,
     /// Why it cannot be run again.
     problem: Option<&'static str>,
-    /// Does it run scripts, whose statements are noted as if they were its own?
+    /// Whether the text runs scripts, whose statements are noted as if they were its own.
     has_script: bool,
-    /// May it run what is not seen?
+    /// Whether the text may run statements that are not seen.
     is_unproven: bool,
 }
 
@@ -408,7 +408,7 @@ fn begin(note: &Note, text: &str, mut announced: Vec<String>, analyser: &Analyse
     begun
 }
 
-/// May the text be a statement of this tag?
+/// Returns whether the text may be a statement of this tag.
 fn is_of(text: &str, tag: &str) -> bool {
     // It is run again as the other.
     let tag = match tag {
@@ -429,7 +429,7 @@ fn is_of_our_schema(text: &str) -> bool {
     ["GRANT", "REVOKE"].map(Some).contains(&first.as_deref()) && words.any(|word| word == "HIHOOI")
 }
 
-/// Is it CREATE EXTENSION or ALTER EXTENSION?
+/// Returns whether the text is CREATE EXTENSION or ALTER EXTENSION.
 fn is_of_extension(text: &str) -> bool {
     words(text).nth(1).is_some_and(|word| word == "EXTENSION")
 }

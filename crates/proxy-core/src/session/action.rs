@@ -35,14 +35,15 @@ pub enum SessionEvent<'a> {
         piece: Piece<'a>,
         /// That server.
         server: &'a mut ServerConnection,
-        /// Asked once the batch has taken its snapshots at a replica: does what it has seen count?
+        /// Returns whether what the batch has seen counts. It is called once the batch has taken
+        /// its snapshots at a replica.
         counts: &'a mut dyn FnMut() -> bool,
     },
     /// The connection to the server is lost.
     ServerLost {
         /// How that is reported, without a hint.
         report: Report,
-        /// Did it end in the middle of a message?
+        /// Whether the connection ended in the middle of a message.
         is_cut: bool,
     },
     /// The next batch of the transaction may run elsewhere, see [`SessionAction::Pause`].
@@ -114,7 +115,7 @@ pub enum SessionAction {
 }
 
 impl SessionAction {
-    /// Does the session go on with what it has, as far as it is given messages?
+    /// Returns whether the session goes on with what it has, as far as it is given messages.
     pub fn is_exchange(&self) -> bool {
         match self {
             SessionAction::Exchange
@@ -126,7 +127,7 @@ impl SessionAction {
         }
     }
 
-    /// May this of the client be given to the session?
+    /// Returns whether the session may be given this part of what the client sends.
     pub fn takes(&self, taken: Taken) -> bool {
         match self {
             SessionAction::Await => taken == Taken::Rest,
@@ -219,7 +220,7 @@ pub enum At {
 /// How a batch of reads runs at a replica.
 #[derive(Debug)]
 pub struct ReadThere {
-    /// What shows that it has taken its snapshots?
+    /// The answer that shows that the batch has taken its snapshots, if that must be shown.
     pub proof: Proof,
     /// The numbers that its tables have there.
     pub numbers: Numbers,
@@ -239,8 +240,8 @@ pub trait Router {
 pub struct ComingMessage<'a> {
     /// What it does there.
     pub does: Does<'a>,
-    /// Its transaction has its snapshot at this server, which is a replica. Is everything answered
-    /// that was sent there?
+    /// Whether everything is answered that was sent to this server, if it is a replica at which the
+    /// transaction has its snapshot.
     pub snapshot: Option<SnapshotThere>,
     /// It runs inside of a transaction that the client has begun.
     pub is_inside: bool,

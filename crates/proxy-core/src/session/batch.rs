@@ -132,8 +132,8 @@ impl Batch {
         self.fault = Some(BatchFault::Torn);
     }
 
-    /// Does it come back if it fails with this, though it is alone? Then its client would get the
-    /// error where the client's own text fails only.
+    /// Returns whether the batch comes back if it fails with this, though it is alone. Its client
+    /// then gets an error only if the client's own text fails.
     pub fn comes_back_alone(&self, report: &Report) -> bool {
         let may_run_again = self.is_torn() || self.is_as_prepared && !self.is_relayed;
         may_run_again && report.code != QUERY_CANCELED
@@ -155,12 +155,12 @@ impl Batch {
         self.is_answered
     }
 
-    /// Is all of it answered?
+    /// Returns whether all of the batch is answered.
     pub fn is_answered(&self) -> bool {
         self.is_answered
     }
 
-    /// Is its answer kept back?
+    /// Returns whether the batch's answer is kept back.
     pub fn keeps_answer(&self) -> bool {
         !self.is_relayed
     }

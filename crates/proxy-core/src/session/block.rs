@@ -260,7 +260,7 @@ impl Alone<'_> {
     }
 }
 
-/// Does a text end a transaction, and do nothing else?
+/// Returns whether a text ends a transaction, and does nothing else.
 pub fn is_end(text: &[u8]) -> bool {
     matches!(command_of(text), Some(Command::Commit | Command::Rollback))
 }

@@ -22,7 +22,7 @@ pub(super) struct ClientState {
 }
 
 impl ClientState {
-    /// Does the session keep any server that it gets?
+    /// Returns whether the session keeps any server that it gets.
     pub fn is_pinned(&self) -> bool {
         self.pinning == Pinning::Always
     }

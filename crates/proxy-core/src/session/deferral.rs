@@ -54,7 +54,7 @@ impl Deferral {
         may_defer.then_some(snapshots)
     }
 
-    /// Does any transaction need not to begin on a server?
+    /// Returns whether some transactions need not begin on a server.
     pub fn is_possible(&self) -> bool {
         self.usual.is_some()
     }
@@ -106,7 +106,7 @@ impl Block {
         self.is_failed.then(lost)
     }
 
-    /// Has it failed, and was the client sent the error?
+    /// Returns whether the transaction has failed, and the client was sent the error.
     pub fn is_reported(&self) -> bool {
         self.is_failed && self.lost.is_none()
     }

@@ -65,15 +65,17 @@ impl Text<'_> {
 pub struct WaitingBatch<'a> {
     /// Its statements, in order.
     pub texts: Vec<Text<'a>>,
-    /// Does it end with what is here? Otherwise more statements may follow in it.
+    /// Whether the batch ends with what is here. Otherwise more statements may follow in it.
     pub is_whole: bool,
-    /// Is what ends an implicit transaction still to come: Sync, a query or a function call?
+    /// Whether the message that ends an implicit transaction is still to come: Sync, a query or a
+    /// function call.
     pub is_open: bool,
-    /// Does it run anything, or does it only prepare statements?
+    /// Whether the batch runs anything. Otherwise it only prepares statements.
     pub executes: bool,
-    /// May it leave portals to later batches of its transaction, or use those of earlier ones?
+    /// Whether the batch may leave portals to later batches of its transaction, or use those of
+    /// earlier ones.
     pub shares_portals: bool,
-    /// Does its session keep the server that it gets?
+    /// Whether the batch's session keeps the server that it gets.
     pub is_pinned: bool,
     /// Why it must go to the primary, if it ran at a replica before.
     pub fault: Option<&'a BatchFault>,

@@ -199,7 +199,8 @@ impl Session {
 }
 
 impl Exchange<'_> {
-    /// Does the server's next message show that the batch has taken its snapshots there?
+    /// Returns whether the server's next message, which has this tag, shows that the batch has
+    /// taken its snapshots there.
     pub(super) fn is_proof(&self, tag: u8) -> bool {
         let of_batch = |front: &Expected| !front.is_hidden;
         let is_of_batch = self.link.expected.front().is_some_and(of_batch);
@@ -256,7 +257,7 @@ impl Exchange<'_> {
         batch.is_some_and(|batch| !batch.is_ready())
     }
 
-    /// Has the batch failed that runs elsewhere?
+    /// Returns whether the batch that runs elsewhere has failed.
     pub(super) fn has_failed_elsewhere(&self) -> bool {
         self.link.batch().is_some_and(Batch::has_failed)
     }

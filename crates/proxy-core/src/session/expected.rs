@@ -90,7 +90,7 @@ pub enum Undo {
 }
 
 impl Undo {
-    /// Does it give statements back that are removed by their names?
+    /// Returns whether this gives statements back that are removed by their names.
     pub fn is_of_names(&self) -> bool {
         matches!(self, Undo::Restore(..) | Undo::RestoreAll(..))
     }
@@ -223,23 +223,23 @@ impl ReplyQueue {
         self.entries.is_empty()
     }
 
-    /// Is a ReadyForQuery to come?
+    /// Returns whether a ReadyForQuery is to come.
     pub fn awaits_ready(&self) -> bool {
         self.ready > 0
     }
 
-    /// Must the client send Sync to end what it has begun?
+    /// Returns whether the client must send Sync to end what it has begun.
     pub fn has_open_batch(&self) -> bool {
         self.open
     }
 
-    /// Is nothing to come but ReadyForQuery?
+    /// Returns whether nothing is to come but ReadyForQuery.
     pub fn is_over(&self) -> bool {
         self.entries.iter().all(|it| it.kind == ReplyKind::Ready)
     }
 
-    /// Is nothing to come behind the first ReadyForQuery? A server that asks for data of COPY may
-    /// be sent more.
+    /// Returns whether nothing is to come behind the first ReadyForQuery. A server that asks for
+    /// data of COPY may be sent more.
     pub fn is_one_batch(&self) -> bool {
         self.ready == 0 || self.ready == 1 && !self.open
     }
@@ -259,7 +259,7 @@ impl ReplyQueue {
         }
     }
 
-    /// Is a reply to come that the client sees, and that a server gives?
+    /// Returns whether a reply is to come that the client sees, and that a server gives.
     pub fn has_seen(&self) -> bool {
         let mut all = self.entries.iter();
         all.any(|expected| !expected.is_hidden && expected.kind != ReplyKind::Made)
@@ -319,8 +319,9 @@ impl ReplyQueue {
         }
     }
 
-    /// Drops what the server skips as the batch has failed, last first. Is what ends it among what
-    /// was sent? That is Sync, but for a query that stands alone.
+    /// Drops the replies that the server skips as the batch has failed. Returns them, last first,
+    /// and whether the end of the batch is among what was sent. That end is Sync, but for a query
+    /// that stands alone.
     pub fn skip_batch(&mut self) -> (Vec<Expected>, bool) {
         let mut entries = self.entries.iter().enumerate();
         let end = entries.position(|(index, it)| {

@@ -120,7 +120,8 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// Is a message all about settings of the proxy? Then it is answered, when its turn comes.
+    /// Handles a message that is all about settings of the proxy: it is answered when its turn
+    /// comes. Returns false if the message is about anything else.
     fn sets_by(&mut self, message: WireMessage<'_>, out: &mut Out) -> bool {
         let Ok((text, _)) = message::split_string(message.body()) else {
             return false;
@@ -395,8 +396,9 @@ impl Exchange<'_> {
         prepared.server_name.clone()
     }
 
-    /// Must a client's statement be prepared on the server? Also if that has it from before the
-    /// client prepared it: what it names may have changed since. Then it is closed there.
+    /// Returns whether a client's statement must be prepared on the server. It must also be if the
+    /// server has it from before the client prepared it, as the objects that it names may have
+    /// changed since. Then it is closed there.
     fn wants_to_prepare(
         &mut self,
         prepared: &Prepared,
@@ -430,7 +432,7 @@ impl Exchange<'_> {
         self.link.expected.push(reply.or(Undo::KeepOnServer(id)));
     }
 
-    /// May a portal of the current transaction run this statement?
+    /// Returns whether a portal of the current transaction may run this statement.
     fn may_have_portal(&self, id: &StatementId) -> bool {
         let mut portals = self.link.portals.values();
         !self.link.knows_portals() || portals.any(|bound| bound.prepared.id == *id)

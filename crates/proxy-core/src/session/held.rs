@@ -89,20 +89,20 @@ impl Held {
         self.messages.is_empty()
     }
 
-    /// Does it go to a server now? Its end has come, or something waits for an answer in the
-    /// middle of it, or it is too long to be held.
+    /// Returns whether the batch goes to a server now: its end has come, or something waits for an
+    /// answer in the middle of it, or it is too long to be held.
     pub fn wants_server(&self) -> bool {
         let last = self.messages.last().map(|message| message.frame[0]);
         let is_end = matches!(last, Some(b'Q' | b'F' | b'S' | b'H'));
         is_end || self.length > HELD_LEN_MAX || self.rest > 0
     }
 
-    /// May it read data of COPY, which comes right behind it?
+    /// Returns whether the batch may read data of COPY, which comes right behind it.
     pub fn may_copy(&self) -> bool {
         self.frames().any(|frame| frame[0] == b'E')
     }
 
-    /// Are all bytes here of the messages of which something is here?
+    /// Returns whether all bytes are here of the messages of which something is here.
     pub fn has_whole_messages(&self) -> bool {
         self.rest == 0
     }
@@ -121,13 +121,13 @@ impl Held {
         self.length -= dropped.map(|message| message.frame.len()).sum::<usize>();
     }
 
-    /// Is it one whole simple query and nothing else?
+    /// Returns whether this is one whole simple query and nothing else.
     pub fn is_query(&self) -> bool {
         matches!(&self.messages[..], [only] if only.frame[0] == b'Q') && self.rest == 0
     }
 
-    /// Does it end its batch, also if it fails? A query behind extended messages is then skipped
-    /// with them, up to a Sync that is still to come.
+    /// Returns whether the last message ends the batch, also if the batch fails. A query behind
+    /// extended messages is then skipped with them, up to a Sync that is still to come.
     pub fn is_to_end(&self) -> bool {
         match &self.messages[..] {
             [only] => matches!(only.frame[0], b'Q' | b'F' | b'S'),

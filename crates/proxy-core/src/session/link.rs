@@ -53,7 +53,7 @@ pub(super) struct OnPrimary {
 }
 
 impl OnPrimary {
-    /// What a session has there whose transaction begins.
+    /// Returns the state on the primary of a session whose transaction begins.
     pub fn new(is_read_committed: bool) -> OnPrimary {
         OnPrimary {
             is_read_committed,
@@ -145,7 +145,7 @@ impl Transaction {
         }
     }
 
-    /// Has the transaction failed, on no server, and was the client sent the error?
+    /// Returns whether the transaction has failed, on no server, and the client was sent the error.
     pub fn has_failed_here(&self) -> bool {
         matches!(self, Transaction::Deferred(block) if block.is_reported())
     }
@@ -190,7 +190,7 @@ pub(super) enum RestGoes {
 }
 
 impl Link {
-    /// A connection on which nothing has happened yet.
+    /// Returns a connection on which nothing has happened yet.
     pub fn new(role: Role, keeping: Keeping) -> Link {
         let status = match &role {
             Role::Replica(OnReplica {
@@ -228,8 +228,8 @@ impl Link {
         }
     }
 
-    /// Is it between two batches of a transaction on the primary of which the next may run
-    /// elsewhere?
+    /// Returns whether the session is between two batches of a transaction on the primary, of which
+    /// the next may run elsewhere.
     pub fn may_pause(&self) -> bool {
         let is_deferred = matches!(
             self.role,
@@ -243,17 +243,18 @@ impl Link {
         is_deferred && is_shared && is_inside && self.is_quiet()
     }
 
-    /// Is nothing under way, in no transaction? Then the server can be taken from the session.
+    /// Returns whether nothing is under way, in no transaction. The server can then be taken from
+    /// the session.
     pub fn is_done(&self) -> bool {
         self.status == Status::Idle && self.is_quiet()
     }
 
-    /// Is everything answered, and no batch begun?
+    /// Returns whether everything is answered, and no batch has begun.
     pub fn is_quiet(&self) -> bool {
         self.expected.is_empty() && !self.is_within_batch()
     }
 
-    /// Has a batch begun that Sync has not ended?
+    /// Returns whether a batch has begun that Sync has not ended.
     pub fn is_within_batch(&self) -> bool {
         self.flow == Flow::Skips || self.expected.has_open_batch()
     }
@@ -291,8 +292,8 @@ impl Link {
         }
     }
 
-    /// Can the session go on without the server, which is lost? It can without a replica that runs
-    /// one batch, or has the snapshot of a transaction that is lost with it.
+    /// Returns whether the session can go on without the server, which is lost. It can without a
+    /// replica that runs one batch, or has the snapshot of a transaction that is lost with it.
     pub fn may_be_lost(&mut self, is_snapshot_lost: bool) -> bool {
         if !self.is_on_replica() {
             return false;
@@ -307,7 +308,7 @@ impl Link {
         matches!(self.role, Role::Replica(_))
     }
 
-    /// Has the session's transaction its snapshot here, at a replica?
+    /// Returns whether the session's transaction has its snapshot here, at a replica.
     pub fn has_snapshot(&self) -> bool {
         matches!(
             self.role,
@@ -318,7 +319,7 @@ impl Link {
         )
     }
 
-    /// Has the server announced to the client that it ends the session?
+    /// Returns whether the server has announced to the client that it ends the session.
     pub fn is_end_reported(&self) -> bool {
         matches!(&self.role, Role::Primary(primary) if primary.is_end_reported)
     }
@@ -367,7 +368,7 @@ impl Link {
         }
     }
 
-    /// Does it know all portals that were made by Bind in its transaction?
+    /// Returns whether all portals are known that Bind has made in the connection's transaction.
     pub fn knows_portals(&self) -> bool {
         self.portals.len() < PORTALS_MAX
     }

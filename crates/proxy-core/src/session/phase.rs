@@ -40,7 +40,7 @@ pub(super) struct Wanting {
 }
 
 impl Phase {
-    /// A session without a server, of whose next batch nothing has come.
+    /// Returns the phase of a session without a server, of whose next batch nothing has come.
     pub fn empty(transaction: Transaction) -> Phase {
         Phase::Gathering(Gathering {
             transaction,

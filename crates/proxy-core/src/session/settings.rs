@@ -39,7 +39,7 @@ const NAMES: [&str; 4] = [
 /// What a client has set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientSettings {
-    /// Does the client get a notice with each batch of where it went and why?
+    /// Whether the client gets a notice with each batch of where it went and why.
     pub trace: TraceSetting,
     /// How consistent reads are.
     pub level: Level,

@@ -164,12 +164,12 @@ impl ClientStatements {
         }
     }
 
-    /// Has a statement this name, which is not empty?
+    /// Returns whether a statement has this name, which is not empty.
     pub fn has(&self, name: &[u8]) -> bool {
         self.named.contains_key(name)
     }
 
-    /// Has the client as many as it may have?
+    /// Returns whether the client has as many named statements as it may have.
     pub fn is_full(&self) -> bool {
         self.named.len() >= STATEMENTS_MAX
     }

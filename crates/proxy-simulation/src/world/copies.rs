@@ -10,7 +10,7 @@ use replication::locked;
 use replication::pages::Pages;
 
 impl World {
-    /// As `Reader::confirm` does.
+    /// Confirms the commits that the log need not keep any more, as `Reader::confirm` does.
     pub(super) fn confirm(&mut self) {
         let pages = self.buffer.as_ref().map(|buffer| buffer.pages.as_ref());
         if let Some(pages) = pages {
@@ -40,7 +40,7 @@ impl World {
         self.are_less_helpless();
     }
 
-    /// A replica is taken up, as `follow` does.
+    /// Takes up a replica, as `follow` does.
     pub(super) fn join(&mut self, id: ReplicaId) -> Result<(), String> {
         let database = self.databases.get_mut(&id).expect("it is there");
         if !planted::is(ProxyBug::OldExtractorGoesOn) {
@@ -90,7 +90,7 @@ impl World {
         Ok(())
     }
 
-    /// A replica is given the next page, or handed over to the reader, as `delivery::deliver` does.
+    /// Gives a replica the next page, or hands it over to the reader, as `delivery::deliver` does.
     pub(super) fn deliver(&mut self, id: ReplicaId) -> Result<(), String> {
         let applied = self.delivered[&id];
         let extractor = self.extractors.get_mut(&id).expect("it is there");

@@ -18,7 +18,7 @@ pub(super) struct Other {
 }
 
 impl Other {
-    /// One that is not there yet.
+    /// Returns a proxy that is not there yet.
     pub fn new() -> Other {
         Other {
             buffer: Buffer::new(u64::MAX),
@@ -29,7 +29,7 @@ impl Other {
 }
 
 impl World {
-    /// The other proxy begins to wait, or ends.
+    /// Makes the other proxy begin to wait, or end.
     pub(super) fn come_or_go(&mut self) {
         let behind = self.behind();
         let other = self.other.as_mut().expect("there is one");
@@ -39,7 +39,7 @@ impl World {
         }
     }
 
-    /// Some may have by now what the slot still gives.
+    /// Removes from the helpless the replicas that have by now what the slot still gives.
     pub(super) fn are_less_helpless(&mut self) {
         let behind = self.behind();
         if let Some(other) = &mut self.other {
@@ -57,7 +57,7 @@ impl World {
         ids.filter(|id| has(id) < self.confirmed).collect()
     }
 
-    /// The active proxy has died: if another one waits, that may be active next.
+    /// Decides whether the other proxy, if it waits, is active next, as the active one has died.
     pub(super) fn take_over(&mut self) {
         let Some(other) = self.other.as_mut().filter(|other| other.waits) else {
             return;
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// May a replica get the error that no source has what it lacks?
+    /// Returns whether a replica may get the error that no source has what it lacks.
     pub(super) fn may_lack(&self, id: ReplicaId) -> bool {
         let other = self.other.as_ref();
         let buffers = self.buffer.iter().chain(other.map(|other| &other.buffer));

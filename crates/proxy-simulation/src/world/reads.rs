@@ -9,7 +9,7 @@ use proxy_core::planted::{self, ProxyBug};
 use replication::locked;
 
 impl World {
-    /// A read that waits for a replica looks for one again.
+    /// Looks again for a replica for a read that waits for one.
     pub(super) fn wait(&mut self, number: usize, mut read: Read, mut moment: ReadMoment) {
         let mut manager = locked(&self.manager);
         let (target, watch) = manager.route_moment(&mut moment);
@@ -74,7 +74,7 @@ impl World {
         Ok(())
     }
 
-    /// A read takes its snapshot at a replica, if that is still there.
+    /// Takes a read's snapshot at a replica, if that is still there.
     pub(super) fn read_replica(&mut self, number: usize, read: Read, chosen: Chosen) {
         let database = &self.databases[&chosen.id];
         if database.is_up && database.life == chosen.server {
@@ -84,7 +84,8 @@ impl World {
         }
     }
 
-    /// The proxy learns of a read's snapshot. One that may be torn is done again, on the primary.
+    /// Reports a read's snapshot to the proxy. A read that may be torn is done again, on the
+    /// primary.
     pub(super) fn receive(
         &mut self,
         number: usize,
@@ -106,7 +107,7 @@ impl World {
         self.judge(&read, (chosen, has))
     }
 
-    /// Is what a read has seen at a replica what it had to see?
+    /// Checks that a read at a replica has seen what it had to see.
     fn judge(&mut self, read: &Read, (chosen, has): (Chosen, Tsid)) -> Result<(), String> {
         self.counts.reads_at_replicas += 1;
         let all = match read.level {

@@ -300,7 +300,8 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// Handles what the client has sent. Has the session come to want something else?
+    /// Handles what the client has sent. Returns whether the session now wants anything but to
+    /// exchange messages.
     fn read_client(&mut self) -> Result<bool, End> {
         let mut used = 0;
         let mut action = self.session.next();

@@ -31,7 +31,7 @@ pub struct MessageRouter<'a> {
     pub outset: &'a Outset,
     /// Where the messages go; none for the primary.
     pub place: Option<ReplicaId>,
-    /// Was the client notified where they go, if it has asked for that?
+    /// Whether the client, if it has asked for that, was notified where the messages go.
     pub is_notified: bool,
     /// What the session's transaction has written.
     pub writes: &'a mut Writes,
@@ -190,8 +190,8 @@ impl MessageRouter<'_> {
     }
 }
 
-/// Does a statement that is being prepared change the schema, and do nothing else? It may keep its
-/// session by its words.
+/// Returns whether a statement that is being prepared changes the schema, and does nothing else.
+/// Otherwise words in its text might make the session keep its server.
 fn is_schema_only(parse: Parse<'_>, routing: &Routing, reading: Option<&ParseContext>) -> bool {
     let start = parse.rest.trim_ascii_start().get(..CREATE.len());
     if !start.is_some_and(|word| word.eq_ignore_ascii_case(CREATE)) {

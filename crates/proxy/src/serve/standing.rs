@@ -189,7 +189,7 @@ impl Proxy {
         }
     }
 
-    /// Does it route when it is active?
+    /// Returns whether the proxy routes when it is active.
     pub fn is_router(&self) -> bool {
         let role = self.role.read().unwrap_or_else(PoisonError::into_inner);
         !matches!(*role, Role::Pooler(_))

@@ -20,7 +20,7 @@ pub(super) enum Held {
 }
 
 impl Relay<'_> {
-    /// Do the client's answers still wait?
+    /// Returns whether the client's answers still wait.
     pub(super) fn is_held(&mut self) -> bool {
         if self.is_unproven() {
             return true;
@@ -56,9 +56,9 @@ impl Relay<'_> {
         !matches!(self.held, Held::Nothing)
     }
 
-    /// Does something wait for the client that a replica has sent, while another proxy might be the
-    /// active one? It may be old then, and is relayed only when the primary has shown that there
-    /// was no other (R15).
+    /// Returns whether an answer of a replica waits for the client while another proxy might be the
+    /// active one. The answer may be old then, and is relayed only when the primary has shown that
+    /// there was no other (R15).
     pub(super) fn is_unproven(&mut self) -> bool {
         if self.out.to_client.is_empty() {
             self.has_read = false;

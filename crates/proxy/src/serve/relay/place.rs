@@ -32,7 +32,7 @@ impl SessionServers {
         self.routing.as_deref().filter(|_| is_followed)
     }
 
-    /// Is another proxy the active one by now?
+    /// Returns whether another proxy is the active one by now.
     pub(super) fn is_lost(&self) -> bool {
         let routing = self.routing.as_ref();
         routing.is_some_and(|routing| routing.lease.has_ended())
