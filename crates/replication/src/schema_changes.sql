@@ -82,7 +82,9 @@ BEGIN
       PERFORM hihooi.give_identity(o.objid) FROM pg_catalog.pg_event_trigger_ddl_commands() AS o WHERE NOT o.in_extension;
       RETURN;
     END IF;
-    matters := NOT is_drop AND lasts;
+    -- It may do nothing but revoke rights, of which there is no list.
+    lasts := lasts OR TG_TAG OPERATOR(pg_catalog.=) 'DROP OWNED';
+    matters := lasts AND (NOT is_drop OR TG_TAG OPERATOR(pg_catalog.=) 'DROP OWNED');
     IF NOT is_drop AND NOT matters AND pg_catalog.strpos(query, ';') OPERATOR(pg_catalog.=) 0 THEN RETURN;
     END IF;
     IF has_temporary AND matters AND EXISTS (
