@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Suite, judge, once, regress};
+use super::regress::{self, Schedule};
+use super::{Suite, judge, once};
 use crate::Failure;
 use crate::program;
 use crate::servers::SuiteRequirements;
@@ -62,25 +63,12 @@ pub const SUITE: Suite = Suite {
         // Of the run before.
         let _ = std::fs::remove_dir_all(&out);
         std::fs::create_dir_all(&out).map_err(failed)?;
-        let tests = source.join("isolation_schedule");
-        let mut tests = std::fs::read_to_string(&tests).map_err(failed)?;
-        for test in LEFT_OUT {
-            tests = regress::without(&tests, test);
-        }
-        let schedule = out.join("schedule");
-        std::fs::write(&schedule, tests).map_err(failed)?;
-        let mut command = Command::new(folder.join("programs/pg_isolation_regress"));
-        command.current_dir(&out).arg("--use-existing");
-        command.args([format!("--bindir={}", target.programs.display())]);
-        command.args([format!("--inputdir={}", source.display())]);
-        command.args([format!("--outputdir={}", out.display())]);
-        command.args([format!("--schedule={}", schedule.display())]);
-        command.args([
-            format!("--dbname={}", target.database),
-            format!("--user={}", target.user),
-            format!("--host={}", target.host),
-            format!("--port={}", target.port),
-        ]);
+        let schedule = Schedule {
+            file: &source.join("isolation_schedule"),
+            left_out: LEFT_OUT,
+        };
+        let program = folder.join("programs/pg_isolation_regress");
+        let mut command = regress::tester(&program, &schedule, &out, target)?;
         command.env("PGISOLATIONTIMEOUT", STEP_SECONDS_MAX);
         judge(&mut command, (folder, target), MOST, regress::outcomes)
     },

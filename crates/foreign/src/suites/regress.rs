@@ -10,7 +10,7 @@ use super::{Suite, debian, judge, once};
 use crate::Failure;
 use crate::outcomes::TestOutcomes;
 use crate::program;
-use crate::servers::SuiteRequirements;
+use crate::servers::{SuiteRequirements, SuiteTarget};
 
 /// How long it may take.
 const MOST: Duration = Duration::from_secs(30 * 60);
@@ -30,7 +30,7 @@ pub const SUITE: Suite = Suite {
     known: include_str!("../../known/regress.txt"),
     fetch,
     run: |folder, target| {
-        let (source, programs) = (folder.join("debian/source").join(TESTS), &target.programs);
+        let source = folder.join("debian/source").join(TESTS);
         let out = folder.join(target.run);
         let failed = |error: std::io::Error| format!("{}: {error}", out.display());
         // Of the run before.
@@ -41,27 +41,14 @@ pub const SUITE: Suite = Suite {
             std::fs::create_dir_all(&part).map_err(failed)?;
             std::fs::set_permissions(part, Permissions::from_mode(0o777)).map_err(failed)?;
         }
-        let tests = source.join("parallel_schedule");
-        let tests = std::fs::read_to_string(&tests).map_err(failed)?;
-        let schedule = out.join("schedule");
-        std::fs::write(&schedule, without(&tests, LEFT_OUT)).map_err(failed)?;
-        let mut command = Command::new(test_program(programs, TESTS, "pg_regress")?);
-        command
-            .current_dir(&out)
-            .args(["--use-existing", "--max-connections=4"]);
-        command.args([format!("--bindir={}", programs.display())]);
-        command.args([format!("--inputdir={}", source.display())]);
-        command.args([format!("--outputdir={}", out.display())]);
-        command.args([format!("--dlpath={}", folder.join("library").display())]);
-        command.args([format!("--schedule={}", schedule.display())]);
-        command.args([
-            format!("--dbname={}", target.database),
-            format!("--user={}", target.user),
-        ]);
-        command.args([
-            format!("--host={}", target.host),
-            format!("--port={}", target.port),
-        ]);
+        let program = test_program(&target.programs, TESTS, "pg_regress")?;
+        let schedule = Schedule {
+            file: &source.join("parallel_schedule"),
+            left_out: &[LEFT_OUT],
+        };
+        let mut command = tester(&program, &schedule, &out, target)?;
+        command.arg("--max-connections=4");
+        command.arg(format!("--dlpath={}", folder.join("library").display()));
         judge(&mut command, (folder, target), MOST, outcomes)
     },
 };
@@ -107,8 +94,47 @@ fn fetch(folder: &Path) -> Result<(), Failure> {
     })
 }
 
+/// Which of PostgreSQL's tests run.
+pub(super) struct Schedule<'a> {
+    /// The source's own schedule, beside what it names.
+    pub file: &'a Path,
+    /// Tests of it that do not run.
+    pub left_out: &'a [&'a str],
+}
+
+/// Returns one of PostgreSQL's programs that run a schedule, with its files in `out`.
+pub(super) fn tester(
+    program: &Path,
+    schedule: &Schedule<'_>,
+    out: &Path,
+    target: &SuiteTarget,
+) -> Result<Command, Failure> {
+    let failed = |error: std::io::Error| format!("{}: {error}", schedule.file.display());
+    let tests = std::fs::read_to_string(schedule.file).map_err(failed)?;
+    let tests = schedule
+        .left_out
+        .iter()
+        .fold(tests, |tests, test| without(&tests, test));
+    let own = out.join("schedule");
+    std::fs::write(&own, tests).map_err(|error| format!("{}: {error}", own.display()))?;
+    let source = schedule.file.parent().unwrap_or(schedule.file);
+    let mut command = Command::new(program);
+    command.current_dir(out).arg("--use-existing");
+    command.args([
+        format!("--bindir={}", target.programs.display()),
+        format!("--inputdir={}", source.display()),
+        format!("--outputdir={}", out.display()),
+        format!("--schedule={}", own.display()),
+        format!("--dbname={}", target.database),
+        format!("--user={}", target.user),
+        format!("--host={}", target.host),
+        format!("--port={}", target.port),
+    ]);
+    Ok(command)
+}
+
 /// Returns a schedule without this test.
-pub(super) fn without(schedule: &str, test: &str) -> String {
+fn without(schedule: &str, test: &str) -> String {
     let lines = schedule.lines().map(|line| {
         let words = line.split(' ').filter(|word| *word != test);
         words.collect::<Vec<_>>().join(" ") + "\n"

@@ -91,8 +91,14 @@ pub(super) struct AccessChoice {
     pub taken: Vec<usize>,
     /// Whether the segments come in the order asked for, and if so whether from the end.
     pub descending: Option<bool>,
-    /// How many rows the table may have.
-    pub rows_max: Option<u64>,
+}
+
+impl ReadRequirements<'_> {
+    /// Returns whether few rows are wanted in an order, and come so where that is known.
+    pub fn wants_first(&self, descending: Option<bool>) -> bool {
+        let is_ordered = self.order.is_some_and(|order| !order.is_empty());
+        self.limited && is_ordered && descending.is_some()
+    }
 }
 
 /// Returns the columns by which rows are ordered within a partition of a replex.

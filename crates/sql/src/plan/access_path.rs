@@ -46,7 +46,6 @@ pub(super) fn by_index(
             },
             taken: Vec::new(),
             descending: Some(false),
-            rows_max: None,
         });
     }
     let candidates =
@@ -89,7 +88,6 @@ pub(super) fn by_scan(table: &PlacedTable, request: ReadRequirements<'_>) -> Acc
         },
         taken: Vec::new(),
         descending,
-        rows_max: None,
     }
 }
 
@@ -169,14 +167,11 @@ fn candidate(
     if !is_placed(table, replex, &order_columns[..fixed]) {
         return range(table, replex, (order_columns, facts), request);
     }
-    let taken = taken_by(&order_columns[..fixed], facts);
-    let (range, from) = range_of(facts, order_columns.get(fixed));
-    let has_range = range != ValueRange::default();
+    let narrowed = range_of(facts, order_columns.get(fixed));
+    let has_range = narrowed.0 != ValueRange::default();
     let descending = serves(table, &order_columns, fixed, request);
     // A table in one partition is still read from end to end, unless little of it is wanted.
-    let ordered = request.order.is_some_and(|order| !order.is_empty());
-    let tail = request.limited && descending.is_some() && ordered;
-    if fixed == 0 && !has_range && !tail {
+    if fixed == 0 && !has_range && !request.wants_first(descending) {
         return None;
     }
     let own_columns = table.layout.replexes[replex].sort_columns.len();
@@ -192,30 +187,66 @@ fn candidate(
         true => (1, AccessKind::Point),
         false => (CLASS_LOOKUP, AccessKind::Lookup),
     };
-    let segments = segments(table, replex, &order_columns[..fixed], facts, &range);
-    let rank = (
-        class,
-        Reverse(fixed),
-        !has_range,
-        descending.is_none(),
-        segments.len(),
+    let served = Served {
         replex,
-    );
-    let access = Access {
-        replex,
-        kind,
-        segments,
         order_columns,
         fixed,
-        range,
-    };
-    let choice = AccessChoice {
-        access,
-        taken: [taken, from].concat(),
+        narrowed,
         descending,
-        rows_max: None,
     };
-    Some((rank, choice))
+    Some(served.ranked(table, facts, (class, kind)))
+}
+
+/// The part of a statement that an index serves.
+struct Served {
+    replex: usize,
+    order_columns: Vec<usize>,
+    /// How many of these columns are equated.
+    fixed: usize,
+    /// The range of the next one, and the conjuncts that it makes true.
+    narrowed: (ValueRange, Vec<usize>),
+    descending: Option<bool>,
+}
+
+impl Served {
+    /// Returns the access of this class and kind, and its rank.
+    fn ranked(
+        self,
+        table: &PlacedTable,
+        facts: &Facts,
+        (class, kind): (u8, AccessKind),
+    ) -> (AccessRank, AccessChoice) {
+        let Served {
+            replex,
+            order_columns,
+            fixed,
+            narrowed: (range, from),
+            descending,
+        } = self;
+        let columns = &order_columns[..fixed];
+        let segments = segments(table, replex, columns, facts, &range);
+        let rank = (
+            class,
+            Reverse(fixed),
+            range == ValueRange::default(),
+            descending.is_none(),
+            segments.len(),
+            replex,
+        );
+        let choice = AccessChoice {
+            taken: [taken_by(columns, facts), from].concat(),
+            access: Access {
+                replex,
+                kind,
+                segments,
+                order_columns,
+                fixed,
+                range,
+            },
+            descending,
+        };
+        (rank, choice)
+    }
 }
 
 /// Returns the access to a range of every partition of a replex, if the facts narrow it, or few
@@ -231,41 +262,24 @@ fn range(
     let next = order_columns.get(fixed);
     // Of too many keys to ask for each, from the first to the last; those between are filtered.
     let keys = next.and_then(|column| facts.keys(*column));
-    let (range, from) = match keys.and_then(|known| range_of_keys(&known.keys)) {
+    let narrowed = match keys.and_then(|known| range_of_keys(&known.keys)) {
         Some(range) => (range, Vec::new()),
         None => range_of(facts, next),
     };
-    let has_range = range != ValueRange::default();
     let descending = serves(table, &order_columns, fixed, request);
-    let ordered = request.order.is_some_and(|order| !order.is_empty());
     let class = match () {
-        () if fixed > 0 || has_range => CLASS_RANGE,
-        () if request.limited && descending.is_some() && ordered => CLASS_FIRST,
+        () if fixed > 0 || narrowed.0 != ValueRange::default() => CLASS_RANGE,
+        () if request.wants_first(descending) => CLASS_FIRST,
         () => return None,
     };
-    let segments = segments(table, replex, &order_columns[..fixed], facts, &range);
-    let rank = (
-        class,
-        Reverse(fixed),
-        !has_range,
-        descending.is_none(),
-        segments.len(),
+    let served = Served {
         replex,
-    );
-    let choice = AccessChoice {
-        taken: [taken_by(&order_columns[..fixed], facts), from].concat(),
-        access: Access {
-            replex,
-            kind: AccessKind::Range,
-            segments,
-            order_columns,
-            fixed,
-            range,
-        },
+        order_columns,
+        fixed,
+        narrowed,
         descending,
-        rows_max: None,
     };
-    Some((rank, choice))
+    Some(served.ranked(table, facts, (class, AccessKind::Range)))
 }
 
 /// Returns the range that holds all of these keys, which rise; none if NULL is among them, which is

@@ -64,13 +64,10 @@ fn change(
         limited: false,
         counted: false,
     };
+    let choice = choose(table, &conjuncts, request);
     let scan = Scan::of(selection.scan, context);
-    let AccessChoice {
-        access,
-        taken,
-        rows_max,
-        ..
-    } = choose(table, &conjuncts, request, scan);
+    let rows_max = scan.rows_max(&choice, request, &conjuncts);
+    let AccessChoice { access, taken, .. } = choice;
     let is_pk =
         access.replex == 0 && matches!(access.kind, AccessKind::Point | AccessKind::Nothing);
     let filter = rest(conjuncts.clone(), &taken);

@@ -79,7 +79,6 @@ pub(super) fn candidate(
         access,
         taken,
         descending,
-        rows_max: None,
     };
     Some((rank, choice))
 }

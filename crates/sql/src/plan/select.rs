@@ -5,7 +5,7 @@ use protocol::configuration::PlacedTable;
 use protocol::expression::Expression;
 use sqlparser::ast::{self, Expr};
 
-use super::access::{AccessChoice, OrderColumn, ReadRequirements};
+use super::access::{AccessChoice, AccessKind, OrderColumn, ReadRequirements};
 use super::access_path;
 use super::{Context, OutputItem, ReadPlan, SelectPlan, SortKey};
 use crate::bind::Scope;
@@ -85,12 +85,13 @@ fn read_table(plan: &mut SelectPlan, table: &PlacedTable, conjuncts: Vec<Express
         limited: limit.is_some() && !*count,
         counted: *count,
     };
+    let choice = choose(table, &conjuncts, request);
+    let rows_max = scan.rows_max(&choice, request, &conjuncts);
     let AccessChoice {
         access,
         taken,
         descending,
-        rows_max,
-    } = choose(table, &conjuncts, request, scan);
+    } = choice;
     let needed = items.iter().map(|it| &it.expression);
     let needed = needed.chain(order.iter().map(|it| &it.expression));
     let projection = projection(&table.schema, needed);
@@ -128,6 +129,22 @@ impl Scan {
             false => Scan::UpTo(context.settings.scan_rows),
         }
     }
+
+    /// Returns how many rows the table may have for an access; none is any number.
+    pub fn rows_max(
+        self,
+        choice: &AccessChoice,
+        request: ReadRequirements<'_>,
+        conjuncts: &[Expression],
+    ) -> Option<u64> {
+        // Few rows are read to the end of a limit, and none to be counted.
+        let is_short = request.counted || (request.limited && choice.descending.is_some());
+        let is_whole = choice.access.kind == AccessKind::Scan;
+        match self {
+            Scan::UpTo(rows) if is_whole && !(is_short && conjuncts.is_empty()) => Some(rows),
+            Scan::UpTo(_) | Scan::Asked => None,
+        }
+    }
 }
 
 /// Returns the best access.
@@ -135,19 +152,9 @@ pub(super) fn choose(
     table: &PlacedTable,
     conjuncts: &[Expression],
     request: ReadRequirements<'_>,
-    scan: Scan,
 ) -> AccessChoice {
-    if let Some(choice) = access_path::by_index(table, conjuncts, request) {
-        return choice;
-    }
-    let choice = access_path::by_scan(table, request);
-    // Few rows are read to the end of a limit, and none to be counted.
-    let is_short = request.counted || (request.limited && choice.descending.is_some());
-    let rows_max = match scan {
-        Scan::UpTo(rows) if !(is_short && conjuncts.is_empty()) => Some(rows),
-        _ => None,
-    };
-    AccessChoice { rows_max, ..choice }
+    access_path::by_index(table, conjuncts, request)
+        .unwrap_or_else(|| access_path::by_scan(table, request))
 }
 
 /// Returns the conjuncts that the access does not make true alone.
