@@ -151,7 +151,11 @@ async fn a_stale_configuration_is_fetched_once_and_the_request_repeated() {
     .await;
     let client = fake.client(|_| {}).await;
     let table = client.table("t").await.unwrap();
-    fake.configuration.lock().unwrap().epoch = Epoch(5);
+    {
+        let mut configuration = fake.configuration.lock().unwrap();
+        configuration.epoch = Epoch(5);
+        configuration.tables[0].epoch = Epoch(5);
+    }
     let before = fake.counts.lock().unwrap().0;
     assert_eq!(table.insert(&row(1)).await.unwrap(), APPLIED);
     assert_eq!(client.configuration().epoch, Epoch(5));

@@ -16,6 +16,7 @@ extern crate alloc;
 mod announcements;
 mod contract;
 mod copies;
+mod drops;
 mod folders;
 mod members;
 mod moves;
@@ -44,6 +45,7 @@ use protocol::state::{
 pub use contract::*;
 
 use announcements::Listeners;
+use drops::RecentDrops;
 use members::{CoreHeartbeat, ServerJoin};
 use moves::MoveTracker;
 use recall::Recall;
@@ -55,6 +57,9 @@ use sessions::Sessions;
 pub struct Coordinator {
     settings: CoordinatorSettings,
     state: CoordinatorState,
+    /// The configuration as its last epoch began.
+    before: Configuration,
+    drops: RecentDrops,
     /// Cores of the servers that are up, and each one's last report.
     reports: BTreeMap<CoreId, LastReport>,
     listeners: Listeners,
@@ -133,6 +138,8 @@ impl Coordinator {
         Coordinator {
             settings,
             sessions: Sessions::new(&state),
+            before: state.configuration.clone(),
+            drops: RecentDrops::new(state.configuration.epoch),
             state,
             reports: BTreeMap::new(),
             listeners: Listeners::default(),
@@ -287,7 +294,7 @@ impl Coordinator {
                 durable,
                 filled,
                 fills,
-                seal,
+                seals,
                 room,
             } => {
                 let beat = CoreHeartbeat {
@@ -298,7 +305,7 @@ impl Coordinator {
                     durable,
                     filled,
                     fills,
-                    seal,
+                    seals,
                     room,
                 };
                 self.heartbeat(now, beat, output)
@@ -350,12 +357,13 @@ impl Coordinator {
 
     fn fetch(&self, known: Epoch) -> Outcome {
         let configuration = &self.state.configuration;
-        Outcome::Now(if known < configuration.epoch {
-            CoordinatorReply::Configuration(configuration.clone())
+        let epoch = configuration.epoch;
+        Outcome::Now(if known >= epoch {
+            CoordinatorReply::Unchanged { epoch }
+        } else if let Some(changes) = self.drops.changes(configuration, known) {
+            CoordinatorReply::Changes(changes)
         } else {
-            CoordinatorReply::Unchanged {
-                epoch: configuration.epoch,
-            }
+            CoordinatorReply::Configuration(configuration.clone())
         })
     }
 
@@ -413,8 +421,10 @@ impl Coordinator {
 
     /// A changed configuration is a new epoch.
     fn reconfigure(&mut self, output: &mut CoordinatorOutput) {
-        self.state.configuration.epoch.0 += 1;
-        self.seals.forget_reports();
+        let configuration = &mut self.state.configuration;
+        configuration.epoch.0 += 1;
+        configuration.date_changes(&self.before);
+        self.before.clone_from(configuration);
         self.keep(output);
     }
 

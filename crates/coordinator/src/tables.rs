@@ -71,8 +71,10 @@ impl Coordinator {
             )));
         };
         let table = tables.remove(index);
+        self.state.changes.retain(|change| change.table != table.id);
         output.notes.push(format!("table {name} was dropped"));
         self.reconfigure(output);
+        self.drops.note(self.state.configuration.epoch, table.id);
         Ok(self.done(cores_of(&table), None))
     }
 
@@ -102,6 +104,8 @@ impl Coordinator {
         let replexes = placement.replexes.iter();
         let table = PlacedTable {
             id,
+            epoch: Epoch(configuration.epoch.0 + 1),
+            sealing: None,
             schema,
             layout,
             placement: replexes

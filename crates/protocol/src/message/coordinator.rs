@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use placement::Schema;
 
 use crate::codec::{wire_enum, wire_struct};
-use crate::configuration::Configuration;
+use crate::configuration::{Configuration, ConfigurationChanges};
 use crate::identity::{
     CoreId, Epoch, Incarnation, PartitionId, Position, ServerId, SessionId, TableId,
 };
@@ -47,12 +47,12 @@ pub enum CoordinatorRequest {
         filled: Vec<PartitionId>,
         /// How far its fills are, one report for each replex.
         fills: Vec<FillReport>,
-        /// How far it is, while members are replaced.
-        seal: Option<SealReport>,
+        /// How far it is with the tables whose chains stand still.
+        seals: Vec<SealReport>,
         /// The room on its disk.
         room: Room,
     },
-    /// The newest configuration, if newer than `known`.
+    /// The newest configuration, if newer than `known`, or what it has that the known one lacks.
     Fetch {
         /// The asker's epoch.
         known: Epoch,
@@ -246,13 +246,16 @@ pub struct CopyFailure {
     pub why: String,
 }
 
-/// How far a core is with the end of the epochs before.
+/// How far a core is with the end of the epochs before of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SealReport {
+    /// The table.
+    pub table: TableId,
     /// The stage that it has reached.
     pub stage: SealStage,
-    /// How long ago, in microseconds, it last vouched for a server that is being removed; none if
-    /// it has not since its start.
+    /// How long ago, in microseconds, it last vouched for a server that is being removed from the
+    /// table, before it knew that, or started, if that is later: before a restart it may have
+    /// vouched for any. None if no server is being removed.
     pub vouched_ago_us: Option<u64>,
 }
 
@@ -295,6 +298,8 @@ pub enum CoordinatorReply {
     },
     /// The newest configuration.
     Configuration(Configuration),
+    /// What the newest configuration has that the asker's lacks.
+    Changes(ConfigurationChanges),
     /// The receiver knows the newest epoch already.
     Unchanged {
         /// The newest epoch.
@@ -363,7 +368,7 @@ pub struct Shortage {
 
 wire_enum!(CoordinatorRequest {
     0 => Join { server, instance, folder, domain, cores },
-    1 => Heartbeat { core, incarnation, epoch, sent_us, durable, filled, fills, seal, room },
+    1 => Heartbeat { core, incarnation, epoch, sent_us, durable, filled, fills, seals, room },
     2 => Fetch { known }, 3 => OpenSession, 4 => CreateTable { schema, if_not_exists },
     5 => DropTable { name, if_exists }, 6 => Leave { server },
     7 => Stopped { server, incarnation, logs }, 8 => Remove { server },
@@ -389,6 +394,7 @@ wire_struct!(FolderReport {
     is_old,
 });
 wire_struct!(SealReport {
+    table,
     stage,
     vouched_ago_us
 });
@@ -400,6 +406,7 @@ wire_enum!(CoordinatorReply {
     4 => Session { session, life_us }, 5 => Done { epoch, table },
     6 => Refused { message, retry }, 7 => Progress { fills, waiting, failures, without_room },
     8 => NewEpoch { epoch }, 9 => Recall, 10 => Wait { message },
+    11 => Changes(changes),
 });
 wire_struct!(FillReport {
     table,

@@ -5,14 +5,15 @@
 //! one had answered while it still led arrives late. The old one keeps and answers nothing any
 //! more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ::coordinator::{
     Coordinator, CoordinatorAnswer, CoordinatorInput, CoordinatorOutput, CoordinatorSettings,
     RequesterId,
 };
-use protocol::configuration::{Configuration, MoveProgress, PartitionState};
+use protocol::configuration::{Configuration, MoveProgress, PartitionState, PlacedTable};
+use protocol::identity::Epoch;
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
 use protocol::state::{CoordinatorState, decode_state, encode_state};
 
@@ -23,7 +24,7 @@ use crate::linearizable::Call;
 use crate::model::{Observation, WorkloadOperation};
 use crate::network::Node;
 use crate::plan::MILLISECOND;
-use crate::world::World;
+use crate::world::{SimulatedTable, World};
 
 /// The coordinator's process and its disk.
 #[derive(Debug)]
@@ -94,7 +95,7 @@ impl SimulatedCoordinator {
         self.configuration().is_some_and(|configuration| {
             let tables = configuration.tables.iter();
             let mut places = tables.flat_map(|table| table.placement.iter().flatten());
-            configuration.sealing.is_none()
+            !configuration.is_sealing()
                 && places.all(|it| it.state == PartitionState::Serving && it.moving.is_none())
         })
     }
@@ -105,8 +106,10 @@ impl SimulatedCoordinator {
             return "; no coordinator runs".into();
         };
         let mut text = format!("; epoch {}", configuration.epoch.0);
-        if let Some(sealing) = &configuration.sealing {
-            text += &format!(", {sealing:?}");
+        for table in &configuration.tables {
+            if let Some(sealing) = &table.sealing {
+                text += &format!(", table {} {sealing:?}", table.id.0);
+            }
         }
         let moves = configuration
             .places()
@@ -205,11 +208,17 @@ impl World {
         }
     }
 
-    /// Makes the coordinator end the epochs before, though no server is to be replaced.
+    /// Makes the coordinator end the epochs before of a table, though no server is to be replaced.
     pub fn seal_epoch(&mut self) {
         if let Some(machine) = &mut self.coordinator.machine {
+            let tables = &machine.configuration().tables;
+            if tables.is_empty() {
+                return;
+            }
+            let number = self.random.below(tables.len() as u64) as usize;
+            let table = tables[number].id;
             let mut output = CoordinatorOutput::default();
-            machine.begin_seal(&BTreeSet::new(), &mut output);
+            machine.begin_seal(table, &mut output);
             self.carry_out_coordinator(output);
         }
     }
@@ -332,7 +341,10 @@ impl World {
         if let CoordinatorReply::Configuration(configuration)
         | CoordinatorReply::Joined { configuration, .. } = &reply
         {
-            self.note_first_sent(configuration);
+            self.note_first_sent(configuration.epoch, &configuration.tables);
+        }
+        if let CoordinatorReply::Changes(changes) = &reply {
+            self.note_first_sent(changes.epoch, &changes.tables);
         }
         let (node, life) = self.coordinator.askers[to.0 as usize - 1];
         self.send(
@@ -342,33 +354,44 @@ impl World {
         );
     }
 
-    /// A node receives a configuration for the first time. All before it is settled and no core has
-    /// begun anything under it, so that this is the moment at which the table's copies change.
-    fn note_first_sent(&mut self, configuration: &Configuration) {
-        if configuration.epoch <= self.epoch {
+    /// A node receives a configuration for the first time, with these tables or all that have
+    /// changed since one that was sent before. All before it is settled and no core has begun
+    /// anything under it, so that this is the moment at which a table's copies change.
+    fn note_first_sent(&mut self, epoch: Epoch, tables: &[PlacedTable]) {
+        if epoch <= self.epoch {
             return;
         }
-        self.epoch = configuration.epoch;
+        self.epoch = epoch;
         let due = Event::NewsDue(self.epoch, self.coordinator.life, self.now_us);
         self.after(LEARNS_WITHIN_US, due);
-        let mut places = configuration.places();
-        if places.any(|(_, place)| matches!(place.moving, Some(MoveProgress::From(_)))) {
+        let mut places = tables
+            .iter()
+            .flat_map(|table| table.placement.iter().flatten());
+        if places.any(|place| matches!(place.moving, Some(MoveProgress::From(_)))) {
             self.maybe_kill_at_hand_over();
         }
-        let Some((id, table)) = &mut self.table else {
+        for place in 0..self.tables.len() {
+            self.note_copies(place, tables);
+        }
+    }
+
+    /// A table's copies may be others from here on.
+    fn note_copies(&mut self, place: usize, tables: &[PlacedTable]) {
+        let SimulatedTable { id, translation } = &mut self.tables[place];
+        let Some(newest) = tables.iter().find(|table| table.id == *id) else {
             return;
         };
-        let Some(newest) = configuration.table(*id) else {
-            return;
-        };
-        if newest.schema == table.schema && newest.layout == table.layout {
+        if newest.schema == translation.schema && newest.layout == translation.layout {
             return;
         }
-        let change = Rc::make_mut(table).change(self.epoch, &newest.schema, &newest.layout);
+        let table = Rc::make_mut(translation);
+        let change = table.change(self.epoch, &newest.schema, &newest.layout);
         let era = change.expect("its copies are others");
         let begun = self.next_moment();
         let ended = Some((self.next_moment(), Observation::Applied));
-        for group in 0..self.plan.workload.groups {
+        let groups = 0..self.plan.workload.groups;
+        let plan = self.plan.clone();
+        for group in groups.filter(|group| plan.table_of(*group) == place) {
             let call = Call {
                 begun,
                 ended: ended.clone(),
