@@ -44,6 +44,8 @@ pub enum BenchCommand {
     Import,
     /// 64 writers of one row: S9.
     HotKey,
+    /// Writes of a table while another one gets an index, and while 500 others are created.
+    Changes,
     /// Load, A, B, C, D and F with rows of 100 B and 1 kB: S7, S8.
     Ycsb,
     /// CPU time per operation with 3, 6, 12 and 24 servers: S10.
@@ -124,6 +126,7 @@ fn measure(
             BenchCommand::Insert => ("insert", experiments::insert::run(options).await?),
             BenchCommand::Import => ("import", experiments::import::run(options).await?),
             BenchCommand::HotKey => ("hot-key", experiments::hot_key::run(options).await?),
+            BenchCommand::Changes => ("changes", experiments::changes::run(options).await?),
             BenchCommand::Ycsb => ("ycsb", experiments::ycsb::run(options).await?),
             BenchCommand::Servers => ("servers", experiments::servers::run(options).await?),
             BenchCommand::Memory => ("memory", experiments::memory::run(options).await?),

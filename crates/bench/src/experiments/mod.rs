@@ -1,6 +1,7 @@
 //! The measurements, one file each: what is run in turn with what, and how to read it.
 
 pub mod baselines;
+pub mod changes;
 mod failures;
 pub mod hot_key;
 pub mod import;
