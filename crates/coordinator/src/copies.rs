@@ -18,6 +18,7 @@ use protocol::identity::{CoreId, Epoch, ServerId, TableId};
 use protocol::message::{CoordinatorReply, CopyFailure, FillReport};
 use protocol::planted::{self, Bug};
 
+use super::sealing::remaining_cores;
 use super::{
     CONFIGURATION_BYTES_MAX, Coordinator, CoordinatorOutput, CopyChange, CopyRequest, FAILURES_MAX,
     Outcome, Refused,
@@ -123,7 +124,7 @@ impl Coordinator {
                 retry: true,
             });
         }
-        match self.missing() {
+        match self.missing(table) {
             None => Ok(table),
             Some(server) => Err(Refused::new(format!(
                 "server {} is down, and writes would stand still until it is back: start it, or \
@@ -133,10 +134,10 @@ impl Coordinator {
         }
     }
 
-    /// Returns a server with partitions that is down and is not being removed.
-    fn missing(&self) -> Option<ServerId> {
+    /// Returns a server with partitions of a table that is down and is not being removed.
+    fn missing(&self, table: &PlacedTable) -> Option<ServerId> {
         let configuration = &self.state.configuration;
-        let cores = self.remaining_cores();
+        let cores = remaining_cores(table);
         let mut servers = cores.iter().map(|core| core.server);
         servers.find(|id| {
             let server = configuration.server(*id);
@@ -212,39 +213,53 @@ impl Coordinator {
         output: &mut CoordinatorOutput,
     ) {
         self.state.changes.push(CopyChange { table, wanted });
-        if planted::is(Bug::CopiesChangeAtOnce) && self.state.configuration.sealing.is_none() {
-            self.change_copies(Epoch(self.state.configuration.epoch.0 + 1), output);
+        let changed = self.state.configuration.table(table);
+        let is_sealing = changed.is_some_and(|table| table.sealing.is_some());
+        if planted::is(Bug::CopiesChangeAtOnce) && !is_sealing {
+            let epoch = Epoch(self.state.configuration.epoch.0 + 1);
+            self.change_copies(|id| id == table, epoch, output);
             return self.reconfigure(output);
         }
-        if self.state.configuration.sealing.is_none() || !self.leaving().is_empty() {
+        if !is_sealing || !self.leaving(table).is_empty() {
             // All its holders must know that a copy goes, before it is gone.
-            let removed = self.removed();
-            return self.begin_seal(&removed, output);
+            return self.begin_seal(table, output);
         }
         self.keep(output);
     }
 
-    /// Returns the copies that changes which wait will drop.
-    pub(super) fn leaving(&self) -> Vec<(TableId, u8)> {
-        let dropped = self.state.changes.iter().filter_map(|change| {
+    /// Returns the copies of a table that changes which wait will drop, rising.
+    pub(super) fn leaving(&self, table: TableId) -> Vec<u8> {
+        let changes = self
+            .state
+            .changes
+            .iter()
+            .filter(|change| change.table == table);
+        let dropped = changes.filter_map(|change| {
             let CopyRequest::Drop { name } = &change.wanted else {
                 return None;
             };
             let table = self.state.configuration.table(change.table)?;
             let numbers = table.layout.removable(&table.schema, name).ok()?;
-            Some(numbers.into_iter().map(|number| {
-                let number = u8::try_from(number).expect("a table has at most 63 replexes");
-                (table.id, number)
-            }))
+            Some(
+                numbers
+                    .into_iter()
+                    .map(|number| u8::try_from(number).expect("a table has at most 63 replexes")),
+            )
         });
-        let mut leaving: Vec<_> = dropped.flatten().collect();
+        let mut leaving: Vec<u8> = dropped.flatten().collect();
         leaving.sort_unstable();
         leaving
     }
 
-    /// Adds and drops copies from `epoch` on, once the epochs before have ended.
-    pub(super) fn change_copies(&mut self, epoch: Epoch, output: &mut CoordinatorOutput) {
-        let changes = core::mem::take(&mut self.state.changes);
+    /// Adds and drops copies of these tables from `epoch` on, once the epochs before have ended.
+    pub(super) fn change_copies(
+        &mut self,
+        of: impl Fn(TableId) -> bool,
+        epoch: Epoch,
+        output: &mut CoordinatorOutput,
+    ) {
+        let changes = self.state.changes.extract_if(.., |change| of(change.table));
+        let changes: Vec<CopyChange> = changes.collect();
         let drops = |it: &&CopyChange| matches!(it.wanted, CopyRequest::Drop { .. });
         let fewer: BTreeSet<TableId> = changes.iter().filter(drops).map(|it| it.table).collect();
         // The tolerance of moves was proven with a copy that is being dropped.
@@ -332,8 +347,10 @@ impl Coordinator {
         output: &mut CoordinatorOutput,
     ) {
         for report in &fills {
+            let table = self.state.configuration.table(report.table);
+            let is_whole = table.is_some_and(|table| self.missing(table).is_none());
             if let Some(obstacle) = report.obstacles.first()
-                && self.missing().is_none()
+                && is_whole
             {
                 let more = report.obstacles[1..].iter();
                 let why = more.fold(obstacle.clone(), |why, one| format!("{why}; {one}"));

@@ -14,15 +14,17 @@
 //! | older | no | is refused until an operator accepts what is lost, or the newest folder comes |
 //! | older, and the server holds nothing | | joins |
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use protocol::configuration::ServerState;
 use protocol::identity::{ClockReading, Position, ServerId};
 use protocol::planted::{self, Bug};
 
 use super::members::{ServerJoin, unknown_server};
+use super::sealing::removed;
 use super::{Coordinator, CoordinatorOutput, FolderTrust, Outcome, Refused, ServerMember};
 
 /// How long a server whose partitions were made void has to join before others get them.
@@ -88,10 +90,19 @@ impl Coordinator {
         why: String,
         output: &mut CoordinatorOutput,
     ) -> String {
-        let mut removed = self.removed();
-        if removed.insert(id)
-            && let Err(obstacle) = self.check_removal(&removed)
-        {
+        let mut begun = BTreeMap::new();
+        let mut obstacle = None;
+        let tables = self.state.configuration.tables.iter();
+        for table in tables.filter(|table| table.names(id)) {
+            let mut removed = removed(table);
+            if removed.insert(id)
+                && let Err(why) = self.check_removal(table, &removed)
+            {
+                obstacle.get_or_insert(why);
+            }
+            begun.insert(table.id, removed);
+        }
+        if let Some(obstacle) = obstacle {
             let text = format!(
                 "OLD FOLDER: {why}, and its rows cannot be had from other servers ({obstacle}): \
                  start it on its newest folder, start the other servers, drop the table, or accept \
@@ -102,7 +113,8 @@ impl Coordinator {
             return text;
         }
         let begins = self.member(id).trust != FolderTrust::Void;
-        let is_named = self.state.configuration.is_removed(id);
+        let mut tables = self.state.configuration.tables.iter();
+        let is_named = tables.all(|table| !table.names(id) || table.removes(id));
         if begins {
             self.member_mut(id).trust = FolderTrust::Void;
             output.notes.push(format!(
@@ -117,7 +129,7 @@ impl Coordinator {
             }
             self.forget(id);
             self.seals.watch(id, now, self.void_patience_us());
-            self.begin_seal(&removed, output);
+            self.begin_seals(&begun, output);
         }
         format!("{why}: its partitions are being made void, to be filled from the other copies")
     }
@@ -134,11 +146,17 @@ impl Coordinator {
         void.map(|member| member.server).collect()
     }
 
-    /// Handles an epoch that serves and in which everything that these servers held is void.
-    pub(super) fn note_voided(&mut self, now: ClockReading, servers: &BTreeSet<ServerId>) {
-        for id in servers {
-            self.member_mut(*id).trust = FolderTrust::Voided;
-            self.seals.watch(*id, now, self.void_patience_us());
+    /// Notes servers of which everything that they held is void by now: the last of their tables
+    /// serves.
+    pub(super) fn note_voided(&mut self, now: ClockReading) {
+        let configuration = &self.state.configuration;
+        let members = self.state.members.iter();
+        let void = members.filter(|it| it.trust == FolderTrust::Void);
+        let void = void.map(|member| member.server);
+        let voided: Vec<ServerId> = void.filter(|id| !configuration.is_removed(*id)).collect();
+        for id in voided {
+            self.member_mut(id).trust = FolderTrust::Voided;
+            self.seals.watch(id, now, self.void_patience_us());
         }
     }
 

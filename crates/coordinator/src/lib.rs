@@ -55,6 +55,8 @@ use sessions::Sessions;
 pub struct Coordinator {
     settings: CoordinatorSettings,
     state: CoordinatorState,
+    /// The configuration as its last epoch began.
+    before: Configuration,
     /// Cores of the servers that are up, and each one's last report.
     reports: BTreeMap<CoreId, LastReport>,
     listeners: Listeners,
@@ -133,6 +135,7 @@ impl Coordinator {
         Coordinator {
             settings,
             sessions: Sessions::new(&state),
+            before: state.configuration.clone(),
             state,
             reports: BTreeMap::new(),
             listeners: Listeners::default(),
@@ -287,7 +290,7 @@ impl Coordinator {
                 durable,
                 filled,
                 fills,
-                seal,
+                seals,
                 room,
             } => {
                 let beat = CoreHeartbeat {
@@ -298,7 +301,7 @@ impl Coordinator {
                     durable,
                     filled,
                     fills,
-                    seal,
+                    seals,
                     room,
                 };
                 self.heartbeat(now, beat, output)
@@ -413,8 +416,10 @@ impl Coordinator {
 
     /// A changed configuration is a new epoch.
     fn reconfigure(&mut self, output: &mut CoordinatorOutput) {
-        self.state.configuration.epoch.0 += 1;
-        self.seals.forget_reports();
+        let configuration = &mut self.state.configuration;
+        configuration.epoch.0 += 1;
+        configuration.date_changes(&self.before);
+        self.before.clone_from(configuration);
         self.keep(output);
     }
 

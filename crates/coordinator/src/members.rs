@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use placement::{copies_at_risk, prove};
 use protocol::configuration::{PartitionState, Server, ServerState};
 use protocol::identity::{
-    ClockReading, CoreId, Epoch, Incarnation, PartitionId, Position, ServerId,
+    ClockReading, CoreId, Epoch, Incarnation, PartitionId, Position, ServerId, TableId,
 };
 use protocol::message::{CoordinatorReply, FillReport, FolderReport, Room, SealReport};
 
@@ -45,7 +45,7 @@ pub(super) struct CoreHeartbeat {
     pub durable: Position,
     pub filled: Vec<PartitionId>,
     pub fills: Vec<FillReport>,
-    pub seal: Option<SealReport>,
+    pub seals: Vec<SealReport>,
     pub room: Room,
 }
 
@@ -114,7 +114,7 @@ impl Coordinator {
             durable,
             filled,
             fills,
-            seal,
+            seals,
             room,
         } = beat;
         let has_stopped = self.has_stopped(core.server);
@@ -145,9 +145,7 @@ impl Coordinator {
             self.take_part_again(core.server);
             self.reconfigure(output);
         }
-        if let Some(report) = seal.filter(|_| epoch == self.state.configuration.epoch) {
-            self.seals.report(core, report, now);
-        }
+        self.seals.report(core, epoch, seals, now);
         let report = self
             .reports
             .entry(core)
@@ -157,12 +155,17 @@ impl Coordinator {
             ..LastReport::new(now, epoch)
         };
         self.note_room(core, room, output);
-        let configuration = &self.state.configuration;
-        if epoch == configuration.epoch && configuration.sealing.is_none() {
-            self.note_level(core, &filled);
-            self.serve_filled(core, &filled, output);
-            self.take_fill_reports(core, fills, output);
-        }
+        // A report counts if its table is as the core knows it, and does not stand still.
+        let tables = self.state.configuration.tables.iter();
+        let counts = tables.filter(|table| table.epoch <= epoch && table.sealing.is_none());
+        let counts: BTreeSet<TableId> = counts.map(|table| table.id).collect();
+        let counted = |id: &PartitionId| counts.contains(&id.table);
+        let filled: Vec<PartitionId> = filled.into_iter().filter(counted).collect();
+        let fills = fills.into_iter().filter(|it| counts.contains(&it.table));
+        let fills: Vec<FillReport> = fills.collect();
+        self.note_level(core, &filled, &counts);
+        self.serve_filled(core, &filled, output);
+        self.take_fill_reports(core, fills, output);
         Ok(Outcome::Now(CoordinatorReply::Beat {
             sent_us,
             epoch: self.state.configuration.epoch,
@@ -172,7 +175,7 @@ impl Coordinator {
     }
 
     /// A partition that a core has filled serves from the next epoch on (R20). The report belongs
-    /// to the current epoch, so that it is about the place as it is.
+    /// to the current epoch of its table, so that it is about the place as it is.
     fn serve_filled(
         &mut self,
         core: CoreId,

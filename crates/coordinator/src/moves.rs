@@ -179,10 +179,19 @@ impl Coordinator {
         }
     }
 
-    /// Notes which of the partitions that a core takes are level.
-    pub(super) fn note_level(&mut self, core: CoreId, filled: &[PartitionId]) {
+    /// Notes which of the partitions that a core takes are level, of the tables that its report
+    /// counts for.
+    pub(super) fn note_level(
+        &mut self,
+        core: CoreId,
+        filled: &[PartitionId],
+        counts: &BTreeSet<TableId>,
+    ) {
         let configuration = &self.state.configuration;
         let taken = |id: &PartitionId| {
+            if !counts.contains(&id.table) {
+                return false;
+            }
             let place = configuration.place(*id);
             let moving = place.and_then(|place| place.moving);
             matches!(moving, Some(MoveProgress::To(next)) if next.core == core)
@@ -199,16 +208,27 @@ impl Coordinator {
         let configuration = &self.state.configuration;
         let all_up =
             |server: &Server| server.state == ServerState::Up || !configuration.holds(server.id);
-        if configuration.sealing.is_some() || !configuration.servers.iter().all(all_up) {
+        if !configuration.servers.iter().all(all_up) {
             return;
         }
         let moving = configuration
             .places()
             .filter(|(_, place)| place.moving.is_some());
-        let moving: Vec<PartitionId> = moving.map(|(id, _)| id).collect();
-        if !moving.is_empty() {
-            if moving.iter().all(|id| self.moves.level.contains(id)) {
-                self.begin_seal(&BTreeSet::new(), output);
+        let moving: BTreeSet<PartitionId> = moving.map(|(id, _)| id).collect();
+        if !moving.is_empty() || configuration.is_sealing() {
+            let mut level = BTreeMap::new();
+            for table in configuration
+                .tables
+                .iter()
+                .filter(|it| it.sealing.is_none())
+            {
+                let mut own = moving.iter().filter(|id| id.table == table.id).peekable();
+                if own.peek().is_some() && own.all(|id| self.moves.level.contains(id)) {
+                    level.insert(table.id, BTreeSet::new());
+                }
+            }
+            if !level.is_empty() {
+                self.begin_seals(&level, output);
             }
             return;
         }
@@ -378,13 +398,21 @@ impl Coordinator {
         }
     }
 
-    /// Hands over level partitions to their takers, in the epoch that serves next.
-    pub(super) fn hand_over(&mut self, output: &mut CoordinatorOutput) {
+    /// Hands over level partitions of these tables to their takers, in the epoch that serves next.
+    pub(super) fn hand_over(
+        &mut self,
+        of: impl Fn(TableId) -> bool,
+        output: &mut CoordinatorOutput,
+    ) {
         let mut count = 0;
         let up = self.servers_up(&BTreeSet::new());
         let is_up = |core: CoreId| up.iter().any(|server| server.id == core.server.0);
-        let level = core::mem::take(&mut self.moves.level);
+        let level: Vec<PartitionId> = {
+            let level = self.moves.level.iter().copied();
+            level.filter(|id| of(id.table)).collect()
+        };
         for id in level {
+            self.moves.level.remove(&id);
             let tables = &mut self.state.configuration.tables;
             let table = tables.iter_mut().find(|table| table.id == id.table);
             let places = table.and_then(|it| it.placement.get_mut(usize::from(id.replex)));

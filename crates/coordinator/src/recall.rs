@@ -225,6 +225,9 @@ impl Coordinator {
         let epoch = Epoch(own.max(newest).0 + EPOCHS_SKIPPED);
         let mut configuration = recall.newest;
         configuration.epoch = epoch;
+        for table in &mut configuration.tables {
+            table.epoch = epoch;
+        }
         let mut members = Vec::new();
         for server in &mut configuration.servers {
             let report = recall.reports.get(&server.id);
@@ -268,6 +271,7 @@ impl Coordinator {
             session_floor: recall.session_floor,
             configuration,
         };
+        self.before = self.state.configuration.clone();
         self.sessions = super::Sessions::new(&self.state);
         self.seals.forget_reports();
         self.reports.clear();

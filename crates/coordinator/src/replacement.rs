@@ -7,18 +7,22 @@ use alloc::format;
 
 use placement::{Cell, Loads, Placement, Relocation};
 use protocol::configuration::{PartitionState, Place};
-use protocol::identity::{CoreId, Epoch, ServerId};
+use protocol::identity::{CoreId, Epoch, ServerId, TableId};
 
 use super::{Coordinator, CoordinatorOutput};
 
 impl Coordinator {
-    /// Gives what the removed servers held to others, from `epoch` on.
+    /// Gives what the removed servers held of a table to others, from `epoch` on.
     pub(super) fn replace(
         &mut self,
+        id: TableId,
         removed: &BTreeSet<ServerId>,
         epoch: Epoch,
         output: &mut CoordinatorOutput,
     ) {
+        if removed.is_empty() {
+            return;
+        }
         let mut servers = self.takers(removed);
         if servers.is_empty() {
             servers = self.servers_up(removed);
@@ -27,7 +31,8 @@ impl Coordinator {
         let has_room = |server: &&placement::PartitionHost| !full.contains(&ServerId(server.id));
         let roomy: alloc::vec::Vec<_> = servers.iter().filter(has_room).cloned().collect();
         let mut loads = self.loads();
-        for table in &mut self.state.configuration.tables {
+        let tables = self.state.configuration.tables.iter_mut();
+        for table in tables.filter(|table| table.id == id) {
             for place in table.placement.iter_mut().flatten() {
                 *place = place.without(|server| removed.contains(&server), epoch);
             }
@@ -75,15 +80,17 @@ impl Coordinator {
         }
     }
 
-    /// Voids the partitions of these servers from `epoch` on, and refills them where they are:
-    /// their folders are older copies.
+    /// Voids the partitions of a table on these servers from `epoch` on, and refills them where
+    /// they are: their folders are older copies.
     pub(super) fn void_places(
         &mut self,
+        id: TableId,
         servers: &BTreeSet<ServerId>,
         epoch: Epoch,
         output: &mut CoordinatorOutput,
     ) {
-        for table in &mut self.state.configuration.tables {
+        let tables = self.state.configuration.tables.iter_mut();
+        for table in tables.filter(|table| table.id == id) {
             let mut count = 0;
             for place in table.placement.iter_mut().flatten() {
                 *place = place.without(|server| servers.contains(&server), epoch);

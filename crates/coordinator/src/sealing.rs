@@ -1,5 +1,6 @@
-//! Members that are lost for good are replaced: the epochs before are sealed and resolved by those
-//! that remain, then an epoch serves in which others hold their partitions (R4, R5, R15).
+//! Members that are lost for good are replaced: the epochs before of the tables that they held are
+//! sealed and resolved by those that remain, then an epoch of each table serves in which others hold
+//! their partitions (R4, R5, R15). Other tables do not notice (R44).
 //!
 //! A server that fell silent is given up at once by default, for its rows take no writes until
 //! then. A server that has reported its stop has time to come back. While epochs end that is only
@@ -9,16 +10,19 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use protocol::configuration::losses::names;
-use protocol::configuration::{Sealing, ServerState};
-use protocol::identity::{ClockReading, CoreId, ServerId};
+use protocol::configuration::{PlacedTable, Sealing, ServerState};
+use protocol::identity::{ClockReading, CoreId, Epoch, ServerId, TableId};
 use protocol::message::{SealReport, SealStage};
 
 use super::{Coordinator, CoordinatorOutput, Outcome, Refused};
 
 /// So long does the end of epochs wait for a server that was stopped in order: as a restart takes.
 const PATIENCE_US: u64 = 5_000_000;
+/// Tables that a note names.
+const NAMES_MAX: usize = 3;
 
 /// The state of lost servers and of the end of epochs. Begins empty with each process.
 #[derive(Debug, Default)]
@@ -27,10 +31,19 @@ pub(super) struct SealTracker {
     due_us: BTreeMap<ServerId, u64>,
     /// The same for those that were stopped in order and that the end of epochs waits for.
     waited_for_us: BTreeMap<ServerId, u64>,
-    /// The reports of cores in this epoch, and when they came.
-    reports: BTreeMap<CoreId, (SealReport, u64)>,
+    /// The last reports of cores.
+    reports: BTreeMap<CoreId, CoreSeals>,
     /// The obstacle of which operators were last notified.
     last_notice: String,
+}
+
+/// The report of a core on all tables that it has sealed.
+#[derive(Debug)]
+struct CoreSeals {
+    at_us: u64,
+    /// The core's epoch: what it reports of a table counts if the table has not changed since.
+    epoch: Epoch,
+    seals: BTreeMap<TableId, SealReport>,
 }
 
 impl SealTracker {
@@ -46,13 +59,33 @@ impl SealTracker {
         self.waited_for_us.remove(&server);
     }
 
-    /// Forgets the reports of an earlier epoch, which no longer count.
+    /// Forgets all reports.
     pub fn forget_reports(&mut self) {
         self.reports.clear();
     }
 
-    pub fn report(&mut self, core: CoreId, report: SealReport, now: ClockReading) {
-        self.reports.insert(core, (report, now.monotonic_us));
+    /// Notes what a core of this epoch reports of the tables that it has sealed.
+    pub fn report(
+        &mut self,
+        core: CoreId,
+        epoch: Epoch,
+        seals: Vec<SealReport>,
+        now: ClockReading,
+    ) {
+        let seals = seals.into_iter().map(|report| (report.table, report));
+        let report = CoreSeals {
+            at_us: now.monotonic_us,
+            epoch,
+            seals: seals.collect(),
+        };
+        self.reports.insert(core, report);
+    }
+
+    /// Returns what a core has reported of a table as it is, and when.
+    fn of(&self, core: CoreId, table: &PlacedTable) -> Option<(SealReport, u64)> {
+        let report = self.reports.get(&core)?;
+        let seal = report.seals.get(&table.id)?;
+        (report.epoch >= table.epoch).then_some((*seal, report.at_us))
     }
 
     fn is_due(&self, server: ServerId, now: ClockReading) -> bool {
@@ -100,51 +133,69 @@ impl Coordinator {
 
     /// Lets a server take part again that is back while the epochs before are being ended.
     pub(super) fn take_part_again(&mut self, id: ServerId) {
-        if let Some(sealing) = &mut self.state.configuration.sealing {
-            sealing.removed.retain(|removed| *removed != id);
+        for table in &mut self.state.configuration.tables {
+            if let Some(sealing) = &mut table.sealing {
+                sealing.removed.retain(|removed| *removed != id);
+            }
         }
     }
 
     /// Replaces servers that are due.
     pub(super) fn advance_seal(&mut self, now: ClockReading, output: &mut CoordinatorOutput) {
         self.wait_for_stopped(now);
-        let mut removed = self.removed();
-        let known = removed.len();
         let servers = self.state.configuration.servers.iter();
-        let lost = servers.filter(|server| {
-            server.state == ServerState::Down
-                && self.seals.is_due(server.id, now)
-                && self.state.configuration.holds(server.id)
-        });
-        removed.extend(lost.map(|server| server.id));
-        if removed.len() > known {
-            match self.check_removal(&removed) {
-                Ok(()) => self.begin_seal(&removed, output),
+        let due =
+            servers.filter(|it| it.state == ServerState::Down && self.seals.is_due(it.id, now));
+        let due: BTreeSet<ServerId> = due.map(|server| server.id).collect();
+        let mut begun = BTreeMap::new();
+        let mut obstacle = None;
+        let mut waits = BTreeSet::new();
+        let tables = self.state.configuration.tables.iter();
+        for table in tables.filter(|_| !due.is_empty()) {
+            let lost = due
+                .iter()
+                .filter(|id| table.names(**id) && !table.removes(**id));
+            let lost: BTreeSet<ServerId> = lost.copied().collect();
+            if lost.is_empty() {
+                continue;
+            }
+            let removed: BTreeSet<ServerId> = removed(table).union(&lost).copied().collect();
+            match self.check_removal(table, &removed) {
+                Ok(()) => {
+                    begun.insert(table.id, removed);
+                }
                 Err(text) => {
-                    self.seals.notify(text, output);
-                    let after_us = self.settings.lease_us;
-                    for id in removed {
-                        self.seals.waited_for_us.remove(&id);
-                        self.seals.watch(id, now, after_us);
-                    }
+                    obstacle.get_or_insert(text);
+                    waits.extend(removed);
                 }
             }
         }
-        self.end_seal(now, output);
+        if !begun.is_empty() {
+            self.begin_seals(&begun, output);
+        }
+        if let Some(text) = obstacle {
+            self.seals.notify(text, output);
+            let after_us = self.settings.lease_us;
+            for id in waits {
+                self.seals.waited_for_us.remove(&id);
+                self.seals.watch(id, now, after_us);
+            }
+        }
+        self.end_seals(now, output);
     }
 
     /// Notes which servers that were stopped in order the end of epochs waits for.
     fn wait_for_stopped(&mut self, now: ClockReading) {
-        let configuration = &self.state.configuration;
-        let is_resolved = |core: &CoreId| {
-            let report = self.seals.reports.get(core);
+        let is_resolved = |core: &CoreId, table: &PlacedTable| {
+            let report = self.seals.of(*core, table);
             report.is_some_and(|(report, _)| report.stage == SealStage::Resolved)
         };
-        let remaining = match configuration.sealing {
-            Some(_) => self.remaining_cores(),
-            None => BTreeSet::new(),
-        };
-        let missing = remaining.iter().filter(|core| !is_resolved(core));
+        let tables = self.state.configuration.tables.iter();
+        let sealing = tables.filter(|table| table.sealing.is_some());
+        let missing = sealing.flat_map(|table| {
+            let remaining = remaining_cores(table).into_iter();
+            remaining.filter(move |core| !is_resolved(core, table))
+        });
         let missing: BTreeSet<ServerId> = missing
             .map(|core| core.server)
             .filter(|server| self.has_stopped(*server))
@@ -160,33 +211,67 @@ impl Coordinator {
         }
     }
 
-    /// Ends the epochs before without these servers.
-    pub fn begin_seal(&mut self, removed: &BTreeSet<ServerId>, output: &mut CoordinatorOutput) {
-        let next = protocol::identity::Epoch(self.state.configuration.epoch.0 + 1);
-        let sealing = self.state.configuration.sealing.as_ref();
-        let since = sealing.map_or(next, |sealing| sealing.since);
-        self.state.configuration.sealing = Some(Sealing {
-            since,
-            removed: removed.iter().copied().collect(),
-            leaving: self.leaving(),
-        });
+    /// Ends the epochs before of a table, without more servers than are being removed from it.
+    pub fn begin_seal(&mut self, table: TableId, output: &mut CoordinatorOutput) {
+        let removed = self.state.configuration.table(table).map(removed);
+        self.begin_seals(
+            &BTreeMap::from([(table, removed.unwrap_or_default())]),
+            output,
+        );
+    }
+
+    /// Ends the epochs before of these tables without these servers.
+    pub(super) fn begin_seals(
+        &mut self,
+        begun: &BTreeMap<TableId, BTreeSet<ServerId>>,
+        output: &mut CoordinatorOutput,
+    ) {
+        let next = Epoch(self.state.configuration.epoch.0 + 1);
+        for (id, removed) in begun {
+            let leaving = self.leaving(*id);
+            let tables = &mut self.state.configuration.tables;
+            let Ok(index) = tables.binary_search_by_key(id, |table| table.id) else {
+                continue;
+            };
+            let table = &mut tables[index];
+            let since = table.sealing.as_ref().map_or(next, |sealing| sealing.since);
+            table.sealing = Some(Sealing {
+                since,
+                removed: removed.iter().copied().collect(),
+                leaving,
+            });
+        }
+        let removed: BTreeSet<ServerId> = begun.values().flatten().copied().collect();
+        let without = without(&removed);
+        let tables = self.table_names(begun.keys());
         output
             .notes
-            .push(format!("epochs before {} end{}", since.0, without(removed)));
+            .push(format!("epochs before {} of {tables} end{without}", next.0));
         self.reconfigure(output);
     }
 
-    pub(super) fn removed(&self) -> BTreeSet<ServerId> {
-        let sealing = self.state.configuration.sealing.iter();
-        sealing
-            .flat_map(|sealing| sealing.removed.iter().copied())
-            .collect()
+    /// Returns tables' names, for people.
+    fn table_names<'a>(&self, tables: impl ExactSizeIterator<Item = &'a TableId>) -> String {
+        let count = tables.len();
+        if count > NAMES_MAX {
+            return format!("{count} tables");
+        }
+        let tables = tables.filter_map(|id| self.state.configuration.table(*id));
+        let names: Vec<&str> = tables.map(|table| &table.schema.name[..]).collect();
+        match names.len() {
+            1 => format!("table {}", names[0]),
+            _ => format!("tables {}", names.join(", ")),
+        }
     }
 
-    /// Checks that the cluster can continue without these servers; if not, returns the reason.
-    pub(super) fn check_removal(&self, removed: &BTreeSet<ServerId>) -> Result<(), String> {
+    /// Checks that a table can continue without these servers; if not, returns the reason.
+    pub(super) fn check_removal(
+        &self,
+        table: &PlacedTable,
+        removed: &BTreeSet<ServerId>,
+    ) -> Result<(), String> {
         let configuration = &self.state.configuration;
-        if let Some(why) = configuration.cannot_lose(removed) {
+        if let Some(why) = configuration.cannot_lose(table, removed) {
             return Err(why);
         }
         let mut servers = configuration.servers.iter();
@@ -196,51 +281,69 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Serves, once all remaining servers have resolved everything and no lease of a removed one
-    /// runs.
-    fn end_seal(&mut self, now: ClockReading, output: &mut CoordinatorOutput) {
-        let Some(free_us) = self.seal_ends_us() else {
+    /// Lets tables serve of which all remaining servers have resolved everything, and for which no
+    /// lease of a removed one runs.
+    fn end_seals(&mut self, now: ClockReading, output: &mut CoordinatorOutput) {
+        let tables = self.state.configuration.tables.iter();
+        let sealing = tables.filter(|table| table.sealing.is_some());
+        let ended = sealing.filter(|table| {
+            let ends_us = self.seal_ends_us(table);
+            ends_us.is_some_and(|ends_us| ends_us <= now.monotonic_us)
+        });
+        let ended: BTreeMap<TableId, BTreeSet<ServerId>> =
+            ended.map(|table| (table.id, removed(table))).collect();
+        if ended.is_empty() {
             self.notify_stuck(output);
             return;
-        };
-        if now.monotonic_us < free_us {
-            return;
         }
-        let removed = self.removed();
-        self.state.configuration.sealing = None;
-        let epoch = protocol::identity::Epoch(self.state.configuration.epoch.0 + 1);
-        if !removed.is_empty() {
-            // The taker of a lost partition is chosen by what servers hold, not by what they are
-            // about to hold.
-            self.cancel_moves(|_| true, output);
+        let epoch = Epoch(self.state.configuration.epoch.0 + 1);
+        let mut replaced = BTreeSet::new();
+        let shrunk = ended.iter().filter(|(_, removed)| !removed.is_empty());
+        let shrunk: BTreeSet<TableId> = shrunk.map(|(id, _)| *id).collect();
+        // The taker of a lost partition is chosen by what servers hold, not by what they are about
+        // to hold.
+        self.cancel_moves(|table| shrunk.contains(&table), output);
+        for (id, removed) in &ended {
+            let tables = &mut self.state.configuration.tables;
+            let table = tables.iter_mut().find(|table| table.id == *id);
+            table.expect("it is being sealed").sealing = None;
+            let voided = self.to_be_voided(removed);
+            self.void_places(*id, &voided, epoch, output);
+            let lost: BTreeSet<ServerId> = removed.difference(&voided).copied().collect();
+            self.replace(*id, &lost, epoch, output);
+            replaced.extend(lost);
         }
-        let voided = self.to_be_voided(&removed);
-        self.void_places(&voided, epoch, output);
-        let replaced: BTreeSet<ServerId> = removed.difference(&voided).copied().collect();
-        self.replace(&replaced, epoch, output);
-        self.hand_over(output);
-        self.change_copies(epoch, output);
-        for id in &replaced {
-            self.seals.unwatch(*id);
-            self.moves.note_lost(*id);
+        self.hand_over(|table| ended.contains_key(&table), output);
+        self.change_copies(|table| ended.contains_key(&table), epoch, output);
+        let still_holds = |id: &ServerId| self.state.configuration.holds(*id);
+        let gone: Vec<ServerId> = replaced
+            .iter()
+            .copied()
+            .filter(|id| !still_holds(id))
+            .collect();
+        for id in gone {
+            self.seals.unwatch(id);
+            self.moves.note_lost(id);
         }
-        self.note_voided(now, &voided);
-        output
-            .notes
-            .push(format!("epoch {} serves{}", epoch.0, without(&replaced)));
+        self.note_voided(now);
+        output.notes.push(format!(
+            "epoch {} of {} serves{}",
+            epoch.0,
+            self.table_names(ended.keys()),
+            without(&replaced)
+        ));
         self.reconfigure(output);
     }
 
-    /// Returns the time from which the new epoch may serve: after the last lease that a removed
-    /// server can have from the servers that vouched for it. None while a server has not resolved
-    /// everything.
-    pub(super) fn seal_ends_us(&self) -> Option<u64> {
-        let configuration = &self.state.configuration;
-        configuration.sealing.as_ref()?;
+    /// Returns the time from which a table's new epoch may serve: after the last lease that a
+    /// removed server can have from the servers that vouched for it. None while a server has not
+    /// resolved everything.
+    fn seal_ends_us(&self, table: &PlacedTable) -> Option<u64> {
+        table.sealing.as_ref()?;
         let after_us = self.settings.lease_us + self.settings.drift_us;
         let mut free_us = 0;
-        for core in self.remaining_cores() {
-            let (report, at_us) = self.seals.reports.get(&core)?;
+        for core in remaining_cores(table) {
+            let (report, at_us) = self.seals.of(core, table)?;
             if report.stage != SealStage::Resolved {
                 return None;
             }
@@ -252,39 +355,48 @@ impl Coordinator {
     }
 
     fn notify_stuck(&mut self, output: &mut CoordinatorOutput) {
-        let mut reports = self.seals.reports.values();
-        if reports.any(|(report, _)| report.stage == SealStage::Stuck) {
-            let removed = self.removed();
+        let mut seals = self.seals.reports.values().flat_map(|it| it.seals.values());
+        let stuck = seals.find(|report| report.stage == SealStage::Stuck);
+        let table = stuck.and_then(|report| self.state.configuration.table(report.table));
+        if let Some(table) = table.filter(|table| table.sealing.is_some()) {
             let text = format!(
-                "what became of some operations is known to lost servers alone: tables stand \
+                "what became of some operations is known to lost servers alone: table {} stands \
                  still until one of {} is back",
-                names(&removed)
+                table.schema.name,
+                names(&removed(table))
             );
             self.seals.notify(text, output);
         }
     }
 
-    /// Returns cores with partitions, but for those of removed servers.
-    pub(super) fn remaining_cores(&self) -> BTreeSet<CoreId> {
-        let configuration = &self.state.configuration;
-        let tables = configuration.tables.iter();
-        let places = tables.flat_map(|table| table.placement.iter().flatten());
-        let cores = places.map(|place| place.core);
-        cores
-            .filter(|core| !configuration.is_removed(core.server))
-            .collect()
-    }
-
     /// Returns the time of the next step of a seal.
     pub(super) fn seal_deadline_us(&self) -> Option<u64> {
-        let configuration = &self.state.configuration;
+        let tables = &self.state.configuration.tables;
+        let is_waited_for = |id: ServerId| {
+            let mut tables = tables.iter();
+            tables.any(|table| table.names(id) && !table.removes(id))
+        };
         let due = self.seals.all_due_us();
-        let due = due.filter(|(id, _)| !configuration.is_removed(*id));
-        let due = due.filter(|(id, _)| configuration.holds(*id));
+        let due = due.filter(|(id, due_us)| *due_us != u64::MAX && is_waited_for(*id));
         let due = due.map(|(_, due_us)| due_us);
-        let due = due.filter(|due_us| *due_us != u64::MAX);
-        due.chain(self.seal_ends_us()).min()
+        let ends = tables.iter().filter_map(|table| self.seal_ends_us(table));
+        due.chain(ends).min()
     }
+}
+
+/// Returns the servers that are being removed from a table.
+pub(super) fn removed(table: &PlacedTable) -> BTreeSet<ServerId> {
+    let sealing = table.sealing.iter();
+    sealing
+        .flat_map(|sealing| sealing.removed.iter().copied())
+        .collect()
+}
+
+/// Returns a table's cores, but for those of removed servers.
+pub(super) fn remaining_cores(table: &PlacedTable) -> BTreeSet<CoreId> {
+    let mut cores = table.holders();
+    cores.retain(|core| !table.removes(core.server));
+    cores
 }
 
 fn without(removed: &BTreeSet<ServerId>) -> String {

@@ -71,6 +71,7 @@ impl Coordinator {
             )));
         };
         let table = tables.remove(index);
+        self.state.changes.retain(|change| change.table != table.id);
         output.notes.push(format!("table {name} was dropped"));
         self.reconfigure(output);
         Ok(self.done(cores_of(&table), None))
@@ -102,6 +103,8 @@ impl Coordinator {
         let replexes = placement.replexes.iter();
         let table = PlacedTable {
             id,
+            epoch: Epoch(configuration.epoch.0 + 1),
+            sealing: None,
             schema,
             layout,
             placement: replexes

@@ -28,27 +28,33 @@ pub struct Configuration {
     pub cluster: u64,
     /// Rises with every change.
     pub epoch: Epoch,
-    /// Set while members are replaced.
-    pub sealing: Option<Sealing>,
     /// By id, rising.
     pub servers: Vec<Server>,
     /// By id, rising.
     pub tables: Vec<PlacedTable>,
 }
 
-/// Chains stand still: all servers but the removed ones seal the epochs before and resolve what
-/// these left undecided (R4, R16). Then an epoch without this serves.
+/// The chains of a table stand still: all of its servers but the removed ones seal the epochs
+/// before and resolve what these left undecided (R4, R16, R44). Then an epoch of the table without
+/// this serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sealing {
     /// The first epoch of it.
     pub since: Epoch,
-    /// Servers that are not waited for and will hold nothing in the epoch that serves, by id,
-    /// rising.
+    /// Servers that are not waited for and will hold nothing of the table in the epoch that serves,
+    /// by id, rising.
     pub removed: Vec<ServerId>,
-    /// Copies that the table will not have in the epoch that serves, by table and number, rising.
-    /// They answer no reads any more: a holder of one may receive that epoch after other servers,
-    /// which may have changed rows by then.
-    pub leaving: Vec<(TableId, u8)>,
+    /// Copies that the table will not have in the epoch that serves, by number, rising. They answer
+    /// no reads any more: a holder of one may receive that epoch after other servers, which may
+    /// have changed rows by then.
+    pub leaving: Vec<u8>,
+}
+
+impl Sealing {
+    /// Returns whether a server is being removed from the table.
+    pub fn removes(&self, server: ServerId) -> bool {
+        self.removed.binary_search(&server).is_ok()
+    }
 }
 
 /// A server that has joined and not left.
@@ -84,6 +90,13 @@ pub enum ServerState {
 pub struct PlacedTable {
     /// Its number.
     pub id: TableId,
+    /// The configuration's epoch in which the table changed last: its schema, layout, places or
+    /// seal, or the incarnation, address or state of a server that one of its places names. What
+    /// concerns the table alone names this epoch (R15), so that changes of other tables do not
+    /// disturb it.
+    pub epoch: Epoch,
+    /// Set while its chains stand still.
+    pub sealing: Option<Sealing>,
     /// Its columns and indexes.
     pub schema: Schema,
     /// Its key spaces and replexes.
@@ -279,7 +292,8 @@ impl Configuration {
             ServerState::Down => !self.holds(server.id),
         };
         let rests = |place: Place| place.state == PartitionState::Serving && place.moving.is_none();
-        self.sealing.is_none()
+        let is_open = |table: &PlacedTable| table.sealing.is_none();
+        self.tables.iter().all(is_open)
             && self.servers.iter().all(is_up)
             && self.places().all(|(_, place)| rests(place))
     }
@@ -325,17 +339,51 @@ impl Configuration {
         }
     }
 
-    /// Returns whether a server is being removed.
+    /// Returns whether a server is being removed from some table.
     pub fn is_removed(&self, server: ServerId) -> bool {
-        let sealing = self.sealing.as_ref();
-        sealing.is_some_and(|sealing| sealing.removed.binary_search(&server).is_ok())
+        let mut sealings = self
+            .tables
+            .iter()
+            .filter_map(|table| table.sealing.as_ref());
+        sealings.any(|sealing| sealing.removes(server))
+    }
+
+    /// Returns whether the chains of some table stand still.
+    pub fn is_sealing(&self) -> bool {
+        self.tables.iter().any(|table| table.sealing.is_some())
     }
 
     /// Returns whether a partition's copy goes with the epochs that are being ended.
     pub fn is_leaving(&self, partition: PartitionId) -> bool {
-        let sealing = self.sealing.as_ref();
-        let copy = (partition.table, partition.replex);
-        sealing.is_some_and(|sealing| sealing.leaving.binary_search(&copy).is_ok())
+        let table = self.table(partition.table);
+        let sealing = table.and_then(|table| table.sealing.as_ref());
+        sealing.is_some_and(|it| it.leaving.binary_search(&partition.replex).is_ok())
+    }
+
+    /// Gives this configuration's epoch to the tables that differ from how an earlier one had them.
+    pub fn date_changes(&mut self, before: &Configuration) {
+        let changed: BTreeSet<ServerId> = {
+            let differs = |server: &&Server| {
+                let known = before.server(server.id);
+                known.is_none_or(|known| {
+                    (known.incarnation, &known.cores, &known.domain, known.state)
+                        != (
+                            server.incarnation,
+                            &server.cores,
+                            &server.domain,
+                            server.state,
+                        )
+                })
+            };
+            let changed = self.servers.iter().filter(differs);
+            changed.map(|server| server.id).collect()
+        };
+        for table in &mut self.tables {
+            let is_same = before.table(table.id).is_some_and(|known| known == table);
+            if !is_same || changed.iter().any(|server| table.names(*server)) {
+                table.epoch = self.epoch;
+            }
+        }
     }
 
     /// Returns whether a core holds one of these partitions.
@@ -369,6 +417,9 @@ impl Configuration {
                 placement,
                 ..
             } = table;
+            if table.epoch > self.epoch {
+                return fault("a table is of a later epoch than its configuration");
+            }
             schema.validate().map_err(|error| error.message)?;
             layout.validate(schema).map_err(|error| error.message)?;
             let mut others = self.tables[..index].iter();
@@ -450,6 +501,24 @@ impl Server {
 }
 
 impl PlacedTable {
+    /// Returns the cores that hold a partition.
+    pub fn holders(&self) -> BTreeSet<CoreId> {
+        let places = self.placement.iter().flatten();
+        places.map(|place| place.core).collect()
+    }
+
+    /// Returns whether a place has to do with a server.
+    pub fn names(&self, server: ServerId) -> bool {
+        let mut tenures = self.placement.iter().flatten().flat_map(|it| it.tenures());
+        tenures.any(|tenure| tenure.core.server == server)
+    }
+
+    /// Returns whether a server is being removed from the table.
+    pub fn removes(&self, server: ServerId) -> bool {
+        let sealing = self.sealing.as_ref();
+        sealing.is_some_and(|sealing| sealing.removes(server))
+    }
+
     /// Returns whether a replex is being made, so that no statement reads it.
     pub fn is_building(&self, replex: usize) -> bool {
         let mut building = self.building.iter();
@@ -480,7 +549,6 @@ impl PlacedTable {
 wire_struct!(Configuration {
     cluster,
     epoch,
-    sealing,
     servers,
     tables
 });
@@ -501,6 +569,8 @@ wire_struct!(Server {
 wire_enum!(ServerState { 0 => Up, 1 => Down });
 wire_struct!(PlacedTable {
     id,
+    epoch,
+    sealing,
     schema,
     layout,
     placement,

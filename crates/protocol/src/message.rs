@@ -1,7 +1,8 @@
 //! Messages between clients, cores and the coordinator.
 //!
-//! One closed enum per direction. Every message between cores and every request of a client
-//! carries the sender's epoch; a mismatch is answered with the newer one (R15). How
+//! One closed enum per direction. Every request of a client, and every message between cores that
+//! concerns a table, carries the table's epoch as the sender knows it; a mismatch is answered with
+//! the newer one (R15). How
 //! messages become bytes is in `codec`, how bytes become frames is in `frame`.
 
 mod coordinator;
@@ -126,7 +127,7 @@ pub struct Execute {
     pub request: RequestId,
     /// All numbers of the session below this one are acknowledged (R14).
     pub acknowledged_below: u64,
-    /// The client's epoch.
+    /// The table's epoch, as the client knows it.
     pub epoch: Epoch,
     /// The table.
     pub table: TableId,
@@ -139,7 +140,7 @@ pub struct Execute {
 /// Rows of one partition between two keys of its sort order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Read {
-    /// The client's epoch.
+    /// The table's epoch, as the client knows it.
     pub epoch: Epoch,
     /// The partition.
     pub partition: PartitionId,
@@ -181,7 +182,7 @@ pub enum Agreement {
 /// Ends holds of one connection on one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldRelease {
-    /// The client's epoch.
+    /// The table's epoch, as the client knows it.
     pub epoch: Epoch,
     /// The partition.
     pub partition: PartitionId,
@@ -228,7 +229,7 @@ pub enum Consistency {
 /// A part of a partition to be summed; repeated with `next` until there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChecksumRead {
-    /// The client's epoch.
+    /// The table's epoch, as the client knows it.
     pub epoch: Epoch,
     /// The partition.
     pub partition: PartitionId,
@@ -294,8 +295,11 @@ pub struct PeerHeader {
     pub from: CoreId,
     /// Its incarnation: messages of older ones are dropped.
     pub incarnation: Incarnation,
-    /// Its epoch (R15).
+    /// The epoch of its configuration.
     pub epoch: Epoch,
+    /// The epoch of the table that the message concerns, as the sender knows it (R15); 0 if it
+    /// concerns none.
+    pub table_epoch: Epoch,
 }
 
 /// The room on a core's disk.
@@ -335,13 +339,13 @@ pub enum PeerMessage {
     },
     /// The decisions are durable at the sender and all after it: to the previous partition.
     Durable {
-        /// Operation and the sender's member of it.
+        /// Operation and the sender's member of it, all of one table.
         operations: Vec<(OperationId, PartitionId)>,
     },
     /// Decided at the sender, but not known durable further down: to the next partition, which
     /// passes it on or answers `Durable`.
     Confirm {
-        /// Operation and the member it is for, and whether it is settled.
+        /// Operation and the member it is for, and whether it is settled; all of one table.
         operations: Vec<(OperationId, PartitionId, bool)>,
     },
     /// Every operation of the sender's before this one is finished at every member.
@@ -349,6 +353,8 @@ pub enum PeerMessage {
     /// A restarted core asks for what it may have forgotten: votes that it sent before they were
     /// durable (R1), decisions that it lost with its log's tail.
     Recover {
+        /// The table whose operations it is about.
+        table: TableId,
         /// Names the attempt.
         attempt: u64,
     },
@@ -363,6 +369,8 @@ pub enum PeerMessage {
     },
     /// That was everything.
     RecoverEnd {
+        /// The table whose operations it is about.
+        table: TableId,
         /// The attempt it answers.
         attempt: u64,
         /// How many `Adopt` belong to it.
@@ -527,6 +535,8 @@ pub enum PeerMessage {
     /// A core that seals asks what the receiver's log holds of operations that both take part in;
     /// it is answered once the receiver's own seal is durable (R4, R16).
     AskSealed {
+        /// The table whose operations it is about.
+        table: TableId,
         /// Names the attempt.
         attempt: u64,
     },
@@ -542,6 +552,8 @@ pub enum PeerMessage {
     },
     /// That was everything.
     WitnessEnd {
+        /// The table whose operations it is about.
+        table: TableId,
         /// The attempt it answers.
         attempt: u64,
         /// How many `Witness` belong to it.
@@ -553,6 +565,36 @@ pub enum PeerMessage {
 }
 
 impl PeerMessage {
+    /// Returns the table that it concerns; none if it concerns several, or none.
+    pub fn table(&self) -> Option<TableId> {
+        match self {
+            PeerMessage::Prepare(prepare)
+            | PeerMessage::Adopt { prepare, .. }
+            | PeerMessage::Witness { prepare, .. } => Some(prepare.table),
+            PeerMessage::Decision { to, .. } | PeerMessage::Settled { to, .. } => Some(to.table),
+            PeerMessage::Durable { operations } => operations.first().map(|it| it.1.table),
+            PeerMessage::Confirm { operations } => operations.first().map(|it| it.1.table),
+            PeerMessage::Recover { table, .. }
+            | PeerMessage::RecoverEnd { table, .. }
+            | PeerMessage::AskSealed { table, .. }
+            | PeerMessage::WitnessEnd { table, .. } => Some(*table),
+            PeerMessage::Copy { from, .. } => Some(from.table),
+            PeerMessage::Copied { of, .. }
+            | PeerMessage::Fetch { of, .. }
+            | PeerMessage::Fetched { of, .. }
+            | PeerMessage::CopyCompletions { of, .. }
+            | PeerMessage::CopiedCompletions { of, .. }
+            | PeerMessage::Compare { of, .. }
+            | PeerMessage::Compared { of, .. }
+            | PeerMessage::Changes { of, .. }
+            | PeerMessage::Changed { of, .. } => Some(of.table),
+            PeerMessage::Finished(_)
+            | PeerMessage::LeaseRequest { .. }
+            | PeerMessage::LeaseGrant { .. }
+            | PeerMessage::NewerEpoch { .. } => None,
+        }
+    }
+
     /// Returns whether it is of no use while chains stand still.
     pub fn is_of_chain(&self) -> bool {
         match self {
@@ -561,7 +603,6 @@ impl PeerMessage {
             | PeerMessage::Settled { .. }
             | PeerMessage::Durable { .. }
             | PeerMessage::Confirm { .. }
-            | PeerMessage::Finished(_)
             | PeerMessage::Recover { .. }
             | PeerMessage::Adopt { .. }
             | PeerMessage::RecoverEnd { .. }
@@ -575,7 +616,8 @@ impl PeerMessage {
             | PeerMessage::Compared { .. }
             | PeerMessage::Changes { .. }
             | PeerMessage::Changed { .. } => true,
-            PeerMessage::LeaseRequest { .. }
+            PeerMessage::Finished(_)
+            | PeerMessage::LeaseRequest { .. }
             | PeerMessage::LeaseGrant { .. }
             | PeerMessage::NewerEpoch { .. }
             | PeerMessage::AskSealed { .. }
@@ -677,17 +719,18 @@ wire_enum!(Room { 0 => Free, 1 => Reserve, 2 => Full });
 wire_struct!(PeerHeader {
     from,
     incarnation,
-    epoch
+    epoch,
+    table_epoch
 });
 wire_enum!(PeerMessage {
     0 => Prepare(prepare), 1 => Decision { operation, to, decision, settled },
     2 => Settled { operation, to }, 3 => Durable { operations }, 4 => Confirm { operations },
-    5 => Finished(below), 6 => Recover { attempt },
-    7 => Adopt { attempt, prepare, decision }, 8 => RecoverEnd { attempt, count, finished_below },
+    5 => Finished(below), 6 => Recover { table, attempt },
+    7 => Adopt { attempt, prepare, decision }, 8 => RecoverEnd { table, attempt, count, finished_below },
     9 => LeaseRequest { sent_us, room }, 10 => LeaseGrant { sent_us, room },
-    11 => NewerEpoch { epoch }, 12 => AskSealed { attempt },
+    11 => NewerEpoch { epoch }, 12 => AskSealed { table, attempt },
     13 => Witness { attempt, prepare, decision },
-    14 => WitnessEnd { attempt, count, forgot_nothing },
+    14 => WitnessEnd { table, attempt, count, forgot_nothing },
     16 => Copy { of, from, start }, 17 => Copied { of, from, start, page, sum, looked },
     18 => Fetch { of, from, pass, wanted, start },
     19 => Fetched { of, from, pass, start, page, complete_from },

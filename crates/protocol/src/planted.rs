@@ -107,6 +107,16 @@ bugs! {
     SilenceOverlooked = "silence-overlooked", "R15";
     /// A lease counts from the answer's arrival, not from the question's departure.
     LeaseFromArrival = "lease-from-arrival", "R15";
+    /// A vouching counts for a table that has changed since.
+    VouchingOutlivesEpoch = "vouching-outlives-epoch", "R15";
+    /// A vouching counts although its sender knew a newer epoch.
+    VouchingAhead = "vouching-ahead", "R15";
+    /// A vouching counts for a table whose chains stand still.
+    SealedIsVouchedFor = "sealed-is-vouched-for", "R15";
+    /// A core that has restarted reports that it has vouched for no server.
+    VouchingForgotten = "vouching-forgotten", "R15";
+    /// The end of a table's epoch settles and forgets operations of other tables, too.
+    SealConcernsAll = "seal-concerns-all", "R44";
     /// A message of a peer's earlier incarnation is believed.
     IncarnationUnchecked = "incarnation-unchecked", "R16";
     /// Operations are called finished before every member has the decision on disk.

@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::codec::{Bytes, wire_enum, wire_struct};
-use crate::identity::{Epoch, OperationId, PartitionId, Version};
+use crate::identity::{Epoch, OperationId, PartitionId, TableId, Version};
 use crate::operation::{Decision, Prepare, RequestRecord};
 
 /// One log record of one partition.
@@ -73,17 +73,20 @@ pub enum Record {
         /// The highest.
         last: Version,
     },
-    /// Nothing of the epochs before this one is taken part in any more (R16).
+    /// Nothing of the epochs of these tables before this one is taken part in any more (R16).
     Sealed {
         /// The epoch.
         epoch: Epoch,
-        /// Whether the core had forgotten nothing: then this log is all there was.
-        forgot_nothing: bool,
+        /// The tables, and whether the core had forgotten nothing of each: then this log is all
+        /// there was.
+        tables: Vec<(TableId, bool)>,
     },
-    /// Everything before is settled and finished at all members (R5).
+    /// Everything before of these tables is settled and finished at all members (R5).
     Resolved {
-        /// The epoch that serves.
+        /// The configuration's epoch.
         epoch: Epoch,
+        /// The tables that serve.
+        tables: Vec<TableId>,
     },
     /// The partition is given to this core in a new tenure.
     Given {
@@ -119,7 +122,7 @@ pub struct SavedCompletion {
 wire_enum!(Record {
     0 => Prepared { partition, prepare }, 1 => Decided { partition, operation, decision, settles },
     2 => Settled { partition, operation }, 3 => Completed { partition, requests },
-    4 => Sealed { epoch, forgot_nothing }, 5 => Resolved { epoch },
+    4 => Sealed { epoch, tables }, 5 => Resolved { epoch, tables },
     6 => Given { partition, since, start }, 7 => Copied { partition, rows },
     8 => Matched { partition, rows, gone }, 9 => Whole { partition },
     10 => Versions { last },

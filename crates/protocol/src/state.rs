@@ -22,7 +22,7 @@ use crate::identity::{Epoch, Position, ServerId, SessionId, TableId};
 use crate::message::CopyFailure;
 
 /// The version of the state's bytes that this program writes; it reads no other.
-pub const STATE_FORMAT: u16 = 7;
+pub const STATE_FORMAT: u16 = 8;
 const MAGIC: &[u8; 8] = b"RPXCOORD";
 const HEADER_BYTES: usize = 14;
 
@@ -164,8 +164,12 @@ impl CoordinatorState {
         for schema in schemas {
             schema.validate().map_err(|error| error.message)?;
         }
-        if !self.changes.is_empty() && self.configuration.sealing.is_none() {
-            return fault("changes wait, and no epoch is being ended");
+        let waits = |change: &CopyChange| {
+            let table = self.configuration.table(change.table);
+            table.is_none_or(|table| table.sealing.is_some())
+        };
+        if !self.changes.iter().all(waits) {
+            return fault("a change waits, and its table's epochs do not end");
         }
         let (epoch, sessions) = (self.configuration.epoch.0, self.sessions_reserved);
         if self.version.max(epoch).max(sessions) >> 62 != 0

@@ -4,11 +4,12 @@
 //! Questions and answers may be lost, and come twice. Nothing here waits for the coordinator but
 //! what cannot go on without it.
 
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use protocol::configuration::{Configuration, routes};
-use protocol::identity::{Epoch, PartitionId, SessionId};
+use protocol::configuration::{Configuration, PlacedTable, routes};
+use protocol::identity::{Epoch, PartitionId, SessionId, TableId};
 use protocol::message::CoordinatorRequest;
 
 use super::{
@@ -31,17 +32,47 @@ impl SessionMachine {
         if !newer {
             return;
         }
-        self.lost = configuration.lost();
+        self.lost = super::lost(&configuration);
         if let Some(before) = self.configuration.replace(configuration) {
             self.compare_copies(&before);
             self.end_reads_of_gone(output);
+            let changed = self.changed_since(&before);
+            self.all_moments_again(now_us, &changed, output);
+            self.redirect_all_again(now_us, &changed, output);
         }
-        self.all_moments_again(now_us, output);
-        self.redirect_all_again(now_us, output);
         self.follow_partitions(now_us, output);
         self.place_again(now_us, output, |place| {
             matches!(place, Place::Waiting | Place::Queued(_))
         });
+    }
+
+    /// Returns the tables that have changed since an earlier configuration, or are gone.
+    fn changed_since(&self, before: &Configuration) -> BTreeSet<TableId> {
+        let now = self.configuration.as_ref().expect("callers have set it");
+        let is_same = |known: &&PlacedTable| {
+            let table = now.table(known.id);
+            table.is_some_and(|table| table.epoch == known.epoch)
+        };
+        let changed = before.tables.iter().filter(|known| !is_same(known));
+        changed.map(|known| known.id).collect()
+    }
+
+    /// Returns whether a request reads one of these tables.
+    pub(super) fn reads_any(&self, ticket: Ticket, tables: &BTreeSet<TableId>) -> bool {
+        let Some(pending) = self.requests.get(&ticket) else {
+            return false;
+        };
+        match &pending.operation {
+            SessionOperation::Read(read) => tables.contains(&read.partition.table),
+            SessionOperation::Moment(reads) => {
+                let mut reads = reads.iter();
+                reads.any(|read| tables.contains(&read.partition.table))
+            }
+            SessionOperation::Execute { .. }
+            | SessionOperation::Checksum(_)
+            | SessionOperation::Status(_)
+            | SessionOperation::Release(_) => false,
+        }
     }
 
     /// Finds the copies whose numbers mean others now: another copy can have the number of one that

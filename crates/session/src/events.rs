@@ -119,6 +119,7 @@ impl SessionMachine {
         self.inquire_after(now_us, flight.core, &refusal, output);
         self.forget_attempt(correlation);
         let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
+        let known_of_table = self.table_epoch(ticket);
         let pending = self.requests.get_mut(&ticket).expect("it was flying");
         pending.refusals += 1;
         if matches!(refusal, Refusal::Begun | Refusal::Lost { begun: true, .. }) {
@@ -159,7 +160,9 @@ impl SessionMachine {
             Refusal::Lost { server, .. } if writes => {
                 self.wait_for_lost(now_us, ticket, server, output)
             }
-            Refusal::StaleEpoch { .. } if epoch < known => self.place(now_us, ticket, output),
+            Refusal::StaleEpoch { .. } if epoch < known_of_table => {
+                self.place(now_us, ticket, output);
+            }
             Refusal::StaleEpoch { epoch } if epoch > known => {
                 self.move_to(ticket, Place::Waiting, None);
             }

@@ -62,8 +62,8 @@ pub struct SessionMachine {
     /// State of the generator that spreads pauses.
     random: u64,
     configuration: Option<Arc<Configuration>>,
-    /// Servers that are down and cannot be replaced.
-    lost: BTreeSet<ServerId>,
+    /// Tables with servers that are down and cannot be replaced, and these servers.
+    lost: BTreeMap<TableId, BTreeSet<ServerId>>,
     /// Since when numbers of copies mean what they mean; for ever where none is given.
     copies_since: BTreeMap<(TableId, u8), Epoch>,
     requests: BTreeMap<Ticket, Pending>,
@@ -147,7 +147,7 @@ enum Parent {
 struct Flight {
     ticket: Ticket,
     core: CoreId,
-    /// The epoch that it was sent with.
+    /// The epoch of its table that it was sent with.
     epoch: Epoch,
     sent_us: u64,
     /// It takes a place in its core's window: not any more once it has been silent for long,
@@ -242,10 +242,7 @@ impl SessionMachine {
         SessionMachine {
             limits,
             random: seed,
-            lost: configuration
-                .as_ref()
-                .map(|it| it.lost())
-                .unwrap_or_default(),
+            lost: configuration.as_deref().map(lost).unwrap_or_default(),
             configuration,
             copies_since: BTreeMap::new(),
             requests: BTreeMap::new(),
@@ -443,7 +440,7 @@ impl SessionMachine {
                 .name = Some(name);
         }
         let request = self.request(ticket);
-        let epoch = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
+        let epoch = self.table_epoch(ticket);
         let pending = self.requests.get_mut(&ticket).expect("looked up above");
         if pending.flying.len() >= self.limits.attempts_max {
             let oldest = pending.flying[0];
@@ -476,11 +473,25 @@ impl SessionMachine {
         true
     }
 
+    /// Returns the epoch of a request's table, as it is known here; 0 if it has none.
+    fn table_epoch(&self, ticket: Ticket) -> Epoch {
+        let table = match &self.requests[&ticket].operation {
+            SessionOperation::Execute { table, .. } => *table,
+            SessionOperation::Read(read) => read.partition.table,
+            SessionOperation::Checksum(read) => read.partition.table,
+            SessionOperation::Release(release) => release.partition.table,
+            SessionOperation::Status(_) | SessionOperation::Moment(_) => return Epoch(0),
+        };
+        let configuration = self.configuration.as_ref();
+        let table = configuration.and_then(|it| it.table(table));
+        table.map_or(Epoch(0), |table| table.epoch)
+    }
+
     /// Returns the request as it is sent now: with the epoch and the acknowledgement of now, and
     /// the name and body of always (R13).
     fn request(&self, ticket: Ticket) -> Request {
         let configuration = self.configuration.as_ref().expect("it was routed");
-        let epoch = configuration.epoch;
+        let epoch = self.table_epoch(ticket);
         let pending = &self.requests[&ticket];
         match &pending.operation {
             SessionOperation::Execute { table, mutations } => {
@@ -682,6 +693,13 @@ impl SessionMachine {
     fn all_ready(&mut self) {
         self.ready.extend(self.links.keys().copied());
     }
+}
+
+/// Returns the tables with servers that are down and cannot be replaced, and these servers.
+fn lost(configuration: &Configuration) -> BTreeMap<TableId, BTreeSet<ServerId>> {
+    let tables = configuration.tables.iter();
+    let lost = tables.map(|table| (table.id, configuration.lost(table)));
+    lost.filter(|(_, servers)| !servers.is_empty()).collect()
 }
 
 /// Returns the partition where an operation begins: the one of the primary replex that has its row.

@@ -19,10 +19,10 @@
 //! A range whose partition is lost is read from its cover (`redirect`), which is never held: such a
 //! read goes on in quiet rounds, with pauses between them.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use protocol::identity::{CoreId, Epoch, PartitionId};
+use protocol::identity::{CoreId, Epoch, PartitionId, TableId};
 use protocol::message::{Agreement, Consistency, HoldRelease, Read, RowPage};
 use protocol::planted::{self, Bug};
 
@@ -328,12 +328,18 @@ impl SessionMachine {
         }
     }
 
-    /// Reads the ranges of all moments again, because the configuration has changed: pages of the
-    /// one before agree with no others.
-    pub(super) fn all_moments_again(&mut self, now_us: u64, output: &mut SessionOutput) {
-        let tickets: Vec<Ticket> = self.moments.keys().copied().collect();
-        for ticket in tickets {
-            self.begin_moment(now_us, ticket, output);
+    /// Reads the ranges of all moments of these tables again, because their epochs have changed:
+    /// pages of the ones before agree with no others.
+    pub(super) fn all_moments_again(
+        &mut self,
+        now_us: u64,
+        tables: &BTreeSet<TableId>,
+        output: &mut SessionOutput,
+    ) {
+        for ticket in self.moments.keys().copied().collect::<Vec<Ticket>>() {
+            if self.reads_any(ticket, tables) {
+                self.begin_moment(now_us, ticket, output);
+            }
         }
     }
 

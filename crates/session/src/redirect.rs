@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use placement::{Cover, SlotConstraints};
 use protocol::configuration::routes::{cover_of_lost, is_down};
 use protocol::configuration::{Configuration, PlacedTable};
-use protocol::identity::{CoreId, Epoch, PartitionId, ServerId};
+use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, TableId};
 use protocol::message::{Agreement, Consistency, Read, Redirect, RowPage};
 use protocol::planted::{self, Bug};
 
@@ -87,16 +87,16 @@ impl SessionMachine {
     }
 
     /// Returns the server without which a write through this head cannot end: its own, or anyone's
-    /// while the epochs before cannot be ended.
+    /// while the epochs before of the table cannot be ended.
     pub(super) fn lost_to_write(&self, ticket: Ticket, head: CoreId) -> Option<ServerId> {
-        let is_write = matches!(
-            self.requests[&ticket].operation,
-            SessionOperation::Execute { .. }
-        );
-        let configuration = self.configuration.as_ref();
-        let seals = configuration.is_some_and(|it| it.sealing.is_some());
-        let mut lost = self.lost.iter().copied();
-        lost.find(|server| is_write && (seals || *server == head.server))
+        let SessionOperation::Execute { table, .. } = &self.requests[&ticket].operation else {
+            return None;
+        };
+        let lost = self.lost.get(table)?;
+        let table = self.configuration.as_ref()?.table(*table)?;
+        let seals = table.sealing.is_some();
+        let mut lost = lost.iter().copied();
+        lost.find(|server| seals || *server == head.server)
     }
 
     /// Returns whether a core is not suspected.
@@ -235,10 +235,18 @@ impl SessionMachine {
         }
     }
 
-    /// Begins all redirected reads again: the members of a cover may be elsewhere now.
-    pub(super) fn redirect_all_again(&mut self, now_us: u64, output: &mut SessionOutput) {
-        let tickets: Vec<Ticket> = self.redirects.keys().copied().collect();
-        for ticket in tickets {
+    /// Begins all redirected reads of these tables again: the members of a cover may be elsewhere
+    /// now.
+    pub(super) fn redirect_all_again(
+        &mut self,
+        now_us: u64,
+        tables: &BTreeSet<TableId>,
+        output: &mut SessionOutput,
+    ) {
+        for ticket in self.redirects.keys().copied().collect::<Vec<Ticket>>() {
+            if !self.reads_any(ticket, tables) {
+                continue;
+            }
             self.drop_members(ticket);
             self.place(now_us, ticket, output);
         }
@@ -281,7 +289,7 @@ impl SessionMachine {
             SessionOperation::Execute { table, mutations } => {
                 let partition = super::head(configuration, *table, mutations);
                 let partition = partition.expect("it was routed");
-                (partition, stands_still(configuration, server))
+                (partition, stands_still(configuration, partition.table, server))
             }
             SessionOperation::Checksum(_)
             | SessionOperation::Status(_)
@@ -482,8 +490,9 @@ fn missing(configuration: &Configuration, partition: PartitionId) -> String {
 }
 
 /// Why a write does not end that a server which is down has to take part in.
-fn stands_still(configuration: &Configuration, server: ServerId) -> String {
-    let why = configuration.cannot_lose(&configuration.lost());
+fn stands_still(configuration: &Configuration, table: TableId, server: ServerId) -> String {
+    let table = configuration.table(table).expect("it was routed");
+    let why = configuration.cannot_lose(table, &configuration.lost(table));
     let why = why.unwrap_or_else(|| "try again".into());
     format!(
         "a copy of the row is on server {}, which is down, so it cannot be written: {why}",

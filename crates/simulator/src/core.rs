@@ -194,7 +194,7 @@ impl SimulatedCore {
                     self.waiting_sends.entry(send.after).or_default().push(send);
                     continue;
                 }
-                let header = identity.header(self.machine.epoch());
+                let header = self.machine.header(&send.message);
                 if send.to != identity.core {
                     effects.sends.push((send.to, header, send.message));
                     continue;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use placement::Durability;
-use protocol::identity::{CoreId, Epoch, OperationId, PartitionId, Position, RequestId};
+use protocol::identity::{CoreId, Epoch, OperationId, PartitionId, Position, RequestId, TableId};
 use protocol::operation::{Decision, Prepare, RequestRecord, RequestResult, Vote};
 use protocol::record::Record;
 
@@ -22,9 +22,9 @@ pub struct Ledger {
     /// Results that ended at a head alone.
     pub completed: BTreeMap<RequestId, Vec<CompletionRecord>>,
     logs: BTreeMap<CoreId, Log>,
-    /// Cores that are ending the epochs before, the record of that, and the epoch that is to serve:
-    /// no client sees what they decide before an epoch serves.
-    sealing: BTreeMap<CoreId, (Position, Epoch)>,
+    /// Cores that are ending the epochs before of tables, the record of that, and the epoch that is
+    /// to serve: no client sees what they decide before an epoch of the table serves.
+    sealing: BTreeMap<(CoreId, TableId), (Position, Epoch)>,
 }
 
 /// A result that has a record of its own.
@@ -160,8 +160,9 @@ impl Ledger {
                         entry.members[place].decision = Some(decision.clone());
                     }
                     // An epoch's end may decide otherwise what no client has seen.
-                    let sealing = self.sealing.contains_key(&core);
-                    if let Some((_, awaited)) = self.sealing.get(&core) {
+                    let sealed = (core, partition.table);
+                    let sealing = self.sealing.contains_key(&sealed);
+                    if let Some((_, awaited)) = self.sealing.get(&sealed) {
                         entry.resolved = true;
                         // Unless a later epoch serves than the one that a removed member waits for.
                         if entry.served_in <= *awaited {
@@ -176,11 +177,15 @@ impl Ledger {
                 }
                 self.note(core, position, *operation, *partition);
             }
-            Record::Sealed { epoch, .. } => {
-                self.sealing.insert(core, (position, *epoch));
+            Record::Sealed { epoch, tables } => {
+                for (table, _) in tables {
+                    self.sealing.insert((core, *table), (position, *epoch));
+                }
             }
-            Record::Resolved { .. } => {
-                self.sealing.remove(&core);
+            Record::Resolved { tables, .. } => {
+                for table in tables {
+                    self.sealing.remove(&(core, *table));
+                }
             }
             // What the core had of it in an earlier tenure is void.
             Record::Given { partition, .. } => {
@@ -265,22 +270,22 @@ impl Ledger {
         Ok(())
     }
 
-    /// Returns the epoch that is to serve once a core has decided what is left of those before, if
-    /// it is about that.
-    pub fn awaited(&self, core: CoreId) -> Option<Epoch> {
-        self.sealing.get(&core).map(|(_, epoch)| *epoch)
+    /// Returns the epoch of a table that is to serve once a core has decided what is left of those
+    /// before, if it is about that.
+    pub fn awaited(&self, core: CoreId, table: TableId) -> Option<Epoch> {
+        self.sealing.get(&(core, table)).map(|(_, epoch)| *epoch)
     }
 
-    /// Returns whether a core has sealed, durably.
-    pub fn has_sealed(&self, core: CoreId) -> bool {
-        let sealed = self.sealing.get(&core);
+    /// Returns whether a core has sealed a table, durably.
+    pub fn has_sealed(&self, core: CoreId, table: TableId) -> bool {
+        let sealed = self.sealing.get(&(core, table));
         sealed.is_some_and(|(position, _)| self.is_durable((core, *position)))
     }
 
-    /// Returns whether a core's disk has all that it has voted and decided.
-    pub fn is_all_durable(&self, core: CoreId) -> bool {
-        let log = self.logs.get(&core);
-        log.is_none_or(|log| log.recent.is_empty())
+    /// Returns whether a core's disk has all that it has voted and decided of a table.
+    pub fn is_all_durable(&self, core: CoreId, table: TableId) -> bool {
+        let recent = self.logs.get(&core).into_iter().flat_map(|log| &log.recent);
+        recent.filter(|(_, _, member)| member.table == table).count() == 0
     }
 
     /// Notes that a core's disk has made everything up to here durable.
@@ -294,7 +299,7 @@ impl Ledger {
     /// Notes that a core's disk has lost everything after `kept`.
     pub fn crash(&mut self, core: CoreId, kept: Position) {
         // It reports again what it is doing when it is back.
-        self.sealing.remove(&core);
+        self.sealing.retain(|(sealed, _), _| *sealed != core);
         let log = self.logs.entry(core).or_default();
         log.durable = log.durable.min(kept);
         while let Some((position, operation, partition)) = log.recent.pop() {
@@ -366,7 +371,7 @@ pub mod testing {
 
     use super::*;
     use protocol::codec::Bytes;
-    use protocol::identity::{Epoch, FinishedLine, SessionId, TableId, Version};
+    use protocol::identity::{FinishedLine, SessionId, Version};
     use protocol::operation::{OldRow, RowChange};
 
     /// Returns a core by number.

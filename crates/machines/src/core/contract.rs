@@ -140,17 +140,6 @@ pub struct CoreIdentity {
     pub incarnation: Incarnation,
 }
 
-impl CoreIdentity {
-    /// Returns the header of a message at this epoch.
-    pub fn header(&self, epoch: Epoch) -> PeerHeader {
-        PeerHeader {
-            from: self.core,
-            incarnation: self.incarnation,
-            epoch,
-        }
-    }
-}
-
 /// Limits of queues, and intervals in microseconds. Every queue has one.
 #[derive(Clone, Copy, Debug)]
 pub struct CoreLimits {

@@ -36,11 +36,6 @@ impl Duty {
         Duty::EndHolds,
         Duty::Heartbeat,
     ];
-
-    /// Returns whether it is done while chains stand still, too.
-    fn is_of_sealing(self) -> bool {
-        self == Duty::Heartbeat
-    }
 }
 
 impl CoreMachine {
@@ -64,9 +59,6 @@ impl CoreMachine {
     }
 
     fn due_us(&self, duty: Duty) -> Option<u64> {
-        if self.stands_still() && !duty.is_of_sealing() {
-            return None;
-        }
         match duty {
             Duty::Confirm => self.confirmations.due_us(),
             Duty::Retry => self.operations.next_retry_us(),
@@ -96,7 +88,7 @@ impl CoreMachine {
                     .heartbeat_at(step.now.monotonic_us + self.limits.heartbeat_us);
                 self.heartbeat(step.now, step.output);
                 self.recover_again(step.output);
-                self.ask_sealed(step.output);
+                self.ask_sealed(None, step.output);
                 self.refuse_old_requests(step.now, step.output);
                 self.drop_reads(None, step)?;
                 self.end_long_waits(step)
@@ -106,9 +98,6 @@ impl CoreMachine {
 
     /// A wait beyond its bound ends in a vote of `Conflict` (R8).
     fn end_long_waits<T: Tables>(&mut self, step: &mut Step<'_, T>) -> Result<(), TablesError> {
-        if self.stands_still() {
-            return Ok(());
-        }
         let deadline = step
             .now
             .monotonic_us

@@ -1,20 +1,31 @@
 //! Leases: until when this core may serve, and the heartbeats that renew them.
 //!
-//! A lease is the time until which no newer epoch can serve without this core (R15). It is renewed
-//! by the coordinator, or by as many other servers as failures are tolerated: one of those is then
-//! a survivor of whatever epoch could exclude this core, and a survivor that has left the epoch
-//! does not vouch. So no coordinator failure stops reads or writes. A core whose disk hangs asks
-//! for neither, so that it is replaced as if it stood still.
+//! A lease for a table is the time until which no newer epoch of it can serve without this core
+//! (R15). It is renewed by the coordinator for all tables, or by as many other servers with
+//! partitions of the table as it tolerates failures. One of those is then a survivor of whatever
+//! epoch could exclude this core from the table. A core vouches as of the configuration that it
+//! has, and a survivor that has sealed the table reports when it last vouched before. So no
+//! coordinator failure stops reads or writes. A core whose disk hangs asks for neither, so that it
+//! is replaced as if it stood still.
+//!
+//! | a vouching of core P counts for table T at core S | because |
+//! |---|---|
+//! | P's epoch is not above that of S | S knows every seal that P knew when it vouched |
+//! | T has not changed after P's epoch | P may have reported its last vouching since |
+//! | T does not stand still in the view of S | P's later vouchings are not reported |
+//! | P holds a partition of T | the coordinator waits for the holders alone |
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::vec::Vec;
 
-use protocol::identity::{ClockReading, CoreId, Epoch, Position, ServerId};
+use protocol::identity::{ClockReading, CoreId, Epoch, Position, ServerId, TableId};
 use protocol::message::{CoordinatorRequest, PeerMessage, Room};
+use protocol::planted::{self, Bug};
 
 use crate::core::CoreMachine;
 use crate::core::contract::{CoreOutput, PeerSend};
+use crate::core::table::TableInfo;
 
 /// Questions to peers that an answer may still come to: more than a lease's worth of heartbeats.
 const QUESTIONS_MAX: usize = 64;
@@ -24,20 +35,25 @@ const QUESTIONS_MAX: usize = 64;
 pub(crate) struct Leases {
     /// From the coordinator. It never falls.
     coordinator_until_us: u64,
-    /// From other servers of the same epoch.
-    vouched_until_us: BTreeMap<ServerId, u64>,
-    /// How many servers have to vouch.
-    needed: usize,
-    /// Until when so many vouch: follows from the two above. Asked for with every request, and
-    /// seldom new.
-    peers_until_us: u64,
+    /// From other cores.
+    vouchings: BTreeMap<CoreId, Vouching>,
     /// When peers were asked of late: only an answer to one of these renews anything. A peer could
     /// still have one for this core's process before, whose clock began at another time.
     asked_us: VecDeque<u64>,
     /// When this core last vouched for a server.
     vouched_us: BTreeMap<ServerId, u64>,
+    /// When this process started: the one before may have vouched for anyone until then.
+    started_us: u64,
     next_heartbeat_us: u64,
     fetch: Fetch,
+}
+
+/// A core's grant.
+#[derive(Clone, Copy, Debug)]
+struct Vouching {
+    /// The epoch of its configuration then.
+    epoch: Epoch,
+    until_us: u64,
 }
 
 /// Whether the configuration is being fetched. An answer that was lost must not keep the core from
@@ -53,9 +69,35 @@ enum Fetch {
 }
 
 impl Leases {
-    /// Returns the time until which this core may serve.
-    pub fn until_us(&self) -> u64 {
-        self.coordinator_until_us.max(self.peers_until_us)
+    /// Returns the time until which this core may serve a table that it knows so.
+    pub fn until_us(&self, now: ClockReading, own: ServerId, table: &TableInfo) -> u64 {
+        if self.coordinator_until_us > now.monotonic_us {
+            return self.coordinator_until_us;
+        }
+        self.coordinator_until_us
+            .max(self.vouched_until_us(own, table))
+    }
+
+    /// Returns the time until which enough other servers vouch for this core.
+    fn vouched_until_us(&self, own: ServerId, table: &TableInfo) -> u64 {
+        if table.sealing.is_some() && !planted::is(Bug::SealedIsVouchedFor) {
+            return 0;
+        }
+        let mut servers: BTreeMap<ServerId, u64> = BTreeMap::new();
+        for core in table.holders.iter().filter(|core| core.server != own) {
+            let vouching = self.vouchings.get(core);
+            let Some(vouching) = vouching
+                .filter(|it| table.epoch <= it.epoch || planted::is(Bug::VouchingOutlivesEpoch))
+            else {
+                continue;
+            };
+            let until_us = servers.entry(core.server).or_default();
+            *until_us = (*until_us).max(vouching.until_us);
+        }
+        let mut until_us: Vec<u64> = servers.into_values().collect();
+        until_us.sort_unstable_by(|a, b| b.cmp(a));
+        let last = until_us.get(table.vouchers_needed - 1);
+        last.copied().unwrap_or(0)
     }
 
     /// Renews the lease, as the coordinator has answered.
@@ -63,32 +105,20 @@ impl Leases {
         self.coordinator_until_us = self.coordinator_until_us.max(until_us);
     }
 
-    /// Sets how many failures are tolerated from now on. As many servers have to vouch.
-    pub fn require(&mut self, failures_tolerated: usize) {
-        self.needed = failures_tolerated.max(1);
-        self.count();
-    }
-
-    /// Notes a server's answer to the question of that time. It vouches for `lease_us` from then
-    /// on.
-    pub fn vouch(&mut self, server: ServerId, asked_us: u64, lease_us: u64) {
-        if self.asked_us.contains(&asked_us) {
-            let until_us = self.vouched_until_us.entry(server).or_default();
-            *until_us = (*until_us).max(asked_us + lease_us);
-            self.count();
+    /// Notes a core's answer to the question of that time. It vouches for `lease_us` from then on,
+    /// as of `epoch`.
+    pub fn vouch(&mut self, (core, epoch): (CoreId, Epoch), asked_us: u64, lease_us: u64) {
+        if !self.asked_us.contains(&asked_us) {
+            return;
         }
-    }
-
-    /// Forgets all vouching servers, because the epoch has changed. Call [`Leases::require`] next.
-    pub fn forget_vouching(&mut self) {
-        self.vouched_until_us.clear();
-    }
-
-    fn count(&mut self) {
-        let mut vouched: Vec<u64> = self.vouched_until_us.values().copied().collect();
-        vouched.sort_unstable_by(|a, b| b.cmp(a));
-        let last = self.needed.checked_sub(1).and_then(|it| vouched.get(it));
-        self.peers_until_us = last.copied().unwrap_or(0);
+        let until_us = asked_us + lease_us;
+        let known = self.vouchings.entry(core);
+        let known = known.or_insert(Vouching { epoch, until_us });
+        if known.epoch == epoch {
+            known.until_us = known.until_us.max(until_us);
+        } else if known.epoch < epoch {
+            *known = Vouching { epoch, until_us };
+        }
     }
 
     /// Notes that this core vouches for a server.
@@ -96,11 +126,22 @@ impl Leases {
         self.vouched_us.insert(server, now.monotonic_us);
     }
 
-    /// Returns the time at which this core last vouched for one of these servers.
-    pub fn last_vouched_us(&self, servers: impl Fn(ServerId) -> bool) -> Option<u64> {
-        let vouched = self.vouched_us.iter();
-        let vouched = vouched.filter(|(server, _)| servers(**server));
-        vouched.map(|(_, at_us)| *at_us).max()
+    /// Begins: whom the process before vouched for is not known.
+    pub fn start(&mut self, now: ClockReading) {
+        self.started_us = now.monotonic_us;
+    }
+
+    /// Returns the time at which this core last vouched for one of these servers, or may have
+    /// before it restarted.
+    pub fn last_vouched_us(&self, servers: &[ServerId]) -> Option<u64> {
+        let vouched = servers.iter().map(|server| {
+            let at_us = self.vouched_us.get(server).copied().unwrap_or(0);
+            match planted::is(Bug::VouchingForgotten) {
+                true => at_us,
+                false => at_us.max(self.started_us),
+            }
+        });
+        vouched.max()
     }
 
     /// Schedules the next heartbeat for the next tick.
@@ -146,9 +187,11 @@ impl Leases {
 }
 
 impl CoreMachine {
-    /// Returns the time until which this core may serve, on its monotonic clock.
-    pub fn lease_until_us(&self) -> u64 {
-        self.leases.until_us()
+    /// Returns the time until which this core may serve a table, on its monotonic clock.
+    pub fn lease_until_us(&self, now: ClockReading, table: TableId) -> u64 {
+        let table = self.view.table(table);
+        let own = self.identity.core.server;
+        table.map_or(0, |table| self.leases.until_us(now, own, table))
     }
 
     /// Learns that an epoch exists; fetches it if it is newer.
@@ -186,10 +229,9 @@ impl CoreMachine {
         });
     }
 
-    /// Handles the grant of a peer that vouches for this core.
-    pub(crate) fn on_lease_grant(&mut self, from: CoreId, sent_us: u64) {
-        self.leases
-            .vouch(from.server, sent_us, self.limits.lease_us);
+    /// Handles the grant of a peer that vouches for this core, as of the peer's epoch.
+    pub(crate) fn on_lease_grant(&mut self, from: (CoreId, Epoch), sent_us: u64) {
+        self.leases.vouch(from, sent_us, self.limits.lease_us);
     }
 
     /// Returns whether a flush of the log takes so long that the disk has to be taken for one that
@@ -224,7 +266,7 @@ impl CoreMachine {
             durable: self.log.durable(),
             filled: self.filled(),
             fills: self.fill_reports(),
-            seal: self.seal_report(now),
+            seals: self.seal_reports(now),
             room: self.space.own(),
         });
         self.leases.note_asked(now);
@@ -246,9 +288,14 @@ impl CoreMachine {
     /// Returns the other cores that hold partitions of this core's tables.
     pub(crate) fn peers(&self) -> BTreeSet<CoreId> {
         let mine: BTreeSet<_> = self.partitions.keys().map(|id| id.table).collect();
-        let tables = mine.iter().filter_map(|id| self.view.table(*id));
-        let places = tables.flat_map(|table| table.placement.iter().flatten());
-        let cores = places.map(|place| place.core);
-        cores.filter(|core| *core != self.identity.core).collect()
+        mine.iter().flat_map(|id| self.peers_of(*id)).collect()
+    }
+
+    /// Returns the other cores that hold partitions of a table.
+    pub(crate) fn peers_of(&self, table: TableId) -> impl Iterator<Item = CoreId> {
+        let holders = self.view.table(table).map(|table| table.holders.iter());
+        let own = self.identity.core;
+        let holders = holders.into_iter().flatten().copied();
+        holders.filter(move |core| *core != own)
     }
 }

@@ -42,13 +42,14 @@ mod table;
 mod versions;
 mod view;
 
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
 use placement::Durability;
 use placement::tables::{Tables, TablesError};
 use protocol::configuration::Configuration;
-use protocol::identity::{ClockReading, Epoch, PartitionId, Position, SessionId};
-use protocol::message::PeerMessage;
+use protocol::identity::{ClockReading, Epoch, PartitionId, Position, SessionId, TableId};
+use protocol::message::{PeerHeader, PeerMessage};
 use protocol::record::Record;
 
 pub use contract::*;
@@ -105,8 +106,8 @@ pub struct CoreMachine {
     awaited: AwaitedRecords,
     leases: Leases,
     sealing: SealProgress,
-    /// Set until a restarted core knows again what it may have forgotten.
-    recovering: Option<RecoveryState>,
+    /// Tables of a restarted core, until it knows again what it may have forgotten of each.
+    recovering: BTreeMap<TableId, RecoveryState>,
     /// Names what this core asks others for, and lists for them.
     numbers: QuestionNumbers,
     /// Partitions that are rebuilding.
@@ -146,7 +147,7 @@ impl CoreMachine {
             awaited: AwaitedRecords::default(),
             leases: Leases::default(),
             sealing: SealProgress::default(),
-            recovering: None,
+            recovering: BTreeMap::new(),
             numbers: QuestionNumbers::of(identity.incarnation),
             fills: Fills::default(),
             takings: IncomingMoves::default(),
@@ -220,7 +221,18 @@ impl CoreMachine {
 
     /// Returns whether it still has to learn what it may have forgotten before its restart.
     pub fn is_recovering(&self) -> bool {
-        self.recovering.is_some()
+        !self.recovering.is_empty()
+    }
+
+    /// Returns the header of a message that is sent now.
+    pub fn header(&self, message: &PeerMessage) -> PeerHeader {
+        let table = message.table();
+        PeerHeader {
+            from: self.identity.core,
+            incarnation: self.identity.incarnation,
+            epoch: self.view.epoch(),
+            table_epoch: table.map_or(Epoch(0), |table| self.view.table_epoch(table)),
+        }
     }
 
     /// Emits a log record and returns its position.

@@ -1,23 +1,34 @@
 //! What the machine knows of a table: its layout, and what follows from it for every partition.
 //!
-//! Computed once per configuration, so that the hot path only looks things up. The one place that
+//! Computed once per epoch of the table, so that the hot path only looks things up. The one place that
 //! turns a row change into the entries that a partition loses and gains, and into the keys that
 //! the operation holds there meanwhile.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use placement::{
     Column, Constraint, Durability, KEY_BYTES_MAX, Layout, ReplexKind, RowView, Schema, ValueRef,
     encode_value,
 };
-use protocol::configuration::{Configuration, Place, PlacedTable};
-use protocol::identity::{PartitionId, TableId};
+use protocol::configuration::{Configuration, Place, PlacedTable, Sealing};
+use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, TableId};
 use protocol::operation::{OldRow, Prepare, RowChange, Vote};
 
 /// A table as the machine sees it.
 #[derive(Debug)]
 pub(crate) struct TableInfo {
     pub id: TableId,
+    /// Since when it is as it is.
+    pub epoch: Epoch,
+    /// Set while its chains stand still.
+    pub sealing: Option<Sealing>,
+    /// The cores that hold a partition.
+    pub holders: BTreeSet<CoreId>,
+    /// How many other servers have to vouch for a core that serves it without the coordinator.
+    pub vouchers_needed: usize,
+    /// Servers that are down and that it cannot do without.
+    pub lost: BTreeSet<ServerId>,
     pub schema: Schema,
     pub layout: Layout,
     pub placement: Vec<Vec<Place>>,
@@ -136,6 +147,11 @@ impl TableInfo {
         let k = layout.voters(&schema);
         TableInfo {
             id: table.id,
+            epoch: table.epoch,
+            sealing: table.sealing.clone(),
+            holders: table.holders(),
+            vouchers_needed: table.vouchers_needed(),
+            lost: configuration.lost(table),
             schema,
             layout,
             placement: table.placement.clone(),

@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 
-use protocol::configuration::{Configuration, Place};
+use protocol::configuration::{Configuration, Place, PlacedTable};
 use protocol::identity::{
     ClockReading, CoreId, Epoch, Incarnation, PartitionId, ServerId, TableId,
 };
@@ -11,17 +11,17 @@ use protocol::planted::{self, Bug};
 
 use crate::core::table::TableInfo;
 
-/// The configuration of a core. `tables` and `lost` are always those of `configuration`.
+/// The configuration of a core. `tables` are always those of `configuration`.
 #[derive(Debug)]
 pub(crate) struct ClusterView {
     configuration: Arc<Configuration>,
     tables: BTreeMap<TableId, Arc<TableInfo>>,
-    /// Servers that are down and cannot be replaced.
-    lost: BTreeSet<ServerId>,
+    /// Since when this process has held each table's epoch.
+    since_us: BTreeMap<TableId, u64>,
+    /// Whether servers are down that some table cannot do without.
+    has_lost: bool,
     /// The newest incarnation of each core that this one knows; never falls (R16).
     incarnations: BTreeMap<CoreId, Incarnation>,
-    /// The time since which this process has held the configuration.
-    since_us: u64,
 }
 
 impl ClusterView {
@@ -30,18 +30,20 @@ impl ClusterView {
         ClusterView {
             configuration: Arc::new(Configuration::default()),
             tables: BTreeMap::new(),
-            lost: BTreeSet::new(),
+            since_us: BTreeMap::new(),
+            has_lost: false,
             incarnations: BTreeMap::new(),
-            since_us: 0,
         }
     }
 
     /// Replaces the configuration and all that follows from it.
     pub fn replace(&mut self, configuration: Arc<Configuration>) {
-        let tables = configuration.tables.iter();
-        let tables =
-            tables.map(|table| (table.id, Arc::new(TableInfo::new(table, &configuration))));
-        self.tables = tables.collect();
+        let mut known = core::mem::take(&mut self.tables);
+        for table in &configuration.tables {
+            let same = known.remove(&table.id).filter(|it| it.epoch == table.epoch);
+            let info = same.unwrap_or_else(|| Arc::new(TableInfo::new(table, &configuration)));
+            self.tables.insert(table.id, info);
+        }
         for server in &configuration.servers {
             for core in 0..server.cores.len() {
                 let core = CoreId {
@@ -51,18 +53,21 @@ impl ClusterView {
                 self.notice_incarnation(core, server.incarnation);
             }
         }
-        self.lost = configuration.lost();
+        self.has_lost = self.tables.values().any(|table| !table.lost.is_empty());
         self.configuration = configuration;
     }
 
-    /// Begins a configuration: for how long rows were quiet before is not known.
-    pub fn begin(&mut self, now: ClockReading) {
-        self.since_us = now.monotonic_us;
+    /// Begins an epoch of these tables: for how long rows were quiet before is not known.
+    pub fn begin(&mut self, now: ClockReading, tables: &BTreeSet<TableId>) {
+        self.since_us
+            .retain(|table, _| self.tables.contains_key(table));
+        let since_us = tables.iter().map(|table| (*table, now.monotonic_us));
+        self.since_us.extend(since_us);
     }
 
-    /// Returns the time since which this process has held the configuration.
-    pub fn since_us(&self) -> u64 {
-        self.since_us
+    /// Returns the time since which this process has held a table's epoch.
+    pub fn since_us(&self, table: TableId) -> u64 {
+        self.since_us.get(&table).copied().unwrap_or(u64::MAX)
     }
 
     /// Returns the configuration.
@@ -75,6 +80,36 @@ impl ClusterView {
         self.configuration.epoch
     }
 
+    /// Returns a table's epoch; that of the configuration if it has no such table.
+    pub fn table_epoch(&self, table: TableId) -> Epoch {
+        self.tables.get(&table).map_or(self.epoch(), |it| it.epoch)
+    }
+
+    /// Returns the tables that a configuration has in another epoch than this one, and those that
+    /// it lacks.
+    pub fn changed(&self, next: &Configuration) -> BTreeSet<TableId> {
+        let is_same = |table: &&PlacedTable| {
+            let known = self.tables.get(&table.id);
+            known.is_some_and(|known| known.epoch == table.epoch)
+        };
+        let others = next.tables.iter().filter(|table| !is_same(table));
+        let gone = self.tables.keys().filter(|id| next.table(**id).is_none());
+        others.map(|table| table.id).chain(gone.copied()).collect()
+    }
+
+    /// Returns whether the chains of a table stand still.
+    pub fn stands_still(&self, table: TableId) -> bool {
+        self.tables
+            .get(&table)
+            .is_some_and(|it| it.sealing.is_some())
+    }
+
+    /// Returns whether a server is being removed from a table.
+    pub fn removes(&self, table: TableId, server: ServerId) -> bool {
+        let table = self.tables.get(&table);
+        table.is_some_and(|table| table.sealing.as_ref().is_some_and(|it| it.removes(server)))
+    }
+
     /// Returns where a partition is; none if it is in no configuration any more.
     pub fn place(&self, partition: PartitionId) -> Option<Place> {
         self.configuration.place(partition)
@@ -85,26 +120,20 @@ impl ClusterView {
         self.tables.get(&id)
     }
 
-    /// Returns the most failures that a table tolerates.
-    pub fn failures_tolerated_max(&self) -> usize {
-        let tables = self.tables.values();
-        let tolerated = tables.map(|table| table.schema.failures_tolerated);
-        usize::from(tolerated.max().unwrap_or(0))
-    }
-
-    /// Returns whether servers are down that cannot be replaced.
+    /// Returns whether servers are down that some table cannot do without.
     pub fn has_lost(&self) -> bool {
-        !self.lost.is_empty()
+        self.has_lost
     }
 
     /// Returns the first server of a chain that is down and cannot be replaced.
     pub fn lost_in(&self, chain: &[PartitionId]) -> Option<ServerId> {
-        if self.lost.is_empty() {
+        let table = self.table(chain.first()?.table)?;
+        if table.lost.is_empty() {
             return None;
         }
         let places = chain.iter().filter_map(|id| self.place(*id));
         let mut servers = places.map(|place| place.core.server);
-        servers.find(|server| self.lost.contains(server))
+        servers.find(|server| table.lost.contains(server))
     }
 
     /// Learns of a core's incarnation; false if a later one is known: then the core has restarted.

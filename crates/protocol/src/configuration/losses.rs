@@ -11,48 +11,46 @@ use super::{Configuration, PartitionState, PlacedTable, Server, ServerState};
 use crate::identity::ServerId;
 
 impl Configuration {
-    /// Returns servers that are down and have to do with partitions, if the cluster cannot go on
-    /// without them: they are not replaced, and rows of which they hold a copy take no writes until
-    /// enough of them are back.
-    pub fn lost(&self) -> BTreeSet<ServerId> {
+    /// Returns servers that are down and have to do with partitions of a table, if the table cannot
+    /// go on without them: they are not replaced, and rows of which they hold a copy take no writes
+    /// until enough of them are back.
+    pub fn lost(&self, table: &PlacedTable) -> BTreeSet<ServerId> {
         let down = self.servers.iter();
-        let down = down.filter(|server| server.state == ServerState::Down && self.holds(server.id));
+        let down =
+            down.filter(|server| server.state == ServerState::Down && table.names(server.id));
         let down: BTreeSet<ServerId> = down.map(|server| server.id).collect();
-        match self.cannot_lose(&down) {
+        match self.cannot_lose(table, &down) {
             Some(_) => down,
             None => BTreeSet::new(),
         }
     }
 
-    /// Returns the reason why the cluster cannot continue without these servers, if there is one.
-    pub fn cannot_lose(&self, servers: &BTreeSet<ServerId>) -> Option<String> {
+    /// Returns the reason why a table cannot continue without these servers, if there is one.
+    pub fn cannot_lose(&self, table: &PlacedTable, servers: &BTreeSet<ServerId>) -> Option<String> {
         if servers.is_empty() {
             return None;
         }
-        let tables = self.tables.iter();
-        let tolerated = tables.map(|table| usize::from(table.schema.failures_tolerated));
+        let name = &table.schema.name;
         // More of them could vouch for one another, and serve an old epoch for ever (R15).
-        let most = tolerated.max().unwrap_or(0).max(1);
+        let most = table.vouchers_needed();
         if servers.len() > most {
             return Some(format!(
-                "servers {} are down at once, and no table tolerates more than {most}: start one \
-                 of them",
+                "servers {} are down at once, and table {name} tolerates no more than {most}: start \
+                 one of them",
                 names(servers)
             ));
         }
         let others = self.servers.iter();
         let others = others.filter(|server| !servers.contains(&server.id));
         let others: Vec<placement::PartitionHost> = others.map(Server::bare).collect();
-        let mut tables = self.tables.iter();
-        let table = tables.find(|table| {
-            prove(&table.layout, &table.full_copies(), &others).copies_guaranteed == 0
-        })?;
-        Some(format!(
-            "servers {} hold all copies of some rows of table {}: they wait until one of them is \
-             back",
-            names(servers),
-            table.schema.name
-        ))
+        let proof = prove(&table.layout, &table.full_copies(), &others);
+        (proof.copies_guaranteed == 0).then(|| {
+            format!(
+                "servers {} hold all copies of some rows of table {name}: they wait until one of \
+                 them is back",
+                names(servers)
+            )
+        })
     }
 }
 
@@ -97,6 +95,13 @@ impl Configuration {
 }
 
 impl PlacedTable {
+    /// Returns how many other servers must vouch for a core, so that it may serve the table without
+    /// the coordinator. No more servers are removed from the table at once, so that one of these is
+    /// a survivor of whatever epoch could exclude the core (R15).
+    pub fn vouchers_needed(&self) -> usize {
+        usize::from(self.schema.failures_tolerated).max(1)
+    }
+
     /// Returns the placement, with partitions that are not filled yet nowhere.
     pub fn full_copies(&self) -> placement::Placement {
         let mut bare = self.bare_placement();

@@ -47,8 +47,8 @@ pub enum CoordinatorRequest {
         filled: Vec<PartitionId>,
         /// How far its fills are, one report for each replex.
         fills: Vec<FillReport>,
-        /// How far it is, while members are replaced.
-        seal: Option<SealReport>,
+        /// How far it is with the tables whose chains stand still.
+        seals: Vec<SealReport>,
         /// The room on its disk.
         room: Room,
     },
@@ -246,13 +246,16 @@ pub struct CopyFailure {
     pub why: String,
 }
 
-/// How far a core is with the end of the epochs before.
+/// How far a core is with the end of the epochs before of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SealReport {
+    /// The table.
+    pub table: TableId,
     /// The stage that it has reached.
     pub stage: SealStage,
-    /// How long ago, in microseconds, it last vouched for a server that is being removed; none if
-    /// it has not since its start.
+    /// How long ago, in microseconds, it last vouched for a server that is being removed from the
+    /// table, before it knew that, or started, if that is later: before a restart it may have
+    /// vouched for any. None if no server is being removed.
     pub vouched_ago_us: Option<u64>,
 }
 
@@ -363,7 +366,7 @@ pub struct Shortage {
 
 wire_enum!(CoordinatorRequest {
     0 => Join { server, instance, folder, domain, cores },
-    1 => Heartbeat { core, incarnation, epoch, sent_us, durable, filled, fills, seal, room },
+    1 => Heartbeat { core, incarnation, epoch, sent_us, durable, filled, fills, seals, room },
     2 => Fetch { known }, 3 => OpenSession, 4 => CreateTable { schema, if_not_exists },
     5 => DropTable { name, if_exists }, 6 => Leave { server },
     7 => Stopped { server, incarnation, logs }, 8 => Remove { server },
@@ -389,6 +392,7 @@ wire_struct!(FolderReport {
     is_old,
 });
 wire_struct!(SealReport {
+    table,
     stage,
     vouched_ago_us
 });

@@ -11,7 +11,8 @@ use crate::identity::{Epoch, ServerId};
 pub enum Refusal {
     /// Fetch the configuration of this epoch or newer, then retry (R15).
     StaleEpoch {
-        /// The core's epoch.
+        /// The table's epoch, as the core knows it; that of its configuration if it knows no such
+        /// table.
         epoch: Epoch,
     },
     /// Not held by this core: the client's configuration is wrong or the core's is older; fetch.

@@ -8,23 +8,46 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use machines::core::ClientId;
-use protocol::identity::{CoreId, Epoch, ServerId};
+use protocol::configuration::{Configuration, PlacedTable};
+use protocol::identity::{CoreId, Epoch, ServerId, TableId};
 
 /// The leases that were given.
 #[derive(Debug, Default)]
 pub struct Leases {
     cores: BTreeMap<CoreId, Given>,
-    /// Requests that came with another epoch than the core's.
+    /// Requests that came with another epoch than that which the core has of the table.
     mismatched: BTreeSet<(ClientId, u64)>,
 }
 
 #[derive(Debug, Default)]
 struct Given {
-    epoch: Epoch,
     coordinator_until_us: u64,
-    vouched_until_us: BTreeMap<ServerId, u64>,
-    /// The end of the longest lease that enough peers of one epoch have given.
-    by_peers_until_us: u64,
+    /// The longest grants of each core, by the epoch of which it vouched.
+    vouched_until_us: BTreeMap<(CoreId, Epoch), u64>,
+    /// The end of the longest lease that enough servers have given, by table.
+    by_peers_until_us: BTreeMap<TableId, u64>,
+}
+
+impl Given {
+    /// Returns the end of the lease for a table that other servers have given: those that hold
+    /// partitions of it, vouched since it is as it is, and are enough.
+    fn by_peers(&self, core: CoreId, table: &PlacedTable) -> u64 {
+        if table.sealing.is_some() {
+            return 0;
+        }
+        let holders = table.holders();
+        let mut servers: BTreeMap<ServerId, u64> = BTreeMap::new();
+        for ((by, epoch), until_us) in &self.vouched_until_us {
+            if by.server != core.server && holders.contains(by) && table.epoch <= *epoch {
+                let until = servers.entry(by.server).or_default();
+                *until = (*until).max(*until_us);
+            }
+        }
+        let mut until_us: Vec<u64> = servers.into_values().collect();
+        until_us.sort_unstable_by(|a, b| b.cmp(a));
+        let needed = usize::from(table.schema.failures_tolerated).max(1);
+        until_us.get(needed - 1).copied().unwrap_or(0)
+    }
 }
 
 impl Leases {
@@ -39,37 +62,35 @@ impl Leases {
         given.coordinator_until_us = given.coordinator_until_us.max(until_us);
     }
 
-    /// Notes that a peer's lease grant has arrived at a core that is in this epoch and needs so
-    /// many grants.
-    pub fn note_lease_grant(
-        &mut self,
-        core: CoreId,
-        (by, epoch): (ServerId, Epoch),
-        until_us: u64,
-        needed: usize,
-    ) {
+    /// Notes that another core's grant, as of an epoch, has arrived at a core that knows the epoch.
+    pub fn note_lease_grant(&mut self, core: CoreId, (by, epoch, until_us): (CoreId, Epoch, u64)) {
         let given = self.cores.entry(core).or_default();
-        if given.epoch != epoch {
-            given.epoch = epoch;
-            given.vouched_until_us.clear();
-        }
-        let until = given.vouched_until_us.entry(by).or_default();
+        let until = given.vouched_until_us.entry((by, epoch)).or_default();
         *until = until_us.max(*until);
-        let mut vouched: Vec<u64> = given.vouched_until_us.values().copied().collect();
-        vouched.sort_unstable_by(|a, b| b.cmp(a));
-        let by_peers_us = vouched.get(needed.max(1) - 1).copied().unwrap_or(0);
-        given.by_peers_until_us = given.by_peers_until_us.max(by_peers_us);
     }
 
-    /// Checks the lease of a core that answers a read at `now_us`.
-    pub fn answers(&self, core: CoreId, now_us: u64) -> Result<(), String> {
+    /// Counts the grants of a core for each table as it knows them. A reply may leave later, under a
+    /// lease that was given in an epoch before.
+    pub fn count(&mut self, core: CoreId, configuration: &Configuration) {
+        let given = self.cores.entry(core).or_default();
+        for table in &configuration.tables {
+            let until_us = given.by_peers(core, table);
+            let longest = given.by_peers_until_us.entry(table.id).or_default();
+            *longest = until_us.max(*longest);
+        }
+    }
+
+    /// Checks the lease of a core that answers a read of a table at `now_us`.
+    pub fn answers(&self, core: CoreId, table: TableId, now_us: u64) -> Result<(), String> {
         let Some(given) = self.cores.get(&core) else {
             return Err(format!("{core} answers, but was never given a lease"));
         };
-        let until_us = given.coordinator_until_us.max(given.by_peers_until_us);
+        let by_peers = given.by_peers_until_us.get(&table).copied().unwrap_or(0);
+        let until_us = given.coordinator_until_us.max(by_peers);
         if until_us < now_us {
             return Err(format!(
-                "{core} answers a read at {now_us}, its lease ended at {until_us}"
+                "{core} answers a read of table {} at {now_us}, its lease ended at {until_us}",
+                table.0
             ));
         }
         Ok(())
@@ -92,26 +113,70 @@ impl Leases {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use placement::{Durability, Layout, Schema};
+    use protocol::configuration::Place;
+
+    /// Returns a configuration of one table, as it is since an epoch, on cores of three servers.
+    fn configuration(since: u64) -> Configuration {
+        let schema = Schema {
+            name: "t".into(),
+            columns: Vec::new(),
+            primary_partition_columns: None,
+            primary_key: Vec::new(),
+            indexes: Vec::new(),
+            partitions: 3,
+            further: Vec::new(),
+            failures_tolerated: 2,
+            local_entries: false,
+            durability: Durability::Sync,
+        };
+        let place = |server| Place::serving(core(server), Epoch(since));
+        let table = PlacedTable {
+            id: TableId(1),
+            epoch: Epoch(since),
+            sealing: None,
+            layout: Layout::base(&schema),
+            schema,
+            placement: vec![(1..=3).map(place).collect()],
+            building: Vec::new(),
+        };
+        Configuration {
+            epoch: Epoch(since),
+            tables: vec![table],
+            ..Configuration::default()
+        }
+    }
+
+    fn core(server: u32) -> CoreId {
+        CoreId {
+            server: ServerId(server),
+            core: 0,
+        }
+    }
 
     #[test]
     fn a_lease_comes_from_the_coordinator_or_from_enough_peers() {
-        let core = CoreId::default();
+        let (own, table) = (core(1), TableId(1));
         let mut leases = Leases::default();
-        assert!(leases.answers(core, 5).is_err());
-        leases.note_lease_renewal(core, 10);
-        assert_eq!(leases.answers(core, 10), Ok(()));
-        assert!(leases.answers(core, 11).is_err());
-        leases.note_lease_grant(core, (ServerId(2), Epoch(1)), 30, 2);
-        assert!(leases.answers(core, 11).is_err());
-        leases.note_lease_grant(core, (ServerId(3), Epoch(1)), 20, 2);
-        assert_eq!(leases.answers(core, 20), Ok(()));
-        assert!(leases.answers(core, 21).is_err());
-        // One of the next epoch takes nothing back, and adds nothing alone.
-        leases.note_lease_grant(core, (ServerId(3), Epoch(2)), 40, 2);
-        assert_eq!(leases.answers(core, 20), Ok(()));
-        assert!(leases.answers(core, 21).is_err());
-        leases.started(core);
-        assert!(leases.answers(core, 5).is_err());
+        assert!(leases.answers(own, table, 5).is_err());
+        leases.note_lease_renewal(own, 10);
+        assert_eq!(leases.answers(own, table, 10), Ok(()));
+        assert!(leases.answers(own, table, 11).is_err());
+        leases.note_lease_grant(own, (core(2), Epoch(1), 30));
+        leases.count(own, &configuration(1));
+        assert!(leases.answers(own, table, 11).is_err());
+        leases.note_lease_grant(own, (core(3), Epoch(1), 20));
+        leases.count(own, &configuration(1));
+        assert_eq!(leases.answers(own, table, 20), Ok(()));
+        assert!(leases.answers(own, table, 21).is_err());
+        assert!(leases.answers(own, TableId(2), 20).is_err());
+        // One after the table has changed takes nothing back, and adds nothing alone.
+        leases.note_lease_grant(own, (core(3), Epoch(2), 40));
+        leases.count(own, &configuration(2));
+        assert_eq!(leases.answers(own, table, 20), Ok(()));
+        assert!(leases.answers(own, table, 21).is_err());
+        leases.started(own);
+        assert!(leases.answers(own, table, 5).is_err());
     }
 
     #[test]

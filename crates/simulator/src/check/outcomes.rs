@@ -151,7 +151,7 @@ mod tests {
         let abort = Decision::Abort(RequestResult::Conflict);
         let sealed = |epoch| Record::Sealed {
             epoch: Epoch(epoch),
-            forgot_nothing: true,
+            tables: vec![(Default::default(), true)],
         };
         ledger.append((core(0), Position(2)), &sealed(7), None);
         let decided = crate::ledger::testing::decided(1, 0, abort.clone());

@@ -5,7 +5,7 @@
 //! one had answered while it still led arrives late. The old one keeps and answers nothing any
 //! more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ::coordinator::{
@@ -94,7 +94,7 @@ impl SimulatedCoordinator {
         self.configuration().is_some_and(|configuration| {
             let tables = configuration.tables.iter();
             let mut places = tables.flat_map(|table| table.placement.iter().flatten());
-            configuration.sealing.is_none()
+            !configuration.is_sealing()
                 && places.all(|it| it.state == PartitionState::Serving && it.moving.is_none())
         })
     }
@@ -105,8 +105,10 @@ impl SimulatedCoordinator {
             return "; no coordinator runs".into();
         };
         let mut text = format!("; epoch {}", configuration.epoch.0);
-        if let Some(sealing) = &configuration.sealing {
-            text += &format!(", {sealing:?}");
+        for table in &configuration.tables {
+            if let Some(sealing) = &table.sealing {
+                text += &format!(", table {} {sealing:?}", table.id.0);
+            }
         }
         let moves = configuration
             .places()
@@ -205,11 +207,17 @@ impl World {
         }
     }
 
-    /// Makes the coordinator end the epochs before, though no server is to be replaced.
+    /// Makes the coordinator end the epochs before of a table, though no server is to be replaced.
     pub fn seal_epoch(&mut self) {
         if let Some(machine) = &mut self.coordinator.machine {
+            let tables = &machine.configuration().tables;
+            if tables.is_empty() {
+                return;
+            }
+            let number = self.random.below(tables.len() as u64) as usize;
+            let table = tables[number].id;
             let mut output = CoordinatorOutput::default();
-            machine.begin_seal(&BTreeSet::new(), &mut output);
+            machine.begin_seal(table, &mut output);
             self.carry_out_coordinator(output);
         }
     }

@@ -104,6 +104,8 @@ pub struct Connections {
     /// The write behind a request that a core was asked, and the partition that it asks, by
     /// connection and correlation.
     pub writes: BTreeMap<(ClientId, u64), (RequestId, PartitionId)>,
+    /// The table that a request concerns.
+    pub tables: BTreeMap<(ClientId, u64), TableId>,
 }
 
 impl Connections {

@@ -28,13 +28,14 @@ impl CoreMachine {
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         self.log.note_durable(position);
-        if self.stands_still() {
-            self.seal_goes_on(step.now, step.output);
-            return Ok(());
-        }
+        self.seals_go_on(step.now, step.output);
         self.take_whole(step)?;
         self.report_fills(step.now);
         while let Some((position, key)) = self.awaited.pop(self.log.durable()) {
+            // What a sealed table has undecided is resolved.
+            if self.stands_still(key.1.table) {
+                continue;
+            }
             let Some(member) = self.members.get(&key) else {
                 continue;
             };
@@ -123,7 +124,7 @@ impl CoreMachine {
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         let (gathered, owed) = self.confirmations.take();
-        for (to, operations) in gathered {
+        for ((to, _), operations) in gathered {
             if !operations.is_empty() {
                 let message = PeerMessage::Durable { operations };
                 step.output.sends.push(PeerSend {
@@ -149,7 +150,7 @@ impl CoreMachine {
     /// core has the answers of its peers it can have forgotten operations of its own: the line that
     /// its log knows of holds until then.
     pub(crate) fn own_finished(&self) -> FinishedLine {
-        if self.recovering.is_some() {
+        if !self.recovering.is_empty() {
             return self.finished.of(self.identity.core);
         }
         self.operations.finished()
@@ -258,10 +259,6 @@ impl CoreMachine {
         (head, below): (CoreId, FinishedLine),
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
-        // Decisions wait for the end of recovery, and so does this.
-        if self.recovering.is_some() {
-            return Ok(());
-        }
         let first = OperationId {
             head,
             ..OperationId::default()
@@ -274,6 +271,10 @@ impl CoreMachine {
         let range = (first, PartitionId::default())..(beyond, PartitionId::default());
         let keys: Vec<MemberKey> = self.members.range(range).map(|(key, _)| *key).collect();
         for key in keys {
+            // Decisions wait for the end of recovery or of the seal, and so does this.
+            if self.recovers(key.1.table) || self.has_sealed(key.1.table) {
+                continue;
+            }
             // One that settles can take along those that waited for it.
             let Some(member) = self.members.get(&key) else {
                 continue;
@@ -313,6 +314,9 @@ impl CoreMachine {
             let Some(key) = self.head_member(operation) else {
                 continue;
             };
+            if self.stands_still(key.1.table) {
+                continue;
+            }
             let member = self.members.get_mut(&key).expect("it was just found");
             if member.is_confirmed() || member.retry_due_us != due {
                 continue;

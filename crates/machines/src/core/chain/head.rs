@@ -13,7 +13,7 @@ use placement::tables::{Tables, TablesError};
 use placement::{ColumnType, ValueRef, decode_key};
 use protocol::codec::Wire;
 use protocol::identity::{
-    ClockReading, CoreId, OperationId, PartitionId, Position, RequestId, ServerId, Version,
+    ClockReading, CoreId, OperationId, PartitionId, Position, RequestId, ServerId, TableId, Version,
 };
 use protocol::message::{Execute, Refusal, Reply, Room};
 use protocol::operation::{Decision, Mutation, Prepare, RequestRecord, RequestResult, RowChange};
@@ -149,7 +149,8 @@ impl CoreMachine {
         self.check_held(now, epoch, partition)?;
         let fill = self.fills.get(&partition);
         let not_filled = fill.is_some_and(|fill| !fill.takes_requests());
-        if self.recovering.is_some() || self.stands_still() || not_filled {
+        let table = partition.table;
+        if self.recovers(table) || self.stands_still(table) || not_filled {
             return Err(Refusal::NotServing);
         }
         let invalid = |message: &str| {
@@ -209,22 +210,22 @@ impl CoreMachine {
         epoch: protocol::identity::Epoch,
         partition: PartitionId,
     ) -> Result<(), Refusal> {
-        if epoch != self.view.epoch() && !planted::is(Bug::EpochUnchecked) {
-            return Err(Refusal::StaleEpoch {
-                epoch: self.view.epoch(),
-            });
+        let known = self.view.table_epoch(partition.table);
+        if epoch != known && !planted::is(Bug::EpochUnchecked) {
+            return Err(Refusal::StaleEpoch { epoch: known });
         }
         if !self.partitions.contains_key(&partition) {
             return Err(Refusal::WrongPartition);
         }
-        if !self.is_leased(now) {
+        if !self.is_leased(now, partition.table) {
             return Err(Refusal::NotServing);
         }
         Ok(())
     }
 
-    fn is_leased(&self, now: ClockReading) -> bool {
-        self.lease_until_us() > now.monotonic_us || planted::is(Bug::LeaseUnchecked)
+    fn is_leased(&self, now: ClockReading, table: TableId) -> bool {
+        let until_us = self.lease_until_us(now, table);
+        until_us > now.monotonic_us || planted::is(Bug::LeaseUnchecked)
     }
 
     /// Begins the next operation on a pk, if nothing is in its way.
@@ -245,7 +246,7 @@ impl CoreMachine {
                 self.refuse_queue(id, pk, server, step.output);
                 return Ok(());
             }
-            if behind_read || held || self.recovering.is_some() || self.stands_still() {
+            if behind_read || held || self.recovers(id.table) || self.stands_still(id.table) {
                 return Ok(());
             }
             if !partition.queues.contains_key(pk) || self.fetches_for_head(id, pk, step)? {
@@ -279,15 +280,15 @@ impl CoreMachine {
             if fold.writes {
                 return self.begin(id, (before, fold), step);
             }
-            self.end_locally(id, &table, fold, step.output);
+            self.end_locally(step.now, (id, &table), fold, step.output);
         }
     }
 
     /// Results without effect need no chain, only a durable record of their own.
     fn end_locally(
         &mut self,
-        id: PartitionId,
-        table: &TableInfo,
+        now: ClockReading,
+        (id, table): (PartitionId, &TableInfo),
         fold: Fold,
         output: &mut CoreOutput,
     ) {
@@ -311,7 +312,7 @@ impl CoreMachine {
         };
         for request in requests {
             // It shows the row, as a read does.
-            let terms = (after, Some(self.lease_until_us()));
+            let terms = (after, Some(self.lease_until_us(now, table.id)));
             self.answer_waiters(request.request, request.result, terms, output);
         }
     }

@@ -4,7 +4,7 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use protocol::identity::{CoreId, FinishedLine, OperationId, Position};
+use protocol::identity::{CoreId, FinishedLine, OperationId, Position, TableId};
 
 use crate::core::contract::CoreIdentity;
 use crate::core::member::MemberKey;
@@ -91,17 +91,6 @@ impl OwnOperations {
         self.retries.first().filter(|(due, _)| *due <= now_us)?;
         self.retries.pop_first()
     }
-
-    /// Stops all retries, because chains stand still.
-    pub fn stop_retries(&mut self) {
-        self.retries.clear();
-    }
-
-    /// Removes all operations, which the end of an epoch has finished.
-    pub fn end_all(&mut self) {
-        self.unfinished.clear();
-        self.retries.clear();
-    }
 }
 
 /// The line below which the operations of each head are finished, as far as this core and its log
@@ -127,12 +116,15 @@ impl FinishedLines {
     }
 }
 
+/// Members whose outcome is durable, by the core to which that is sent, by table.
+type GatheredConfirmations = BTreeMap<(CoreId, TableId), Vec<MemberKey>>;
+
 /// Confirmations of durability that are gathered before they are sent, and the cores that do not
 /// know how far this head has finished.
 #[derive(Debug, Default)]
 pub(crate) struct Confirmations {
-    /// By the core that they are for.
-    gathered: BTreeMap<CoreId, Vec<MemberKey>>,
+    /// By the core that they are for, by table.
+    gathered: GatheredConfirmations,
     owed: BTreeSet<CoreId>,
     /// When all of this is sent; set whenever something has been added.
     due_us: Option<u64>,
@@ -149,9 +141,10 @@ impl Confirmations {
         self.due_us.get_or_insert(due_us);
     }
 
-    /// Adds a confirmation for a core. Returns all for that core if they fill a message.
+    /// Adds a confirmation for a core. Returns all of its table for that core if they fill a
+    /// message.
     pub fn gather(&mut self, core: CoreId, member: MemberKey) -> Option<Vec<MemberKey>> {
-        let gathered = self.gathered.entry(core).or_default();
+        let gathered = self.gathered.entry((core, member.1.table)).or_default();
         gathered.push(member);
         (gathered.len() >= CONFIRMATIONS_MAX).then(|| core::mem::take(gathered))
     }
@@ -161,9 +154,9 @@ impl Confirmations {
         self.owed.extend(cores);
     }
 
-    /// Takes what is to be sent now: by core the confirmations, and the cores that wait for the
-    /// line of this head.
-    pub fn take(&mut self) -> (BTreeMap<CoreId, Vec<MemberKey>>, BTreeSet<CoreId>) {
+    /// Takes what is to be sent now: by core and table the confirmations, and the cores that wait
+    /// for the line of this head.
+    pub fn take(&mut self) -> (GatheredConfirmations, BTreeSet<CoreId>) {
         self.due_us = None;
         (
             core::mem::take(&mut self.gathered),
@@ -171,14 +164,15 @@ impl Confirmations {
         )
     }
 
-    /// Drops the gathered confirmations, which are void.
-    pub fn forget_gathered(&mut self) {
-        self.gathered.clear();
+    /// Drops the gathered confirmations of these tables, which are void.
+    pub fn forget_gathered(&mut self, tables: &BTreeSet<TableId>) {
+        self.gathered
+            .retain(|(_, table), _| !tables.contains(table));
     }
 
-    /// Stops sending until a confirmation is added, because chains stand still.
-    pub fn stop(&mut self) {
-        self.due_us = None;
+    /// Drops all gathered confirmations.
+    pub fn clear(&mut self) {
+        self.gathered.clear();
     }
 }
 

@@ -31,7 +31,10 @@ impl CoreMachine {
         let Some(&partition) = prepare.chain.get(place) else {
             return Ok(());
         };
-        self.on_finished((operation.head, prepare.finished_below), step)?;
+        // The line passes operations of other tables, too: of epochs that this core may not know.
+        if prepare.epoch <= self.view.epoch() {
+            self.on_finished((operation.head, prepare.finished_below), step)?;
+        }
         if operation.order() < self.finished_below(operation.head) {
             return Ok(());
         }
@@ -43,7 +46,7 @@ impl CoreMachine {
             return self.repeat(key, step);
         }
         // A core that may have forgotten votes gives no new ones; the head sends again.
-        if self.recovering.is_some() {
+        if self.recovers(partition.table) {
             return Ok(());
         }
         // The oldest operation of a head is let in even where there is no room: until it is
@@ -80,7 +83,7 @@ impl CoreMachine {
         key: MemberKey,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
-        if self.stands_still() {
+        if self.stands_still(key.1.table) {
             return Ok(());
         }
         let member = self.members.get_mut(&key).expect("callers have the member");
@@ -225,7 +228,7 @@ impl CoreMachine {
             // Its vote was lost and is never cast again: only an adoption can bring it back.
             return Ok(());
         }
-        if let Some(recovering) = &mut self.recovering
+        if let Some(recovering) = self.recovering.get_mut(&key.1.table)
             && !planted::is(Bug::AppliedAsReceived)
         {
             recovering.remember(key, incoming);

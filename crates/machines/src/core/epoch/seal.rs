@@ -1,11 +1,12 @@
-//! The end of an epoch: members are replaced, those that remain seal it and resolve what it left
-//! undecided (R4, R5, R16; `docs/reference/protocol-chain.md`, "The end of an epoch").
+//! The end of a table's epoch: members are replaced, those that remain seal it and resolve what it
+//! left undecided (R4, R5, R16; `docs/reference/protocol-chain.md`, "The end of an epoch").
 //!
-//! While the configuration seals, chains stand still: nothing is voted on, decided or settled. Each
-//! core makes durable that it has sealed, and with that all it had. Then it sends every other core
-//! what its log holds of the operations that both take part in. So all members of an operation
-//! receive the same of it and come to the same outcome on their own. Nothing of that may be seen
-//! before an epoch without sealing begins: then all remaining cores have it durably.
+//! While the configuration seals a table, its chains stand still: nothing is voted on, decided or
+//! settled. Each of its cores makes durable that it has sealed, and with that all it had. Then it
+//! sends every other core of the table what its log holds of the table's operations that both take
+//! part in. So all members of an operation receive the same of it and come to the same outcome on
+//! their own. Nothing of that may be seen before an epoch of the table without sealing begins: then
+//! all remaining cores have it durably. Other tables go on meanwhile.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -15,7 +16,7 @@ use alloc::vec::Vec;
 use placement::tables::{Tables, TablesError};
 use placement::{Durability, prove};
 use protocol::configuration::Server;
-use protocol::identity::{ClockReading, CoreId, Epoch, OperationId, Position, ServerId};
+use protocol::identity::{ClockReading, CoreId, Epoch, OperationId, Position, ServerId, TableId};
 use protocol::message::{PeerMessage, Refusal, SealReport, SealStage};
 use protocol::operation::{Decision, Prepare};
 use protocol::planted::{self, Bug};
@@ -25,14 +26,17 @@ use crate::core::CoreMachine;
 use crate::core::contract::{CoreOutput, PeerSend};
 use crate::core::epoch::resolution::{MemberReport, Resolution, outcome};
 use crate::core::member::MemberKey;
-use crate::core::restart::inquiry::Inquiry;
+use crate::core::restart::inquiry::{Inquiry, Question};
 use crate::core::restart::recovery::with_known_votes;
 use crate::core::step::Step;
+use crate::core::table::TableInfo;
 
-/// An epoch that is being ended.
+/// A table whose epoch is being ended.
 #[derive(Debug)]
 struct Seal {
     inquiry: Inquiry,
+    /// When this core last vouched for a server that is being removed, before it sealed.
+    vouched_us: Option<u64>,
     /// The record of that.
     sealed_at: Position,
     /// Whether this core knows all that it ever voted.
@@ -62,7 +66,7 @@ enum Progress {
     Stuck,
 }
 
-/// The seals that the log has after the last epoch that served.
+/// The seals of a table that the log has after the last epoch of it that served.
 #[derive(Clone, Copy, Debug)]
 struct SealedOnDisk {
     first_at: Position,
@@ -71,114 +75,145 @@ struct SealedOnDisk {
     forgot_nothing: bool,
 }
 
-/// The progress of this core with the end of earlier epochs.
+/// The progress of this core with the end of earlier epochs, by table.
 #[derive(Debug, Default)]
 pub(crate) struct SealProgress {
-    /// Set while these epochs are being ended: chains stand still.
-    current: Option<Seal>,
-    /// Set from the first seal of the log until an epoch serves after it.
-    on_disk: Option<SealedOnDisk>,
-    /// Peers that have sent a message in the present epoch.
-    arrived: BTreeSet<CoreId>,
+    /// Tables whose epochs are being ended: their chains stand still.
+    current: BTreeMap<TableId, Seal>,
+    /// Tables with a seal in the log, until an epoch of them serves after it.
+    on_disk: BTreeMap<TableId, SealedOnDisk>,
+    /// Peers that have sent a message in the present epoch of a table that stands still.
+    arrived: BTreeSet<(TableId, CoreId)>,
 }
 
 impl SealProgress {
-    /// Forgets which peers have sent messages, because the epoch has changed.
-    pub fn forget_arrivals(&mut self) {
-        self.arrived.clear();
+    /// Notes a peer's message about a table in this epoch, and returns whether it is its first.
+    pub fn note_arrival(&mut self, table: TableId, core: CoreId) -> bool {
+        self.arrived.insert((table, core))
     }
 
-    /// Notes a peer's message in this epoch, and returns whether it is its first.
-    pub fn note_arrival(&mut self, core: CoreId) -> bool {
-        self.arrived.insert(core)
-    }
-
-    /// Returns the log's first seal after the last epoch that served.
+    /// Returns the log's first seal of a table after the last epoch of it that served.
     pub fn first_at(&self) -> Option<Position> {
-        self.on_disk.map(|sealed| sealed.first_at)
+        self.on_disk.values().map(|sealed| sealed.first_at).min()
     }
 
-    /// Returns the epoch of the log's last seal after the last epoch that served: decisions in the
-    /// log after it come from the resolution of that epoch's end.
-    pub fn sealed_epoch(&self) -> Option<Epoch> {
-        self.on_disk.map(|sealed| sealed.epoch)
+    /// Returns the epoch of the log's last seal of a table after the last epoch of it that served:
+    /// decisions in the log after it come from the resolution of that epoch's end.
+    pub fn sealed_epoch(&self, table: TableId) -> Option<Epoch> {
+        self.on_disk.get(&table).map(|sealed| sealed.epoch)
     }
 
     /// Notes a seal in the log. Decisions from the first seal on are settled when an epoch serves,
     /// so that all of them are kept until then.
-    pub fn note(&mut self, at: Position, epoch: Epoch, forgot_nothing: bool) {
-        self.on_disk = Some(SealedOnDisk {
-            first_at: self.first_at().unwrap_or(at),
+    pub fn note(&mut self, at: Position, epoch: Epoch, (table, forgot_nothing): (TableId, bool)) {
+        let known = self.on_disk.get(&table);
+        let first_at = known.map_or(at, |sealed| sealed.first_at);
+        let sealed = SealedOnDisk {
+            first_at,
             epoch,
             forgot_nothing,
-        });
+        };
+        self.on_disk.insert(table, sealed);
     }
 }
 
 impl CoreMachine {
-    /// Returns whether chains stand still.
-    pub(crate) fn stands_still(&self) -> bool {
-        self.sealing.current.is_some()
+    /// Returns whether the chains of a table stand still: from when the configuration seals it
+    /// until everything that was resolved is settled here.
+    pub(crate) fn stands_still(&self, table: TableId) -> bool {
+        self.view.stands_still(table) || self.has_sealed(table)
     }
 
-    /// Returns how far this core is with the end of the epochs before, if they are being ended.
-    pub(crate) fn seal_report(&self, now: ClockReading) -> Option<SealReport> {
-        let stage = match self.sealing.current.as_ref()?.progress {
-            Progress::Hearing | Progress::Resolving(_) => SealStage::Sealing,
-            Progress::Resolved => SealStage::Resolved,
-            Progress::Stuck => SealStage::Stuck,
-        };
-        let configuration = self.view.configuration();
-        let last = self
-            .leases
-            .last_vouched_us(|server| configuration.is_removed(server));
-        Some(SealReport {
-            stage,
-            vouched_ago_us: last.map(|at_us| now.monotonic_us.saturating_sub(at_us)),
-        })
+    /// Returns whether this core has sealed a table whose chains stand still.
+    pub(crate) fn has_sealed(&self, table: TableId) -> bool {
+        self.sealing.current.contains_key(&table)
     }
 
-    /// Seals the epochs before, which the configuration ends: from here on this core takes part in
-    /// none of their operations.
-    pub(crate) fn seal<T: Tables>(&mut self, step: &mut Step<'_, T>) -> Result<(), TablesError> {
-        let Some(sealing) = self.view.configuration().sealing.clone() else {
+    /// Returns how far this core is with the end of the epochs before of each table.
+    pub(crate) fn seal_reports(&self, now: ClockReading) -> Vec<SealReport> {
+        let seals = self.sealing.current.iter();
+        let reports = seals.map(|(table, seal)| SealReport {
+            table: *table,
+            stage: match seal.progress {
+                Progress::Hearing | Progress::Resolving(_) => SealStage::Sealing,
+                Progress::Resolved => SealStage::Resolved,
+                Progress::Stuck => SealStage::Stuck,
+            },
+            vouched_ago_us: seal
+                .vouched_us
+                .map(|at_us| now.monotonic_us.saturating_sub(at_us)),
+        });
+        reports.collect()
+    }
+
+    /// Seals the epochs before of those of these tables that the configuration seals: from here on
+    /// this core takes part in none of their operations.
+    pub(crate) fn seal<T: Tables>(
+        &mut self,
+        tables: &BTreeSet<TableId>,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let own = self.identity.core;
+        let sealed = tables.iter().filter_map(|id| self.view.table(*id));
+        let sealed = sealed.filter(|table| table.sealing.is_some() && table.holders.contains(&own));
+        let sealed: Vec<Arc<TableInfo>> = sealed.map(Arc::clone).collect();
+        if sealed.is_empty() {
             return Ok(());
-        };
-        let whole_on_disk = self
-            .sealing
-            .on_disk
-            .is_some_and(|sealed| sealed.forgot_nothing && sealed.epoch >= sealing.since);
-        let forgot_nothing = self.recovering.is_none() || whole_on_disk || self.log.is_complete();
-        let peers = self.peers().into_iter();
-        let remaining = peers.filter(|core| !self.view.configuration().is_removed(core.server));
-        let question = |attempt| PeerMessage::AskSealed { attempt };
-        let inquiry = Inquiry::new(question, remaining);
+        }
+        let forgot_nothing = sealed.iter().map(|table| self.has_forgotten_nothing(table));
+        let forgot_nothing: Vec<bool> = forgot_nothing.collect();
+        let ids = sealed.iter().map(|table| table.id);
         let record = Record::Sealed {
             epoch: self.epoch(),
-            forgot_nothing,
+            tables: ids.zip(forgot_nothing.iter().copied()).collect(),
         };
         let sealed_at = self.append(&record, Durability::Sync, step.output);
-        self.sealing.note(sealed_at, self.epoch(), forgot_nothing);
-        self.sealing.current = Some(Seal {
-            inquiry,
-            sealed_at,
-            forgot_nothing,
-            early: BTreeMap::new(),
-            witnesses: BTreeMap::new(),
-            forgetful: BTreeSet::new(),
-            progress: Progress::Hearing,
-        });
-        self.operations.stop_retries();
-        self.confirmations.stop();
-        self.drop_unvoted(step)?;
-        self.ask_sealed(step.output);
-        self.seal_goes_on(step.now, step.output);
+        for (table, forgot_nothing) in sealed.iter().zip(forgot_nothing) {
+            let epoch = self.epoch();
+            self.sealing
+                .note(sealed_at, epoch, (table.id, forgot_nothing));
+            let sealing = table.sealing.as_ref().expect("it is sealed");
+            let peers = self.peers_of(table.id);
+            let remaining = peers.filter(|core| !sealing.removes(core.server));
+            let seal = Seal {
+                inquiry: Inquiry::new(Question::Sealed, table.id, remaining),
+                vouched_us: self.leases.last_vouched_us(&sealing.removed),
+                sealed_at,
+                forgot_nothing,
+                early: BTreeMap::new(),
+                witnesses: BTreeMap::new(),
+                forgetful: BTreeSet::new(),
+                progress: Progress::Hearing,
+            };
+            self.sealing.current.insert(table.id, seal);
+        }
+        let ids: BTreeSet<TableId> = sealed.iter().map(|table| table.id).collect();
+        self.confirmations.forget_gathered(&ids);
+        for table in &sealed {
+            self.drop_unvoted(table.id, step)?;
+            self.ask_sealed(Some(table.id), step.output);
+            self.seal_goes_on(table.id, step.now, step.output);
+        }
         Ok(())
     }
 
+    /// Returns whether this core knows all that it ever voted on in a table that it seals now.
+    fn has_forgotten_nothing(&self, table: &TableInfo) -> bool {
+        let since = table.sealing.as_ref().map(|sealing| sealing.since);
+        let on_disk = self.sealing.on_disk.get(&table.id);
+        let whole_on_disk =
+            on_disk.is_some_and(|sealed| sealed.forgot_nothing && Some(sealed.epoch) >= since);
+        !self.recovers(table.id) || whole_on_disk || self.log.is_complete()
+    }
+
     /// An operation that waits for keys has no vote that a peer could have received.
-    fn drop_unvoted<T: Tables>(&mut self, step: &mut Step<'_, T>) -> Result<(), TablesError> {
+    fn drop_unvoted<T: Tables>(
+        &mut self,
+        table: TableId,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
         let members = self.members.iter();
+        let members = members.filter(|(key, _)| key.1.table == table);
         let unvoted = members.filter(|(_, member)| member.prepared_at().is_none());
         let unvoted: Vec<MemberKey> = unvoted.map(|(key, _)| *key).collect();
         for key in unvoted {
@@ -195,50 +230,58 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Asks all peers that have not reported everything.
-    pub(crate) fn ask_sealed(&mut self, output: &mut CoreOutput) {
-        if let Some(seal) = &mut self.sealing.current {
-            seal.inquiry.ask_all(output);
+    /// Asks all peers that have not reported everything, about one table or all.
+    pub(crate) fn ask_sealed(&mut self, table: Option<TableId>, output: &mut CoreOutput) {
+        for (id, seal) in &mut self.sealing.current {
+            if table.is_none_or(|table| table == *id) {
+                seal.inquiry.ask_all(output);
+            }
         }
     }
 
-    /// Asks one peer, which has just been connected.
-    pub(crate) fn ask_sealed_of(&mut self, core: CoreId, output: &mut CoreOutput) {
-        if let Some(seal) = &mut self.sealing.current {
-            seal.inquiry.ask(core, output);
+    /// Asks one peer, which has just been connected or has just received a table's epoch.
+    pub(crate) fn ask_sealed_of(
+        &mut self,
+        core: CoreId,
+        table: Option<TableId>,
+        output: &mut CoreOutput,
+    ) {
+        for (id, seal) in &mut self.sealing.current {
+            if table.is_none_or(|table| table == *id) {
+                seal.inquiry.ask(core, output);
+            }
         }
     }
 
     /// Handles a peer's question about the contents of this log. The answer is sent once they are
     /// durable (R16).
-    pub(crate) fn on_ask_sealed(&mut self, from: CoreId, attempt: u64, output: &mut CoreOutput) {
-        let Some(seal) = &mut self.sealing.current else {
+    pub(crate) fn on_ask_sealed(
+        &mut self,
+        from: CoreId,
+        (table, attempt): (TableId, u64),
+        output: &mut CoreOutput,
+    ) {
+        let Some(seal) = self.sealing.current.get_mut(&table) else {
             return;
         };
         if self.log.durable() < seal.sealed_at && !planted::is(Bug::SealReportedEarly) {
             seal.early.insert(from, attempt);
         } else {
-            self.testify(from, attempt, output);
+            self.testify(from, (table, attempt), output);
         }
     }
 
-    fn testify(&self, to: CoreId, attempt: u64, output: &mut CoreOutput) {
-        let forgot_nothing = self
-            .sealing
-            .current
-            .as_ref()
-            .is_some_and(|seal| seal.forgot_nothing);
+    fn testify(&self, to: CoreId, (table, attempt): (TableId, u64), output: &mut CoreOutput) {
+        let seal = self.sealing.current.get(&table);
+        let forgot_nothing = seal.is_some_and(|seal| seal.forgot_nothing);
         let mut count = 0;
         let mut send = |message| {
             let after = Position(0);
             output.sends.push(PeerSend { to, after, message });
         };
         for (key, member) in self.members.iter() {
-            if !self
-                .view
-                .configuration()
-                .takes_part(to, &member.prepare.chain)
-            {
+            let configuration = self.view.configuration();
+            if key.1.table != table || !configuration.takes_part(to, &member.prepare.chain) {
                 continue;
             }
             count += 1;
@@ -249,6 +292,7 @@ impl CoreMachine {
             });
         }
         send(PeerMessage::WitnessEnd {
+            table,
             attempt,
             count,
             forgot_nothing,
@@ -262,7 +306,7 @@ impl CoreMachine {
         if let Some(decision) = member.decision() {
             return Some((decision.clone(), member.resolved_in()));
         }
-        let known = self.recovering.as_ref()?.remembered(key)?;
+        let known = self.recovering.get(&key.1.table)?.remembered(key)?;
         Some((known.decision.clone(), None))
     }
 
@@ -274,7 +318,8 @@ impl CoreMachine {
         decision: Option<(Decision, Option<Epoch>)>,
         output: &mut CoreOutput,
     ) {
-        let Some(seal) = &mut self.sealing.current else {
+        let table = prepare.table;
+        let Some(seal) = self.sealing.current.get_mut(&table) else {
             return;
         };
         let (operation, votes) = (prepare.operation, prepare.votes.len());
@@ -286,84 +331,94 @@ impl CoreMachine {
         }
         let places = seal.witnesses.entry(operation).or_default();
         places.insert(place, Witness { prepare, decision });
-        self.seal_goes_on(now, output);
+        self.seal_goes_on(table, now, output);
     }
 
     pub(crate) fn on_witness_end(
         &mut self,
         now: ClockReading,
-        from: CoreId,
-        attempt: u64,
+        (from, table, attempt): (CoreId, TableId, u64),
         (count, forgot_nothing): (u64, bool),
         output: &mut CoreOutput,
     ) {
-        let Some(seal) = &mut self.sealing.current else {
+        let Some(seal) = self.sealing.current.get_mut(&table) else {
             return;
         };
         if seal.inquiry.note_end(from, attempt, count) {
             if !forgot_nothing {
                 seal.forgetful.insert(from);
             }
-            self.seal_goes_on(now, output);
+            self.seal_goes_on(table, now, output);
         }
     }
 
-    /// Continues the seal, which may have waited for the disk or for the last of the witnesses.
-    pub(crate) fn seal_goes_on(&mut self, now: ClockReading, output: &mut CoreOutput) {
-        let Some(seal) = &mut self.sealing.current else {
+    /// Continues all seals: records that they may have waited for are durable.
+    pub(crate) fn seals_go_on(&mut self, now: ClockReading, output: &mut CoreOutput) {
+        let tables: Vec<TableId> = self.sealing.current.keys().copied().collect();
+        for table in tables {
+            self.seal_goes_on(table, now, output);
+        }
+    }
+
+    /// Continues a table's seal, which may have waited for the disk or for the last of the
+    /// witnesses.
+    fn seal_goes_on(&mut self, table: TableId, now: ClockReading, output: &mut CoreOutput) {
+        let Some(seal) = self.sealing.current.get_mut(&table) else {
             return;
         };
         if self.log.durable() < seal.sealed_at {
             return;
         }
         for (core, attempt) in core::mem::take(&mut seal.early) {
-            self.testify(core, attempt, output);
+            self.testify(core, (table, attempt), output);
         }
-        let seal = self.sealing.current.as_ref().expect("checked above");
+        let seal = &self.sealing.current[&table];
         match seal.progress {
-            Progress::Hearing if seal.inquiry.is_complete() => self.resolve(now, output),
+            Progress::Hearing if seal.inquiry.is_complete() => self.resolve(table, now, output),
             Progress::Resolving(position)
                 if self.log.durable() >= position || planted::is(Bug::ResolvedReportedEarly) =>
             {
-                self.advance(now, Progress::Resolved);
+                self.advance(table, now, Progress::Resolved);
             }
             _ => {}
         }
     }
 
     /// Reports to the coordinator at once.
-    fn advance(&mut self, now: ClockReading, progress: Progress) {
-        let seal = self.sealing.current.as_mut().expect("callers have it");
-        seal.progress = progress;
+    fn advance(&mut self, table: TableId, now: ClockReading, progress: Progress) {
+        let seal = self.sealing.current.get_mut(&table);
+        seal.expect("callers have it").progress = progress;
         self.leases.hurry(now);
     }
 
-    /// All have reported what they know: decides every operation that this core takes part in.
-    fn resolve(&mut self, now: ClockReading, output: &mut CoreOutput) {
-        let seal = self.sealing.current.as_ref().expect("callers have it");
-        let known = self.members.keys().map(|key| key.0);
+    /// All have reported what they know: decides every operation of the table that this core takes
+    /// part in.
+    fn resolve(&mut self, table: TableId, now: ClockReading, output: &mut CoreOutput) {
+        let seal = &self.sealing.current[&table];
+        let known = self.members.keys().filter(|key| key.1.table == table);
+        let known = known.map(|key| key.0);
         let operations: BTreeSet<OperationId> =
             known.chain(seal.witnesses.keys().copied()).collect();
         let outcomes: Vec<_> = operations
             .iter()
-            .filter_map(|operation| self.resolution(*operation))
+            .filter_map(|operation| self.resolution(table, *operation))
             .collect();
         let stuck = outcomes.iter().filter(|(_, it)| *it == Resolution::Stuck);
         let stuck = stuck.count();
-        if stuck > 0 || self.may_lack_unknown() {
+        if stuck > 0 || self.may_lack_unknown(table) {
+            let name = self
+                .view
+                .table(table)
+                .map(|table| table.schema.name.as_str());
             let text = format!(
-                "cannot determine the outcome of {stuck} operations: more servers are lost or \
-                 have forgotten than is tolerated; start one of those that are down"
+                "cannot determine the outcome of {stuck} operations on table {}: more servers are \
+                 lost or have forgotten than is tolerated; start one of those that are down",
+                name.unwrap_or_default()
             );
             self.note(&text, output);
-            return self.advance(now, Progress::Stuck);
+            return self.advance(table, now, Progress::Stuck);
         }
-        let mut last = self
-            .sealing
-            .current
-            .as_ref()
-            .expect("callers have it")
-            .sealed_at;
+        let mut last = self.sealing.current[&table].sealed_at;
         for (prepare, outcome) in outcomes {
             if let Resolution::Decided(decision) = outcome
                 && let Some(position) = self.take_resolution(now, &prepare, &decision, output)
@@ -371,14 +426,17 @@ impl CoreMachine {
                 last = last.max(position);
             }
         }
-        self.advance(now, Progress::Resolving(last));
-        self.seal_goes_on(now, output);
+        self.advance(table, now, Progress::Resolving(last));
+        self.seal_goes_on(table, now, output);
     }
 
-    /// Returns an operation's outcome by what all logs hold, with its prepare of the most votes;
-    /// none if its table is gone.
-    fn resolution(&self, operation: OperationId) -> Option<(Arc<Prepare>, Resolution)> {
-        let seal = self.sealing.current.as_ref()?;
+    /// Returns an operation's outcome by what all logs hold, with its prepare of the most votes.
+    fn resolution(
+        &self,
+        table: TableId,
+        operation: OperationId,
+    ) -> Option<(Arc<Prepare>, Resolution)> {
+        let seal = self.sealing.current.get(&table)?;
         let witnesses = seal.witnesses.get(&operation);
         let own = self.own_members(operation);
         let witnessed = witnesses.into_iter().flat_map(BTreeMap::values);
@@ -393,7 +451,7 @@ impl CoreMachine {
             let is_own = core == self.identity.core;
             let witness = witnesses.and_then(|places| places.get(&place));
             parts.push(match witness {
-                _ if self.view.configuration().is_removed(core.server) => MemberReport::Gone,
+                _ if self.view.removes(table.id, core.server) => MemberReport::Gone,
                 _ if is_own => MemberReport::Present {
                     certain: seal.forgot_nothing,
                     votes: self.members.get(&own_key).map(|it| &it.prepare.votes[..]),
@@ -417,39 +475,36 @@ impl CoreMachine {
         own.map(|(key, _)| *key)
     }
 
-    /// Returns whether there may be an operation that was seen, and that no remaining core knows:
-    /// with some servers removed and others that may have forgotten, more than is tolerated.
-    fn may_lack_unknown(&self) -> bool {
-        let seal = self.sealing.current.as_ref().expect("callers have it");
+    /// Returns whether there may be an operation on a table that was seen, and that no remaining
+    /// core knows: with some servers removed and others that may have forgotten, more than is
+    /// tolerated.
+    fn may_lack_unknown(&self, table: TableId) -> bool {
+        let seal = &self.sealing.current[&table];
         let own = (!seal.forgot_nothing).then_some(self.identity.core);
         let forgetful = seal.forgetful.iter().copied().chain(own);
         let forgetful: BTreeSet<ServerId> = forgetful.map(|core| core.server).collect();
         if forgetful.is_empty() {
             return false;
         }
-        let is_gone = |server: ServerId| self.view.configuration().is_removed(server);
+        let is_gone = |server: ServerId| self.view.removes(table, server);
+        let Some(table) = self.view.configuration().table(table) else {
+            return false;
+        };
         let servers = self.view.configuration().servers.iter();
         let knowing: Vec<placement::PartitionHost> = servers
             .filter(|server| !is_gone(server.id) && !forgetful.contains(&server.id))
             .map(Server::bare)
             .collect();
-        let held: BTreeSet<_> = self.partitions.keys().map(|id| id.table).collect();
-        let mut tables = held
-            .iter()
-            .filter_map(|id| self.view.configuration().table(*id));
-        tables.any(|table| {
-            let places = table.placement.iter().flatten();
-            let servers: BTreeSet<ServerId> = places.map(|place| place.core.server).collect();
-            let gone = servers.iter().filter(|server| is_gone(**server)).count();
-            let forgetful = servers.intersection(&forgetful).count();
-            let too_many = gone + forgetful > usize::from(table.schema.failures_tolerated);
-            // A table whose copies had to be put together tolerates less than it states.
-            let is_alone = || {
-                let proof = prove(&table.layout, &table.bare_placement(), &knowing);
-                proof.copies_guaranteed == 0
-            };
-            gone > 0 && (too_many || is_alone())
-        })
+        let holders: BTreeSet<ServerId> = table.holders().iter().map(|it| it.server).collect();
+        let gone = holders.iter().filter(|server| is_gone(**server)).count();
+        let forgetful = holders.intersection(&forgetful).count();
+        let too_many = gone + forgetful > usize::from(table.schema.failures_tolerated);
+        // A table whose copies had to be put together tolerates less than it states.
+        let is_alone = || {
+            let proof = prove(&table.layout, &table.bare_placement(), &knowing);
+            proof.copies_guaranteed == 0
+        };
+        gone > 0 && (too_many || is_alone())
     }
 
     /// Logs an outcome at this core's members of the operation; returns the last record.
@@ -496,45 +551,57 @@ impl CoreMachine {
         last
     }
 
-    /// Ends an old seal. An epoch serves, or has served while this core was offline, after the one
-    /// that it has sealed: all remaining cores have resolved everything, durably. It is settled
-    /// here, and no core will ask for it any more.
-    pub(crate) fn end_old_seal<T: Tables>(
+    /// Ends old seals. An epoch of their tables serves, or has served while this core was offline,
+    /// after the one that it has sealed: all remaining cores have resolved everything, durably. It
+    /// is settled here, and no core will ask for it any more.
+    pub(crate) fn end_old_seals<T: Tables>(
         &mut self,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
-        let sealing = self.view.configuration().sealing.as_ref();
-        let goes_on = |sealed: &SealedOnDisk| sealing.is_some_and(|it| it.since <= sealed.epoch);
-        if self.sealing.on_disk.as_ref().is_none_or(goes_on) {
+        let goes_on = |table: TableId, sealed: &SealedOnDisk| {
+            let table = self.view.table(table);
+            let sealing = table.and_then(|table| table.sealing.as_ref());
+            sealing.is_some_and(|it| it.since <= sealed.epoch)
+        };
+        let sealed = self.sealing.on_disk.iter();
+        let ended = sealed.filter(|(table, sealed)| !goes_on(**table, sealed));
+        let tables: BTreeSet<TableId> = ended.map(|(table, _)| *table).collect();
+        if tables.is_empty() {
             return Ok(());
         }
-        self.settle_resolved(step)?;
+        self.settle_resolved(&tables, step)?;
         let record = Record::Resolved {
             epoch: self.epoch(),
+            tables: tables.into_iter().collect(),
         };
         self.append(&record, Durability::Replicated, step.output);
         Ok(())
     }
 
-    /// Chains go on, with what has queued meanwhile.
-    pub(crate) fn unseal<T: Tables>(&mut self, step: &mut Step<'_, T>) -> Result<(), TablesError> {
-        self.sealing.current = None;
-        let waiting = self.partitions.queued_pks();
-        for (id, pk) in waiting {
-            self.start_queue(id, &pk, step)?;
-        }
-        Ok(())
+    /// Forgets the seals of these tables, whose epochs have changed. Returns those that were sealed.
+    pub(crate) fn unseal(&mut self, tables: &BTreeSet<TableId>) -> BTreeSet<TableId> {
+        let sealed = tables.iter().copied().filter(|id| self.has_sealed(*id));
+        let sealed: BTreeSet<TableId> = sealed.collect();
+        self.sealing
+            .current
+            .retain(|table, _| !tables.contains(table));
+        self.sealing
+            .arrived
+            .retain(|(table, _)| !tables.contains(table));
+        sealed
     }
 
-    /// Settles all that is decided, in the order of versions, and forgets it.
+    /// Settles all of these tables that is decided, in the order of versions, and forgets it.
     pub(crate) fn settle_resolved<T: Tables>(
         &mut self,
+        tables: &BTreeSet<TableId>,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
-        let members = self
-            .members
-            .iter()
-            .filter(|(_, member)| !member.is_settled());
+        let others_too = planted::is(Bug::SealConcernsAll);
+        let concerns = |key: &MemberKey| tables.contains(&key.1.table) || others_too;
+        let members = self.members.iter().filter(|(key, _)| concerns(key));
+        let members = members.filter(|(_, member)| !member.is_settled());
+        let members = members.filter(|(_, member)| !others_too || member.decision().is_some());
         let mut open: Vec<_> = members
             .map(|(key, member)| (member.newest_version(), *key))
             .collect();
@@ -549,15 +616,19 @@ impl CoreMachine {
                 self.settle(key, step)?;
             }
         }
-        let keys: Vec<MemberKey> = self.members.keys().copied().collect();
+        let keys = self.members.keys().copied();
+        let keys: Vec<MemberKey> = keys.filter(concerns).collect();
         for key in keys {
-            self.members.remove(&key);
+            let member = self.members.remove(&key).expect("it was just listed");
+            if member.place == 0 {
+                self.operations.end(key.0);
+            }
         }
-        self.operations.end_all();
-        self.awaited.clear();
-        self.confirmations.forget_gathered();
-        self.recovering = None;
-        self.sealing.on_disk = None;
+        self.confirmations.forget_gathered(tables);
+        for table in tables {
+            self.recovering.remove(table);
+            self.sealing.on_disk.remove(table);
+        }
         Ok(())
     }
 }

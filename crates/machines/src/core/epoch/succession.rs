@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use placement::Durability;
 use placement::tables::{Tables, TablesError};
 use protocol::configuration::Configuration;
-use protocol::identity::{Epoch, PartitionId};
+use protocol::identity::{Epoch, PartitionId, TableId};
 use protocol::message::Refusal;
 use protocol::planted::{self, Bug};
 use protocol::record::{PartitionStart, Record};
@@ -23,7 +23,6 @@ impl CoreMachine {
         self.view.replace(configuration);
         let (own, is_replaying) = (self.identity.core, self.log.is_replaying());
         self.partitions.follow(&self.view, own, is_replaying);
-        self.leases.require(self.view.failures_tolerated_max());
     }
 
     /// Handles a fetched configuration.
@@ -36,15 +35,13 @@ impl CoreMachine {
         if configuration.epoch <= self.view.epoch() {
             return Ok(());
         }
-        self.view.begin(step.now);
-        self.end_holds_of_epoch();
+        let changed = self.view.changed(&configuration);
+        self.end_holds_of(&changed);
         let concerned = self.concerned();
         let held: Vec<PartitionId> = self.partitions.keys().copied().collect();
         self.refuse_reads_of_others(&configuration, step.output);
-        // A vouching for the epoch before does not count in this one.
-        self.leases.forget_vouching();
-        self.sealing.forget_arrivals();
         self.follow(configuration);
+        self.view.begin(step.now, &changed);
         // The coordinator waits for this core to report that it has the epoch.
         self.leases.hurry(step.now);
         for id in concerned.difference(&self.concerned()) {
@@ -54,8 +51,7 @@ impl CoreMachine {
         self.review_left_behind(step.tables)?;
         self.review_entries(step.tables)?;
         self.take_given(step)?;
-        let stood_still = self.stands_still();
-        self.end_old_seal(step)?;
+        self.end_old_seals(step)?;
         for id in held {
             // A partition that was given to another core has settled all operations that it took
             // part in.
@@ -63,16 +59,18 @@ impl CoreMachine {
                 self.drop_members(id, step.output);
             }
         }
-        if self.view.configuration().sealing.is_some() {
-            return self.seal(step);
+        let sealed = self.unseal(&changed);
+        self.seal(&changed, step)?;
+        let open = changed.into_iter().filter(|id| !self.stands_still(*id));
+        let open: BTreeSet<TableId> = open.collect();
+        for (id, pk) in self.partitions.queued_pks() {
+            if open.contains(&id.table) && sealed.contains(&id.table) {
+                self.start_queue(id, &pk, step)?;
+            }
         }
-        if stood_still {
-            self.unseal(step)?;
-        } else {
-            self.hurry(step.now, |_| true);
-            self.restart_recovery(step)?;
-        }
-        self.review_fills(step)?;
+        self.hurry(step.now, |member| open.contains(&member.prepare.table));
+        self.restart_recovery(&open, step)?;
+        self.review_fills(&open, step)?;
         self.refuse_lost(step)
     }
 

@@ -13,10 +13,11 @@
 //!
 //! A hold is not logged, and a new epoch ends it. So do the end of its connection and of its time.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
-use protocol::identity::{ClockReading, PartitionId, Position};
+use protocol::identity::{ClockReading, PartitionId, Position, TableId};
 use protocol::message::{Agreement, HoldRelease, Read, Reply, RowPage};
 use protocol::planted::{self, Bug};
 
@@ -63,7 +64,7 @@ impl CoreMachine {
         let Agreement::Hold(hold_us) = read.agreement else {
             return;
         };
-        let stands_still = self.stands_still();
+        let stands_still = self.stands_still(read.partition.table);
         let partition = self.partitions.get_mut(&read.partition);
         let partition = partition.expect("it was read");
         // A redirected read is in another order, so that it would hold keys of another kind.
@@ -121,7 +122,7 @@ impl CoreMachine {
             lasted.count() == release.holds.len() || planted::is(Bug::HoldChangesUnseen);
         match readable {
             Ok(()) => {
-                let lease = Some(self.lease_until_us());
+                let lease = Some(self.lease_until_us(step.now, release.partition.table));
                 let reply = Reply::Released(unchanged);
                 self.answer(asker, Position(0), lease, reply, step.output);
             }
@@ -153,10 +154,12 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Ends all holds, because the configuration has changed. Waiting operations continue at the
-    /// next tick.
-    pub(crate) fn end_holds_of_epoch(&mut self) {
-        for hold in self.partitions.values_mut().flat_map(|it| &mut it.holds) {
+    /// Ends all holds on these tables, because their epochs have changed. Waiting operations
+    /// continue at the next tick.
+    pub(crate) fn end_holds_of(&mut self, tables: &BTreeSet<TableId>) {
+        let partitions = self.partitions.values_mut();
+        let partitions = partitions.filter(|partition| tables.contains(&partition.id.table));
+        for hold in partitions.flat_map(|it| &mut it.holds) {
             hold.changed = true;
             hold.until_us = 0;
             self.hold_clock.due_us = Some(0);

@@ -96,7 +96,7 @@ impl CoreMachine {
         partition: PartitionId,
     ) -> Result<(), Refusal> {
         self.check_serving(now, epoch, partition)?;
-        if self.recovering.is_some() && !planted::is(Bug::ReadBeforeRecovery) {
+        if self.recovers(partition.table) && !planted::is(Bug::ReadBeforeRecovery) {
             Err(Refusal::NotServing)
         } else {
             Ok(())
@@ -157,7 +157,7 @@ impl CoreMachine {
         self.answer(
             asker,
             Position(0),
-            Some(self.lease_until_us()),
+            Some(self.lease_until_us(step.now, read.partition.table)),
             reply,
             step.output,
         );
@@ -299,7 +299,7 @@ impl CoreMachine {
                 ControlFlow::Continue(())
             },
         )?;
-        let lease = Some(self.lease_until_us());
+        let lease = Some(self.lease_until_us(step.now, read.partition.table));
         self.answer(
             asker,
             Position(0),

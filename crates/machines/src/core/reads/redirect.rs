@@ -92,6 +92,6 @@ impl CoreMachine {
             None => change.keys.iter().any(|key| range.contains(&key[..])),
         });
         now.monotonic_us
-            .saturating_sub(changed_us.max(self.view.since_us()))
+            .saturating_sub(changed_us.max(self.view.since_us(partition.id.table)))
     }
 }

@@ -26,7 +26,7 @@ use placement::tables::{Tables, TablesError};
 use placement::{CoverCosts, Durability, KEY_BYTES_MAX, cover};
 use protocol::codec::Bytes;
 use protocol::configuration::{PartitionState, ServerState};
-use protocol::identity::{ClockReading, CoreId, PartitionId, Position, Version};
+use protocol::identity::{ClockReading, CoreId, PartitionId, Position, TableId, Version};
 use protocol::message::{FillReport, OBSTACLES_MAX, PeerMessage, Room, RowPage, ScanCounts};
 use protocol::planted::{self, Bug};
 use protocol::record::Record;
@@ -134,18 +134,20 @@ impl CoreMachine {
         place.is_some_and(|place| place.state == PartitionState::Rebuilding)
     }
 
-    /// Reviews the fills, when the configuration is new or the core has started: partitions that
-    /// are rebuilding now are filled from the partitions that are available now.
+    /// Reviews the fills of these tables, when their epochs are new or the core has started:
+    /// partitions that are rebuilding now are filled from the partitions that are available now.
     pub(crate) fn review_fills<T: Tables>(
         &mut self,
+        tables: &BTreeSet<TableId>,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         self.review_lists();
-        self.review_taking(step)?;
+        self.review_taking(tables, step)?;
         let known = core::mem::take(&mut self.fills.partitions);
         let mut ended = Vec::new();
         for (id, fill) in known {
-            if self.is_rebuilding(id) {
+            let stays = self.partitions.contains_key(&id) && !tables.contains(&id.table);
+            if stays || self.is_rebuilding(id) {
                 self.fills.partitions.insert(id, fill);
             } else if self.partitions.contains_key(&id) {
                 step.tables.drop_table(id.departures_table());
@@ -153,6 +155,7 @@ impl CoreMachine {
             }
         }
         let held = self.partitions.keys().copied();
+        let held = held.filter(|id| tables.contains(&id.table));
         let rebuilding: Vec<PartitionId> = held.filter(|id| self.is_rebuilding(*id)).collect();
         for id in rebuilding {
             self.review_fill(step.now, id, step.output);
@@ -267,7 +270,7 @@ impl CoreMachine {
     /// Asks members of covers for what they have not answered for long, or were not asked for yet.
     pub(crate) fn ask_covers(&mut self, now: ClockReading, output: &mut CoreOutput) {
         self.fills.due_us = self.ask_givers(now, output);
-        if self.fills.partitions.is_empty() || self.recovering.is_some() {
+        if self.fills.partitions.is_empty() {
             return;
         }
         let (now_us, retry_us) = (now.monotonic_us, self.limits.retry_us);
@@ -278,6 +281,9 @@ impl CoreMachine {
             due_us = due_us.min(self.ask_pages(now_us, &mut asked));
         }
         for (of, fill) in &mut self.fills.partitions {
+            if self.recovering.contains_key(&of.table) || self.view.stands_still(of.table) {
+                continue;
+            }
             let numbers = &mut self.numbers;
             let cover = fill.sources.as_ref();
             let times = (now_us, retry_us);
@@ -305,6 +311,9 @@ impl CoreMachine {
         let mut due_us = u64::MAX;
         let mut pages: BTreeMap<PartitionId, (Bytes, Vec<PartitionId>)> = BTreeMap::new();
         for (of, fill) in &mut self.fills.partitions {
+            if self.recovering.contains_key(&of.table) || self.view.stands_still(of.table) {
+                continue;
+            }
             for (from, source) in fill.sources.iter_mut().flatten() {
                 let (Some(start), Some(source_us)) = (&source.next, source.due_us(retry_us)) else {
                     continue;

@@ -103,7 +103,7 @@ impl CoreMachine {
         start: RequestId,
         output: &mut CoreOutput,
     ) {
-        if self.recovering.is_some() {
+        if self.recovers(of.table) {
             return;
         }
         let mut completions: Vec<SavedCompletion> = Vec::new();

@@ -31,7 +31,7 @@ impl CoreMachine {
         let table = &self.partitions.get(&from)?.table;
         let serves = table.place(from)?.state == PartitionState::Serving;
         let is_asked = of.table == from.table && table.place(of).is_some();
-        let gives = serves && is_asked && self.recovering.is_none();
+        let gives = serves && is_asked && !self.recovers(of.table);
         gives.then(|| Arc::clone(table))
     }
 

@@ -22,7 +22,7 @@ use placement::Durability;
 use placement::tables::{Tables, TablesError};
 use protocol::codec::Bytes;
 use protocol::configuration::MoveProgress;
-use protocol::identity::{ClockReading, CoreId, PartitionId, Position};
+use protocol::identity::{ClockReading, CoreId, PartitionId, Position, TableId};
 use protocol::message::{PeerMessage, Room, RowPage};
 use protocol::planted::{self, Bug};
 use protocol::record::Record;
@@ -97,10 +97,11 @@ impl CoreMachine {
         is_own && !is_whole
     }
 
-    /// Follows the cores that give it partitions now, when the configuration is new or the core has
-    /// started.
+    /// Follows the cores that give it partitions of these tables now, when their epochs are new or
+    /// the core has started.
     pub(crate) fn review_taking<T: Tables>(
         &mut self,
+        tables: &BTreeSet<TableId>,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         let own = Some(self.identity.core);
@@ -112,13 +113,14 @@ impl CoreMachine {
         });
         let taken: BTreeSet<PartitionId> = taken.map(|(id, _)| id).collect();
         self.takings.0.retain(|id, _| taken.contains(id));
-        for taking in self.takings.0.values_mut() {
+        let takings = self.takings.0.iter_mut();
+        for (_, taking) in takings.filter(|(id, _)| tables.contains(&id.table)) {
             // A partition that was level in another epoch asks once more.
             taking.stage = Stage::Behind;
             taking.timer.lose();
             taking.not_before_us = 0;
         }
-        for id in taken {
+        for id in taken.into_iter().filter(|id| tables.contains(&id.table)) {
             if !self.takings.0.contains_key(&id) {
                 let text = format!("{id} moves here: it is compared with what there is");
                 self.note(&text, step.output);
@@ -202,7 +204,7 @@ impl CoreMachine {
             return Some(now_us + retry_us);
         }
         for (of, taking) in &mut self.takings.0 {
-            if matches!(taking.stage, Stage::Ending(_)) {
+            if matches!(taking.stage, Stage::Ending(_)) || self.view.stands_still(of.table) {
                 continue;
             }
             let next_us = taking.timer.due_us(retry_us).max(taking.not_before_us);
@@ -381,7 +383,7 @@ impl CoreMachine {
             .takings
             .0
             .iter()
-            .filter(|(_, taking)| is_durable(taking));
+            .filter(|(id, taking)| is_durable(taking) && !self.stands_still(id.table));
         let whole: Vec<PartitionId> = whole.map(|(id, _)| *id).collect();
         for id in whole {
             self.takings.0.remove(&id);

@@ -4,8 +4,9 @@
 //! all, because what a peer has to report changes from question to question.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 
-use protocol::identity::{CoreId, OperationId, Position};
+use protocol::identity::{CoreId, OperationId, Position, TableId};
 use protocol::message::PeerMessage;
 
 use crate::core::contract::{CoreOutput, PeerSend};
@@ -13,10 +14,20 @@ use crate::core::contract::{CoreOutput, PeerSend};
 /// Questions to one peer whose answers are still listened to.
 const ATTEMPTS_MAX: usize = 16;
 
-/// The peers that were asked, and what has come back.
+/// The kind of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// What has this core forgotten?
+    Forgotten,
+    /// What does the log hold?
+    Sealed,
+}
+
+/// The peers that were asked about a table, and what has come back.
 #[derive(Debug)]
 pub(crate) struct Inquiry {
-    question: fn(u64) -> PeerMessage,
+    question: Question,
+    table: TableId,
     next_attempt: u64,
     /// By peer, by question.
     peers: BTreeMap<CoreId, BTreeMap<u64, PartialAnswer>>,
@@ -37,9 +48,10 @@ impl PartialAnswer {
 
 impl Inquiry {
     /// Returns an inquiry in which no peer has been asked yet.
-    pub fn new(question: fn(u64) -> PeerMessage, peers: impl Iterator<Item = CoreId>) -> Inquiry {
+    pub fn new(question: Question, table: TableId, peers: impl Iterator<Item = CoreId>) -> Inquiry {
         Inquiry {
             question,
+            table,
             next_attempt: 1,
             peers: peers.map(|core| (core, BTreeMap::new())).collect(),
         }
@@ -52,26 +64,32 @@ impl Inquiry {
 
     /// Asks all peers that have not reported everything.
     pub fn ask_all(&mut self, output: &mut CoreOutput) {
-        for (core, attempts) in &mut self.peers {
-            ask(
-                *core,
-                attempts,
-                (self.question, &mut self.next_attempt),
-                output,
-            );
+        let peers: Vec<CoreId> = self.peers.keys().copied().collect();
+        for core in peers {
+            self.ask(core, output);
         }
     }
 
     /// Asks one, if it is among them and has not reported everything.
-    pub fn ask(&mut self, core: CoreId, output: &mut CoreOutput) {
-        if let Some(attempts) = self.peers.get_mut(&core) {
-            ask(
-                core,
-                attempts,
-                (self.question, &mut self.next_attempt),
-                output,
-            );
+    pub fn ask(&mut self, to: CoreId, output: &mut CoreOutput) {
+        let Some(attempts) = self.peers.get_mut(&to) else {
+            return;
+        };
+        if attempts.values().any(PartialAnswer::is_complete) {
+            return;
         }
+        let (table, attempt) = (self.table, self.next_attempt);
+        self.next_attempt += 1;
+        attempts.insert(attempt, PartialAnswer::default());
+        if attempts.len() > ATTEMPTS_MAX {
+            attempts.pop_first();
+        }
+        let message = match self.question {
+            Question::Forgotten => PeerMessage::Recover { table, attempt },
+            Question::Sealed => PeerMessage::AskSealed { table, attempt },
+        };
+        let after = Position(0);
+        output.sends.push(PeerSend { to, after, message });
     }
 
     /// Notes one item of an answer. Returns false if it is not awaited any more.
@@ -105,26 +123,4 @@ impl Inquiry {
     fn answer_mut(&mut self, from: CoreId, attempt: u64) -> Option<&mut PartialAnswer> {
         self.peers.get_mut(&from)?.get_mut(&attempt)
     }
-}
-
-fn ask(
-    to: CoreId,
-    attempts: &mut BTreeMap<u64, PartialAnswer>,
-    (question, next_attempt): (fn(u64) -> PeerMessage, &mut u64),
-    output: &mut CoreOutput,
-) {
-    if attempts.values().any(PartialAnswer::is_complete) {
-        return;
-    }
-    let attempt = *next_attempt;
-    *next_attempt += 1;
-    attempts.insert(attempt, PartialAnswer::default());
-    if attempts.len() > ATTEMPTS_MAX {
-        attempts.pop_first();
-    }
-    output.sends.push(PeerSend {
-        to,
-        after: Position(0),
-        message: question(attempt),
-    });
 }

@@ -2,20 +2,20 @@
 //!
 //! A prepare may have been forwarded before it was durable (R1), so the log can lack votes that
 //! this core has given, and giving another one could commit two rows of one unique key. Therefore a
-//! restarted core votes on nothing until every peer has reported each operation that both take part
-//! in: it adopts its own votes from there. Peers keep operations until every member has the outcome
+//! restarted core votes on nothing of a table until every peer has reported each operation of the
+//! table that both take part in: it adopts its own votes from there. Peers keep operations until every member has the outcome
 //! durably (`confirm`), so that nothing is missing. Messages of its earlier life that arrive later
 //! are dropped by their incarnation. Nor does it answer reads before: a lookup at the decider sees
 //! an outcome while prepares further up are not durable yet, so that a member which has lost its
 //! own would return the old row afterwards.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use placement::tables::{Tables, TablesError};
-use protocol::identity::{ClockReading, CoreId, Position};
+use protocol::identity::{ClockReading, CoreId, Position, TableId};
 use protocol::message::PeerMessage;
 use protocol::operation::{Decision, Prepare, Vote};
 use protocol::planted::{self, Bug};
@@ -24,11 +24,12 @@ use protocol::record::Record;
 use crate::core::CoreMachine;
 use crate::core::contract::{CoreOutput, PeerSend};
 use crate::core::member::{IncomingDecision, Member, MemberKey};
-use crate::core::restart::inquiry::Inquiry;
+use crate::core::restart::inquiry::{Inquiry, Question};
 use crate::core::step::Step;
 use crate::core::table::TableInfo;
 
-/// The recovery of a restarted core: its inquiry, and decisions that it received meanwhile.
+/// The recovery of a table at a restarted core: its inquiry, and decisions that it received
+/// meanwhile.
 #[derive(Debug)]
 pub(crate) struct RecoveryState {
     inquiry: Inquiry,
@@ -79,12 +80,17 @@ impl CoreMachine {
         };
         self.find_left_behind(step)?;
         self.log.start(next);
-        self.view.begin(step.now);
-        self.confirmations.forget_gathered();
+        let tables: BTreeSet<TableId> = {
+            let tables = self.view.configuration().tables.iter();
+            tables.map(|table| table.id).collect()
+        };
+        self.view.begin(step.now, &tables);
+        self.leases.start(step.now);
+        self.confirmations.clear();
         self.awaited.clear();
         self.counters = Default::default();
         self.take_given(step)?;
-        self.end_old_seal(step)?;
+        self.end_old_seals(step)?;
         self.end_replay(step.output);
         let keys: Vec<MemberKey> = self.members.keys().copied().collect();
         for key in keys {
@@ -104,20 +110,15 @@ impl CoreMachine {
             }
         }
         self.awaited.sort();
-        let peers = self.peers();
         if planted::is(Bug::CompletionsNotRestored) {
             self.sessions = Default::default();
         }
-        if !peers.is_empty() && !planted::is(Bug::RecoverySkipped) {
-            let question = |attempt| PeerMessage::Recover { attempt };
-            self.recovering = Some(RecoveryState {
-                inquiry: Inquiry::new(question, peers.into_iter()),
-                decisions: BTreeMap::new(),
-            });
-            self.recover_again(step.output);
+        if !planted::is(Bug::RecoverySkipped) {
+            self.begin_recovery(step.output);
         }
-        self.seal(step)?;
-        self.review_fills(step)?;
+        self.seal(&tables, step)?;
+        let open = tables.into_iter().filter(|id| !self.stands_still(*id));
+        self.review_fills(&open.collect(), step)?;
         let durable = self.log.durable();
         self.on_durable(durable, step)?;
         step.output.deadline_us = Some(step.now.monotonic_us);
@@ -132,37 +133,67 @@ impl CoreMachine {
         }
     }
 
-    /// Restarts the recovery, because the epoch has changed: reports of peers in the epoch before
-    /// no longer count. All of it must come from one epoch, and so from one life of each peer.
-    /// Otherwise a peer that has reported an operation to another one only, and has forgotten it by
-    /// a restart since, would answer both, and no answer would have the operation. No peer is left
-    /// to ask where all shared tables are gone.
+    /// Begins to ask, for each table of which this core holds partitions.
+    fn begin_recovery(&mut self, output: &mut CoreOutput) {
+        let held: BTreeSet<TableId> = self.partitions.keys().map(|id| id.table).collect();
+        for table in held {
+            let mut peers = self.peers_of(table).peekable();
+            if peers.peek().is_some() {
+                let recovering = RecoveryState {
+                    inquiry: Inquiry::new(Question::Forgotten, table, peers),
+                    decisions: BTreeMap::new(),
+                };
+                self.recovering.insert(table, recovering);
+            }
+        }
+        self.recover_again(output);
+    }
+
+    /// Returns whether this core has restarted, and may have forgotten something of a table.
+    pub(crate) fn recovers(&self, table: TableId) -> bool {
+        self.recovering.contains_key(&table)
+    }
+
+    /// Restarts the recovery of tables whose epochs have changed: reports of peers in the epoch
+    /// before no longer count. All of it must come from one epoch, and so from one life of each
+    /// peer. Otherwise a peer that has reported an operation to another one only, and has forgotten
+    /// it by a restart since, would answer both, and no answer would have the operation. No peer is
+    /// left to ask of a table that is gone.
     pub(crate) fn restart_recovery<T: Tables>(
         &mut self,
+        tables: &BTreeSet<TableId>,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
-        let peers = self.peers();
-        if let Some(recovering) = &mut self.recovering {
-            recovering.inquiry.restart(peers.into_iter());
-            self.recover_again(step.output);
+        let recovering = self.recovering.keys().copied();
+        let tables: Vec<TableId> = recovering.filter(|id| tables.contains(id)).collect();
+        for table in tables {
+            let is_held = self.partitions.keys().any(|id| id.table == table);
+            let peers = self.peers_of(table).filter(|_| is_held);
+            let peers: Vec<CoreId> = peers.collect();
+            if let Some(recovering) = self.recovering.get_mut(&table) {
+                recovering.inquiry.restart(peers.into_iter());
+            }
+            self.end_recovery(table, step)?;
         }
-        self.end_recovery(step)
+        self.recover_again(step.output);
+        Ok(())
     }
 
     /// Asks all peers that have not reported everything.
     pub(crate) fn recover_again(&mut self, output: &mut CoreOutput) {
-        if self.stands_still() {
-            return;
-        }
-        if let Some(recovering) = &mut self.recovering {
-            recovering.inquiry.ask_all(output);
+        for (table, recovering) in &mut self.recovering {
+            if !self.view.stands_still(*table) {
+                recovering.inquiry.ask_all(output);
+            }
         }
     }
 
     /// Asks one peer, which has just been connected.
     pub(crate) fn ask_again(&mut self, core: CoreId, output: &mut CoreOutput) {
-        if let Some(recovering) = &mut self.recovering {
-            recovering.inquiry.ask(core, output);
+        for (table, recovering) in &mut self.recovering {
+            if !self.view.stands_still(*table) {
+                recovering.inquiry.ask(core, output);
+            }
         }
     }
 
@@ -171,17 +202,17 @@ impl CoreMachine {
     /// be voted on and decided without its own members. A core that does remember sends it again.
     fn drop_waiting<T: Tables>(
         &mut self,
-        from: CoreId,
+        (from, table): (CoreId, TableId),
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         let came_from = |member: &Member| {
             let before = &member.prepare.chain[..member.place];
             self.view.configuration().takes_part(from, before)
         };
-        let waiting = self
-            .members
-            .iter()
-            .filter(|(_, member)| member.prepared_at().is_none() && came_from(member));
+        let members = self.members.iter();
+        let members = members.filter(|(key, _)| key.1.table == table);
+        let waiting =
+            members.filter(|(_, member)| member.prepared_at().is_none() && came_from(member));
         let waiting: Vec<MemberKey> = waiting.map(|(key, _)| *key).collect();
         for key in waiting {
             // Letting go of an earlier one's keys may have let it in.
@@ -197,19 +228,19 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Answers a restarted peer: sends every operation that its core takes part in.
+    /// Answers a restarted peer: sends every operation of a table that its core takes part in.
     pub(crate) fn on_recover<T: Tables>(
         &mut self,
         from: CoreId,
-        attempt: u64,
+        (table, attempt): (TableId, u64),
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
-        self.drop_waiting(from, step)?;
+        self.drop_waiting((from, table), step)?;
         let mut count = 0;
         for (key, member) in self
             .members
             .iter()
-            .filter(|(_, member)| member.prepared_at().is_some())
+            .filter(|(key, member)| key.1.table == table && member.prepared_at().is_some())
         {
             if !self
                 .view
@@ -234,6 +265,7 @@ impl CoreMachine {
         }
         let finished_below = self.own_finished();
         let message = PeerMessage::RecoverEnd {
+            table,
             attempt,
             count,
             finished_below,
@@ -254,7 +286,8 @@ impl CoreMachine {
             let may_pass = member.decision_after() <= self.log.durable();
             return may_pass.then(|| (decision.clone(), member.is_settled()));
         }
-        let recovering = self.recovering.as_ref().filter(|_| !member.table.sync);
+        let recovering = self.recovering.get(&key.1.table);
+        let recovering = recovering.filter(|_| !member.table.sync);
         let incoming = recovering?.remembered(key)?;
         Some((incoming.decision.clone(), incoming.settled))
     }
@@ -268,7 +301,8 @@ impl CoreMachine {
         decision: Option<(Decision, bool)>,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
-        let Some(recovering) = &mut self.recovering else {
+        let table_id = prepare.table;
+        let Some(recovering) = self.recovering.get_mut(&table_id) else {
             return Ok(());
         };
         let item = (prepare.operation, prepare.votes.len());
@@ -309,7 +343,7 @@ impl CoreMachine {
                 self.awaited.push(position, key);
             }
         }
-        self.end_recovery(step)
+        self.end_recovery(table_id, step)
     }
 
     /// Logs again a vote that this core had given.
@@ -341,38 +375,43 @@ impl CoreMachine {
     pub(crate) fn on_recover_end<T: Tables>(
         &mut self,
         from: CoreId,
-        attempt: u64,
+        (table, attempt): (TableId, u64),
         count: u64,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
-        let Some(recovering) = &mut self.recovering else {
+        let Some(recovering) = self.recovering.get_mut(&table) else {
             return Ok(());
         };
         if !recovering.inquiry.note_end(from, attempt, count) {
             return Ok(());
         }
-        self.end_recovery(step)
+        self.end_recovery(table, step)
     }
 
-    fn end_recovery<T: Tables>(&mut self, step: &mut Step<'_, T>) -> Result<(), TablesError> {
-        let Some(recovering) = &self.recovering else {
-            return Ok(());
-        };
-        if !recovering.inquiry.is_complete() {
+    fn end_recovery<T: Tables>(
+        &mut self,
+        table: TableId,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let recovering = self.recovering.get(&table);
+        if !recovering.is_some_and(|recovering| recovering.inquiry.is_complete()) {
             return Ok(());
         }
-        let decisions = self.recovering.take().expect("checked above").decisions;
-        let text = format!(
-            "caught up with its peers: {} operations adopted, {} open",
-            self.counters.adopted,
-            self.members.len()
-        );
-        self.note(&text, step.output);
-        self.hurry(step.now, |_: &Member| true);
-        // Old incarnations' operations of this head that no core knows any more are finished.
-        self.confirmations.owe(self.peers());
-        self.confirmations.send_by(step.now.monotonic_us);
-        let mut ordered: Vec<_> = decisions
+        let recovered = self.recovering.remove(&table).expect("checked above");
+        self.hurry(step.now, |member: &Member| member.prepare.table == table);
+        if self.recovering.is_empty() {
+            let text = format!(
+                "caught up with its peers: {} operations adopted, {} open",
+                self.counters.adopted,
+                self.members.len()
+            );
+            self.note(&text, step.output);
+            // Old incarnations' operations of this head that no core knows any more are finished.
+            self.confirmations.owe(self.peers());
+            self.confirmations.send_by(step.now.monotonic_us);
+        }
+        let mut ordered: Vec<_> = recovered
+            .decisions
             .into_iter()
             .filter_map(|(key, decided)| {
                 Some((self.members.get(&key)?.newest_version(), key, decided))

@@ -108,16 +108,15 @@ impl CoreMachine {
             Record::Versions { last } => {
                 self.versions.see(last);
             }
-            Record::Sealed {
-                epoch,
-                forgot_nothing,
-            } => {
+            Record::Sealed { epoch, tables } => {
                 self.log.note_epoch(epoch);
-                self.sealing.note(position, epoch, forgot_nothing);
+                for sealed in tables {
+                    self.sealing.note(position, epoch, sealed);
+                }
             }
-            Record::Resolved { epoch } => {
+            Record::Resolved { epoch, tables } => {
                 self.log.note_epoch(epoch);
-                self.settle_resolved(step)?;
+                self.settle_resolved(&tables.into_iter().collect(), step)?;
             }
             Record::Given {
                 partition,
@@ -144,7 +143,7 @@ impl CoreMachine {
     /// Takes up a decision; true if it may be settled with that.
     fn replay_decision(&mut self, key: MemberKey, decision: Decision, position: Position) -> bool {
         // Decisions of an epoch's end are settled when the next epoch serves.
-        let resolved_in = self.sealing.sealed_epoch();
+        let resolved_in = self.sealing.sealed_epoch(key.1.table);
         let Some(member) = self.members.get_mut(&key) else {
             return false;
         };

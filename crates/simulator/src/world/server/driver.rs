@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use machines::core::CoreInput;
-use protocol::identity::{ClockReading, CoreId, Position};
+use protocol::configuration::Place;
+use protocol::identity::{ClockReading, CoreId, PartitionId, Position};
 use protocol::message::{
     CoordinatorReply, CoordinatorRequest, PeerHeader, PeerMessage, Room, SealStage,
 };
@@ -78,7 +79,8 @@ impl World {
         self.check_settled(&effects.records);
         for (to, header, message) in effects.sends {
             if let PeerMessage::Witness { .. } | PeerMessage::WitnessEnd { .. } = message {
-                let sealed = sealed::reported(core, self.ledger.has_sealed(core));
+                let table = message.table().expect("it is about one");
+                let sealed = sealed::reported(core, self.ledger.has_sealed(core, table));
                 self.check("R16 a seal is durable before it is reported", sealed);
             }
             // A peer that is down has no connection; the driver notifies the machine when it has.
@@ -117,12 +119,12 @@ impl World {
 
     /// A core that reports to the coordinator that it has resolved everything has done so.
     fn check_report(&mut self, core: CoreId, request: &CoordinatorRequest) {
-        if let CoordinatorRequest::Heartbeat {
-            seal: Some(report), ..
-        } = request
-            && report.stage == SealStage::Resolved
-        {
-            let resolved = sealed::resolved(core, self.ledger.is_all_durable(core));
+        let CoordinatorRequest::Heartbeat { seals, .. } = request else {
+            return;
+        };
+        for report in seals.iter().filter(|it| it.stage == SealStage::Resolved) {
+            let is_durable = self.ledger.is_all_durable(core, report.table);
+            let resolved = sealed::resolved(core, is_durable);
             self.check("R5 outcomes are durable before they are reported", resolved);
         }
     }
@@ -145,7 +147,7 @@ impl World {
                     self.check("I1 commit ⇒ prepared at all members", Err(text));
                     return;
                 };
-                let awaited = self.ledger.awaited(core);
+                let awaited = self.ledger.awaited(core, partition.table);
                 let outcome = match awaited {
                     Some(awaited) => outcomes::resolved(entry, decision, awaited),
                     None => {
@@ -174,14 +176,15 @@ impl World {
         }
         let visible_at = self.visible_at(core, record);
         self.ledger.append((core, position), record, visible_at);
-        if let Record::Resolved { epoch } = record {
+        if let Record::Resolved { epoch, tables } = record {
             let cores = self.servers[self.places[&core.server]].cores();
             let configuration = cores[usize::from(core.core)].machine.configuration();
-            let place = |partition| configuration.place(partition);
+            let place = |partition: PartitionId| configuration.place(partition);
             // A core that hands a partition over settles it, and gives what it has from there on.
-            let holds = |partition| {
+            let holds = |partition: PartitionId| {
                 let place = place(partition);
-                place.is_some_and(|place| place.core == core || place.giver() == Some(core))
+                let is_own = |place: Place| place.core == core || place.giver() == Some(core);
+                tables.contains(&partition.table) && place.is_some_and(is_own)
             };
             let served = self.ledger.served((core, *epoch), holds);
             self.check("I2 a seen outcome is never reversed", served);
@@ -350,13 +353,13 @@ impl World {
         if let PeerMessage::LeaseGrant { sent_us, .. } = message {
             let server = &self.servers[place];
             let core = &server.cores()[usize::from(life.core.core)];
-            if core.machine.epoch() == header.epoch {
-                let until_us = server.clock.when(sent_us + self.plan.limits.lease_us);
-                let vouching = (header.from.server, header.epoch);
-                let needed = usize::from(self.plan.schema.failures_tolerated);
-                self.leases
-                    .note_lease_grant(life.core, vouching, until_us, needed);
+            let until_us = server.clock.when(sent_us + self.plan.limits.lease_us);
+            let configuration = Arc::clone(core.machine.configuration());
+            if header.epoch <= configuration.epoch {
+                let vouching = (header.from, header.epoch, until_us);
+                self.leases.note_lease_grant(life.core, vouching);
             }
+            self.leases.count(life.core, &configuration);
         }
         let mut unheard = Ok(());
         self.with_core(life, |core, now, disk, effects| {

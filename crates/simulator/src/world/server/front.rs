@@ -31,22 +31,25 @@ impl World {
             .network
             .connection(Node::Client(client), Node::Core(core));
         let name = self.connections.name(client, life, breaks);
-        let epoch = match &request {
+        let concerns = match &request {
             Request::Execute(execute) => {
                 self.connections
                     .writes
                     .insert((name, correlation), (execute.request, execute.partition));
-                Some(execute.epoch)
+                Some((execute.partition.table, execute.epoch))
             }
-            Request::Read(read) => Some(read.epoch),
-            Request::Release(release) => Some(release.epoch),
+            Request::Read(read) => Some((read.partition.table, read.epoch)),
+            Request::Release(release) => Some((release.partition.table, release.epoch)),
             Request::Checksum(_) | Request::Status => None,
         };
-        let own = self.servers[place].cores()[usize::from(core.core)]
-            .machine
-            .epoch();
-        if epoch.is_some_and(|epoch| epoch != own) {
-            self.leases.mismatched(name, correlation);
+        if let Some((table, epoch)) = concerns {
+            self.connections.tables.insert((name, correlation), table);
+            let cores = self.servers[place].cores();
+            let machine = &cores[usize::from(core.core)].machine;
+            let known = machine.configuration().table(table);
+            if known.is_none_or(|known| known.epoch != epoch) {
+                self.leases.mismatched(name, correlation);
+            }
         }
         self.input(
             life,
@@ -84,7 +87,9 @@ impl World {
             let served = self.leases.served(client, correlation);
             self.check("R15 another epoch's request is refused", served);
             if valid_until_us.is_some() {
-                let leased = self.leases.answers(life.core, self.now_us);
+                let table = self.connections.tables.get(&(client, correlation));
+                let table = table.copied().unwrap_or_default();
+                let leased = self.leases.answers(life.core, table, self.now_us);
                 self.check("R15 a read needs a lease", leased);
             }
         }
