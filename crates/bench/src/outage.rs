@@ -518,7 +518,7 @@ fn is_whole(configuration: &Configuration, gone: &BTreeSet<ServerId>) -> bool {
         .tables
         .iter()
         .flat_map(|table| table.placement.iter().flatten());
-    configuration.sealing.is_none()
+    !configuration.is_sealing()
         && places.all(|place| {
             place.state != PartitionState::Rebuilding && !gone.contains(&place.core.server)
         })

@@ -433,7 +433,7 @@ impl World {
                         durable: Position(0),
                         filled: Vec::new(),
                         fills: Vec::new(),
-                        seal: None,
+                        seals: Vec::new(),
                         room: Room::Free,
                     });
                 }

@@ -54,10 +54,11 @@ fn main() {
     let configuration = Arc::new(Configuration {
         cluster: 1,
         epoch: Epoch(1),
-        sealing: None,
         servers: (1..=3).map(server).collect(),
         tables: vec![PlacedTable {
             id: TableId(1),
+            epoch: Epoch(1),
+            sealing: None,
             schema,
             layout,
             placement,
@@ -181,7 +182,6 @@ fn settle(nodes: &mut [Node]) {
         let mut idle = true;
         for from in 0..nodes.len() {
             let output = std::mem::take(&mut nodes[from].output);
-            let header = nodes[from].machine.identity().header(Epoch(1));
             if let Some(last) = output.records.last() {
                 let durable = CoreInput::Durable(last.position);
                 step(&mut nodes[from], now(), durable);
@@ -189,6 +189,7 @@ fn settle(nodes: &mut [Node]) {
             for send in output.sends {
                 idle = false;
                 bytes.clear();
+                let header = nodes[from].machine.header(&send.message);
                 frame::encode(0, &Message::Peer(header, send.message), &mut bytes);
                 let (decoded, _) = frame::decode(&bytes).expect("own frame").expect("whole");
                 let Message::Peer(header, message) = decoded.message else {

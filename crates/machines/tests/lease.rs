@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use machines::core::{CoreIdentity, CoreInput, CoreLimits, CoreMachine, CoreOutput, PeerSend};
 use placement::tables::MemoryTables;
-use protocol::identity::{ClockReading, Epoch, Incarnation, Position};
+use protocol::identity::{ClockReading, Epoch, Incarnation, Position, TableId};
 use protocol::message::{CoordinatorRequest, PeerHeader, PeerMessage, Room};
 
 use pair::{configuration, core};
@@ -37,7 +37,7 @@ fn answers_to_other_questions_renew_nothing() {
         _ => None,
     });
     let asked = asked.expect("a core that has started asks its peers");
-    assert_eq!(machine.lease_until_us(), 0);
+    assert_eq!(machine.lease_until_us(now, TableId(1)), 0);
 
     let mut grant = |sent_us| {
         let input = CoreInput::Peer {
@@ -45,6 +45,7 @@ fn answers_to_other_questions_renew_nothing() {
                 from: core(2),
                 incarnation: Incarnation(1),
                 epoch: Epoch(3),
+                table_epoch: Epoch(0),
             },
             message: PeerMessage::LeaseGrant {
                 sent_us,
@@ -54,7 +55,7 @@ fn answers_to_other_questions_renew_nothing() {
         machine
             .step(now, input, &mut tables, &mut output)
             .expect("tables in memory do not fail");
-        machine.lease_until_us()
+        machine.lease_until_us(now, TableId(1))
     };
     // Its process before had run for longer, or for less long; or its report is made up.
     for other in [asked + 3_600_000_000, asked - 1, u64::MAX] {
@@ -91,6 +92,7 @@ fn a_core_whose_disk_hangs_renews_no_lease_until_it_works_again() {
     // It logs which partitions it was given: nothing reports that this is durable.
     let mut next = configuration();
     next.epoch.0 += 1;
+    next.tables[0].epoch = next.epoch;
     for place in next.tables[0].placement.iter_mut().flatten() {
         place.since = next.epoch;
     }

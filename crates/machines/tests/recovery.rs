@@ -112,6 +112,7 @@ fn receive(
         from,
         incarnation: Incarnation(1),
         epoch: Epoch(3),
+        table_epoch: Epoch(3),
     };
     let inputs = messages.into_iter();
     let mut inputs: Vec<CoreInput> = inputs
@@ -176,11 +177,12 @@ fn expect_forgotten(finished: &Prepare, decision: Decision) {
         )
         .expect("tables in memory do not fail");
     let asked = output.sends.iter().filter_map(|send| match send.message {
-        PeerMessage::Recover { attempt } => Some((send.to, attempt)),
+        PeerMessage::Recover { attempt, .. } => Some((send.to, attempt)),
         _ => None,
     });
     let ends = asked.map(|(from, attempt)| {
         let end = PeerMessage::RecoverEnd {
+            table: TableId(1),
             attempt,
             count: 0,
             finished_below: FinishedLine {

@@ -280,7 +280,8 @@ impl Inspector {
     ) -> Result<Reply, InspectError> {
         loop {
             self.check_present(partition)?;
-            let epoch = self.configuration.epoch;
+            let table = self.configuration.table(partition.table);
+            let epoch = table.map_or(Epoch(0), |table| table.epoch);
             let asked = Instant::now();
             // A server that stands still answers nothing, and breaks no connection.
             let answer = timeout(ANSWERS_WITHIN, self.ask_once(partition, request(epoch))).await;

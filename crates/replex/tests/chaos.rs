@@ -235,7 +235,7 @@ async fn round(world: &mut World, kind: Kind, noise: &mut Noise, record: &Record
 fn is_held(configuration: &Configuration, server: Option<ServerId>) -> bool {
     let tables = configuration.tables.iter();
     let mut places = tables.flat_map(|table| table.placement.iter().flatten());
-    configuration.sealing.is_some()
+    configuration.is_sealing()
         || places.any(|place| {
             Some(place.core.server) == server || place.state == PartitionState::Rebuilding
         })

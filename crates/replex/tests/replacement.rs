@@ -65,7 +65,7 @@ async fn a_server_that_falls_silent_is_replaced_unless_the_options_forbid_it() {
         configuration.server(stopped).map(|it| it.state),
         Some(ServerState::Down)
     );
-    assert!(configuration.sealing.is_none() && configuration.holds(stopped));
+    assert!(!configuration.is_sealing() && configuration.holds(stopped));
     cluster.restart(stopped.0 as usize - 1).await.unwrap();
     cluster.wait_until_serving().await.unwrap();
 

@@ -172,7 +172,7 @@ impl JoinHeartbeat {
                 durable: Position(0),
                 filled: Vec::new(),
                 fills: Vec::new(),
-                seal: None,
+                seals: Vec::new(),
                 room: Room::default(),
             },
             connection: None,
@@ -343,7 +343,7 @@ mod tests {
             durable: Position(0),
             filled: Vec::new(),
             fills: Vec::new(),
-            seal: None,
+            seals: Vec::new(),
             room: Room::default(),
         };
         assert_eq!(beat, Message::Ask(expected));

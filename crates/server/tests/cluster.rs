@@ -7,7 +7,7 @@ mod support;
 use std::io::{Read, Write};
 
 use placement::{Durability, Value};
-use protocol::identity::{CoreId, Incarnation, ServerId};
+use protocol::identity::{CoreId, Epoch, Incarnation, ServerId};
 use protocol::message::{Hello, Message, PeerHeader, PeerMessage, Request, Room};
 use protocol::operation::RequestResult;
 use server::CoordinatorOptions;
@@ -62,6 +62,7 @@ fn connections_name_their_core_and_keep_to_it() {
             from,
             incarnation: Incarnation(1),
             epoch: welcome.epoch,
+            table_epoch: Epoch(0),
         };
         Message::Peer(
             header,

@@ -289,7 +289,10 @@ impl SessionMachine {
             SessionOperation::Execute { table, mutations } => {
                 let partition = super::head(configuration, *table, mutations);
                 let partition = partition.expect("it was routed");
-                (partition, stands_still(configuration, partition.table, server))
+                (
+                    partition,
+                    stands_still(configuration, partition.table, server),
+                )
             }
             SessionOperation::Checksum(_)
             | SessionOperation::Status(_)

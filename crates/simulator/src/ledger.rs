@@ -285,7 +285,10 @@ impl Ledger {
     /// Returns whether a core's disk has all that it has voted and decided of a table.
     pub fn is_all_durable(&self, core: CoreId, table: TableId) -> bool {
         let recent = self.logs.get(&core).into_iter().flat_map(|log| &log.recent);
-        recent.filter(|(_, _, member)| member.table == table).count() == 0
+        recent
+            .filter(|(_, _, member)| member.table == table)
+            .count()
+            == 0
     }
 
     /// Notes that a core's disk has made everything up to here durable.

@@ -75,6 +75,8 @@ pub(crate) fn add_table(configuration: &mut Configuration, schema: Schema) -> Ta
     let id = TableId(configuration.epoch.0 as u32);
     configuration.tables.push(PlacedTable {
         id,
+        epoch: configuration.epoch,
+        sealing: None,
         placement: placement.collect(),
         layout,
         schema,
@@ -97,7 +99,6 @@ pub(crate) fn servers() -> Configuration {
     Configuration {
         cluster: 7,
         epoch: Epoch(1),
-        sealing: None,
         servers: (1..=3).map(server).collect(),
         tables: Vec::new(),
     }

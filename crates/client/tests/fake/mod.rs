@@ -111,7 +111,6 @@ fn configuration(address: String) -> Configuration {
     Configuration {
         cluster: CLUSTER,
         epoch: Epoch(1),
-        sealing: None,
         servers: vec![Server {
             id: ServerId(1),
             incarnation: Incarnation(1),
@@ -123,6 +122,8 @@ fn configuration(address: String) -> Configuration {
         }],
         tables: vec![PlacedTable {
             id: TableId(1),
+            epoch: Epoch(1),
+            sealing: None,
             placement: vec![vec![place; 2]; layout.replexes.len()],
             schema,
             layout,

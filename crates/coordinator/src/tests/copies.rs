@@ -3,9 +3,9 @@
 
 use super::*;
 use placement::Constraint;
-use protocol::configuration::{Configuration, PartitionState, Place, PlacedTable};
+use protocol::configuration::{PartitionState, Place};
 use protocol::identity::CoreId;
-use protocol::message::{CopyFailure, FillReport, SealReport, SealStage};
+use protocol::message::{CopyFailure, FillReport};
 
 /// Returns two servers with a table, of its primary copy and one by its second column, and others
 /// that hold nothing: so many in all.
@@ -65,19 +65,23 @@ fn beats(scene: &mut Scene, fill_in: impl Fn(CoreId, &Configuration, &mut Reques
     }
 }
 
+/// Returns the table, whenever it came to be as it is.
+fn undated(scene: &Scene) -> PlacedTable {
+    PlacedTable {
+        epoch: Epoch(0),
+        ..flights(scene)
+    }
+}
+
 /// Lets all cores report that the epochs before have ended.
 pub fn seal(scene: &mut Scene) {
-    assert!(scene.coordinator.configuration().sealing.is_some());
+    assert!(scene.coordinator.configuration().is_sealing());
     beats(scene, |_, configuration, beat| {
-        let Request::Heartbeat { seal, .. } = beat else {
-            return;
-        };
-        *seal = configuration.sealing.as_ref().map(|_| SealReport {
-            stage: SealStage::Resolved,
-            vouched_ago_us: None,
-        });
+        if let Request::Heartbeat { seals, .. } = beat {
+            *seals = resolved(configuration);
+        }
     });
-    assert!(scene.coordinator.configuration().sealing.is_none());
+    assert!(!scene.coordinator.configuration().is_sealing());
 }
 
 /// All cores report that all partitions of it that are rebuilding are filled.
@@ -137,8 +141,8 @@ fn an_index_is_made_in_the_epoch_after_a_sealed_one() {
     let add = with_index(&scene, "late", None);
     assert!(matches!(scene.ask(add), Reply::Done { .. }));
     assert_eq!(
-        flights(&scene),
-        before,
+        flights(&scene).layout,
+        before.layout,
         "operations of before are under way"
     );
     assert_eq!(progress(&mut scene).1, [(TableId(1), "late".to_string())]);
@@ -192,7 +196,7 @@ fn another_coordinator_goes_on_with_a_change() {
 #[test]
 fn what_collides_gives_a_unique_index_up() {
     let mut scene = scene(2);
-    let before = flights(&scene);
+    let before = undated(&scene);
     let add = with_index(&scene, "late", Some(Constraint::Unique));
     scene.ask(add.clone());
     seal(&mut scene);
@@ -205,16 +209,13 @@ fn what_collides_gives_a_unique_index_up() {
     let (_, waiting, failures) = progress(&mut scene);
     assert_eq!((waiting.len(), &failures[..]), (1, &[failure][..]));
     seal(&mut scene);
-    assert_eq!(flights(&scene), before, "nothing is left behind");
+    assert_eq!(undated(&scene), before, "nothing is left behind");
     scene.ask(add);
     assert_eq!(progress(&mut scene).2, [], "it is tried again");
     seal(&mut scene);
     fill(&mut scene);
     object(&mut scene, 2, "late words");
-    assert!(
-        scene.coordinator.configuration().sealing.is_none(),
-        "it serves"
-    );
+    assert!(!scene.coordinator.configuration().is_sealing(), "it serves");
 }
 
 #[test]
@@ -260,16 +261,18 @@ fn holders_of_a_copy_know_of_its_end_before_it_is_gone() {
     });
     scene.ask(Request::AddCopy { schema });
     let before = scene.coordinator.configuration().clone();
-    assert_eq!(before.sealing.expect("it adds").leaving, []);
+    let sealing = |configuration: &Configuration, table: usize| {
+        let sealing = configuration.tables[table].sealing.clone();
+        sealing.expect("its chains stand still").leaving
+    };
+    assert_eq!(sealing(&before, 1), []);
     scene.ask(without("by_tail"));
-    let sealing = scene.coordinator.configuration().clone();
-    assert!(
-        sealing.epoch > before.epoch,
-        "all report again what they know"
-    );
+    let after = scene.coordinator.configuration().clone();
+    assert_eq!(sealing(&after, 0), [1]);
+    assert_eq!(sealing(&after, 1), []);
     assert_eq!(
-        sealing.sealing.expect("it drops").leaving,
-        [(TableId(1), 1)]
+        after.tables[1].epoch, before.tables[1].epoch,
+        "the other table does not notice"
     );
     seal(&mut scene);
     assert_eq!(flights(&scene).layout.numbers().collect::<Vec<_>>(), [0, 2]);
@@ -375,7 +378,7 @@ fn nothing_is_made_of_an_index_in_the_making() {
 #[test]
 fn a_copy_in_the_making_is_cancelled() {
     let mut scene = scene(2);
-    let before = flights(&scene);
+    let before = undated(&scene);
     let add = with_index(&scene, "late", None);
     scene.ask(add);
     let (message, retry) = scene.refused(without("late"));
@@ -386,7 +389,7 @@ fn a_copy_in_the_making_is_cancelled() {
     seal(&mut scene);
     scene.ask(without("late"));
     seal(&mut scene);
-    assert_eq!(flights(&scene), before);
+    assert_eq!(undated(&scene), before);
 }
 
 #[test]

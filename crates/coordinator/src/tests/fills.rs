@@ -21,7 +21,7 @@ fn scene(sealing: Option<Sealing>) -> (Scene, CoreId) {
     let place = &mut state.configuration.tables[0].placement[1][0];
     place.state = PartitionState::Rebuilding;
     let core = place.core;
-    state.configuration.sealing = sealing;
+    state.configuration.tables[0].sealing = sealing;
     (Scene::restarted(state, scene.now.monotonic_us), core)
 }
 
@@ -37,7 +37,7 @@ fn serves(scene: &mut Scene, core: CoreId, epochs_ago: u64) -> bool {
         durable: Position(0),
         filled: vec![PLACE],
         fills: Vec::new(),
-        seal: None,
+        seals: Vec::new(),
         room: Default::default(),
     });
     let place = scene.coordinator.configuration().place(PLACE);

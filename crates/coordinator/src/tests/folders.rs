@@ -41,7 +41,9 @@ fn scene(failures: u8) -> Scene {
 
 /// All cores that remain report that they have resolved everything.
 fn resolve(scene: &mut Scene) {
-    for core in scene.coordinator.remaining_cores() {
+    let tables = scene.coordinator.configuration().tables.iter();
+    let cores: BTreeSet<CoreId> = tables.flat_map(sealing::remaining_cores).collect();
+    for core in cores {
         let server = scene.server(core.server.0);
         let mut beat = heartbeat(
             core.server.0,
@@ -49,11 +51,8 @@ fn resolve(scene: &mut Scene) {
             server.incarnation.0,
             scene.epoch(),
         );
-        if let Request::Heartbeat { seal, .. } = &mut beat {
-            *seal = Some(protocol::message::SealReport {
-                stage: protocol::message::SealStage::Resolved,
-                vouched_ago_us: None,
-            });
+        if let Request::Heartbeat { seals, .. } = &mut beat {
+            *seals = resolved(scene.coordinator.configuration());
         }
         scene.ask(beat);
     }
@@ -83,13 +82,13 @@ fn an_older_folder_is_let_in_once_what_it_holds_is_void() {
             .iter()
             .any(|it| it.starts_with("OLD FOLDER: server 1"))
     );
-    let sealing = scene.coordinator.configuration().sealing.clone();
+    let sealing = scene.coordinator.configuration().tables[0].sealing.clone();
     assert_eq!(sealing.expect("epochs end").removed, [ServerId(1)]);
     let version = scene.version;
     waits(&mut scene, with_folder(1, 200, 1));
     assert_eq!(scene.version, version, "asking again changes nothing");
     resolve(&mut scene);
-    assert!(scene.coordinator.configuration().sealing.is_none());
+    assert!(!scene.coordinator.configuration().is_sealing());
     let after = states(&scene, 1);
     assert_eq!(after.len(), before.len(), "its partitions stay with it");
     assert!(after.iter().all(|it| *it == Rebuilding));
@@ -204,7 +203,7 @@ fn rows_without_another_copy_are_refused_until_an_operator_accepts_the_loss() {
         message.contains("replex admin server accept-folder 1"),
         "{message}"
     );
-    assert!(scene.coordinator.configuration().sealing.is_none());
+    assert!(!scene.coordinator.configuration().is_sealing());
     scene.ask(Request::AcceptFolder {
         server: ServerId(1),
     });
@@ -237,7 +236,7 @@ fn more_older_folders_than_are_tolerated_stop_loudly() {
             "{message}"
         );
     }
-    assert!(scene.coordinator.configuration().sealing.is_none());
+    assert!(!scene.coordinator.configuration().is_sealing());
     assert!(scene.notes.iter().any(|it| it.starts_with("OLD FOLDER")));
     // The newest folder of one is as good as ever.
     assert!(matches!(
@@ -268,7 +267,7 @@ fn the_newest_folder_ends_the_wait_of_an_older_one() {
     waits(&mut scene, with_folder(1, 200, 1));
     let reply = scene.ask(with_folder(1, 300, 100));
     assert!(matches!(reply, Reply::Joined { .. }), "{reply:?}");
-    let sealing = scene.coordinator.configuration().sealing.clone();
+    let sealing = scene.coordinator.configuration().tables[0].sealing.clone();
     assert_eq!(sealing.expect("epochs still end").removed, []);
     resolve(&mut scene);
     assert!(

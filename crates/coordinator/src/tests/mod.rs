@@ -19,11 +19,11 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use placement::{Column, ColumnType, Cut, Durability, FurtherCopy, Index, Schema, Share, prove};
-use protocol::configuration::{Server, ServerState};
+use protocol::configuration::{PlacedTable, Server, ServerState};
 use protocol::identity::{Incarnation, SessionId, TableId};
 use protocol::message::CoordinatorReply as Reply;
 use protocol::message::CoordinatorRequest as Request;
-use protocol::message::{FolderReport, RecallReport};
+use protocol::message::{FolderReport, RecallReport, SealReport, SealStage};
 use protocol::state::{StateError, decode_state};
 
 use crate::*;
@@ -238,9 +238,23 @@ fn heartbeat(id: u32, core: u16, incarnation: u32, epoch: u64) -> Request {
         durable: Position(0),
         filled: Vec::new(),
         fills: Vec::new(),
-        seal: None,
+        seals: Vec::new(),
         room: Default::default(),
     }
+}
+
+/// Returns the reports of a core that has resolved everything of all tables that stand still.
+fn resolved(configuration: &Configuration) -> Vec<SealReport> {
+    let sealing = configuration
+        .tables
+        .iter()
+        .filter(|table| table.sealing.is_some());
+    let report = |table: &PlacedTable| SealReport {
+        table: table.id,
+        stage: SealStage::Resolved,
+        vouched_ago_us: None,
+    };
+    sealing.map(report).collect()
 }
 
 fn stopped(id: u32, incarnation: u32) -> Request {

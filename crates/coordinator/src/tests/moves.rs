@@ -2,7 +2,7 @@
 
 use protocol::configuration::{Configuration, MoveProgress, PartitionState, Place};
 use protocol::identity::{CoreId, PartitionId};
-use protocol::message::{Room, SealReport, SealStage};
+use protocol::message::Room;
 
 use super::copies::{self, with_index, without};
 use super::*;
@@ -60,10 +60,6 @@ fn beat(scene: &mut Scene, server: &Server) {
             let rebuilds = place.state == PartitionState::Rebuilding && place.core == core;
             place.taker() == Some(core) || rebuilds
         });
-        let report = SealReport {
-            stage: SealStage::Resolved,
-            vouched_ago_us: None,
-        };
         let beat = Request::Heartbeat {
             core,
             incarnation: server.incarnation,
@@ -72,7 +68,7 @@ fn beat(scene: &mut Scene, server: &Server) {
             durable: Position(0),
             filled: taken.map(|(id, _)| id).collect(),
             fills: Vec::new(),
-            seal: configuration.sealing.as_ref().map(|_| report),
+            seals: resolved(&configuration),
             room: match scene.full.contains(&server.id.0) {
                 true => Room::Reserve,
                 false => Room::Free,
@@ -86,7 +82,7 @@ fn beat(scene: &mut Scene, server: &Server) {
 pub(super) fn finish(scene: &mut Scene) {
     for _ in 0..100 {
         all_beat(scene);
-        let quiet = configuration(scene).sealing.is_none() && moving(scene).is_empty();
+        let quiet = !configuration(scene).is_sealing() && moving(scene).is_empty();
         let places: Vec<_> = configuration(scene).places().collect();
         if quiet
             && places
@@ -131,12 +127,10 @@ fn a_partition_is_handed_over_once_all_that_moves_is_level() {
         panic!("it was just begun: {place:?}");
     };
     assert_eq!(place.state, PartitionState::Serving);
-    assert!(configuration(&scene).sealing.is_none());
+    assert!(!configuration(&scene).is_sealing());
     all_beat(&mut scene);
-    let sealing = configuration(&scene)
-        .sealing
-        .clone()
-        .expect("all are level");
+    let sealing = configuration(&scene).tables[0].sealing.clone();
+    let sealing = sealing.expect("all are level");
     assert!(sealing.removed.is_empty());
     for id in 1..3 {
         let server = scene.server(id);
@@ -293,7 +287,7 @@ fn stopped_while_epochs_end() -> Scene {
     scene.join(4);
     assert!(!moving(&scene).is_empty(), "the fourth is to get a share");
     let servers = configuration(&scene).servers.clone();
-    while configuration(&scene).sealing.is_none() {
+    while !configuration(&scene).is_sealing() {
         servers.iter().for_each(|server| beat(&mut scene, server));
     }
     scene.ask(stopped(2, 1));
@@ -307,12 +301,12 @@ fn the_end_of_epochs_waits_for_a_server_that_restarts() {
     for _ in 0..8 {
         scene.wait_ms(500);
         all_beat(&mut scene);
-        assert!(configuration(&scene).sealing.is_some());
+        assert!(configuration(&scene).is_sealing());
     }
     scene.ask(joining(Some(2), 200, 2));
     all_beat(&mut scene);
     all_beat(&mut scene);
-    assert!(configuration(&scene).sealing.is_none());
+    assert!(!configuration(&scene).is_sealing());
     assert_eq!(scene.server(2).state, ServerState::Up);
     assert!(before.iter().any(|id| held_by(&scene, 2).contains(id)));
 }
@@ -325,7 +319,7 @@ fn the_end_of_epochs_does_not_wait_for_a_stopped_server_for_long() {
         all_beat(&mut scene);
     }
     all_beat(&mut scene);
-    assert!(configuration(&scene).sealing.is_none(), "{:?}", scene.notes);
+    assert!(!configuration(&scene).is_sealing(), "{:?}", scene.notes);
     assert_eq!(held_by(&scene, 2), []);
     finish(&mut scene);
     assert_eq!(tolerated(&scene), 1);

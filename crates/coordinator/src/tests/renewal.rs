@@ -63,5 +63,5 @@ fn partitions_without_other_copies_are_left_as_they_are() {
         scene.refused(renewal(&[(1, 4)])).0,
         "table flights has no partition 4 in copy 1"
     );
-    assert!(scene.coordinator.configuration().sealing.is_none());
+    assert!(!scene.coordinator.configuration().is_sealing());
 }

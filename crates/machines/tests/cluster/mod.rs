@@ -81,6 +81,8 @@ pub struct Cluster {
     pub nodes: BTreeMap<u32, Node>,
     pub network: VecDeque<Flight>,
     pub configuration: Configuration,
+    /// As the servers were sent it last.
+    pub sent: Configuration,
     pub now_ms: u64,
     pub events: String,
     /// Replies since the last look, by client and correlation.
@@ -119,6 +121,8 @@ impl Cluster {
             .collect();
         let table = PlacedTable {
             id: TableId(1),
+            epoch: Epoch(1),
+            sealing: None,
             schema,
             layout,
             placement,
@@ -127,13 +131,13 @@ impl Cluster {
         let configuration = Configuration {
             cluster: 1,
             epoch: Epoch(1),
-            sealing: None,
             servers,
             tables: vec![table],
         };
         let mut cluster = Cluster {
             nodes: BTreeMap::new(),
             network: VecDeque::new(),
+            sent: configuration.clone(),
             configuration,
             now_ms: 1000,
             events: String::new(),
@@ -245,13 +249,13 @@ impl Cluster {
     /// Ends the epochs before without these servers: an epoch in which chains stand still.
     pub fn seal(&mut self, removed: Vec<u32>, leaving: Option<&str>) -> Result<(), String> {
         let next = Epoch(self.configuration.epoch.0 + 1);
-        let sealing = self.configuration.sealing.take();
+        let sealing = self.configuration.tables[0].sealing.take();
         let since = sealing.map_or(next, |sealing| sealing.since);
         let removed = removed.into_iter().map(ServerId).collect();
         let replexes = (0..).zip(&self.layout().replexes);
         let leaving = replexes.filter(|(_, replex)| leaving == Some(&*replex.name));
-        let leaving = leaving.map(|(number, _)| (TableId(1), number)).collect();
-        self.configuration.sealing = Some(Sealing {
+        let leaving = leaving.map(|(number, _)| number).collect();
+        self.configuration.tables[0].sealing = Some(Sealing {
             since,
             removed,
             leaving,
@@ -264,7 +268,7 @@ impl Cluster {
 
     /// An epoch serves after one in which chains stood still.
     pub fn unseal(&mut self) -> Result<(), String> {
-        self.configuration.sealing = None;
+        self.configuration.tables[0].sealing = None;
         self.reconfigure()
     }
 
@@ -276,6 +280,8 @@ impl Cluster {
 
     /// Sends the configuration to the servers that run.
     pub fn spread(&mut self) -> Result<(), String> {
+        self.configuration.date_changes(&self.sent);
+        self.sent = self.configuration.clone();
         for node in self.nodes.values_mut() {
             node.filled.clear();
         }
@@ -374,7 +380,7 @@ impl Cluster {
                 epoch,
                 filled,
                 fills,
-                seal,
+                seals,
                 ..
             } = ask
             else {
@@ -385,10 +391,10 @@ impl Cluster {
                     let _ = writeln!(self.events, "s{id} reports: {obstacle}");
                 }
             }
-            node.stage = seal.map(|report| report.stage);
+            node.stage = seals.first().map(|report| report.stage);
             // As the coordinator does: what is filled is reported of places as they are now.
-            let is_current =
-                epoch == self.configuration.epoch && self.configuration.sealing.is_none();
+            let is_open = self.configuration.tables[0].sealing.is_none();
+            let is_current = epoch == self.configuration.epoch && is_open;
             if is_current && filled != node.filled {
                 let cells: Vec<String> = filled.iter().map(cell).collect();
                 if !cells.is_empty() {
@@ -424,8 +430,8 @@ impl Cluster {
         let node = self.nodes.get_mut(&id).expect("it stepped");
         let durable = Position(node.durable as u64);
         let Some(machine) = &node.machine else { return };
-        let header = machine.identity().header(machine.epoch());
         for send in node.held_sends.extract_if(.., |send| send.after <= durable) {
+            let header = machine.header(&send.message);
             let PeerSend { to, message, .. } = send;
             let flight = Flight {
                 from: id,

@@ -48,9 +48,10 @@ impl Cluster {
 
     /// Returns whether all running servers have reported the end of the sealed epochs.
     pub fn is_resolved(&self) -> bool {
-        let nodes = self.nodes.values();
-        let mut running = nodes.filter(|node| node.machine.is_some() && !node.asleep);
-        running.all(|node| node.stage == Some(SealStage::Resolved))
+        let holders = self.configuration.tables[0].holders();
+        let nodes = self.nodes.iter().filter(|(id, _)| holders.contains(&core(**id)));
+        let mut running = nodes.filter(|(_, node)| node.machine.is_some() && !node.asleep);
+        running.all(|(_, node)| node.stage == Some(SealStage::Resolved))
     }
 
     /// An epoch in which another server holds partitions, with nothing in them, and servers that
@@ -93,7 +94,7 @@ impl Cluster {
     }
 
     fn end_epochs(&mut self) -> Result<(), String> {
-        if self.configuration.sealing.take().is_some() {
+        if self.configuration.tables[0].sealing.take().is_some() {
             if !self.is_resolved() {
                 return Err("the epochs before have not ended".into());
             }

@@ -323,7 +323,7 @@ impl History {
         let number = self.random.below(places[replex].len() as u64) as usize;
         let server = places[replex][number].core.server.0;
         let request = Request::Read(Read {
-            epoch: self.cluster.configuration.epoch,
+            epoch: self.cluster.configuration.tables[0].epoch,
             partition: PartitionId {
                 table: TableId(1),
                 replex: replex as u8,
@@ -443,7 +443,7 @@ impl History {
                 number,
             },
             acknowledged_below: 1,
-            epoch: self.cluster.configuration.epoch,
+            epoch: self.cluster.configuration.tables[0].epoch,
             table: TableId(1),
             partition: PartitionId {
                 table: TableId(1),

@@ -40,7 +40,9 @@ struct Core {
 
 fn configuration() -> Configuration {
     let mut configuration = samples::configuration();
-    configuration.sealing = None;
+    for table in &mut configuration.tables {
+        table.sealing = None;
+    }
     for places in &mut configuration.tables[0].placement {
         for place in places {
             place.core = CoreId {
@@ -115,7 +117,7 @@ impl Core {
                 inputs.push(CoreInput::Durable(last.position));
             }
             for send in output.sends {
-                let header = self.identity.header(self.machine.epoch());
+                let header = self.machine.header(&send.message);
                 if send.to == self.identity.core {
                     inputs.push(CoreInput::Peer {
                         header,

@@ -50,10 +50,11 @@ pub fn configuration() -> Configuration {
     Configuration {
         cluster: 1,
         epoch: Epoch(3),
-        sealing: None,
         servers: vec![server(1), server(2)],
         tables: vec![PlacedTable {
             id: TableId(1),
+            epoch: Epoch(3),
+            sealing: None,
             layout: Layout::base(&schema),
             schema,
             placement: vec![place(1), place(2)],

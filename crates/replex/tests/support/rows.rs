@@ -98,6 +98,6 @@ pub async fn expect_all(table: &Table, ids: Range<i64>) {
 /// Returns whether nothing moves or is rebuilt, and no epoch ends.
 pub fn is_quiet(configuration: &Configuration) -> bool {
     let mut places = configuration.places();
-    configuration.sealing.is_none()
+    !configuration.is_sealing()
         && places.all(|(_, it)| it.state == PartitionState::Serving && it.moving.is_none())
 }

@@ -245,7 +245,7 @@ impl<S: CoreStore> CoreDriver<S> {
                 return;
             }
             while let Some(message) = self.to_self.pop_front() {
-                let header = self.machine.identity().header(self.machine.epoch());
+                let header = self.machine.header(&message);
                 self.step(CoreInput::Peer { header, message });
             }
         }
@@ -258,7 +258,7 @@ impl<S: CoreStore> CoreDriver<S> {
             return;
         }
         self.peers.want(send.to, self.machine.configuration());
-        let header = identity.header(self.machine.epoch());
+        let header = self.machine.header(&send.message);
         self.peers.send(io, send.to, header, send.message);
     }
 

@@ -67,10 +67,11 @@ pub fn configuration(epoch: u64) -> Arc<Configuration> {
     Arc::new(Configuration {
         cluster: 1,
         epoch: Epoch(epoch),
-        sealing: None,
         servers: vec![server(1), server(2)],
         tables: vec![PlacedTable {
             id: TABLE,
+            epoch: Epoch(epoch),
+            sealing: None,
             placement: vec![(0..PARTITIONS).map(place).collect(); layout.replexes.len()],
             schema,
             layout,

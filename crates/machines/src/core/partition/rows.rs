@@ -346,6 +346,8 @@ mod tests {
         };
         let table = PlacedTable {
             id: TableId(1),
+            epoch: Epoch(0),
+            sealing: None,
             layout: Layout::base(&schema),
             schema,
             placement: vec![vec![place(1)], vec![place(2)]],

@@ -34,10 +34,11 @@ pub fn asks() -> Vec<(&'static str, Message)> {
                 durable: Position(77),
                 filled: vec![partition(1, 2)],
                 fills: vec![fill_report()],
-                seal: Some(SealReport {
+                seals: vec![SealReport {
+                    table: TableId(3),
                     stage: SealStage::Resolved,
                     vouched_ago_us: Some(50_000),
-                }),
+                }],
                 room: Room::Full,
             },
         ),

@@ -188,15 +188,15 @@ generate_struct! {
     FinishedLine { incarnation, sequence }
     RequestId { session, number }
     OperationId { head, incarnation, sequence }
-    Configuration { cluster, epoch, sealing, servers, tables }
+    Configuration { cluster, epoch, servers, tables }
     Sealing { since, removed, leaving }
-    SealReport { stage, vouched_ago_us }
+    SealReport { table, stage, vouched_ago_us }
     FillReport { table, replex, partitions, sources, sources_done, rows, of_rows, obstacles }
     CopyFailure { table, name, why }
     CopyChange { table, wanted }
     ScanCounts { rows, bytes, of_rows }
     Server { id, incarnation, domain, cores, state, is_draining, is_new }
-    PlacedTable { id, schema, layout, placement, building }
+    PlacedTable { id, epoch, sealing, schema, layout, placement, building }
     Place { core, state, since, moving, former }
     Tenure { core, since }
     Schema {
@@ -235,7 +235,7 @@ generate_struct! {
     HoldRelease { epoch, partition, holds }
     RowPage { count, rows, next, quiet_us, held, own_order }
     ChecksumPart { count, sum, next }
-    PeerHeader { from, incarnation, epoch }
+    PeerHeader { from, incarnation, epoch, table_epoch }
     SavedCompletion { head, request }
     Shortage { server, room, stays }
     CoordinatorState {
@@ -294,8 +294,8 @@ generate_enum! {
     }
     PeerMessage {
         Prepare(prepare), Decision { operation, to, decision, settled }, Settled { operation, to },
-        Durable { operations }, Confirm { operations }, Finished(below), Recover { attempt },
-        Adopt { attempt, prepare, decision }, RecoverEnd { attempt, count, finished_below },
+        Durable { operations }, Confirm { operations }, Finished(below), Recover { table, attempt },
+        Adopt { attempt, prepare, decision }, RecoverEnd { table, attempt, count, finished_below },
         LeaseRequest { sent_us, room }, LeaseGrant { sent_us, room }, NewerEpoch { epoch },
         Copy { of, from, start }, Copied { of, from, start, page, sum, looked },
         Fetch { of, from, pass, wanted, start },
@@ -306,15 +306,15 @@ generate_enum! {
         Compared { of, question, list, changes, differing, page, looked_at_bytes },
         Changes { of, question, list, since },
         Changed { of, question, list, page, gone, until, is_all },
-        AskSealed { attempt }, Witness { attempt, prepare, decision },
-        WitnessEnd { attempt, count, forgot_nothing },
+        AskSealed { table, attempt }, Witness { attempt, prepare, decision },
+        WitnessEnd { table, attempt, count, forgot_nothing },
     }
     FolderTrust { Newest, Void, Voided, Any }
     SealStage { Sealing, Resolved, Stuck }
     Room { Free, Reserve, Full }
     CoordinatorRequest {
         Join { server, instance, folder, domain, cores },
-        Heartbeat { core, incarnation, epoch, sent_us, durable, filled, fills, seal, room },
+        Heartbeat { core, incarnation, epoch, sent_us, durable, filled, fills, seals, room },
         Fetch { known },
         OpenSession,
         CreateTable { schema, if_not_exists }, DropTable { name, if_exists }, Leave { server },
@@ -336,7 +336,7 @@ generate_enum! {
         Settled { partition, operation }, Completed { partition, requests },
         Copied { partition, rows }, Matched { partition, rows, gone },
         Whole { partition }, Versions { last },
-        Sealed { epoch, forgot_nothing }, Resolved { epoch }, Given { partition, since, start },
+        Sealed { epoch, tables }, Resolved { epoch, tables }, Given { partition, since, start },
     }
 }
 

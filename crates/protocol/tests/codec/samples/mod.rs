@@ -257,14 +257,15 @@ pub fn configuration() -> Configuration {
     Configuration {
         cluster: 0x1122_3344_5566_7788,
         epoch: Epoch(6),
-        sealing: Some(Sealing {
-            since: Epoch(5),
-            removed: vec![ServerId(2)],
-            leaving: vec![(TableId(1), 1)],
-        }),
         servers: vec![server(1, ServerState::Up), server(2, ServerState::Down)],
         tables: vec![PlacedTable {
             id: TableId(3),
+            epoch: Epoch(6),
+            sealing: Some(Sealing {
+                since: Epoch(5),
+                removed: vec![ServerId(2)],
+                leaving: vec![1],
+            }),
             schema: schema(),
             placement: placement.collect(),
             layout,
@@ -569,6 +570,7 @@ pub fn peer(message: PeerMessage) -> Message {
         from: core(2, 1),
         incarnation: Incarnation(3),
         epoch: Epoch(6),
+        table_epoch: Epoch(5),
     };
     Message::Peer(header, message)
 }
@@ -607,7 +609,13 @@ fn peers() -> Vec<(&'static str, Message)> {
             },
         ),
         ("peer-finished", PeerMessage::Finished(finished())),
-        ("peer-recover", PeerMessage::Recover { attempt: 2 }),
+        (
+            "peer-recover",
+            PeerMessage::Recover {
+                table: TableId(3),
+                attempt: 2,
+            },
+        ),
         (
             "peer-adopt",
             PeerMessage::Adopt {
@@ -619,6 +627,7 @@ fn peers() -> Vec<(&'static str, Message)> {
         (
             "peer-end-of-recovery",
             PeerMessage::RecoverEnd {
+                table: TableId(3),
                 attempt: 2,
                 count: 1,
                 finished_below: finished(),

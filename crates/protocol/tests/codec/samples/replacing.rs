@@ -11,7 +11,13 @@ use super::{partition, peer, pk, prepare, request_id, row};
 /// What cores send while an epoch ends.
 pub fn seals() -> Vec<(&'static str, Message)> {
     let messages = [
-        ("peer-ask-sealed", PeerMessage::AskSealed { attempt: 3 }),
+        (
+            "peer-ask-sealed",
+            PeerMessage::AskSealed {
+                table: TableId(3),
+                attempt: 3,
+            },
+        ),
         (
             "peer-witness",
             PeerMessage::Witness {
@@ -23,6 +29,7 @@ pub fn seals() -> Vec<(&'static str, Message)> {
         (
             "peer-end-of-witness",
             PeerMessage::WitnessEnd {
+                table: TableId(3),
                 attempt: 3,
                 count: 1,
                 forgot_nothing: true,
