@@ -148,6 +148,9 @@ impl Client {
                 self.hub()
                     .step(SessionInput::Configuration(Arc::new(configuration)));
             }
+            CoordinatorReply::Changes(changes) => {
+                self.hub().step(SessionInput::Changes(changes));
+            }
             CoordinatorReply::Unchanged { epoch } => {
                 self.hub().step(SessionInput::Unchanged { epoch })
             }

@@ -241,6 +241,7 @@ impl Coordinator {
             CoordinatorReply::Configuration(configuration) => {
                 SessionInput::Configuration(Arc::new(configuration))
             }
+            CoordinatorReply::Changes(changes) => SessionInput::Changes(changes),
             CoordinatorReply::Unchanged { epoch } => SessionInput::Unchanged { epoch },
             CoordinatorReply::Session { session, life_us } => {
                 SessionInput::Session { session, life_us }

@@ -16,6 +16,7 @@ extern crate alloc;
 mod announcements;
 mod contract;
 mod copies;
+mod drops;
 mod folders;
 mod members;
 mod moves;
@@ -44,6 +45,7 @@ use protocol::state::{
 pub use contract::*;
 
 use announcements::Listeners;
+use drops::RecentDrops;
 use members::{CoreHeartbeat, ServerJoin};
 use moves::MoveTracker;
 use recall::Recall;
@@ -57,6 +59,7 @@ pub struct Coordinator {
     state: CoordinatorState,
     /// The configuration as its last epoch began.
     before: Configuration,
+    drops: RecentDrops,
     /// Cores of the servers that are up, and each one's last report.
     reports: BTreeMap<CoreId, LastReport>,
     listeners: Listeners,
@@ -136,6 +139,7 @@ impl Coordinator {
             settings,
             sessions: Sessions::new(&state),
             before: state.configuration.clone(),
+            drops: RecentDrops::new(state.configuration.epoch),
             state,
             reports: BTreeMap::new(),
             listeners: Listeners::default(),
@@ -353,12 +357,13 @@ impl Coordinator {
 
     fn fetch(&self, known: Epoch) -> Outcome {
         let configuration = &self.state.configuration;
-        Outcome::Now(if known < configuration.epoch {
-            CoordinatorReply::Configuration(configuration.clone())
+        let epoch = configuration.epoch;
+        Outcome::Now(if known >= epoch {
+            CoordinatorReply::Unchanged { epoch }
+        } else if let Some(changes) = self.drops.changes(configuration, known) {
+            CoordinatorReply::Changes(changes)
         } else {
-            CoordinatorReply::Unchanged {
-                epoch: configuration.epoch,
-            }
+            CoordinatorReply::Configuration(configuration.clone())
         })
     }
 

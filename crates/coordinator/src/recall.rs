@@ -272,6 +272,7 @@ impl Coordinator {
             configuration,
         };
         self.before = self.state.configuration.clone();
+        self.drops = super::RecentDrops::new(epoch);
         self.sessions = super::Sessions::new(&self.state);
         self.seals.forget_reports();
         self.reports.clear();

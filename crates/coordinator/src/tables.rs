@@ -74,6 +74,7 @@ impl Coordinator {
         self.state.changes.retain(|change| change.table != table.id);
         output.notes.push(format!("table {name} was dropped"));
         self.reconfigure(output);
+        self.drops.note(self.state.configuration.epoch, table.id);
         Ok(self.done(cores_of(&table), None))
     }
 

@@ -557,6 +557,16 @@ impl Observed {
             CoordinatorReply::Configuration(configuration) => {
                 self.observe_configuration(configuration);
             }
+            CoordinatorReply::Changes(changes) => {
+                self.observe_epoch(changes.epoch);
+                let known = self.configurations.range(changes.since..=changes.epoch);
+                let known: Vec<Vec<u8>> = known.map(|(_, bytes)| bytes.clone()).collect();
+                for bytes in known {
+                    let known = Configuration::decode_all(&bytes).expect("it was encoded");
+                    let newest = changes.clone().apply(&known).expect("it is new enough");
+                    self.observe_configuration(&newest);
+                }
+            }
             CoordinatorReply::Unchanged { epoch } | CoordinatorReply::NewEpoch { epoch } => {
                 self.observe_epoch(*epoch);
             }

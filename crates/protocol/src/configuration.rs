@@ -3,6 +3,7 @@
 //! Servers and clients hold a copy and route by it; a change is a new epoch (R15). How it
 //! is decided is in `coordinator`; where rows belong is `placement`'s.
 
+mod changes;
 mod copies;
 pub mod losses;
 pub mod routes;
@@ -17,6 +18,8 @@ use placement::{
     ColumnType, Placement, PlacementProof, TableReport, copies_at_risk, decision_position, prove,
 };
 use placement::{Cut, Dimension, FurtherCopy, Share};
+
+pub use changes::ConfigurationChanges;
 
 use crate::codec::{DecodeError, Reader, Wire, wire_enum, wire_struct};
 use crate::identity::{CoreId, Epoch, Incarnation, PartitionId, ServerId, TableId};

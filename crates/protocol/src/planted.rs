@@ -109,12 +109,10 @@ bugs! {
     LeaseFromArrival = "lease-from-arrival", "R15";
     /// A vouching counts for a table that has changed since.
     VouchingOutlivesEpoch = "vouching-outlives-epoch", "R15";
-    /// A vouching counts although its sender knew a newer epoch.
-    VouchingAhead = "vouching-ahead", "R15";
+    /// A core vouches for one of an older epoch, and that one counts it.
+    VouchingOfAnyEpoch = "vouching-of-any-epoch", "R15";
     /// A vouching counts for a table whose chains stand still.
     SealedIsVouchedFor = "sealed-is-vouched-for", "R15";
-    /// A core that has restarted reports that it has vouched for no server.
-    VouchingForgotten = "vouching-forgotten", "R15";
     /// The end of a table's epoch settles and forgets operations of other tables, too.
     SealConcernsAll = "seal-concerns-all", "R44";
     /// A message of a peer's earlier incarnation is believed.

@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use protocol::configuration::Configuration;
+use protocol::configuration::{Configuration, ConfigurationChanges};
 use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, SessionId, TableId};
 use protocol::message::{ChecksumPart, ChecksumRead, CoordinatorRequest, HoldRelease, Read};
 use protocol::message::{Refusal, Reply, Request, RowPage};
@@ -84,6 +84,8 @@ pub enum SessionInput {
     },
     /// The coordinator answered `Fetch` with a configuration.
     Configuration(Arc<Configuration>),
+    /// The changes of the configuration since the known one came from the coordinator.
+    Changes(ConfigurationChanges),
     /// The coordinator answered `Fetch`: there is none newer than this.
     Unchanged {
         /// Its epoch.

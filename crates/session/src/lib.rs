@@ -39,7 +39,7 @@ use alloc::vec::Vec;
 
 use protocol::configuration::{Configuration, routes};
 use protocol::identity::{ClockReading, CoreId, Epoch, PartitionId, RequestId, ServerId, TableId};
-use protocol::message::{Execute, HoldRelease, Refusal, Request};
+use protocol::message::{CoordinatorRequest, Execute, HoldRelease, Refusal, Request};
 use protocol::operation::Mutation;
 
 use moment::Moments;
@@ -303,6 +303,15 @@ impl SessionMachine {
             } => self.on_reply(now_us, core, correlation, reply, output),
             SessionInput::Configuration(configuration) => {
                 self.on_configuration(now_us, configuration, output);
+            }
+            SessionInput::Changes(changes) => {
+                let known = self.configuration.as_deref();
+                match known.and_then(|known| changes.apply(known)) {
+                    Some(next) => self.on_configuration(now_us, Arc::new(next), output),
+                    None => output
+                        .asks
+                        .push(CoordinatorRequest::Fetch { known: Epoch(0) }),
+                }
             }
             SessionInput::Unchanged { epoch } => self.on_fetched(epoch),
             SessionInput::Session { session, life_us } => {

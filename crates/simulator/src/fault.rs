@@ -21,7 +21,7 @@ pub enum Fault {
     Coordinator,
     /// A process dies and stays down for long.
     Loss,
-    /// The coordinator ends the epochs before.
+    /// The coordinator ends the epochs before of a table.
     Seal,
     /// An operator has a server drained, or no longer.
     Drain,

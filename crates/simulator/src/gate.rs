@@ -44,6 +44,10 @@ fn suits(bug: Bug, plan: &RunPlan) -> bool {
             faults.crash_every_us > 0 && plan.schema.durability == Durability::Replicated
         }
         Bug::MomentUnchecked => faults.loss_every_us > 0 && plan.schema.partitions > 1,
+        Bug::SealConcernsAll => plan.tables > 1 && faults.seal_every_us > 0,
+        Bug::VouchingOfAnyEpoch | Bug::VouchingOutlivesEpoch | Bug::SealedIsVouchedFor => {
+            faults.coordinator_every_us > 0 && plan.replace_after_us < u64::MAX
+        }
         Bug::EarlierTenureTrusted => plan.replace_after_us < u64::MAX,
         Bug::ChecksumUnchecked | Bug::CorruptionIsTornTail => faults.misread > 0.0,
         Bug::FailedFlushTrusted => faults.flush_failure > 0.0,
@@ -131,7 +135,11 @@ fn plant(bug: Option<Bug>) {
 
 /// Runs seeds with the bug until one fails that passes without it, at most so many.
 fn find(bug: Bug, from: u64, seeds_max: u64) -> Option<Catch> {
-    let suits = |seed: &u64| suits(bug, &RunPlan::draw(&mut Random::new(*seed)));
+    let suits = |seed: &u64| {
+        let mut plan = RunPlan::draw(&mut Random::new(*seed));
+        plan.draw_tables(*seed);
+        suits(bug, &plan)
+    };
     let mut seeds = (from..).filter(suits);
     let mut seeds_run = 0;
     while seeds_run < seeds_max {

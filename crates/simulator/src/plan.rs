@@ -15,6 +15,8 @@ pub const MILLISECOND: u64 = 1_000;
 pub const SECOND: u64 = 1_000_000;
 /// So many partitions can be cut along two axes.
 const PARTITIONS_TO_CUT: u32 = 4;
+/// Names the stream of draws from which the number of tables comes.
+const TABLES_STREAM: u64 = 0x07ab_1e50;
 /// Slow enough for writes to come in between.
 const ENTRIES_PER_SECOND: u64 = 200;
 
@@ -25,8 +27,10 @@ pub struct RunPlan {
     pub servers: u32,
     /// Event loops per server.
     pub cores: u16,
-    /// The one table.
+    /// The first table; the others begin alike.
     pub schema: Schema,
+    /// How many tables there are: a group of rows is in one of them.
+    pub tables: usize,
     /// The machines' limits.
     pub limits: CoreLimits,
     /// How long a lease holds.
@@ -108,11 +112,11 @@ pub struct Faults {
     pub coordinator_every_us: u64,
     /// A process is killed and stays down for long.
     pub loss_every_us: u64,
-    /// The coordinator ends the epochs before.
+    /// The coordinator ends the epochs before of a table.
     pub seal_every_us: u64,
     /// A server is drained, or is no longer.
     pub drain_every_us: u64,
-    /// The table gets a copy more or one less.
+    /// A table gets a copy more or one less, or another table comes or goes.
     pub copies_every_us: u64,
     /// A server stops in order and starts again.
     pub stop_every_us: u64,
@@ -169,12 +173,36 @@ impl RunPlan {
             servers,
             cores: 1 + u16::from(random.chance(0.3)),
             schema,
+            tables: 1,
             limits,
             lease_us,
             replace_after_us,
             workload,
             faults,
         }
+    }
+
+    /// Draws how many tables there are, from a stream of its own: a seed that has one is what it
+    /// would be without this.
+    pub fn draw_tables(&mut self, seed: u64) {
+        let mut random = Random::new(seed ^ TABLES_STREAM);
+        let tables = *random.pick(&[1, 1, 2, 3]);
+        let groups = usize::try_from(self.workload.groups).expect("groups are few");
+        self.tables = tables.min(groups);
+    }
+
+    /// Returns the schema of a table, by its place.
+    pub fn schema_of(&self, table: usize) -> Schema {
+        let mut schema = self.schema.clone();
+        if table > 0 {
+            schema.name = format!("{}_{table}", schema.name);
+        }
+        schema
+    }
+
+    /// Returns the place of the table that has a group of rows.
+    pub fn table_of(&self, group: i64) -> usize {
+        usize::try_from(group).expect("groups are counted from 0") % self.tables
     }
 }
 

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use placement::tables::Tables;
 use protocol::configuration::PlacedTable;
-use protocol::identity::PartitionId;
+use protocol::identity::{PartitionId, TableId};
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
 
 use crate::check::partition_contents::{PartitionContents, PartitionRows, of_replex};
@@ -25,8 +25,8 @@ use crate::model::{GROUP, GroupState, ModelRow, Observation, WorkloadOperation};
 use crate::plan::SECOND;
 use crate::trace::Trace;
 use crate::workload::Translation;
-use crate::world::World;
 use crate::world::server::SimulatedServer;
+use crate::world::{SimulatedTable, World};
 
 /// Work under faults ends after this, done or not.
 const CHAOS_US: u64 = 8 * SECOND;
@@ -85,7 +85,7 @@ fn run(seed: u64, trace: Trace) -> Outcome {
     outcome
 }
 
-/// Starts everything and makes the table.
+/// Starts everything and makes the tables.
 fn set_up(world: &mut World) -> bool {
     world.start_coordinator();
     for place in 0..world.servers.len() {
@@ -99,7 +99,12 @@ fn set_up(world: &mut World) -> bool {
         );
         return false;
     }
-    let schema = world.plan.schema.clone();
+    (0..world.plan.tables).all(|place| create_table(world, place))
+}
+
+/// Makes a table.
+fn create_table(world: &mut World, place: usize) -> bool {
+    let schema = world.plan.schema_of(place);
     let request = CoordinatorRequest::CreateTable {
         schema,
         if_not_exists: false,
@@ -121,7 +126,8 @@ fn set_up(world: &mut World) -> bool {
             let configuration = world.coordinator.configuration().expect("it runs");
             let table = configuration.table(id).expect("it was just created");
             let translation = Translation::new(&table.schema, &table.layout);
-            world.table = Some((id, Rc::new(translation)));
+            let translation = Rc::new(translation);
+            world.tables.push(SimulatedTable { id, translation });
             true
         }
         other => {
@@ -237,29 +243,35 @@ fn check_rest(world: &mut World) -> PartitionContents {
             return PartitionContents::new();
         }
     };
-    let (_, table) = world.table.clone().expect("it was created");
-    world.check(
-        "I4 constraints hold",
-        constraints::hold(&rest, &table.model),
-    );
-    world.check(
-        "I6 every row is where h puts it",
-        places::right(&rest, &table),
-    );
-    world.check(
-        "local entries are what the rows imply",
-        entries::implied(&rest, &table),
-    );
-    world.check(
-        "I5 all replexes are equal",
-        copies::equal(&rest, table.layout.numbers()),
-    );
-    world.check("nothing is left of what went", nothing_left(world));
+    for SimulatedTable { id, translation } in world.tables.clone() {
+        let own = of_table(&rest, id);
+        let table = &translation;
+        world.check("I4 constraints hold", constraints::hold(&own, &table.model));
+        world.check(
+            "I6 every row is where h puts it",
+            places::right(&own, table),
+        );
+        world.check(
+            "local entries are what the rows imply",
+            entries::implied(&own, table),
+        );
+        world.check(
+            "I5 all replexes are equal",
+            copies::equal(&own, table.layout.numbers()),
+        );
+        world.check("nothing is left of what went", nothing_left(world, id));
+    }
     rest
 }
 
-fn nothing_left(world: &World) -> Result<(), String> {
-    let (table, _) = world.table.as_ref().expect("it was created");
+/// Returns what is in the partitions of a table.
+fn of_table(rest: &PartitionContents, id: TableId) -> PartitionContents {
+    let own = rest.iter().filter(|(partition, _)| partition.table == id);
+    own.map(|(partition, rows)| (*partition, rows.clone()))
+        .collect()
+}
+
+fn nothing_left(world: &World, table: TableId) -> Result<(), String> {
     let configuration = world.coordinator.configuration();
     let configuration = configuration.ok_or("no coordinator runs")?;
     for core in world.servers.iter().flat_map(SimulatedServer::cores) {
@@ -271,20 +283,31 @@ fn nothing_left(world: &World) -> Result<(), String> {
             let is_former = place.is_some_and(|place| place.former == Some(own));
             is_former || configuration.tenure(partition, own).is_some()
         };
-        leftovers::none(kept, *table, is_own).map_err(|error| format!("{own}: {error}"))?;
+        leftovers::none(kept, table, is_own).map_err(|error| format!("{own}: {error}"))?;
     }
     Ok(())
 }
 
 /// Returns what the sorted tables of all cores hold.
 fn read_all(world: &World) -> Result<PartitionContents, String> {
-    let (id, translation) = world.table.as_ref().expect("it was created");
+    let mut rest = PartitionContents::new();
+    for table in &world.tables {
+        read_table(world, table, &mut rest)?;
+    }
+    Ok(rest)
+}
+
+/// Adds what the sorted tables of all cores hold of a table.
+fn read_table(
+    world: &World,
+    SimulatedTable { id, translation }: &SimulatedTable,
+    rest: &mut PartitionContents,
+) -> Result<(), String> {
     let configuration = world
         .coordinator
         .configuration()
         .ok_or("no coordinator runs")?;
     let table = configuration.table(*id).ok_or("the table is gone")?;
-    let mut rest = PartitionContents::new();
     for (replex, places) in table.placement.iter().enumerate() {
         for (number, place) in places.iter().enumerate() {
             let partition = PartitionId {
@@ -335,7 +358,7 @@ fn read_all(world: &World) -> Result<PartitionContents, String> {
             rest.insert(partition, found);
         }
     }
-    Ok(rest)
+    Ok(())
 }
 
 /// Returns the orders in which a partition has entries: all that it ought to, by now (I16), each
@@ -369,12 +392,13 @@ fn entry_orders(
 
 /// Each group's history with the rows at rest as one last lookup.
 fn check_histories(world: &mut World, rest: &PartitionContents, outcome: &mut Outcome) {
-    let (_, table) = world.table.clone().expect("it was created");
     for group in 0..world.plan.workload.groups {
+        let SimulatedTable { id, translation } = &world.tables[world.plan.table_of(group)];
+        let (table, rest) = (Rc::clone(translation), of_table(rest, *id));
         let calls = world.history.iter().filter(|(other, _)| *other == group);
         let mut calls: Vec<_> = calls.map(|(_, call)| call.clone()).collect();
         calls.retain(|call| call.ended.is_some() || !call.operation.is_read());
-        let rows = of_replex(rest, 0).into_iter().map(|(_, row)| row);
+        let rows = of_replex(&rest, 0).into_iter().map(|(_, row)| row);
         let mut rows: Vec<ModelRow> = rows.filter(|row| row[GROUP] == group).collect();
         rows.sort_unstable_by_key(|row| row[crate::model::ID]);
         let begun = world.moment + 1;

@@ -90,6 +90,17 @@ fn describe(content: &PacketContent) -> String {
             CoordinatorReply::Configuration(configuration) => {
                 format!("configuration of epoch {}", configuration.epoch.0)
             }
+            CoordinatorReply::Changes(changes) => format!(
+                "changes from epoch {} to {}: tables {:?}, without {:?}",
+                changes.since.0,
+                changes.epoch.0,
+                changes
+                    .tables
+                    .iter()
+                    .map(|table| table.id.0)
+                    .collect::<Vec<_>>(),
+                changes.dropped
+            ),
             CoordinatorReply::Joined {
                 server,
                 incarnation,

@@ -46,21 +46,31 @@ impl Generator {
         }
     }
 
-    /// Returns the next operation, and its group. Reads go to one of these copies.
-    pub fn draw(&mut self, model: &Model, readable: &[usize]) -> (i64, WorkloadOperation) {
+    /// Returns the next operation's group, and whether it is on the first row of it.
+    pub fn draw_group(&mut self) -> (i64, bool) {
         let hot = self.random.chance(self.workload.hot);
         let group = if hot {
             0
         } else {
             self.random.below(self.workload.groups as u64) as i64
         };
+        (group, hot)
+    }
+
+    /// Returns the next operation, in this group. Reads go to one of these copies.
+    pub fn draw(
+        &mut self,
+        (group, hot): (i64, bool),
+        model: &Model,
+        readable: &[usize],
+    ) -> WorkloadOperation {
         let index = if hot {
             0
         } else {
             self.random.below(self.workload.ids as u64) as i64
         };
         let id = group * GROUP_STRIDE + index;
-        let operation = match self.random.weighted(&self.workload.weights) {
+        match self.random.weighted(&self.workload.weights) {
             0 => WorkloadOperation::Insert(self.row(group, id)),
             1 => WorkloadOperation::InsertOrKeep(self.row(group, id)),
             2 => {
@@ -74,8 +84,7 @@ impl Generator {
             }
             5 => WorkloadOperation::Read(self.point(model, readable, group, id)),
             _ => WorkloadOperation::Read(self.range(model, readable, group)),
-        };
-        (group, operation)
+        }
     }
 
     /// Returns what a statement reads: several keys, or the cells that a part of a key leaves open,
@@ -533,7 +542,8 @@ mod tests {
             let translation = Translation::new(&plan.schema, &layout);
             let mut generator = Generator::new(plan.workload, random);
             for _ in 0..50 {
-                let (group, operation) = generator.draw(&translation.model, &[0]);
+                let (group, hot) = generator.draw_group();
+                let operation = generator.draw((group, hot), &translation.model, &[0]);
                 match operation {
                     WorkloadOperation::Insert(row) => {
                         assert_eq!(translation.parse(&translation.row(&row)).unwrap(), row);

@@ -337,7 +337,7 @@ fn fetch_gives_what_is_newer() {
     scene.join(1);
     let configuration = scene.coordinator.configuration().clone();
     assert_eq!(
-        scene.ask(Request::Fetch { known: Epoch(1) }),
+        scene.ask(Request::Fetch { known: Epoch(0) }),
         Reply::Configuration(configuration)
     );
     assert_eq!(

@@ -374,3 +374,42 @@ fn server_must_not_come_back_where_more_copies_fail_together() {
          together: keep domain server-1, or remove the server first"
     );
 }
+
+#[test]
+fn an_asker_receives_what_has_changed_since_the_epoch_that_it_knows() {
+    let mut scene = Scene::new();
+    scene.join(1);
+    scene.join(2);
+    scene.ask_from(9, create("first", 1));
+    scene.ask_from(9, create("second", 1));
+    let known = scene.coordinator.configuration().clone();
+    scene.ask_from(9, create("third", 1));
+    scene.ask_from(9, drop_table("first"));
+    let newest = scene.coordinator.configuration().clone();
+    let Reply::Changes(changes) = scene.ask(Request::Fetch { known: known.epoch }) else {
+        panic!("it knows all drops since it started");
+    };
+    let names: Vec<&str> = changes
+        .tables
+        .iter()
+        .map(|it| &it.schema.name[..])
+        .collect();
+    assert_eq!(
+        (names, &changes.dropped[..]),
+        (vec!["third"], &[TableId(1)][..])
+    );
+    assert_eq!(changes.clone().apply(&known), Some(newest.clone()));
+    assert_eq!(changes.clone().apply(&newest), Some(newest.clone()));
+    let mut older = known;
+    older.epoch.0 -= 1;
+    assert_eq!(
+        changes.apply(&older),
+        None,
+        "the whole configuration is needed"
+    );
+
+    // One that has started since knows of no drop before.
+    let mut second = Scene::restarted(scene.coordinator.state().clone(), 5);
+    let whole = second.ask(Request::Fetch { known: older.epoch });
+    assert_eq!(whole, Reply::Configuration(newest));
+}

@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use placement::Durability;
-use protocol::configuration::Configuration;
+use protocol::configuration::{Configuration, ConfigurationChanges};
 use protocol::identity::{CoreId, Epoch, Incarnation, Position, SessionId};
 use protocol::message::{CoordinatorRequest, PeerHeader, PeerMessage, Reply, Request, Room};
 
@@ -48,6 +48,8 @@ pub enum CoreInput {
     },
     /// A configuration was fetched; older ones than the known are ignored.
     Configuration(Arc<Configuration>),
+    /// The changes of the configuration since the one that this core knows were fetched.
+    Changes(ConfigurationChanges),
     /// The coordinator answered a heartbeat.
     Beat {
         /// When the heartbeat was sent, on this core's monotonic clock.

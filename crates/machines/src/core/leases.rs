@@ -134,13 +134,8 @@ impl Leases {
     /// Returns the time at which this core last vouched for one of these servers, or may have
     /// before it restarted.
     pub fn last_vouched_us(&self, servers: &[ServerId]) -> Option<u64> {
-        let vouched = servers.iter().map(|server| {
-            let at_us = self.vouched_us.get(server).copied().unwrap_or(0);
-            match planted::is(Bug::VouchingForgotten) {
-                true => at_us,
-                false => at_us.max(self.started_us),
-            }
-        });
+        let vouched = servers.iter().map(|server| self.vouched_us.get(server));
+        let vouched = vouched.map(|at_us| at_us.copied().unwrap_or(0).max(self.started_us));
         vouched.max()
     }
 
@@ -201,6 +196,13 @@ impl CoreMachine {
                 known: self.view.epoch(),
             });
         }
+    }
+
+    /// Fetches the configuration from the beginning: changes came that do not fit the known one.
+    pub(crate) fn fetch_whole(&mut self, output: &mut CoreOutput) {
+        output
+            .asks
+            .push(CoordinatorRequest::Fetch { known: Epoch(0) });
     }
 
     /// Sets the room on this core's disk. The next tick reports it to the coordinator and to the

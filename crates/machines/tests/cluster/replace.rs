@@ -49,7 +49,10 @@ impl Cluster {
     /// Returns whether all running servers have reported the end of the sealed epochs.
     pub fn is_resolved(&self) -> bool {
         let holders = self.configuration.tables[0].holders();
-        let nodes = self.nodes.iter().filter(|(id, _)| holders.contains(&core(**id)));
+        let nodes = self
+            .nodes
+            .iter()
+            .filter(|(id, _)| holders.contains(&core(**id)));
         let mut running = nodes.filter(|(_, node)| node.machine.is_some() && !node.asleep);
         running.all(|(_, node)| node.stage == Some(SealStage::Resolved))
     }

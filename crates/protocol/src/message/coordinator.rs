@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use placement::Schema;
 
 use crate::codec::{wire_enum, wire_struct};
-use crate::configuration::Configuration;
+use crate::configuration::{Configuration, ConfigurationChanges};
 use crate::identity::{
     CoreId, Epoch, Incarnation, PartitionId, Position, ServerId, SessionId, TableId,
 };
@@ -52,7 +52,7 @@ pub enum CoordinatorRequest {
         /// The room on its disk.
         room: Room,
     },
-    /// The newest configuration, if newer than `known`.
+    /// The newest configuration, if newer than `known`, or what it has that the known one lacks.
     Fetch {
         /// The asker's epoch.
         known: Epoch,
@@ -298,6 +298,8 @@ pub enum CoordinatorReply {
     },
     /// The newest configuration.
     Configuration(Configuration),
+    /// What the newest configuration has that the asker's lacks.
+    Changes(ConfigurationChanges),
     /// The receiver knows the newest epoch already.
     Unchanged {
         /// The newest epoch.
@@ -404,6 +406,7 @@ wire_enum!(CoordinatorReply {
     4 => Session { session, life_us }, 5 => Done { epoch, table },
     6 => Refused { message, retry }, 7 => Progress { fills, waiting, failures, without_room },
     8 => NewEpoch { epoch }, 9 => Recall, 10 => Wait { message },
+    11 => Changes(changes),
 });
 wire_struct!(FillReport {
     table,

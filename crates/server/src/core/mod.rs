@@ -360,6 +360,7 @@ impl<S: CoreStore> CoreDriver<S> {
             CoordinatorReply::Configuration(configuration) => {
                 self.step(CoreInput::Configuration(Arc::new(configuration)));
             }
+            CoordinatorReply::Changes(changes) => self.step(CoreInput::Changes(changes)),
             CoordinatorReply::Unchanged { .. } | CoordinatorReply::NewEpoch { .. } => {}
             CoordinatorReply::Recall => self.remember(io),
             CoordinatorReply::Refused { message, .. } => {

@@ -24,7 +24,7 @@ use crate::model::{ID, Observation, PartitionRange, WorkloadOperation};
 use crate::network::Node;
 use crate::plan::{MILLISECOND, SECOND};
 use crate::workload::Translation;
-use crate::world::World;
+use crate::world::{SimulatedTable, World};
 
 /// Correlations of probes start here; the session never gets so far.
 const PROBES: u64 = 1 << 63;
@@ -33,13 +33,22 @@ const ROWS_MAX: usize = 100;
 /// How many answered writes are followed by another body under their number.
 const PROBED: f64 = 0.02;
 
+/// An operation that a client waits for.
+#[derive(Clone, Copy, Debug)]
+struct SubmittedOperation {
+    /// Where it is in the history; none is a stale read.
+    history: Option<usize>,
+    /// The place of its table.
+    table: usize,
+}
+
 /// One client.
 #[derive(Debug)]
 pub struct SimulatedClient {
     session: SessionMachine,
     clock: SimulatedClock,
-    /// What was submitted, and where it is in the history; none is a stale read.
-    submitted: BTreeMap<Ticket, Option<usize>>,
+    /// What was submitted.
+    submitted: BTreeMap<Ticket, SubmittedOperation>,
     /// Since when writes have been submitted.
     writes: BTreeMap<Ticket, u64>,
     next_ticket: u64,
@@ -123,8 +132,8 @@ impl World {
             .values()
             .flat_map(|client| client.submitted.values());
         let waits = submitted
-            .flatten()
-            .map(|index| &self.history[*index].1.operation);
+            .filter_map(|submitted| submitted.history)
+            .map(|index| &self.history[index].1.operation);
         let waits: Vec<&WorkloadOperation> = waits.collect();
         format!(
             "{} operations to begin, in flight {waits:?}",
@@ -193,9 +202,14 @@ impl World {
     }
 
     fn begin_operation(&mut self, number: u64) {
-        let (table_id, table) = self.table.clone().expect("clients come after the table");
+        let (group, hot) = self.generator.draw_group();
+        let place = self.plan.table_of(group);
+        let SimulatedTable {
+            id: table_id,
+            translation: table,
+        } = self.tables[place].clone();
         let readable = self.readable(number, table_id, &table);
-        let (group, mut operation) = self.generator.draw(&table.model, &readable);
+        let mut operation = self.generator.draw((group, hot), &table.model, &readable);
         // One page may not hold a range, least of all one that is read from a cover: it is read as
         // a statement.
         if let WorkloadOperation::Read(range) = &operation
@@ -247,7 +261,11 @@ impl World {
         let client = self.clients.get_mut(&number).expect("callers have it");
         let ticket = Ticket(client.next_ticket);
         client.next_ticket += 1;
-        client.submitted.insert(ticket, history);
+        let submitted = SubmittedOperation {
+            history,
+            table: place,
+        };
+        client.submitted.insert(ticket, submitted);
         let deadline_us = client.clock.now(self.now_us).monotonic_us + patience_us;
         // As the next page of a read does: the copy that was chosen may have gone since.
         if matches!(
@@ -445,6 +463,7 @@ impl World {
             CoordinatorReply::Configuration(configuration) => {
                 SessionInput::Configuration(Arc::new(configuration))
             }
+            CoordinatorReply::Changes(changes) => SessionInput::Changes(changes),
             CoordinatorReply::Unchanged { epoch } => SessionInput::Unchanged { epoch },
             CoordinatorReply::Session { session, life_us } => {
                 SessionInput::Session { session, life_us }
@@ -495,20 +514,20 @@ impl World {
         });
         let client = self.clients.get_mut(&number).expect("it has just stepped");
         client.writes.remove(&ticket);
-        let Some(history) = client.submitted.remove(&ticket) else {
+        let Some(submitted) = client.submitted.remove(&ticket) else {
             let text = format!("{ticket:?} ended twice, the second time with {outcome:?}");
             self.check("I7 one effect and one result per request", Err(text));
             return;
         };
+        let SubmittedOperation { history, table } = submitted;
         let seen = match outcome {
             SessionOutcome::Executed(result) => {
-                let (_, table) = self.table.as_ref().expect("clients come after the table");
-                table.seen(&result).map(Some)
+                self.tables[table].translation.seen(&result).map(Some)
             }
-            SessionOutcome::Rows(page) => self.rows(&page).map(Some),
-            SessionOutcome::Moment(ranges) => self.ranges(&ranges).map(Some),
+            SessionOutcome::Rows(page) => self.rows(table, &page).map(Some),
+            SessionOutcome::Moment(ranges) => self.ranges(table, &ranges).map(Some),
             SessionOutcome::NoMoment => Ok(Some(Observation::Nothing)),
-            SessionOutcome::Failed(SessionFailure::PlaceGone { .. }) if self.has_changed() => {
+            SessionOutcome::Failed(SessionFailure::PlaceGone { .. }) if self.has_changed(table) => {
                 Ok(Some(Observation::Nothing))
             }
             SessionOutcome::Failed(failure) => {
@@ -529,9 +548,8 @@ impl World {
     }
 
     /// Returns whether a copy may have gone while a client was reading it.
-    fn has_changed(&self) -> bool {
-        let table = self.table.as_ref();
-        table.is_some_and(|(_, table)| table.model.eras.len() > 1)
+    fn has_changed(&self, table: usize) -> bool {
+        self.tables[table].translation.model.eras.len() > 1
     }
 
     fn is_read(&self, index: usize) -> bool {
@@ -539,12 +557,12 @@ impl World {
     }
 
     /// Returns the pages of a statement in the model's words.
-    fn ranges(&mut self, ranges: &[Vec<RowPage>]) -> Result<Observation, String> {
+    fn ranges(&mut self, table: usize, ranges: &[Vec<RowPage>]) -> Result<Observation, String> {
         let mut found = Vec::new();
         for pages in ranges {
             let mut rows = Vec::new();
             for page in pages {
-                match self.rows(page)? {
+                match self.rows(table, page)? {
                     Observation::Rows(page) => rows.extend(page),
                     other => return Err(format!("a range is read as {other:?}")),
                 }
@@ -555,11 +573,11 @@ impl World {
     }
 
     /// Returns a page in the model's words. A version of a row has one content.
-    fn rows(&mut self, page: &RowPage) -> Result<Observation, String> {
+    fn rows(&mut self, table: usize, page: &RowPage) -> Result<Observation, String> {
         if page.rows.is_empty() && page.count > 0 {
             return Ok(Observation::Count(page.count));
         }
-        let (_, table) = self.table.as_ref().expect("clients come after the table");
+        let table = &self.tables[table].translation;
         let mut rows = Vec::new();
         for (version, bytes) in page.rows() {
             let row = table.parse(bytes)?;

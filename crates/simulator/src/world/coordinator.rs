@@ -12,7 +12,8 @@ use ::coordinator::{
     Coordinator, CoordinatorAnswer, CoordinatorInput, CoordinatorOutput, CoordinatorSettings,
     RequesterId,
 };
-use protocol::configuration::{Configuration, MoveProgress, PartitionState};
+use protocol::configuration::{Configuration, MoveProgress, PartitionState, PlacedTable};
+use protocol::identity::Epoch;
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
 use protocol::state::{CoordinatorState, decode_state, encode_state};
 
@@ -23,7 +24,7 @@ use crate::linearizable::Call;
 use crate::model::{Observation, WorkloadOperation};
 use crate::network::Node;
 use crate::plan::MILLISECOND;
-use crate::world::World;
+use crate::world::{SimulatedTable, World};
 
 /// The coordinator's process and its disk.
 #[derive(Debug)]
@@ -340,7 +341,10 @@ impl World {
         if let CoordinatorReply::Configuration(configuration)
         | CoordinatorReply::Joined { configuration, .. } = &reply
         {
-            self.note_first_sent(configuration);
+            self.note_first_sent(configuration.epoch, &configuration.tables);
+        }
+        if let CoordinatorReply::Changes(changes) = &reply {
+            self.note_first_sent(changes.epoch, &changes.tables);
         }
         let (node, life) = self.coordinator.askers[to.0 as usize - 1];
         self.send(
@@ -350,33 +354,44 @@ impl World {
         );
     }
 
-    /// A node receives a configuration for the first time. All before it is settled and no core has
-    /// begun anything under it, so that this is the moment at which the table's copies change.
-    fn note_first_sent(&mut self, configuration: &Configuration) {
-        if configuration.epoch <= self.epoch {
+    /// A node receives a configuration for the first time, with these tables or all that have
+    /// changed since one that was sent before. All before it is settled and no core has begun
+    /// anything under it, so that this is the moment at which a table's copies change.
+    fn note_first_sent(&mut self, epoch: Epoch, tables: &[PlacedTable]) {
+        if epoch <= self.epoch {
             return;
         }
-        self.epoch = configuration.epoch;
+        self.epoch = epoch;
         let due = Event::NewsDue(self.epoch, self.coordinator.life, self.now_us);
         self.after(LEARNS_WITHIN_US, due);
-        let mut places = configuration.places();
-        if places.any(|(_, place)| matches!(place.moving, Some(MoveProgress::From(_)))) {
+        let mut places = tables
+            .iter()
+            .flat_map(|table| table.placement.iter().flatten());
+        if places.any(|place| matches!(place.moving, Some(MoveProgress::From(_)))) {
             self.maybe_kill_at_hand_over();
         }
-        let Some((id, table)) = &mut self.table else {
+        for place in 0..self.tables.len() {
+            self.note_copies(place, tables);
+        }
+    }
+
+    /// A table's copies may be others from here on.
+    fn note_copies(&mut self, place: usize, tables: &[PlacedTable]) {
+        let SimulatedTable { id, translation } = &mut self.tables[place];
+        let Some(newest) = tables.iter().find(|table| table.id == *id) else {
             return;
         };
-        let Some(newest) = configuration.table(*id) else {
-            return;
-        };
-        if newest.schema == table.schema && newest.layout == table.layout {
+        if newest.schema == translation.schema && newest.layout == translation.layout {
             return;
         }
-        let change = Rc::make_mut(table).change(self.epoch, &newest.schema, &newest.layout);
+        let table = Rc::make_mut(translation);
+        let change = table.change(self.epoch, &newest.schema, &newest.layout);
         let era = change.expect("its copies are others");
         let begun = self.next_moment();
         let ended = Some((self.next_moment(), Observation::Applied));
-        for group in 0..self.plan.workload.groups {
+        let groups = 0..self.plan.workload.groups;
+        let plan = self.plan.clone();
+        for group in groups.filter(|group| plan.table_of(*group) == place) {
             let call = Call {
                 begun,
                 ended: ended.clone(),

@@ -70,12 +70,14 @@ pub struct World {
     pub generator: Generator,
     /// Operations that are still to be begun.
     pub operations_left: u32,
-    /// The table, once it is there.
-    pub table: Option<(TableId, Rc<Translation>)>,
+    /// The tables, once they are there.
+    pub tables: Vec<SimulatedTable>,
     /// The newest epoch that was sent to any node.
     pub epoch: Epoch,
-    /// The coordinator's answer to its creation.
+    /// The coordinator's answer to the creation of a table that has rows.
     pub created: Option<CoordinatorReply>,
+    /// Tables without rows that have come and gone.
+    pub bystanders: u32,
     /// Every record.
     pub ledger: Ledger,
     /// The results that clients received.
@@ -94,6 +96,15 @@ pub struct World {
     pub trace: Trace,
     /// Events handled.
     pub events: u64,
+}
+
+/// A table that clients use.
+#[derive(Clone, Debug)]
+pub struct SimulatedTable {
+    /// Its number.
+    pub id: TableId,
+    /// The table in the model's words and the protocol's.
+    pub translation: Rc<Translation>,
 }
 
 /// Names of clients' connections.
@@ -129,7 +140,8 @@ impl World {
     /// Returns a world in which nothing has started.
     pub fn new(seed: u64, trace: Trace) -> World {
         let mut random = Random::new(seed);
-        let plan = RunPlan::draw(&mut random);
+        let mut plan = RunPlan::draw(&mut random);
+        plan.draw_tables(seed);
         let network = Network::new(random.fork());
         let drift = plan.faults.drift_ppm;
         let mut clock = || SimulatedClock::draw(&mut random, drift);
@@ -153,9 +165,10 @@ impl World {
             rolling: None,
             generator: Generator::new(plan.workload.clone(), random.fork()),
             operations_left: plan.workload.operations,
-            table: None,
+            tables: Vec::new(),
             epoch: Epoch(0),
             created: None,
+            bystanders: 0,
             ledger: Ledger::new(plan.schema.durability),
             results: Results::default(),
             leases: Leases::default(),

@@ -28,13 +28,23 @@ const OLD_COPY_US: u64 = 3_000 * MILLISECOND;
 pub const OPERATOR: Node = Node::Client(0);
 
 impl World {
-    /// Requests, for an operator, one copy more or one less.
+    /// Requests, for an operator, one copy of a table more or one less, or another table, which
+    /// nobody uses, or an end of it.
     pub fn change_copies(&mut self) {
-        let configuration = self.coordinator.configuration();
-        let (Some(configuration), Some((id, _))) = (configuration, &self.table) else {
+        if self.tables.is_empty() {
+            return;
+        }
+        let mut place = 0;
+        if self.tables.len() > 1 {
+            if self.random.chance(0.4) {
+                return self.change_bystander();
+            }
+            place = self.random.below(self.tables.len() as u64) as usize;
+        }
+        let Some(configuration) = self.coordinator.configuration() else {
             return;
         };
-        let Some(table) = configuration.table(*id) else {
+        let Some(table) = configuration.table(self.tables[place].id) else {
             return;
         };
         let adds = table.layout.copies() < COPIES_MAX && self.random.chance(0.6);
@@ -45,6 +55,26 @@ impl World {
         if let Some(request) = request {
             self.ask(request);
         }
+    }
+
+    /// Requests a table without rows, or the end of the one before.
+    fn change_bystander(&mut self) {
+        let name = format!("bystander_{}", self.bystanders / 2);
+        let is_there = self.bystanders % 2 == 1;
+        self.bystanders += 1;
+        self.ask(match is_there {
+            true => CoordinatorRequest::DropTable {
+                name,
+                if_exists: true,
+            },
+            false => CoordinatorRequest::CreateTable {
+                schema: Schema {
+                    name,
+                    ..self.plan.schema.clone()
+                },
+                if_not_exists: true,
+            },
+        });
     }
 
     /// Sends an operator's request to the coordinator.
@@ -59,7 +89,7 @@ impl World {
     /// Handles the coordinator's answer to an operator.
     pub fn operator_answered(&mut self, reply: CoordinatorReply) {
         match reply {
-            reply if self.table.is_none() => self.created = Some(reply),
+            reply if self.tables.len() < self.plan.tables => self.created = Some(reply),
             CoordinatorReply::Done { .. } | CoordinatorReply::Refused { .. } => {}
             other => self.check(
                 "coordinator",

@@ -57,7 +57,8 @@ impl CoreMachine {
         if planted::is(Bug::CompletionForgotten) {
             self.sessions.forget_below(request.session, request.number);
         }
-        if self.is_known(asker, request, digest, step.output) {
+        let named = (request, partition.table);
+        if self.is_known(step.now, asker, named, digest, step.output) {
             return Ok(());
         }
         let mutation = mutations
@@ -98,8 +99,9 @@ impl CoreMachine {
     /// new.
     fn is_known(
         &mut self,
+        now: ClockReading,
         asker: ReplyDestination,
-        request: RequestId,
+        (request, table): (RequestId, TableId),
         digest: u64,
         output: &mut CoreOutput,
     ) -> bool {
@@ -119,10 +121,14 @@ impl CoreMachine {
         match self.sessions.known(request, digest) {
             RequestStatus::Completed(_) if planted::is(Bug::RetryRunsAgain) => {}
             RequestStatus::Completed(result) => {
+                // One without effect is known here alone, and another head may have come to another:
+                // it needs the lease as when it was new.
+                let is_local = !result.took_effect();
+                let valid_until_us = is_local.then(|| self.lease_until_us(now, table));
                 let reply = Reply::Executed(result.clone());
                 // The record may be younger than the last flush.
                 let after = self.log.last();
-                self.answer(asker, after, None, reply, output);
+                self.answer(asker, after, valid_until_us, reply, output);
                 return true;
             }
             RequestStatus::Mismatch => {

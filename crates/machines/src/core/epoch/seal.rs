@@ -575,6 +575,8 @@ impl CoreMachine {
             tables: tables.into_iter().collect(),
         };
         self.append(&record, Durability::Replicated, step.output);
+        // Later operations on other tables may have waited for those that are finished with that.
+        self.confirmations.send_by(step.now.monotonic_us);
         Ok(())
     }
 

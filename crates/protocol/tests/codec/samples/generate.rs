@@ -12,8 +12,8 @@ use placement::{
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
-    Configuration, MoveProgress, PartitionState, Place, PlacedTable, Sealing, Server, ServerState,
-    Tenure,
+    Configuration, ConfigurationChanges, MoveProgress, PartitionState, Place, PlacedTable, Sealing,
+    Server, ServerState, Tenure,
 };
 use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator};
 use protocol::identity::*;
@@ -189,6 +189,7 @@ generate_struct! {
     RequestId { session, number }
     OperationId { head, incarnation, sequence }
     Configuration { cluster, epoch, servers, tables }
+    ConfigurationChanges { cluster, since, epoch, servers, tables, dropped }
     Sealing { since, removed, leaving }
     SealReport { table, stage, vouched_ago_us }
     FillReport { table, replex, partitions, sources, sources_done, rows, of_rows, obstacles }
@@ -329,7 +330,7 @@ generate_enum! {
         Beat { sent_us, epoch, lease_us, session_floor }, Configuration(configuration),
         Unchanged { epoch }, Session { session, life_us }, Done { epoch, table },
         Refused { message, retry }, Progress { fills, waiting, failures, without_room },
-        NewEpoch { epoch }, Recall, Wait { message },
+        NewEpoch { epoch }, Recall, Wait { message }, Changes(changes),
     }
     Record {
         Prepared { partition, prepare }, Decided { partition, operation, decision, settles },

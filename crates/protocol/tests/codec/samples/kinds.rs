@@ -105,6 +105,7 @@ kinds! {
     (Message::Answer(CoordinatorReply::Joined { .. }), _) => "answer-joined",
     (Message::Answer(CoordinatorReply::Beat { .. }), _) => "answer-beat",
     (Message::Answer(CoordinatorReply::Configuration(_)), _) => "answer-configuration",
+    (Message::Answer(CoordinatorReply::Changes(_)), _) => "answer-changes",
     (Message::Answer(CoordinatorReply::Unchanged { .. }), _) => "answer-unchanged",
     (Message::Answer(CoordinatorReply::NewEpoch { .. }), _) => "answer-new-epoch",
     (Message::Answer(CoordinatorReply::Session { .. }), _) => "answer-session",

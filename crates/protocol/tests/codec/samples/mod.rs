@@ -19,8 +19,8 @@ use placement::{
 };
 use protocol::codec::Bytes;
 use protocol::configuration::{
-    Configuration, MoveProgress, PartitionState, Place, PlacedTable, Sealing, Server, ServerState,
-    Tenure,
+    Configuration, ConfigurationChanges, MoveProgress, PartitionState, Place, PlacedTable, Sealing,
+    Server, ServerState, Tenure,
 };
 use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator};
 use protocol::identity::*;
@@ -678,6 +678,14 @@ fn answers() -> Vec<(&'static str, Message)> {
         (
             "answer-configuration",
             CoordinatorReply::Configuration(configuration()),
+        ),
+        (
+            "answer-changes",
+            CoordinatorReply::Changes(ConfigurationChanges::between(
+                &configuration(),
+                Epoch(5),
+                vec![TableId(2)],
+            )),
         ),
         (
             "answer-unchanged",

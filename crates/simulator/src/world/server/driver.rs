@@ -400,6 +400,7 @@ impl World {
             CoordinatorReply::Configuration(configuration) => {
                 self.input(life, CoreInput::Configuration(Arc::new(configuration)));
             }
+            CoordinatorReply::Changes(changes) => self.input(life, CoreInput::Changes(changes)),
             CoordinatorReply::NewEpoch { epoch } => self.input(life, CoreInput::NewEpoch(epoch)),
             CoordinatorReply::Unchanged { .. } => {}
             CoordinatorReply::Refused { message, retry } => {

@@ -1,0 +1,52 @@
+//! Tables that were dropped lately. A core or client that knows the configuration of a moment ago
+//! receives only what has changed since, and a table that is gone shows in no configuration.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use protocol::configuration::{Configuration, ConfigurationChanges};
+use protocol::identity::{Epoch, TableId};
+
+/// Drops that are remembered.
+const DROPS_MAX: usize = 1024;
+
+/// The drops since some epoch. Begins with each process.
+#[derive(Debug)]
+pub(super) struct RecentDrops {
+    /// All drops of later epochs are known.
+    since: Epoch,
+    /// Each with the epoch in which the table was gone, rising.
+    drops: VecDeque<(Epoch, TableId)>,
+}
+
+impl RecentDrops {
+    /// Returns a memory that begins with this epoch.
+    pub fn new(since: Epoch) -> RecentDrops {
+        RecentDrops {
+            since,
+            drops: VecDeque::new(),
+        }
+    }
+
+    /// Notes that a table is gone from this epoch on.
+    pub fn note(&mut self, epoch: Epoch, table: TableId) {
+        self.drops.push_back((epoch, table));
+        if self.drops.len() > DROPS_MAX
+            && let Some((forgotten, _)) = self.drops.pop_front()
+        {
+            self.since = forgotten;
+        }
+    }
+
+    /// Returns what a configuration has that the one of epoch `known` lacks; none if that was too
+    /// long ago.
+    pub fn changes(&self, newest: &Configuration, known: Epoch) -> Option<ConfigurationChanges> {
+        if known < self.since {
+            return None;
+        }
+        let later = self.drops.iter().filter(|(epoch, _)| *epoch > known);
+        let mut dropped: Vec<TableId> = later.map(|(_, table)| *table).collect();
+        dropped.sort_unstable();
+        Some(ConfigurationChanges::between(newest, known, dropped))
+    }
+}
