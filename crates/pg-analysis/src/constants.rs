@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use super::{Parameter, functions, keys};
+use super::{BoundParameter, functions, keys};
 use pg_wire::quoting::{IS_OF_NAME, name_length};
 
 /// Constants of one text, at most.
@@ -17,7 +17,7 @@ const GROWTH: usize = 16;
 
 /// A text with parameters in place of its constants.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Template<'t> {
+pub struct TextTemplate<'t> {
     /// The text.
     pub text: String,
     /// What its parameters are, from `$1` on.
@@ -35,12 +35,12 @@ pub enum Constant<'t> {
 
 impl Constant<'_> {
     /// Returns what it is as a parameter.
-    pub fn parameter(&self) -> Parameter<'_> {
+    pub fn parameter(&self) -> BoundParameter<'_> {
         let (type_oid, value) = match self {
             Constant::Number(digits) => (keys::INT8, digits),
             Constant::Quoted(text) => (0, text),
         };
-        Parameter {
+        BoundParameter {
             type_oid,
             binary: false,
             value: Some(value.as_bytes()),
@@ -49,7 +49,7 @@ impl Constant<'_> {
 }
 
 /// Returns the template of a text; none if it has no constants, or is not understood.
-pub fn template(text: &str) -> Option<Template<'_>> {
+pub fn template(text: &str) -> Option<TextTemplate<'_>> {
     let bytes = text.as_bytes();
     let mut out = String::with_capacity(text.len() + GROWTH);
     let mut values = Vec::new();
@@ -83,7 +83,7 @@ pub fn template(text: &str) -> Option<Template<'_>> {
     }
     out.push_str(&text[copied..]);
     let is_one = (1..=VALUES_MAX).contains(&values.len());
-    is_one.then_some(Template { text: out, values })
+    is_one.then_some(TextTemplate { text: out, values })
 }
 
 /// Returns whether it can stand in a name. What is no ASCII can.

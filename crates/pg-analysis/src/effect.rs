@@ -199,12 +199,12 @@ fn by_words(text: &[u8]) -> SessionEffect {
     if text.contains(&b'&') && text.windows(2).any(|pair| pair == b"&\"") {
         return SessionEffect::KeepsSession;
     }
-    let mut place = Place::Start;
+    let mut place = WordPlace::Start;
     let mut effect = SessionEffect::Nothing;
     for word in words(text) {
         let name = match word {
             Word::End => {
-                place = Place::Start;
+                place = WordPlace::Start;
                 continue;
             }
             Word::Sign(sign) => {
@@ -250,7 +250,7 @@ fn by_words(text: &[u8]) -> SessionEffect {
 
 /// Where in a statement the next word stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum WordPlace {
     Start,
     AfterSet,
     AfterSetSession,
@@ -267,58 +267,61 @@ enum Place {
     Within,
 }
 
-impl Place {
+impl WordPlace {
     /// Returns where it goes on after a sign; none where that may be anything. Past the first
     /// statement a comment looks like the inside of a literal, and what is quoted may be any name.
-    fn after_sign(self, sign: u8) -> Option<Place> {
+    fn after_sign(self, sign: u8) -> Option<WordPlace> {
         match (self, sign) {
-            (Place::Start, b'(') => Some(Place::Start),
-            (Place::AfterLocal, b'.') => None,
-            (Place::AfterLocal, _)
-            | (Place::AfterSetting, b'=')
-            | (Place::BeforeText, b'\'')
-            | (Place::Within, _) => Some(Place::Within),
+            (WordPlace::Start, b'(') => Some(WordPlace::Start),
+            (WordPlace::AfterLocal, b'.') => None,
+            (WordPlace::AfterLocal, _)
+            | (WordPlace::AfterSetting, b'=')
+            | (WordPlace::BeforeText, b'\'')
+            | (WordPlace::Within, _) => Some(WordPlace::Within),
             _ => None,
         }
     }
 
     /// Returns where it goes on after a word, and what that leaves; none where that may be
     /// anything.
-    fn after_name(self, name: &[u8]) -> Option<(Place, SessionEffect)> {
-        if self == Place::Within {
-            return Some((Place::Within, SessionEffect::Nothing));
+    fn after_name(self, name: &[u8]) -> Option<(WordPlace, SessionEffect)> {
+        if self == WordPlace::Within {
+            return Some((WordPlace::Within, SessionEffect::Nothing));
         }
         let first = name[0].to_ascii_lowercase();
         let is = |known: &&str| {
             known.as_bytes()[0] == first && name.eq_ignore_ascii_case(known.as_bytes())
         };
         let place = match self {
-            Place::Start if LEAVES_NOTHING.iter().any(is) => Place::Within,
-            Place::Start if is(&"set") => Place::AfterSet,
-            Place::Start if is(&"reset") => {
-                return Some((Place::Within, SessionEffect::ResetsSettings));
+            WordPlace::Start if LEAVES_NOTHING.iter().any(is) => WordPlace::Within,
+            WordPlace::Start if is(&"set") => WordPlace::AfterSet,
+            WordPlace::Start if is(&"reset") => {
+                return Some((WordPlace::Within, SessionEffect::ResetsSettings));
             }
-            Place::AfterSet if SET_FOR_TRANSACTION.iter().any(is) => Place::AfterLocal,
-            Place::AfterSet if is(&"session") => Place::AfterSetSession,
-            Place::AfterSetSession if is(&"characteristics") => Place::OfIsolation,
-            Place::AfterSet | Place::AfterSetSession if is(&"time") => Place::AfterTime,
-            Place::AfterSet | Place::AfterSetSession if ["names", "schema"].iter().any(is) => {
-                Place::BeforeText
+            WordPlace::AfterSet if SET_FOR_TRANSACTION.iter().any(is) => WordPlace::AfterLocal,
+            WordPlace::AfterSet if is(&"session") => WordPlace::AfterSetSession,
+            WordPlace::AfterSetSession if is(&"characteristics") => WordPlace::OfIsolation,
+            WordPlace::AfterSet | WordPlace::AfterSetSession if is(&"time") => WordPlace::AfterTime,
+            WordPlace::AfterSet | WordPlace::AfterSetSession
+                if ["names", "schema"].iter().any(is) =>
+            {
+                WordPlace::BeforeText
             }
-            Place::AfterSet | Place::AfterSetSession if settings::is_own(name) => {
-                Place::AfterSetting
+            WordPlace::AfterSet | WordPlace::AfterSetSession if settings::is_own(name) => {
+                WordPlace::AfterSetting
             }
-            Place::AfterLocal | Place::Within => Place::Within,
-            Place::AfterSetting if is(&"to") => Place::Within,
-            Place::AfterTime if is(&"zone") => Place::Within,
-            Place::BeforeText if is(&"default") => Place::Within,
-            Place::OfIsolation if OF_ISOLATION.iter().any(is) => Place::OfIsolation,
+            WordPlace::AfterLocal | WordPlace::Within => WordPlace::Within,
+            WordPlace::AfterSetting if is(&"to") => WordPlace::Within,
+            WordPlace::AfterTime if is(&"zone") => WordPlace::Within,
+            WordPlace::BeforeText if is(&"default") => WordPlace::Within,
+            WordPlace::OfIsolation if OF_ISOLATION.iter().any(is) => WordPlace::OfIsolation,
             _ => return None,
         };
         let effect = match place {
-            Place::AfterSetting | Place::AfterTime | Place::BeforeText | Place::OfIsolation => {
-                SessionEffect::SetsSettings
-            }
+            WordPlace::AfterSetting
+            | WordPlace::AfterTime
+            | WordPlace::BeforeText
+            | WordPlace::OfIsolation => SessionEffect::SetsSettings,
             _ => SessionEffect::Nothing,
         };
         Some((place, effect))

@@ -15,15 +15,15 @@ use super::functions;
 
 /// A table's name as it stands in a statement.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Name {
+pub struct QualifiedName {
     pub schema: Option<String>,
     pub name: String,
 }
 
-impl Name {
+impl QualifiedName {
     /// Returns the name; none if it names another database.
-    pub fn of(range: &RangeVar) -> Option<Name> {
-        range.catalogname().is_none().then(|| Name {
+    pub fn of(range: &RangeVar) -> Option<QualifiedName> {
+        range.catalogname().is_none().then(|| QualifiedName {
             schema: range.schemaname().map(str::to_owned),
             name: range.relname().unwrap_or_default().to_owned(),
         })
@@ -32,17 +32,17 @@ impl Name {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Facts<'a> {
+pub struct StatementFacts<'a> {
     /// Why it may not leave the primary, if so.
     pub primary: Option<&'static str>,
     /// Whether it may touch tables that it does not name.
     pub unknown: bool,
     /// Tables that it reads.
-    pub reads: BTreeSet<Name>,
+    pub reads: BTreeSet<QualifiedName>,
     /// How often a table is read: two reads of one table are two.
     pub read_count: usize,
     /// Tables that an inner statement writes.
-    pub inner_writes: BTreeSet<Name>,
+    pub inner_writes: BTreeSet<QualifiedName>,
     /// Every name in a column's place, without its table.
     pub names: BTreeSet<String>,
     /// Those of them that stand alone where the type of a whole row would be seen.
@@ -79,12 +79,15 @@ pub struct Facts<'a> {
     pub asks_for_time: bool,
 }
 
-impl<'a> Facts<'a> {
+impl<'a> StatementFacts<'a> {
     /// Returns the facts of what hangs on these nodes.
-    pub fn of(catalogue: &Catalogue, roots: impl IntoIterator<Item = Node<'a>>) -> Facts<'a> {
-        let mut walk = Walk {
+    pub fn of(
+        catalogue: &Catalogue,
+        roots: impl IntoIterator<Item = Node<'a>>,
+    ) -> StatementFacts<'a> {
+        let mut walk = FactsWalk {
             catalogue,
-            facts: Facts::default(),
+            facts: StatementFacts::default(),
             work: roots.into_iter().collect(),
         };
         while let Some(node) = walk.work.pop() {
@@ -116,13 +119,13 @@ enum WholeRow {
     Expands,
 }
 
-struct Walk<'a, 'c> {
+struct FactsWalk<'a, 'c> {
     catalogue: &'c Catalogue,
-    facts: Facts<'a>,
+    facts: StatementFacts<'a>,
     work: Vec<Node<'a>>,
 }
 
-impl<'a> Walk<'a, '_> {
+impl<'a> FactsWalk<'a, '_> {
     fn add(&mut self, node: Node<'a>) {
         self.work.push(node);
     }
@@ -306,7 +309,7 @@ impl<'a> Walk<'a, '_> {
             Node::DeleteStmt(delete) => delete.relation(),
             _ => None,
         };
-        match target.and_then(Name::of) {
+        match target.and_then(QualifiedName::of) {
             Some(name) => {
                 self.facts.inner_writes.insert(name);
             }
@@ -324,7 +327,7 @@ impl<'a> Walk<'a, '_> {
         let alias = range.alias().and_then(|alias| alias.aliasname());
         let called = alias.or(range.relname()).unwrap_or_default();
         self.facts.called.insert(called.to_owned());
-        match Name::of(range) {
+        match QualifiedName::of(range) {
             Some(name) => {
                 self.facts.reads.insert(name);
             }

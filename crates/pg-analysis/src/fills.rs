@@ -9,8 +9,8 @@ use pg_raw_parse::nodes::{AlterTableCmd, AlterTableStmt, ColumnDef, CreateStmt, 
 use pg_raw_parse::raw::{AlterTableType, ConstrType, ObjectType};
 
 use super::catalogue::{ColumnInfo, Relation};
-use super::facts::{Facts, Name};
-use super::{Names, StatementAction};
+use super::facts::{QualifiedName, StatementFacts};
+use super::{NameScope, StatementAction};
 
 /// Why a change that fills rows is refused.
 const FILLS: &str = "this ALTER TABLE fills existing rows with values that may differ between databases: add the column \
@@ -109,8 +109,8 @@ const NO_TEXT_FUNCTIONS: &[&str] = &[
 ];
 
 /// Changes that fill columns of rows that are there must fill them alike everywhere.
-pub fn of_alter(names: &Names<'_>, alter: &AlterTableStmt, text: &str) -> StatementAction {
-    let table = alter.relation().and_then(Name::of);
+pub fn of_alter(names: &NameScope<'_>, alter: &AlterTableStmt, text: &str) -> StatementAction {
+    let table = alter.relation().and_then(QualifiedName::of);
     let table = table.and_then(|name| names.resolve(&name));
     let refused = alter.cmds().iter().find_map(|command| match command {
         Node::AlterTableCmd(command) => of_command(names, table, (alter.objtype, command)),
@@ -124,7 +124,7 @@ pub fn of_alter(names: &Names<'_>, alter: &AlterTableStmt, text: &str) -> Statem
 
 /// Returns why a part of an ALTER is refused.
 fn of_command(
-    names: &Names<'_>,
+    names: &NameScope<'_>,
     table: Option<&Relation>,
     (kind, command): (ObjectType::Type, &AlterTableCmd),
 ) -> Option<&'static str> {
@@ -166,20 +166,20 @@ fn is_of_place(column: &ColumnDef) -> bool {
     constraints.any(|constraint| match constraint {
         Node::Constraint(it) if it.contype == ConstrType::CONSTR_GENERATED => {
             let nothing = super::Catalogue::default();
-            has_system_column(&Facts::of(&nothing, [it.raw_expr()]))
+            has_system_column(&StatementFacts::of(&nothing, [it.raw_expr()]))
         }
         _ => false,
     })
 }
 
-fn has_system_column(facts: &Facts) -> bool {
+fn has_system_column(facts: &StatementFacts) -> bool {
     SYSTEM_COLUMNS
         .iter()
         .any(|name| facts.names.contains(*name))
 }
 
 /// Returns whether a new column may have other values elsewhere.
-fn fills(names: &Names<'_>, table: Option<&Relation>, column: &ColumnDef) -> bool {
+fn fills(names: &NameScope<'_>, table: Option<&Relation>, column: &ColumnDef) -> bool {
     let Some(target) = column.type_name() else {
         return true;
     };
@@ -208,7 +208,7 @@ fn fills(names: &Names<'_>, table: Option<&Relation>, column: &ColumnDef) -> boo
 
 /// Returns whether values of a column's new type may be others elsewhere.
 fn converts(
-    names: &Names<'_>,
+    names: &NameScope<'_>,
     table: Option<&Relation>,
     (name, column): (&str, &ColumnDef),
 ) -> bool {
@@ -225,9 +225,11 @@ fn converts(
                 .and_then(|table| table.column(name))
                 .map(|it| it.type_oid);
             match time_of(names, target) {
-                Time::Timeless => false,
-                Time::Reads => before.is_none_or(|before| !NO_TEXTS.contains(&before)),
-                Time::Unknown => before.is_none_or(|before| before == TIMETZ) || is_timetz(target),
+                TimeDependence::Timeless => false,
+                TimeDependence::Reads => before.is_none_or(|before| !NO_TEXTS.contains(&before)),
+                TimeDependence::Unknown => {
+                    before.is_none_or(|before| before == TIMETZ) || is_timetz(target)
+                }
             }
         }
         using => is_different(names, table, (using, target)),
@@ -236,11 +238,11 @@ fn converts(
 
 /// Returns whether an expression that becomes a value of this type may give another one elsewhere.
 fn is_different(
-    names: &Names<'_>,
+    names: &NameScope<'_>,
     table: Option<&Relation>,
     (expression, target): (Node<'_>, &TypeName),
 ) -> bool {
-    let facts = Facts::of(names.catalogue, [expression]);
+    let facts = StatementFacts::of(names.catalogue, [expression]);
     let has_word = facts.texts.iter().any(|text| reads_clock(text));
     let is_constant = is_constant(expression);
     if is_constant {
@@ -274,8 +276,8 @@ fn is_different(
     casts
         .map(|cast| time_of(names, cast))
         .any(|time| match time {
-            Time::Timeless => false,
-            Time::Reads => {
+            TimeDependence::Timeless => false,
+            TimeDependence::Reads => {
                 let reads_text =
                     |it: Option<&ColumnInfo>| it.is_none_or(|it| !NO_TEXTS.contains(&it.type_oid));
                 let mut calls = facts.calls.iter();
@@ -283,7 +285,7 @@ fn is_different(
                     || !calls.all(|(name, _)| NO_TEXT_FUNCTIONS.contains(&name.as_str()))
                     || facts.has_operators
             }
-            Time::Unknown => true,
+            TimeDependence::Unknown => true,
         })
 }
 
@@ -300,7 +302,7 @@ fn is_constant(expression: Node<'_>) -> bool {
 
 /// What a type's input does.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Time {
+enum TimeDependence {
     /// It gives the same at all times.
     Timeless,
     /// It may read a word for the time.
@@ -309,7 +311,7 @@ enum Time {
     Unknown,
 }
 
-fn time_of(names: &Names<'_>, target: &TypeName) -> Time {
+fn time_of(names: &NameScope<'_>, target: &TypeName) -> TimeDependence {
     let last = last_name(target);
     let parts: Vec<&str> = target
         .names()
@@ -322,9 +324,9 @@ fn time_of(names: &Names<'_>, target: &TypeName) -> Time {
         _ => false,
     };
     match is_builtin && !target.setof && !target.pct_type {
-        true if TIMELESS.contains(&last) => Time::Timeless,
-        true if TIMES.contains(&last) => Time::Reads,
-        _ => Time::Unknown,
+        true if TIMELESS.contains(&last) => TimeDependence::Timeless,
+        true if TIMES.contains(&last) => TimeDependence::Reads,
+        _ => TimeDependence::Unknown,
     }
 }
 

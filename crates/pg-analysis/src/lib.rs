@@ -32,14 +32,16 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use pg_raw_parse::Node;
 
 pub use catalogue::Catalogue;
-pub use constants::{Constant, Template};
-pub use keys::{INT4, Parameter};
+pub use constants::{Constant, TextTemplate};
+pub use keys::{BoundParameter, INT4};
 pub use reads::is_of_node;
 pub use utility::{TEMPORARY_TABLE, fires_triggers, is_of_roles_alone};
 
 use keys::KeyValue;
-use proxy_core::freshness::{Class, Items, RowHash, Sets, TableOid, Touch};
-use proxy_core::session::Prepared;
+use proxy_core::freshness::{
+    AccessSets, AffectingClass, CountedItems, RowHash, TableAccess, TableOid,
+};
+use proxy_core::session::PreparedStatement;
 
 /// Analysed texts that are kept, at most; past this all are forgotten.
 const CACHE_COUNT_MAX: usize = 10_000;
@@ -123,7 +125,7 @@ pub struct AnalysedStatement {
 #[derive(Clone, Debug)]
 struct TableUse {
     table: TableOid,
-    otherwise: Touch,
+    otherwise: TableAccess,
     rows: Vec<Vec<KeyValue>>,
 }
 
@@ -218,11 +220,11 @@ impl AnalysedStatement {
     }
 
     /// Returns its read and write sets, with these parameters.
-    pub fn sets(&self, parameters: &[Parameter<'_>]) -> Sets {
+    pub fn sets(&self, parameters: &[BoundParameter<'_>]) -> AccessSets {
         let mut sets = match (self.writes_anything, self.reads_anything) {
-            (true, _) => Sets::writes_anything(),
-            (false, true) => Sets::reads_anything(),
-            (false, false) => Sets::default(),
+            (true, _) => AccessSets::writes_anything(),
+            (false, true) => AccessSets::reads_anything(),
+            (false, false) => AccessSets::default(),
         };
         for table in &self.tables {
             sets.touch(table.table, table.touch(parameters));
@@ -232,7 +234,7 @@ impl AnalysedStatement {
 }
 
 impl TableUse {
-    fn new(table: TableOid, otherwise: Touch) -> TableUse {
+    fn new(table: TableOid, otherwise: TableAccess) -> TableUse {
         TableUse {
             table,
             otherwise,
@@ -240,14 +242,14 @@ impl TableUse {
         }
     }
 
-    fn touch(&self, parameters: &[Parameter<'_>]) -> Touch {
+    fn touch(&self, parameters: &[BoundParameter<'_>]) -> TableAccess {
         let mut touch = self.otherwise.clone();
         let rows = self.rows.iter().map(|row| keys::row(row, parameters));
-        let rows: Option<Items<RowHash>> = rows.collect();
+        let rows: Option<CountedItems<RowHash>> = rows.collect();
         let Some(rows) = rows.filter(|rows| !rows.is_empty()) else {
             return touch;
         };
-        touch.class = Class::Rows;
+        touch.class = AffectingClass::Rows;
         match (&mut touch.reads, &mut touch.writes) {
             (Some(parts), None) | (None, Some(parts)) => parts.rows = rows,
             (Some(reads), Some(writes)) => {
@@ -263,13 +265,13 @@ impl TableUse {
 /// Returns the statements of one text, in order. A text that does not parse is one statement that
 /// touches anything: the primary returns the error.
 #[derive(Debug)]
-pub struct Analysis {
+pub struct TextAnalysis {
     statements: Vec<AnalysedStatement>,
     /// What its only statement is as a prepared one, once that was asked for.
-    pub prepared: OnceLock<Arc<Prepared>>,
+    pub prepared: OnceLock<Arc<PreparedStatement>>,
 }
 
-impl Deref for Analysis {
+impl Deref for TextAnalysis {
     type Target = [AnalysedStatement];
 
     fn deref(&self) -> &[AnalysedStatement] {
@@ -289,7 +291,7 @@ pub struct Analyser {
 #[derive(Debug, Default)]
 struct Cache {
     /// By the schemas in which names are looked up, and by text.
-    analyses: BTreeMap<Vec<String>, HashMap<String, Arc<Analysis>>>,
+    analyses: BTreeMap<Vec<String>, HashMap<String, Arc<TextAnalysis>>>,
     /// How many there are.
     count: usize,
 }
@@ -336,7 +338,7 @@ impl Analyser {
         &self,
         text: &'t str,
         search_path: &[String],
-    ) -> (Arc<Analysis>, Option<Template<'t>>) {
+    ) -> (Arc<TextAnalysis>, Option<TextTemplate<'t>>) {
         if text.len() <= CACHED_TEXT_LENGTH_MAX
             && let Some(template) = constants::template(text)
         {
@@ -351,7 +353,7 @@ impl Analyser {
     /// Returns the statements of a text, with names looked up in the schemas of `search_path`.
     ///
     /// Ask again for every execution: the answer changes with the catalogue.
-    pub fn analyse(&self, text: &str, search_path: &[String]) -> Arc<Analysis> {
+    pub fn analyse(&self, text: &str, search_path: &[String]) -> Arc<TextAnalysis> {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         let known = cache.analyses.get(search_path);
         if let Some(analysis) = known.and_then(|known| known.get(text)) {
@@ -359,7 +361,7 @@ impl Analyser {
         }
         // Under the cache's lock, so that nothing from an old catalogue is put in after `replace`.
         let catalogue = self.catalogue();
-        let analysis = Arc::new(Analysis {
+        let analysis = Arc::new(TextAnalysis {
             statements: analyse(&catalogue, text, search_path),
             prepared: OnceLock::new(),
         });
@@ -430,7 +432,7 @@ fn analyse(catalogue: &Catalogue, text: &str, search_path: &[String]) -> Vec<Ana
     let Ok(tree) = pg_raw_parse::parse(text) else {
         return not_understood();
     };
-    let names = Names {
+    let names = NameScope {
         catalogue,
         search_path,
     };
@@ -444,7 +446,7 @@ fn analyse(catalogue: &Catalogue, text: &str, search_path: &[String]) -> Vec<Ana
         let mut statement = statement(&names, raw.stmt(), text.trim());
         if let StatementAction::Schema(text) = &statement.action
             && !own.is_empty()
-            && temporary::uses(text, &own) == temporary::Uses::Some
+            && temporary::uses(text, &own) == temporary::TemporaryTableUse::Some
         {
             statement.action = StatementAction::Refused(temporary::REFUSED);
         }
@@ -455,19 +457,19 @@ fn analyse(catalogue: &Catalogue, text: &str, search_path: &[String]) -> Vec<Ana
 }
 
 /// Where names are looked up.
-struct Names<'a> {
+struct NameScope<'a> {
     catalogue: &'a Catalogue,
     search_path: &'a [String],
 }
 
-impl<'a> Names<'a> {
-    fn resolve(&self, name: &facts::Name) -> Option<&'a catalogue::Relation> {
+impl<'a> NameScope<'a> {
+    fn resolve(&self, name: &facts::QualifiedName) -> Option<&'a catalogue::Relation> {
         let schema = name.schema.as_deref();
         self.catalogue.resolve(schema, &name.name, self.search_path)
     }
 }
 
-fn statement(names: &Names<'_>, node: Node<'_>, text: &str) -> AnalysedStatement {
+fn statement(names: &NameScope<'_>, node: Node<'_>, text: &str) -> AnalysedStatement {
     match node {
         Node::SelectStmt(select) => reads::analyse(names, select, text),
         Node::InsertStmt(_) | Node::UpdateStmt(_) | Node::DeleteStmt(_) => {

@@ -166,7 +166,7 @@ fn texts_with_other_constants_are_analysed_once() {
     }
 }
 
-fn sets(text: &str) -> Sets {
+fn sets(text: &str) -> AccessSets {
     analyse_one(text).sets(&[])
 }
 
@@ -176,7 +176,7 @@ fn row(number: u64) -> RowHash {
 }
 
 /// Everything in the paper's tables, but with the rows as they are named here.
-fn same(found: &Sets, table: u32, expected: &Sets, rows: &[u64]) {
+fn same(found: &AccessSets, table: u32, expected: &AccessSets, rows: &[u64]) {
     let found = found.table(TableOid(table)).expect("the table is found");
     let expected = expected
         .table(TableOid(table))
@@ -224,12 +224,13 @@ fn table_3_of_the_paper() {
 
 #[test]
 fn row_is_found_however_the_key_is_written() {
-    let with = |text: &str, parameter: Parameter<'_>| {
+    let with = |text: &str, parameter: BoundParameter<'_>| {
         let sets = analyse_one(text).sets(&[parameter]);
         let table = sets.table(TableOid(1)).expect("r is read");
-        (table.class() == Class::Rows).then(|| table.read().rows.named().collect::<Vec<_>>())
+        (table.class() == AffectingClass::Rows)
+            .then(|| table.read().rows.named().collect::<Vec<_>>())
     };
-    let text = |value: &'static str| Parameter {
+    let text = |value: &'static str| BoundParameter {
         type_oid: 0,
         binary: false,
         value: Some(value.as_bytes()),
@@ -238,17 +239,17 @@ fn row_is_found_however_the_key_is_written() {
     let by_parameter = "SELECT a2 FROM r AS x WHERE $1 = x.a1 AND a3 > 5";
     assert_eq!(with("SELECT a2 FROM r WHERE a1 = '07'", text("")), seven);
     assert_eq!(with(by_parameter, text(" 7 ")), seven);
-    let binary = |value| Parameter {
+    let binary = |value| BoundParameter {
         type_oid: INT4,
         binary: true,
         value: Some(value),
     };
     assert_eq!(with(by_parameter, binary(&[0, 0, 0, 7])), seven);
-    let numeric = Parameter {
+    let numeric = BoundParameter {
         type_oid: 1700,
         ..text("7")
     };
-    let null = Parameter {
+    let null = BoundParameter {
         value: None,
         ..text("")
     };
@@ -516,7 +517,7 @@ fn settings_that_are_set() {
     ] {
         let statement = analyse_one(text);
         assert_eq!(statement.action, StatementAction::Session, "{text}");
-        assert_eq!(statement.sets(&[]), Sets::default(), "{text}");
+        assert_eq!(statement.sets(&[]), AccessSets::default(), "{text}");
     }
 }
 

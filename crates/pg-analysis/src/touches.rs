@@ -1,13 +1,13 @@
 //! What statements touch together, as far as it decides where they run.
 
-use proxy_core::freshness::Sets;
-use proxy_core::touched::{Touched, WRITES};
+use proxy_core::freshness::AccessSets;
+use proxy_core::touched::{CombinedAnalysis, WRITES};
 
-use crate::{AnalysedStatement, Parameter, StatementAction, TransactionCommand};
+use crate::{AnalysedStatement, BoundParameter, StatementAction, TransactionCommand};
 
 impl AnalysedStatement {
     /// Adds what it touches with these parameters to what the statements before it do.
-    pub fn add_to(&self, touched: &mut Touched, parameters: &[Parameter<'_>]) {
+    pub fn add_to(&self, touched: &mut CombinedAnalysis, parameters: &[BoundParameter<'_>]) {
         touched.count += 1;
         touched.of_transaction_time |= self.of_transaction_time;
         let sets = self.sets(parameters);
@@ -43,7 +43,9 @@ impl AnalysedStatement {
                         touched.may_end = true;
                     }
                     // What another session has prepared may be anything.
-                    TransactionCommand::TwoPhase => touched.sets.merge(&Sets::writes_anything()),
+                    TransactionCommand::TwoPhase => {
+                        touched.sets.merge(&AccessSets::writes_anything())
+                    }
                 }
                 "it begins or ends a transaction"
             }

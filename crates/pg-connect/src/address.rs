@@ -56,7 +56,7 @@ impl Address {
             _ => (place, None),
         };
         let host = unescape(host.trim_start_matches('[').trim_end_matches(']'))?;
-        let query = Query::parse(query)?;
+        let query = AddressQuery::parse(query)?;
         let host = query.host.unwrap_or(host);
         let port = match query.port.or(port) {
             Some(port) => port.parse().map_err(|_| "the URL's port is not a number")?,
@@ -109,14 +109,14 @@ pub fn socket_in(folder: &Path, port: u16) -> PathBuf {
 }
 
 /// What stands after the question mark.
-struct Query {
+struct AddressQuery {
     host: Option<String>,
     port: Option<String>,
     tls: TlsPolicy,
 }
 
-impl Query {
-    fn parse(query: &str) -> Result<Query, String> {
+impl AddressQuery {
+    fn parse(query: &str) -> Result<AddressQuery, String> {
         let (mut mode, mut roots) = ("prefer".to_string(), None);
         let (mut certificates, mut key, mut revoked) = (None, None, None);
         let (mut host, mut port) = (None, None);
@@ -149,7 +149,7 @@ impl Query {
             proof,
         };
         let tls = TlsPolicy::of(&mode, files)?;
-        Ok(Query { host, port, tls })
+        Ok(AddressQuery { host, port, tls })
     }
 }
 

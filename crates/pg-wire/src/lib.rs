@@ -12,7 +12,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod cut;
+pub mod framing;
 pub mod message;
 pub mod quoting;
 pub mod report;

@@ -7,22 +7,22 @@ use core::ffi::CStr;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::Malformed;
-use crate::cut::HEADER_LEN;
+use crate::framing::HEADER_LEN;
 
 /// The body of a Parse message: a statement to be prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parse<'a> {
+pub struct ParseMessage<'a> {
     /// The statement's name; the unnamed one has an empty name.
     pub name: &'a [u8],
     /// What follows the name: the text, a zero byte, and the parameters' types.
     pub rest: &'a [u8],
 }
 
-impl<'a> Parse<'a> {
+impl<'a> ParseMessage<'a> {
     /// Reads a body, or the start of one.
-    pub fn read(body: &'a [u8]) -> Result<Parse<'a>, Malformed> {
+    pub fn read(body: &'a [u8]) -> Result<ParseMessage<'a>, Malformed> {
         let (name, rest) = split_string(body)?;
-        Ok(Parse { name, rest })
+        Ok(ParseMessage { name, rest })
     }
 
     /// Returns the statement's text, if all of it is here.
@@ -33,7 +33,7 @@ impl<'a> Parse<'a> {
 
 /// The body of a Bind message: a portal made of a statement and parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bind<'a> {
+pub struct BindMessage<'a> {
     /// The portal's name.
     pub portal: &'a [u8],
     /// The statement's name.
@@ -42,12 +42,12 @@ pub struct Bind<'a> {
     pub rest: &'a [u8],
 }
 
-impl<'a> Bind<'a> {
+impl<'a> BindMessage<'a> {
     /// Reads a body, or the start of one.
-    pub fn read(body: &'a [u8]) -> Result<Bind<'a>, Malformed> {
+    pub fn read(body: &'a [u8]) -> Result<BindMessage<'a>, Malformed> {
         let (portal, rest) = split_string(body)?;
         let (statement, rest) = split_string(rest)?;
-        Ok(Bind {
+        Ok(BindMessage {
             portal,
             statement,
             rest,
@@ -207,7 +207,7 @@ mod tests {
     fn written_message_is_read() {
         let mut out = BytesMut::new();
         write(&mut out, b'B', &[b"portal\0", b"name\0", b"rest"], 0);
-        let bind = Bind::read(&out[HEADER_LEN..]).unwrap();
+        let bind = BindMessage::read(&out[HEADER_LEN..]).unwrap();
         assert_eq!(bind.portal, b"portal");
         assert_eq!(bind.statement, b"name");
         assert_eq!(bind.rest, b"rest");
@@ -235,11 +235,11 @@ mod tests {
         #[test]
         fn any_body_is_read_or_refused(body in prop::collection::vec(0_u8..4, 0..20)) {
             let whole = |name: &[u8], rest: &[u8]| name.len() + rest.len() + 1 == body.len();
-            if let Ok(parse) = Parse::read(&body) {
+            if let Ok(parse) = ParseMessage::read(&body) {
                 prop_assert!(whole(parse.name, parse.rest));
                 let _ = parse.text();
             }
-            if let Ok(bind) = Bind::read(&body) {
+            if let Ok(bind) = BindMessage::read(&body) {
                 prop_assert!(bind.rest.len() + bind.portal.len() + bind.statement.len() + 2 == body.len());
             }
             let _ = StatementOrPortal::read(&body);

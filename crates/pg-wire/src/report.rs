@@ -164,7 +164,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::cut::HEADER_LEN;
+    use crate::framing::HEADER_LEN;
 
     #[test]
     fn written_report_is_read() {

@@ -285,17 +285,17 @@ fn divide<'a>(
 
 /// In which order a family's partitions are dealt to servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Dealing {
+enum DealOrder {
     /// Neighbours to different servers.
     Apart,
     /// Neighbours to the same one.
     Together,
 }
 
-impl Dealing {
+impl DealOrder {
     fn order(self, count: u32, servers: u32) -> Vec<u32> {
         let mut order: Vec<u32> = (0..count).collect();
-        if self == Dealing::Together {
+        if self == DealOrder::Together {
             let rounds = count.div_ceil(servers);
             order.sort_by_key(|partition| partition % rounds);
         }
@@ -323,8 +323,8 @@ fn best_dealt(layout: &Layout, pools: &[Pool<'_>]) -> Placement {
     };
     let ways = (0..1_u32 << tried).map(|way| {
         let dealing = |family: usize| match family < tried && way >> family & 1 == 1 {
-            true => Dealing::Together,
-            false => Dealing::Apart,
+            true => DealOrder::Together,
+            false => DealOrder::Apart,
         };
         deal(layout, pools.to_vec(), dealing)
     });
@@ -332,7 +332,7 @@ fn best_dealt(layout: &Layout, pools: &[Pool<'_>]) -> Placement {
     best.expect("there is one way at least")
 }
 
-fn deal(layout: &Layout, pools: Vec<Pool<'_>>, dealing: impl Fn(usize) -> Dealing) -> Placement {
+fn deal(layout: &Layout, pools: Vec<Pool<'_>>, dealing: impl Fn(usize) -> DealOrder) -> Placement {
     let mut placement = Placement {
         replexes: (0..layout.replexes.len())
             .map(|replex| {
@@ -354,13 +354,13 @@ fn deal(layout: &Layout, pools: Vec<Pool<'_>>, dealing: impl Fn(usize) -> Dealin
 
 /// The partitions that are read instead of a partition while it alone is lost: partitions of the
 /// copy of which the fewest are (Replex section 3.1).
-struct Instead {
+struct ReadsInstead {
     lost: (usize, u32),
     copy: usize,
     partitions: Vec<u32>,
 }
 
-fn instead_of_each(layout: &Layout) -> Vec<Instead> {
+fn instead_of_each(layout: &Layout) -> Vec<ReadsInstead> {
     let partitions = layout.numbers().flat_map(|replex| {
         let partitions = 0..layout.partition_count(replex);
         partitions.map(move |partition| (replex, partition))
@@ -368,7 +368,7 @@ fn instead_of_each(layout: &Layout) -> Vec<Instead> {
     let instead = partitions.filter_map(|lost| {
         let constraints = layout.constraints_of_partition(lost.0, lost.1);
         let others = layout.numbers().filter(|copy| *copy != lost.0);
-        let others = others.map(|copy| Instead {
+        let others = others.map(|copy| ReadsInstead {
             lost,
             copy,
             partitions: layout.partitions(&constraints, copy),
@@ -380,7 +380,7 @@ fn instead_of_each(layout: &Layout) -> Vec<Instead> {
 
 /// Returns the most partitions that one server is asked for instead of those of another one, added
 /// up over what is asked for each of that one's partitions, and how often that is so.
-fn concentration(instead: &[Instead], placement: &Placement) -> (u64, u64) {
+fn concentration(instead: &[ReadsInstead], placement: &Placement) -> (u64, u64) {
     let server = |replex: usize, partition: u32| {
         let places = &placement.replexes[replex];
         places[partition as usize].server
@@ -404,7 +404,7 @@ fn concentration(instead: &[Instead], placement: &Placement) -> (u64, u64) {
 fn place_family(
     layout: &Layout,
     family: &[usize],
-    dealing: Dealing,
+    dealing: DealOrder,
     domains: &mut [Domain<'_>],
     placement: &mut Placement,
 ) {

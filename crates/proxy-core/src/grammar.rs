@@ -3,7 +3,7 @@
 
 use alloc::string::String;
 
-use pg_wire::cut::WireMessage;
+use pg_wire::framing::WireMessage;
 use pg_wire::message;
 
 /// The state that a text leaves in its session.

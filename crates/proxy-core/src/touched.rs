@@ -4,8 +4,8 @@ use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::freshness::{Class, Sets, TableOid};
-use crate::session::{AsPrepared, Classes, Numbers, Proof};
+use crate::freshness::{AccessSets, AffectingClass, TableOid};
+use crate::session::{AsPrepared, ClassPrecision, SnapshotProof, TableOidMap};
 
 /// How every name of that schema begins.
 const TEMPORARY_SCHEMA: &[u8] = b"pg_temp";
@@ -14,11 +14,11 @@ pub const WRITES: &str = "it writes";
 
 /// What some statements are, together.
 #[derive(Clone, Debug, Default)]
-pub struct Touched {
+pub struct CombinedAnalysis {
     /// All that they touch.
-    pub sets: Sets,
+    pub sets: AccessSets,
     /// What they lock, among other things.
-    pub locked: Sets,
+    pub locked: AccessSets,
     /// The reason why they need the primary, if some part is not a read that any node can answer.
     pub needs_primary: Option<&'static str>,
     /// Whether their transaction may end with them, or with one of them.
@@ -46,12 +46,12 @@ pub struct Touched {
     pub as_prepared: Option<AsPrepared>,
 }
 
-impl Touched {
+impl CombinedAnalysis {
     /// Returns what shows that they have taken their snapshots at a replica.
-    pub fn proof(&self) -> Proof {
+    pub fn proof(&self) -> SnapshotProof {
         match self.count {
-            1 => Proof::First,
-            _ => Proof::End,
+            1 => SnapshotProof::First,
+            _ => SnapshotProof::End,
         }
     }
 
@@ -64,18 +64,18 @@ impl Touched {
     }
 
     /// Returns statements that are not understood, for this reason.
-    pub fn anything(why: &'static str) -> Touched {
-        Touched {
-            sets: Sets::writes_anything(),
+    pub fn anything(why: &'static str) -> CombinedAnalysis {
+        CombinedAnalysis {
+            sets: AccessSets::writes_anything(),
             needs_primary: Some(why),
             may_end: true,
             count: 1,
-            ..Touched::default()
+            ..CombinedAnalysis::default()
         }
     }
 
     /// Returns both together.
-    pub fn merge(&mut self, other: Touched) {
+    pub fn merge(&mut self, other: CombinedAnalysis) {
         self.sets.absorb(other.sets);
         self.locked.absorb(other.locked);
         self.needs_primary = self.needs_primary.or(other.needs_primary);
@@ -94,11 +94,11 @@ impl Touched {
     }
 
     /// Coarsens what they read to these classes.
-    pub fn coarsen(&mut self, classes: Classes) {
+    pub fn coarsen(&mut self, classes: ClassPrecision) {
         match classes {
-            Classes::Rows => {}
-            Classes::Columns => self.sets.coarsen(Class::Columns),
-            Classes::Tables => self.sets.coarsen(Class::Table),
+            ClassPrecision::Rows => {}
+            ClassPrecision::Columns => self.sets.coarsen(AffectingClass::Columns),
+            ClassPrecision::Tables => self.sets.coarsen(AffectingClass::Table),
         }
     }
 
@@ -123,8 +123,8 @@ pub struct NamedTables {
 
 impl NamedTables {
     /// Returns what is known of their numbers wherever they are, if only one is read.
-    pub fn only(&self) -> Option<Numbers> {
+    pub fn only(&self) -> Option<TableOidMap> {
         let first = self.tables.first().filter(|_| self.tables.len() == 1)?;
-        Some(Numbers::One(first.0))
+        Some(TableOidMap::One(first.0))
     }
 }

@@ -23,14 +23,14 @@ pub use connection::Connection;
 use ledger::ConnectionLedger;
 use pg_connect::address::Address;
 use pg_wire::report::{Report, Severity};
-use pg_wire::startup::Startup;
+use pg_wire::startup::StartupPacket;
 use proxy_core::freshness::ServerLife;
 
 /// Different settings that are remembered, at most; past this all are forgotten.
 const KNOWN_MAX: usize = 1000;
 
 /// How long it is believed what sessions begin with.
-const OUTSET_MAX: Duration = Duration::from_secs(60);
+const INITIAL_KEY_MAX: Duration = Duration::from_secs(60);
 
 /// How long a session waits for a connection to become free.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -105,24 +105,24 @@ impl Ord for StartSettings {
 
 /// What sessions that ask for the same begin with.
 #[derive(Debug, Default)]
-pub struct Outsets(Mutex<BTreeMap<ConnectionKey, (ConnectionKey, Instant)>>);
+pub struct InitialKeys(Mutex<BTreeMap<ConnectionKey, (ConnectionKey, Instant)>>);
 
-impl Outsets {
+impl InitialKeys {
     /// Returns what those begin with that ask for `asked`, if that was seen lately: their roles'
     /// and databases' settings may be changed.
     pub fn of(&self, asked: &ConnectionKey) -> Option<ConnectionKey> {
-        let outsets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (outset, seen) = outsets.get(asked)?;
-        (seen.elapsed() < OUTSET_MAX).then(|| outset.clone())
+        let keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (initial, seen) = keys.get(asked)?;
+        (seen.elapsed() < INITIAL_KEY_MAX).then(|| initial.clone())
     }
 
     /// Notes what a session that has just begun from scratch begins with.
-    pub fn saw(&self, asked: ConnectionKey, outset: ConnectionKey) {
-        let mut outsets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if outsets.len() >= KNOWN_MAX {
-            outsets.clear();
+    pub fn saw(&self, asked: ConnectionKey, initial: ConnectionKey) {
+        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if keys.len() >= KNOWN_MAX {
+            keys.clear();
         }
-        outsets.insert(asked, (outset, Instant::now()));
+        keys.insert(asked, (initial, Instant::now()));
     }
 }
 
@@ -152,7 +152,7 @@ impl KnownSettings {
 
 impl ConnectionKey {
     /// Returns what a client asked for when it connected.
-    pub fn of(startup: &Startup, user: &str) -> ConnectionKey {
+    pub fn of(startup: &StartupPacket, user: &str) -> ConnectionKey {
         let database = startup.parameter("database").unwrap_or(user);
         let is_setting =
             |name: &str| !matches!(name, "user" | "database") && !name.starts_with("_pq_.");
@@ -217,7 +217,7 @@ impl ConnectionKey {
 
 /// How sessions of a key log in at servers.
 #[derive(Clone, Default)]
-pub struct Login {
+pub struct ServerLogin {
     /// The password, if it is known.
     pub password: Option<String>,
 }
@@ -230,11 +230,11 @@ pub struct ServerNode {
     connections_max: usize,
     /// Where its connections are written down.
     ledger: Option<ConnectionLedger>,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
 }
 
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     /// Idle connections, the last used last.
     #[expect(
         clippy::vec_box,
@@ -253,7 +253,7 @@ impl ServerNode {
             permits: Arc::new(Semaphore::new(connections_max)),
             connections_max,
             ledger: None,
-            open: Mutex::new(Open::default()),
+            open: Mutex::new(OpenConnections::default()),
         }
     }
 
@@ -264,7 +264,7 @@ impl ServerNode {
         self
     }
 
-    fn open(&self) -> std::sync::MutexGuard<'_, Open> {
+    fn open(&self) -> std::sync::MutexGuard<'_, OpenConnections> {
         // Nothing between lock and unlock leaves it half changed.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -273,7 +273,7 @@ impl ServerNode {
     pub async fn take(
         &self,
         key: &ConnectionKey,
-        login: &Login,
+        login: &ServerLogin,
     ) -> Result<Box<Connection>, Report> {
         self.take_that(key, login, async |_| Ok(())).await
     }
@@ -285,7 +285,7 @@ impl ServerNode {
     pub async fn take_for_read(
         &self,
         key: &ConnectionKey,
-        login: &Login,
+        login: &ServerLogin,
         life: ServerLife,
     ) -> Result<Box<Connection>, Report> {
         self.take_that(key, login, async |connection| {
@@ -302,7 +302,7 @@ impl ServerNode {
     async fn take_that(
         &self,
         key: &ConnectionKey,
-        login: &Login,
+        login: &ServerLogin,
         passes: impl AsyncFnOnce(&mut Connection) -> Result<(), Report>,
     ) -> Result<Box<Connection>, Report> {
         let permit = self.permit().await?;
@@ -312,7 +312,7 @@ impl ServerNode {
         }
         if let Some(mut connection) = self.take_alike(key) {
             // It has a place already.
-            let counted = Counted(self);
+            let counted = CountedConnection(self);
             if connection.change_to(key).await.is_ok() {
                 std::mem::forget(counted);
                 connection.permit = Some(permit);
@@ -326,7 +326,7 @@ impl ServerNode {
     pub async fn open_new(
         &self,
         key: &ConnectionKey,
-        login: &Login,
+        login: &ServerLogin,
     ) -> Result<Box<Connection>, Report> {
         let permit = self.permit().await?;
         self.open_with(permit, (key, login), async |_| Ok(())).await
@@ -335,10 +335,10 @@ impl ServerNode {
     async fn open_with(
         &self,
         permit: OwnedSemaphorePermit,
-        (key, login): (&ConnectionKey, &Login),
+        (key, login): (&ConnectionKey, &ServerLogin),
         passes: impl AsyncFnOnce(&mut Connection) -> Result<(), Report>,
     ) -> Result<Box<Connection>, Report> {
-        let counted = Counted::new(self);
+        let counted = CountedConnection::new(self);
         let mut connection = Box::new(Connection::open(&self.address, key, login).await?);
         if let Some(ledger) = &self.ledger {
             ledger.write(connection.cancel_key.process).await?;
@@ -353,9 +353,9 @@ impl ServerNode {
     }
 
     /// Returns how many connections there are.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> ConnectionUsage {
         let open = self.open();
-        Usage {
+        ConnectionUsage {
             open: open.count,
             in_use: self.connections_max - self.permits.available_permits(),
             idle: open.idle.values().map(Vec::len).sum(),
@@ -467,7 +467,7 @@ impl ServerNode {
 
 /// How many connections a node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Usage {
+pub struct ConnectionUsage {
     /// All that are open or being opened.
     pub open: usize,
     /// Those that sessions have, or wait for while they are opened.
@@ -479,12 +479,12 @@ pub struct Usage {
 }
 
 /// A place among the open connections; given up unless it is forgotten.
-struct Counted<'a>(&'a ServerNode);
+struct CountedConnection<'a>(&'a ServerNode);
 
-impl Counted<'_> {
+impl CountedConnection<'_> {
     /// Closes an idle connection of another key if there is no place: the caller has a permit, so
     /// that not all open ones can be in use.
-    fn new(node: &ServerNode) -> Counted<'_> {
+    fn new(node: &ServerNode) -> CountedConnection<'_> {
         let mut open = node.open();
         if open.count >= node.connections_max {
             let mut idle = open.idle.values_mut();
@@ -495,11 +495,11 @@ impl Counted<'_> {
         }
         open.count += 1;
         drop(open);
-        Counted(node)
+        CountedConnection(node)
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CountedConnection<'_> {
     fn drop(&mut self) {
         self.0.open().count -= 1;
     }

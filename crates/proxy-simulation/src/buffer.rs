@@ -6,14 +6,14 @@ use std::rc::Rc;
 
 use super::replica::Commit;
 use proxy_core::freshness::Tsid;
-use replication::handover::Placed;
-use replication::pages::{Page, Pages};
+use replication::handover::LogPlaced;
+use replication::pages::{BufferPage, BufferPages};
 
 /// A commit, or that there is none up to here.
 #[derive(Clone, Debug)]
 pub(crate) struct Given(pub Tsid, pub Option<Rc<Commit>>);
 
-impl Placed for Given {
+impl LogPlaced for Given {
     fn tsid(&self) -> Tsid {
         self.0
     }
@@ -30,9 +30,9 @@ pub(crate) struct Buffer {
     pub is_up: bool,
     /// Whether it has lost something that was on its disks, or let it go for want of room.
     pub has_lost: bool,
-    rows: Vec<(Page, Vec<Given>)>,
+    rows: Vec<(BufferPage, Vec<Given>)>,
     /// As the proxy knows them; none before it has looked.
-    pub pages: Option<Pages>,
+    pub pages: Option<BufferPages>,
     /// Given to it, and not written; none while it does not follow.
     queue: Option<VecDeque<Given>>,
     length_max: u64,
@@ -83,10 +83,10 @@ impl Buffer {
     /// Looks at what there is, as `buffer::open` does. Returns behind which place it needs commits.
     /// What is of no use may be left there, as by a proxy that dies before it has removed it.
     pub fn open(&mut self, confirmed: Tsid, leaves: bool) -> Tsid {
-        let found: Vec<Page> = self.rows.iter().map(|(page, _)| *page).collect();
-        let (pages, useless) = match Pages::of(found.clone()) {
+        let found: Vec<BufferPage> = self.rows.iter().map(|(page, _)| *page).collect();
+        let (pages, useless) = match BufferPages::of(found.clone()) {
             Some((pages, useless)) if pages.until() >= confirmed => (pages, useless),
-            _ => (Pages::beginning_at(confirmed), found),
+            _ => (BufferPages::beginning_at(confirmed), found),
         };
         self.rows
             .retain(|(page, _)| leaves || !useless.contains(page));
@@ -112,7 +112,7 @@ impl Buffer {
             Some(last) if last.length == 0 => last.after,
             _ => pages.until(),
         };
-        let page = Page {
+        let page = BufferPage {
             epoch,
             after,
             until: states.last().expect("there is one").0,
@@ -124,7 +124,7 @@ impl Buffer {
             self.crash();
             return;
         }
-        let mut gone: Vec<Page> = pages.push(page).into_iter().collect();
+        let mut gone: Vec<BufferPage> = pages.push(page).into_iter().collect();
         while let Some(surplus) = pages.take_surplus(self.length_max) {
             self.has_lost = true;
             gone.push(surplus);

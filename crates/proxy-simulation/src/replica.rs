@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use super::primary::{Change, Data, Key, put};
-use proxy_core::freshness::execution::{Company, Task};
-use proxy_core::freshness::{ServerLife, Sets, Tsid};
+use proxy_core::freshness::execution::{GroupSharing, Task};
+use proxy_core::freshness::{AccessSets, ServerLife, Tsid};
 use proxy_core::planted::{self, ProxyBug};
-use replication::schedule::{Schedule, Worker, WorkerCommand};
+use replication::schedule::{ReplaySchedule, WorkerCommand, WorkerNumber};
 
 /// Bytes of a commit, for the schedule.
 const LENGTH: usize = 1000;
@@ -18,7 +18,7 @@ const LENGTH: usize = 1000;
 pub(crate) struct Commit {
     pub tsid: Tsid,
     pub changes: Vec<Change>,
-    pub sets: Sets,
+    pub sets: AccessSets,
 }
 
 /// The database.
@@ -186,7 +186,7 @@ pub(crate) enum Mood {
 enum Reply {
     Executed(Tsid),
     Failed(Tsid, Problem),
-    Committed(Worker, Tsid),
+    Committed(WorkerNumber, Tsid),
     RolledBack(Tsid),
 }
 
@@ -197,7 +197,7 @@ pub(crate) struct Extractor {
     pub lock: ServerLife,
     /// The life of the database that it speaks to.
     pub life: u64,
-    schedule: Schedule,
+    schedule: ReplaySchedule,
     /// What the reader gave, and was not taken.
     queue: VecDeque<(Tsid, Option<Rc<Commit>>)>,
     in_hand: BTreeMap<Tsid, Rc<Commit>>,
@@ -225,7 +225,7 @@ impl Extractor {
         Extractor {
             lock,
             life: database.life,
-            schedule: Schedule::new(pace.workers, pace.group_max),
+            schedule: ReplaySchedule::new(pace.workers, pace.group_max),
             queue: VecDeque::new(),
             in_hand: BTreeMap::new(),
             sent: Vec::new(),
@@ -261,14 +261,14 @@ impl Extractor {
         let (tsid, commit) = self.queue.pop_front().expect("there is one");
         match commit.filter(|commit| !commit.changes.is_empty()) {
             Some(commit) => {
-                let company = match commit.sets.may_write_anything() {
-                    true => Company::Own,
-                    false => Company::Any,
+                let sharing = match commit.sets.may_write_anything() {
+                    true => GroupSharing::Own,
+                    false => GroupSharing::Any,
                 };
                 let task = Task {
                     sets: commit.sets.clone(),
                     length: LENGTH,
-                    company,
+                    sharing,
                 };
                 self.schedule.add(tsid, task);
                 self.in_hand.insert(tsid, commit);

@@ -4,15 +4,15 @@
 use std::collections::VecDeque;
 
 use super::primary::{Reads, Statement};
-use proxy_core::freshness::{Level, ReadMoment, ReplicaId, ServerLife, Tsid, Watch};
-use proxy_core::writes::Writes;
+use proxy_core::freshness::{ConsistencyLevel, ReadMoment, ReadWatch, ReplicaId, ServerLife, Tsid};
+use proxy_core::writes::SessionWrites;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     /// Its connection to the primary.
     pub backend: Option<i32>,
-    pub writes: Writes,
+    pub writes: SessionWrites,
     pub doing: Doing,
 }
 
@@ -50,11 +50,11 @@ pub(crate) enum Doing {
 #[derive(Debug)]
 pub(crate) struct Read {
     pub reads: Reads,
-    pub level: Level,
+    pub level: ConsistencyLevel,
     pub started: u64,
     /// It takes its snapshot late.
     pub is_slow: bool,
-    pub watch: Option<Watch>,
+    pub watch: Option<ReadWatch>,
 }
 
 /// A replica that was chosen for a read, the life of its server that it was chosen for, and the one

@@ -17,9 +17,9 @@ use super::replica::{Database, Extractor, Mood, Pace};
 use super::session::{Chosen, Doing, Read, Session};
 use proxy_core::freshness::mark;
 use proxy_core::freshness::{
-    Level, Manager, ManagerLimits, ReadTarget, ReplicaId, ReplicaState, Tsid,
+    ConsistencyLevel, FreshnessManager, ManagerLimits, ReadTarget, ReplicaId, ReplicaState, Tsid,
 };
-use proxy_core::touched::Touched;
+use proxy_core::touched::CombinedAnalysis;
 use replication::locked;
 
 /// Things that happen while there are faults, and at most afterwards.
@@ -93,7 +93,7 @@ pub(crate) struct World {
     random: Random,
     now: u64,
     primary: Primary,
-    manager: Mutex<Manager>,
+    manager: Mutex<FreshnessManager>,
     reader: Reader,
     databases: BTreeMap<ReplicaId, Database>,
     extractors: BTreeMap<ReplicaId, Extractor>,
@@ -532,9 +532,9 @@ impl World {
                 _ => Reads::Anything,
             };
             let level = match self.random.below(10) {
-                0 => Level::Weak,
-                1 => Level::RsiPc,
-                _ => Level::Gssi,
+                0 => ConsistencyLevel::Weak,
+                1 => ConsistencyLevel::RsiPc,
+                _ => ConsistencyLevel::Gssi,
             };
             let started = self.now;
             let sets = reads.sets();
@@ -584,10 +584,10 @@ impl World {
     /// A session sends a statement. What it may write is noted before.
     fn send(&mut self, number: usize, more: u64, alone: bool) {
         let statement = self.statement();
-        let touched = Touched {
+        let touched = CombinedAnalysis {
             sets: statement.sets(),
             may_end: matches!(statement, Statement::Schema),
-            ..Touched::default()
+            ..CombinedAnalysis::default()
         };
         let session = &mut self.sessions[number];
         session
@@ -602,9 +602,9 @@ impl World {
 
     /// A session sends COMMIT or ROLLBACK.
     fn send_end(&mut self, number: usize, commits: bool) {
-        let touched = Touched {
+        let touched = CombinedAnalysis {
             may_end: true,
-            ..Touched::default()
+            ..CombinedAnalysis::default()
         };
         let session = &mut self.sessions[number];
         session
@@ -692,9 +692,9 @@ impl World {
 }
 
 /// A manager that begins at the log's end, which is higher than that of every one before.
-fn manager(floor: Tsid) -> Mutex<Manager> {
+fn manager(floor: Tsid) -> Mutex<FreshnessManager> {
     let key = mark::MarkKey::new(b"secret");
-    Mutex::new(Manager::with_limits(
+    Mutex::new(FreshnessManager::with_limits(
         key,
         floor.0,
         floor,

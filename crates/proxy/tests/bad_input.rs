@@ -8,9 +8,9 @@ mod support;
 use std::time::Duration;
 
 use pg_connect::address::Address;
-use pg_connect::auth::users::Users;
+use pg_connect::auth::users::UserSecrets;
 use pg_local::Postgres;
-use proxy::serve::Authentication;
+use proxy::serve::ClientAuthentication;
 use rcgen::PKCS_ECDSA_P256_SHA256;
 use support::raw::Raw;
 use support::tls::identity;
@@ -199,7 +199,7 @@ async fn passwords_and_encryption_on_both_sides() {
             .unwrap();
 
         let mut inner = options(&postgres, 1);
-        inner.admission.authentication = Authentication::Scram(users());
+        inner.admission.authentication = ClientAuthentication::Scram(users());
         inner.admission.tls = Some(identity(folder.path(), &PKCS_ECDSA_P256_SHA256));
         let inner = Front::start(inner).await;
         let mut outer = options(&postgres, 1);
@@ -209,7 +209,7 @@ async fn passwords_and_encryption_on_both_sides() {
             folder.path().join("chain.pem").display()
         );
         outer.primary = Address::parse(&url).unwrap();
-        outer.admission.authentication = Authentication::Scram(users());
+        outer.admission.authentication = ClientAuthentication::Scram(users());
         let outer = Front::start(outer).await;
 
         let (host, port) = (outer.address.ip(), outer.address.port());
@@ -248,9 +248,9 @@ async fn password_that_the_server_refuses() {
     let text = "CREATE ROLE ann LOGIN PASSWORD 'other'";
     admin.batch_execute(text).await.unwrap();
     ask_for_passwords(&postgres).await;
-    for known in [users(), Users::default()] {
+    for known in [users(), UserSecrets::default()] {
         let mut proxy_options = options(&postgres, 1);
-        proxy_options.admission.authentication = Authentication::Trust(known);
+        proxy_options.admission.authentication = ClientAuthentication::Trust(known);
         let front = Front::start(proxy_options).await;
         let mut raw = Raw::connect(front.address).await;
         raw.out = pg_wire::startup::write([("user", "ann"), ("database", "postgres")]);

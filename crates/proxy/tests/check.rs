@@ -6,15 +6,15 @@ mod support;
 
 use pg_connect::address::Address;
 use pg_local::{Postgres, SUPERUSER};
-use proxy::check::{Finding, FindingWeight, check};
+use proxy::check::{CheckFinding, FindingWeight, check};
 use proxy::serve::routing::Routing;
 use proxy_core::freshness::ReplicaId;
-use replication::{Contents, ReplicationSettings};
+use replication::{ExistingData, ReplicationSettings};
 use support::{connect, is_there};
 
 /// The findings, which must contain this one.
-fn expect(findings: &[Finding], weight: FindingWeight, place: &str, what: &str) {
-    let is_it = |finding: &&Finding| {
+fn expect(findings: &[CheckFinding], weight: FindingWeight, place: &str, what: &str) {
+    let is_it = |finding: &&CheckFinding| {
         finding.weight == weight && finding.place.contains(place) && finding.what.contains(what)
     };
     let found = findings.iter().find(is_it);
@@ -27,7 +27,7 @@ fn expect(findings: &[Finding], weight: FindingWeight, place: &str, what: &str) 
 }
 
 /// What would stop the proxy.
-fn stops(findings: &[Finding]) -> Vec<&str> {
+fn stops(findings: &[CheckFinding]) -> Vec<&str> {
     let stops = findings
         .iter()
         .filter(|it| it.weight == FindingWeight::Stops);
@@ -86,11 +86,14 @@ async fn good_databases_pass_and_are_left_as_they_were() {
     let added = Postgres::start(&[]).unwrap();
     let url = format!("postgresql://{SUPERUSER}@{}/postgres", added.socket());
     let replicas = &routing.replicas;
-    replicas.register(&url, Contents::Kept, None).await.unwrap();
+    replicas
+        .register(&url, ExistingData::Kept, None)
+        .await
+        .unwrap();
     let place = added.socket().to_string();
     for named in [vec![], vec![added.address("postgres")]] {
         let findings = check(&at, &named, 40).await;
-        let version = |finding: &&Finding| {
+        let version = |finding: &&CheckFinding| {
             finding.place.contains(&place) && finding.what.starts_with("PostgreSQL")
         };
         assert_eq!(findings.iter().filter(version).count(), 1, "{findings:#?}");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use pg_local::Postgres;
 use proxy_core::freshness::{ReplicaId, ReplicaState, Tsid};
-use replication::{Contents, Replication, ReplicationSettings};
+use replication::{ExistingData, Replication, ReplicationSettings, StartedReplication};
 use support::cluster::{PATIENCE, text};
 use support::held::{hold_commits, let_commits_go, wait_until_held};
 use support::{connect, is_there};
@@ -42,13 +42,17 @@ async fn commit_that_is_not_shown_yet_is_not_lost() {
         &ReplicationSettings::default(),
     )
     .await;
-    let (replication, manager, _) = started.unwrap();
+    let StartedReplication {
+        replication,
+        manager,
+        ..
+    } = started.unwrap();
     let waiting = connect(primary.socket()).await;
     let insert = "SET synchronous_commit = on; INSERT INTO t VALUES (1)";
     let waiting = tokio::spawn(async move { waiting.batch_execute(insert).await });
     wait_until_held(&client).await;
     let started = Instant::now();
-    replication.add_replica(ID, &replica.address("postgres"), Contents::Kept);
+    replication.add_replica(ID, &replica.address("postgres"), ExistingData::Kept);
     let status_text = || {
         let status = replication.status().remove(&ID);
         status.map(|status| status.text).unwrap_or_default()

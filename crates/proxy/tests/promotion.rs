@@ -19,7 +19,7 @@ use proxy::serve::routing::Routing;
 use proxy_core::freshness::ReplicaState;
 use replication::lineage;
 use replication::promotion::{PromotionOutcome, promote};
-use replication::{Contents, ReplicationError, ReplicationSettings};
+use replication::{ExistingData, ReplicationError, ReplicationSettings};
 use support::cluster::{Cluster, PATIENCE, text};
 use support::{Front, connect, is_there, options_at, try_connect};
 use tokio_postgres::Client;
@@ -79,16 +79,19 @@ async fn front(promoted: &PromotionOutcome) -> Front {
         .await
         .unwrap();
     for follower in &promoted.followers {
-        routing.replicas.add(follower, Contents::Kept).unwrap();
+        routing.replicas.add(follower, ExistingData::Kept).unwrap();
     }
     for (address, _) in &promoted.left {
-        routing.replicas.add(address, Contents::Dropped).unwrap();
+        routing
+            .replicas
+            .add(address, ExistingData::Dropped)
+            .unwrap();
     }
     routing.replicas.replication().knows_all();
     let manager = Arc::clone(&routing.manager);
     let front = Front::routed(options_at(promoted.primary.clone(), 10), Some(routing)).await;
     let started = Instant::now();
-    let serve = |manager: &proxy_core::freshness::Manager| {
+    let serve = |manager: &proxy_core::freshness::FreshnessManager| {
         manager
             .replicas()
             .all(|(_, it)| it.state == ReplicaState::Serving)
@@ -125,7 +128,7 @@ async fn two_replicas() -> Cluster {
     let second = Postgres::start(&[]).unwrap();
     let replicas = cluster.front.replicas();
     replicas
-        .add(&second.address("postgres"), Contents::Kept)
+        .add(&second.address("postgres"), ExistingData::Kept)
         .unwrap();
     cluster.replicas.push(second);
     cluster
@@ -179,11 +182,13 @@ async fn stay_apart(old: &Address, promoted: &PromotionOutcome, named: &[Address
         .unwrap();
     let replicas = &routing.replicas;
     replicas
-        .add(&promoted.followers[0], Contents::Kept)
+        .add(&promoted.followers[0], ExistingData::Kept)
         .unwrap();
     wait_for(replicas, "a replica of another primary").await;
     // Nor is the new one emptied for it.
-    replicas.add(&promoted.primary, Contents::Dropped).unwrap();
+    replicas
+        .add(&promoted.primary, ExistingData::Dropped)
+        .unwrap();
     wait_for(replicas, "this database was promoted").await;
 }
 
@@ -247,7 +252,7 @@ async fn replica_takes_the_primarys_place() {
     others.unwrap();
     stay_apart(&old, &promoted, &named).await;
     // Emptied, the old one can follow the new one.
-    new.replicas().add(&old, Contents::Dropped).unwrap();
+    new.replicas().add(&old, ExistingData::Dropped).unwrap();
     wait_until(&new, &old, &text(&client, ALL).await).await;
 }
 
@@ -428,7 +433,10 @@ async fn standby_takes_the_primarys_place() {
     let address = standby.address("postgres");
     let url = format!("postgresql://{SUPERUSER}@{}/postgres", standby.socket());
     let replicas = cluster.front.replicas();
-    replicas.register(&url, Contents::Kept, None).await.unwrap();
+    replicas
+        .register(&url, ExistingData::Kept, None)
+        .await
+        .unwrap();
     cluster
         .wait(|states| states == [ReplicaState::Serving])
         .await;
@@ -457,7 +465,7 @@ async fn standby_takes_the_primarys_place() {
     write(&client).await;
     let replica = Postgres::start(&[]).unwrap();
     new.replicas()
-        .add(&replica.address("postgres"), Contents::Kept)
+        .add(&replica.address("postgres"), ExistingData::Kept)
         .unwrap();
     wait_until(
         &new,
@@ -484,7 +492,7 @@ async fn standby_and_replica() -> (Cluster, Postgres) {
     let standby = Postgres::standby_of(&cluster.primary, &std::env::temp_dir(), &[]).unwrap();
     let replicas = cluster.front.replicas();
     replicas
-        .add(&standby.address("postgres"), Contents::Kept)
+        .add(&standby.address("postgres"), ExistingData::Kept)
         .unwrap();
     cluster
         .wait(|states| states == [ReplicaState::Serving; 2])

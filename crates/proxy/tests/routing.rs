@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use pg_local::Postgres;
 use proxy_core::freshness::{ReplicaId, ReplicaState};
-use replication::Contents;
+use replication::ExistingData;
 use support::cluster::{Cluster, PATIENCE, text};
 use support::raw::Raw;
 use support::{connect, connect_by, is_there, printed, run};
@@ -470,8 +470,8 @@ async fn replicas_come_and_go_under_load() {
     let added = Postgres::start(&[]).unwrap();
     let address = added.address("postgres");
     let replicas = cluster.front.replicas();
-    let second = replicas.add(&address, Contents::Kept).unwrap();
-    let twice = replicas.add(&address, Contents::Kept).unwrap_err();
+    let second = replicas.add(&address, ExistingData::Kept).unwrap();
+    let twice = replicas.add(&address, ExistingData::Kept).unwrap_err();
     assert!(
         twice.to_string().contains("is replica 2 already"),
         "{twice}"
@@ -483,7 +483,10 @@ async fn replicas_come_and_go_under_load() {
     let replicas = cluster.front.replicas();
     assert!(replicas.remove(ReplicaId(1)).await.unwrap());
     assert!(!replicas.remove(ReplicaId(1)).await.unwrap());
-    let emptied = replicas.add(&cluster.replicas[0].address("postgres"), Contents::Dropped);
+    let emptied = replicas.add(
+        &cluster.replicas[0].address("postgres"),
+        ExistingData::Dropped,
+    );
     assert_eq!((second, emptied.unwrap()), (ReplicaId(2), ReplicaId(3)));
     cluster
         .wait(|states| states == [ReplicaState::Serving; 2])

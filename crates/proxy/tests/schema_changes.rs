@@ -6,7 +6,7 @@
 mod support;
 
 use proxy_core::freshness::ReplicaState;
-use replication::Contents;
+use replication::ExistingData;
 use support::cluster::{Cluster, text};
 use support::equality::{assert_equal, assert_equal_after};
 use support::{connect, is_there};
@@ -286,7 +286,7 @@ async fn changes_that_cannot_be_followed_are_reported() {
         );
         assert!(replicas.remove(*id).await.unwrap());
         let address = cluster.replicas[0].address("postgres");
-        replicas.add(&address, Contents::Dropped).unwrap();
+        replicas.add(&address, ExistingData::Dropped).unwrap();
         assert_equal(&cluster, sql).await;
     }
 }

@@ -14,10 +14,10 @@ use std::time::Instant;
 use pg_connect::address::{Address, socket_in};
 use pg_local::{Postgres, SUPERUSER};
 use pg_wire::startup::write_tls;
-use proxy::serve::Authentication;
+use proxy::serve::ClientAuthentication;
 use proxy::serve::listener::Local;
 use proxy::serve::routing::Routing;
-use replication::{Contents, ReplicationSettings};
+use replication::{ExistingData, ReplicationSettings};
 use support::cluster::{PATIENCE, text, until_all_serve};
 use support::{Front, complained, connect_by, is_there, options, printed, psql, users};
 use tempfile::TempDir;
@@ -45,7 +45,7 @@ async fn clients_come_by_a_unix_socket() {
     let role = format!("CREATE ROLE {} LOGIN", support::USER);
     admin.batch_execute(&role).await.unwrap();
     let mut proxy_options = options(&postgres, 4);
-    proxy_options.admission.authentication = Authentication::Scram(users());
+    proxy_options.admission.authentication = ClientAuthentication::Scram(users());
     let shown = support::tls::identity(folder.path(), &rcgen::PKCS_ECDSA_P256_SHA256);
     proxy_options.admission.tls = Some(shown);
     let mut front = Front::start(proxy_options).await;
@@ -211,7 +211,7 @@ async fn databases_are_reached_by_unix_sockets() {
         .await
         .unwrap();
     let manager = Arc::clone(&routing.manager);
-    let added = routing.replicas.add(&address(&replica), Contents::Kept);
+    let added = routing.replicas.add(&address(&replica), ExistingData::Kept);
     added.unwrap();
     let mut proxy_options = options(&primary, 10);
     proxy_options.primary = address(&primary);

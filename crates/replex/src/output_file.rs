@@ -30,7 +30,7 @@ struct Replacement {
 }
 
 /// What a path names, links followed.
-enum Place {
+enum OutputTarget {
     /// Something to write through, by this path.
     Through(PathBuf),
     /// One of the process's own descriptors.
@@ -48,22 +48,22 @@ impl OutputFile {
     /// Those of the file system, and if the path names a directory.
     pub fn open(path: &Path) -> io::Result<OutputFile> {
         let (target, replaced) = match place(path)? {
-            Place::Through(path) => {
+            OutputTarget::Through(path) => {
                 let file = OpenOptions::new().write(true).open(path)?;
                 let replacement = None;
                 return Ok(OutputFile { file, replacement });
             }
-            Place::Descriptor(path) => {
+            OutputTarget::Descriptor(path) => {
                 let file = descriptor(&path)?;
                 let replacement = None;
                 return Ok(OutputFile { file, replacement });
             }
-            Place::Regular(target, metadata) => {
+            OutputTarget::Regular(target, metadata) => {
                 // It could be replaced without a permission to write it, and must not be.
                 OpenOptions::new().write(true).open(&target)?;
                 (target, Some(metadata))
             }
-            Place::Vacant(target) => (target, None),
+            OutputTarget::Vacant(target) => (target, None),
         };
         let (file, part) = create_part(&target)?;
         let replacement = Some(Replacement {
@@ -119,13 +119,13 @@ impl Drop for Replacement {
     }
 }
 
-fn place(path: &Path) -> io::Result<Place> {
+fn place(path: &Path) -> io::Result<OutputTarget> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         let metadata = match fs::symlink_metadata(&path) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Place::Vacant(path));
+                return Ok(OutputTarget::Vacant(path));
             }
             Err(error) => return Err(error),
         };
@@ -133,15 +133,15 @@ fn place(path: &Path) -> io::Result<Place> {
             return Err(io::Error::other("it is a directory: name a file in it"));
         }
         if metadata.is_file() {
-            return Ok(Place::Regular(path, metadata));
+            return Ok(OutputTarget::Regular(path, metadata));
         }
         if !metadata.is_symlink() {
-            return Ok(Place::Through(path));
+            return Ok(OutputTarget::Through(path));
         }
         // Links of /proc stand for what is open, whatever their text.
         let folder = fs::canonicalize(folder(&path))?;
         if folder.starts_with("/proc") {
-            return Ok(Place::Descriptor(path));
+            return Ok(OutputTarget::Descriptor(path));
         }
         path = folder.join(fs::read_link(&path)?);
     }

@@ -91,12 +91,12 @@ pub fn sql(arguments: &SqlArguments) -> Result<(), CommandFailure> {
                 let (piece, input) = match pieces.recv().await {
                     Some(piece) => {
                         let piece = piece.map_err(CommandFailure::at(format!("read {name}")))?;
-                        (piece, ScriptInput::Goes)
+                        (piece, ScriptInput::Open)
                     }
                     None => (Vec::new(), ScriptInput::Ended),
                 };
                 let more = run_piece(&mut shell, &mut feed, &piece, input).await?;
-                goes_on = more && input == ScriptInput::Goes;
+                goes_on = more && input == ScriptInput::Open;
             }
             shell.end(&feed).map_err(script_failure)
         })),

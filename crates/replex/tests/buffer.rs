@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pg_local::Postgres;
-use proxy_core::freshness::{Manager, ReplicaId, ReplicaState};
+use proxy_core::freshness::{FreshnessManager, ReplicaId, ReplicaState};
 use replex::cluster::Cluster;
 use replex::embedded::EmbeddedStore;
 use replication::buffer::{BufferOptions, BufferStatus};
-use replication::{Contents, Replication, ReplicationSettings};
+use replication::{ExistingData, Replication, ReplicationSettings};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// What takes longer has come to a stop, however busy the machine.
@@ -36,7 +36,7 @@ struct Stage {
     client: Client,
     settings: ReplicationSettings,
     replication: Replication,
-    manager: Arc<Mutex<Manager>>,
+    manager: Arc<Mutex<FreshnessManager>>,
 }
 
 fn url(postgres: &Postgres) -> String {
@@ -59,13 +59,13 @@ async fn connect(postgres: &Postgres) -> Client {
 async fn replicate(
     primary: &Postgres,
     settings: &ReplicationSettings,
-) -> (Replication, Arc<Mutex<Manager>>) {
-    let started = Instant::now();
+) -> (Replication, Arc<Mutex<FreshnessManager>>) {
+    let since = Instant::now();
     loop {
         match Replication::start(&primary.address("postgres"), settings).await {
-            Ok((replication, manager, _)) => return (replication, manager),
+            Ok(started) => return (started.replication, started.manager),
             // What one before had open may still be there.
-            Err(problem) => assert!(started.elapsed() < PATIENCE, "{problem}"),
+            Err(problem) => assert!(since.elapsed() < PATIENCE, "{problem}"),
         }
     }
 }
@@ -123,7 +123,8 @@ impl Stage {
 
     fn add(&self, id: ReplicaId) {
         let address = self.replicas[id.0 as usize - 1].address("postgres");
-        self.replication.add_replica(id, &address, Contents::Kept);
+        self.replication
+            .add_replica(id, &address, ExistingData::Kept);
     }
 
     fn status_text(&self, id: ReplicaId) -> String {
@@ -131,7 +132,7 @@ impl Stage {
         status.map(|status| status.text).unwrap_or_default()
     }
 
-    async fn wait(&self, what: &str, condition: impl Fn(&Manager, &BufferStatus) -> bool) {
+    async fn wait(&self, what: &str, condition: impl Fn(&FreshnessManager, &BufferStatus) -> bool) {
         let started = Instant::now();
         loop {
             let buffer = self.replication.buffer().unwrap();
@@ -154,7 +155,7 @@ impl Stage {
         // Something after it, so that the stream goes past it.
         let nudge = "SELECT pg_logical_emit_message(true, 'test', '')";
         self.client.batch_execute(nudge).await.unwrap();
-        let has = |manager: &Manager, _: &BufferStatus| {
+        let has = |manager: &FreshnessManager, _: &BufferStatus| {
             let mut replicas = manager.replicas();
             replicas.any(|(other, replica)| {
                 other == id && replica.state == ReplicaState::Serving && replica.applied.0 >= end
@@ -164,7 +165,7 @@ impl Stage {
     }
 
     async fn wait_until_is(&self, state: ReplicaState, id: ReplicaId) {
-        let is = |manager: &Manager, _: &BufferStatus| {
+        let is = |manager: &FreshnessManager, _: &BufferStatus| {
             let mut replicas = manager.replicas();
             replicas.any(|(other, it)| other == id && it.state == state)
         };
@@ -182,7 +183,7 @@ impl Stage {
     }
 
     async fn wait_until_buffer_follows(&self) {
-        let follows = |_: &Manager, buffer: &BufferStatus| buffer.is_following;
+        let follows = |_: &FreshnessManager, buffer: &BufferStatus| buffer.is_following;
         self.wait("buffer that follows", follows).await;
     }
 
@@ -342,11 +343,14 @@ async fn a_proxy_that_takes_over_with_its_own_buffer_lacks_nothing() {
     stage.write(10_000).await;
     stage.wait_for(FIRST).await;
     let applied = stage.replication.durable()[&FIRST];
-    let has = |_: &Manager, buffer: &BufferStatus| buffer.covered.is_some_and(|it| it.1 >= applied);
+    let has = |_: &FreshnessManager, buffer: &BufferStatus| {
+        buffer.covered.is_some_and(|it| it.1 >= applied)
+    };
     stage.wait("commits in the buffer", has).await;
     stage.wait_until_confirmed().await;
     stage.replication.give_up().await;
-    let (replication, manager, _) = other.await.unwrap().unwrap();
+    let started = other.await.unwrap().unwrap();
+    let (replication, manager) = (started.replication, started.manager);
     (stage.replication, stage.manager) = (replication, manager);
     stage.add(FIRST);
     stage.add(SECOND);

@@ -15,7 +15,7 @@ use replex::cluster::Cluster;
 use replex::inspect::Inspector;
 use server::folder::DataFolder;
 use server::identity_file::ServerIdentity;
-use storage::log::Flush;
+use storage::log::FlushTiming;
 use storage::{DurableStore, StoreOptions};
 
 const ROWS: i64 = 300;
@@ -164,7 +164,7 @@ async fn plant(cluster: &mut Cluster, replex: usize, id: i64) {
     let epoch = configuration.epoch.0;
     let at = store
         .log
-        .append(epoch, &record.to_bytes(), Flush::Now)
+        .append(epoch, &record.to_bytes(), FlushTiming::Now)
         .unwrap();
     store.submit();
     while store.log.durable() < at {

@@ -38,7 +38,7 @@ impl Replication {
         primary.batch_execute(nudge).await?;
         let begun = Instant::now();
         loop {
-            let Standing { lack, unavailable } = standing(shared, at);
+            let LaggingServers { lack, unavailable } = standing(shared, at);
             if lack.is_empty() {
                 return Ok(ReplicationCheckpoint {
                     at,
@@ -57,19 +57,19 @@ impl Replication {
 }
 
 /// The servers that are not past a place yet, and those that are offline, for people.
-struct Standing {
+struct LaggingServers {
     lack: Vec<String>,
     unavailable: Vec<String>,
 }
 
-fn standing(shared: &Shared, at: Tsid) -> Standing {
+fn standing(shared: &Shared, at: Tsid) -> LaggingServers {
     let known: Vec<(ReplicaId, ReplicaState, Tsid)> = {
         let manager = shared.manager();
         let all = manager.replicas();
         all.map(|(id, it)| (id, it.state, it.applied)).collect()
     };
     let durable = shared.durable().clone();
-    let mut standing = Standing {
+    let mut standing = LaggingServers {
         lack: Vec::new(),
         unavailable: Vec::new(),
     };

@@ -83,7 +83,7 @@ async fn compare(
     replica: &Address,
     requests: &mpsc::Sender<ExtractorRequest>,
 ) -> Result<bool, ReplicationError> {
-    let two = Two {
+    let two = ComparedPair {
         primary: connect(&shared.primary, "replex compare").await?,
         nudger: connect(&shared.primary, "replex compare").await?,
         there: connect(replica, "replex compare").await?,
@@ -109,7 +109,7 @@ async fn compare(
 }
 
 /// The primary and a replica.
-struct Two<'a> {
+struct ComparedPair<'a> {
     primary: Client,
     /// Writes into the primary's log, so that something comes from after a place.
     nudger: Client,
@@ -117,7 +117,7 @@ struct Two<'a> {
     requests: &'a mpsc::Sender<ExtractorRequest>,
 }
 
-impl Two<'_> {
+impl ComparedPair<'_> {
     /// Opens snapshots of both at one place, with these tables locked on both sides; false if that
     /// did not come about.
     async fn hold(&self, tables: &[String]) -> Result<bool, ReplicationError> {

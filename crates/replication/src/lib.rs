@@ -75,17 +75,17 @@ use tokio_postgres::tls::TlsConnect;
 use tokio_postgres::{AsyncMessage, Client, Config};
 
 use crate::events::EventLog;
-use buffer::Buffer;
+use buffer::TransactionsBuffer;
 pub use checkpoint::ReplicationCheckpoint;
 use leadership::ProxyLeadership;
 use leadership::lease::Lease;
-use leadership::register::Register;
+use leadership::register::ReplicaRegister;
 use pg_analysis::Analyser;
 use pg_connect::address::Address;
 use pg_connect::stream::Stream;
 use progress::SERVING;
-pub use progress::{Progress, Status};
-use proxy_core::freshness::{Manager, ReplicaId, ReplicaState, Tsid};
+pub use progress::{ReplicaStatus, TaskProgress};
+use proxy_core::freshness::{FreshnessManager, ReplicaId, ReplicaState, Tsid};
 use proxy_pool::connection;
 use proxy_pool::ledger::ConnectionLedger;
 pub use quarantine::is_same;
@@ -93,11 +93,11 @@ pub use quarantine::noted as noted_difference;
 use reader::{JoinRequest, SlotReader};
 use seed::ReplicaFill;
 pub use seed::{dump_version, has_tables};
-pub use slot::Kept;
+pub use slot::RetainedWal;
 pub use standby::refused as refused_standby;
 
 /// Locks the manager for a moment: none of its functions waits, and none leaves it half changed.
-pub fn locked(manager: &Mutex<Manager>) -> MutexGuard<'_, Manager> {
+pub fn locked(manager: &Mutex<FreshnessManager>) -> MutexGuard<'_, FreshnessManager> {
     manager.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -174,16 +174,16 @@ fn described(error: &tokio_postgres::Error) -> String {
 #[derive(Clone)]
 struct Shared {
     primary: Address,
-    manager: Arc<Mutex<Manager>>,
+    manager: Arc<Mutex<FreshnessManager>>,
     analyser: Arc<Analyser>,
     /// Up to where each replica has everything on disk.
     durable: Arc<Mutex<BTreeMap<ReplicaId, Tsid>>>,
-    status: Arc<Mutex<BTreeMap<ReplicaId, Status>>>,
+    status: Arc<Mutex<BTreeMap<ReplicaId, ReplicaStatus>>>,
     /// How often each replica was compared and found equal.
     compared: Arc<Mutex<BTreeMap<ReplicaId, u64>>>,
     compare_now: Arc<Notify>,
     /// What the primary keeps for the slot.
-    kept: Arc<Mutex<Kept>>,
+    retained_wal: Arc<Mutex<RetainedWal>>,
     /// Whether every replica is known that the primary keeps its log for.
     knows_all: Arc<AtomicBool>,
     /// Connections that execute at one replica.
@@ -191,7 +191,7 @@ struct Shared {
     /// Commits that one of them executes as one transaction, at most.
     replay_group: u16,
     /// The store of commits for offline replicas, if there is one.
-    buffer: Option<Arc<Buffer>>,
+    buffer: Option<Arc<TransactionsBuffer>>,
     /// What was logged of replicas.
     events: Arc<EventLog>,
     /// The epoch of this proxy, and whether it is the active one.
@@ -203,7 +203,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn manager(&self) -> MutexGuard<'_, Manager> {
+    fn manager(&self) -> MutexGuard<'_, FreshnessManager> {
         locked(&self.manager)
     }
 
@@ -240,7 +240,7 @@ impl Shared {
         compared.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn status(&self) -> MutexGuard<'_, BTreeMap<ReplicaId, Status>> {
+    fn status(&self) -> MutexGuard<'_, BTreeMap<ReplicaId, ReplicaStatus>> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -256,9 +256,9 @@ impl Shared {
         self.events.report(level, "replica", Some(id), text);
     }
 
-    fn set_progress(&self, id: ReplicaId, text: impl Into<String>, progress: Option<Progress>) {
+    fn set_progress(&self, id: ReplicaId, text: impl Into<String>, progress: Option<TaskProgress>) {
         let text = text.into();
-        self.status().insert(id, Status { text, progress });
+        self.status().insert(id, ReplicaStatus { text, progress });
     }
 }
 
@@ -269,16 +269,23 @@ pub struct Replication {
     buffer: Option<JoinHandle<()>>,
     replicas: Mutex<BTreeMap<ReplicaId, JoinHandle<()>>>,
     ledger: ConnectionLedger,
-    register: Register,
+    register: ReplicaRegister,
     leadership: Mutex<Option<ProxyLeadership>>,
 }
 
-/// Replication, and what the proxy routes by.
-pub type Started = (Replication, Arc<Mutex<Manager>>, Arc<Analyser>);
+/// Replication that has begun, and the two objects that it shares with routing.
+pub struct StartedReplication {
+    /// The tasks.
+    pub replication: Replication,
+    /// The freshness of replicas, which replication reports and routing reads.
+    pub manager: Arc<Mutex<FreshnessManager>>,
+    /// The analyser of statements, whose catalogue replication replaces.
+    pub analyser: Arc<Analyser>,
+}
 
 /// What is done with the data in the database of a new replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contents {
+pub enum ExistingData {
     /// It goes on from there if it is a replica's; otherwise it must be empty.
     Kept,
     /// It is dropped first.
@@ -289,16 +296,16 @@ pub enum Contents {
 
 /// How a new replica comes to what it must have.
 #[derive(Clone, Debug)]
-pub struct Intake {
+pub struct ReplicaIntake {
     /// What is done with the data in its database.
-    pub contents: Contents,
+    pub contents: ExistingData,
     /// The replica that it is filled from if it must be filled; otherwise that is the primary.
     pub seed: Option<Address>,
 }
 
-impl From<Contents> for Intake {
-    fn from(contents: Contents) -> Intake {
-        Intake {
+impl From<ExistingData> for ReplicaIntake {
+    fn from(contents: ExistingData) -> ReplicaIntake {
+        ReplicaIntake {
             contents,
             seed: None,
         }
@@ -332,7 +339,7 @@ impl Replication {
     pub async fn start(
         primary: &Address,
         settings: &ReplicationSettings,
-    ) -> Result<Started, ReplicationError> {
+    ) -> Result<StartedReplication, ReplicationError> {
         let leadership = Replication::stand(primary, |_| {}).await?;
         Replication::begin(primary, settings, leadership).await
     }
@@ -354,7 +361,7 @@ impl Replication {
         primary: &Address,
         settings: &ReplicationSettings,
         leadership: ProxyLeadership,
-    ) -> Result<Started, ReplicationError> {
+    ) -> Result<StartedReplication, ReplicationError> {
         assert!(
             settings.replay_connections > 0,
             "at least one connection executes"
@@ -365,7 +372,7 @@ impl Replication {
         // All that others have committed is before this place, as they are fenced.
         let (key, floor) = setup::prepare(&client).await?;
         let analyser = Arc::new(Analyser::new(catalogue::read(&client).await?));
-        let manager = Manager::new(key, leadership.epoch, floor);
+        let manager = FreshnessManager::new(key, leadership.epoch, floor);
         let manager = Arc::new(Mutex::new(manager));
         let (joins, joined) = mpsc::channel(JOINS_MAX);
         let shared = Shared {
@@ -376,7 +383,7 @@ impl Replication {
             status: Arc::default(),
             compared: Arc::default(),
             compare_now: Arc::default(),
-            kept: Arc::default(),
+            retained_wal: Arc::default(),
             knows_all: Arc::default(),
             replay_connections: settings.replay_connections,
             replay_group: settings.replay_group,
@@ -384,7 +391,7 @@ impl Replication {
             buffer: settings
                 .buffer
                 .clone()
-                .map(|options| Arc::new(Buffer::new(options))),
+                .map(|options| Arc::new(TransactionsBuffer::new(options))),
             epoch: leadership.epoch,
             lease: leadership.lease.clone(),
             joins,
@@ -402,7 +409,11 @@ impl Replication {
             register: leadership.register.clone(),
             leadership: Mutex::new(Some(leadership)),
         };
-        Ok((replication, manager, analyser))
+        Ok(StartedReplication {
+            replication,
+            manager,
+            analyser,
+        })
     }
 
     /// Returns whether this proxy is the active one.
@@ -421,7 +432,7 @@ impl Replication {
     }
 
     /// Returns the register of replicas that operators add, which the next active proxy reads.
-    pub fn register(&self) -> &Register {
+    pub fn register(&self) -> &ReplicaRegister {
         &self.register
     }
 
@@ -449,7 +460,7 @@ impl Replication {
     /// must be new.
     ///
     /// Returns at once; [`Replication::status`] shows the progress.
-    pub fn add_replica(&self, id: ReplicaId, replica: &Address, intake: impl Into<Intake>) {
+    pub fn add_replica(&self, id: ReplicaId, replica: &Address, intake: impl Into<ReplicaIntake>) {
         let (replica, intake) = (replica.clone(), intake.into());
         // Holds the slot from now on.
         self.shared.durable().insert(id, Tsid(0));
@@ -483,7 +494,7 @@ impl Replication {
     }
 
     /// Returns what each replica does, for people.
-    pub fn status(&self) -> BTreeMap<ReplicaId, Status> {
+    pub fn status(&self) -> BTreeMap<ReplicaId, ReplicaStatus> {
         self.shared.status().clone()
     }
 
@@ -498,10 +509,10 @@ impl Replication {
     }
 
     /// Returns what the primary kept of its log for the slot, when it was asked last.
-    pub fn kept(&self) -> Kept {
+    pub fn retained_wal(&self) -> RetainedWal {
         *self
             .shared
-            .kept
+            .retained_wal
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
@@ -529,20 +540,20 @@ impl Drop for Replication {
 }
 
 /// Keeps one replica until it differs from the primary.
-async fn keep(shared: Shared, id: ReplicaId, replica: Address, intake: Intake) {
-    let Intake { mut contents, seed } = intake;
+async fn keep(shared: Shared, id: ReplicaId, replica: Address, intake: ReplicaIntake) {
+    let ReplicaIntake { mut contents, seed } = intake;
     let mut wait = RETRY_WAIT_MIN;
     loop {
         let followed = async {
             match contents {
-                Contents::Kept => {}
-                Contents::Dropped => {
+                ExistingData::Kept => {}
+                ExistingData::Dropped => {
                     shared.set_status(id, "emptying its database");
                     quarantine::empty(&shared, &replica).await?;
                 }
-                Contents::Converted => convert::convert(&shared, id, &replica).await?,
+                ExistingData::Converted => convert::convert(&shared, id, &replica).await?,
             }
-            contents = Contents::Kept;
+            contents = ExistingData::Kept;
             follow(&shared, id, (&replica, seed.as_ref()), &mut wait).await
         };
         let problem = match followed.await {

@@ -11,7 +11,7 @@ use proxy_core::planted::{self, ProxyBug};
 
 /// All commits after one place, up to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct BufferPage {
     /// The epoch of the proxy that wrote it.
     pub epoch: u64,
     /// Its commits are after this place.
@@ -26,9 +26,9 @@ pub struct Page {
 
 /// Pages without a gap between them.
 #[derive(Clone, Debug)]
-pub struct Pages {
+pub struct BufferPages {
     /// By where they end. None is inside of another one.
-    all: BTreeMap<Tsid, Page>,
+    all: BTreeMap<Tsid, BufferPage>,
     /// What is covered begins here.
     from: Tsid,
     /// And ends here.
@@ -36,10 +36,10 @@ pub struct Pages {
     length: u64,
 }
 
-impl Pages {
+impl BufferPages {
     /// Makes none, of a buffer that begins at this place.
-    pub fn beginning_at(place: Tsid) -> Pages {
-        Pages {
+    pub fn beginning_at(place: Tsid) -> BufferPages {
+        BufferPages {
             all: BTreeMap::new(),
             from: place,
             until: place,
@@ -49,10 +49,10 @@ impl Pages {
 
     /// Returns those of the pages that lead to the newest without a gap, and the others, which are
     /// of no use any more. None without pages.
-    pub fn of(mut found: Vec<Page>) -> Option<(Pages, Vec<Page>)> {
+    pub fn of(mut found: Vec<BufferPage>) -> Option<(BufferPages, Vec<BufferPage>)> {
         found.sort_by_key(|page| (page.until, std::cmp::Reverse(page.after)));
         let until = found.last()?.until;
-        let mut pages = Pages::beginning_at(until);
+        let mut pages = BufferPages::beginning_at(until);
         let mut useless = Vec::new();
         while let Some(page) = found.pop() {
             let leads = page.until >= pages.from || planted::is(ProxyBug::PagesHaveGaps);
@@ -97,7 +97,7 @@ impl Pages {
 
     /// Returns the page with what comes next to one that has everything up to this place; none if
     /// there is no more, or if some of it is gone.
-    pub fn next(&self, place: Tsid) -> Option<Page> {
+    pub fn next(&self, place: Tsid) -> Option<BufferPage> {
         if !self.covers(place) {
             return None;
         }
@@ -108,12 +108,12 @@ impl Pages {
     }
 
     /// Returns the newest.
-    pub fn last(&self) -> Option<&Page> {
+    pub fn last(&self) -> Option<&BufferPage> {
         self.all.values().next_back()
     }
 
     /// Adds one that follows the newest, or takes its place: then that one is given back.
-    pub fn push(&mut self, page: Page) -> Option<Page> {
+    pub fn push(&mut self, page: BufferPage) -> Option<BufferPage> {
         assert!(page.until > self.until, "pages are added in order");
         assert!(page.after <= self.until, "pages leave no gap");
         let replaced = self.last().copied().filter(|last| last.after == page.after);
@@ -128,7 +128,7 @@ impl Pages {
     }
 
     /// Removes the oldest, if there are more bytes than this; never the newest.
-    pub fn take_surplus(&mut self, length_max: u64) -> Option<Page> {
+    pub fn take_surplus(&mut self, length_max: u64) -> Option<BufferPage> {
         if self.length <= length_max || self.all.len() < 2 {
             return None;
         }
@@ -146,8 +146,8 @@ mod tests {
 
     use super::*;
 
-    fn page(after: u64, until: u64) -> Page {
-        Page {
+    fn page(after: u64, until: u64) -> BufferPage {
+        BufferPage {
             epoch: 1,
             after: Tsid(after),
             until: Tsid(until),
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn what_is_behind_a_gap_is_of_no_use() {
         let found = vec![page(10, 20), page(50, 60), page(20, 30), page(40, 50)];
-        let (pages, useless) = Pages::of(found).unwrap();
+        let (pages, useless) = BufferPages::of(found).unwrap();
         assert_eq!((pages.from(), pages.until()), (Tsid(40), Tsid(60)));
         assert_eq!(useless, [page(20, 30), page(10, 20)]);
         assert_eq!(pages.next(Tsid(45)), Some(page(40, 50)));
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn an_empty_page_makes_way_for_a_longer_one() {
-        let mut pages = Pages::beginning_at(Tsid(10));
+        let mut pages = BufferPages::beginning_at(Tsid(10));
         assert_eq!(pages.push(page(10, 12)), None);
         assert_eq!(pages.push(page(10, 15)), Some(page(10, 12)));
         assert_eq!((pages.count(), pages.length()), (1, 5));
@@ -185,8 +185,8 @@ mod tests {
             found in prop::collection::vec((0_u64..60, 1_u64..20), 1..20),
             surplus in 0_u64..80,
         ) {
-            let found: Vec<Page> = found.into_iter().map(|(after, length)| page(after, after + length)).collect();
-            let (mut pages, useless) = Pages::of(found.clone()).unwrap();
+            let found: Vec<BufferPage> = found.into_iter().map(|(after, length)| page(after, after + length)).collect();
+            let (mut pages, useless) = BufferPages::of(found.clone()).unwrap();
             prop_assert_eq!(pages.count() + useless.len(), found.len());
             while let Some(gone) = pages.take_surplus(surplus) {
                 prop_assert!(!pages.covers(Tsid(gone.until.0 - 1)));

@@ -84,7 +84,7 @@ const NOT_KNOWN: Tsid = Tsid(u64::MAX);
 
 /// That a database was promoted.
 #[derive(Clone, Copy, Debug)]
-struct Mark {
+struct PromotionMark {
     /// What it had of the old primary's, and the last commit of that; [`NOT_KNOWN`] if others may
     /// have written since.
     has: Tsid,
@@ -94,13 +94,13 @@ struct Mark {
 }
 
 /// A replica that answers.
-struct Reached {
+struct ReachedReplica {
     address: Address,
     client: Client,
     is_standby: bool,
     /// The highest epoch that it knows.
     epoch: u64,
-    mark: Option<Mark>,
+    mark: Option<PromotionMark>,
     /// It was a standby of a primary, takes writes, and has no mark.
     parted: Option<TimelineFork>,
     /// The primary that it follows, if it has noted one.
@@ -108,8 +108,8 @@ struct Reached {
 }
 
 /// A database that may be promoted.
-struct Candidate {
-    reached: Reached,
+struct PromotionCandidate {
+    reached: ReachedReplica,
     /// What it has, and its last commit, which may be less: nothing is between them.
     has: Tsid,
     last: Tsid,
@@ -129,7 +129,7 @@ pub async fn promote(
     let mut reached = Vec::new();
     for address in replicas {
         report(&format!("looking at {address}"));
-        match Reached::new(address).await {
+        match ReachedReplica::new(address).await {
             Ok(there) => reached.push(there),
             Err(problem) => left.push((address.clone(), problem.to_string())),
         }
@@ -137,7 +137,7 @@ pub async fn promote(
     // Those that follow one that was promoted before are left in peace.
     if let Some(marked) = reached.iter().find(|there| there.mark.is_some()) {
         let new = Some(line(&marked.client).await?);
-        let follows = |there: &mut Reached| there.follows == new;
+        let follows = |there: &mut ReachedReplica| there.follows == new;
         followers.extend(reached.extract_if(.., follows).map(|there| there.address));
     }
     refuse_primaries(&reached).await?;
@@ -194,7 +194,7 @@ async fn refuse_alive(primary: &Address) -> Result<(), ReplicationError> {
 
 /// Fails if a server that takes writes already may not be the one that an earlier run has promoted.
 /// Otherwise no proxy becomes active in front of it as long as it is connected to.
-async fn refuse_primaries(reached: &[Reached]) -> Result<(), ReplicationError> {
+async fn refuse_primaries(reached: &[ReachedReplica]) -> Result<(), ReplicationError> {
     let mut all_parted = reached.iter().filter(|there| there.parted.is_some());
     let Some((first, Some(parted))) = all_parted.next().map(|there| (there, &there.parted)) else {
         return Ok(());
@@ -209,7 +209,7 @@ async fn refuse_primaries(reached: &[Reached]) -> Result<(), ReplicationError> {
         )));
     }
     let before = line_before(&first.client, parted).await?;
-    let is_other = |there: &&Reached| there.follows.as_ref().is_some_and(|it| *it != before);
+    let is_other = |there: &&ReachedReplica| there.follows.as_ref().is_some_and(|it| *it != before);
     if let Some(other) = reached.iter().find(is_other) {
         let other = &other.address;
         return Err(ReplicationError::Setup(format!(
@@ -228,11 +228,12 @@ async fn refuse_primaries(reached: &[Reached]) -> Result<(), ReplicationError> {
 
 /// Returns the number of the one that is to be promoted.
 fn choose(
-    candidates: &[Candidate],
+    candidates: &[PromotionCandidate],
     chosen: Option<&Address>,
     left: &[(Address, String)],
 ) -> Result<usize, ReplicationError> {
-    let takes_writes = |it: &Candidate| it.reached.mark.is_some() || it.reached.parted.is_some();
+    let takes_writes =
+        |it: &PromotionCandidate| it.reached.mark.is_some() || it.reached.parted.is_some();
     let marked = candidates.iter().position(takes_writes);
     let most = (0..candidates.len()).max_by_key(|number| {
         let candidate = &candidates[*number];
@@ -288,8 +289,8 @@ fn is_same(one: &Address, other: &Address) -> bool {
     format!("{one:?}") == format!("{other:?}")
 }
 
-impl Reached {
-    async fn new(address: &Address) -> Result<Reached, ReplicationError> {
+impl ReachedReplica {
+    async fn new(address: &Address) -> Result<ReachedReplica, ReplicationError> {
         let client = connect(address, NAME).await?;
         // Names of tables are whole, whatever the settings of the reader.
         client.batch_execute("SET search_path = ''").await?;
@@ -305,13 +306,13 @@ impl Reached {
         let (mut mark, mut parted) = (None, None);
         if !is_standby && !has_table(&client, "applied").await? {
             if has_table(&client, "promoted").await? {
-                mark = Mark::read(&client).await?;
+                mark = PromotionMark::read(&client).await?;
             }
             if mark.is_none() && has_table(&client, "leader").await? {
                 parted = standby::parted(&client).await?;
             }
         }
-        Ok(Reached {
+        Ok(ReachedReplica {
             address: address.clone(),
             client,
             is_standby,
@@ -323,7 +324,7 @@ impl Reached {
     }
 
     /// Ensures that it gets nothing more, and returns what it has. Fails if it cannot be promoted.
-    async fn stop(self, epoch: u64) -> Result<Candidate, ReplicationError> {
+    async fn stop(self, epoch: u64) -> Result<PromotionCandidate, ReplicationError> {
         let client = &self.client;
         let (has, last) = if let Some(mark) = self.mark {
             (mark.has, mark.last)
@@ -353,7 +354,7 @@ impl Reached {
             let last = "SELECT coalesce(max(tsid), 0) FROM hihooi.applied WHERE worker >= 0";
             (start.applied, Tsid(number(&one(client, last).await?)?))
         };
-        Ok(Candidate {
+        Ok(PromotionCandidate {
             reached: self,
             has,
             last,
@@ -361,9 +362,9 @@ impl Reached {
     }
 }
 
-impl Candidate {
+impl PromotionCandidate {
     /// Returns whether neither has a commit that the other does not have.
-    fn is_equal(&self, other: &Candidate) -> bool {
+    fn is_equal(&self, other: &PromotionCandidate) -> bool {
         self.last <= other.has && other.last <= self.has
     }
 
@@ -408,7 +409,7 @@ impl Candidate {
     /// replicas, in which it may be itself: a proxy that starts gets the list of those that can
     /// follow. From here on no proxy takes the old primary for one, if it finds this database among
     /// its replicas.
-    async fn mark(&self) -> Result<Mark, ReplicationError> {
+    async fn mark(&self) -> Result<PromotionMark, ReplicationError> {
         let client = &self.reached.client;
         let (has, mut last) = (self.has, self.last);
         if self.reached.is_standby && one(client, "SELECT pg_promote(true, 60)").await? != "t" {
@@ -442,7 +443,7 @@ impl Candidate {
              DROP TABLE IF EXISTS hihooi.applied, hihooi.seed, hihooi.follows, hihooi.replica; COMMIT"
         );
         client.batch_execute(&note).await?;
-        Ok(Mark {
+        Ok(PromotionMark {
             has,
             last,
             begins: None,
@@ -463,10 +464,10 @@ impl Candidate {
     }
 }
 
-impl Mark {
+impl PromotionMark {
     /// Returns the last one of this database's own: a standby that is promoted has its primary's,
     /// too.
-    async fn read(client: &Client) -> Result<Option<Mark>, ReplicationError> {
+    async fn read(client: &Client) -> Result<Option<PromotionMark>, ReplicationError> {
         let own = literal(&line(client).await?);
         let sql = format!(
             "SELECT has, last, coalesce(begins::text, '') FROM hihooi.promoted p
@@ -477,7 +478,7 @@ impl Mark {
             return Ok(None);
         };
         let begins = value(row, 2)?;
-        Ok(Some(Mark {
+        Ok(Some(PromotionMark {
             has: Tsid(number(&value(row, 0)?)?),
             last: Tsid(number(&value(row, 1)?)?),
             begins: match begins.is_empty() {

@@ -23,17 +23,17 @@ use tokio::time::MissedTickBehavior;
 use tokio_postgres::Client;
 
 use super::bridge::{self, Bridge};
-use super::handover::{self, Placed, Recent, Source};
-use super::slot::Kept;
+use super::handover::{self, CommitSource, LogPlaced, RecentCommits};
+use super::slot::RetainedWal;
 use super::snapshot::Snapshot;
-use super::tstate::{Assembler, TState};
+use super::tstate::{TState, TStateAssembler};
 use super::{
     RETRY_WAIT_MAX, RETRY_WAIT_MIN, ReplicationError, SLOT, Shared, catalogue, connect, setup,
 };
 use crate::events::EventLog;
 use pg_connect::address::Address;
 use pg_connect::auth::tls::TlsPolicy;
-use proxy_core::freshness::{Committed, ReplicaId, TStateId, Tsid};
+use proxy_core::freshness::{ReceivedCommit, ReplicaId, TStateId, Tsid};
 use proxy_pool::ledger::UNPROVEN;
 
 /// Name in the log of events of the slot.
@@ -66,7 +66,7 @@ pub enum Follower {
 pub struct JoinRequest {
     follower: Follower,
     applied: Tsid,
-    commits: mpsc::Sender<Commit>,
+    commits: mpsc::Sender<StreamedCommit>,
     insists: bool,
     answer: oneshot::Sender<JoinAnswer>,
 }
@@ -77,7 +77,7 @@ pub async fn join(
     joins: &mpsc::Sender<JoinRequest>,
     follower: Follower,
     applied: Tsid,
-    commits: mpsc::Sender<Commit>,
+    commits: mpsc::Sender<StreamedCommit>,
     insists: bool,
 ) -> Result<JoinAnswer, ReplicationError> {
     let ended = || ReplicationError::Connection("the slot's reader has ended".into());
@@ -105,16 +105,16 @@ pub enum JoinAnswer {
 }
 
 /// The state of one follower.
-struct Given {
+struct FollowerState {
     /// The last that was put into the queue.
     applied: Tsid,
-    commits: mpsc::Sender<Commit>,
+    commits: mpsc::Sender<StreamedCommit>,
     stall_max: Duration,
 }
 
-impl Given {
+impl FollowerState {
     /// Returns whether it takes this, or has it already.
-    async fn give(&mut self, commit: &Commit) -> bool {
+    async fn give(&mut self, commit: &StreamedCommit) -> bool {
         if self.applied >= commit.tsid() {
             return true;
         }
@@ -126,32 +126,32 @@ impl Given {
 
 /// What an Extractor gets, in TSID order.
 #[derive(Clone, Debug)]
-pub enum Commit {
+pub enum StreamedCommit {
     /// A commit.
     Transaction(Arc<TState>),
     /// There is no other commit up to here.
     Nothing(Tsid),
 }
 
-impl Commit {
+impl StreamedCommit {
     /// Returns its place.
     pub fn tsid(&self) -> Tsid {
         match self {
-            Commit::Transaction(tstate) => tstate.tsid,
-            Commit::Nothing(tsid) => *tsid,
+            StreamedCommit::Transaction(tstate) => tstate.tsid,
+            StreamedCommit::Nothing(tsid) => *tsid,
         }
     }
 }
 
-impl Placed for Commit {
+impl LogPlaced for StreamedCommit {
     fn tsid(&self) -> Tsid {
-        Commit::tsid(self)
+        StreamedCommit::tsid(self)
     }
 
     fn length(&self) -> usize {
         match self {
-            Commit::Transaction(tstate) => tstate.length,
-            Commit::Nothing(_) => 0,
+            StreamedCommit::Transaction(tstate) => tstate.length,
+            StreamedCommit::Nothing(_) => 0,
         }
     }
 }
@@ -160,12 +160,12 @@ impl Placed for Commit {
 pub struct SlotReader {
     shared: Shared,
     joined: mpsc::Receiver<JoinRequest>,
-    followers: BTreeMap<Follower, Given>,
+    followers: BTreeMap<Follower, FollowerState>,
     /// Every commit up to here has been read.
     position: Tsid,
     /// The slot gives nothing any more of what is before this place.
     confirmed: Tsid,
-    recent: Recent<Commit>,
+    recent: RecentCommits<StreamedCommit>,
     snapshot: Snapshot,
     /// Commits in doubt whose process is gone: if they are not read up to here, they did not
     /// happen.
@@ -183,7 +183,7 @@ impl SlotReader {
             followers: BTreeMap::new(),
             position: Tsid(0),
             confirmed: Tsid(0),
-            recent: Recent::default(),
+            recent: RecentCommits::default(),
             snapshot: Snapshot::default(),
             doubts: BTreeMap::new(),
             events: EventLog::default(),
@@ -236,7 +236,7 @@ impl SlotReader {
         self.begin_behind(setup::confirmed(&primary).await?)?;
         nudge(&primary).await?;
         let key = self.shared.manager().key().clone();
-        let mut assembler = Assembler::default();
+        let mut assembler = TStateAssembler::default();
         let mut is_inside = false;
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -318,7 +318,7 @@ impl SlotReader {
             let generation = analyser.generation();
             self.shared.manager().catalogue_replaced(generation);
         }
-        let is_shown = self.shared.manager().committed(&Committed {
+        let is_shown = self.shared.manager().committed(&ReceivedCommit {
             tsid: tstate.tsid,
             mark: tstate.mark,
             writes: &tstate.sets,
@@ -329,14 +329,15 @@ impl SlotReader {
             self.shared.manager().shown(tstate.tsid);
         }
         self.position = self.position.max(tstate.tsid);
-        self.give(&Commit::Transaction(Arc::new(tstate))).await;
+        self.give(&StreamedCommit::Transaction(Arc::new(tstate)))
+            .await;
         Ok(())
     }
 
     async fn nothing(&mut self, until: Tsid) {
         if until > self.position {
             self.position = until;
-            self.give(&Commit::Nothing(until)).await;
+            self.give(&StreamedCommit::Nothing(until)).await;
         }
     }
 
@@ -352,7 +353,7 @@ impl SlotReader {
         Ok(())
     }
 
-    async fn give(&mut self, commit: &Commit) {
+    async fn give(&mut self, commit: &StreamedCommit) {
         if self.shared.buffer.is_some() {
             self.recent.push(commit.clone());
         }
@@ -377,7 +378,7 @@ impl SlotReader {
             insists,
             answer,
         } = join;
-        let mut given = Given {
+        let mut given = FollowerState {
             applied,
             commits,
             stall_max: match follower {
@@ -391,26 +392,26 @@ impl SlotReader {
         let source = handover::source(applied, read, &self.recent, has_more);
         // A follower that does not receive the answer has ended, and is dropped with its queue.
         match source {
-            Source::Buffer => {
+            CommitSource::Buffer => {
                 let _ = answer.send(JoinAnswer::BufferHasMore);
                 return false;
             }
-            Source::Lost => {
+            CommitSource::Lost => {
                 let _ = answer.send(JoinAnswer::Gone);
                 return false;
             }
-            Source::Recent => {
+            CommitSource::Recent => {
                 for commit in self.recent.iter() {
                     if !given.give(commit).await {
                         return false;
                     }
                 }
             }
-            Source::Stream | Source::RestartedStream => {}
+            CommitSource::Stream | CommitSource::RestartedStream => {}
         }
         self.followers.insert(follower, given);
         let _ = answer.send(JoinAnswer::Taken);
-        source == Source::RestartedStream
+        source == CommitSource::RestartedStream
     }
 
     /// Lets the primary forget what every replica has on disk; everything, if there is none.
@@ -436,13 +437,13 @@ impl SlotReader {
     /// Logs a warning when the primary keeps so much for offline replicas that the slot may be
     /// lost.
     async fn look(&self, primary: &Client) -> Result<(), ReplicationError> {
-        let kept = Kept::of(primary).await?;
+        let retained = RetainedWal::of(primary).await?;
         *self
             .shared
-            .kept
+            .retained_wal
             .lock()
-            .unwrap_or_else(PoisonError::into_inner) = kept;
-        let (level, text) = match kept.is_alarming() {
+            .unwrap_or_else(PoisonError::into_inner) = retained;
+        let (level, text) = match retained.is_alarming() {
             false => (Level::Info, "the primary's slot is read"),
             true => (
                 Level::Warn,

@@ -17,7 +17,7 @@ use tokio_postgres::error::SqlState;
 use super::ReplicationError;
 use super::pgoutput::{Tuple, TupleValue};
 use super::query::setup_error;
-use pg_analysis::temporary::{self, Named, Uses};
+use pg_analysis::temporary::{self, TemporaryNames, TemporaryTableUse};
 use pg_analysis::{
     Analyser, StatementAction, TEMPORARY_TABLE, TransactionCommand, fires_triggers, search_path,
 };
@@ -73,7 +73,7 @@ pub fn unless_noted(otherwise: &str, text: &str) -> String {
 
 /// Returns PL/pgSQL that fails if these tables are the session's own, or some of them where all may
 /// be.
-fn refusing_temporary(named: &Named) -> String {
+fn refusing_temporary(named: &TemporaryNames) -> String {
     if named.names.is_empty() && named.temporary_count == 0 {
         return String::new();
     }
@@ -117,7 +117,7 @@ fn behind_preludes(mut text: &str) -> &str {
 
 /// What a trigger has written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Note {
+pub struct SchemaNote {
     /// When the client's text began to run; it names the text within a session.
     pub at: String,
     /// The event at which the trigger ran.
@@ -140,10 +140,10 @@ pub struct Note {
     pub temporary: String,
 }
 
-impl Note {
+impl SchemaNote {
     /// Returns a row of the table, whose columns have these names.
-    pub fn of<'c>(columns: impl Iterator<Item = &'c str>, row: &Tuple) -> Option<Note> {
-        let mut note = Note::default();
+    pub fn of<'c>(columns: impl Iterator<Item = &'c str>, row: &Tuple) -> Option<SchemaNote> {
+        let mut note = SchemaNote::default();
         for (column, value) in columns.zip(row) {
             let TupleValue::Text(text) = value else {
                 return None;
@@ -201,21 +201,21 @@ pub struct SchemaChanges {
     /// Statements that the proxy wrote into the log itself, right before they run.
     announced: Vec<String>,
     /// The text that the client sent last, of which a statement was noted.
-    sent: Option<Text>,
+    sent: Option<NotedText>,
     /// The one that a function ran last.
-    inner: Option<Text>,
+    inner: Option<NotedText>,
     /// Whether the DROP that is to be noted next has dropped what replicas have.
     drops: bool,
 }
 
 /// A text, and how far its statements were noted.
 #[derive(Debug)]
-struct Text {
+struct NotedText {
     /// When what the client sent began to run.
     at: String,
     text: String,
     /// What was noted last of it.
-    note: Note,
+    note: SchemaNote,
     /// Those of its statements that change the schema and were not noted yet, in order. `None` is
     /// one that is not for replicas: it makes something temporary, or they know of it.
     rest: VecDeque<Option<String>>,
@@ -227,7 +227,7 @@ struct Text {
     is_unproven: bool,
 }
 
-impl Text {
+impl NotedText {
     fn is(&self, at: &str, text: &str) -> bool {
         self.at == at && self.text == text
     }
@@ -248,15 +248,15 @@ impl Text {
     fn run_noted(&self, text: String) -> Option<ReplayableChange> {
         let own: Vec<&str> = self.note.temporary.lines().collect();
         match temporary::uses(&text, &own) {
-            Uses::Nothing => Some(self.run(text)),
-            Uses::Only => None,
-            Uses::Some => Some(self.note.lost("it uses a temporary table")),
+            TemporaryTableUse::Nothing => Some(self.run(text)),
+            TemporaryTableUse::Only => None,
+            TemporaryTableUse::Some => Some(self.note.lost("it uses a temporary table")),
         }
     }
 
     /// Returns what replicas run for a note. The statement that was noted is the next of this tag;
     /// those before it are of kinds that no trigger sees.
-    fn noted(&mut self, note: &Note, matters: bool) -> Vec<ReplayableChange> {
+    fn noted(&mut self, note: &SchemaNote, matters: bool) -> Vec<ReplayableChange> {
         self.note = note.clone();
         if let Some(why) = self.problem {
             return matters.then(|| note.lost(why)).into_iter().collect();
@@ -291,9 +291,9 @@ impl SchemaChanges {
     }
 
     /// Handles a note.
-    pub fn noted(&mut self, note: &Note, analyser: &Analyser) -> Vec<ReplayableChange> {
+    pub fn noted(&mut self, note: &SchemaNote, analyser: &Analyser) -> Vec<ReplayableChange> {
         let mut found = Vec::new();
-        let is_same = |it: &Text| it.is(&note.at, &note.query);
+        let is_same = |it: &NotedText| it.is(&note.at, &note.query);
         if !self.sent.as_ref().is_some_and(is_same) {
             found = self.end();
             let announced = std::mem::take(&mut self.announced);
@@ -325,7 +325,8 @@ impl SchemaChanges {
             }
         };
         // The same statement may run again and again.
-        let is_same = |it: &Text| it.is(&note.at, inner) && (it.has_script || !it.rest.is_empty());
+        let is_same =
+            |it: &NotedText| it.is(&note.at, inner) && (it.has_script || !it.rest.is_empty());
         if !self.inner.as_ref().is_some_and(is_same) {
             let before = self.inner.take();
             found.extend(before.into_iter().flat_map(|mut it| it.take_rest()));
@@ -349,8 +350,13 @@ impl SchemaChanges {
 }
 
 /// Begins a text whose first statement is noted.
-fn begin(note: &Note, text: &str, mut announced: Vec<String>, analyser: &Analyser) -> Text {
-    let mut begun = Text {
+fn begin(
+    note: &SchemaNote,
+    text: &str,
+    mut announced: Vec<String>,
+    analyser: &Analyser,
+) -> NotedText {
+    let mut begun = NotedText {
         at: note.at.clone(),
         text: text.to_owned(),
         note: note.clone(),
@@ -469,13 +475,13 @@ mod tests {
                 "" => "PL/pgSQL function note".to_owned(),
                 inner => format!("PL/pgSQL function note\n{inner}"),
             };
-            let note = Note {
+            let note = SchemaNote {
                 event: event.into(),
                 tag: tag.into(),
                 matters,
                 query: query.into(),
                 context,
-                ..Note::default()
+                ..SchemaNote::default()
             };
             found.extend(changes.noted(&note, &analyser));
         }

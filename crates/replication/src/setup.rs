@@ -19,12 +19,12 @@ pub struct ReplicaStart {
     /// It has everything up to here, as far as `seed` does not say otherwise.
     pub applied: Tsid,
     /// The snapshot that it was filled from, until it is past it.
-    pub seed: Option<Seed>,
+    pub seed: Option<SeedSnapshot>,
 }
 
 /// A snapshot that a replica was filled from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seed {
+pub struct SeedSnapshot {
     /// The snapshot as `pg_current_snapshot()` writes it.
     pub snapshot: super::snapshot::Snapshot,
     /// Every commit that it shows is at or before this place.
@@ -178,7 +178,7 @@ pub async fn applied(replica: &Client) -> Result<Option<ReplicaStart>, Replicati
         _ => None,
     });
     let seed = match seed {
-        Some((snapshot, until)) => Some(Seed {
+        Some((snapshot, until)) => Some(SeedSnapshot {
             snapshot: snapshot.parse()?,
             until: Tsid(number(&until)?),
         }),

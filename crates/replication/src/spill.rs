@@ -29,16 +29,16 @@ const PIECE_LENGTH: u64 = 1 << 20;
 
 /// A file that grows, or that everything is in.
 #[derive(Clone, Debug)]
-pub struct Spill {
+pub struct SpillFile {
     file: Arc<File>,
     length: u64,
     failure: Option<String>,
 }
 
-impl Spill {
+impl SpillFile {
     /// Returns an empty one, where temporary files are.
-    pub fn new() -> io::Result<Spill> {
-        Ok(Spill {
+    pub fn new() -> io::Result<SpillFile> {
+        Ok(SpillFile {
             file: Arc::new(tempfile::tempfile()?),
             length: 0,
             failure: None,
@@ -103,7 +103,7 @@ impl Spill {
 
 /// How far one reader has read.
 pub struct SpillCursor {
-    spill: Spill,
+    spill: SpillFile,
     at: u64,
 }
 
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
     use crate::tstate::statement;
 
-    async fn all(spill: &Spill) -> Vec<ApplyPart> {
+    async fn all(spill: &SpillFile) -> Vec<ApplyPart> {
         let mut reading = spill.read();
         let mut parts = Vec::new();
         loop {
@@ -258,7 +258,7 @@ mod tests {
     /// Everything comes back in order, also what is longer than a piece.
     #[tokio::test]
     async fn what_is_added_is_read() {
-        let mut spill = Spill::new().unwrap();
+        let mut spill = SpillFile::new().unwrap();
         assert_eq!(all(&spill).await, []);
         let long = "x".repeat(3 * PIECE_LENGTH as usize);
         let mut expected = Vec::new();

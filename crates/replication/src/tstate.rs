@@ -11,13 +11,13 @@ use bytes::Bytes;
 
 use super::ReplicationError;
 use super::apply::ApplyPart;
-use super::change::{CommitChange, Shape};
+use super::change::{CommitChange, TableShape};
 use super::pgoutput::{self, OldTuple, PgoutputMessage, Tuple};
-use super::schema_changes::{self, Note, ReplayableChange, SchemaChanges};
-use super::spill::{self, Spill};
+use super::schema_changes::{self, ReplayableChange, SchemaChanges, SchemaNote};
+use super::spill::{self, SpillFile};
 use pg_analysis::{Analyser, Catalogue};
 use proxy_core::freshness::mark::{self, Mark};
-use proxy_core::freshness::{RowHash, Sets, TableOid, Touch, Tsid};
+use proxy_core::freshness::{AccessSets, RowHash, TableAccess, TableOid, Tsid};
 
 /// Rows of one table that a state names one by one, at most; with more it touches the whole table.
 const ROWS_MAX: usize = 4096;
@@ -41,7 +41,7 @@ pub struct TState {
     /// What it did, in order.
     pub effect: CommitEffect,
     /// What it wrote; everything, if it has statements.
-    pub sets: Sets,
+    pub sets: AccessSets,
     /// Whether it has statements like DDL.
     pub has_statements: bool,
     /// Bytes of memory that it takes, about.
@@ -54,21 +54,21 @@ pub enum CommitEffect {
     /// These changes.
     Short(Vec<CommitChange>),
     /// More than is kept in memory.
-    Long(Spill),
+    Long(SpillFile),
     /// What the transactions buffer has kept of changes.
-    Recorded(Recorded),
+    Recorded(RecordedChanges),
 }
 
 /// Changes as `spill` writes them.
 #[derive(Debug)]
-pub struct Recorded {
+pub struct RecordedChanges {
     /// Their bytes.
     pub parts: Bytes,
     /// Why no replica can do them, if so.
     pub failure: Option<String>,
 }
 
-impl Recorded {
+impl RecordedChanges {
     /// Returns what does them.
     pub fn parts(&self) -> Result<Vec<ApplyPart>, ReplicationError> {
         match &self.failure {
@@ -84,17 +84,17 @@ impl TState {
     pub fn sets_of(
         writes: impl IntoIterator<Item = (TableOid, Option<BTreeSet<RowHash>>)>,
         has_statements: bool,
-    ) -> Sets {
-        let mut sets = Sets::default();
+    ) -> AccessSets {
+        let mut sets = AccessSets::default();
         for (table, rows) in writes {
             let touch = match rows {
-                Some(rows) => Touch::write_rows(rows),
-                None => Touch::write_table(),
+                Some(rows) => TableAccess::write_rows(rows),
+                None => TableAccess::write_table(),
             };
             sets.touch(table, touch);
         }
         if has_statements {
-            sets.merge(&Sets::writes_anything());
+            sets.merge(&AccessSets::writes_anything());
         }
         sets
     }
@@ -113,8 +113,8 @@ impl CommitEffect {
 
 /// Puts states together from the stream's messages.
 #[derive(Default)]
-pub struct Assembler {
-    shapes: BTreeMap<u32, Arc<Shape>>,
+pub struct TStateAssembler {
+    shapes: BTreeMap<u32, Arc<TableShape>>,
     /// Tables of the schema in which proxies keep their own, which are not replicated.
     own: BTreeSet<u32>,
     /// That of them in which changes of the schema are noted.
@@ -128,12 +128,12 @@ pub struct Assembler {
     /// Bytes of messages that the changes were made of, and of which they hold most.
     length: usize,
     /// What came before the changes, if that was too much.
-    spill: Option<Spill>,
+    spill: Option<SpillFile>,
     has_statements: bool,
     writes: BTreeMap<TableOid, Option<BTreeSet<RowHash>>>,
 }
 
-impl Assembler {
+impl TStateAssembler {
     /// Begins a transaction.
     pub fn begin(&mut self, xid: u32) {
         assert!(self.changes.is_empty(), "the last one was committed");
@@ -216,7 +216,7 @@ impl Assembler {
 
     fn noted(&mut self, row: &Tuple, analyser: &Analyser) {
         let columns = self.notes.iter().flat_map(|(_, columns)| columns);
-        if let Some(note) = Note::of(columns.map(String::as_str), row) {
+        if let Some(note) = SchemaNote::of(columns.map(String::as_str), row) {
             let found = self.schema_changes.noted(&note, analyser);
             self.found(found);
         }
@@ -246,7 +246,7 @@ impl Assembler {
     async fn spill(&mut self) -> io::Result<()> {
         let spill = match &mut self.spill {
             Some(spill) => spill,
-            none => none.insert(Spill::new()?),
+            none => none.insert(SpillFile::new()?),
         };
         spill.add(&self.changes).await?;
         self.changes.clear();
@@ -295,17 +295,17 @@ impl Assembler {
         self.catalogue_is_old |= !agrees;
         let oid = relation.oid;
         self.shapes
-            .insert(oid, Arc::new(Shape::new(relation, known)));
+            .insert(oid, Arc::new(TableShape::new(relation, known)));
     }
 
-    fn shape(&self, relation: u32) -> Result<Arc<Shape>, ReplicationError> {
+    fn shape(&self, relation: u32) -> Result<Arc<TableShape>, ReplicationError> {
         let shape = self.shapes.get(&relation).cloned();
         shape.ok_or_else(|| {
             ReplicationError::Stream("a row came before its table was described".into())
         })
     }
 
-    fn write<'t>(&mut self, table: &Shape, tuples: impl IntoIterator<Item = &'t Tuple>) {
+    fn write<'t>(&mut self, table: &TableShape, tuples: impl IntoIterator<Item = &'t Tuple>) {
         let entry = self.writes.entry(table.table);
         let entry = entry.or_insert_with(|| Some(BTreeSet::new()));
         if !table.has_key {

@@ -23,13 +23,13 @@ pub struct DiskSpace {
     folder: PathBuf,
     /// Free bytes below which the disk is low.
     reserve_bytes: u64,
-    figures: Cell<Figures>,
+    figures: Cell<SpaceFigures>,
     is_low: Cell<bool>,
     looked_at: Cell<Option<Instant>>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Figures {
+struct SpaceFigures {
     bytes: u64,
     free_bytes: u64,
     /// None where the file system has no limit of files.
@@ -80,7 +80,7 @@ impl DiskSpace {
         self.judge(self.figures.get())
     }
 
-    fn judge(&self, figures: Figures) -> bool {
+    fn judge(&self, figures: SpaceFigures) -> bool {
         let needed = match self.is_low.get() {
             true => self.reserve_bytes + self.reserve_bytes / 4,
             false => self.reserve_bytes,
@@ -120,7 +120,7 @@ impl DiskSpace {
         let existing = self.folder.ancestors().find(|path| path.exists());
         // Where the system does not report it, only the log's own limits hold.
         if let Some(Ok(found)) = existing.map(rustix::fs::statvfs) {
-            self.figures.set(Figures {
+            self.figures.set(SpaceFigures {
                 bytes: found.f_blocks * found.f_frsize,
                 free_bytes: found.f_bavail * found.f_frsize,
                 free_files: (found.f_files > 0).then_some(found.f_favail),
@@ -171,7 +171,7 @@ mod tests {
     fn a_disk_is_low_below_its_reserve_until_a_quarter_more_is_free() {
         let space = DiskSpace::of(Path::new("/")).with_reserve(8 << 20);
         let is_low = |free_bytes, free_files| {
-            space.judge(Figures {
+            space.judge(SpaceFigures {
                 bytes: 1 << 30,
                 free_bytes,
                 free_files,

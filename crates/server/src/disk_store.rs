@@ -9,7 +9,7 @@ use std::time::Duration;
 use machines::core::{CoreMachine, LogRecord};
 use placement::Durability;
 use protocol::identity::Position;
-use storage::log::{Flush, LogAdmission, ReplayItem};
+use storage::log::{FlushTiming, LogAdmission, ReplayItem};
 use storage::tables::DurableTables;
 use storage::{DurableStore, StorageError, StoreOptions, StoreRecovery};
 
@@ -115,8 +115,8 @@ impl CoreStore for DiskStore {
 
     fn append(&mut self, record: &LogRecord) -> Result<(), ServerError> {
         let flush = match record.durability {
-            Durability::Sync => Flush::Now,
-            Durability::Replicated => Flush::Interval,
+            Durability::Sync => FlushTiming::Now,
+            Durability::Replicated => FlushTiming::Interval,
         };
         let position = self
             .store

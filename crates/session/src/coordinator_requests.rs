@@ -13,7 +13,8 @@ use protocol::identity::{Epoch, PartitionId, SessionId, TableId};
 use protocol::message::CoordinatorRequest;
 
 use super::{
-    Fetch, Place, SessionFailure, SessionMachine, SessionOperation, SessionOutput, Ticket, Timer,
+    Fetch, RequestPhase, SessionFailure, SessionMachine, SessionOperation, SessionOutput, Ticket,
+    Timer,
 };
 
 impl SessionMachine {
@@ -42,7 +43,7 @@ impl SessionMachine {
         }
         self.follow_partitions(now_us, output);
         self.place_again(now_us, output, |place| {
-            matches!(place, Place::Waiting | Place::Queued(_))
+            matches!(place, RequestPhase::Waiting | RequestPhase::Queued(_))
         });
     }
 
@@ -154,7 +155,7 @@ impl SessionMachine {
         self.session_asks = None;
         self.timers.clear(Timer::Session);
         self.all_ready();
-        self.place_again(now_us, output, |place| place == Place::Waiting);
+        self.place_again(now_us, output, |place| place == RequestPhase::Waiting);
     }
 
     /// Puts an operation without a name aside if there is no session to name it in.
@@ -172,7 +173,7 @@ impl SessionMachine {
             self.ask_session(now_us, output);
         }
         if !current {
-            self.move_to(ticket, Place::Waiting, None);
+            self.move_to(ticket, RequestPhase::Waiting, None);
         }
         !current
     }

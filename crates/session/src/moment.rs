@@ -27,7 +27,8 @@ use protocol::message::{Agreement, Consistency, HoldRelease, Read, RowPage};
 use protocol::planted::{self, Bug};
 
 use super::{
-    Parent, Place, SessionMachine, SessionOperation, SessionOutcome, SessionOutput, Ticket,
+    RequestParent, RequestPhase, SessionMachine, SessionOperation, SessionOutcome, SessionOutput,
+    Ticket,
 };
 
 /// Quiet rounds that follow one another before one with holds.
@@ -131,7 +132,7 @@ impl SessionMachine {
             redirected: false,
             holds: BTreeMap::new(),
         };
-        self.move_to(ticket, Place::Parted, None);
+        self.move_to(ticket, RequestPhase::Parted, None);
         self.moments.insert(ticket, moment);
         self.read_on(now_us, ticket, output);
     }
@@ -189,7 +190,7 @@ impl SessionMachine {
             MomentMode::Held => Agreement::Hold(HOLD_US << (rounds - ROUNDS_QUIET).min(3)),
         };
         let part = self.part(
-            Parent::Moment(ticket),
+            RequestParent::Moment(ticket),
             deadline_us,
             SessionOperation::Read(read),
         );
@@ -208,7 +209,7 @@ impl SessionMachine {
     ) {
         let ReceivedPage { page, held_by } = came;
         let pending = &self.requests[&part];
-        let Some(Parent::Moment(ticket)) = pending.part_of else {
+        let Some(RequestParent::Moment(ticket)) = pending.part_of else {
             panic!("callers have looked");
         };
         let SessionOperation::Read(read) = &pending.operation else {
@@ -273,7 +274,7 @@ impl SessionMachine {
         let parts: Vec<Ticket> = releases(holds)
             .map(|release| {
                 let operation = SessionOperation::Release(release);
-                let part = self.part(Parent::Moment(ticket), deadline_us, operation);
+                let part = self.part(RequestParent::Moment(ticket), deadline_us, operation);
                 let moment = self.moments.get_mut(&ticket).expect("it was there");
                 moment.open.insert(part, 0);
                 part
@@ -295,7 +296,7 @@ impl SessionMachine {
         lasted: bool,
         output: &mut SessionOutput,
     ) {
-        let Some(Parent::Moment(ticket)) = self.requests[&part].part_of else {
+        let Some(RequestParent::Moment(ticket)) = self.requests[&part].part_of else {
             self.remove(part);
             return;
         };
@@ -359,7 +360,7 @@ impl SessionMachine {
         for release in core::mem::take(&mut self.abandoned) {
             let deadline_us = now_us + RELEASE_US;
             let part = self.part(
-                Parent::Nothing,
+                RequestParent::Nothing,
                 deadline_us,
                 SessionOperation::Release(release),
             );

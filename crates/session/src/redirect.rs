@@ -25,8 +25,8 @@ use protocol::planted::{self, Bug};
 use super::merge::Merge;
 use super::moment::ReceivedPage;
 use super::{
-    LinkState, Parent, Place, SessionFailure, SessionMachine, SessionOperation, SessionOutput,
-    Ticket,
+    LinkState, RequestParent, RequestPhase, SessionFailure, SessionMachine, SessionOperation,
+    SessionOutput, Ticket,
 };
 
 /// A silent core's partitions are requested again after this part of the silence, so that what
@@ -68,7 +68,7 @@ impl SessionMachine {
         if !down && self.is_reachable(place.core, now_us) {
             return false;
         }
-        if let Some(Parent::Cover(parent)) = pending.part_of {
+        if let Some(RequestParent::Cover(parent)) = pending.part_of {
             // Not this cover, then.
             self.redirect_again(now_us, parent, output);
             return true;
@@ -128,11 +128,11 @@ impl SessionMachine {
         for correlation in pending.flying.clone() {
             self.uncount(correlation);
         }
-        self.move_to(ticket, Place::Parted, None);
+        self.move_to(ticket, RequestPhase::Parted, None);
         let mut open = BTreeSet::new();
         for read in reads {
             let member = self.part(
-                Parent::Cover(ticket),
+                RequestParent::Cover(ticket),
                 deadline_us,
                 SessionOperation::Read(read),
             );
@@ -164,7 +164,7 @@ impl SessionMachine {
         output: &mut SessionOutput,
     ) {
         let pending = self.requests.get_mut(&member).expect("it was flying");
-        let Some(Parent::Cover(parent)) = pending.part_of else {
+        let Some(RequestParent::Cover(parent)) = pending.part_of else {
             panic!("callers have looked");
         };
         let SessionOperation::Read(read) = &mut pending.operation else {
@@ -275,7 +275,7 @@ impl SessionMachine {
         let until_us = lost_us.saturating_add(self.limits.lost_us);
         if now_us < until_us {
             let wake_us = until_us.min(now_us + self.limits.pause_us_max);
-            self.move_to(ticket, Place::Waiting, Some(wake_us));
+            self.move_to(ticket, RequestPhase::Waiting, Some(wake_us));
             // No other event would report that a server is back.
             let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
             self.fetch(now_us, known, output);
@@ -349,7 +349,7 @@ impl SessionMachine {
     fn silence(&self, now_us: u64, ticket: Ticket) -> Option<(CoreId, u64)> {
         let pending = &self.requests[&ticket];
         let (core, since_us) = match pending.place {
-            Place::Queued(core) => {
+            RequestPhase::Queued(core) => {
                 let link = self.links.get(&core)?;
                 if link.state == LinkState::Up {
                     return None;
@@ -359,7 +359,7 @@ impl SessionMachine {
                     link.received_us.max(link.useless_since_us.unwrap_or(0)),
                 )
             }
-            Place::Flying => {
+            RequestPhase::Flying => {
                 let core = self.attempts.get(pending.flying.last()?)?.core;
                 let flights = pending.flying.iter().map(|flying| &self.attempts[flying]);
                 let first = flights
@@ -378,7 +378,7 @@ impl SessionMachine {
     pub(super) fn waits_on(&mut self, now_us: u64, ticket: Ticket) -> bool {
         let pending = &self.requests[&ticket];
         let last = pending.flying.last().and_then(|it| self.attempts.get(it));
-        let Some(flight) = last.filter(|_| pending.place == Place::Flying) else {
+        let Some(flight) = last.filter(|_| pending.place == RequestPhase::Flying) else {
             return false;
         };
         let attempt_us = self.limits.attempt_us << (pending.tries - 1).min(3);
@@ -391,7 +391,7 @@ impl SessionMachine {
             past if past <= now_us => now_us.saturating_add(self.limits.silent_us),
             next => next,
         };
-        self.move_to(ticket, Place::Flying, Some(until_us.min(look_us)));
+        self.move_to(ticket, RequestPhase::Flying, Some(until_us.min(look_us)));
         true
     }
 
@@ -403,7 +403,7 @@ impl SessionMachine {
         let mut left = Vec::new();
         for (ticket, pending) in &self.requests {
             let newest = pending.flying.last().map(|newest| &self.attempts[newest]);
-            let Some(flight) = newest.filter(|_| pending.place == Place::Flying) else {
+            let Some(flight) = newest.filter(|_| pending.place == RequestPhase::Flying) else {
                 continue;
             };
             let core = super::target(&configuration, &pending.operation);

@@ -45,7 +45,7 @@ pub mod statement;
 mod store;
 
 pub use error::{SqlError, StatementProgress, SyntaxError};
-pub use parse::{FAILURES_TOLERATED_DEFAULT, ParseError, Parsed, parse};
+pub use parse::{FAILURES_TOLERATED_DEFAULT, ParseError, ParsedStatement, parse};
 pub use plan::text::literal;
 pub use run::{
     CHANGE_ROWS_MAX, CONFLICT_RETRIES_MAX, OutputColumn, ROWS_HELD_MAX, ROWS_IN_FLIGHT_MAX,

@@ -19,7 +19,7 @@ use crate::disk::FolderDisk;
 use crate::error::StorageError;
 use crate::log::{Log, LogAdmission, LogOptions, Recovery};
 use crate::manifest::{Manifest, State};
-use crate::tables::{CheckpointMark, Checkpointer, Cold, DurableTables};
+use crate::tables::{CheckpointMark, Checkpointer, ColdStore, DurableTables};
 
 /// Changed leaves handed to the checkpointer per turn of the loop, so that no turn is long.
 const GATHER_RANGES: usize = 128;
@@ -89,7 +89,7 @@ pub struct DurableStore {
     /// The tables.
     pub tables: DurableTables,
     checkpointer: Checkpointer,
-    running: Option<Running>,
+    running: Option<RunningCheckpoint>,
     last: Option<CheckpointMark>,
     failure: Option<String>,
     purge: VecDeque<(u64, Vec<u8>)>,
@@ -103,12 +103,12 @@ pub struct DurableStore {
     checkpoints: u64,
     options: StoreOptions,
     wake: Arc<dyn Fn() + Send + Sync>,
-    cold: Cold,
+    cold: ColdStore,
     _lock: File,
 }
 
 /// A checkpoint on its way.
-struct Running {
+struct RunningCheckpoint {
     mark: CheckpointMark,
     gathered: bool,
     finishing: bool,
@@ -141,7 +141,7 @@ impl DurableStore {
         let manifest = open_manifest(folder, identity, options.create)?;
         let cache_bytes = options.memory_bytes as u64 / CACHE_SHARE;
         let cache_bytes = cache_bytes.clamp(*CACHE_BYTES.start(), *CACHE_BYTES.end());
-        let cold = Cold::open(&folder.join("tables"), cache_bytes)?;
+        let cold = ColdStore::open(&folder.join("tables"), cache_bytes)?;
         let checkpoint = cold.mark()?;
         let log_options = LogOptions {
             create: manifest.state == State::Creating,
@@ -238,7 +238,7 @@ impl DurableStore {
         self.replayed_bytes = 0;
         let generations = self.tables.begin_gathering();
         self.checkpointer.begin(mark, generations);
-        self.running = Some(Running {
+        self.running = Some(RunningCheckpoint {
             mark,
             gathered: false,
             finishing: false,

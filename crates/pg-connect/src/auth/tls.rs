@@ -102,7 +102,7 @@ impl TlsPolicy {
 
 /// The certificate that clients are shown.
 #[derive(Clone, Debug)]
-pub struct Identity {
+pub struct TlsIdentity {
     /// How they are spoken to.
     pub config: Arc<ServerConfig>,
     /// The channel binding of their logins.
@@ -126,7 +126,7 @@ pub fn identity(
     certificates: &Path,
     key: &Path,
     vouching: Option<ClientAuthorities<'_>>,
-) -> Result<Identity, String> {
+) -> Result<TlsIdentity, String> {
     let chain = certificates_of(certificates)?;
     let end_point = chain.first().and_then(certificate::end_point);
     let key = key_of(key)?;
@@ -154,7 +154,7 @@ pub fn identity(
     let config = config
         .with_single_cert(chain, key)
         .map_err(|error| format!("cannot use {}: {error}", certificates.display()))?;
-    Ok(Identity {
+    Ok(TlsIdentity {
         config: Arc::new(config),
         end_point,
     })

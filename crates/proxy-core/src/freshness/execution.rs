@@ -21,7 +21,7 @@ use core::ops::Bound;
 
 use super::independence::independent;
 use super::items::Tsid;
-use super::sets::Sets;
+use super::sets::AccessSets;
 use crate::planted::{self, ProxyBug};
 
 /// Of those that wait, so many are looked at that cannot run. Each costs some microseconds.
@@ -31,16 +31,16 @@ const WINDOW: usize = 16;
 #[derive(Debug)]
 pub struct Task {
     /// What it touches.
-    pub sets: Sets,
+    pub sets: AccessSets,
     /// Bytes that it takes, about.
     pub length: usize,
     /// With whom it runs.
-    pub company: Company,
+    pub sharing: GroupSharing,
 }
 
 /// Which transactions may share a group with one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Company {
+pub enum GroupSharing {
     /// Those before and after it may be in its group.
     Any,
     /// It is a group of its own.
@@ -63,18 +63,18 @@ pub struct GroupLimits {
 #[derive(Debug, Default)]
 pub struct Execution {
     running: BTreeMap<Tsid, Task>,
-    running_state: Sets,
+    running_state: AccessSets,
     waiting: BTreeMap<Tsid, Task>,
-    passed: Passed,
+    passed: BlockedOldest,
 }
 
 /// Those of the oldest that wait of which it is known that they cannot run before something has
 /// committed.
 #[derive(Debug, Default)]
-struct Passed {
+struct BlockedOldest {
     count: usize,
     last: Option<Tsid>,
-    state: Sets,
+    state: AccessSets,
 }
 
 impl Execution {
@@ -110,7 +110,7 @@ impl Execution {
 
     /// Notes that a group has committed (line 15).
     pub fn complete(&mut self, group: &[Tsid]) {
-        self.passed = Passed::default();
+        self.passed = BlockedOldest::default();
         for tsid in group {
             let is_oldest = self.running.keys().next() == Some(tsid);
             assert!(
@@ -125,7 +125,7 @@ impl Execution {
 
     /// Notes that a group was rolled back: its transactions wait again, each in its place.
     pub fn put_back(&mut self, group: &[Tsid]) {
-        self.passed = Passed::default();
+        self.passed = BlockedOldest::default();
         for tsid in group {
             let task = self.leave(*tsid);
             self.waiting.insert(*tsid, task);
@@ -135,7 +135,7 @@ impl Execution {
     /// Has a waiting transaction run alone.
     pub fn isolate(&mut self, tsid: Tsid) {
         let task = self.waiting.get_mut(&tsid).expect("it waits");
-        task.company = Company::Alone;
+        task.sharing = GroupSharing::Alone;
     }
 
     /// Returns the oldest that waits.
@@ -160,7 +160,7 @@ impl Execution {
         let first_running = running.keys().next();
         let behind = passed.last.map_or(Bound::Unbounded, Bound::Excluded);
         for (tsid, task) in waiting.range((behind, Bound::Unbounded)) {
-            if passed.count == WINDOW || task.company == Company::Alone {
+            if passed.count == WINDOW || task.sharing == GroupSharing::Alone {
                 break;
             }
             // All that runs after the oldest is independent of it, even if the state of it
@@ -188,7 +188,7 @@ impl Execution {
             let is_first = group.is_empty();
             let follows = next_running.is_none_or(|running| *tsid < running);
             let has_room = group.len() < limits.count && length + task.length <= limits.length;
-            let may_follow = follows && has_room && task.company == Company::Any;
+            let may_follow = follows && has_room && task.sharing == GroupSharing::Any;
             if !is_first && !may_follow {
                 break;
             }
@@ -204,7 +204,7 @@ impl Execution {
             }
             group.push(*tsid);
             length += task.length;
-            if task.company != Company::Any {
+            if task.sharing != GroupSharing::Any {
                 break;
             }
         }
@@ -237,26 +237,26 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::freshness::fixture::{Transaction, transaction};
+    use crate::freshness::fixture::{TestTransaction, transaction};
     use crate::freshness::paper;
-    use crate::freshness::{RowHash, TableOid, Touch};
+    use crate::freshness::{RowHash, TableAccess, TableOid};
 
     const ONE: GroupLimits = GroupLimits {
         count: 1,
         length: 0,
     };
 
-    fn task(sets: Sets) -> Task {
+    fn task(sets: AccessSets) -> Task {
         Task {
             sets,
             length: 10,
-            company: Company::Any,
+            sharing: GroupSharing::Any,
         }
     }
 
-    fn write(row: u64) -> Sets {
-        let mut sets = Sets::default();
-        sets.touch(TableOid(1), Touch::write_rows([RowHash(row)]));
+    fn write(row: u64) -> AccessSets {
+        let mut sets = AccessSets::default();
+        sets.touch(TableOid(1), TableAccess::write_rows([RowHash(row)]));
         sets
     }
 
@@ -337,13 +337,13 @@ mod tests {
         };
         let mut execution = Execution::default();
         for tsid in 1..=8 {
-            let company = match tsid {
-                5 => Company::Own,
-                7 => Company::Alone,
-                _ => Company::Any,
+            let sharing = match tsid {
+                5 => GroupSharing::Own,
+                7 => GroupSharing::Alone,
+                _ => GroupSharing::Any,
             };
             let task = Task {
-                company,
+                sharing,
                 ..task(write(tsid))
             };
             execution.add(Tsid(tsid), task);
@@ -409,7 +409,7 @@ mod tests {
     /// `all` has those that have not committed.
     fn check(
         execution: &Execution,
-        all: &BTreeMap<Tsid, Transaction>,
+        all: &BTreeMap<Tsid, TestTransaction>,
         group: &[Tsid],
     ) -> Result<(), TestCaseError> {
         let Some(first) = group.first() else {

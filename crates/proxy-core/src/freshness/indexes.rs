@@ -13,8 +13,8 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 
-use super::items::{ColumnNumber, Items, RowHash, TableOid, Tsid};
-use super::sets::{Class, Sets, TableSets};
+use super::items::{ColumnNumber, CountedItems, RowHash, TableOid, Tsid};
+use super::sets::{AccessSets, AffectingClass, TableSets};
 use crate::planted::{self, ProxyBug};
 
 /// Rows in RIndex, at most; past this its older half goes, and the floor rises to what has gone.
@@ -89,7 +89,7 @@ impl Indexes {
 
     /// Notes the write sets of the commit at `tsid` (Algorithm 3). Commits may come again after a
     /// restart of the slot's reader: nothing ever goes back.
-    pub fn update(&mut self, sets: &Sets, tsid: Tsid) {
+    pub fn update(&mut self, sets: &AccessSets, tsid: Tsid) {
         self.latest = self.latest.max(tsid);
         if sets.may_write_anything() {
             self.anything = self.anything.max(tsid);
@@ -101,9 +101,11 @@ impl Indexes {
             let before = index.rows.len();
             match sets.class() {
                 // Lines 4 and 5.
-                Class::Table | Class::Columns => index.put_columns(&sets.written().columns, tsid),
+                AffectingClass::Table | AffectingClass::Columns => {
+                    index.put_columns(&sets.written().columns, tsid)
+                }
                 // Lines 6 and 7.
-                Class::Rows => index.put_rows(&sets.written().rows, tsid),
+                AffectingClass::Rows => index.put_rows(&sets.written().rows, tsid),
             }
             self.row_count += index.rows.len() - before;
         }
@@ -114,7 +116,7 @@ impl Indexes {
 
     /// Returns the oldest state in which a read with these sets sees every commit so far that it
     /// must see (Algorithm 4).
-    pub fn need(&self, sets: &Sets) -> Tsid {
+    pub fn need(&self, sets: &AccessSets) -> Tsid {
         if sets.may_read_anything() || sets.may_write_anything() {
             return match planted::is(ProxyBug::UnknownReadsNothing) {
                 true => Tsid(0),
@@ -173,7 +175,7 @@ impl TableIndex {
         size_of::<(TableOid, TableIndex)>() + of_rows + of_columns
     }
 
-    fn put_columns(&mut self, columns: &Items<ColumnNumber>, tsid: Tsid) {
+    fn put_columns(&mut self, columns: &CountedItems<ColumnNumber>, tsid: Tsid) {
         if columns.is_all() {
             self.all_columns = self.all_columns.max(tsid);
         }
@@ -183,7 +185,7 @@ impl TableIndex {
         }
     }
 
-    fn put_rows(&mut self, rows: &Items<RowHash>, tsid: Tsid) {
+    fn put_rows(&mut self, rows: &CountedItems<RowHash>, tsid: Tsid) {
         self.newest_row = self.newest_row.max(tsid);
         if rows.is_all() {
             self.all_columns = self.all_columns.max(tsid);
@@ -201,20 +203,20 @@ impl TableIndex {
         let read = sets.read();
         match sets.class() {
             // Lines 5 and 6.
-            Class::Table => self.table,
+            AffectingClass::Table => self.table,
             // Lines 7 to 9: any row that was written may have had any of its columns written.
-            Class::Columns if planted::is(ProxyBug::RowsHaveNoColumns) => {
+            AffectingClass::Columns if planted::is(ProxyBug::RowsHaveNoColumns) => {
                 self.need_of_columns(&read.columns)
             }
-            Class::Columns => self.need_of_columns(&read.columns).max(self.newest_row),
+            AffectingClass::Columns => self.need_of_columns(&read.columns).max(self.newest_row),
             // Lines 10 to 12.
-            Class::Rows => self
+            AffectingClass::Rows => self
                 .need_of_rows(&read.rows)
                 .max(self.need_of_columns(&read.columns)),
         }
     }
 
-    fn need_of_columns(&self, columns: &Items<ColumnNumber>) -> Tsid {
+    fn need_of_columns(&self, columns: &CountedItems<ColumnNumber>) -> Tsid {
         if columns.is_all() {
             let newest = self.columns.values().copied().max().unwrap_or_default();
             return newest.max(self.all_columns);
@@ -225,7 +227,7 @@ impl TableIndex {
         named.copied().fold(self.all_columns, Tsid::max)
     }
 
-    fn need_of_rows(&self, rows: &Items<RowHash>) -> Tsid {
+    fn need_of_rows(&self, rows: &CountedItems<RowHash>) -> Tsid {
         if rows.is_all() {
             return self.newest_row;
         }
@@ -241,7 +243,7 @@ mod tests {
     use super::*;
     use crate::freshness::fixture::{sets, transaction};
     use crate::freshness::paper;
-    use crate::freshness::sets::Touch;
+    use crate::freshness::sets::TableAccess;
 
     fn after_table_1() -> Indexes {
         let mut indexes = Indexes::new(Tsid(0));
@@ -282,8 +284,8 @@ mod tests {
         let [_, row_100, ..] = paper::reads();
         assert_eq!(indexes.need(&row_100), Tsid(3));
         let row = |row| {
-            let mut sets = Sets::default();
-            sets.touch(TableOid(1), Touch::write_rows([RowHash(row)]));
+            let mut sets = AccessSets::default();
+            sets.touch(TableOid(1), TableAccess::write_rows([RowHash(row)]));
             sets
         };
         for tsid in 10..15 {
@@ -298,8 +300,8 @@ mod tests {
     fn memory_is_given_back() {
         let mut indexes = Indexes::new(Tsid(0));
         let row = |row| {
-            let mut sets = Sets::default();
-            sets.touch(TableOid(1), Touch::write_rows([RowHash(row)]));
+            let mut sets = AccessSets::default();
+            sets.touch(TableOid(1), TableAccess::write_rows([RowHash(row)]));
             sets
         };
         for tsid in 1..=100_000 {

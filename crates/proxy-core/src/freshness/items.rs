@@ -62,40 +62,40 @@ impl core::fmt::Display for Tsid {
 /// The paper's hash tables of counters (section 4.2): because items are counted, removing what was
 /// added leaves exactly what was there before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Items<T: Ord> {
+pub struct CountedItems<T: Ord> {
     all: u64,
     named: BTreeMap<T, u64>,
 }
 
-impl<T: Ord> Default for Items<T> {
-    fn default() -> Items<T> {
-        Items {
+impl<T: Ord> Default for CountedItems<T> {
+    fn default() -> CountedItems<T> {
+        CountedItems {
             all: 0,
             named: BTreeMap::new(),
         }
     }
 }
 
-impl<T: Ord + Copy> FromIterator<T> for Items<T> {
-    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Items<T> {
-        Items {
+impl<T: Ord + Copy> FromIterator<T> for CountedItems<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> CountedItems<T> {
+        CountedItems {
             all: 0,
             named: items.into_iter().map(|item| (item, 1)).collect(),
         }
     }
 }
 
-impl<T: Ord + Copy> Items<T> {
+impl<T: Ord + Copy> CountedItems<T> {
     /// Returns every item there is: `*`.
-    pub fn all() -> Items<T> {
-        Items {
+    pub fn all() -> CountedItems<T> {
+        CountedItems {
             all: 1,
             named: BTreeMap::new(),
         }
     }
 
     /// Returns one item.
-    pub fn one(item: T) -> Items<T> {
+    pub fn one(item: T) -> CountedItems<T> {
         [item].into_iter().collect()
     }
 
@@ -115,7 +115,7 @@ impl<T: Ord + Copy> Items<T> {
     }
 
     /// Returns whether an item is in both.
-    pub fn meets(&self, other: &Items<T>) -> bool {
+    pub fn meets(&self, other: &CountedItems<T>) -> bool {
         if self.is_all() || other.is_all() {
             return !self.is_empty() && !other.is_empty();
         }
@@ -127,7 +127,7 @@ impl<T: Ord + Copy> Items<T> {
     }
 
     /// Counts the other's items in.
-    pub fn merge(&mut self, other: &Items<T>) {
+    pub fn merge(&mut self, other: &CountedItems<T>) {
         self.all += other.all;
         for (item, count) in &other.named {
             *self.named.entry(*item).or_default() += count;
@@ -135,7 +135,7 @@ impl<T: Ord + Copy> Items<T> {
     }
 
     /// Returns the same, consuming sets that have no other user.
-    pub fn absorb(&mut self, other: Items<T>) {
+    pub fn absorb(&mut self, other: CountedItems<T>) {
         match self.is_empty() {
             true => *self = other,
             false => self.merge(&other),
@@ -148,7 +148,7 @@ impl<T: Ord + Copy> Items<T> {
     }
 
     /// Counts items out that have been merged before.
-    pub fn remove(&mut self, other: &Items<T>) {
+    pub fn remove(&mut self, other: &CountedItems<T>) {
         assert!(self.all >= other.all, "only what was merged is removed");
         self.all -= other.all;
         for (item, count) in &other.named {
@@ -181,10 +181,10 @@ mod tests {
 
     #[test]
     fn all_meets_what_is_there() {
-        let some: Items<ColumnNumber> = [ColumnNumber(2)].into_iter().collect();
-        assert!(Items::all().meets(&some));
-        assert!(some.meets(&Items::all()));
-        assert!(!Items::all().meets(&Items::<ColumnNumber>::default()));
+        let some: CountedItems<ColumnNumber> = [ColumnNumber(2)].into_iter().collect();
+        assert!(CountedItems::all().meets(&some));
+        assert!(some.meets(&CountedItems::all()));
+        assert!(!CountedItems::all().meets(&CountedItems::<ColumnNumber>::default()));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::mark::TStateId;
-use super::sets::Sets;
+use super::sets::AccessSets;
 use crate::planted::{self, ProxyBug};
 
 /// The outcome of a commit, as the primary's connection reported it.
@@ -25,8 +25,8 @@ pub enum CommitOutcome {
 }
 
 #[derive(Debug)]
-struct Item {
-    writes: Sets,
+struct PendingTransaction {
+    writes: AccessSets,
     outcome: Option<CommitOutcome>,
     /// The next commit's number when the primary was known to show it.
     shown: Option<TStateId>,
@@ -36,16 +36,16 @@ struct Item {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Pending {
-    items: BTreeMap<TStateId, Item>,
-    state: Sets,
+pub struct PendingTransactions {
+    items: BTreeMap<TStateId, PendingTransaction>,
+    state: AccessSets,
 }
 
-impl Pending {
+impl PendingTransactions {
     /// Adds one, before COMMIT is sent.
-    pub fn insert(&mut self, id: TStateId, writes: Sets) {
+    pub fn insert(&mut self, id: TStateId, writes: AccessSets) {
         self.state.merge(&writes);
-        let item = Item {
+        let item = PendingTransaction {
             writes,
             outcome: None,
             shown: None,
@@ -59,7 +59,7 @@ impl Pending {
     pub fn widen(&mut self) {
         for item in self.items.values_mut() {
             self.state.remove(&item.writes);
-            item.writes = Sets::writes_anything();
+            item.writes = AccessSets::writes_anything();
             self.state.merge(&item.writes);
         }
     }
@@ -87,17 +87,17 @@ impl Pending {
     }
 
     /// Returns the merged write sets of all.
-    pub fn state(&self) -> &Sets {
+    pub fn state(&self) -> &AccessSets {
         &self.state
     }
 
     /// Returns what each may write.
-    pub fn iter(&self) -> impl Iterator<Item = (TStateId, &Sets)> {
+    pub fn iter(&self) -> impl Iterator<Item = (TStateId, &AccessSets)> {
         self.items.iter().map(|(id, item)| (*id, &item.writes))
     }
 
     /// Returns what each may write that the primary is not known to show.
-    pub fn hidden(&self) -> impl Iterator<Item = (TStateId, &Sets)> {
+    pub fn hidden(&self) -> impl Iterator<Item = (TStateId, &AccessSets)> {
         let items = self.items.iter().filter(|(_, item)| item.shown.is_none());
         items.map(|(id, item)| (*id, &item.writes))
     }
@@ -140,7 +140,7 @@ impl Pending {
             .collect()
     }
 
-    fn remove(&mut self, id: TStateId) -> Option<Item> {
+    fn remove(&mut self, id: TStateId) -> Option<PendingTransaction> {
         let item = self.items.remove(&id)?;
         self.state.remove(&item.writes);
         Some(item)

@@ -5,15 +5,15 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::batch::Proof;
-use super::deferral::Snapshots;
-use super::demand::Text;
-use super::keeping::Changes;
-use super::numbers::Numbers;
-use super::statements::{AsPrepared, Prepared};
+use super::batch::SnapshotProof;
+use super::deferral::SnapshotScope;
+use super::demand::StatementText;
+use super::pin_state::SettingChanges;
+use super::statements::{AsPrepared, PreparedStatement};
+use super::table_oids::TableOidMap;
 use crate::server::ServerConnection;
-use pg_wire::cut::{Piece, WireMessage};
-use pg_wire::message::Parse;
+use pg_wire::framing::{StreamPiece, WireMessage};
+use pg_wire::message::ParseMessage;
 use pg_wire::report::Report;
 
 /// Something that has happened to a session.
@@ -21,18 +21,18 @@ pub enum SessionEvent<'a> {
     /// The client has sent this. To be given only if [`SessionAction::takes`] allows it.
     Client {
         /// A message, or more of one.
-        piece: Piece<'a>,
+        piece: StreamPiece<'a>,
         /// The server that has a connection of the session, if there is one.
         server: Option<&'a mut ServerConnection>,
         /// Looks at messages that go to it.
-        router: &'a mut dyn Router,
+        router: &'a mut dyn MessageRouter,
     },
     /// The client was silent for a while, see [`SessionAction::Gather`].
     Silence,
     /// The server has sent this.
     Server {
         /// A message, or more of one.
-        piece: Piece<'a>,
+        piece: StreamPiece<'a>,
         /// That server.
         server: &'a mut ServerConnection,
         /// Returns whether what the batch has seen counts. It is called once the batch has taken
@@ -60,7 +60,7 @@ pub enum SessionEvent<'a> {
         /// The primary.
         server: &'a mut ServerConnection,
         /// Looks at messages that go to it.
-        router: &'a mut dyn Router,
+        router: &'a mut dyn MessageRouter,
     },
     /// No server can run what waits, for this reason.
     Refuse(&'a Report),
@@ -72,17 +72,17 @@ pub enum SessionEvent<'a> {
         server: &'a mut ServerConnection,
     },
     /// The session goes on with any server that has the settings of this one, see
-    /// [`Then::Release`].
+    /// [`AfterTransaction::Release`].
     Settings {
         /// The server.
         server: &'a mut ServerConnection,
         /// The snapshots of transactions that do not ask for others, if they need not begin on a
         /// server.
-        snapshots: Option<Snapshots>,
+        snapshots: Option<SnapshotScope>,
     },
     /// No other session can have the settings of this one: it keeps its server.
     Keep,
-    /// The session has no connection to the server any more, see [`Then::Release`] and
+    /// The session has no connection to the server any more, see [`AfterTransaction::Release`] and
     /// [`SessionAction::Return`].
     Released,
 }
@@ -102,7 +102,7 @@ pub enum SessionAction {
     Pause,
     /// Everything is answered, and no transaction is open on the server. If something must follow
     /// the transaction there: [`SessionEvent::Run`]. Otherwise what is given here.
-    Over(Then),
+    Over(AfterTransaction),
     /// A replica's connection is to be given back, as the transaction waits on the primary:
     /// [`SessionEvent::Released`].
     Return,
@@ -111,7 +111,7 @@ pub enum SessionAction {
     /// [`SessionEvent::Attach`], or [`SessionEvent::Refuse`].
     Route(BatchIn),
     /// The session is to end.
-    End(Ending),
+    End(SessionEnding),
 }
 
 impl SessionAction {
@@ -122,15 +122,15 @@ impl SessionAction {
             | SessionAction::Await
             | SessionAction::Gather
             | SessionAction::Pause => true,
-            SessionAction::Over(then) => *then == Then::Keep,
+            SessionAction::Over(then) => *then == AfterTransaction::Keep,
             SessionAction::Return | SessionAction::Route(_) | SessionAction::End(_) => false,
         }
     }
 
     /// Returns whether the session may be given this part of what the client sends.
-    pub fn takes(&self, taken: Taken) -> bool {
+    pub fn takes(&self, taken: ClientPart) -> bool {
         match self {
-            SessionAction::Await => taken == Taken::Rest,
+            SessionAction::Await => taken == ClientPart::Rest,
             SessionAction::Route(_) | SessionAction::End(_) => false,
             _ => true,
         }
@@ -139,7 +139,7 @@ impl SessionAction {
 
 /// What a client sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum ClientPart {
     /// A message, or the head of a long one.
     Message,
     /// More of a message whose head was taken.
@@ -148,13 +148,13 @@ pub enum Taken {
 
 /// What becomes of a server whose transaction is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum AfterTransaction {
     /// It stays the session's, which takes messages.
     Keep,
     /// It is to be given back: [`SessionEvent::Released`]. If statements may have changed
     /// something, its settings are read before: [`SessionEvent::Settings`] or
     /// [`SessionEvent::Keep`].
-    Release(Changes),
+    Release(SettingChanges),
 }
 
 /// In which transaction a batch waits for a server.
@@ -172,7 +172,7 @@ pub enum BatchIn {
 
 /// Why a session ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum SessionEnding {
     /// The client has sent Terminate.
     Client,
     /// The server is lost, and has reported the reason itself, or was cut in the middle of what it
@@ -186,7 +186,7 @@ pub enum Ending {
 #[derive(Debug)]
 pub struct Attachment {
     /// Where that server is.
-    pub at: At,
+    pub at: AttachedServer,
     /// Statements that run in front of it in the same transaction, unseen by the client.
     pub prelude: Vec<String>,
     /// It changes nothing but the schema: that leaves nothing behind, though the body of a function
@@ -196,7 +196,7 @@ pub struct Attachment {
 
 impl Attachment {
     /// Returns what waits as it is, at this server.
-    pub fn at(at: At) -> Attachment {
+    pub fn at(at: AttachedServer) -> Attachment {
         Attachment {
             at,
             prelude: Vec::new(),
@@ -207,39 +207,39 @@ impl Attachment {
 
 /// What a server is.
 #[derive(Debug)]
-pub enum At {
+pub enum AttachedServer {
     /// It runs anything.
     Primary,
     /// It runs single reads: nothing is begun there that outlives a batch.
     Replica(ReadThere),
     /// It runs all of one transaction that only reads, whose snapshot has been taken there. The
     /// tables that the batch reads have these numbers there.
-    Snapshot(Numbers),
+    Snapshot(TableOidMap),
 }
 
 /// How a batch of reads runs at a replica.
 #[derive(Debug)]
 pub struct ReadThere {
     /// The answer that shows that the batch has taken its snapshots, if that must be shown.
-    pub proof: Proof,
+    pub proof: SnapshotProof,
     /// The numbers that its tables have there.
-    pub numbers: Numbers,
+    pub numbers: TableOidMap,
     /// What it runs as, if it is a simple query and nothing else. If that fails, it runs on the
     /// primary, as it is.
     pub as_prepared: Option<AsPrepared>,
 }
 
 /// Looks at each message that goes to a server of the session.
-pub trait Router {
+pub trait MessageRouter {
     /// Notes what the message may write, and returns how it is to be treated.
-    fn look(&mut self, coming: &ComingMessage<'_>) -> Treatment;
+    fn look(&mut self, coming: &ComingMessage<'_>) -> MessageTreatment;
 }
 
 /// A message that is about to go to a server.
 #[derive(Debug)]
 pub struct ComingMessage<'a> {
     /// What it does there.
-    pub does: Does<'a>,
+    pub does: MessageEffect<'a>,
     /// Whether everything is answered that was sent to this server, if it is a replica at which the
     /// transaction has its snapshot.
     pub snapshot: Option<SnapshotThere>,
@@ -264,15 +264,15 @@ pub enum SnapshotThere {
 
 /// What a message does at a server.
 #[derive(Debug)]
-pub enum Does<'a> {
+pub enum MessageEffect<'a> {
     /// It prepares a statement; none if that is not known.
-    Prepares(Option<Parse<'a>>),
+    Prepares(Option<ParseMessage<'a>>),
     /// It describes this statement.
-    Describes(Arc<Prepared>),
+    Describes(Arc<PreparedStatement>),
     /// It ends the transaction that its batch runs in, unless the client has begun that.
     Syncs,
     /// It runs this.
-    Runs(Text<'a>, RunBy),
+    Runs(StatementText<'a>, RunBy),
     /// Nothing of that.
     Nothing,
 }
@@ -290,7 +290,7 @@ pub enum RunBy {
 
 /// How a message is to be treated on its way to a server.
 #[derive(Debug, Default)]
-pub struct Treatment {
+pub struct MessageTreatment {
     /// It does not run: the server raises this error in its place, so that its transaction fails as
     /// it would by an error of its own.
     pub raises: Option<Report>,
@@ -317,8 +317,8 @@ pub enum UnderWay {
 
 impl<'a> ComingMessage<'a> {
     /// Returns a whole Parse message.
-    pub(super) fn prepares(message: WireMessage<'a>) -> Does<'a> {
-        let parse = Parse::read(message.body()).ok();
-        Does::Prepares(parse.filter(|_| message.is_whole()))
+    pub(super) fn prepares(message: WireMessage<'a>) -> MessageEffect<'a> {
+        let parse = ParseMessage::read(message.body()).ok();
+        MessageEffect::Prepares(parse.filter(|_| message.is_whole()))
     }
 }

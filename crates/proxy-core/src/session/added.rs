@@ -4,12 +4,12 @@ use alloc::format;
 use alloc::string::String;
 use bytes::BytesMut;
 
-use super::Out;
-use super::expected::{Expected, Prelude, ReplyKind};
-use super::link::Exchange;
+use super::PeerOutput;
+use super::expected::{ExpectedReply, Prelude, ReplyKind};
+use super::link::AttachedSession;
 use super::settings::APPLICATION_NAME;
 use crate::server::ServerConnection;
-use pg_wire::cut::HEADER_LEN;
+use pg_wire::framing::HEADER_LEN;
 use pg_wire::message;
 use pg_wire::quoting::literal;
 use pg_wire::report::Report;
@@ -17,18 +17,25 @@ use pg_wire::report::Report;
 /// Name of the statement and the portal that are added to extended batches.
 const NAME: &[u8] = b"replex_added\0";
 
-impl Exchange<'_> {
+impl AttachedSession<'_> {
     /// Runs a statement in a simple query of its own. To be called while the session is idle, or
     /// inside of a transaction with nothing expected.
-    pub(super) fn run(&mut self, statement: &str, server: &mut ServerConnection, out: &mut Out) {
+    pub(super) fn run(
+        &mut self,
+        statement: &str,
+        server: &mut ServerConnection,
+        out: &mut PeerOutput,
+    ) {
         // Any simple query ends the server's unnamed statement; the client's goes on.
         server.unnamed = None;
         message::write_query(&mut out.to_server, statement);
-        self.link.expected.push(Expected::hidden(ReplyKind::Ready));
+        self.link
+            .expected
+            .push(ExpectedReply::hidden(ReplyKind::Ready));
     }
 
     /// Sets the session's name at the server as the client wants it.
-    pub(super) fn name_application(&mut self, server: &mut ServerConnection, out: &mut Out) {
+    pub(super) fn name_application(&mut self, server: &mut ServerConnection, out: &mut PeerOutput) {
         let application = self.client.parameters.application();
         if server.parameters.get(APPLICATION_NAME) != application
             && let Some(Ok(name)) = application.map(|name| str::from_utf8(name))
@@ -39,7 +46,7 @@ impl Exchange<'_> {
     }
 
     /// Adds a statement to an extended batch, in front of what the client sends next.
-    pub(super) fn add(&mut self, statement: &str, out: &mut Out) {
+    pub(super) fn add(&mut self, statement: &str, out: &mut PeerOutput) {
         let to_server = &mut out.to_server;
         // It is there still if it failed before: statements outlive transactions.
         message::write(to_server, b'C', &[b"S", NAME], 0);
@@ -57,17 +64,17 @@ impl Exchange<'_> {
             ReplyKind::Close,
         ];
         for kind in kinds {
-            self.link.expected.push(Expected::hidden(kind));
+            self.link.expected.push(ExpectedReply::hidden(kind));
         }
     }
 
     /// Sends the client a notice behind the replies to what it has sent so far.
-    pub(super) fn notify(&mut self, notice: &Report, out: &mut Out) {
+    pub(super) fn notify(&mut self, notice: &Report, out: &mut PeerOutput) {
         let mut message = BytesMut::new();
         notice.write(&mut message);
         self.answering(out, |it, out| match it.link.expected.is_empty() {
             true => out.to_client.unsplit(message),
-            false => it.link.expected.push(Expected::made(message)),
+            false => it.link.expected.push(ExpectedReply::made(message)),
         });
     }
 }

@@ -3,32 +3,35 @@
 use alloc::boxed::Box;
 use alloc::string::String;
 
-use super::action::{At, Attachment, BatchIn, ReadThere};
+use super::action::{AttachedServer, Attachment, BatchIn, ReadThere};
 use super::added::with_prelude;
-use super::batch::{Batch, Proof};
-use super::deferral::Snapshots;
+use super::batch::{RetryableBatch, SnapshotProof};
+use super::deferral::SnapshotScope;
 use super::forward::Forwarding;
-use super::held::{Held, HeldMessage};
-use super::link::{Exchange, Link, OnPrimary, OnReplica, Reads, Role, RunsThere, Transaction};
-use super::phase::{Phase, Wanting};
-use super::{AsPrepared, Out, Session};
+use super::held_messages::{HeldMessage, HeldMessages};
+use super::link::{
+    AttachedRole, AttachedSession, DetachedTransaction, OnPrimary, OnReplica, ReplicaReads,
+    RunsThere, ServerLink,
+};
+use super::phase::{SessionPhase, WantingPhase};
+use super::{AsPrepared, PeerOutput, Session};
 use crate::server::ServerConnection;
 use pg_wire::Malformed;
-use pg_wire::cut::WireMessage;
+use pg_wire::framing::WireMessage;
 
 /// How a batch starts at a server.
-struct Start {
-    role: Role,
+struct BatchStart {
+    role: AttachedRole,
     /// What begins its transaction there.
     begin: Option<String>,
     /// If it is one of reads at a replica: what shows that it has taken its snapshots.
-    proof: Option<Proof>,
+    proof: Option<SnapshotProof>,
     as_prepared: Option<AsPrepared>,
 }
 
-impl Start {
-    fn at_role(role: Role) -> Start {
-        Start {
+impl BatchStart {
+    fn at_role(role: AttachedRole) -> BatchStart {
+        BatchStart {
             role,
             begin: None,
             proof: None,
@@ -38,26 +41,28 @@ impl Start {
 
     /// Returns how a batch of this transaction starts at a server. On a replica nothing is begun
     /// that outlives a batch, but for a transaction's snapshot.
-    fn of(at: At, transaction: Transaction) -> Start {
+    fn of(at: AttachedServer, transaction: DetachedTransaction) -> BatchStart {
         match (at, transaction) {
-            (At::Primary, Transaction::None) => {
-                Start::at_role(Role::Primary(OnPrimary::new(false)))
+            (AttachedServer::Primary, DetachedTransaction::None) => {
+                BatchStart::at_role(AttachedRole::Primary(OnPrimary::new(false)))
             }
-            (At::Primary, Transaction::Deferred(block)) => {
-                let is_read_committed = block.snapshots == Snapshots::OfStatements;
-                Start {
+            (AttachedServer::Primary, DetachedTransaction::Deferred(block)) => {
+                let is_read_committed = block.snapshots == SnapshotScope::OfStatements;
+                BatchStart {
                     begin: Some(block.begin),
-                    ..Start::at_role(Role::Primary(OnPrimary::new(is_read_committed)))
+                    ..BatchStart::at_role(AttachedRole::Primary(OnPrimary::new(is_read_committed)))
                 }
             }
-            (At::Primary, Transaction::Waiting(_)) => panic!("its transaction is there: resume"),
-            (At::Snapshot(numbers), transaction) => {
+            (AttachedServer::Primary, DetachedTransaction::Waiting(_)) => {
+                panic!("its transaction is there: resume")
+            }
+            (AttachedServer::Snapshot(numbers), transaction) => {
                 let batch_in = transaction.batch_in();
                 assert_eq!(batch_in, BatchIn::Snapshot, "it takes no snapshot");
                 let runs = RunsThere::Snapshot;
-                Start::at_role(Role::Replica(OnReplica { numbers, runs }))
+                BatchStart::at_role(AttachedRole::Replica(OnReplica { numbers, runs }))
             }
-            (At::Replica(there), transaction) => {
+            (AttachedServer::Replica(there), transaction) => {
                 let batch_in = transaction.batch_in();
                 assert_ne!(batch_in, BatchIn::Snapshot, "it takes its snapshot there");
                 let ReadThere {
@@ -65,14 +70,14 @@ impl Start {
                     numbers,
                     as_prepared,
                 } = there;
-                let runs = RunsThere::Reads(Reads {
+                let runs = RunsThere::Reads(ReplicaReads {
                     transaction,
                     batch: None,
                 });
-                Start {
+                BatchStart {
                     proof: Some(proof),
                     as_prepared,
-                    ..Start::at_role(Role::Replica(OnReplica { numbers, runs }))
+                    ..BatchStart::at_role(AttachedRole::Replica(OnReplica { numbers, runs }))
                 }
             }
         }
@@ -85,18 +90,18 @@ impl Session {
         &mut self,
         server: &mut ServerConnection,
         attachment: Attachment,
-        out: &mut Out,
+        out: &mut PeerOutput,
     ) -> Result<(), Malformed> {
-        let Wanting {
+        let WantingPhase {
             transaction,
             held,
             failure,
         } = self.take_wanting();
-        let start = Start::of(attachment.at, transaction);
+        let start = BatchStart::of(attachment.at, transaction);
         let as_prepared = start.as_prepared.filter(|_| held.is_query());
         let keeping = self.client.keeping();
         server.is_dirty |= keeping.is_kept();
-        self.phase = Phase::Attached(Link::new(start.role, keeping));
+        self.phase = SessionPhase::Attached(ServerLink::new(start.role, keeping));
         let mut exchange = self.exchange();
         exchange.name_application(server, out);
         if let Some(begin) = &start.begin {
@@ -109,8 +114,8 @@ impl Session {
             assert!(failure.is_none(), "it has failed elsewhere before");
             let is_as_prepared = as_prepared.is_some();
             let is_waiting = reads.transaction.is_waiting();
-            if is_waiting || proof != Proof::None || is_as_prepared {
-                let batch = Batch::of(&held, (proof, is_as_prepared), exchange.client);
+            if is_waiting || proof != SnapshotProof::None || is_as_prepared {
+                let batch = RetryableBatch::of(&held, (proof, is_as_prepared), exchange.client);
                 reads.batch = Some(Box::new(batch));
             }
         }
@@ -123,15 +128,15 @@ impl Session {
     }
 }
 
-impl Exchange<'_> {
+impl AttachedSession<'_> {
     /// Forwards what was held, with statements in front of it. If it is to be forwarded as a
     /// prepared statement, it is one simple query.
     fn forward_held(
         &mut self,
-        held: Held,
+        held: HeldMessages,
         (how, prelude): (Forwarding, &[String]),
         server: &mut ServerConnection,
-        out: &mut Out,
+        out: &mut PeerOutput,
     ) -> Result<(), Malformed> {
         let first = held.messages().first().map(|message| message.frame[0]);
         let is_simple = first == Some(b'Q');

@@ -8,13 +8,15 @@ use alloc::format;
 use alloc::string::String;
 use bytes::Bytes;
 
-use super::Out;
-use super::block::{Alone, is_end};
+use super::PeerOutput;
+use super::block::{DetachedSession, is_end};
 use super::deferral::in_failed_transaction;
-use super::held::Held;
+use super::held_messages::HeldMessages;
 use crate::grammar::Grammar;
-use pg_wire::cut::HEADER_LEN;
-use pg_wire::message::{self, Bind, Parse, StatementOrPortal, executed_portal, split_string};
+use pg_wire::framing::HEADER_LEN;
+use pg_wire::message::{
+    self, BindMessage, ParseMessage, StatementOrPortal, executed_portal, split_string,
+};
 use pg_wire::report::{Report, Severity};
 
 /// SQLSTATEs.
@@ -25,19 +27,23 @@ const NO_SAVEPOINT: &str = "3B001";
 
 /// What becomes of the messages behind one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Behind {
+pub(super) enum FollowingMessages {
     /// They are answered.
     Answered,
     /// They are skipped, up to Sync.
     Skipped,
 }
 
-impl Alone<'_> {
+impl DetachedSession<'_> {
     /// Answers what is held. It wants no server then.
-    pub(super) fn answer_failed(&mut self, held: &Held, out: &mut Out) -> Behind {
-        let mut behind = Behind::Answered;
+    pub(super) fn answer_failed(
+        &mut self,
+        held: &HeldMessages,
+        out: &mut PeerOutput,
+    ) -> FollowingMessages {
+        let mut behind = FollowingMessages::Answered;
         for frame in held.frames() {
-            if behind == Behind::Answered || frame[0] == b'S' {
+            if behind == FollowingMessages::Answered || frame[0] == b'S' {
                 behind = self.answer_one(frame, out);
             }
         }
@@ -45,7 +51,7 @@ impl Alone<'_> {
     }
 
     /// Closes what a message closes, if it is one that closes something, and answers it.
-    pub(super) fn closes(&mut self, frame: &Bytes, out: &mut Out) -> bool {
+    pub(super) fn closes(&mut self, frame: &Bytes, out: &mut PeerOutput) -> bool {
         let (b'C', Ok(subject)) = (frame[0], StatementOrPortal::read(&frame[HEADER_LEN..])) else {
             return false;
         };
@@ -60,7 +66,7 @@ impl Alone<'_> {
         true
     }
 
-    fn answer_one(&mut self, frame: &Bytes, out: &mut Out) -> Behind {
+    fn answer_one(&mut self, frame: &Bytes, out: &mut PeerOutput) -> FollowingMessages {
         let (tag, body) = (frame[0], &frame[HEADER_LEN..]);
         let is_empty = |text: &[u8]| {
             let mut signs = text.iter();
@@ -87,15 +93,15 @@ impl Alone<'_> {
             _ if self.closes(frame, out) || self.prepares_end(tag, body, out) => {}
             _ => {
                 self.what_fails(tag, body).write(&mut out.to_client);
-                return Behind::Skipped;
+                return FollowingMessages::Skipped;
             }
         }
-        Behind::Answered
+        FollowingMessages::Answered
     }
 
     /// Prepares what ends the transaction, which alone may be prepared now.
-    fn prepares_end(&mut self, tag: u8, body: &[u8], out: &mut Out) -> bool {
-        let parse = Parse::read(body).ok().filter(|_| tag == b'P');
+    fn prepares_end(&mut self, tag: u8, body: &[u8], out: &mut PeerOutput) -> bool {
+        let parse = ParseMessage::read(body).ok().filter(|_| tag == b'P');
         let parse = parse.filter(|parse| {
             let is_new = !self.client.statements.has(parse.name);
             is_new && parse.text().is_ok_and(is_end)
@@ -111,14 +117,14 @@ impl Alone<'_> {
     fn what_fails(&mut self, tag: u8, body: &[u8]) -> Report {
         let statement = match tag {
             b'P' => {
-                let parse = Parse::read(body).ok();
+                let parse = ParseMessage::read(body).ok();
                 if parse.is_some_and(|parse| parse.name.is_empty()) {
                     self.client.statements.take_unnamed();
                 }
                 let parse = parse.filter(|parse| parse.text().is_ok_and(is_end));
                 return parse.map_or_else(in_failed_transaction, |parse| is_there(parse.name));
             }
-            b'B' => Bind::read(body).map(|bind| bind.statement),
+            b'B' => BindMessage::read(body).map(|bind| bind.statement),
             b'D' => match StatementOrPortal::read(body) {
                 Ok(StatementOrPortal::Portal(portal)) => return no_portal(portal),
                 Ok(StatementOrPortal::Statement(name)) => Ok(name),

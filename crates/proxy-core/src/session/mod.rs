@@ -48,16 +48,16 @@ mod expected;
 mod failed_block;
 mod forward;
 mod gather;
-mod held;
-mod keeping;
+mod held_messages;
 mod link;
 mod look;
 mod names;
-mod numbers;
 mod phase;
+mod pin_state;
 mod reply;
 mod settings;
 mod statements;
+mod table_oids;
 #[cfg(test)]
 mod tests;
 
@@ -68,27 +68,28 @@ use alloc::sync::Arc;
 use bytes::BytesMut;
 
 use crate::grammar::Grammar;
-use crate::server::{Parameters, ServerConnection};
+use crate::server::{ReportedParameters, ServerConnection};
 pub use action::{
-    At, Attachment, BatchIn, ComingMessage, Does, Ending, ReadThere, Router, RunBy, SessionAction,
-    SessionEvent, SnapshotThere, Taken, Then, Treatment, UnderWay,
+    AfterTransaction, AttachedServer, Attachment, BatchIn, ClientPart, ComingMessage,
+    MessageEffect, MessageRouter, MessageTreatment, ReadThere, RunBy, SessionAction, SessionEnding,
+    SessionEvent, SnapshotThere, UnderWay,
 };
-pub use batch::{BatchFault, Proof};
+pub use batch::{BatchFault, SnapshotProof};
 pub use block::is_end;
 use client::ClientState;
 use deferral::Deferral;
-pub use deferral::Snapshots;
-pub use demand::{Text, WaitingBatch};
-pub use keeping::Changes;
-use link::{Exchange, RestGoes, Transaction};
-pub use numbers::Numbers;
+pub use deferral::SnapshotScope;
+pub use demand::{StatementText, WaitingBatch};
+use link::{AttachedSession, DetachedTransaction, RestGoes};
 use pg_wire::Malformed;
-use pg_wire::cut::Piece;
-use phase::{Phase, Wanting};
+use pg_wire::framing::StreamPiece;
+use phase::{SessionPhase, WantingPhase};
+pub use pin_state::SettingChanges;
 use settings::ClientParameters;
-pub use settings::{Balancing, Classes, ClientSettings, TraceSetting};
+pub use settings::{ClassPrecision, ClientSettings, ReadBalancing, TraceSetting};
 use statements::ClientStatements;
-pub use statements::{AsPrepared, Bound, Prepared};
+pub use statements::{AsPrepared, BoundStatement, PreparedStatement};
+pub use table_oids::TableOidMap;
 
 /// Bytes of a batch that are held until a server is chosen; a longer batch goes to the primary.
 pub const HELD_LEN_MAX: usize = 64 * 1024;
@@ -102,7 +103,7 @@ const PARAMETERS_LEN_MAX: usize = 1024;
 
 /// Bytes for both peers.
 #[derive(Debug, Default)]
-pub struct Out {
+pub struct PeerOutput {
     /// For the client.
     pub to_client: BytesMut,
     /// For the server.
@@ -111,7 +112,7 @@ pub struct Out {
 
 /// When a session keeps its server until it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pinning {
+pub enum PinningPolicy {
     /// Once it has done what may leave something on it: transaction pooling.
     WhenNeeded,
     /// From its first server on: session pooling.
@@ -120,7 +121,7 @@ pub enum Pinning {
 
 /// What a session has begun on its server and not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leftover {
+pub enum SessionLeftover {
     /// Nothing.
     Nothing,
     /// A transaction, in which the server waits for the next statement.
@@ -137,21 +138,21 @@ pub struct SessionOptions {
     /// The server process that was reported to the client.
     pub process: u32,
     /// The settings that were reported to the client.
-    pub parameters: Arc<Parameters>,
+    pub parameters: Arc<ReportedParameters>,
     /// When it keeps its servers.
-    pub pinning: Pinning,
+    pub pinning: PinningPolicy,
     /// How statements are read.
     pub grammar: Grammar,
     /// The snapshots of transactions that do not ask for others, if they need not begin on a
     /// server.
-    pub snapshots: Option<Snapshots>,
+    pub snapshots: Option<SnapshotScope>,
 }
 
 /// The machine of one client's session.
 #[derive(Debug)]
 pub struct Session {
     client: ClientState,
-    phase: Phase,
+    phase: SessionPhase,
 }
 
 impl Session {
@@ -167,7 +168,7 @@ impl Session {
                 settings: ClientSettings::default(),
                 deferral: Deferral::new(options.snapshots),
             },
-            phase: Phase::empty(Transaction::None),
+            phase: SessionPhase::empty(DetachedTransaction::None),
         }
     }
 
@@ -177,7 +178,7 @@ impl Session {
     pub fn step(
         &mut self,
         event: SessionEvent<'_>,
-        out: &mut Out,
+        out: &mut PeerOutput,
     ) -> Result<SessionAction, Malformed> {
         match event {
             SessionEvent::Client {
@@ -212,18 +213,20 @@ impl Session {
     /// Returns what is wanted next.
     pub fn next(&self) -> SessionAction {
         match &self.phase {
-            Phase::Gathering(gathering) if gathering.held.is_empty() => SessionAction::Exchange,
-            Phase::Gathering(_) => SessionAction::Gather,
-            Phase::Skipping(_) => SessionAction::Exchange,
-            Phase::Wanting(wanting) => SessionAction::Route(wanting.transaction.batch_in()),
-            Phase::Attached(link) => link.next(),
-            Phase::Ended(by, _) => SessionAction::End(by.clone()),
+            SessionPhase::Gathering(gathering) if gathering.held.is_empty() => {
+                SessionAction::Exchange
+            }
+            SessionPhase::Gathering(_) => SessionAction::Gather,
+            SessionPhase::Skipping(_) => SessionAction::Exchange,
+            SessionPhase::Wanting(wanting) => SessionAction::Route(wanting.transaction.batch_in()),
+            SessionPhase::Attached(link) => link.next(),
+            SessionPhase::Ended(by, _) => SessionAction::End(by.clone()),
         }
     }
 
     /// Returns the batch that waits for a server, see [`SessionAction::Route`].
     pub fn demand(&self) -> WaitingBatch<'_> {
-        let Phase::Wanting(wanting) = &self.phase else {
+        let SessionPhase::Wanting(wanting) = &self.phase else {
             panic!("no batch waits for a server");
         };
         let fault = wanting.failure.as_ref().map(|failure| &failure.fault);
@@ -237,8 +240,8 @@ impl Session {
     /// [`BatchIn::Snapshot`].
     pub fn snapshot_taking(&self) -> Option<String> {
         match &self.phase {
-            Phase::Wanting(Wanting {
-                transaction: Transaction::Deferred(block),
+            SessionPhase::Wanting(WantingPhase {
+                transaction: DetachedTransaction::Deferred(block),
                 ..
             }) => Some(format!("{};SELECT 1", block.begin)),
             _ => None,
@@ -253,37 +256,46 @@ impl Session {
     /// Returns of whom the server runs something, now or next.
     pub fn under_way(&self) -> UnderWay {
         match &self.phase {
-            Phase::Attached(link) => link.under_way(),
+            SessionPhase::Attached(link) => link.under_way(),
             _ => UnderWay::Clients,
         }
     }
 
     /// Returns what is left to do on its server if it ended now.
-    pub fn leftover(&self) -> Leftover {
+    pub fn leftover(&self) -> SessionLeftover {
         self.phase.leftover()
     }
 
     /// Takes a piece of what the client sends.
     fn sent(
         &mut self,
-        piece: Piece<'_>,
-        (server, router): (Option<&mut ServerConnection>, &mut dyn Router),
-        out: &mut Out,
+        piece: StreamPiece<'_>,
+        (server, router): (Option<&mut ServerConnection>, &mut dyn MessageRouter),
+        out: &mut PeerOutput,
     ) -> Result<(), Malformed> {
         match (piece, &mut self.phase) {
-            (Piece::Message(message), _) if message.tag() == b'X' => self.ends(Ending::Client),
-            (Piece::Message(message), Phase::Attached(link)) => {
+            (StreamPiece::Message(message), _) if message.tag() == b'X' => {
+                self.ends(SessionEnding::Client)
+            }
+            (StreamPiece::Message(message), SessionPhase::Attached(link)) => {
                 let server = server.expect("the server that is attached has a connection");
                 let client = &mut self.client;
-                let mut exchange = Exchange { client, link };
-                exchange.pass(message, held::Known::Nothing, (server, router), out)?;
+                let mut exchange = AttachedSession { client, link };
+                exchange.pass(
+                    message,
+                    held_messages::HeldMessageContent::Nothing,
+                    (server, router),
+                    out,
+                )?;
             }
-            (Piece::Message(message), _) => self.gather(message, out),
-            (Piece::Rest(rest), Phase::Attached(link)) if link.client_rest == RestGoes::On => {
+            (StreamPiece::Message(message), _) => self.gather(message, out),
+            (StreamPiece::Rest(rest), SessionPhase::Attached(link))
+                if link.client_rest == RestGoes::On =>
+            {
                 out.to_server.extend_from_slice(rest);
             }
             // Of a message that goes to no server.
-            (Piece::Rest(_), _) => {}
+            (StreamPiece::Rest(_), _) => {}
         }
         Ok(())
     }
@@ -291,21 +303,21 @@ impl Session {
     /// Takes a piece of what the server sends.
     fn replied(
         &mut self,
-        piece: Piece<'_>,
+        piece: StreamPiece<'_>,
         server: &mut ServerConnection,
         counts: &mut dyn FnMut() -> bool,
-        out: &mut Out,
+        out: &mut PeerOutput,
     ) -> Result<(), Malformed> {
         match &mut self.phase {
             // The client has gone.
-            Phase::Ended(..) => Ok(()),
+            SessionPhase::Ended(..) => Ok(()),
             _ => self.exchange().reply(piece, server, counts, out),
         }
     }
 
     /// Returns the exchange with the server that has a connection of the session.
-    fn exchange(&mut self) -> Exchange<'_> {
-        Exchange {
+    fn exchange(&mut self) -> AttachedSession<'_> {
+        AttachedSession {
             client: &mut self.client,
             link: self.phase.link_mut().expect("a server has a connection"),
         }

@@ -12,7 +12,7 @@ use std::fmt::Display;
 use tokio_postgres::Client;
 
 use pg_connect::address::Address;
-use replication::leadership::register::{self, Registered};
+use replication::leadership::register::{self, RegisteredReplica};
 use replication::{ReplicationError, connect, query};
 
 /// The oldest PostgreSQL that is understood: its slots give the proxy's messages.
@@ -33,7 +33,7 @@ pub enum FindingWeight {
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct CheckFinding {
     /// Where.
     pub place: String,
     /// How bad it is.
@@ -46,8 +46,8 @@ pub struct Finding {
 
 /// Looks at a primary, at databases that are to be replicas, and at those that the console has
 /// added. To each of them sessions will have so many connections.
-pub async fn check(primary: &Address, replicas: &[Address], connections: u64) -> Vec<Finding> {
-    let mut report = Notes::at(format!("primary at {primary}"), connections);
+pub async fn check(primary: &Address, replicas: &[Address], connections: u64) -> Vec<CheckFinding> {
+    let mut report = DatabaseFindings::at(format!("primary at {primary}"), connections);
     let client = report.connect(primary).await;
     let mut findings = Vec::new();
     if let Some(client) = &client {
@@ -60,7 +60,7 @@ pub async fn check(primary: &Address, replicas: &[Address], connections: u64) ->
     };
     findings.append(&mut report.findings);
     for address in replicas.iter().chain(&added) {
-        let mut report = Notes::at(format!("replica at {address}"), connections);
+        let mut report = DatabaseFindings::at(format!("replica at {address}"), connections);
         if let Some(there) = report.connect(address).await {
             let looked = replica::look(&mut report, client.as_ref(), &there).await;
             report.finish(looked);
@@ -71,7 +71,11 @@ pub async fn check(primary: &Address, replicas: &[Address], connections: u64) ->
 }
 
 /// Returns the replicas that the console has added and no option names.
-async fn added(report: &mut Notes, primary: &Address, named: &[Address]) -> Vec<Address> {
+async fn added(
+    report: &mut DatabaseFindings,
+    primary: &Address,
+    named: &[Address],
+) -> Vec<Address> {
     let registered = match register::read(primary).await {
         Ok(registered) => registered,
         Err(problem) => {
@@ -80,7 +84,7 @@ async fn added(report: &mut Notes, primary: &Address, named: &[Address]) -> Vec<
         }
     };
     let mut added = Vec::new();
-    for Registered { place, url } in registered {
+    for RegisteredReplica { place, url } in registered {
         match Address::parse(&url) {
             Ok(address) if named.iter().all(|it| it.place() != address.place()) => {
                 report.fine(format!("the console has added the replica at {place}"));
@@ -97,15 +101,15 @@ async fn added(report: &mut Notes, primary: &Address, named: &[Address]) -> Vec<
 }
 
 /// What is found at one database.
-struct Notes {
+struct DatabaseFindings {
     place: String,
     connections: u64,
-    findings: Vec<Finding>,
+    findings: Vec<CheckFinding>,
 }
 
-impl Notes {
-    fn at(place: String, connections: u64) -> Notes {
-        Notes {
+impl DatabaseFindings {
+    fn at(place: String, connections: u64) -> DatabaseFindings {
+        DatabaseFindings {
             place,
             connections,
             findings: Vec::new(),
@@ -113,7 +117,7 @@ impl Notes {
     }
 
     fn note(&mut self, weight: FindingWeight, what: impl Display, fix: impl Display) {
-        self.findings.push(Finding {
+        self.findings.push(CheckFinding {
             place: self.place.clone(),
             weight,
             what: what.to_string(),

@@ -2,7 +2,7 @@
 
 use tokio_postgres::Client;
 
-use super::{Notes, major, texts};
+use super::{DatabaseFindings, major, texts};
 use proxy_core::freshness::Tsid;
 use replication::setup::{self, ReplicaStart};
 use replication::{ReplicationError, has_tables, is_same, noted_difference, refused_standby};
@@ -12,7 +12,7 @@ const EMPTY: &str = "ADD REPLICA '…' EMPTY drops what is there and fills it; o
 
 /// Checks a replica. Without a connection to the primary, nothing is compared with it.
 pub async fn look(
-    notes: &mut Notes,
+    notes: &mut DatabaseFindings,
     primary: Option<&Client>,
     client: &Client,
 ) -> Result<(), ReplicationError> {
@@ -62,7 +62,7 @@ pub async fn look(
 
 /// Checks whether it can be filled, or go on.
 async fn contents(
-    notes: &mut Notes,
+    notes: &mut DatabaseFindings,
     primary: Option<&Client>,
     client: &Client,
 ) -> Result<(), ReplicationError> {

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::command::{ConsoleCommand, HELP, ShowSubject};
-use super::table::{ConsoleColumns, ConsoleValue, Type};
-use crate::serve::clients::Where;
+use super::table::{ConsoleColumns, ConsoleType, ConsoleValue};
+use crate::serve::clients::ExecutionPlace;
 use crate::serve::routing::Routing;
 use crate::serve::{Proxy, pending_age};
 use pg_wire::report::{Report, Severity};
@@ -33,65 +33,68 @@ pub struct ConsoleAnswer {
 }
 
 const REPLICAS: ConsoleColumns = &[
-    ("replica", Type::Number),
-    ("address", Type::Text),
-    ("database", Type::Text),
-    ("state", Type::Text),
-    ("doing", Type::Text),
-    ("share_done", Type::Real),
-    ("seconds_left", Type::Number),
-    ("reads_running", Type::Number),
-    ("reads_served", Type::Number),
-    ("times_compared", Type::Number),
+    ("replica", ConsoleType::Number),
+    ("address", ConsoleType::Text),
+    ("database", ConsoleType::Text),
+    ("state", ConsoleType::Text),
+    ("doing", ConsoleType::Text),
+    ("share_done", ConsoleType::Real),
+    ("seconds_left", ConsoleType::Number),
+    ("reads_running", ConsoleType::Number),
+    ("reads_served", ConsoleType::Number),
+    ("times_compared", ConsoleType::Number),
 ];
 const ROUTES: ConsoleColumns = &[
-    ("server", Type::Text),
-    ("why", Type::Text),
-    ("batches", Type::Number),
+    ("server", ConsoleType::Text),
+    ("why", ConsoleType::Text),
+    ("batches", ConsoleType::Number),
 ];
 const LAG: ConsoleColumns = &[
-    ("replica", Type::Number),
-    ("primary_at", Type::Text),
-    ("applied", Type::Text),
-    ("on_disk", Type::Text),
-    ("bytes_behind", Type::Number),
+    ("replica", ConsoleType::Number),
+    ("primary_at", ConsoleType::Text),
+    ("applied", ConsoleType::Text),
+    ("on_disk", ConsoleType::Text),
+    ("bytes_behind", ConsoleType::Number),
 ];
 const BUFFER: ConsoleColumns = &[
-    ("doing", Type::Text),
-    ("has_from", Type::Text),
-    ("has_until", Type::Text),
-    ("pages", Type::Number),
-    ("bytes", Type::Number),
-    ("bytes_max", Type::Number),
+    ("doing", ConsoleType::Text),
+    ("has_from", ConsoleType::Text),
+    ("has_until", ConsoleType::Text),
+    ("pages", ConsoleType::Number),
+    ("bytes", ConsoleType::Number),
+    ("bytes_max", ConsoleType::Number),
 ];
 const POOLS: ConsoleColumns = &[
-    ("server", Type::Text),
-    ("address", Type::Text),
-    ("connections", Type::Number),
-    ("in_use", Type::Number),
-    ("idle", Type::Number),
-    ("connections_max", Type::Number),
+    ("server", ConsoleType::Text),
+    ("address", ConsoleType::Text),
+    ("connections", ConsoleType::Number),
+    ("in_use", ConsoleType::Number),
+    ("idle", ConsoleType::Number),
+    ("connections_max", ConsoleType::Number),
 ];
 const CLIENTS: ConsoleColumns = &[
-    ("client", Type::Number),
-    ("user", Type::Text),
-    ("database", Type::Text),
-    ("address", Type::Text),
-    ("seconds", Type::Number),
-    ("batches", Type::Number),
-    ("server", Type::Text),
+    ("client", ConsoleType::Number),
+    ("user", ConsoleType::Text),
+    ("database", ConsoleType::Text),
+    ("address", ConsoleType::Text),
+    ("seconds", ConsoleType::Number),
+    ("batches", ConsoleType::Number),
+    ("server", ConsoleType::Text),
 ];
 const PROXY: ConsoleColumns = &[
-    ("standing", Type::Text),
-    ("waits_for", Type::Text),
-    ("epoch", Type::Number),
-    ("index_bytes_max", Type::Number),
-    ("reads_waiting", Type::Number),
-    ("commits_pending", Type::Number),
-    ("oldest_pending_seconds", Type::Number),
+    ("standing", ConsoleType::Text),
+    ("waits_for", ConsoleType::Text),
+    ("epoch", ConsoleType::Number),
+    ("index_bytes_max", ConsoleType::Number),
+    ("reads_waiting", ConsoleType::Number),
+    ("commits_pending", ConsoleType::Number),
+    ("oldest_pending_seconds", ConsoleType::Number),
 ];
-const HELP_COLUMNS: ConsoleColumns = &[("command", Type::Text), ("meaning", Type::Text)];
-const ADDED: ConsoleColumns = &[("replica", Type::Number)];
+const HELP_COLUMNS: ConsoleColumns = &[
+    ("command", ConsoleType::Text),
+    ("meaning", ConsoleType::Text),
+];
+const ADDED: ConsoleColumns = &[("replica", ConsoleType::Number)];
 
 /// Returns the columns that a command gives, if any.
 pub fn columns(command: &ConsoleCommand) -> Option<ConsoleColumns> {
@@ -252,7 +255,7 @@ fn standing(proxy: &Proxy) -> Vec<ConsoleValue> {
 }
 
 /// Returns a server's name for people.
-pub fn name(server: Where) -> String {
+pub fn name(server: ExecutionPlace) -> String {
     match server {
         None => "primary".into(),
         Some(ReplicaId(number)) => format!("replica {number}"),
@@ -343,7 +346,7 @@ fn routes(proxy: &Proxy) -> Vec<Vec<ConsoleValue>> {
 }
 
 fn pools(proxy: &Proxy) -> Vec<Vec<ConsoleValue>> {
-    let row = |(server, node): (Where, Arc<ServerNode>)| {
+    let row = |(server, node): (ExecutionPlace, Arc<ServerNode>)| {
         let usage = node.usage();
         vec![
             ConsoleValue::text(name(server)),

@@ -2,7 +2,7 @@
 
 use pg_wire::report::{Report, Severity};
 use proxy_core::freshness::ReplicaId;
-use replication::Contents;
+use replication::ExistingData;
 
 /// SQLSTATE: the text is no command.
 const SYNTAX_ERROR: &str = "42601";
@@ -17,7 +17,7 @@ pub enum ConsoleCommand {
         /// Its URL.
         url: String,
         /// The handling of the existing contents of its database.
-        contents: Contents,
+        contents: ExistingData,
         /// The replica that it is filled from; otherwise that is the primary.
         seed: Option<ReplicaId>,
     },
@@ -146,11 +146,13 @@ impl ConsoleCommand {
             (["SHOW", subject], None, _) => subject_of(subject).map(ConsoleCommand::Show),
             (["HELP" | "SHOW" | "\\?"], None, _) => Ok(ConsoleCommand::Show(ShowSubject::Help)),
             (["ADD", "REPLICA"], Some(url), tail) => match tail {
-                [] => Ok(add(url, Contents::Kept, None)),
-                ["EMPTY"] => Ok(add(url, Contents::Dropped, None)),
-                ["FROM", seed] => Ok(add(url, Contents::Kept, Some(numbered(seed)?))),
-                ["EMPTY", "FROM", seed] => Ok(add(url, Contents::Dropped, Some(numbered(seed)?))),
-                ["CONVERT"] => Ok(add(url, Contents::Converted, None)),
+                [] => Ok(add(url, ExistingData::Kept, None)),
+                ["EMPTY"] => Ok(add(url, ExistingData::Dropped, None)),
+                ["FROM", seed] => Ok(add(url, ExistingData::Kept, Some(numbered(seed)?))),
+                ["EMPTY", "FROM", seed] => {
+                    Ok(add(url, ExistingData::Dropped, Some(numbered(seed)?)))
+                }
+                ["CONVERT"] => Ok(add(url, ExistingData::Converted, None)),
                 _ => Err(refused(
                     "behind the URL there may be only EMPTY, FROM n, both, or CONVERT",
                 )),
@@ -179,7 +181,7 @@ impl ConsoleCommand {
     }
 }
 
-fn add(url: &str, contents: Contents, seed: Option<ReplicaId>) -> ConsoleCommand {
+fn add(url: &str, contents: ExistingData, seed: Option<ReplicaId>) -> ConsoleCommand {
     ConsoleCommand::Add {
         url: url.to_string(),
         contents,
@@ -230,16 +232,16 @@ mod tests {
         assert_eq!(parse("Reload"), ConsoleCommand::Reload);
         let url = "postgresql://Ann@h/D";
         let kept = parse("ADD REPLICA 'postgresql://Ann@h/D'");
-        assert_eq!(kept, add(url, Contents::Kept, None));
+        assert_eq!(kept, add(url, ExistingData::Kept, None));
         let dropped = parse("add replica 'postgresql://Ann@h/D' empty;");
-        assert_eq!(dropped, add(url, Contents::Dropped, None));
+        assert_eq!(dropped, add(url, ExistingData::Dropped, None));
         let seed = Some(ReplicaId(2));
         let filled = parse("add replica 'postgresql://Ann@h/D' from 2");
-        assert_eq!(filled, add(url, Contents::Kept, seed));
+        assert_eq!(filled, add(url, ExistingData::Kept, seed));
         let filled = parse("ADD REPLICA 'postgresql://Ann@h/D' EMPTY FROM 2;");
-        assert_eq!(filled, add(url, Contents::Dropped, seed));
+        assert_eq!(filled, add(url, ExistingData::Dropped, seed));
         let converted = parse("ADD REPLICA 'postgresql://Ann@h/D' Convert");
-        assert_eq!(converted, add(url, Contents::Converted, None));
+        assert_eq!(converted, add(url, ExistingData::Converted, None));
         for (text, _) in HELP {
             let text = text.replace(" n", " 1");
             parse(&text);

@@ -70,7 +70,7 @@ impl Listener {
 pub struct Local {
     listener: UnixListener,
     path: PathBuf,
-    _lock: Lock,
+    _lock: SocketLock,
 }
 
 impl Local {
@@ -78,7 +78,7 @@ impl Local {
     /// over; fails if there is anything else.
     pub async fn bind(folder: &Path, port: u16) -> io::Result<Local> {
         let path = socket_in(folder, port);
-        let mut lock = Lock::take(with_suffix(&path, ".lock"))?;
+        let mut lock = SocketLock::take(with_suffix(&path, ".lock"))?;
         let taken = |what: String| Err(io::Error::new(ErrorKind::AddrInUse, what));
         match UnixStream::connect(&path).await {
             Ok(_) => return taken("another program serves there".into()),
@@ -117,14 +117,14 @@ impl Drop for Local {
 
 /// A lock file that this process has locked; removed with it.
 #[derive(Debug)]
-struct Lock {
+struct SocketLock {
     file: File,
     path: PathBuf,
 }
 
-impl Lock {
+impl SocketLock {
     /// Fails if another process has it.
-    fn take(path: PathBuf) -> io::Result<Lock> {
+    fn take(path: PathBuf) -> io::Result<SocketLock> {
         for _ in 0..TRIES_MAX {
             let file = File::options()
                 .write(true)
@@ -150,7 +150,7 @@ impl Lock {
             let is_there =
                 |there: fs::Metadata| there.ino() == locked.ino() && there.dev() == locked.dev();
             if fs::metadata(&path).is_ok_and(is_there) {
-                return Ok(Lock { file, path });
+                return Ok(SocketLock { file, path });
             }
         }
         Err(io::Error::other("its lock file changes all the time"))
@@ -163,7 +163,7 @@ impl Lock {
     }
 }
 
-impl Drop for Lock {
+impl Drop for SocketLock {
     fn drop(&mut self) {
         // Another program's stays as it was. An empty one was made here, and PostgreSQL would
         // refuse to start beside it.

@@ -9,18 +9,18 @@ use std::sync::{Mutex, PoisonError};
 
 use pg_analysis::Analyser;
 use proxy_core::freshness::{ReplicaId, TableOid};
-use proxy_core::session::Numbers;
+use proxy_core::session::TableOidMap;
 use proxy_core::touched::NamedTables;
 use proxy_pool::Connection;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct TableNumbers {
-    known: Mutex<Known>,
+    known: Mutex<KnownNumbers>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownNumbers {
     generation: u64,
     there: BTreeMap<(ReplicaId, TableOid), u32>,
 }
@@ -38,7 +38,7 @@ impl TableNumbers {
     fn learn(&self, id: ReplicaId, generation: u64, there: impl Iterator<Item = (TableOid, u32)>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.generation != generation {
-            *known = Known {
+            *known = KnownNumbers {
                 generation,
                 there: BTreeMap::new(),
             };
@@ -58,12 +58,12 @@ impl TableNumbers {
         named: &NamedTables,
         id: ReplicaId,
         connection: &mut Connection,
-    ) -> Numbers {
+    ) -> TableOidMap {
         if named.tables.is_empty() {
-            return Numbers::Unknown;
+            return TableOidMap::Unknown;
         }
         if let Some(pairs) = self.of(id, named) {
-            return Numbers::Pairs(pairs);
+            return TableOidMap::Pairs(pairs);
         }
         let catalogue = analyser.catalogue();
         let asked: Option<Vec<String>> = named
@@ -79,7 +79,7 @@ impl TableNumbers {
             })
             .collect();
         let (Some(asked), Some(generation)) = (asked, named.generation) else {
-            return Numbers::Unknown;
+            return TableOidMap::Unknown;
         };
         // A connection that is lost is noticed by its next user.
         let found = connection
@@ -89,13 +89,13 @@ impl TableNumbers {
             .ok()
             .and_then(|values| values.iter().map(|value| value.parse().ok()).collect());
         let Some(found) = found.filter(|found| found.len() == named.tables.len()) else {
-            return Numbers::Unknown;
+            return TableOidMap::Unknown;
         };
         let tables = named.tables.iter().copied();
         if analyser.generation() == generation {
             self.learn(id, generation, tables.clone().zip(found.iter().copied()));
         }
-        Numbers::Pairs(found.into_iter().zip(tables.map(|table| table.0)).collect())
+        TableOidMap::Pairs(found.into_iter().zip(tables.map(|table| table.0)).collect())
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use log::Level;
 
-use proxy_core::freshness::Manager;
+use proxy_core::freshness::FreshnessManager;
 use replication::events::EventLog;
 use replication::locked;
 
@@ -19,14 +19,14 @@ const AGE_MAX: Duration = Duration::from_secs(10);
 const EVENT: &str = "pending";
 
 /// Returns the time since this process first asked for it: the clock by which
-/// [`Manager::oldest_pending`] is asked.
+/// [`FreshnessManager::oldest_pending`] is asked.
 pub(crate) fn now() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     START.elapsed()
 }
 
 /// Warns the log of commits that are Pending for long, as long as the manager is there.
-pub(super) async fn watch(manager: Weak<Mutex<Manager>>) {
+pub(super) async fn watch(manager: Weak<Mutex<FreshnessManager>>) {
     let events = EventLog::default();
     let mut is_late = false;
     loop {

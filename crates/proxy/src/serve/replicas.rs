@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pg_connect::address::Address;
 use proxy_core::freshness::ReplicaId;
 use proxy_pool::ServerNode;
-use replication::leadership::register::{RegisterChange, Registered};
-use replication::{Contents, Intake, Replication, ReplicationError};
+use replication::leadership::register::{RegisterChange, RegisteredReplica};
+use replication::{ExistingData, ReplicaIntake, Replication, ReplicationError};
 
 /// See the module.
 pub struct Replicas {
@@ -70,7 +70,7 @@ impl Replicas {
     pub fn add(
         &self,
         address: &Address,
-        intake: impl Into<Intake>,
+        intake: impl Into<ReplicaIntake>,
     ) -> Result<ReplicaId, ReplicationError> {
         let mut nodes = self.nodes();
         nodes.refuse_second(address)?;
@@ -90,7 +90,7 @@ impl Replicas {
     pub async fn register(
         &self,
         url: &str,
-        contents: Contents,
+        contents: ExistingData,
         seed: Option<ReplicaId>,
     ) -> Result<ReplicaId, ReplicationError> {
         let address = Address::parse(url).map_err(ReplicationError::Setup)?;
@@ -109,19 +109,19 @@ impl Replicas {
         );
         let register = self.replication.register();
         register.write(change, before).await?;
-        let id = self.add(&address, Intake { contents, seed })?;
+        let id = self.add(&address, ReplicaIntake { contents, seed })?;
         self.nodes().registered.insert(id, url.into());
         Ok(id)
     }
 
     /// Adds those that are in the register, where they are not there already. Returns which could
     /// not be added, and why.
-    pub fn take_up(&self, registered: Vec<Registered>) -> Vec<String> {
+    pub fn take_up(&self, registered: Vec<RegisteredReplica>) -> Vec<String> {
         let mut problems = Vec::new();
-        for Registered { place, url } in registered {
+        for RegisteredReplica { place, url } in registered {
             let taken_up = Address::parse(&url).and_then(|address| {
                 let there = self.nodes().at(&address);
-                let added = || self.add(&address, Contents::Kept);
+                let added = || self.add(&address, ExistingData::Kept);
                 there.map_or_else(added, Ok).map_err(|it| it.to_string())
             });
             match taken_up {
@@ -175,7 +175,7 @@ impl Replicas {
         let mut problems = Vec::new();
         for address in after {
             let is_there = self.nodes().at(address).is_some();
-            if !is_there && let Err(problem) = self.add(address, Contents::Kept) {
+            if !is_there && let Err(problem) = self.add(address, ExistingData::Kept) {
                 problems.push(format!("the replica at {address}: {problem}"));
             }
         }

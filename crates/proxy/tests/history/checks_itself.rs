@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::checker::Operation::{Append, Read};
-use super::checker::{Anomaly, Element, Ending, Key, Operation, Transaction, check};
+use super::checker::{Anomaly, Element, Key, Operation, Transaction, TransactionOutcome, check};
 
 /// Transactions with their times in seconds.
 struct History {
@@ -22,12 +22,12 @@ impl History {
 
     /// Adds a transaction that committed.
     fn with(self, from: u64, to: u64, operations: &[Operation]) -> History {
-        self.ending(Ending::Committed, (from, to), operations)
+        self.ending(TransactionOutcome::Committed, (from, to), operations)
     }
 
     fn ending(
         mut self,
-        ending: Ending,
+        ending: TransactionOutcome,
         (from, to): (u64, u64),
         operations: &[Operation],
     ) -> History {
@@ -91,7 +91,7 @@ fn lost_updates_are_found() {
 #[test]
 fn aborted_and_intermediate_reads_are_found() {
     let aborted = History::new()
-        .ending(Ending::Aborted, (1, 2), &[Append(1, 10)])
+        .ending(TransactionOutcome::Aborted, (1, 2), &[Append(1, 10)])
         .with(1, 9, &[reads(1, &[10])]);
     let found = aborted.check(&[(1, &[])]);
     assert!(matches!(found, Err(Anomaly::AbortedRead(_))), "{found:?}");
@@ -104,7 +104,7 @@ fn aborted_and_intermediate_reads_are_found() {
         "{found:?}"
     );
     let unknown = History::new()
-        .ending(Ending::Unknown, (1, 2), &[Append(1, 10)])
+        .ending(TransactionOutcome::Unknown, (1, 2), &[Append(1, 10)])
         .with(3, 4, &[reads(1, &[10])]);
     assert_eq!(unknown.check(&[(1, &[10])]), Ok(()));
 }

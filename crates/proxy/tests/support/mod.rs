@@ -18,13 +18,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pg_connect::address::Address;
-use pg_connect::auth::users::Users;
+use pg_connect::auth::users::UserSecrets;
 use pg_local::{Postgres, SUPERUSER};
 use proxy::serve::listener::Local;
 use proxy::serve::replicas::Replicas;
 use proxy::serve::routing::Routing;
-use proxy::serve::{Admission, Authentication, Certificates, Proxy, ProxyOptions, WAIT_MS_DEFAULT};
-use proxy_core::session::Pinning;
+use proxy::serve::{
+    Admission, CertificateUse, ClientAuthentication, Proxy, ProxyOptions, WAIT_MS_DEFAULT,
+};
+use proxy_core::session::PinningPolicy;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -73,14 +75,14 @@ pub fn options_at(primary: Address, connections: usize) -> ProxyOptions {
         serve_operator: proxy::console::serve,
         primary,
         admission: Admission {
-            authentication: Authentication::Trust(Users::default()),
+            authentication: ClientAuthentication::Trust(UserSecrets::default()),
             tls: None,
-            certificates: Certificates::Unasked,
+            certificates: CertificateUse::Unasked,
             operators: vec![SUPERUSER.into()],
         },
         replicas: Vec::new(),
         reload: Box::new(|| Err("nothing is kept in files here".into())),
-        pinning: Pinning::WhenNeeded,
+        pinning: PinningPolicy::WhenNeeded,
         connections_max: connections,
         clients_max: 100,
         login_timeout: Duration::from_secs(30),
@@ -136,8 +138,8 @@ impl Drop for Front {
 }
 
 /// What the proxy knows of users.
-pub fn users() -> Users {
-    let mut users = Users::default();
+pub fn users() -> UserSecrets {
+    let mut users = UserSecrets::default();
     users.add(USER, PASSWORD).unwrap();
     users
 }

@@ -287,13 +287,13 @@ const LOGIN_MAX: Duration = Duration::from_secs(5);
 
 /// Clients of a pair that write and read until they are asked to end.
 pub struct Load {
-    known: Arc<Known>,
+    known: Arc<SharedKnowledge>,
     writers: JoinSet<()>,
     readers: JoinSet<u64>,
 }
 
 /// What all clients know together.
-struct Known {
+struct SharedKnowledge {
     /// Both proxies, as a driver takes them.
     line: String,
     acknowledged: Mutex<BTreeSet<(i32, i64)>>,
@@ -309,7 +309,7 @@ impl Load {
         let addresses = [pair.standby.address, pair.active.address];
         let hosts = addresses.map(|it| it.ip().to_string()).join(",");
         let ports = addresses.map(|it| it.port().to_string()).join(",");
-        let known = Known {
+        let known = SharedKnowledge {
             line: format!("host={hosts} port={ports} user={SUPERUSER} dbname=postgres"),
             acknowledged: Mutex::default(),
             counters: Default::default(),
@@ -366,7 +366,7 @@ impl Load {
     }
 }
 
-impl Known {
+impl SharedKnowledge {
     /// A session at the proxy that is active.
     async fn connect(&self) -> Client {
         wait("proxy that lets clients in", || async {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use pg_wire::cut::HEADER_LEN;
+use pg_wire::framing::HEADER_LEN;
 use pg_wire::message;
 use pg_wire::report::Report;
 use pg_wire::startup;

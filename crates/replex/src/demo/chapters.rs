@@ -104,21 +104,21 @@ pub async fn load(
 }
 
 /// One kind of lookup: the key's columns, which it is an index on.
-struct Kind {
+struct LookupKind {
     index: &'static str,
     columns: &'static [&'static str],
 }
 
-const KINDS: [Kind; 3] = [
-    Kind {
+const KINDS: [LookupKind; 3] = [
+    LookupKind {
         index: PRIMARY,
         columns: &["id"],
     },
-    Kind {
+    LookupKind {
         index: "by_tail",
         columns: &["tailnum"],
     },
-    Kind {
+    LookupKind {
         index: "by_route",
         columns: &["origin", "dest"],
     },

@@ -9,7 +9,7 @@
 
 use super::{name, pairs, text};
 use crate::ReplicationError;
-use crate::change::{Shape, ShapeColumn};
+use crate::change::{ShapeColumn, TableShape};
 use crate::pgoutput::{OldTuple, Tuple, TupleValue};
 use pg_wire::quoting::quoted;
 
@@ -24,7 +24,7 @@ const EXACT: [u32; 11] = [16, 17, 20, 21, 23, 26, 1082, 1083, 1114, 1184, 2950];
 const PLAIN: [u32; 8] = [25, 700, 701, 1042, 1043, 1186, 1266, 1700];
 
 /// Returns the rows that a change is about; one of them, where several are alike.
-pub fn condition(table: &Shape, old: &OldTuple) -> Result<String, ReplicationError> {
+pub fn condition(table: &TableShape, old: &OldTuple) -> Result<String, ReplicationError> {
     let tuple = match old {
         OldTuple::Key(tuple) => return key_condition(table, tuple),
         OldTuple::Row(tuple) if table.has_key => return key_condition(table, tuple),
@@ -45,7 +45,7 @@ pub fn condition(table: &Shape, old: &OldTuple) -> Result<String, ReplicationErr
 }
 
 /// Returns the row with this key.
-pub fn key_condition(table: &Shape, tuple: &Tuple) -> Result<String, ReplicationError> {
+pub fn key_condition(table: &TableShape, tuple: &Tuple) -> Result<String, ReplicationError> {
     let mut parts = Vec::new();
     for (column, value) in pairs(table, tuple)? {
         if column.in_key {

@@ -35,9 +35,9 @@ use tokio::time::MissedTickBehavior;
 use tokio_postgres::Client;
 
 use super::extractor::QUEUE_LENGTH_MAX;
-use super::pages::{Page, Pages};
-use super::reader::{Commit, Follower, JoinAnswer, join};
-use super::spill::Spill;
+use super::pages::{BufferPage, BufferPages};
+use super::reader::{Follower, JoinAnswer, StreamedCommit, join};
+use super::spill::SpillFile;
 use super::tstate::{CommitEffect, TState};
 use super::{
     CONNECTING, RETRY_WAIT_MAX, RETRY_WAIT_MIN, ReplicationError, SERVING, Shared, connect,
@@ -67,21 +67,21 @@ pub struct BufferOptions {
 }
 
 /// See the module.
-pub struct Buffer {
+pub struct TransactionsBuffer {
     options: BufferOptions,
-    kept: Mutex<Kept>,
+    state: Mutex<BufferState>,
     /// What was logged of it.
     events: EventLog,
 }
 
 /// What is known of it.
 #[derive(Default)]
-struct Kept {
+struct BufferState {
     is_following: bool,
     /// Whether the slot waits for it: while it follows, and until it is known what it has.
     holds: bool,
     /// None before it was reached.
-    pages: Option<Pages>,
+    pages: Option<BufferPages>,
     table: Option<BufferTable>,
     status: String,
 }
@@ -103,12 +103,12 @@ pub struct BufferStatus {
     pub length_max: u64,
 }
 
-impl Buffer {
+impl TransactionsBuffer {
     /// Makes one that was not reached yet.
-    pub fn new(options: BufferOptions) -> Buffer {
-        Buffer {
+    pub fn new(options: BufferOptions) -> TransactionsBuffer {
+        TransactionsBuffer {
             options,
-            kept: Mutex::default(),
+            state: Mutex::default(),
             events: EventLog::default(),
         }
     }
@@ -120,13 +120,13 @@ impl Buffer {
 
     /// Returns up to where everything is on its disks; none before that is known.
     pub fn until(&self) -> Option<Tsid> {
-        self.kept().pages.as_ref().map(Pages::until)
+        self.state().pages.as_ref().map(BufferPages::until)
     }
 
     /// Returns whether it has all that follows this place.
     pub fn covers(&self, place: Tsid) -> bool {
-        let kept = self.kept();
-        kept.pages.as_ref().is_some_and(|it| it.covers(place))
+        let state = self.state();
+        state.pages.as_ref().is_some_and(|it| it.covers(place))
     }
 
     /// Returns whether it has all that follows this place, and that is something.
@@ -136,27 +136,27 @@ impl Buffer {
 
     /// Returns its status.
     pub fn standing(&self) -> BufferStatus {
-        let kept = self.kept();
-        let pages = kept.pages.as_ref();
+        let state = self.state();
+        let pages = state.pages.as_ref();
         BufferStatus {
-            text: kept.status.clone(),
-            is_following: kept.is_following,
+            text: state.status.clone(),
+            is_following: state.is_following,
             covered: pages.map(|pages| (pages.from(), pages.until())),
             pages: pages.map_or(0, |pages| pages.count() as u64),
-            length: pages.map_or(0, Pages::length),
+            length: pages.map_or(0, BufferPages::length),
             length_max: self.options.length_max,
         }
     }
 
     /// Asks something of its pages, which are none before it was reached.
-    pub(super) fn with_pages<T>(&self, ask: impl FnOnce(Option<&Pages>) -> T) -> T {
-        ask(self.kept().pages.as_ref())
+    pub(super) fn with_pages<T>(&self, ask: impl FnOnce(Option<&BufferPages>) -> T) -> T {
+        ask(self.state().pages.as_ref())
     }
 
     /// Returns up to where the slot may forget, if it waits for the buffer at all.
     pub(super) fn holds(&self, tsid: Tsid) -> Tsid {
-        let kept = self.kept();
-        match (kept.holds, &kept.pages) {
+        let state = self.state();
+        match (state.holds, &state.pages) {
             (false, _) => tsid,
             (true, Some(pages)) => handover::forgettable_by_buffer(tsid, pages),
             (true, None) => Tsid(0),
@@ -171,26 +171,26 @@ impl Buffer {
         if text != CONNECTING {
             self.events.report(level, EVENT, None, text);
         }
-        let mut kept = self.kept();
-        (kept.is_following, kept.holds) = (is_following, is_following);
-        kept.status = text.into();
+        let mut state = self.state();
+        (state.is_following, state.holds) = (is_following, is_following);
+        state.status = text.into();
     }
 
-    fn page_after(&self, place: Tsid) -> Option<Page> {
-        let kept = self.kept();
-        kept.pages.as_ref()?.next(place)
+    fn page_after(&self, place: Tsid) -> Option<BufferPage> {
+        let state = self.state();
+        state.pages.as_ref()?.next(place)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, BufferState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps the buffer, for ever.
-    pub(super) async fn keep(self: Arc<Buffer>, shared: Shared) {
+    pub(super) async fn keep(self: Arc<TransactionsBuffer>, shared: Shared) {
         let mut wait = RETRY_WAIT_MIN;
         loop {
             self.stands(false, CONNECTING);
-            let followed = Keeper::follow(&shared, &self, &mut wait).await;
+            let followed = BufferWriter::follow(&shared, &self, &mut wait).await;
             let problem = match followed {
                 Err(problem) => problem,
                 Ok(never) => match never {},
@@ -203,9 +203,9 @@ impl Buffer {
 }
 
 /// Writes what the reader gives.
-struct Keeper<'a> {
+struct BufferWriter<'a> {
     shared: &'a Shared,
-    buffer: &'a Buffer,
+    buffer: &'a TransactionsBuffer,
     table: BufferTable,
     /// States that wait to be written, as bytes.
     page: Vec<u8>,
@@ -213,17 +213,17 @@ struct Keeper<'a> {
     received: Tsid,
 }
 
-impl Keeper<'_> {
+impl BufferWriter<'_> {
     /// Writes what is committed, until something goes wrong.
     async fn follow(
         shared: &Shared,
-        buffer: &Buffer,
+        buffer: &TransactionsBuffer,
         wait: &mut Duration,
     ) -> Result<Infallible, ReplicationError> {
         let primary = connect(&shared.primary, "replex buffer").await?;
         let line = lineage::line(&primary).await?;
         let table = BufferTable::open(&buffer.options.coordinators, &line).await?;
-        buffer.kept().holds = true;
+        buffer.state().holds = true;
         let start = open(shared, buffer, &table, &primary).await?;
         let (commits, mut received) = mpsc::channel(QUEUE_LENGTH_MAX);
         let joined = join(&shared.joins, Follower::Buffer, start, commits, true);
@@ -233,7 +233,7 @@ impl Keeper<'_> {
         }
         *wait = RETRY_WAIT_MIN;
         buffer.stands(true, SERVING);
-        let mut keeper = Keeper {
+        let mut keeper = BufferWriter {
             shared,
             buffer,
             table,
@@ -265,8 +265,8 @@ impl Keeper<'_> {
         }
     }
 
-    async fn take(&mut self, commit: &Commit) -> Result<(), ReplicationError> {
-        if let Commit::Transaction(tstate) = commit {
+    async fn take(&mut self, commit: &StreamedCommit) -> Result<(), ReplicationError> {
+        if let StreamedCommit::Transaction(tstate) = commit {
             match &tstate.effect {
                 CommitEffect::Long(spill) if spill.length() > 0 => {
                     if !self.page.is_empty() {
@@ -288,7 +288,7 @@ impl Keeper<'_> {
     /// Writes what waits as a page; one without commits takes the place of another one.
     async fn write_page(&mut self) -> Result<(), ReplicationError> {
         let after = self.after();
-        let page = Page {
+        let page = BufferPage {
             epoch: self.shared.epoch,
             after,
             until: self.received,
@@ -302,12 +302,16 @@ impl Keeper<'_> {
     }
 
     /// Writes a commit that is too long for memory as a page of its own.
-    async fn write_long(&mut self, tstate: &TState, spill: &Spill) -> Result<(), ReplicationError> {
+    async fn write_long(
+        &mut self,
+        tstate: &TState,
+        spill: &SpillFile,
+    ) -> Result<(), ReplicationError> {
         let mut head = Vec::new();
         record::encode(tstate, &mut head)?;
         let piece = PART_LENGTH_MAX as u64;
         let parts = 1 + spill.length().div_ceil(piece);
-        let page = Page {
+        let page = BufferPage {
             epoch: self.shared.epoch,
             after: self.after(),
             until: self.received,
@@ -327,8 +331,8 @@ impl Keeper<'_> {
 
     /// Returns after which place the next page begins. An empty page at the end makes way for it.
     fn after(&self) -> Tsid {
-        let kept = self.buffer.kept();
-        let pages = kept.pages.as_ref().expect("it was opened");
+        let state = self.buffer.state();
+        let pages = state.pages.as_ref().expect("it was opened");
         match pages.last() {
             Some(last) if last.length == 0 => last.after,
             _ => pages.until(),
@@ -336,11 +340,11 @@ impl Keeper<'_> {
     }
 
     /// Notes that a page is on disk.
-    async fn add(&self, page: Page) -> Result<(), ReplicationError> {
+    async fn add(&self, page: BufferPage) -> Result<(), ReplicationError> {
         let gone = {
-            let mut kept = self.buffer.kept();
-            let pages = kept.pages.as_mut().expect("it was opened");
-            let mut gone: Vec<Page> = pages.push(page).into_iter().collect();
+            let mut state = self.buffer.state();
+            let pages = state.pages.as_mut().expect("it was opened");
+            let mut gone: Vec<BufferPage> = pages.push(page).into_iter().collect();
             while let Some(surplus) = pages.take_surplus(self.buffer.options.length_max) {
                 gone.push(surplus);
             }
@@ -369,22 +373,22 @@ fn proven(shared: &Shared) -> Result<(), ReplicationError> {
 /// Reads what is there, removes what is of no use, and returns from where on it needs commits.
 async fn open(
     shared: &Shared,
-    buffer: &Buffer,
+    buffer: &TransactionsBuffer,
     table: &BufferTable,
     primary: &Client,
 ) -> Result<Tsid, ReplicationError> {
     // No source has what the slot has forgotten by now.
     let confirmed = setup::confirmed(primary).await?;
     let (found, torn) = table.pages().await?;
-    let (pages, mut useless) = match Pages::of(found.clone()) {
+    let (pages, mut useless) = match BufferPages::of(found.clone()) {
         Some((pages, useless)) if pages.until() >= confirmed => (pages, useless),
-        _ => (Pages::beginning_at(confirmed), found),
+        _ => (BufferPages::beginning_at(confirmed), found),
     };
     let start = pages.until();
     {
-        let mut kept = buffer.kept();
-        kept.pages = Some(pages);
-        kept.table = Some(table.clone());
+        let mut state = buffer.state();
+        state.pages = Some(pages);
+        state.table = Some(table.clone());
     }
     for page in useless.drain(..) {
         proven(shared)?;

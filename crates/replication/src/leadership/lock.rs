@@ -62,18 +62,18 @@ const BACKENDS: &str = "pg_stat_activity a JOIN hihooi.backend b
 
 /// The holder of the lock: this proxy, until it ends.
 #[derive(Clone, Debug)]
-pub struct Candidate {
+pub struct LockCandidate {
     /// For people.
     pub name: String,
     /// The name of its sessions, which no others have.
     session: String,
 }
 
-impl Candidate {
+impl LockCandidate {
     /// Makes the name of this proxy. The number is one that no other has.
-    pub fn of(number: u64) -> Candidate {
+    pub fn of(number: u64) -> LockCandidate {
         let machine = uname().nodename().to_string_lossy().into_owned();
-        Candidate {
+        LockCandidate {
             name: format!("process {} on {machine}", std::process::id()),
             session: format!("{SESSION} {number:016x}"),
         }
@@ -83,7 +83,7 @@ impl Candidate {
 /// A session at the primary that has the lock, or tries to get it.
 pub struct LeaderLock {
     client: Client,
-    candidate: Candidate,
+    candidate: LockCandidate,
 }
 
 /// The holder of the lock.
@@ -123,7 +123,7 @@ impl LeaderLock {
     /// Returns a session that has nothing yet.
     pub async fn open(
         primary: &Address,
-        candidate: &Candidate,
+        candidate: &LockCandidate,
     ) -> Result<LeaderLock, ReplicationError> {
         let client = connect(primary, &candidate.session).await?;
         let seat = LeaderLock {

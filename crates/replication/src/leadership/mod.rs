@@ -48,10 +48,10 @@ use tokio_postgres::Client;
 use super::query::one;
 use super::{RETRY_WAIT_MIN, ReplicationError};
 use lease::{BootTime, LOOK_INTERVAL, LeaderHeartbeat, Lease, ObservedLeader};
-use lock::{Candidate, LOCK, LeaderLock, LockHolder};
+use lock::{LOCK, LeaderLock, LockCandidate, LockHolder};
 use pg_connect::address::Address;
 use proxy_pool::ledger::{ConnectionLedger, LedgerEntry};
-use register::{Register, RegisterChange, RegisterRequest};
+use register::{RegisterChange, RegisterRequest, ReplicaRegister};
 
 /// Time between two beats.
 const BEAT_INTERVAL: Duration = Duration::from_secs(1);
@@ -80,7 +80,7 @@ pub struct ProxyLeadership {
     /// Where connections to the primary are written down.
     pub ledger: ConnectionLedger,
     /// Where replicas are written down that operators add.
-    pub register: Register,
+    pub register: ReplicaRegister,
     give_up: Option<oneshot::Sender<oneshot::Sender<()>>>,
 }
 
@@ -104,7 +104,7 @@ pub async fn stand(
     let (entries_in, entries) = mpsc::channel(ENTRIES_MAX);
     let (requests_in, requests) = mpsc::channel(REQUESTS_MAX);
     let (give_up, given_up) = oneshot::channel();
-    let mut keeper = Keeper {
+    let mut keeper = LockKeeper {
         primary: primary.clone(),
         candidate,
         seat,
@@ -123,7 +123,7 @@ pub async fn stand(
         epoch: begun.epoch,
         lease,
         ledger: ConnectionLedger::new(entries_in),
-        register: Register::new(requests_in),
+        register: ReplicaRegister::new(requests_in),
         give_up: Some(give_up),
     })
 }
@@ -152,11 +152,11 @@ pub async fn keep_out(primary: &Client) -> Result<bool, ReplicationError> {
 }
 
 /// Names this proxy, as no other is named.
-fn candidate() -> Result<Candidate, ReplicationError> {
+fn candidate() -> Result<LockCandidate, ReplicationError> {
     let mut number = [0; 8];
     let no_chance = |_| ReplicationError::Setup("the system returned no random numbers".into());
     SystemRandom::new().fill(&mut number).map_err(no_chance)?;
-    Ok(Candidate::of(u64::from_be_bytes(number)))
+    Ok(LockCandidate::of(u64::from_be_bytes(number)))
 }
 
 /// Waits until this session has the lock. It ends a session that has it and belongs to a silent
@@ -208,12 +208,12 @@ impl Drop for ProxyLeadership {
 }
 
 /// Another proxy is the active one.
-struct Lost;
+struct LeadershipLost;
 
 /// Keeps the session that has the lock.
-struct Keeper {
+struct LockKeeper {
     primary: Address,
-    candidate: Candidate,
+    candidate: LockCandidate,
     seat: LeaderLock,
     /// The last that was shown.
     last: LeaderHeartbeat,
@@ -225,7 +225,7 @@ struct Keeper {
     taken_back: Option<RegisterChange>,
 }
 
-impl Keeper {
+impl LockKeeper {
     /// Ends what proxies before have at the primary, and waits until no other is active.
     async fn fence(&mut self, alone: BootTime) -> Result<(), ReplicationError> {
         let mut shown = None;
@@ -347,7 +347,7 @@ impl Keeper {
     }
 
     /// Acquires the lock again after the session was lost, unless another proxy has it.
-    async fn rejoin(&mut self) -> Result<(), Lost> {
+    async fn rejoin(&mut self) -> Result<(), LeadershipLost> {
         loop {
             match self.try_rejoin().await {
                 Ok(ended) => return ended,
@@ -357,19 +357,19 @@ impl Keeper {
         }
     }
 
-    async fn try_rejoin(&mut self) -> Result<Result<(), Lost>, ReplicationError> {
+    async fn try_rejoin(&mut self) -> Result<Result<(), LeadershipLost>, ReplicationError> {
         let seat = LeaderLock::open(&self.primary, &self.candidate).await?;
         while !seat.try_lock().await? {
             match seat.look().await?.holder {
                 // The one that is lost; the primary has not noticed.
                 Some(LockHolder::Own(process)) => seat.end_session(process).await?,
-                Some(LockHolder::Other(_)) => return Ok(Err(Lost)),
+                Some(LockHolder::Other(_)) => return Ok(Err(LeadershipLost)),
                 Some(LockHolder::Stranger) | None => sleep(LOOK_INTERVAL).await,
             }
         }
         if seat.epoch().await? != self.last.epoch {
             seat.unlock().await?;
-            return Ok(Err(Lost));
+            return Ok(Err(LeadershipLost));
         }
         self.seat = seat;
         self.beat().await?;

@@ -28,7 +28,7 @@ pub(super) enum KeeperEvent {
 }
 
 /// A place where the state is kept.
-pub(super) trait Keeper: Send {
+pub(super) trait StateKeeper: Send {
     /// Returns what has happened; none if nothing has since.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ pub(super) trait Keeper: Send {
     /// one may be asked for before that, and counts for both.
     ///
     /// # Errors
-    /// As for [`Keeper::next_event`].
+    /// As for [`StateKeeper::next_event`].
     fn keep(&mut self, persist: PersistedState) -> Result<(), ServerError>;
 
     /// The role has stopped leading without the keeper's order.

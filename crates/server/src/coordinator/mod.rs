@@ -33,7 +33,7 @@ use crate::limits;
 use crate::options::{CoordinatorOptions, StateOptions, advertised_ip, check_listen};
 use etcd::EtcdKeeper;
 use file::FileKeeper;
-use keeper::{Keeper, KeeperEvent};
+use keeper::{KeeperEvent, StateKeeper};
 
 /// Other clusters that are noted.
 const STRANGERS_MAX: usize = 64;
@@ -61,7 +61,7 @@ impl CoordinatorProcess {
         };
         let event_loop = EventLoop::bind(options.listen, loop_options)?;
         let address = SocketAddr::new(ip, event_loop.address().port()).to_string();
-        let keeper: Box<dyn Keeper> = match &options.state {
+        let keeper: Box<dyn StateKeeper> = match &options.state {
             StateOptions::Folder(folder) => Box::new(FileKeeper::open(folder, address.clone())?),
             StateOptions::Etcd(etcd) => {
                 let wake = event_loop.handle();
@@ -116,7 +116,7 @@ impl CoordinatorProcess {
 }
 
 struct Role {
-    keeper: Box<dyn Keeper>,
+    keeper: Box<dyn StateKeeper>,
     leading: Option<Leading>,
     settings: CoordinatorSettings,
     /// Set if the state is to be rebuilt from what the servers know; without these.

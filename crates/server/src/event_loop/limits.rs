@@ -79,7 +79,7 @@ impl LoopOptions {
 
 /// The counters of a loop since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct LoopCounters {
     /// Polls.
     pub turns: u64,
     /// Whole frames received.
@@ -102,7 +102,7 @@ pub struct Counters {
     pub impatient: u64,
 }
 
-impl Counters {
+impl LoopCounters {
     /// Returns the counters by name, as `Request::Status` reports them.
     pub fn named(&self) -> [(&'static str, u64); 10] {
         [

@@ -32,7 +32,7 @@ use connection::ConnectionPhase;
 pub use connection_map::ConnectionMap;
 pub use io::Io;
 use io::id_of;
-pub use limits::{Counters, LoopLimits, LoopOptions};
+pub use limits::{LoopCounters, LoopLimits, LoopOptions};
 
 /// Names a connection of one loop; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

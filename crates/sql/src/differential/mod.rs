@@ -32,18 +32,18 @@ const GOLDEN: &str = include_str!("golden.tsv");
 const MARK: &str = "@@";
 
 /// One line of the golden file.
-struct Known<'a> {
+struct GoldenLine<'a> {
     answer: &'a str,
     is_refused: bool,
 }
 
-fn known() -> BTreeMap<&'static str, Known<'static>> {
+fn known() -> BTreeMap<&'static str, GoldenLine<'static>> {
     let lines = GOLDEN.lines().map(|line| {
         let mut fields = line.split('\t');
         let mut field = || fields.next().unwrap_or("");
         let (statement, answer, refused) = (field(), field(), field());
         let is_refused = refused == "refused";
-        (statement, Known { answer, is_refused })
+        (statement, GoldenLine { answer, is_refused })
     });
     lines.collect()
 }

@@ -29,7 +29,7 @@ use crate::statement::Statement;
 
 /// A statement and the line of the text on which it begins.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parsed {
+pub struct ParsedStatement {
     /// What to do.
     pub statement: Statement,
     /// From 1.
@@ -66,12 +66,12 @@ impl ParseError {
 
 /// Returns all statements of a text. `CREATE INDEX` right after the `CREATE TABLE` of its table
 /// becomes part of it, because an index is made together with its table for now.
-pub fn parse(text: &str) -> Result<Vec<Parsed>, ParseError> {
+pub fn parse(text: &str) -> Result<Vec<ParsedStatement>, ParseError> {
     let pieces = script::split(text).map_err(|error| ParseError {
         line: error.line,
         error: error.into(),
     })?;
-    let mut all: Vec<Parsed> = Vec::with_capacity(pieces.len());
+    let mut all: Vec<ParsedStatement> = Vec::with_capacity(pieces.len());
     for piece in pieces {
         let line = piece.line;
         let fail = |error| ParseError { error, line };
@@ -86,7 +86,7 @@ pub fn parse(text: &str) -> Result<Vec<Parsed>, ParseError> {
             ) if index.table == schema.name => {
                 create_index::push_index(schema, index).map_err(fail)?;
             }
-            (_, statement) => all.push(Parsed { statement, line }),
+            (_, statement) => all.push(ParsedStatement { statement, line }),
         }
     }
     Ok(all)

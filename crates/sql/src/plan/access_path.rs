@@ -187,7 +187,7 @@ fn candidate(
         true => (1, AccessKind::Point),
         false => (CLASS_LOOKUP, AccessKind::Lookup),
     };
-    let served = Served {
+    let served = ServedPart {
         replex,
         order_columns,
         fixed,
@@ -198,7 +198,7 @@ fn candidate(
 }
 
 /// The part of a statement that an index serves.
-struct Served {
+struct ServedPart {
     replex: usize,
     order_columns: Vec<usize>,
     /// How many of these columns are equated.
@@ -208,7 +208,7 @@ struct Served {
     descending: Option<bool>,
 }
 
-impl Served {
+impl ServedPart {
     /// Returns the access of this class and kind, and its rank.
     fn ranked(
         self,
@@ -216,7 +216,7 @@ impl Served {
         facts: &Facts,
         (class, kind): (u8, AccessKind),
     ) -> (AccessRank, AccessChoice) {
-        let Served {
+        let ServedPart {
             replex,
             order_columns,
             fixed,
@@ -272,7 +272,7 @@ fn range(
         () if request.wants_first(descending) => CLASS_FIRST,
         () => return None,
     };
-    let served = Served {
+    let served = ServedPart {
         replex,
         order_columns,
         fixed,

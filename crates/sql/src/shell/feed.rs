@@ -26,7 +26,7 @@ pub struct ScriptFeed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScriptInput {
     /// It may.
-    Goes,
+    Open,
     /// This is its end.
     Ended,
 }
@@ -60,7 +60,7 @@ impl<S: Store> Shell<S> {
         // A character may be cut in two, a line end is none of its bytes.
         let lines = match input {
             ScriptInput::Ended => feed.pending.len(),
-            ScriptInput::Goes => match feed.pending.iter().rposition(|byte| *byte == b'\n') {
+            ScriptInput::Open => match feed.pending.iter().rposition(|byte| *byte == b'\n') {
                 Some(last) => last + 1,
                 None => return Ok(self.goes_on(feed.failures_before)),
             },
@@ -127,7 +127,7 @@ impl<S: Store> Shell<S> {
         }
         let end = match input {
             ScriptInput::Ended => text.len(),
-            ScriptInput::Goes => whole,
+            ScriptInput::Open => whole,
         };
         self.batch(feed, text, start..end, output).await?;
         Ok(end)

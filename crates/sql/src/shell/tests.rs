@@ -199,7 +199,7 @@ fn fed(pieces: &[&str]) -> Vec<String> {
     for (number, piece) in pieces.iter().enumerate() {
         let input = match number + 1 == pieces.len() {
             true => ScriptInput::Ended,
-            false => ScriptInput::Goes,
+            false => ScriptInput::Open,
         };
         let mut output = ShellOutput {
             out: &mut out,
@@ -264,7 +264,7 @@ fn pieces_mean_what_the_whole_means() {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let mut feed = shell.feed_named("test.sql");
         let (first, second) = script.as_bytes().split_at(cut);
-        for (piece, input) in [(first, ScriptInput::Goes), (second, ScriptInput::Ended)] {
+        for (piece, input) in [(first, ScriptInput::Open), (second, ScriptInput::Ended)] {
             let mut output = ShellOutput {
                 out: &mut out,
                 err: &mut err,

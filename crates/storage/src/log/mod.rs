@@ -52,9 +52,9 @@ pub struct LogOptions {
     pub replay_from: Position,
     /// Bytes of a segment file: its first block and the records.
     pub segment_bytes: u64,
-    /// How long records of [`Flush::Interval`] gather in memory before they are written.
+    /// How long records of [`FlushTiming::Interval`] gather in memory before they are written.
     pub write_interval: Duration,
-    /// Longest time that a record of [`Flush::Interval`], once written, stays unflushed.
+    /// Longest time that a record of [`FlushTiming::Interval`], once written, stays unflushed.
     pub flush_interval: Duration,
 }
 
@@ -75,7 +75,7 @@ impl LogOptions {
 
 /// When a record must be durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flush {
+pub enum FlushTiming {
     /// As soon as the disk can: for tables of durability `sync`, and for seals and decisions.
     Now,
     /// Written and flushed within their intervals, or with the next record that asks for it: for
@@ -178,7 +178,7 @@ impl Log {
         &mut self,
         epoch: u64,
         payload: &[u8],
-        flush: Flush,
+        flush: FlushTiming,
     ) -> Result<Position, StorageError> {
         if payload.len() > self.record_bytes_max() {
             return Err(StorageError::RecordTooLarge {
@@ -206,7 +206,7 @@ impl Log {
         };
         self.encoder.encode(&record, &mut self.local.bytes);
         self.local.last = position;
-        self.local.flush |= flush == Flush::Now;
+        self.local.flush |= flush == FlushTiming::Now;
         self.next = position.next();
         self.offset += bytes;
         self.appended_bytes += bytes;
@@ -389,7 +389,7 @@ struct Batch {
     pieces: Vec<SegmentSlice>,
     /// Position of the last record.
     last: Position,
-    /// Whether a record in here asked for [`Flush::Now`].
+    /// Whether a record in here asked for [`FlushTiming::Now`].
     flush: bool,
 }
 

@@ -53,13 +53,13 @@ impl CheckpointMark {
 
 /// The cold store of one core. Clones share it; it may be read while a checkpoint is written.
 #[derive(Clone)]
-pub(crate) struct Cold {
+pub(crate) struct ColdStore {
     /// Keeps the library's background work alive.
     _database: Database,
     keyspace: Keyspace,
 }
 
-impl Cold {
+impl ColdStore {
     /// Opens or creates the store; `cache_bytes` of memory hold its filters, indexes and blocks.
     pub(crate) fn open(folder: &Path, cache_bytes: u64) -> Result<Self, StorageError> {
         // In parts, filters and indexes are read as far as they are needed; a whole filter is

@@ -28,8 +28,8 @@ use placement::tables::{EntryVisitor, KEY_BYTES_MAX, Tables, TablesError, VALUE_
 use changes::Changes;
 pub(crate) use checkpoint::Checkpointer;
 pub use cold::CheckpointMark;
-pub(crate) use cold::Cold;
 use cold::ColdEntry;
+pub(crate) use cold::ColdStore;
 use directory::{Directory, LeafPlace};
 use leaf::{Entry, EntryMark, Generation, LEAF_BYTES, Leaf};
 
@@ -45,7 +45,7 @@ const LEAF_OVERHEAD_BYTES: usize = 120;
 /// Sorted tables over memory and, if there is one, a cold store.
 pub struct DurableTables {
     inner: RefCell<Inner>,
-    cold: Option<Cold>,
+    cold: Option<ColdStore>,
 }
 
 struct Inner {
@@ -118,11 +118,11 @@ impl DurableTables {
     }
 
     /// Returns tables over `cold`, which holds nothing yet if `empty`.
-    pub(crate) fn over(cold: Cold, memory_bytes_max: usize, empty: bool) -> Self {
+    pub(crate) fn over(cold: ColdStore, memory_bytes_max: usize, empty: bool) -> Self {
         Self::new(Some(cold), memory_bytes_max, empty)
     }
 
-    fn new(cold: Option<Cold>, memory_bytes_max: usize, empty: bool) -> Self {
+    fn new(cold: Option<ColdStore>, memory_bytes_max: usize, empty: bool) -> Self {
         let inner = Inner {
             tables: BTreeMap::new(),
             ranges: vec![],
@@ -260,7 +260,7 @@ impl DurableTables {
         Ok(Some((Arc::clone(&range.leaf), lower)))
     }
 
-    fn cold(&self) -> &Cold {
+    fn cold(&self) -> &ColdStore {
         let cold = self.cold.as_ref();
         cold.expect("without a cold store every range is loaded from the start")
     }
@@ -608,7 +608,7 @@ impl Inner {
 
     /// Loads entries from `start` on, about one leaf of them, so that the leaf that covers
     /// `start` afterwards is loaded.
-    fn load_from(&mut self, cold: &Cold, table: u64, start: &[u8]) -> Result<(), TablesError> {
+    fn load_from(&mut self, cold: &ColdStore, table: u64, start: &[u8]) -> Result<(), TablesError> {
         let directory = &self.tables[&table].directory;
         let mut place = directory.find(start);
         let upper = directory.upper(place).map(<[u8]>::to_vec);
@@ -628,7 +628,7 @@ impl Inner {
     /// As [`Inner::load_from`], with the entries below `end`.
     fn load_before(
         &mut self,
-        cold: &Cold,
+        cold: &ColdStore,
         table: u64,
         end: Option<&[u8]>,
     ) -> Result<(), TablesError> {

@@ -28,13 +28,13 @@ struct Fixture {
     tables: DurableTables,
     checkpointer: Checkpointer,
     wakes: mpsc::Receiver<()>,
-    cold: Cold,
+    cold: ColdStore,
     _folder: tempfile::TempDir,
 }
 
 fn fixture(memory_bytes: usize) -> Fixture {
     let folder = tempfile::tempdir().unwrap();
-    let cold = Cold::open(folder.path(), 8 << 20).unwrap();
+    let cold = ColdStore::open(folder.path(), 8 << 20).unwrap();
     let (sender, wakes) = mpsc::channel();
     let wake = Arc::new(move || sender.send(()).unwrap_or_default());
     Fixture {

@@ -10,12 +10,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pg_connect::address::Address;
-use pg_connect::auth::users::Users;
+use pg_connect::auth::users::UserSecrets;
 use pg_local::{Postgres, SUPERUSER};
 use proxy::console::client::{self, CommandOutput};
 use proxy::serve::routing::Routing;
-use proxy::serve::{Admission, Authentication, Certificates, Proxy, ProxyOptions, WAIT_MS_DEFAULT};
-use proxy_core::session::Pinning;
+use proxy::serve::{
+    Admission, CertificateUse, ClientAuthentication, Proxy, ProxyOptions, WAIT_MS_DEFAULT,
+};
+use proxy_core::session::PinningPolicy;
 use replex::cluster::{self, Cluster};
 use replex::failure::CommandFailure;
 use replex::say;
@@ -111,14 +113,14 @@ impl Stage {
             serve_operator: proxy::console::serve,
             primary: primary.address(DATABASE),
             admission: Admission {
-                authentication: Authentication::Trust(Users::default()),
+                authentication: ClientAuthentication::Trust(UserSecrets::default()),
                 tls: None,
-                certificates: Certificates::Unasked,
+                certificates: CertificateUse::Unasked,
                 operators: vec![SUPERUSER.into()],
             },
             replicas: Vec::new(),
             reload: Box::new(|| Err("a demo has no files".into())),
-            pinning: Pinning::WhenNeeded,
+            pinning: PinningPolicy::WhenNeeded,
             connections_max: 20,
             clients_max: 100,
             login_timeout: Duration::from_secs(60),

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use ::coordinator::PersistedState;
 use protocol::message::Leadership;
 
-use super::keeper::{Keeper, KeeperEvent};
+use super::keeper::{KeeperEvent, StateKeeper};
 use crate::clock::Clock;
 use crate::error::ServerError;
 use crate::event_loop::LoopHandle;
@@ -45,7 +45,7 @@ enum Command {
 
 /// What the thread reports, of which leadership.
 #[derive(Debug)]
-struct Report {
+struct TermReport {
     leadership: u64,
     event: Result<KeeperEvent, ServerError>,
 }
@@ -66,7 +66,7 @@ impl Shared {
 /// The role's end.
 pub(super) struct EtcdKeeper {
     commands: Option<Sender<Command>>,
-    reports: Receiver<Report>,
+    reports: Receiver<TermReport>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     /// Rises with every `KeeperEvent::Lead`: events of an earlier one are void.
@@ -139,7 +139,7 @@ pub(super) fn open(options: &EtcdOptions, address: String) -> Result<Record, Ser
     ))
 }
 
-impl Keeper for EtcdKeeper {
+impl StateKeeper for EtcdKeeper {
     fn next_event(&mut self) -> Result<Option<KeeperEvent>, ServerError> {
         loop {
             let report = match self.reports.try_recv() {

@@ -13,7 +13,7 @@ use pg_connect::address::Address;
 use pg_wire::report::{Report, Severity};
 use proxy_pool::ServerNode;
 use replication::leadership::{ProxyLeadership, register};
-use replication::{Contents, Replication, ReplicationError, ReplicationSettings, lineage};
+use replication::{ExistingData, Replication, ReplicationError, ReplicationSettings, lineage};
 
 /// Wait between two tries to become the active proxy, of one that has stood by before.
 const RETRY_WAIT: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ const CANNOT_CONNECT_NOW: &str = "57P03";
 const SHUTDOWN: &str = "57P01";
 
 /// What a proxy is.
-pub enum Role {
+pub enum ProxyRole {
     /// It routes nothing, and may be one of many.
     Pooler(Arc<ServerNode>),
     /// It waits, for this proxy if it knows.
@@ -70,7 +70,7 @@ impl Proxy {
         loop {
             let waits = |name: &str| {
                 has_stood = true;
-                self.become_role(Role::Standby(Some(name.into())));
+                self.become_role(ProxyRole::Standby(Some(name.into())));
                 report(ProxyStatus::Waits(name.into()));
             };
             let begun = match self.stand_once(waits).await {
@@ -84,10 +84,10 @@ impl Proxy {
                         .into_iter()
                         .map(ProxyStatus::Without)
                         .for_each(&mut report);
-                    self.become_role(Role::Active(Arc::clone(&routing)));
+                    self.become_role(ProxyRole::Active(Arc::clone(&routing)));
                     report(ProxyStatus::Active);
                     routing.lease.ended().await;
-                    self.become_role(Role::Standby(None));
+                    self.become_role(ProxyRole::Standby(None));
                     routing.replicas.replication().give_up().await;
                     report(ProxyStatus::Lost);
                 }
@@ -127,7 +127,7 @@ impl Proxy {
         let named = self.named.lock().await;
         let routing = Routing::begin(primary, connections_max, settings, leadership).await?;
         for address in &*named {
-            routing.replicas.add(address, Contents::Kept)?;
+            routing.replicas.add(address, ExistingData::Kept)?;
         }
         // No other proxy can write there any more.
         let registered = register::read(primary).await?;
@@ -153,19 +153,19 @@ impl Proxy {
     pub fn servers(&self) -> Result<SessionServers, Report> {
         let role = self.role.read().unwrap_or_else(PoisonError::into_inner);
         match &*role {
-            Role::Pooler(primary) => {
+            ProxyRole::Pooler(primary) => {
                 return Ok(SessionServers {
                     primary: Arc::clone(primary),
                     routing: None,
                 });
             }
-            Role::Active(routing) if !routing.lease.has_ended() => {
+            ProxyRole::Active(routing) if !routing.lease.has_ended() => {
                 return Ok(SessionServers {
                     primary: Arc::clone(&routing.primary),
                     routing: Some(Arc::clone(routing)),
                 });
             }
-            Role::Standby(_) | Role::Active(_) => drop(role),
+            ProxyRole::Standby(_) | ProxyRole::Active(_) => drop(role),
         }
         let text = match self.waits_for() {
             Some(name) => format!("this proxy stands by for another one: {name}"),
@@ -184,18 +184,18 @@ impl Proxy {
     pub fn waits_for(&self) -> Option<String> {
         let role = self.role.read().unwrap_or_else(PoisonError::into_inner);
         match &*role {
-            Role::Standby(waits_for) => waits_for.clone(),
-            Role::Pooler(_) | Role::Active(_) => None,
+            ProxyRole::Standby(waits_for) => waits_for.clone(),
+            ProxyRole::Pooler(_) | ProxyRole::Active(_) => None,
         }
     }
 
     /// Returns whether the proxy routes when it is active.
     pub fn is_router(&self) -> bool {
         let role = self.role.read().unwrap_or_else(PoisonError::into_inner);
-        !matches!(*role, Role::Pooler(_))
+        !matches!(*role, ProxyRole::Pooler(_))
     }
 
-    fn become_role(&self, role: Role) {
+    fn become_role(&self, role: ProxyRole) {
         *self.role.write().unwrap_or_else(PoisonError::into_inner) = role;
     }
 }

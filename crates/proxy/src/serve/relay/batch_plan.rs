@@ -1,42 +1,42 @@
 //! Where a batch goes whose session has no server.
 
 use super::Relay;
-use crate::serve::outset::{Isolation, ParseContext};
-use crate::serve::routing::{Chosen, Routed, Routing};
-use crate::serve::why::Why;
+use crate::serve::routing::{ChosenReplica, RoutedStatements, Routing};
+use crate::serve::routing_reason::RoutingReason;
+use crate::serve::server_settings::{IsolationLevel, ParseContext};
 use pg_wire::report::Report;
-use proxy_core::freshness::Level;
+use proxy_core::freshness::ConsistencyLevel;
 use proxy_core::grammar::SessionEffect;
-use proxy_core::routing::{Question, Situation};
-use proxy_core::session::{AsPrepared, BatchIn, Text, WaitingBatch};
-use proxy_core::touched::{NamedTables, Touched};
+use proxy_core::routing::{RoutingQuestion, SessionSituation};
+use proxy_core::session::{AsPrepared, BatchIn, StatementText, WaitingBatch};
+use proxy_core::touched::{CombinedAnalysis, NamedTables};
 
 /// Where a batch goes, why, and what runs in front of it.
-pub(super) struct Plan {
+pub(super) struct BatchPlan {
     /// None for the primary.
-    pub replica: Option<Chosen>,
-    pub why: Why,
+    pub replica: Option<ChosenReplica>,
+    pub reason: RoutingReason,
     pub prelude: Vec<String>,
     /// What the client's notice lists as touched, see `serve::trace`; empty without a notice.
     pub touches: String,
     /// What it touches, if a replica may soon have all that it must see.
-    pub waits: Option<Box<Touched>>,
+    pub waits: Option<Box<CombinedAnalysis>>,
     /// The tables that the client's answer may name.
     pub named: NamedTables,
     /// What it runs as at a replica, if not as it is.
     pub as_prepared: Option<AsPrepared>,
     /// What it may write, which is Pending before it is sent; and whether it runs inside of a
     /// transaction.
-    pub writes: Option<Box<(Touched, bool)>>,
+    pub writes: Option<Box<(CombinedAnalysis, bool)>>,
     /// It changes nothing but the schema.
     pub is_schema_only: bool,
 }
 
-impl Plan {
-    pub fn on_primary(why: Why) -> Plan {
-        Plan {
+impl BatchPlan {
+    pub fn on_primary(reason: RoutingReason) -> BatchPlan {
+        BatchPlan {
             replica: None,
-            why,
+            reason,
             prelude: Vec::new(),
             touches: String::new(),
             waits: None,
@@ -50,59 +50,64 @@ impl Plan {
 
 impl Relay<'_> {
     /// Returns where what the session holds goes, in such a transaction.
-    pub(super) fn plan(&self, batch_in: BatchIn) -> Result<Plan, Report> {
+    pub(super) fn plan(&self, batch_in: BatchIn) -> Result<BatchPlan, Report> {
         let demand = self.session.demand();
         if let Some(report) = demand.refusal() {
             return Err(report);
         }
         let Some(routing) = self.routing else {
-            return Ok(Plan::on_primary(Why::primary("there is no replica")));
+            return Ok(BatchPlan::on_primary(RoutingReason::primary(
+                "there is no replica",
+            )));
         };
-        let mut reading = (!demand.is_pinned).then_some(&self.outset.reading);
+        let mut reading = (!demand.is_pinned).then_some(&self.server_settings.reading);
         let (mut touched, is_schema_only) = touched_in_order(&demand, routing, &mut reading);
-        let mut effects = demand.texts.iter().map(Text::effect);
+        let mut effects = demand.texts.iter().map(StatementText::effect);
         let leaves_nothing = effects.all(|effect| effect == SessionEffect::Nothing);
         if !demand.executes {
             touched.schema.clear();
         }
-        let prelude = routing.prelude(&touched, reading, &self.outset.key.user)?;
+        let prelude = routing.prelude(&touched, reading, &self.server_settings.key.user)?;
         let is_inside = batch_in != BatchIn::NoTransaction;
         let settings = self.session.settings();
         if touched.needs_primary.is_none() {
             touched.coarsen(settings.classes);
         }
-        let question = Question {
+        let question = RoutingQuestion {
             is_whole: demand.is_whole,
             leaves_nothing,
             shares_portals: demand.shares_portals,
             is_pinned: demand.is_pinned,
-            is_serializable: self.outset.isolation == Isolation::Serializable,
-            ..Question::of(Situation::Free { is_inside }, &touched)
+            is_serializable: self.server_settings.isolation == IsolationLevel::Serializable,
+            ..RoutingQuestion::of(SessionSituation::Free { is_inside }, &touched)
         };
         let routed = routing.route(question, demand.fault, settings.level);
         let touches = self.described(&touched.sets, routing);
         let route = match routed {
-            Routed::Fresh(route) => route,
-            Routed::Primary(why) => {
+            RoutedStatements::Fresh(route) => route,
+            RoutedStatements::Primary(reason) => {
                 let is_inside = is_inside || touched.begins || demand.is_open;
-                return Ok(Plan {
+                return Ok(BatchPlan {
                     prelude,
                     touches,
                     is_schema_only,
                     writes: demand.executes.then(|| Box::new((touched, is_inside))),
-                    ..Plan::on_primary(why)
+                    ..BatchPlan::on_primary(reason)
                 });
             }
-            Routed::Snapshot => unreachable!("it takes no snapshot for its transaction"),
+            RoutedStatements::Snapshot => unreachable!("it takes no snapshot for its transaction"),
         };
         // At other levels a replica may have to prepare it before it knows its tables as they
         // are now.
-        let knows_all = matches!(settings.level, Level::Gssi | Level::OneCopy);
+        let knows_all = matches!(
+            settings.level,
+            ConsistencyLevel::Gssi | ConsistencyLevel::OneCopy
+        );
         let as_prepared = touched.as_prepared.take();
-        Ok(Plan {
+        Ok(BatchPlan {
             as_prepared: as_prepared.filter(|_| knows_all),
             replica: route.replica,
-            why: route.why,
+            reason: route.reason,
             named: touched.named(),
             prelude,
             touches,
@@ -119,8 +124,8 @@ fn touched_in_order(
     demand: &WaitingBatch<'_>,
     routing: &Routing,
     reading: &mut Option<&ParseContext>,
-) -> (Touched, bool) {
-    let mut touched = Touched::default();
+) -> (CombinedAnalysis, bool) {
+    let mut touched = CombinedAnalysis::default();
     let mut is_schema_only = true;
     for text in &demand.texts {
         let by_text = routing.touched(text, *reading);
