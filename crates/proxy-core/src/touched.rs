@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::freshness::{AccessSets, AffectingClass, TableOid};
-use crate::session::{AsPrepared, ClassPrecision, SnapshotProof, TableOidMap};
+use crate::session::{ClassPrecision, PreparedForm, SnapshotProof, TableOidMap};
 
 /// How every name of that schema begins.
 const TEMPORARY_SCHEMA: &[u8] = b"pg_temp";
@@ -43,7 +43,7 @@ pub struct CombinedAnalysis {
     /// The tables and views that reads among them name.
     pub named: BTreeSet<TableOid>,
     /// The only statement as a prepared statement, if that has the same result.
-    pub as_prepared: Option<AsPrepared>,
+    pub prepared_form: Option<PreparedForm>,
 }
 
 impl CombinedAnalysis {
@@ -86,7 +86,7 @@ impl CombinedAnalysis {
         self.schema.extend(other.schema);
         self.refused = self.refused.or(other.refused);
         self.commands += other.commands;
-        self.as_prepared = other.as_prepared.filter(|_| self.count == 0);
+        self.prepared_form = other.prepared_form.filter(|_| self.count == 0);
         self.count += other.count;
         self.named.extend(other.named);
         let generations = [self.generation, other.generation];

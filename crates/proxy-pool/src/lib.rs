@@ -117,7 +117,7 @@ impl InitialKeys {
     }
 
     /// Notes what a session that has just begun from scratch begins with.
-    pub fn saw(&self, asked: ConnectionKey, initial: ConnectionKey) {
+    pub fn note(&self, asked: ConnectionKey, initial: ConnectionKey) {
         let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if keys.len() >= KNOWN_MAX {
             keys.clear();
@@ -275,7 +275,7 @@ impl ServerNode {
         key: &ConnectionKey,
         login: &ServerLogin,
     ) -> Result<Box<Connection>, Report> {
-        self.take_that(key, login, async |_| Ok(())).await
+        self.take_passing(key, login, async |_| Ok(())).await
     }
 
     /// Returns a connection of this key for a read at a replica of which something is known in this
@@ -288,7 +288,7 @@ impl ServerNode {
         login: &ServerLogin,
         life: ServerLife,
     ) -> Result<Box<Connection>, Report> {
-        self.take_that(key, login, async |connection| {
+        self.take_passing(key, login, async |connection| {
             if let Some(socket) = connection.peer.network() {
                 // Only a hint to the system.
                 let _ = pg_connect::silence::WITH_SERVERS.bound_sent(socket);
@@ -299,7 +299,7 @@ impl ServerNode {
     }
 
     /// Returns a connection of this key: an idle one, or a new one that passes.
-    async fn take_that(
+    async fn take_passing(
         &self,
         key: &ConnectionKey,
         login: &ServerLogin,
@@ -310,7 +310,7 @@ impl ServerNode {
             connection.permit = Some(permit);
             return Ok(connection);
         }
-        if let Some(mut connection) = self.take_alike(key) {
+        if let Some(mut connection) = self.take_with_same_login(key) {
             // It has a place already.
             let counted = CountedConnection(self);
             if connection.change_to(key).await.is_ok() {
@@ -396,7 +396,7 @@ impl ServerNode {
     /// Returns an idle connection that has logged in as this key does, if it can be spared: it has
     /// other settings since. A single one is left to its own sessions, but for new logins: else
     /// each of them would open another.
-    fn take_alike(&self, key: &ConnectionKey) -> Option<Box<Connection>> {
+    fn take_with_same_login(&self, key: &ConnectionKey) -> Option<Box<Connection>> {
         loop {
             let mut open = self.open();
             let has_room = open.count < self.connections_max;

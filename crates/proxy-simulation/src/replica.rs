@@ -340,7 +340,7 @@ impl Extractor {
     }
 
     fn go_on(&mut self) {
-        let mut commands = self.schedule.turns();
+        let mut commands = self.schedule.urgent_commands();
         commands.extend(self.schedule.commands());
         for command in commands {
             match command {

@@ -479,7 +479,7 @@ async fn standby_takes_the_primarys_place() {
     let other = Proxy::standing_by(options_at(old, 10));
     let stood = tokio::time::timeout(
         PATIENCE,
-        other.stand(&ReplicationSettings::default(), |_| {}),
+        other.compete_for_leadership(&ReplicationSettings::default(), |_| {}),
     )
     .await;
     let why = stood.expect("it does not stand there").to_string();

@@ -46,7 +46,9 @@ impl Running {
             let report = |standing| received.lock().unwrap().push(format!("{standing:?}"));
             panic!(
                 "{}",
-                stands.stand(&ReplicationSettings::default(), report).await
+                stands
+                    .compete_for_leadership(&ReplicationSettings::default(), report)
+                    .await
             );
         });
         Running {

@@ -173,7 +173,11 @@ async fn one_that_gives_up_is_followed_at_once() {
     let second = {
         let address = address.clone();
         let output = move |name: &str| waits.send(name.to_owned()).unwrap();
-        tokio::spawn(async move { Replication::stand(&address, output).await.unwrap() })
+        tokio::spawn(async move {
+            Replication::acquire_leadership(&address, output)
+                .await
+                .unwrap()
+        })
     };
     let name = is_waiting.recv().await.unwrap();
     assert!(
@@ -316,7 +320,8 @@ async fn stranger_with_the_lock_is_waited_for() {
     let address = primary.address("postgres");
     let (waits, mut is_waiting) = tokio::sync::mpsc::unbounded_channel();
     let output = move |name: &str| waits.send(name.to_owned()).unwrap();
-    let standing = tokio::spawn(async move { Replication::stand(&address, output).await });
+    let standing =
+        tokio::spawn(async move { Replication::acquire_leadership(&address, output).await });
     let name = is_waiting.recv().await.unwrap();
     assert!(
         name.contains(&format!("an unknown session: user {SUPERUSER}")),

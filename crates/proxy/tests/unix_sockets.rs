@@ -15,7 +15,7 @@ use pg_connect::address::{Address, socket_in};
 use pg_local::{Postgres, SUPERUSER};
 use pg_wire::startup::write_tls;
 use proxy::serve::ClientAuthentication;
-use proxy::serve::listener::Local;
+use proxy::serve::listener::UnixSocket;
 use proxy::serve::routing::Routing;
 use replication::{ExistingData, ReplicationSettings};
 use support::cluster::{PATIENCE, text, until_all_serve};
@@ -108,7 +108,7 @@ async fn statement_is_cancelled_by_a_unix_socket() {
 async fn only_what_is_left_behind_is_taken_over() {
     let folder = TempDir::new().unwrap();
     let socket = socket_in(folder.path(), PORT);
-    let bind = || Local::bind(folder.path(), PORT);
+    let bind = || UnixSocket::bind(folder.path(), PORT);
     let names = || {
         let entries = fs::read_dir(folder.path()).unwrap();
         entries
@@ -147,7 +147,7 @@ async fn only_what_is_left_behind_is_taken_over() {
     let refused = bind().await.unwrap_err().to_string();
     assert!(refused.contains("not a socket"), "{refused}");
     assert_eq!(fs::read_to_string(&socket).unwrap(), "of another process");
-    let elsewhere = Local::bind(&folder.path().join("nowhere"), PORT).await;
+    let elsewhere = UnixSocket::bind(&folder.path().join("nowhere"), PORT).await;
     assert!(elsewhere.is_err());
 }
 
@@ -162,7 +162,7 @@ async fn postgresql_has_the_socket() {
     let setting = format!("unix_socket_directories={}", folder.path().display());
     let mut postgres = Postgres::start(&[&setting]).unwrap();
     let port = postgres.socket().port();
-    let bind = || Local::bind(folder.path(), port);
+    let bind = || UnixSocket::bind(folder.path(), port);
     let refused = bind().await.unwrap_err().to_string();
     assert!(refused.contains("another program"), "{refused}");
     let line = format!(

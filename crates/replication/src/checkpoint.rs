@@ -38,7 +38,7 @@ impl Replication {
         primary.batch_execute(nudge).await?;
         let begun = Instant::now();
         loop {
-            let LaggingServers { lack, unavailable } = standing(shared, at);
+            let LaggingServers { lack, unavailable } = lagging_servers(shared, at);
             if lack.is_empty() {
                 return Ok(ReplicationCheckpoint {
                     at,
@@ -62,7 +62,7 @@ struct LaggingServers {
     unavailable: Vec<String>,
 }
 
-fn standing(shared: &Shared, at: Tsid) -> LaggingServers {
+fn lagging_servers(shared: &Shared, at: Tsid) -> LaggingServers {
     let known: Vec<(ReplicaId, ReplicaState, Tsid)> = {
         let manager = shared.manager();
         let all = manager.replicas();
@@ -87,7 +87,7 @@ fn standing(shared: &Shared, at: Tsid) -> LaggingServers {
     }
     if let Some(buffer) = &shared.buffer {
         let name = "the transactions buffer".to_owned();
-        match buffer.standing().is_following {
+        match buffer.status().is_following {
             true if buffer.until() < Some(at) => standing.lack.push(name),
             true => {}
             false => standing.unavailable.push(name),

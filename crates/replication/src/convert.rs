@@ -53,7 +53,9 @@ pub async fn convert(
     }
     let unreadable =
         || ReplicationError::Setup("PostgreSQL does not report where its replay ended".into());
-    let parted = standby::parted(&client).await?.ok_or_else(unreadable)?;
+    let parted = standby::timeline_fork(&client)
+        .await?
+        .ok_or_else(unreadable)?;
     let start = ReplicaStart {
         applied: parted.at,
         seed: None,

@@ -353,9 +353,9 @@ impl Extractor<'_> {
     }
 
     async fn go_on(&mut self) -> Result<(), ReplicationError> {
-        let turns = self.schedule.turns();
-        if !turns.is_empty() {
-            self.send_to_workers(turns).await?;
+        let urgent = self.schedule.urgent_commands();
+        if !urgent.is_empty() {
+            self.send_to_workers(urgent).await?;
             // They are sent before anything that takes longer.
             tokio::task::yield_now().await;
         }

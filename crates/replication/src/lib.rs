@@ -340,20 +340,20 @@ impl Replication {
         primary: &Address,
         settings: &ReplicationSettings,
     ) -> Result<StartedReplication, ReplicationError> {
-        let leadership = Replication::stand(primary, |_| {}).await?;
+        let leadership = Replication::acquire_leadership(primary, |_| {}).await?;
         Replication::begin(primary, settings, leadership).await
     }
 
     /// Becomes the active proxy, however long another one is. `waits` gets the name of that one,
     /// whenever it changes. Fails at once where the primary is not set up for it.
-    pub async fn stand(
+    pub async fn acquire_leadership(
         primary: &Address,
         waits: impl FnMut(&str),
     ) -> Result<ProxyLeadership, ReplicationError> {
         let client = connect(primary, "replex set-up").await?;
         setup::check(&client).await?;
         drop(client);
-        leadership::stand(primary, waits).await
+        leadership::acquire(primary, waits).await
     }
 
     /// Prepares the primary, reads its catalogue and begins to read its slot.
@@ -505,7 +505,7 @@ impl Replication {
 
     /// Returns the status of the transactions buffer, if there is one.
     pub fn buffer(&self) -> Option<buffer::BufferStatus> {
-        Some(self.shared.buffer.as_ref()?.standing())
+        Some(self.shared.buffer.as_ref()?.status())
     }
 
     /// Returns what the primary kept of its log for the slot, when it was asked last.
@@ -712,7 +712,7 @@ pub async fn connect_with_notices(
     let connected = timeout(CONNECT_MAX, async {
         let stream = connection::connect(address).await;
         let stream = stream.map_err(|error| ReplicationError::Connection(error.to_string()))?;
-        Ok::<_, ReplicationError>(config.connect_raw(stream, AsItIs).await?)
+        Ok::<_, ReplicationError>(config.connect_raw(stream, KeepStream).await?)
     });
     let silent = |_| ReplicationError::Connection("it does not answer".into());
     let (client, mut connection) = connected.await.map_err(silent)??;
@@ -728,9 +728,9 @@ pub async fn connect_with_notices(
 }
 
 /// Leaves a stream to a server as it is: with TLS, or without.
-struct AsItIs;
+struct KeepStream;
 
-impl TlsConnect<Stream> for AsItIs {
+impl TlsConnect<Stream> for KeepStream {
     type Stream = Stream;
     type Error = Infallible;
     type Future = Ready<Result<Stream, Infallible>>;

@@ -309,7 +309,7 @@ impl ReachedReplica {
                 mark = PromotionMark::read(&client).await?;
             }
             if mark.is_none() && has_table(&client, "leader").await? {
-                parted = standby::parted(&client).await?;
+                parted = standby::timeline_fork(&client).await?;
             }
         }
         Ok(ReachedReplica {
@@ -423,7 +423,9 @@ impl PromotionCandidate {
                     "PostgreSQL does not report which primary it has followed".into(),
                 )
             };
-            let parted = standby::parted(client).await?.ok_or_else(unreadable)?;
+            let parted = standby::timeline_fork(client)
+                .await?
+                .ok_or_else(unreadable)?;
             line_before(client, &parted).await?
         } else if let Some(parted) = &self.reached.parted {
             last = NOT_KNOWN;

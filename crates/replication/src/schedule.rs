@@ -162,7 +162,7 @@ impl ReplaySchedule {
 
     /// Returns whose turn it is. The command is to be sent before anything else is done, as all
     /// others wait for it.
-    pub fn turns(&mut self) -> Vec<WorkerCommand> {
+    pub fn urgent_commands(&mut self) -> Vec<WorkerCommand> {
         let mut commands = Vec::new();
         let waiting = self.execution.oldest_waiting().map(|(tsid, _)| tsid);
         let group = self.groups.iter_mut().next();
@@ -293,7 +293,7 @@ mod tests {
 
     /// Whose turn it is, and what else is to be done.
     fn all(schedule: &mut ReplaySchedule) -> Vec<WorkerCommand> {
-        let mut commands = schedule.turns();
+        let mut commands = schedule.urgent_commands();
         commands.extend(schedule.commands());
         commands
     }

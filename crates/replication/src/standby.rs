@@ -116,7 +116,7 @@ pub async fn position(standby: &Client) -> Result<Tsid, ReplicationError> {
 }
 
 /// Returns where a server that takes writes was a standby last; none if it never was.
-pub async fn parted(client: &Client) -> Result<Option<TimelineFork>, ReplicationError> {
+pub async fn timeline_fork(client: &Client) -> Result<Option<TimelineFork>, ReplicationError> {
     let timeline = one(client, TIMELINE).await?;
     let file = literal(&format!("pg_wal/{timeline}.history"));
     // The first timeline has no history.

@@ -9,7 +9,7 @@ use super::batch::SnapshotProof;
 use super::deferral::SnapshotScope;
 use super::demand::StatementText;
 use super::pin_state::SettingChanges;
-use super::statements::{AsPrepared, PreparedStatement};
+use super::statements::{PreparedForm, PreparedStatement};
 use super::table_oids::TableOidMap;
 use crate::server::ServerConnection;
 use pg_wire::framing::{StreamPiece, WireMessage};
@@ -109,7 +109,7 @@ pub enum SessionAction {
     /// A batch waits for a server, see [`super::Session::demand`]. If its transaction waits on the
     /// primary: [`SessionEvent::Attach`] with a replica, or [`SessionEvent::Resume`]. Otherwise
     /// [`SessionEvent::Attach`], or [`SessionEvent::Refuse`].
-    Route(BatchIn),
+    Route(BatchTransaction),
     /// The session is to end.
     End(SessionEnding),
 }
@@ -159,7 +159,7 @@ pub enum AfterTransaction {
 
 /// In which transaction a batch waits for a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BatchIn {
+pub enum BatchTransaction {
     /// In none that the client has begun.
     NoTransaction,
     /// In one that is on no server yet.
@@ -211,7 +211,7 @@ pub enum AttachedServer {
     /// It runs anything.
     Primary,
     /// It runs single reads: nothing is begun there that outlives a batch.
-    Replica(ReadThere),
+    Replica(ReplicaRead),
     /// It runs all of one transaction that only reads, whose snapshot has been taken there. The
     /// tables that the batch reads have these numbers there.
     Snapshot(TableOidMap),
@@ -219,14 +219,14 @@ pub enum AttachedServer {
 
 /// How a batch of reads runs at a replica.
 #[derive(Debug)]
-pub struct ReadThere {
+pub struct ReplicaRead {
     /// The answer that shows that the batch has taken its snapshots, if that must be shown.
     pub proof: SnapshotProof,
     /// The numbers that its tables have there.
     pub numbers: TableOidMap,
     /// What it runs as, if it is a simple query and nothing else. If that fails, it runs on the
     /// primary, as it is.
-    pub as_prepared: Option<AsPrepared>,
+    pub prepared_form: Option<PreparedForm>,
 }
 
 /// Looks at each message that goes to a server of the session.
@@ -242,7 +242,7 @@ pub struct ComingMessage<'a> {
     pub does: MessageEffect<'a>,
     /// Whether everything is answered that was sent to this server, if it is a replica at which the
     /// transaction has its snapshot.
-    pub snapshot: Option<SnapshotThere>,
+    pub snapshot: Option<SnapshotState>,
     /// It runs inside of a transaction that the client has begun.
     pub is_inside: bool,
     /// That has failed.
@@ -255,7 +255,7 @@ pub struct ComingMessage<'a> {
 
 /// How far a transaction is that has its snapshot at a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SnapshotThere {
+pub enum SnapshotState {
     /// Everything that was sent is answered, and it is still open.
     Quiet,
     /// Something is under way.
@@ -272,14 +272,14 @@ pub enum MessageEffect<'a> {
     /// It ends the transaction that its batch runs in, unless the client has begun that.
     Syncs,
     /// It runs this.
-    Runs(StatementText<'a>, RunBy),
+    Runs(StatementText<'a>, RunKind),
     /// Nothing of that.
     Nothing,
 }
 
 /// By what a statement is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunBy {
+pub enum RunKind {
     /// A simple query.
     Query,
     /// Execute, in a transaction that does not end with it unless it ends that itself.
@@ -306,7 +306,7 @@ pub struct MessageTreatment {
 
 /// Of whom a server runs something, for cancel requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnderWay {
+pub enum RunningOwner {
     /// Of the client, or nothing.
     Clients,
     /// Of the session itself, and nothing of the client behind it.

@@ -3,18 +3,18 @@
 use alloc::boxed::Box;
 use alloc::string::String;
 
-use super::action::{AttachedServer, Attachment, BatchIn, ReadThere};
+use super::action::{AttachedServer, Attachment, BatchTransaction, ReplicaRead};
 use super::added::with_prelude;
 use super::batch::{RetryableBatch, SnapshotProof};
 use super::deferral::SnapshotScope;
 use super::forward::Forwarding;
 use super::held_messages::{HeldMessage, HeldMessages};
 use super::link::{
-    AttachedRole, AttachedSession, DetachedTransaction, OnPrimary, OnReplica, ReplicaReads,
-    RunsThere, ServerLink,
+    AttachedRole, AttachedSession, DetachedTransaction, PrimaryState, ReplicaReads, ReplicaSide,
+    ReplicaWork, ServerLink,
 };
 use super::phase::{SessionPhase, WantingPhase};
-use super::{AsPrepared, PeerOutput, Session};
+use super::{PeerOutput, PreparedForm, Session};
 use crate::server::ServerConnection;
 use pg_wire::Malformed;
 use pg_wire::framing::WireMessage;
@@ -26,7 +26,7 @@ struct BatchStart {
     begin: Option<String>,
     /// If it is one of reads at a replica: what shows that it has taken its snapshots.
     proof: Option<SnapshotProof>,
-    as_prepared: Option<AsPrepared>,
+    prepared_form: Option<PreparedForm>,
 }
 
 impl BatchStart {
@@ -35,7 +35,7 @@ impl BatchStart {
             role,
             begin: None,
             proof: None,
-            as_prepared: None,
+            prepared_form: None,
         }
     }
 
@@ -44,13 +44,15 @@ impl BatchStart {
     fn of(at: AttachedServer, transaction: DetachedTransaction) -> BatchStart {
         match (at, transaction) {
             (AttachedServer::Primary, DetachedTransaction::None) => {
-                BatchStart::at_role(AttachedRole::Primary(OnPrimary::new(false)))
+                BatchStart::at_role(AttachedRole::Primary(PrimaryState::new(false)))
             }
             (AttachedServer::Primary, DetachedTransaction::Deferred(block)) => {
                 let is_read_committed = block.snapshots == SnapshotScope::OfStatements;
                 BatchStart {
                     begin: Some(block.begin),
-                    ..BatchStart::at_role(AttachedRole::Primary(OnPrimary::new(is_read_committed)))
+                    ..BatchStart::at_role(AttachedRole::Primary(PrimaryState::new(
+                        is_read_committed,
+                    )))
                 }
             }
             (AttachedServer::Primary, DetachedTransaction::Waiting(_)) => {
@@ -58,26 +60,30 @@ impl BatchStart {
             }
             (AttachedServer::Snapshot(numbers), transaction) => {
                 let batch_in = transaction.batch_in();
-                assert_eq!(batch_in, BatchIn::Snapshot, "it takes no snapshot");
-                let runs = RunsThere::Snapshot;
-                BatchStart::at_role(AttachedRole::Replica(OnReplica { numbers, runs }))
+                assert_eq!(batch_in, BatchTransaction::Snapshot, "it takes no snapshot");
+                let runs = ReplicaWork::Snapshot;
+                BatchStart::at_role(AttachedRole::Replica(ReplicaSide { numbers, runs }))
             }
             (AttachedServer::Replica(there), transaction) => {
                 let batch_in = transaction.batch_in();
-                assert_ne!(batch_in, BatchIn::Snapshot, "it takes its snapshot there");
-                let ReadThere {
+                assert_ne!(
+                    batch_in,
+                    BatchTransaction::Snapshot,
+                    "it takes its snapshot there"
+                );
+                let ReplicaRead {
                     proof,
                     numbers,
-                    as_prepared,
+                    prepared_form,
                 } = there;
-                let runs = RunsThere::Reads(ReplicaReads {
+                let runs = ReplicaWork::Reads(ReplicaReads {
                     transaction,
                     batch: None,
                 });
                 BatchStart {
                     proof: Some(proof),
-                    as_prepared,
-                    ..BatchStart::at_role(AttachedRole::Replica(OnReplica { numbers, runs }))
+                    prepared_form,
+                    ..BatchStart::at_role(AttachedRole::Replica(ReplicaSide { numbers, runs }))
                 }
             }
         }
@@ -98,7 +104,7 @@ impl Session {
             failure,
         } = self.take_wanting();
         let start = BatchStart::of(attachment.at, transaction);
-        let as_prepared = start.as_prepared.filter(|_| held.is_query());
+        let prepared_form = start.prepared_form.filter(|_| held.is_query());
         let keeping = self.client.keeping();
         server.is_dirty |= keeping.is_kept();
         self.phase = SessionPhase::Attached(ServerLink::new(start.role, keeping));
@@ -112,16 +118,16 @@ impl Session {
             && let Some(reads) = exchange.link.reads_mut()
         {
             assert!(failure.is_none(), "it has failed elsewhere before");
-            let is_as_prepared = as_prepared.is_some();
+            let has_prepared_form = prepared_form.is_some();
             let is_waiting = reads.transaction.is_waiting();
-            if is_waiting || proof != SnapshotProof::None || is_as_prepared {
-                let batch = RetryableBatch::of(&held, (proof, is_as_prepared), exchange.client);
+            if is_waiting || proof != SnapshotProof::None || has_prepared_form {
+                let batch = RetryableBatch::of(&held, (proof, has_prepared_form), exchange.client);
                 reads.batch = Some(Box::new(batch));
             }
         }
         let how = Forwarding {
             is_schema_only: attachment.is_schema_only,
-            as_prepared,
+            prepared_form,
             ..Forwarding::default()
         };
         exchange.forward_held(held, (how, &attachment.prelude), server, out)

@@ -55,7 +55,7 @@ pub(super) struct RetryableBatch {
     is_answered: bool,
     fault: Option<BatchFault>,
     /// It runs otherwise than the client has sent it.
-    is_as_prepared: bool,
+    has_prepared_form: bool,
 }
 
 /// Why a batch comes back.
@@ -81,7 +81,7 @@ impl RetryableBatch {
     /// a prepared statement or as it is.
     pub fn of(
         held: &HeldMessages,
-        (proof, is_as_prepared): (SnapshotProof, bool),
+        (proof, has_prepared_form): (SnapshotProof, bool),
         client: &ClientState,
     ) -> RetryableBatch {
         let mut statements: Vec<(Bytes, Option<Arc<PreparedStatement>>)> = Vec::new();
@@ -110,7 +110,7 @@ impl RetryableBatch {
             is_relayed: false,
             is_answered: false,
             fault: None,
-            is_as_prepared,
+            has_prepared_form,
         }
     }
 
@@ -123,7 +123,7 @@ impl RetryableBatch {
     /// as the client has sent it and is alone: then its answer is relayed.
     pub fn counts(&mut self, is_alone: bool, out: &mut PeerOutput) -> bool {
         self.proof = SnapshotProof::None;
-        let is_settled = is_alone && !self.is_as_prepared;
+        let is_settled = is_alone && !self.has_prepared_form;
         if is_settled {
             out.to_client.unsplit(self.answer.split());
         }
@@ -139,7 +139,7 @@ impl RetryableBatch {
     /// Returns whether the batch comes back if it fails with this, though it is alone. Its client
     /// then gets an error only if the client's own text fails.
     pub fn comes_back_alone(&self, report: &Report) -> bool {
-        let may_run_again = self.is_torn() || self.is_as_prepared && !self.is_relayed;
+        let may_run_again = self.is_torn() || self.has_prepared_form && !self.is_relayed;
         may_run_again && report.code != QUERY_CANCELED
     }
 

@@ -100,18 +100,18 @@ impl DetachedSession<'_> {
 
     /// Carries out a simple query that only begins or ends a transaction that is on no server.
     /// False if it is a server's.
-    pub(super) fn turns(&mut self, text: &[u8], out: &mut PeerOutput) -> bool {
+    pub(super) fn run_block_command(&mut self, text: &[u8], out: &mut PeerOutput) -> bool {
         let Some(command) = self.command(text) else {
             return false;
         };
-        self.turn(command, text, out);
+        self.execute_block_command(command, text, out);
         self.client.statements.take_unnamed();
         self.write_ready(out);
         true
     }
 
     /// Carries out what stands at the front of a batch that Sync ends, as
-    /// [`DetachedSession::turns`]. True if nothing else was in it.
+    /// [`DetachedSession::run_block_command`]. True if nothing else was in it.
     pub(super) fn turns_batch(&mut self, held: &mut HeldMessages, out: &mut PeerOutput) -> bool {
         let mut count = 0;
         loop {
@@ -132,7 +132,7 @@ impl DetachedSession<'_> {
             if front.is_described {
                 message::write(&mut out.to_client, b'n', &[], 0);
             }
-            self.turn(front.command, &front.text, out);
+            self.execute_block_command(front.command, &front.text, out);
             count += front.count;
         }
         held.drop_front(count);
@@ -158,7 +158,7 @@ impl DetachedSession<'_> {
         (is_begin != is_deferred).then_some(command)
     }
 
-    fn turn(&mut self, command: BlockCommand, text: &[u8], out: &mut PeerOutput) {
+    fn execute_block_command(&mut self, command: BlockCommand, text: &[u8], out: &mut PeerOutput) {
         let (tag, why) = match command {
             BlockCommand::Begin(tag, asked, reads_only) => {
                 let snapshots = self.client.deferral.snapshots(asked, reads_only);

@@ -33,8 +33,8 @@ use super::deferral::DeferredBlock;
 use super::expected::{ExpectedReply, ReplyKind};
 use super::held_messages::HeldMessage;
 use super::link::{
-    AttachedRole, AttachedSession, ClientFlow, DetachedTransaction, OnReplica, ReplicaReads,
-    RunsThere, ServerLink, WaitingTransaction,
+    AttachedRole, AttachedSession, ClientFlow, DetachedTransaction, ReplicaReads, ReplicaSide,
+    ReplicaWork, ServerLink, WaitingTransaction,
 };
 use super::phase::{SessionPhase, WantingPhase};
 use super::pin_state::{PinState, SettingChanges};
@@ -117,8 +117,8 @@ impl Session {
     /// Goes on without the server.
     fn leave(&mut self, link: ServerLink, out: &mut PeerOutput) {
         self.phase = match link.role {
-            AttachedRole::Replica(OnReplica {
-                runs: RunsThere::Reads(reads),
+            AttachedRole::Replica(ReplicaSide {
+                runs: ReplicaWork::Reads(reads),
                 ..
             }) => match reads.batch {
                 Some(batch) => {

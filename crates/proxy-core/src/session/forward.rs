@@ -7,10 +7,10 @@ use bytes::Bytes;
 
 use super::expected::{ExpectedReply, MessageUndo, Prelude, ReplyKind};
 use super::held_messages::HeldMessageContent;
-use super::link::{AttachedSession, ClientFlow, RestGoes};
+use super::link::{AttachedSession, ClientFlow, RestDestination};
 use super::statements::MISSING_UNNAMED;
 use super::{
-    AsPrepared, BoundStatement, PARAMETERS_LEN_MAX, PeerOutput, PreparedStatement, STATEMENTS_MAX,
+    BoundStatement, PARAMETERS_LEN_MAX, PeerOutput, PreparedForm, PreparedStatement, STATEMENTS_MAX,
 };
 use crate::server::{ServerConnection, StatementId};
 use pg_wire::Malformed;
@@ -32,7 +32,7 @@ pub(super) struct Forwarding {
     /// What was put in front of it, if it is a simple query.
     pub prelude: Prelude,
     /// What it runs as, if it is a simple query.
-    pub as_prepared: Option<AsPrepared>,
+    pub prepared_form: Option<PreparedForm>,
 }
 
 impl AttachedSession<'_> {
@@ -44,7 +44,7 @@ impl AttachedSession<'_> {
         server: &mut ServerConnection,
         out: &mut PeerOutput,
     ) -> Result<(), Malformed> {
-        self.link.client_rest = RestGoes::On;
+        self.link.client_rest = RestDestination::On;
         let tag = message.tag();
         if let ClientFlow::Copies { sync_ignored } = &mut self.link.flow {
             match tag {
@@ -64,7 +64,7 @@ impl AttachedSession<'_> {
         let is_skipped = self.link.flow == ClientFlow::Skips && tag != b'S';
         // Data may come right behind what reads it; PostgreSQL ignores all other data.
         if is_skipped || is_data && self.link.expected.is_empty() {
-            self.link.client_rest = RestGoes::Nowhere;
+            self.link.client_rest = RestDestination::Nowhere;
             return Ok(());
         }
         match tag {
@@ -102,8 +102,8 @@ impl AttachedSession<'_> {
                 self.link.expected.push(ExpectedReply::of_sync());
             }
             b'Q' if self.sets_by(message, out) => {}
-            b'Q' => match &how.as_prepared {
-                Some(as_prepared) => self.run_prepared(as_prepared, server, out),
+            b'Q' => match &how.prepared_form {
+                Some(prepared_form) => self.run_prepared(prepared_form, server, out),
                 None => {
                     let undo = self.query(message, &how, server, out);
                     out.to_server.extend_from_slice(message.frame);
@@ -146,7 +146,7 @@ impl AttachedSession<'_> {
     /// it was prepared, and is prepared again the next time.
     fn run_prepared(
         &mut self,
-        it: &AsPrepared,
+        it: &PreparedForm,
         server: &mut ServerConnection,
         out: &mut PeerOutput,
     ) {

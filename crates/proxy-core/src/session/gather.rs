@@ -118,6 +118,6 @@ impl DetachedSession<'_> {
         if sets_application || self.client.settings.carry_out(text, status, out) {
             return true;
         }
-        message.is_whole() && (self.turns(text, out) || self.deallocates(text, out))
+        message.is_whole() && (self.run_block_command(text, out) || self.deallocates(text, out))
     }
 }

@@ -6,7 +6,7 @@ use alloc::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::action::{AfterTransaction, BatchIn, SessionAction, UnderWay};
+use super::action::{AfterTransaction, BatchTransaction, RunningOwner, SessionAction};
 use super::batch::RetryableBatch;
 use super::client::ClientState;
 use super::deferral::{DeferredBlock, SnapshotScope};
@@ -31,31 +31,31 @@ pub(super) struct ServerLink {
     /// What the portals of the current transaction run.
     pub portals: BTreeMap<Bytes, BoundStatement>,
     /// The rest of a long message, of each peer.
-    pub client_rest: RestGoes,
-    pub server_rest: RestGoes,
+    pub client_rest: RestDestination,
+    pub server_rest: RestDestination,
 }
 
 /// What the server is.
 #[derive(Debug)]
 pub(super) enum AttachedRole {
-    Primary(OnPrimary),
+    Primary(PrimaryState),
     /// A replica, without which the session can go on.
-    Replica(OnReplica),
+    Replica(ReplicaSide),
 }
 
 /// What a session has on the primary.
 #[derive(Debug)]
-pub(super) struct OnPrimary {
+pub(super) struct PrimaryState {
     /// Its transaction was deferred, and is at READ COMMITTED, unless it has ended since.
     pub is_read_committed: bool,
     /// The server has announced that it ends the session.
     pub is_end_reported: bool,
 }
 
-impl OnPrimary {
+impl PrimaryState {
     /// Returns the state on the primary of a session whose transaction begins.
-    pub fn new(is_read_committed: bool) -> OnPrimary {
-        OnPrimary {
+    pub fn new(is_read_committed: bool) -> PrimaryState {
+        PrimaryState {
             is_read_committed,
             is_end_reported: false,
         }
@@ -64,15 +64,15 @@ impl OnPrimary {
 
 /// What a session has at a replica.
 #[derive(Debug)]
-pub(super) struct OnReplica {
+pub(super) struct ReplicaSide {
     /// The numbers that tables have there.
     pub numbers: TableOidMap,
-    pub runs: RunsThere,
+    pub runs: ReplicaWork,
 }
 
 /// What a replica runs for a session.
 #[derive(Debug)]
-pub(super) enum RunsThere {
+pub(super) enum ReplicaWork {
     /// All of a transaction, which has taken its snapshot there.
     Snapshot,
     /// A batch of reads.
@@ -121,14 +121,14 @@ impl DetachedTransaction {
     }
 
     /// Returns in which transaction a batch waits for a server.
-    pub fn batch_in(&self) -> BatchIn {
+    pub fn batch_in(&self) -> BatchTransaction {
         match self {
-            DetachedTransaction::None => BatchIn::NoTransaction,
+            DetachedTransaction::None => BatchTransaction::NoTransaction,
             DetachedTransaction::Deferred(block) => match block.snapshots {
-                SnapshotScope::OfStatements => BatchIn::Deferred,
-                SnapshotScope::OfTransaction => BatchIn::Snapshot,
+                SnapshotScope::OfStatements => BatchTransaction::Deferred,
+                SnapshotScope::OfTransaction => BatchTransaction::Snapshot,
             },
-            DetachedTransaction::Waiting(_) => BatchIn::Waiting,
+            DetachedTransaction::Waiting(_) => BatchTransaction::Waiting,
         }
     }
 
@@ -188,7 +188,7 @@ pub(super) enum ClientFlow {
 
 /// Where the rest of a long message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RestGoes {
+pub(super) enum RestDestination {
     On,
     Nowhere,
 }
@@ -197,8 +197,8 @@ impl ServerLink {
     /// Returns a connection on which nothing has happened yet.
     pub fn new(role: AttachedRole, keeping: PinState) -> ServerLink {
         let status = match &role {
-            AttachedRole::Replica(OnReplica {
-                runs: RunsThere::Snapshot,
+            AttachedRole::Replica(ReplicaSide {
+                runs: ReplicaWork::Snapshot,
                 ..
             }) => TransactionStatus::Inside,
             AttachedRole::Primary(_) | AttachedRole::Replica(_) => TransactionStatus::Idle,
@@ -210,8 +210,8 @@ impl ServerLink {
             expected: ReplyQueue::default(),
             flow: ClientFlow::Forwards,
             portals: BTreeMap::new(),
-            client_rest: RestGoes::On,
-            server_rest: RestGoes::On,
+            client_rest: RestDestination::On,
+            server_rest: RestDestination::On,
         }
     }
 
@@ -237,7 +237,7 @@ impl ServerLink {
     pub fn may_pause(&self) -> bool {
         let is_deferred = matches!(
             self.role,
-            AttachedRole::Primary(OnPrimary {
+            AttachedRole::Primary(PrimaryState {
                 is_read_committed: true,
                 is_end_reported: false
             })
@@ -286,13 +286,13 @@ impl ServerLink {
     }
 
     /// Returns of whom the server runs something, now or next.
-    pub fn under_way(&self) -> UnderWay {
+    pub fn running_owner(&self) -> RunningOwner {
         match self.expected.front() {
             Some(front) if front.is_hidden && self.expected.has_seen() => {
-                UnderWay::OwnBeforeClients
+                RunningOwner::OwnBeforeClients
             }
-            Some(front) if front.is_hidden => UnderWay::Own,
-            _ => UnderWay::Clients,
+            Some(front) if front.is_hidden => RunningOwner::Own,
+            _ => RunningOwner::Clients,
         }
     }
 
@@ -316,8 +316,8 @@ impl ServerLink {
     pub fn has_snapshot(&self) -> bool {
         matches!(
             self.role,
-            AttachedRole::Replica(OnReplica {
-                runs: RunsThere::Snapshot,
+            AttachedRole::Replica(ReplicaSide {
+                runs: ReplicaWork::Snapshot,
                 ..
             })
         )
@@ -330,8 +330,8 @@ impl ServerLink {
 
     pub fn reads(&self) -> Option<&ReplicaReads> {
         match &self.role {
-            AttachedRole::Replica(OnReplica {
-                runs: RunsThere::Reads(reads),
+            AttachedRole::Replica(ReplicaSide {
+                runs: ReplicaWork::Reads(reads),
                 ..
             }) => Some(reads),
             AttachedRole::Primary(_) | AttachedRole::Replica(_) => None,
@@ -340,8 +340,8 @@ impl ServerLink {
 
     pub fn reads_mut(&mut self) -> Option<&mut ReplicaReads> {
         match &mut self.role {
-            AttachedRole::Replica(OnReplica {
-                runs: RunsThere::Reads(reads),
+            AttachedRole::Replica(ReplicaSide {
+                runs: ReplicaWork::Reads(reads),
                 ..
             }) => Some(reads),
             AttachedRole::Primary(_) | AttachedRole::Replica(_) => None,

@@ -6,14 +6,14 @@ use alloc::sync::Arc;
 use bytes::BytesMut;
 
 use super::action::{
-    ComingMessage, MessageEffect, MessageRouter, MessageTreatment, RunBy, SnapshotThere,
+    ComingMessage, MessageEffect, MessageRouter, MessageTreatment, RunKind, SnapshotState,
 };
 use super::added::{raising, with_prelude};
 use super::demand::StatementText;
 use super::expected::TransactionStatus;
 use super::forward::Forwarding;
 use super::held_messages::HeldMessageContent;
-use super::link::{AttachedRole, AttachedSession, ClientFlow, RestGoes};
+use super::link::{AttachedRole, AttachedSession, ClientFlow, RestDestination};
 use super::{BoundStatement, PeerOutput, TraceSetting};
 use crate::grammar::SessionEffect;
 use crate::server::ServerConnection;
@@ -70,7 +70,7 @@ impl AttachedSession<'_> {
             rest: 0,
         };
         self.forward(replaced, how, server, out)?;
-        self.link.client_rest = RestGoes::Nowhere;
+        self.link.client_rest = RestDestination::Nowhere;
         Ok(())
     }
 
@@ -125,20 +125,20 @@ impl AttachedSession<'_> {
                 // What it leaves behind is looked at where it is forwarded.
                 Ok((text, _)) if message.is_whole() => MessageEffect::Runs(
                     StatementText::Simple(text, SessionEffect::Nothing),
-                    RunBy::Query,
+                    RunKind::Query,
                 ),
-                _ => MessageEffect::Runs(StatementText::Unknown, RunBy::Query),
+                _ => MessageEffect::Runs(StatementText::Unknown, RunKind::Query),
             },
             b'E' => match bound {
                 Some(bound) => {
                     let text = StatementText::Bound(Arc::clone(&bound.prepared), &bound.parameters);
-                    MessageEffect::Runs(text, RunBy::Execute)
+                    MessageEffect::Runs(text, RunKind::Execute)
                 }
                 // A portal that was not bound in the transaction is not there.
                 None if has_snapshot && self.link.knows_portals() => MessageEffect::Nothing,
-                None => MessageEffect::Runs(StatementText::Unknown, RunBy::Execute),
+                None => MessageEffect::Runs(StatementText::Unknown, RunKind::Execute),
             },
-            b'F' => MessageEffect::Runs(StatementText::Unknown, RunBy::Call),
+            b'F' => MessageEffect::Runs(StatementText::Unknown, RunKind::Call),
             _ => MessageEffect::Nothing,
         };
         let is_inside = self.link.status != TransactionStatus::Idle;
@@ -146,8 +146,8 @@ impl AttachedSession<'_> {
         ComingMessage {
             does,
             snapshot: has_snapshot.then_some(match is_quiet {
-                true => SnapshotThere::Quiet,
-                false => SnapshotThere::Busy,
+                true => SnapshotState::Quiet,
+                false => SnapshotState::Busy,
             }),
             is_inside,
             is_failed: self.link.status == TransactionStatus::Failed,

@@ -70,9 +70,9 @@ use bytes::BytesMut;
 use crate::grammar::Grammar;
 use crate::server::{ReportedParameters, ServerConnection};
 pub use action::{
-    AfterTransaction, AttachedServer, Attachment, BatchIn, ClientPart, ComingMessage,
-    MessageEffect, MessageRouter, MessageTreatment, ReadThere, RunBy, SessionAction, SessionEnding,
-    SessionEvent, SnapshotThere, UnderWay,
+    AfterTransaction, AttachedServer, Attachment, BatchTransaction, ClientPart, ComingMessage,
+    MessageEffect, MessageRouter, MessageTreatment, ReplicaRead, RunKind, RunningOwner,
+    SessionAction, SessionEnding, SessionEvent, SnapshotState,
 };
 pub use batch::{BatchFault, SnapshotProof};
 pub use block::is_end;
@@ -80,7 +80,7 @@ use client::ClientState;
 use deferral::Deferral;
 pub use deferral::SnapshotScope;
 pub use demand::{StatementText, WaitingBatch};
-use link::{AttachedSession, DetachedTransaction, RestGoes};
+use link::{AttachedSession, DetachedTransaction, RestDestination};
 use pg_wire::Malformed;
 use pg_wire::framing::StreamPiece;
 use phase::{SessionPhase, WantingPhase};
@@ -88,7 +88,7 @@ pub use pin_state::SettingChanges;
 use settings::ClientParameters;
 pub use settings::{ClassPrecision, ClientSettings, ReadBalancing, TraceSetting};
 use statements::ClientStatements;
-pub use statements::{AsPrepared, BoundStatement, PreparedStatement};
+pub use statements::{BoundStatement, PreparedForm, PreparedStatement};
 pub use table_oids::TableOidMap;
 
 /// Bytes of a batch that are held until a server is chosen; a longer batch goes to the primary.
@@ -237,7 +237,7 @@ impl Session {
     }
 
     /// Returns what begins the transaction of the batch that waits, and takes its snapshot, see
-    /// [`BatchIn::Snapshot`].
+    /// [`BatchTransaction::Snapshot`].
     pub fn snapshot_taking(&self) -> Option<String> {
         match &self.phase {
             SessionPhase::Wanting(WantingPhase {
@@ -254,10 +254,10 @@ impl Session {
     }
 
     /// Returns of whom the server runs something, now or next.
-    pub fn under_way(&self) -> UnderWay {
+    pub fn running_owner(&self) -> RunningOwner {
         match &self.phase {
-            SessionPhase::Attached(link) => link.under_way(),
-            _ => UnderWay::Clients,
+            SessionPhase::Attached(link) => link.running_owner(),
+            _ => RunningOwner::Clients,
         }
     }
 
@@ -290,7 +290,7 @@ impl Session {
             }
             (StreamPiece::Message(message), _) => self.gather(message, out),
             (StreamPiece::Rest(rest), SessionPhase::Attached(link))
-                if link.client_rest == RestGoes::On =>
+                if link.client_rest == RestDestination::On =>
             {
                 out.to_server.extend_from_slice(rest);
             }

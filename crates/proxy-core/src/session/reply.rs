@@ -2,7 +2,7 @@
 
 use super::PeerOutput;
 use super::expected::{ExpectedReply, MessageUndo, ReplyKind, TransactionStatus};
-use super::link::{AttachedRole, AttachedSession, ClientFlow, RestGoes};
+use super::link::{AttachedRole, AttachedSession, ClientFlow, RestDestination};
 use super::pin_state::{PinState, SettingChanges};
 use super::statements::{MISSING_UNNAMED, PREFIX};
 use crate::server::{ServerConnection, StatementId};
@@ -50,7 +50,7 @@ impl AttachedSession<'_> {
         let message = match piece {
             StreamPiece::Message(message) => message,
             StreamPiece::Rest(rest) => {
-                if self.link.server_rest == RestGoes::On {
+                if self.link.server_rest == RestDestination::On {
                     out.to_client.extend_from_slice(rest);
                 }
                 return Ok(());
@@ -88,9 +88,9 @@ impl AttachedSession<'_> {
             _ => {}
         }
         self.link.server_rest = if is_seen {
-            RestGoes::On
+            RestDestination::On
         } else {
-            RestGoes::Nowhere
+            RestDestination::Nowhere
         };
         if is_seen && message.tag() == b'Z' {
             message::write_ready(&mut out.to_client, self.link.reported_status().byte());
@@ -133,14 +133,14 @@ impl AttachedSession<'_> {
                 AttachedRole::Primary(primary) => primary.is_end_reported = true,
                 AttachedRole::Replica(_) => {
                     // The session outlives it: the client gets an error with its end.
-                    self.link.server_rest = RestGoes::Nowhere;
+                    self.link.server_rest = RestDestination::Nowhere;
                     return Ok(());
                 }
             }
         }
         let front = self.link.expected.front();
         if front.is_some_and(|reply| reply.is_optional) {
-            self.link.server_rest = RestGoes::Nowhere;
+            self.link.server_rest = RestDestination::Nowhere;
             self.failed(server, out);
             return Ok(());
         }
@@ -156,12 +156,12 @@ impl AttachedSession<'_> {
             server.outdate();
         }
         if self.fails_elsewhere(&report) {
-            self.link.server_rest = RestGoes::Nowhere;
+            self.link.server_rest = RestDestination::Nowhere;
             self.failed(server, out);
             return Ok(());
         }
         // Any other error is the client's, even of what was added for its sake.
-        self.link.server_rest = RestGoes::On;
+        self.link.server_rest = RestDestination::On;
         self.link.transaction_fails();
         self.failed(server, out);
         if prelude > 0 && message.is_whole() {

@@ -123,7 +123,7 @@ pub struct BoundStatement {
 
 /// What a simple query is as a prepared statement, which the server need not parse and plan again.
 #[derive(Clone, Debug)]
-pub struct AsPrepared {
+pub struct PreparedForm {
     /// The statement.
     pub prepared: Arc<PreparedStatement>,
     /// What follows the names in the Bind message.

@@ -8,10 +8,10 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::{
-    AfterTransaction, AsPrepared, AttachedServer, Attachment, BatchIn, ClientPart, ComingMessage,
-    MessageRouter, MessageTreatment, PeerOutput, PinningPolicy, PreparedStatement, ReadThere,
-    Session, SessionAction, SessionEvent, SessionLeftover, SessionOptions, SettingChanges,
-    SnapshotProof, SnapshotScope, StatementText, TableOidMap,
+    AfterTransaction, AttachedServer, Attachment, BatchTransaction, ClientPart, ComingMessage,
+    MessageRouter, MessageTreatment, PeerOutput, PinningPolicy, PreparedForm, PreparedStatement,
+    ReplicaRead, Session, SessionAction, SessionEvent, SessionLeftover, SessionOptions,
+    SettingChanges, SnapshotProof, SnapshotScope, StatementText, TableOidMap,
 };
 use crate::grammar::{Grammar, SessionEffect};
 use crate::server::{ReportedParameters, ServerConnection};
@@ -172,7 +172,7 @@ fn serve(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut P
             assert!(!servers.attached.as_ref().is_some_and(|it| it.is_dirty));
             release(session, servers, out)
         }
-        SessionAction::Route(BatchIn::Waiting) => go_on(session, servers, offer, out),
+        SessionAction::Route(BatchTransaction::Waiting) => go_on(session, servers, offer, out),
         SessionAction::Route(_) if offer == Offer::Nothing => {
             let report = Report::new(Severity::Error, "08001", "no");
             session.step(SessionEvent::Refuse(&report), out).is_err()
@@ -195,7 +195,7 @@ fn release(session: &mut Session, servers: &mut Servers, out: &mut PeerOutput) -
 fn attach(
     session: &mut Session,
     servers: &mut Servers,
-    (batch_in, offer): (BatchIn, Offer),
+    (batch_in, offer): (BatchTransaction, Offer),
     out: &mut PeerOutput,
 ) -> bool {
     let demand = session.demand();
@@ -203,18 +203,19 @@ fn attach(
     let has_failed = demand.fault.is_some();
     let is_query = matches!(demand.texts[..], [StatementText::Simple(..)]);
     let at = match offer {
-        Offer::Replica(_) if is_read && !has_failed && batch_in == BatchIn::Snapshot => {
+        Offer::Replica(_) if is_read && !has_failed && batch_in == BatchTransaction::Snapshot => {
             AttachedServer::Snapshot(TableOidMap::Unknown)
         }
         Offer::Replica(proof) if is_read && !has_failed => {
-            let as_prepared = AsPrepared {
+            let prepared_form = PreparedForm {
                 prepared: Arc::new(PreparedStatement::by_proxy("SELECT $1", &[23], GRAMMAR)),
                 parameters: message::bound_texts(&[b"7"]),
             };
-            AttachedServer::Replica(ReadThere {
+            AttachedServer::Replica(ReplicaRead {
                 proof,
                 numbers: TableOidMap::Unknown,
-                as_prepared: Some(as_prepared).filter(|_| is_query && proof != SnapshotProof::End),
+                prepared_form: Some(prepared_form)
+                    .filter(|_| is_query && proof != SnapshotProof::End),
             })
         }
         _ => AttachedServer::Primary,
@@ -243,10 +244,10 @@ fn go_on(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut P
     };
     servers.kept = servers.attached.replace(ServerConnection::default());
     let server = servers.attached.as_mut().expect("it was put there");
-    let attachment = Attachment::at(AttachedServer::Replica(ReadThere {
+    let attachment = Attachment::at(AttachedServer::Replica(ReplicaRead {
         proof,
         numbers: TableOidMap::Unknown,
-        as_prepared: None,
+        prepared_form: None,
     }));
     let attached = session.step(SessionEvent::Attach { server, attachment }, out);
     attached.is_err()
@@ -374,7 +375,7 @@ fn rest_of_message_is_dropped_with_its_replica() {
         0,
     );
     let wanted = peers.client(b'Q', b"SELECT 1\0", 0);
-    assert_eq!(wanted, SessionAction::Route(BatchIn::Snapshot));
+    assert_eq!(wanted, SessionAction::Route(BatchTransaction::Snapshot));
     peers.attach(AttachedServer::Snapshot(TableOidMap::Unknown));
     peers.server(b'C', b"SELECT 1\0");
     peers.server(b'Z', b"T");
@@ -398,7 +399,10 @@ fn effect_of_proxys_setting_is_not_the_next_querys() {
     let mut peers = Peers::new();
     peers.client(b'P', b"a\0SELECT 1\0\0\0", 0);
     let wanted = peers.client(b'Q', b"SET replex.trace = on\0", 0);
-    assert_eq!(wanted, SessionAction::Route(BatchIn::NoTransaction));
+    assert_eq!(
+        wanted,
+        SessionAction::Route(BatchTransaction::NoTransaction)
+    );
     peers.attach(AttachedServer::Primary);
     peers.client(b'Q', b"SELECT 1\0", 0);
     assert!(!peers.server.is_dirty, "a read changes no settings");

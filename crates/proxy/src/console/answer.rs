@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::command::{ConsoleCommand, HELP, ShowSubject};
 use super::table::{ConsoleColumns, ConsoleType, ConsoleValue};
-use crate::serve::clients::ExecutionPlace;
+use crate::serve::clients::RouteTarget;
 use crate::serve::routing::Routing;
 use crate::serve::{Proxy, pending_age};
 use pg_wire::report::{Report, Severity};
@@ -214,7 +214,7 @@ fn shown(proxy: &Proxy, subject: ShowSubject) -> Vec<Vec<ConsoleValue>> {
         ShowSubject::Routes => routes(proxy),
         ShowSubject::Pools => pools(proxy),
         ShowSubject::Clients => clients(proxy),
-        ShowSubject::Proxy => vec![standing(proxy)],
+        ShowSubject::Proxy => vec![own_status(proxy)],
         ShowSubject::Help => {
             let row = |(command, meaning): &(&str, &str)| {
                 vec![ConsoleValue::text(command), ConsoleValue::text(meaning)]
@@ -224,7 +224,7 @@ fn shown(proxy: &Proxy, subject: ShowSubject) -> Vec<Vec<ConsoleValue>> {
     }
 }
 
-fn standing(proxy: &Proxy) -> Vec<ConsoleValue> {
+fn own_status(proxy: &Proxy) -> Vec<ConsoleValue> {
     let (standing, waits_for) = match proxy.servers() {
         Ok(_) if proxy.is_router() => ("active", None),
         Ok(_) => ("pooler", None),
@@ -255,7 +255,7 @@ fn standing(proxy: &Proxy) -> Vec<ConsoleValue> {
 }
 
 /// Returns a server's name for people.
-pub fn name(server: ExecutionPlace) -> String {
+pub fn name(server: RouteTarget) -> String {
     match server {
         None => "primary".into(),
         Some(ReplicaId(number)) => format!("replica {number}"),
@@ -346,7 +346,7 @@ fn routes(proxy: &Proxy) -> Vec<Vec<ConsoleValue>> {
 }
 
 fn pools(proxy: &Proxy) -> Vec<Vec<ConsoleValue>> {
-    let row = |(server, node): (ExecutionPlace, Arc<ServerNode>)| {
+    let row = |(server, node): (RouteTarget, Arc<ServerNode>)| {
         let usage = node.usage();
         vec![
             ConsoleValue::text(name(server)),

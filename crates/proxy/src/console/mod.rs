@@ -116,7 +116,7 @@ impl Console<'_> {
             let input = self.peer.input.split();
             let piece = match cutter.next(&input) {
                 Ok(piece) => piece,
-                Err(error) => return self.goodbye(&error.0).await,
+                Err(error) => return self.end_with_error(&error.0).await,
             };
             let Some(piece) = piece else {
                 self.peer.input = input;
@@ -128,17 +128,21 @@ impl Console<'_> {
                 continue;
             };
             let StreamPiece::Message(message) = piece else {
-                return self.goodbye("a message is too long for the console").await;
+                return self
+                    .end_with_error("a message is too long for the console")
+                    .await;
             };
             if !message.is_whole() {
-                return self.goodbye("a message is too long for the console").await;
+                return self
+                    .end_with_error("a message is too long for the console")
+                    .await;
             }
             let (tag, body, length) = (message.tag(), message.body(), message.frame.len());
             if tag == b'X' {
                 return Ok(());
             }
             if let Err(error) = self.message(tag, body).await {
-                return self.goodbye(&error.0).await;
+                return self.end_with_error(&error.0).await;
             }
             let mut rest = input;
             drop(rest.split_to(length));
@@ -146,7 +150,7 @@ impl Console<'_> {
         }
     }
 
-    async fn goodbye(&mut self, why: &str) -> io::Result<()> {
+    async fn end_with_error(&mut self, why: &str) -> io::Result<()> {
         Report::new(Severity::Fatal, PROTOCOL_VIOLATION, why).write(&mut self.out);
         let out = self.out.split();
         self.peer.write_all(&out).await

@@ -9,7 +9,7 @@ use std::time::Instant;
 use proxy_core::freshness::ReplicaId;
 
 /// Where something runs: at a replica, or at the primary.
-pub type ExecutionPlace = Option<ReplicaId>;
+pub type RouteTarget = Option<ReplicaId>;
 
 /// A client that is logged in.
 #[derive(Debug)]
@@ -25,14 +25,14 @@ pub struct ConnectedClient {
     /// How often it was given a server.
     pub batches: AtomicU64,
     /// Which server it uses now.
-    pub server: Mutex<Option<ExecutionPlace>>,
+    pub server: Mutex<Option<RouteTarget>>,
 }
 
 /// All clients, and what was done for them.
 #[derive(Default)]
 pub struct Clients {
     all: Mutex<BTreeMap<u64, Arc<ConnectedClient>>>,
-    routes: Mutex<BTreeMap<(ExecutionPlace, &'static str), u64>>,
+    routes: Mutex<BTreeMap<(RouteTarget, &'static str), u64>>,
 }
 
 /// A client's entry, which ends with its session.
@@ -62,7 +62,7 @@ impl Clients {
     }
 
     /// Returns how many batches went where, and why.
-    pub fn routes(&self) -> BTreeMap<(ExecutionPlace, &'static str), u64> {
+    pub fn routes(&self) -> BTreeMap<(RouteTarget, &'static str), u64> {
         let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         routes.clone()
     }
@@ -70,7 +70,7 @@ impl Clients {
 
 impl ClientEntry<'_> {
     /// Notes that the client is given a server.
-    pub fn goes(&self, server: ExecutionPlace, why: &'static str) {
+    pub fn count_route(&self, server: RouteTarget, why: &'static str) {
         self.client.batches.fetch_add(1, Ordering::Relaxed);
         self.set(Some(server));
         let routes = self.clients.routes.lock();
@@ -79,7 +79,7 @@ impl ClientEntry<'_> {
     }
 
     /// Notes that the client goes on with a server that it kept.
-    pub fn returns(&self, server: ExecutionPlace) {
+    pub fn returns(&self, server: RouteTarget) {
         self.set(Some(server));
     }
 
@@ -88,7 +88,7 @@ impl ClientEntry<'_> {
         self.set(None);
     }
 
-    fn set(&self, server: Option<ExecutionPlace>) {
+    fn set(&self, server: Option<RouteTarget>) {
         let now = self.client.server.lock();
         *now.unwrap_or_else(PoisonError::into_inner) = server;
     }

@@ -31,7 +31,7 @@ pub enum Listener {
     /// An address of a network.
     Network(TcpListener),
     /// A Unix socket.
-    Local(Local),
+    Local(UnixSocket),
 }
 
 impl From<TcpListener> for Listener {
@@ -40,8 +40,8 @@ impl From<TcpListener> for Listener {
     }
 }
 
-impl From<Local> for Listener {
-    fn from(local: Local) -> Listener {
+impl From<UnixSocket> for Listener {
+    fn from(local: UnixSocket) -> Listener {
         Listener::Local(local)
     }
 }
@@ -67,16 +67,16 @@ impl Listener {
 
 /// A Unix socket, which is removed when this is dropped.
 #[derive(Debug)]
-pub struct Local {
+pub struct UnixSocket {
     listener: UnixListener,
     path: PathBuf,
     _lock: SocketLock,
 }
 
-impl Local {
+impl UnixSocket {
     /// Makes the socket of this port in a folder. What a process that has ended left of it is taken
     /// over; fails if there is anything else.
-    pub async fn bind(folder: &Path, port: u16) -> io::Result<Local> {
+    pub async fn bind(folder: &Path, port: u16) -> io::Result<UnixSocket> {
         let path = socket_in(folder, port);
         let mut lock = SocketLock::take(with_suffix(&path, ".lock"))?;
         let taken = |what: String| Err(io::Error::new(ErrorKind::AddrInUse, what));
@@ -93,7 +93,7 @@ impl Local {
         }
         lock.sign()?;
         let listener = UnixListener::bind(&path)?;
-        let local = Local {
+        let local = UnixSocket {
             listener,
             path,
             _lock: lock,
@@ -108,7 +108,7 @@ impl Local {
     }
 }
 
-impl Drop for Local {
+impl Drop for UnixSocket {
     fn drop(&mut self) {
         // If it stays, the next one takes it over.
         let _ = fs::remove_file(&self.path);

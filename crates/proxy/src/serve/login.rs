@@ -149,7 +149,7 @@ impl Proxy {
             None => ServerSettings::of(key),
             Some(_) => {
                 if begun.is_none() {
-                    self.initial_keys.saw(key, server_settings.key.clone());
+                    self.initial_keys.note(key, server_settings.key.clone());
                 }
                 server_settings
             }

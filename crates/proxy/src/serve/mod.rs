@@ -31,7 +31,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use cancel::CancelRegistry;
-use clients::{Clients, ExecutionPlace};
+use clients::{Clients, RouteTarget};
 use listener::Listener;
 use login::ClientEntrance;
 use pg_connect::address::Address;
@@ -175,8 +175,8 @@ impl Proxy {
         Proxy::of(options, role)
     }
 
-    /// Makes a proxy that serves no client yet, and refuses its clients until [`Proxy::stand`] lets
-    /// it be active.
+    /// Makes a proxy that serves no client yet, and refuses its clients until
+    /// [`Proxy::compete_for_leadership`] lets it be active.
     pub fn standing_by(options: ProxyOptions) -> Arc<Proxy> {
         Proxy::of(options, ProxyRole::Standby(None))
     }
@@ -292,13 +292,13 @@ impl Proxy {
     }
 
     /// Returns every server; none while it stands by.
-    pub fn nodes(&self) -> BTreeMap<ExecutionPlace, Arc<ServerNode>> {
+    pub fn nodes(&self) -> BTreeMap<RouteTarget, Arc<ServerNode>> {
         let Ok(servers) = self.servers() else {
             return BTreeMap::new();
         };
         let replicas = servers.routing.map(|routing| routing.replicas.all());
         let replicas = replicas.into_iter().flatten();
-        let mut nodes: BTreeMap<ExecutionPlace, Arc<ServerNode>> =
+        let mut nodes: BTreeMap<RouteTarget, Arc<ServerNode>> =
             replicas.map(|(id, node)| (Some(id), node)).collect();
         nodes.insert(None, servers.primary);
         nodes

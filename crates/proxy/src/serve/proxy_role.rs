@@ -61,7 +61,7 @@ impl Proxy {
     /// Is the active one whenever no other is, and stands by otherwise. `report` gets each change.
     ///
     /// Returns the reason why it could not become active, where that was so from the beginning.
-    pub async fn stand(
+    pub async fn compete_for_leadership(
         &self,
         settings: &ReplicationSettings,
         mut report: impl FnMut(ProxyStatus),
@@ -73,7 +73,7 @@ impl Proxy {
                 self.become_role(ProxyRole::Standby(Some(name.into())));
                 report(ProxyStatus::Waits(name.into()));
             };
-            let begun = match self.stand_once(waits).await {
+            let begun = match self.acquire_leadership(waits).await {
                 Ok(leadership) => self.begin(settings, leadership).await,
                 Err(problem) => Err(problem),
             };
@@ -101,7 +101,7 @@ impl Proxy {
         }
     }
 
-    async fn stand_once(
+    async fn acquire_leadership(
         &self,
         waits: impl FnMut(&str),
     ) -> Result<ProxyLeadership, ReplicationError> {
@@ -113,7 +113,7 @@ impl Proxy {
         let parsed = registered.iter().map(|it| Address::parse(&it.url));
         named.extend(parsed.flatten());
         lineage::refuse_replaced(primary, &named).await?;
-        Replication::stand(primary, waits).await
+        Replication::acquire_leadership(primary, waits).await
     }
 
     /// Becomes the active one. Returns also which replicas could not be added.

@@ -50,9 +50,9 @@ use pg_wire::startup::CancelKey;
 use proxy_core::freshness::{ConsistencyLevel, FreshnessManager, ReadWatch, ReplicaId};
 use proxy_core::server::ReportedParameters;
 use proxy_core::session::{
-    AfterTransaction, AttachedServer, Attachment, BatchIn, ClientPart, PeerOutput, ReadThere,
-    Session, SessionAction, SessionEnding, SessionEvent, SessionOptions, SettingChanges,
-    SnapshotScope,
+    AfterTransaction, AttachedServer, Attachment, BatchTransaction, ClientPart, PeerOutput,
+    ReplicaRead, Session, SessionAction, SessionEnding, SessionEvent, SessionOptions,
+    SettingChanges, SnapshotScope,
 };
 use proxy_core::writes::SessionWrites;
 use proxy_pool::{Connection, KnownSettings, ServerLogin};
@@ -258,7 +258,7 @@ impl Relay<'_> {
                 SessionAction::Pause => self.pause()?,
                 SessionAction::Over(then) => self.finish(then).await?,
                 SessionAction::Return => self.release(SettingChanges::Nothing).await?,
-                SessionAction::Route(BatchIn::Waiting) => self.go_on().await?,
+                SessionAction::Route(BatchTransaction::Waiting) => self.go_on().await?,
                 SessionAction::Route(batch_in) => self.attach(batch_in).await?,
                 SessionAction::End(ending) => return Err(ending.into()),
             }
@@ -285,7 +285,7 @@ impl Relay<'_> {
         let mut used = 0;
         while self.out.to_client.len() < OUTPUT_LEN_MAX {
             let input = &connection.peer.input[used..];
-            let Some(piece) = connection.cutter.next(input).map_err(out_of_step)? else {
+            let Some(piece) = connection.cutter.next(input).map_err(protocol_violation)? else {
                 break;
             };
             used += length(&piece);
@@ -299,7 +299,7 @@ impl Relay<'_> {
                 },
             };
             let replied = self.session.step(event, &mut self.out);
-            replied.map_err(out_of_step)?;
+            replied.map_err(protocol_violation)?;
         }
         connection.peer.input.advance(used);
         self.has_read |= used > 0 && self.place.replica.is_some();
@@ -381,11 +381,11 @@ impl Relay<'_> {
     }
 
     /// Finds a server for what the session holds, in such a transaction.
-    async fn attach(&mut self, batch_in: BatchIn) -> Result<(), SessionEnd> {
+    async fn attach(&mut self, batch_in: BatchTransaction) -> Result<(), SessionEnd> {
         // It may take a while: the client gets first what is its own already.
         self.flush_client().await?;
         let planned = match batch_in {
-            BatchIn::Snapshot => self.plan_snapshot().await,
+            BatchTransaction::Snapshot => self.plan_snapshot().await,
             _ => self.plan_or_wait(batch_in).await,
         };
         let attached = match planned {
@@ -413,7 +413,7 @@ impl Relay<'_> {
             let (touched, is_inside) = &**writes;
             self.writes.note(touched, *is_inside, || routing.manager());
         }
-        self.visit.goes(place.replica, plan.reason.summary);
+        self.visit.count_route(place.replica, plan.reason.summary);
         self.servers.count(&place, FreshnessManager::started);
         self.place = place;
         self.watch = None;
@@ -424,11 +424,11 @@ impl Relay<'_> {
                 let numbers = self.numbers_there(&chosen, batch_in, &plan.named, &mut connection);
                 let numbers = numbers.await;
                 match batch_in {
-                    BatchIn::Snapshot => AttachedServer::Snapshot(numbers),
-                    _ => AttachedServer::Replica(ReadThere {
+                    BatchTransaction::Snapshot => AttachedServer::Snapshot(numbers),
+                    _ => AttachedServer::Replica(ReplicaRead {
                         proof: self.watches(chosen),
                         numbers,
-                        as_prepared: plan.as_prepared,
+                        prepared_form: plan.prepared_form,
                     }),
                 }
             }
@@ -447,11 +447,11 @@ impl Relay<'_> {
     async fn take(
         &mut self,
         plan: &mut BatchPlan,
-        batch_in: BatchIn,
+        batch_in: BatchTransaction,
     ) -> Result<(ServerPlace, Box<Connection>), Report> {
         if let (Some(chosen), Some(routing)) = (&plan.replica, self.routing) {
             let mut taken = self.take_there(chosen, routing).await;
-            if batch_in == BatchIn::Snapshot
+            if batch_in == BatchTransaction::Snapshot
                 && let Ok(connection) = taken
             {
                 taken = self.take_snapshot(chosen, connection, routing).await;
@@ -666,7 +666,7 @@ impl Relay<'_> {
         let report = Report::new(Severity::Error, CONNECTION_FAILURE, text);
         let event = SessionEvent::ServerLost { report, is_cut };
         let lost = self.session.step(event, &mut self.out);
-        if let SessionAction::End(ending) = lost.map_err(out_of_step)? {
+        if let SessionAction::End(ending) = lost.map_err(protocol_violation)? {
             return Err(ending.into());
         }
         self.visit.leaves();
@@ -707,7 +707,7 @@ fn violation(error: Malformed) -> SessionEnd {
     SessionEnd::Reported(Report::new(Severity::Fatal, PROTOCOL_VIOLATION, error.0))
 }
 
-fn out_of_step(error: Malformed) -> SessionEnd {
+fn protocol_violation(error: Malformed) -> SessionEnd {
     let text = format!("the server does not keep to the protocol: {error}");
     SessionEnd::Reported(Report::new(Severity::Fatal, CONNECTION_FAILURE, text))
 }

@@ -21,20 +21,20 @@ use replication::{ExistingData, ReplicaIntake, Replication, ReplicationError};
 pub struct Replicas {
     replication: Replication,
     connections_max: usize,
-    nodes: Mutex<Nodes>,
+    nodes: Mutex<ReplicaNodes>,
     /// Held while the set of replicas changes, while the proxy runs.
     changing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-struct Nodes {
+struct ReplicaNodes {
     last: u32,
     all: BTreeMap<ReplicaId, Arc<ServerNode>>,
     /// URLs of those that are in the register.
     registered: BTreeMap<ReplicaId, String>,
 }
 
-impl Nodes {
+impl ReplicaNodes {
     /// Returns which of them is this database.
     fn at(&self, address: &Address) -> Option<ReplicaId> {
         let mut all = self.all.iter();
@@ -200,7 +200,7 @@ impl Replicas {
         &self.replication
     }
 
-    fn nodes(&self) -> MutexGuard<'_, Nodes> {
+    fn nodes(&self) -> MutexGuard<'_, ReplicaNodes> {
         // Nothing between lock and unlock leaves it half changed.
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }

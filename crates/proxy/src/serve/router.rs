@@ -13,8 +13,8 @@ use proxy_core::freshness::{ConsistencyLevel, ReplicaId};
 use proxy_core::grammar::SessionEffect;
 use proxy_core::routing::{RoutingDecision, RoutingQuestion, SessionSituation, decide};
 use proxy_core::session::{
-    ComingMessage, MessageEffect, MessageRouter, MessageTreatment, PreparedStatement, RunBy,
-    SnapshotThere, StatementText, is_end,
+    ComingMessage, MessageEffect, MessageRouter, MessageTreatment, PreparedStatement, RunKind,
+    SnapshotState, StatementText, is_end,
 };
 use proxy_core::touched::CombinedAnalysis;
 use proxy_core::writes::SessionWrites;
@@ -48,7 +48,7 @@ impl MessageRouter for SessionRouter<'_> {
         match coming.snapshot {
             None => self.look_on_primary(coming, (routing, reading)),
             Some(there) => {
-                if there == SnapshotThere::Quiet {
+                if there == SnapshotState::Quiet {
                     // What might have ended it was skipped.
                     self.writes.goes_on();
                 }
@@ -108,7 +108,7 @@ impl SessionRouter<'_> {
         };
         let notice = self.notice(coming, &RoutingReason::primary(reason), (routing, &touched));
         // What Execute runs is ended by what follows, unless it ends its transaction itself.
-        let is_inside = is_inside || by == RunBy::Execute;
+        let is_inside = is_inside || by == RunKind::Execute;
         self.writes.note(&touched, is_inside, || routing.manager());
         MessageTreatment {
             prelude,
@@ -164,7 +164,7 @@ impl SessionRouter<'_> {
         }
         let is_run = matches!(
             coming.does,
-            MessageEffect::Runs(_, RunBy::Query | RunBy::Execute)
+            MessageEffect::Runs(_, RunKind::Query | RunKind::Execute)
         );
         // Those that are not known are reported as no table's.
         let numbers = self.place.and_then(|id| {

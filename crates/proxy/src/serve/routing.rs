@@ -29,7 +29,7 @@ use proxy_core::freshness::{
 };
 use proxy_core::routing::{ReplicaFreshness, RoutingDecision, RoutingQuestion, decide};
 use proxy_core::session::{
-    AsPrepared, BatchFault, PreparedStatement, SnapshotProof, StatementText,
+    BatchFault, PreparedForm, PreparedStatement, SnapshotProof, StatementText,
 };
 use proxy_core::touched::CombinedAnalysis;
 use proxy_pool::ServerNode;
@@ -105,14 +105,14 @@ pub enum RoutedStatements {
 }
 
 /// The replicas as the manager has them, for reads at one level.
-pub(super) struct AtLevel<'a> {
+pub(super) struct FreshnessAtLevel<'a> {
     routing: &'a Routing,
     level: ConsistencyLevel,
     /// Watches the read, if it goes to a replica.
     watch: Option<ReadWatch>,
 }
 
-impl ReplicaFreshness for AtLevel<'_> {
+impl ReplicaFreshness for FreshnessAtLevel<'_> {
     fn target(&mut self, reads: &CombinedAnalysis) -> ReadTarget {
         let mut manager = self.routing.manager();
         let target = manager.route(&reads.sets, self.level);
@@ -232,8 +232,8 @@ impl Routing {
         statement.sql(self.manager().key())
     }
 
-    pub(super) fn replicas_at(&self, level: ConsistencyLevel) -> AtLevel<'_> {
-        AtLevel {
+    pub(super) fn replicas_at(&self, level: ConsistencyLevel) -> FreshnessAtLevel<'_> {
+        FreshnessAtLevel {
             routing: self,
             level,
             watch: None,
@@ -405,14 +405,14 @@ impl Routing {
             statement.add_to(&mut touched, &parameters);
             is_known &= statement.action != StatementAction::Session;
         }
-        touched.as_prepared = template.and_then(|template| as_prepared(&analysis, &template));
+        touched.prepared_form = template.and_then(|template| prepared_form(&analysis, &template));
         touched
     }
 }
 
 /// Returns a text that reads a row by its key, as a prepared statement with these values. Each is
 /// of the type that it has as a constant, so that the same operators are meant.
-fn as_prepared(analysis: &TextAnalysis, template: &TextTemplate<'_>) -> Option<AsPrepared> {
+fn prepared_form(analysis: &TextAnalysis, template: &TextTemplate<'_>) -> Option<PreparedForm> {
     let [statement] = &**analysis else {
         return None;
     };
@@ -432,7 +432,7 @@ fn as_prepared(analysis: &TextAnalysis, template: &TextTemplate<'_>) -> Option<A
         analysis.prepared.get_or_init(|| Arc::new(prepared));
         return None;
     };
-    Some(AsPrepared {
+    Some(PreparedForm {
         prepared: Arc::clone(prepared),
         parameters: message::bound_texts(&values),
     })

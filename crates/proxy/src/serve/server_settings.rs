@@ -123,7 +123,7 @@ const SETTING_NAMES: [&str; 14] = [
 ];
 
 /// What a connection shows that nothing has changed yet.
-pub struct InitialCheck {
+pub struct InitialReading {
     /// What a session begins with.
     pub server_settings: ServerSettings,
     /// Whether its role could log in now.
@@ -134,7 +134,7 @@ pub struct InitialCheck {
 pub async fn read_server_settings(
     connection: &mut Connection,
     known: &KnownSettings,
-) -> io::Result<InitialCheck> {
+) -> io::Result<InitialReading> {
     let mut values = connection.row(SETTINGS_QUERY).await?;
     if values.is_empty() {
         return Err(io::Error::other("the server reports no settings"));
@@ -158,7 +158,7 @@ pub async fn read_server_settings(
         reads: known.same(key.with([read_only])),
         key,
     };
-    Ok(InitialCheck {
+    Ok(InitialReading {
         server_settings,
         may_log_in,
     })

@@ -20,7 +20,7 @@ use std::time::Duration;
 use pg_connect::address::Address;
 use pg_connect::auth::users::UserSecrets;
 use pg_local::{Postgres, SUPERUSER};
-use proxy::serve::listener::Local;
+use proxy::serve::listener::UnixSocket;
 use proxy::serve::replicas::Replicas;
 use proxy::serve::routing::Routing;
 use proxy::serve::{
@@ -112,7 +112,7 @@ impl Front {
 
     /// Has it listen at a Unix socket in this folder, too.
     pub async fn listen_in(&mut self, folder: &Path) {
-        let local = Local::bind(folder, self.address.port()).await.unwrap();
+        let local = UnixSocket::bind(folder, self.address.port()).await.unwrap();
         let serving = Arc::clone(&self.proxy);
         let task = tokio::spawn(async move { serving.serve(local).await.unwrap() });
         self.tasks.push(task);

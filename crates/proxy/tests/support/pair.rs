@@ -53,7 +53,7 @@ async fn be_proxy(databases: &str) {
     let settings = ReplicationSettings::default();
     tokio::select! {
         served = proxy.serve(listener) => served.unwrap(),
-        problem = proxy.stand(&settings, |standing| println!("{PREFIX}{standing:?}")) => panic!("{problem}"),
+        problem = proxy.compete_for_leadership(&settings, |standing| println!("{PREFIX}{standing:?}")) => panic!("{problem}"),
     }
 }
 

@@ -22,7 +22,7 @@ use std::time::Duration;
 use pg_connect::address::{Address, socket_in};
 use pg_connect::auth::tls::{self, ClientAuthorities};
 use pg_connect::auth::users::UserSecrets;
-use proxy::serve::listener::Local;
+use proxy::serve::listener::UnixSocket;
 use proxy::serve::proxy_role::ProxyStatus;
 use proxy::serve::{
     Admission, CertificateUse, ClientAuthentication, Proxy, ProxyOptions, ReloadedOptions,
@@ -188,7 +188,7 @@ async fn stand(
         replay_group: arguments.replay_group,
         buffer,
     };
-    let problem = proxy.stand(&settings, output).await;
+    let problem = proxy.compete_for_leadership(&settings, output).await;
     let what = format!("replicate from the primary at {}", proxy.primary());
     Err(CommandFailure::at(what)(problem))
 }
@@ -197,12 +197,12 @@ async fn stand(
 async fn listen_locally(
     folder: Option<&Path>,
     address: SocketAddr,
-) -> Result<Option<Local>, CommandFailure> {
+) -> Result<Option<UnixSocket>, CommandFailure> {
     let Some(folder) = folder else {
         return Ok(None);
     };
     let path = socket_in(folder, address.port());
-    let local = Local::bind(folder, address.port()).await;
+    let local = UnixSocket::bind(folder, address.port()).await;
     let local = local.map_err(CommandFailure::at(format!("listen at {}", path.display())))?;
     Ok(Some(local))
 }

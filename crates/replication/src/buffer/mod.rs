@@ -135,7 +135,7 @@ impl TransactionsBuffer {
     }
 
     /// Returns its status.
-    pub fn standing(&self) -> BufferStatus {
+    pub fn status(&self) -> BufferStatus {
         let state = self.state();
         let pages = state.pages.as_ref();
         BufferStatus {
@@ -163,7 +163,7 @@ impl TransactionsBuffer {
         }
     }
 
-    fn stands(&self, is_following: bool, text: &str) {
+    fn set_status(&self, is_following: bool, text: &str) {
         let level = match is_following {
             true => Level::Info,
             false => Level::Warn,
@@ -189,13 +189,13 @@ impl TransactionsBuffer {
     pub(super) async fn keep(self: Arc<TransactionsBuffer>, shared: Shared) {
         let mut wait = RETRY_WAIT_MIN;
         loop {
-            self.stands(false, CONNECTING);
+            self.set_status(false, CONNECTING);
             let followed = BufferWriter::follow(&shared, &self, &mut wait).await;
             let problem = match followed {
                 Err(problem) => problem,
                 Ok(never) => match never {},
             };
-            self.stands(false, &problem.to_string());
+            self.set_status(false, &problem.to_string());
             tokio::time::sleep(wait).await;
             wait = RETRY_WAIT_MAX.min(wait * 2);
         }
@@ -232,7 +232,7 @@ impl BufferWriter<'_> {
             return Err(ReplicationError::Connection(text.into()));
         }
         *wait = RETRY_WAIT_MIN;
-        buffer.stands(true, SERVING);
+        buffer.set_status(true, SERVING);
         let mut keeper = BufferWriter {
             shared,
             buffer,

@@ -86,7 +86,7 @@ pub struct ProxyLeadership {
 
 /// Becomes the active proxy. Returns when it is, however long another one is. `waits` gets the name
 /// of that one, whenever it changes.
-pub async fn stand(
+pub async fn acquire(
     primary: &Address,
     waits: impl FnMut(&str),
 ) -> Result<ProxyLeadership, ReplicationError> {
@@ -169,7 +169,7 @@ async fn wait_for_lock(
     let (mut seen, mut reported) = (String::new(), String::new());
     while !seat.try_lock().await? {
         let look = seat.look().await?;
-        watched.saw(look.beat, BootTime::now());
+        watched.note(look.beat, BootTime::now());
         // Only a holder that is there for more than one look: one that has just been killed is no
         // reason to wait.
         if look.holder.is_some() && look.name == seen && look.name != reported {

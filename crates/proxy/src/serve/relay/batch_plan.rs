@@ -8,7 +8,7 @@ use pg_wire::report::Report;
 use proxy_core::freshness::ConsistencyLevel;
 use proxy_core::grammar::SessionEffect;
 use proxy_core::routing::{RoutingQuestion, SessionSituation};
-use proxy_core::session::{AsPrepared, BatchIn, StatementText, WaitingBatch};
+use proxy_core::session::{BatchTransaction, PreparedForm, StatementText, WaitingBatch};
 use proxy_core::touched::{CombinedAnalysis, NamedTables};
 
 /// Where a batch goes, why, and what runs in front of it.
@@ -24,7 +24,7 @@ pub(super) struct BatchPlan {
     /// The tables that the client's answer may name.
     pub named: NamedTables,
     /// What it runs as at a replica, if not as it is.
-    pub as_prepared: Option<AsPrepared>,
+    pub prepared_form: Option<PreparedForm>,
     /// What it may write, which is Pending before it is sent; and whether it runs inside of a
     /// transaction.
     pub writes: Option<Box<(CombinedAnalysis, bool)>>,
@@ -41,7 +41,7 @@ impl BatchPlan {
             touches: String::new(),
             waits: None,
             named: NamedTables::default(),
-            as_prepared: None,
+            prepared_form: None,
             writes: None,
             is_schema_only: false,
         }
@@ -50,7 +50,7 @@ impl BatchPlan {
 
 impl Relay<'_> {
     /// Returns where what the session holds goes, in such a transaction.
-    pub(super) fn plan(&self, batch_in: BatchIn) -> Result<BatchPlan, Report> {
+    pub(super) fn plan(&self, batch_in: BatchTransaction) -> Result<BatchPlan, Report> {
         let demand = self.session.demand();
         if let Some(report) = demand.refusal() {
             return Err(report);
@@ -68,7 +68,7 @@ impl Relay<'_> {
             touched.schema.clear();
         }
         let prelude = routing.prelude(&touched, reading, &self.server_settings.key.user)?;
-        let is_inside = batch_in != BatchIn::NoTransaction;
+        let is_inside = batch_in != BatchTransaction::NoTransaction;
         let settings = self.session.settings();
         if touched.needs_primary.is_none() {
             touched.coarsen(settings.classes);
@@ -103,9 +103,9 @@ impl Relay<'_> {
             settings.level,
             ConsistencyLevel::Gssi | ConsistencyLevel::OneCopy
         );
-        let as_prepared = touched.as_prepared.take();
+        let prepared_form = touched.prepared_form.take();
         Ok(BatchPlan {
-            as_prepared: as_prepared.filter(|_| knows_all),
+            prepared_form: prepared_form.filter(|_| knows_all),
             replica: route.replica,
             reason: route.reason,
             named: touched.named(),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{GOODBYE_TIMEOUT, Relay};
 use crate::serve::cancel::{self, CancelGoal};
-use proxy_core::session::UnderWay;
+use proxy_core::session::RunningOwner;
 
 /// Where cancel requests go.
 pub(super) enum CancelRoute {
@@ -23,7 +23,7 @@ impl Relay<'_> {
     /// there is any. To be called before that is sent.
     pub(super) async fn hold_cancels(&mut self) {
         self.cancels = CancelRoute::Lead;
-        if self.session.under_way() != UnderWay::Clients {
+        if self.session.running_owner() != RunningOwner::Clients {
             let is_cancelled = Arc::<AtomicBool>::default();
             let goal = CancelGoal::Wait(Arc::clone(&is_cancelled));
             self.entry.leads_to(Some(goal)).await;
@@ -38,10 +38,10 @@ impl Relay<'_> {
             return;
         }
         let is_late = matches!(self.cancels, CancelRoute::GoNowhere);
-        match self.session.under_way() {
-            UnderWay::OwnBeforeClients if is_late => return self.hold_cancels().await,
-            UnderWay::Own | UnderWay::OwnBeforeClients => return,
-            UnderWay::Clients => {}
+        match self.session.running_owner() {
+            RunningOwner::OwnBeforeClients if is_late => return self.hold_cancels().await,
+            RunningOwner::Own | RunningOwner::OwnBeforeClients => return,
+            RunningOwner::Clients => {}
         }
         let before = std::mem::replace(&mut self.cancels, CancelRoute::Lead);
         let Some(connection) = &self.connection else {

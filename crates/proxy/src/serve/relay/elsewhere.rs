@@ -12,8 +12,8 @@ use proxy_core::freshness::FreshnessManager;
 use proxy_core::grammar::SessionEffect;
 use proxy_core::routing::{RoutingQuestion, SessionSituation};
 use proxy_core::session::{
-    AttachedServer, Attachment, BatchIn, ReadBalancing, ReadThere, SessionEvent, TableOidMap,
-    WaitingBatch,
+    AttachedServer, Attachment, BatchTransaction, ReadBalancing, ReplicaRead, SessionEvent,
+    TableOidMap, WaitingBatch,
 };
 use proxy_core::touched::{CombinedAnalysis, NamedTables};
 use proxy_pool::Connection;
@@ -47,12 +47,12 @@ impl Relay<'_> {
         }
         self.notify_route(&route.reason, &touches);
         let replica = taken.as_ref().map(|(chosen, _)| chosen.id);
-        self.visit.goes(replica, route.reason.summary);
+        self.visit.count_route(replica, route.reason.summary);
         let Some((chosen, mut connection)) = taken else {
             return self.resume();
         };
         let numbers = self
-            .numbers_there(&chosen, BatchIn::Waiting, &named, &mut connection)
+            .numbers_there(&chosen, BatchTransaction::Waiting, &named, &mut connection)
             .await;
         let place = chosen.place();
         let goal = CancelGoal::Server(Arc::clone(&place.node), connection.cancel_key.clone());
@@ -64,10 +64,10 @@ impl Relay<'_> {
             self.kept.is_some(),
             "its transaction is on the primary's connection"
         );
-        let at = AttachedServer::Replica(ReadThere {
+        let at = AttachedServer::Replica(ReplicaRead {
             proof: self.watches(chosen),
             numbers,
-            as_prepared: None,
+            prepared_form: None,
         });
         self.attaches(Attachment::at(at))
     }
@@ -76,12 +76,14 @@ impl Relay<'_> {
     pub(super) async fn numbers_there(
         &self,
         chosen: &ChosenReplica,
-        batch_in: BatchIn,
+        batch_in: BatchTransaction,
         named: &NamedTables,
         connection: &mut Connection,
     ) -> TableOidMap {
         // More tables may come in what follows at its snapshot.
-        let only = named.only().filter(|_| batch_in != BatchIn::Snapshot);
+        let only = named
+            .only()
+            .filter(|_| batch_in != BatchTransaction::Snapshot);
         match (only, self.routing) {
             (Some(numbers), _) => numbers,
             (None, Some(routing)) => {

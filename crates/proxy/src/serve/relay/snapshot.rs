@@ -9,7 +9,7 @@ use crate::serve::routing::{ChosenReplica, ReadRoute, RoutedStatements, Routing,
 use pg_wire::report::{Report, Severity};
 use proxy_core::freshness::AccessSets;
 use proxy_core::routing::{RoutingQuestion, SessionSituation};
-use proxy_core::session::{BatchIn, SnapshotProof};
+use proxy_core::session::{BatchTransaction, SnapshotProof};
 use proxy_core::touched::CombinedAnalysis;
 use proxy_pool::Connection;
 
@@ -22,10 +22,10 @@ impl Relay<'_> {
     /// Returns where what the session holds goes, with which its transaction takes its snapshot.
     pub(super) async fn plan_snapshot(&self) -> Result<BatchPlan, Report> {
         let Some(routing) = self.routing else {
-            return self.plan(BatchIn::Snapshot);
+            return self.plan(BatchTransaction::Snapshot);
         };
-        let Some(read) = self.begins_by_reading(routing) else {
-            return self.plan(BatchIn::Snapshot);
+        let Some(read) = self.snapshot_read(routing) else {
+            return self.plan(BatchTransaction::Snapshot);
         };
         let serving = routing.manager().applied_everywhere();
         let route = match serving {
@@ -77,7 +77,7 @@ impl Relay<'_> {
     }
 
     /// Returns what the session holds reads, if its transaction takes its snapshot by it.
-    fn begins_by_reading(&self, routing: &Routing) -> Option<CombinedAnalysis> {
+    fn snapshot_read(&self, routing: &Routing) -> Option<CombinedAnalysis> {
         let demand = self.session.demand();
         let (touched, leaves_nothing) = self.looked_at(&demand, routing);
         let question = RoutingQuestion {

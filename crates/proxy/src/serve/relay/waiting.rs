@@ -11,7 +11,7 @@ use crate::serve::cancel::CancelGoal;
 use crate::serve::routing::{ReadRoute, Routing};
 use pg_wire::report::{Report, Severity};
 use proxy_core::freshness::AccessSets;
-use proxy_core::session::{BatchIn, SnapshotProof};
+use proxy_core::session::{BatchTransaction, SnapshotProof};
 
 /// How often a replica is looked for.
 const STEP: Duration = Duration::from_millis(1);
@@ -22,7 +22,10 @@ impl Relay<'_> {
     /// Returns where what the session holds goes, in such a transaction. If that is the primary,
     /// though only for want of a replica that has everything, it waits for one while the primary is
     /// the busier one.
-    pub(super) async fn plan_or_wait(&self, batch_in: BatchIn) -> Result<BatchPlan, Report> {
+    pub(super) async fn plan_or_wait(
+        &self,
+        batch_in: BatchTransaction,
+    ) -> Result<BatchPlan, Report> {
         let mut plan = self.plan(batch_in)?;
         if let (Some(touched), Some(routing)) = (plan.waits.take(), self.routing) {
             let is_busy = |_| routing.manager().is_primary_busier();
