@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "no such quota")]
-    fn shares_below_what_the_kernel_takes_are_refused() {
+    fn shares_below_the_minimum_of_the_kernel_are_refused() {
         CoreShare::of_core(21);
     }
 }

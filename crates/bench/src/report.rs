@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_has_a_line_per_figure_and_quotes_what_must_be() {
+    fn csv_has_a_line_per_figure_and_quotes_special_characters() {
         let mut report = FigureReport::default();
         report.plain("", "a, \"b\"", &figures([1.0, 3.0, 200.0]), "µs");
         let ours = figures([15.0, 30.0, 45.0]);

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mixes_are_those_of_the_table() {
+    fn mixes_equal_the_published_table() {
         let rows = 1000;
         let draws = 100_000u32;
         for workload in WORKLOADS {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_rows_are_read_most_and_only_those_that_exist() {
+    fn latest_rows_are_read_most_and_all_exist() {
         let workload = WORKLOADS[3];
         assert!(workload.latest);
         let mut shared = YcsbRows::new(1000);

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_too_long_is_ended_with_all_it_started() {
+    fn program_over_its_time_is_killed_with_its_children() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         let mut sleeps = Command::new("sh");

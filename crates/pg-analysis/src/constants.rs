@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_left_alone() {
+    fn texts_with_other_constants_are_left_alone() {
         for text in [
             "SELECT a FROM t",
             "SELECT 1 -- '",

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gives_the_same_may_run_again() {
+    fn deterministic_changes_may_run_again() {
         for part in [
             "ADD n int",
             "ADD n int DEFAULT 5",
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_give_another_thing_is_refused() {
+    fn nondeterministic_changes_are_refused() {
         for part in [
             "ADD n timestamptz DEFAULT now()",
             "ADD n timestamptz DEFAULT CURRENT_TIMESTAMP",

@@ -276,7 +276,7 @@ fn row_is_found_however_the_key_is_written() {
 }
 
 #[test]
-fn what_must_stay_on_the_primary_stays() {
+fn primary_only_statements_stay_on_the_primary() {
     let primary = [
         "SELECT * FROM r FOR UPDATE",
         "SELECT nextval('q')",
@@ -316,7 +316,7 @@ fn what_must_stay_on_the_primary_stays() {
 }
 
 #[test]
-fn what_is_not_understood_may_write_anything() {
+fn unknown_statements_may_write_anything() {
     let anything = [
         "SELECT mine()",
         "SELECT r.mine FROM r",
@@ -370,7 +370,7 @@ fn writing_with_query_is_a_write_of_its_table() {
 }
 
 #[test]
-fn views_parents_and_cascades_touch_what_is_behind_them() {
+fn views_parents_and_cascades_touch_their_base_tables() {
     let touched = |text: &str| -> Vec<u32> {
         let sets = sets(text);
         sets.tables().map(|(table, _)| table.0).collect()
@@ -473,7 +473,7 @@ fn texts_of_many_statements_are_cut() {
 }
 
 #[test]
-fn new_catalogue_forgets_what_was_analysed() {
+fn new_catalogue_clears_earlier_analyses() {
     let analyser = Analyser::new(catalogue());
     let path = ["public".to_owned()];
     assert_eq!(

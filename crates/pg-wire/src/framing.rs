@@ -249,7 +249,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost_or_changed(
+        fn stream_in_pieces_keeps_every_byte(
             bytes in prop::collection::vec(any::<u8>(), 0..300),
             chunk in 1_usize..50,
         ) {

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_packet_is_read() {
         let parameters = [("user", "ann"), ("options", ""), ("database", "shop")];
         let packet = write(parameters);
         assert_eq!(length(&packet), Ok(Some(packet.len())));

@@ -81,7 +81,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn proof_is_what_enumeration_finds(
+    fn proof_agrees_with_enumeration(
         layout in layout(),
         servers in any_servers(),
         picks in prop::collection::vec(any::<prop::sample::Index>(), 32),
@@ -268,7 +268,7 @@ fn servers_of_one_domain_fail_together() {
 }
 
 #[test]
-fn errors_name_what_would_do() {
+fn errors_name_the_servers_to_add() {
     let layout = Layout::base(&flights(12, 2));
     let message = |cores: &[u16], failures_tolerated| {
         let result = assign(&layout, failures_tolerated, &servers(cores), &Loads::new());
@@ -293,7 +293,7 @@ fn errors_name_what_would_do() {
 }
 
 #[test]
-fn later_tables_fill_what_earlier_ones_left() {
+fn later_tables_balance_the_cores_that_earlier_tables_left() {
     // Two servers of four get half a copy each, the other two a whole one; the next table turns
     // that round.
     let layout = Layout::base(&flights(12, 2));

@@ -197,7 +197,7 @@ fn a_schema_names_copies_of_every_kind() {
 
 /// Section 5.3: with (A, n1), (B, n2) a failure in A costs n2 and a failure in B costs n1.
 #[test]
-fn the_report_predicts_what_a_hybrid_saves() {
+fn report_predicts_the_savings_of_a_hybrid() {
     let mut schema = table(12, 1, 1);
     let visited = |schema: &Schema| {
         let report = TableReport::new(schema, &Layout::base(schema), None);

@@ -84,7 +84,7 @@ struct Counts {
 }
 
 #[test]
-fn reads_see_what_they_must_and_replicas_are_prefixes() {
+fn reads_are_fresh_and_replicas_are_prefixes() {
     let seeds = number(SEEDS).unwrap_or(SEEDS_DEFAULT);
     let first = number(SEED).unwrap_or(0);
     let mut all = Counts::default();

@@ -118,7 +118,7 @@ async fn answers_are_the_same_byte_by_byte() {
 
 /// What fails as a prepared statement is run as it is, on the primary, and there is its error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn errors_are_those_of_the_text() {
+async fn errors_equal_those_of_the_simple_query() {
     let Some(cluster) = cluster().await else {
         return;
     };

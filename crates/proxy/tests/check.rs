@@ -112,7 +112,7 @@ async fn good_databases_pass_and_are_left_as_they_were() {
 }
 
 #[tokio::test]
-async fn what_is_missing_at_the_primary_is_found() {
+async fn missing_settings_of_the_primary_are_found() {
     if !is_there() {
         return;
     }
@@ -193,7 +193,7 @@ async fn standbys_and_what_is_not_reached_are_found() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_replica_is_found() {
+async fn faults_of_a_replica_are_found() {
     if !is_there() {
         return;
     }

@@ -147,7 +147,7 @@ const STATEMENTS: &[&str] = &[
 /// A statement counts as leaving something exactly where a session of PostgreSQL has something
 /// afterwards that it did not have before.
 #[tokio::test]
-async fn effects_are_those_of_postgresql() {
+async fn effects_equal_those_of_postgresql() {
     if !is_there() {
         return;
     }

@@ -71,7 +71,7 @@ async fn one_statement_changes_many_rows() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_fails_together_is_done_one_by_one() {
+async fn failed_multirow_change_is_executed_row_by_row() {
     if !is_there() {
         return;
     }

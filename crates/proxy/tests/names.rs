@@ -170,7 +170,7 @@ async fn converse(raw: &mut Raw, lines: &[&str]) -> Vec<String> {
 
 /// What is sent to a PostgreSQL, and through the proxy to that same one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_are_those_of_the_client() {
+async fn names_equal_those_of_the_client() {
     if !is_there() {
         return;
     }

@@ -88,7 +88,7 @@ const PLACES: &str = "SELECT ctid::text FROM t ORDER BY id";
 
 /// Every statement has the answer that the primary gives, from a replica that differs in all of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_differs_is_read_on_the_primary() {
+async fn properties_of_one_server_are_read_on_the_primary() {
     if !is_there() {
         return;
     }

@@ -258,7 +258,7 @@ async fn replica_takes_the_primarys_place() {
 
 /// What was answered at `1sr` is there, whenever the primary dies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_lost_that_every_replica_had() {
+async fn promotion_keeps_every_commit_that_all_replicas_had() {
     if !is_there() {
         return;
     }
@@ -343,7 +343,7 @@ async fn held_back(replicas: usize) -> (Cluster, Client) {
 /// A commit at `1sr` is not answered because its replica goes to take the primary's place without
 /// it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_replica_lacks_is_not_answered_when_it_is_promoted() {
+async fn commit_that_a_promoted_replica_lacks_is_not_acknowledged() {
     if !is_there() {
         return;
     }
@@ -376,7 +376,7 @@ async fn what_a_replica_lacks_is_not_answered_when_it_is_promoted() {
 
 /// One that lags is not promoted unless the others are given up, and cannot follow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_is_behind_is_passed_over() {
+async fn lagging_replica_is_not_promoted() {
     if !is_there() {
         return;
     }

@@ -164,7 +164,7 @@ const UNCLEAR: &[(&str, &str)] = &[
 /// Where only the primary's triggers see the statement, they refuse what may differ, and nothing
 /// else: in functions, through the proxy too, and around it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_may_differ_is_refused_on_the_primary() {
+async fn nondeterministic_changes_are_refused_on_the_primary() {
     if !is_there() {
         return;
     }
@@ -228,7 +228,7 @@ async fn what_may_differ_is_refused_on_the_primary() {
 
 /// The same of texts and statements of which it cannot be found out what replicas are to do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_unclear_is_refused_on_the_primary() {
+async fn undecidable_changes_are_refused_on_the_primary() {
     if !is_there() {
         return;
     }
@@ -349,7 +349,7 @@ CREATE FUNCTION counts() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO 
 CREATE TRIGGER counts AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION counts()";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_fills_rows_does_it_alike_or_is_refused() {
+async fn statements_that_fill_rows_fill_them_alike_or_are_refused() {
     if !is_there() {
         return;
     }
@@ -375,7 +375,7 @@ async fn what_fills_rows_does_it_alike_or_is_refused() {
 
 /// Where it is so already, the proxy does not start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_would_fire_again_is_found_before() {
+async fn triggers_that_fire_again_are_found_at_the_start() {
     if !is_there() {
         return;
     }

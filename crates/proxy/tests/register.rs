@@ -201,7 +201,7 @@ async fn expect_secrecy(primary: &Postgres, admin: &Client) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_removed_is_not_followed_again() {
+async fn removed_replica_is_not_followed_again() {
     if !is_there() {
         return;
     }
@@ -248,7 +248,7 @@ async fn what_was_removed_is_not_followed_again() {
 
 /// Neither a replica nor a word of it is left of what the primary does not note, and none is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_noted_is_not_done() {
+async fn change_that_the_register_cannot_note_is_not_made() {
     if !is_there() {
         return;
     }

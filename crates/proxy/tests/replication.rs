@@ -749,7 +749,7 @@ async fn recreated_slot_is_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_replicated_is_refused_in_words() {
+async fn unsupported_primary_is_refused_with_its_reason() {
     if !is_there() {
         return;
     }

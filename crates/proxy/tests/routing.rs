@@ -168,7 +168,7 @@ async fn make_two_rows(client: &Client, key: &str) {
 
 /// R32: every reader after a commit was answered sees it, through whatever connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reads_never_miss_what_was_committed() {
+async fn reads_never_miss_acknowledged_commits() {
     if !is_there() {
         return;
     }
@@ -337,7 +337,7 @@ async fn databases_are_equal_after_a_load() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_replicated_is_refused() {
+async fn unsupported_statements_are_refused() {
     if !is_there() {
         return;
     }

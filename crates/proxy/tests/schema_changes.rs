@@ -121,7 +121,7 @@ const CHANGES: &[&str] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn replicas_follow_what_goes_around_the_proxy() {
+async fn replicas_follow_writes_around_the_proxy() {
     if !is_there() {
         return;
     }
@@ -210,7 +210,7 @@ async fn an_interrupted_detach_is_finished() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_goes_through_the_proxy_is_done_once() {
+async fn changes_through_the_proxy_are_executed_once() {
     if !is_there() {
         return;
     }
@@ -442,7 +442,7 @@ const TEMPORARY: &[&str] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_temporary_is_left_out() {
+async fn temporary_objects_are_left_out() {
     if !is_there() {
         return;
     }
@@ -488,7 +488,7 @@ const OF_TEMPORARY: &[&str] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_would_last_of_temporary_tables_is_refused() {
+async fn lasting_changes_by_temporary_objects_are_refused() {
     if !is_there() {
         return;
     }

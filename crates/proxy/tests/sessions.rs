@@ -220,7 +220,7 @@ async fn copy_in_simple_and_extended_protocol() {
 }
 
 #[tokio::test]
-async fn nothing_of_a_session_reaches_another() {
+async fn session_state_never_reaches_another_session() {
     with(1, async |front: &Front| {
         for leaves in [
             "SET search_path = elsewhere",

@@ -130,7 +130,7 @@ async fn the_usual_level_counts() {
 /// What is no read for any node fails as what can be tried again, which then works; and it leaves
 /// nothing at the replica.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_run_there_is_tried_again_on_the_primary() {
+async fn statement_refused_at_a_snapshot_can_be_retried() {
     let Some(cluster) = cluster().await else {
         return;
     };

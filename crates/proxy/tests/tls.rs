@@ -110,7 +110,7 @@ async fn databases_that_want_certificates_are_followed() {
 
 /// A proxy that has the list of `sslcrl` does not connect to one whose certificate was revoked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn databases_whose_certificate_was_revoked() {
+async fn databases_with_a_revoked_certificate_are_refused() {
     if !is_there() {
         return;
     }

@@ -65,7 +65,7 @@ async fn trace_reports_where_statements_go() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn trace_reports_what_statements_touch() {
+async fn trace_reports_touched_tables() {
     if !is_there() {
         return;
     }

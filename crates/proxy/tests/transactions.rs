@@ -203,7 +203,7 @@ async fn savepoints_and_levels_of_isolation() {
 
 /// An error elsewhere is one of the transaction, if the primary returns the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_fails_elsewhere_runs_again_on_the_primary() {
+async fn read_that_fails_at_a_replica_runs_again_on_the_primary() {
     let Some((cluster, mut raw)) = cluster("").await else {
         return;
     };
@@ -414,7 +414,7 @@ async fn portals_and_prepared_statements() {
 
 /// A transaction sees what its triggers and cascades have written, in whatever table.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_writes_bring_about_is_seen() {
+async fn effects_of_triggers_and_cascades_are_seen() {
     let further = "
         CREATE TABLE audit (id int PRIMARY KEY);
         CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS

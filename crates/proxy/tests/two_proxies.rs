@@ -157,7 +157,7 @@ const HOLDER: &str = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND o
     AND classid = 1751738479 AND granted";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_gives_up_is_followed_at_once() {
+async fn standby_follows_at_once_when_the_active_proxy_gives_up() {
     if !is_there() {
         return;
     }

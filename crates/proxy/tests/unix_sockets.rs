@@ -105,7 +105,7 @@ async fn statement_is_cancelled_by_a_unix_socket() {
 
 /// What processes left that are gone is taken over, and nothing else.
 #[tokio::test]
-async fn only_what_is_left_behind_is_taken_over() {
+async fn only_abandoned_sockets_are_replaced() {
     let folder = TempDir::new().unwrap();
     let socket = socket_in(folder.path(), PORT);
     let bind = || UnixSocket::bind(folder.path(), PORT);

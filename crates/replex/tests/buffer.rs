@@ -361,7 +361,7 @@ async fn a_proxy_that_takes_over_with_its_own_buffer_lacks_nothing() {
 /// The primary need not keep its log for an offline replica, and it has all once it is back, be it
 /// the same proxy that kept it or the next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn offline_replica_gets_what_the_primary_has_forgotten() {
+async fn offline_replica_catches_up_beyond_the_primarys_wal() {
     let (_folder, _store, coordinators) = embedded();
     let Some(mut stage) = Stage::start(coordinators, ENOUGH).await else {
         return;

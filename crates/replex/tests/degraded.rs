@@ -13,7 +13,7 @@ use support::rows::{insert, is_quiet};
 const ROWS: i64 = 200;
 
 #[tokio::test]
-async fn copies_are_compared_and_failures_counted_by_what_is_there() {
+async fn copies_are_compared_and_failures_counted_by_live_servers() {
     let mut cluster = support::cluster(3).await;
     let address = cluster.coordinator_address().to_owned();
     let client = Client::connect(ConnectOptions::new([address.clone()]));

@@ -34,7 +34,7 @@ fn is_empty(folder: &Path) -> bool {
 }
 
 #[test]
-fn demo_holds_what_it_claims_and_cleans_up() {
+fn demo_proves_its_claims_and_cleans_up() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().display().to_string();
     let stdout = support::run_well(&["demo", "--folder", &place]);

@@ -293,7 +293,7 @@ async fn until_it_follows(address: &str) -> Leadership {
 }
 
 #[tokio::test]
-async fn etcd_offline_or_full_stops_only_what_changes_the_cluster() {
+async fn etcd_offline_or_full_stops_only_changes_of_the_cluster() {
     if !etcd::is_there() {
         return;
     }
@@ -434,7 +434,7 @@ fn migrate(data: &str, urls: &str, to: &str) -> Output {
 }
 
 #[tokio::test]
-async fn state_beyond_what_one_value_of_etcd_holds_is_kept_in_parts() {
+async fn state_beyond_one_etcd_value_is_kept_in_parts() {
     if !etcd::is_there() {
         return;
     }
@@ -508,7 +508,7 @@ fn large_state() -> CoordinatorState {
 }
 
 #[tokio::test]
-async fn what_is_not_this_clusters_is_refused() {
+async fn servers_and_states_of_other_clusters_are_refused() {
     if !etcd::is_there() {
         return;
     }

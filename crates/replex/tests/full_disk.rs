@@ -150,7 +150,7 @@ async fn full_disk_refuses_writes_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_full_disk_holds_moves_to_servers_with_room_and_writes_go_on() {
+async fn partitions_leave_a_full_disk_while_writes_go_on() {
     let mut cluster = support::cluster(3).await;
     let disk = SmallDisk::mount(cluster.server_folder(3));
     let Some(disk) = needs::require(TMPFS, disk.ok()) else {

@@ -22,7 +22,7 @@ const NOTE_BYTES: usize = 1_000;
 const CHANGED: i64 = 40;
 
 #[tokio::test]
-async fn a_server_that_was_replaced_gets_back_what_it_held_by_what_has_changed() {
+async fn replaced_server_gets_its_partitions_back_by_changes_only() {
     let mut options = support::options(4);
     options.server_arguments = ["--tables-memory-mib", "1"].map(str::to_owned).into();
     let mut cluster = Cluster::start(options).await.unwrap();

@@ -236,7 +236,7 @@ async fn an_export_replaces_regular_files_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn an_export_writes_through_what_is_no_regular_file() {
+async fn export_writes_through_special_files() {
     let cluster = filled().await;
     let folder = tempfile::tempdir().unwrap();
     let fifo = folder.path().join("fifo");

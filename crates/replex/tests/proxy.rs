@@ -211,7 +211,7 @@ fn have_differ(running: &Running, primary: &Postgres, replica: &Postgres) {
 
 /// What operators look for stands in the log, and what is private does not.
 #[test]
-fn what_happens_is_logged_without_values() {
+fn events_are_logged_without_values() {
     if !postgres_is_there() {
         return;
     }
@@ -688,7 +688,7 @@ fn replicas_are_named_in_a_file() {
 }
 
 #[test]
-fn check_reports_what_is_missing_and_fails_if_it_must() {
+fn check_reports_faults_and_fails_on_severe_ones() {
     if !postgres_is_there() {
         return;
     }

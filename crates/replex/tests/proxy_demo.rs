@@ -46,7 +46,7 @@ fn demo(folder: &Path) -> Child {
 }
 
 #[test]
-fn demo_holds_what_it_claims_and_cleans_up() {
+fn demo_proves_its_claims_and_cleans_up() {
     if !postgres_is_there() {
         return;
     }
@@ -82,7 +82,7 @@ fn demo_without_postgres(apt_get: &str) -> Option<(TempDir, Command)> {
 }
 
 #[test]
-fn demo_installs_what_it_needs() {
+fn demo_installs_its_requirements() {
     let hidden = postgres_is_there().then(|| demo_without_postgres("umount /usr/lib/postgresql"));
     let Some((_folder, mut command)) = hidden.flatten() else {
         return;
@@ -98,7 +98,7 @@ fn demo_installs_what_it_needs() {
 }
 
 #[test]
-fn demo_reports_what_its_needs_lack() {
+fn demo_reports_missing_requirements() {
     let hidden =
         postgres_is_there().then(|| demo_without_postgres("echo no network >&2; exit 100"));
     let Some((_folder, mut command)) = hidden.flatten() else {

@@ -22,7 +22,7 @@ const ROWS: i64 = 300;
 const NOTE: usize = 3;
 
 #[tokio::test]
-async fn what_most_copies_contradict_is_named_and_refilled() {
+async fn minority_copy_is_named_and_refilled() {
     let mut cluster = support::cluster(3).await;
     let coordinator = cluster.coordinator_address().to_owned();
     support::create(&cluster, support::people(2, Durability::Sync)).await;
@@ -74,7 +74,7 @@ async fn what_most_copies_contradict_is_named_and_refilled() {
 }
 
 #[tokio::test]
-async fn what_differs_is_found_automatically() {
+async fn different_copies_are_found_automatically() {
     let mut options = support::options(3);
     let every = ["--check-every", "0.1"].map(str::to_owned);
     options.coordinator_arguments.extend(every);

@@ -12,7 +12,7 @@ use support::rows::{self, expect_all, insert, is_quiet};
 const ROWS: i64 = 400;
 
 #[tokio::test]
-async fn others_rebuild_what_a_lost_server_held_while_writes_go_on() {
+async fn remaining_servers_rebuild_lost_partitions_while_writes_go_on() {
     let mut cluster = support::cluster(4).await;
     let address = cluster.coordinator_address().to_owned();
     let table = rows::create(&cluster).await;

@@ -187,7 +187,7 @@ mod tests {
         /// not lost gets all that it lacks, and nothing else. (A stream that skips something was
         /// found by the simulation, seed 7,236,767.)
         #[test]
-        fn what_is_recent_has_no_gap(
+        fn recent_commits_have_no_gap(
             steps in prop::collection::vec((1_u64..5, any::<bool>(), 0_u64..30, 0..4_u8), 1..60),
             begin in 1_u64..10,
         ) {

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_a_gap_is_of_no_use() {
+    fn pages_after_a_gap_are_dropped() {
         let found = vec![page(10, 20), page(50, 60), page(20, 30), page(40, 50)];
         let (pages, useless) = BufferPages::of(found).unwrap();
         assert_eq!((pages.from(), pages.until()), (Tsid(40), Tsid(60)));

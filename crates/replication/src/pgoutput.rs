@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_longer_is_malformed() {
+    fn truncated_and_longer_messages_are_malformed() {
         let whole = b"I\0\0\0\x07N\0\x01t\0\0\0\x011";
         assert!(decode(Bytes::from_static(whole)).is_ok());
         for end in 0..whole.len() {

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn estimate_goes_by_what_it_took() {
+    fn estimate_follows_the_elapsed_time() {
         let elapsed = Duration::from_secs(10);
         let progress = TaskProgress::of(25, 100, elapsed);
         assert_eq!(progress.left, Some(Duration::from_secs(30)));

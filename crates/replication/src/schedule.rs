@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_tried_again_alone_and_once() {
+    fn failed_group_is_retried_alone_and_once() {
         let mut schedule = ReplaySchedule::new(2, 1);
         schedule.add(Tsid(1), write(1));
         schedule.add(Tsid(2), write(2));
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_advances_in_its_turn() {
+    fn empty_commit_advances_in_order() {
         let mut schedule = ReplaySchedule::new(1, 1);
         schedule.add(Tsid(1), write(1));
         schedule.add_empty(Tsid(2));
@@ -355,7 +355,7 @@ mod tests {
 
     /// What waits is shared out among the connections; no transaction waits for others to come.
     #[test]
-    fn groups_are_of_what_waits() {
+    fn groups_contain_waiting_transactions() {
         let mut schedule = ReplaySchedule::new(2, 4);
         schedule.add(Tsid(1), write(1));
         assert_eq!(

@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_say_what_they_run() {
+    fn functions_name_their_statements() {
         let inner = "CREATE TABLE|SQL statement \"CREATE TABLE \"a\" (a int)\"\nPL/pgSQL function f() line 1";
         let found_twice = found(
             "SELECT f(), f()",

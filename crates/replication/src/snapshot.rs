@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shows_what_has_ended() {
+    fn snapshot_shows_ended_transactions() {
         let snapshot: Snapshot = "100:110:103,105".parse().expect("it is one");
         let shown: Vec<u32> = (98..112).filter(|xid| snapshot.shows(*xid)).collect();
         assert_eq!(shown, [98, 99, 100, 101, 102, 104, 106, 107, 108, 109]);

@@ -257,7 +257,7 @@ mod tests {
 
     /// Everything comes back in order, also what is longer than a piece.
     #[tokio::test]
-    async fn what_is_added_is_read() {
+    async fn appended_changes_are_read() {
         let mut spill = SpillFile::new().unwrap();
         assert_eq!(all(&spill).await, []);
         let long = "x".repeat(3 * PIECE_LENGTH as usize);

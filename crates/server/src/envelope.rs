@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_it_wrote_and_refuses_the_rest() {
+    fn written_envelope_is_read_and_others_are_refused() {
         let envelope = Envelope {
             magic: b"RPXTESTS",
             format: 3,

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_it_wrote() {
+    fn written_identity_is_read() {
         for joined in [None, Some((7, ServerId(3)))] {
             let identity = ServerIdentity {
                 disk: 1 << 60,

@@ -325,7 +325,7 @@ fn a_connection_beyond_the_limit_is_refused_with_a_reason() {
 }
 
 #[test]
-fn stopping_answers_what_was_asked_and_sends_farewell() {
+fn stop_answers_open_requests_and_sends_farewell() {
     let echo = Echo::start(LoopLimits::default());
     let mut wire = Wire::connect(echo.address);
     wire.echo(1, 10);

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_quotes_what_needs_it() {
+    fn csv_quotes_special_characters() {
         assert_eq!(
             written(&rows(), OutputFormat::Csv),
             "id,note,late,at\n1,\"a, \"\"b\"\"\nc\",2.5,1970-01-01 00:00:00\n1234,,NaN,\n"
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_stands_beside_rows_that_programs_read() {
+    fn messages_go_beside_csv_and_json() {
         let outcome = StatementOutcome::Done("INSERT 0 3".into());
         for (format, expected, expected_beside) in [
             (OutputFormat::Table, "INSERT 0 3\n", ""),

@@ -452,7 +452,7 @@ mod tests {
         }
 
         #[test]
-        fn damaged_logs_yield_only_what_was_written(
+        fn damaged_logs_yield_only_written_records(
             hits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         ) {
             let (mut bytes, _) = encoded(20);

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_step_is_named_with_those_that_exist() {
+    fn unknown_step_is_named_with_the_existing_steps() {
         let Err(message) = chosen(&["test".into()]) else {
             panic!("accepted")
         };

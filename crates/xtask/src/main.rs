@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_command_lists_those_that_exist() {
+    fn unknown_command_lists_the_existing_commands() {
         let message = dispatch(&words("cii")).unwrap_err();
         assert!(message.contains("no command `cii`"), "{message}");
         assert!(message.contains("  ci "), "{message}");

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ramps_up_is_not_counted() {
+    fn ramp_up_is_not_counted() {
         let all: Vec<Logged> = (1..=10)
             .map(|second| Logged {
                 ended_us: second * 1_000_000,

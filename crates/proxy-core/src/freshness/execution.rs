@@ -287,7 +287,7 @@ mod tests {
 
     /// A transaction that waits for a hot row holds up none that has nothing to do with that row.
     #[test]
-    fn later_ones_pass_those_that_wait() {
+    fn independent_transactions_pass_waiting_ones() {
         let mut both = write(1);
         both.merge(&write(2));
         let mut execution = Execution::default();
@@ -309,7 +309,7 @@ mod tests {
     /// A transaction that depends on the group itself may be in it; a transaction that depends on
     /// others ends it.
     #[test]
-    fn groups_are_of_those_that_follow_each_other() {
+    fn groups_contain_consecutive_transactions() {
         let limits = GroupLimits {
             count: 3,
             length: 100,
@@ -361,7 +361,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_runs_together_touches_no_common_cell(
+        fn concurrent_groups_touch_no_common_cell(
             history in prop::collection::vec((transaction(), 0..4_u8), 1..16),
             count in 1_usize..5,
         ) {

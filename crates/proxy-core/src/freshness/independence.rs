@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_write_anything_is_dependent_on_all() {
+    fn unknown_writes_depend_on_all_transactions() {
         let mut read = AccessSets::default();
         read.touch(TableOid(1), TableAccess::read_table());
         assert!(!independent(&AccessSets::writes_anything(), &read));

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn all_meets_what_is_there() {
+    fn all_intersects_every_nonempty_set() {
         let some: CountedItems<ColumnNumber> = [ColumnNumber(2)].into_iter().collect();
         assert!(CountedItems::all().meets(&some));
         assert!(some.meets(&CountedItems::all()));

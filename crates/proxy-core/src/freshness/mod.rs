@@ -651,7 +651,7 @@ mod tests {
     }
 
     #[test]
-    fn replica_that_has_gone_back_has_not_what_it_had() {
+    fn replica_that_has_gone_back_loses_its_position() {
         let mut manager = two_replicas();
         manager.applied(FIRST, Tsid(12));
         assert!(manager.has(FIRST, Tsid(12)));
@@ -723,7 +723,7 @@ mod tests {
     }
 
     #[test]
-    fn what_writes_never_leaves_the_primary() {
+    fn writes_stay_on_the_primary() {
         let mut manager = two_replicas();
         let target = manager.route(&write(1, 1), ConsistencyLevel::Weak);
         assert_eq!(target, ReadTarget::Primary(PrimaryReason::Writes));

@@ -151,7 +151,7 @@ mod tests {
 
     /// P1: a snapshot covers what was acknowledged and what was Pending, and waits for no more.
     #[test]
-    fn what_was_pending_is_waited_for_and_no_more() {
+    fn moment_waits_for_earlier_pending_commits_only() {
         for reads in [read(1), AccessSets::reads_anything()] {
             let mut manager = two_replicas();
             let first = manager.begin_commit(write(1, 7), None);
@@ -179,7 +179,7 @@ mod tests {
 
     /// A read does not wait for Pending commits that do not touch it.
     #[test]
-    fn what_is_not_touched_is_not_waited_for() {
+    fn moment_ignores_commits_of_other_rows() {
         let mut manager = two_replicas();
         manager.begin_commit(write(2, 7), None);
         let mut moment = manager.moment(&read(1), ConsistencyLevel::Gssi);
@@ -192,7 +192,7 @@ mod tests {
     /// Two commits under way together, of which the replica has the first: the second may have been
     /// visible before.
     #[test]
-    fn what_would_tear_is_not_chosen() {
+    fn tearing_replica_is_not_chosen() {
         let mut manager = two_replicas();
         let first = manager.begin_commit(write(1, 7), None);
         let mut moment = manager.moment(&read(1), ConsistencyLevel::Gssi);
@@ -252,7 +252,7 @@ mod tests {
     /// It shows commits before the primary does: a client that has seen one there, and asks the
     /// primary, would not see it.
     #[test]
-    fn what_a_standby_shows_early_does_not_count() {
+    fn early_commits_of_a_standby_do_not_count() {
         let mut manager = two_replicas();
         manager.shows_early(FIRST);
         let reads = row_of(7);

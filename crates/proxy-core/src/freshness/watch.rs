@@ -307,7 +307,7 @@ mod tests {
     /// A commit that is read before its answer has come, as one from around the proxy always is,
     /// becomes visible when the primary reports it.
     #[test]
-    fn what_begins_when_the_last_is_shown_never_tears() {
+    fn read_after_the_last_commit_is_shown_never_tears() {
         let watch = |manager: &FreshnessManager| {
             manager.watch(&AccessSets::reads_anything(), ConsistencyLevel::Gssi, FIRST)
         };
@@ -355,7 +355,7 @@ mod tests {
     /// A read whose commits are not remembered may have been torn, and no commit is remembered
     /// without a watched read.
     #[test]
-    fn long_reads_are_torn_by_what_is_forgotten() {
+    fn long_reads_are_torn_by_forgotten_commits() {
         let mut manager = manager();
         see(&mut manager, 11, None, 1);
         assert_eq!(manager.commits.commits.len(), 1, "it is not visible yet");

@@ -51,7 +51,7 @@ fn reads(key: Key, seen: &[Element]) -> Operation {
 }
 
 #[test]
-fn what_follows_each_other_is_right() {
+fn sequential_history_is_valid() {
     let history = History::new()
         .with(1, 2, &[reads(1, &[]), Append(1, 10)])
         .with(3, 4, &[reads(1, &[10]), Append(1, 11), reads(1, &[10, 11])])

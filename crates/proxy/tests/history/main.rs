@@ -487,7 +487,7 @@ async fn weak_reads_are_found_to_be_stale() {
 /// While a replica cannot execute the commits that write one list, it commits nothing behind them.
 /// Where it does (the planted bug `CommitsOutOfOrder`), reads are found to be stale.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_held_back_holds_back_what_is_behind_it() {
+async fn delayed_commit_delays_later_commits() {
     if !is_there() {
         return;
     }

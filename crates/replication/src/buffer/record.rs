@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_long_for_memory_is_continued() {
+    async fn changes_beyond_memory_are_continued() {
         let mut spill = spill::SpillFile::new().unwrap();
         spill.add(&[statement("SELECT 1")]).await.unwrap();
         let (length, effect) = (spill.length(), CommitEffect::Long(spill));

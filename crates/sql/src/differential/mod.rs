@@ -114,7 +114,7 @@ fn asked(connection: &str, setup: &str, statements: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn answers_are_those_of_postgresql() {
+fn answers_equal_those_of_postgresql() {
     let statements = drawn::statements();
     let mut session = Model::session(&format!("{} SET scan = on;", drawn::SETUP));
     let ours: Vec<String> = statements

@@ -721,7 +721,7 @@ fn conflicts_are_tried_again_and_then_reported() {
 }
 
 #[test]
-fn unknown_outcome_is_reported_with_what_was_done() {
+fn unknown_outcome_is_reported_with_the_completed_rows() {
     let session = &mut Model::session(LOG);
     let lost = StoreError {
         message: "the outcome is unknown".into(),

@@ -251,7 +251,7 @@ fn a_script_in_pieces_ends_at_its_first_error_and_names_its_line() {
 
 /// Every way to cut a script into two pieces gives what the whole gives.
 #[test]
-fn pieces_mean_what_the_whole_means() {
+fn script_in_pieces_runs_as_the_whole_script() {
     let script = format!(
         "{USERS}\n-- a; comment\nINSERT INTO users VALUES ('eu', 1, 'ä;b', 1); SELECT 5 AS five;\n\
          SELECT email\n FROM users WHERE region = 'eu' AND number = 1;\n\\format json\n\
@@ -277,7 +277,7 @@ fn pieces_mean_what_the_whole_means() {
 }
 
 #[test]
-fn what_programs_read_holds_rows_and_what_was_done_stands_beside() {
+fn csv_and_json_contain_only_rows_and_messages_go_beside() {
     let script = "CREATE TABLE t (a bigint PRIMARY KEY);\nINSERT INTO t VALUES (1), (2);\n\
                   SELECT a FROM t WHERE a = 1;\nDELETE FROM t WHERE a IN (1, 2, 3);\n\
                   SET scan = on;\nCREATE TABLE IF NOT EXISTS t (a bigint PRIMARY KEY);\n";

@@ -543,7 +543,7 @@ fn full_disk_refuses_new_writes_and_opens_again_after_a_cut() {
 }
 
 #[test]
-fn closing_on_a_full_disk_reports_what_is_not_durable() {
+fn close_on_a_full_disk_reports_records_that_are_not_durable() {
     let disk = MemoryDisk::new();
     disk.capacity.store(2 * SEGMENT_BYTES, Ordering::Relaxed);
     let (mut log, _, _wakes) = open(&disk, &options());

@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn history_may_name_what_is_gone() {
+    fn history_may_name_removed_items() {
         for path in ["CHANGELOG.md", "docs/design/2026-01-01-a.md"] {
             assert_eq!(
                 messages(path, "`cargo xtask gone` in crate `gone`\n"),

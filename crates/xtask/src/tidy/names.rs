@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_private_tested_or_no_type_is_fine() {
+    fn private_and_test_types_and_functions_may_share_names() {
         let files = [
             (
                 "crates/a/src/lib.rs",

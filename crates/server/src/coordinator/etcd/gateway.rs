@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_zero_is_left_out() {
+    fn absent_fields_are_zero() {
         let answer = json!({ "kvs": [{ "key": "Zm9v", "mod_revision": "7" }] });
         let expected = KeyValue {
             key: "foo".to_owned(),
