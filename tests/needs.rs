@@ -1,5 +1,5 @@
-//! What tests need beyond a Rust toolchain. A test without it fails, unless the run allows that
-//! tests are left out.
+//! The requirements of tests beyond a Rust toolchain. A test without it fails, unless the run
+//! allows that tests are left out.
 //!
 //! Tests of several crates include this file.
 

@@ -23,7 +23,7 @@ use crate::report::FigureReport;
         Built with the feature `proxy`, it measures the PostgreSQL proxy, too: replex bench proxy --help"
 )]
 pub struct MeasureArguments {
-    /// What to measure.
+    /// The measurement.
     #[command(subcommand)]
     pub command: BenchCommand,
     /// How, and where to.

@@ -57,7 +57,7 @@ const fn mix(name: &'static str, updates: u64, inserts: u64, modifications: u64)
     }
 }
 
-/// What one operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     Read(u64),
@@ -123,7 +123,7 @@ impl YcsbRows {
     }
 }
 
-/// One of the clients.
+/// A client.
 #[derive(Debug)]
 pub struct YcsbClient {
     table: Table,

@@ -4,7 +4,7 @@
 //! ```text
 //! cargo run -p client --example flights -- 127.0.0.1:7400
 //! ```
-//! It takes the coordinator's address. What it leaves out: everything about starting a cluster.
+//! It takes the coordinator's address. It leaves out everything about starting a cluster.
 
 use client::{
     Assignment, BinaryOperator, Client, ColumnType, ConnectOptions, Error, Expression, IfExists,

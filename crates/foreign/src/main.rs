@@ -31,7 +31,7 @@ struct Options {
     /// The suites to run; all if none is named
     #[arg(value_name = "SUITE")]
     suites: Vec<String>,
-    /// Where suites are fetched to, and where what they print goes
+    /// The folder of the fetched suites, and of their output
     #[arg(long, value_name = "FOLDER", default_value = "target/foreign")]
     folder: PathBuf,
     /// Print the suites and end
@@ -61,7 +61,7 @@ fn run(options: &Options) -> Result<bool, Failure> {
     }
     let mut reports = Vec::new();
     for suite in chosen(&options.suites)? {
-        // One that cannot be fetched keeps none of the others from running.
+        // A suite that cannot be fetched keeps none of the others from running.
         reports.push(compare(suite, options).unwrap_or_else(|failure| {
             eprintln!("{}: {failure}", suite.name);
             Report {
@@ -90,7 +90,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Suite>, Failure> {
     names.iter().map(find).collect()
 }
 
-/// What one suite showed.
+/// The result of one suite.
 struct Report {
     /// A row of the table.
     row: String,

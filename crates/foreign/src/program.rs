@@ -54,7 +54,7 @@ pub fn run_for(command: &mut Command, log: &Path, most: Duration) -> Result<Prog
     }
 }
 
-/// Runs a program that must succeed; what it printed.
+/// Runs a program that must succeed, and returns its output.
 pub fn run(command: &mut Command) -> Result<String, Failure> {
     let line = command_line(command);
     let output = command.stdin(Stdio::null()).output();
@@ -74,7 +74,7 @@ pub fn words(line: &str, folder: &Path) -> Command {
     command
 }
 
-/// What was typed, for messages.
+/// Returns the command line, for messages.
 fn command_line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();

@@ -85,7 +85,7 @@ impl SuiteTarget {
     }
 }
 
-/// What is left of the replicas after a suite.
+/// The state of the replicas after a suite.
 #[derive(Debug)]
 pub struct ReplicaReport {
     /// The state of each, as the console shows it.

@@ -1,4 +1,5 @@
-//! Texts without their constants: those that differ in nothing else are analysed once.
+//! Texts without their constants, so that texts that differ in their constants alone are analysed
+//! once.
 //!
 //! Each plain constant, a whole number or a text in quotes, becomes a parameter. This is no lexer
 //! of SQL: where anything stands that would need one (comments, `$`, backslashes, texts with a
@@ -20,7 +21,7 @@ const GROWTH: usize = 16;
 pub struct TextTemplate<'t> {
     /// The text.
     pub text: String,
-    /// What its parameters are, from `$1` on.
+    /// Its parameters, from `$1` on.
     pub values: Vec<Constant<'t>>,
 }
 
@@ -29,7 +30,7 @@ pub struct TextTemplate<'t> {
 pub enum Constant<'t> {
     /// A whole number.
     Number(Cow<'t, str>),
-    /// A text in quotes, whose type the server finds out.
+    /// A text in quotes. The server determines its type.
     Quoted(Cow<'t, str>),
 }
 
@@ -86,7 +87,7 @@ pub fn template(text: &str) -> Option<TextTemplate<'_>> {
     is_one.then_some(TextTemplate { text: out, values })
 }
 
-/// Returns whether it can stand in a name. What is no ASCII can.
+/// Returns whether it can stand in a name. Other characters can.
 fn is_of_name(character: char) -> bool {
     character.is_ascii_alphanumeric() || character == '_' || !character.is_ascii()
 }

@@ -16,8 +16,8 @@ use pg_wire::settings;
 use proxy_core::grammar::{Grammar, SessionEffect};
 use proxy_core::names;
 
-/// Statements that leave nothing behind, whatever follows, but for the words below. The usual ones
-/// come first.
+/// Statements that leave nothing behind with any continuation, except for the words below. The
+/// usual ones come first.
 const LEAVES_NOTHING: &[&str] = &[
     "select",
     "insert",
@@ -76,8 +76,8 @@ const KEEPS: &[&str] = &[
     "temporary",
 ];
 
-/// PostgreSQL's own functions whose callers keep their connections: for a lock, a setting, or what
-/// is open there; or since they run the text of another statement.
+/// PostgreSQL's own functions whose callers keep their connections. They hold a lock, a setting or
+/// an open resource, or run the text of another statement.
 const KEEPS_FUNCTIONS: &[&str] = &[
     "cursor_to_xml",
     "cursor_to_xmlschema",
@@ -135,7 +135,7 @@ const IS_WATCHED: [bool; BEGINNINGS] = {
 };
 const BEGINNINGS: usize = 1 << 10;
 
-/// Returns a number for the first three letters of a word, in whatever case.
+/// Returns a number for the first three letters of a word in either case.
 const fn beginning(word: &[u8]) -> usize {
     let (mut number, mut at) = (0, 0);
     while at < 3 && at < word.len() {
@@ -145,11 +145,11 @@ const fn beginning(word: &[u8]) -> usize {
     number % BEGINNINGS
 }
 
-/// What may stand after SET to make it end with the transaction.
+/// Words after SET that make it end with the transaction.
 const SET_FOR_TRANSACTION: &[&str] = &["constraints", "local", "transaction"];
 
-/// What may stand after SET SESSION CHARACTERISTICS so that it sets
-/// `default_transaction_isolation` and nothing else.
+/// Words after SET SESSION CHARACTERISTICS with which it sets `default_transaction_isolation` and
+/// nothing else.
 const OF_ISOLATION: &[&str] = &[
     "as",
     "committed",
@@ -269,7 +269,7 @@ enum WordPlace {
 
 impl WordPlace {
     /// Returns where it goes on after a sign; none where that may be anything. Past the first
-    /// statement a comment looks like the inside of a literal, and what is quoted may be any name.
+    /// statement a comment looks like the inside of a literal, and any name may stand in quotes.
     fn after_sign(self, sign: u8) -> Option<WordPlace> {
         match (self, sign) {
             (WordPlace::Start, b'(') => Some(WordPlace::Start),
@@ -282,8 +282,7 @@ impl WordPlace {
         }
     }
 
-    /// Returns where it goes on after a word, and what that leaves; none where that may be
-    /// anything.
+    /// Returns the place after a word, and the effect of the word; none if the effect is unknown.
     fn after_name(self, name: &[u8]) -> Option<(WordPlace, SessionEffect)> {
         if self == WordPlace::Within {
             return Some((WordPlace::Within, SessionEffect::Nothing));

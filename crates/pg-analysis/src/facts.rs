@@ -1,4 +1,4 @@
-//! What stands in a statement: tables, columns, functions, operators.
+//! Facts about a statement: its tables, columns, functions and operators.
 //!
 //! One pass over the parse tree without recursion, so that no text, however deeply nested, exhausts
 //! the stack. The nodes that are understood are listed; any other makes the statement unknown.
@@ -45,7 +45,7 @@ pub struct StatementFacts<'a> {
     pub inner_writes: BTreeSet<QualifiedName>,
     /// Every name in a column's place, without its table.
     pub names: BTreeSet<String>,
-    /// Those of them that stand alone where the type of a whole row would be seen.
+    /// Names among them that stand alone where the type of a whole row would be seen.
     pub bare_names: BTreeSet<String>,
     /// Tables of which whole rows are asked for where their type is seen: `coalesce(t.*)`.
     pub whole_rows: BTreeSet<String>,
@@ -65,7 +65,7 @@ pub struct StatementFacts<'a> {
     pub parameters: BTreeSet<i32>,
     /// Whether it locks the rows that it reads.
     pub locks: bool,
-    /// Those that stand there more than once.
+    /// Parameters that occur more than once.
     pub repeated_parameters: BTreeSet<i32>,
     /// Functions that are called by their names, with how many arguments.
     pub calls: BTreeSet<(String, usize)>,
@@ -111,7 +111,7 @@ impl<'a> StatementFacts<'a> {
 /// The expression for a whole row, if a name in a column's place is a table's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WholeRow {
-    /// One value, whose type has a number that differs between nodes.
+    /// One value. The number of its type differs between nodes.
     Shows,
     /// One value of which only its fields' values come out.
     Hides,

@@ -1,8 +1,8 @@
 //! Changes of tables whose effect on rows no row image carries: they run again at replicas, so they
 //! must give the same there.
 //!
-//! Invariant: what is listed here gives the same rows wherever it runs, on the same rows and with
-//! the settings that go with it (`replication::schema_changes`); everything else is refused.
+//! Invariant: each listed construct gives the same rows on every node, for the same rows and the
+//! settings that are passed with it (`replication::schema_changes`). Everything else is refused.
 
 use pg_raw_parse::Node;
 use pg_raw_parse::nodes::{AlterTableCmd, AlterTableStmt, ColumnDef, CreateStmt, TypeName};
@@ -73,7 +73,7 @@ const TIMES: &[&str] = &["date", "time", "timestamp", "timestamptz"];
 /// Types of columns that are never read as texts when they are cast: whole and other numbers,
 /// `date`, `time`, `timestamp`, `timestamptz`, `interval`.
 const NO_TEXTS: &[u32] = &[20, 21, 23, 700, 701, 1700, 1082, 1083, 1114, 1184, 1186];
-/// The type `timetz`, whose zone may be that of now.
+/// The type `timetz`. Its zone may be the current one.
 const TIMETZ: u32 = 1266;
 /// Words that stand for the time at which they are read.
 const WORDS: [&str; 4] = ["now", "today", "tomorrow", "yesterday"];
@@ -195,7 +195,7 @@ fn fills(names: &NameScope<'_>, table: Option<&Relation>, column: &ColumnDef) ->
         match constraint.contype {
             ConstrType::CONSTR_IDENTITY => return true,
             ConstrType::CONSTR_DEFAULT => default = constraint.raw_expr(),
-            // PostgreSQL takes nothing but what is immutable.
+            // PostgreSQL accepts only immutable expressions.
             ConstrType::CONSTR_GENERATED => return false,
             _ => {}
         }
@@ -246,7 +246,7 @@ fn is_different(
     let has_word = facts.texts.iter().any(|text| reads_clock(text));
     let is_constant = is_constant(expression);
     if is_constant {
-        // Of whatever type, its input gives what it gives on the primary.
+        // For every type, its input gives the same as on the primary.
         return has_word || is_timetz(target);
     }
     let is_same = |(name, count): &(String, usize)| {
@@ -300,7 +300,7 @@ fn is_constant(expression: Node<'_>) -> bool {
     }
 }
 
-/// What a type's input does.
+/// The dependence of a type's input on the current time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TimeDependence {
     /// It gives the same at all times.

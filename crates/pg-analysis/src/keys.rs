@@ -1,8 +1,8 @@
 //! Rows that a statement names by the whole canonical key: `WHERE pk = 7 AND …`, `VALUES (7, …)`.
 //!
-//! A key's value must have one text whatever way it is written, the same that an image has:
-//! integers, text under deterministic collations, `uuid` and `bool` do; anything else is not taken
-//! as a key.
+//! A key's value must have the same text as in a row image, however the client writes it. That is
+//! so for integers, text under deterministic collations, `uuid` and `bool`. Values of other types
+//! are not used as keys.
 
 use std::borrow::Cow;
 
@@ -191,7 +191,7 @@ fn canonical_text(text: &str, type_oid: u32) -> Option<Cow<'_, [u8]>> {
         VARCHAR if text.ends_with(' ') => None,
         TEXT | VARCHAR => Some(bytes.into()),
         UUID => canonical_uuid(text).map(Cow::Owned),
-        // Only what `bool_out` writes: the other spellings are rare as keys.
+        // Only the spellings of `bool_out`: the others are rare as keys.
         BOOL => ["t", "f"].contains(&text).then_some(bytes.into()),
         _ => None,
     }

@@ -1,8 +1,8 @@
-//! What a statement touches, and what is to be done with it.
+//! The tables, columns and rows that a statement touches, and the way to execute it.
 //!
 //! SQL is read by PostgreSQL's own grammar and named by a [`Catalogue`] of the primary. No I/O.
 //!
-//! Invariant: the sets of a statement hold everything that it may touch. What is not understood
+//! Invariant: the sets of a statement hold everything that it may touch. An unknown statement
 //! touches anything, on the primary (R33).
 
 pub mod catalogue;
@@ -52,7 +52,7 @@ const TEXT_LENGTH_MAX: usize = 8 * 1024 * 1024;
 /// Of names in the catalogue, in bytes.
 const NAME_LENGTH_MAX: usize = 63;
 
-/// What is to be done with a statement.
+/// The way to execute a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatementAction {
     /// A read that may run on any node that has what its sets need.
@@ -84,13 +84,13 @@ pub enum StatementAction {
 }
 
 impl StatementAction {
-    /// Returns whether the statement may write tables, or what is in them.
+    /// Returns whether the statement may write tables or their rows.
     fn may_write(&self) -> bool {
         matches!(self, StatementAction::Write | StatementAction::Unproven(_))
     }
 }
 
-/// What a transaction statement does.
+/// The effect of a transaction statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionCommand {
     /// `BEGIN`, `START TRANSACTION`.
@@ -101,17 +101,17 @@ pub enum TransactionCommand {
     Rollback,
     /// `SAVEPOINT`, `RELEASE`, `ROLLBACK TO`.
     Savepoint,
-    /// `PREPARE TRANSACTION` and what ends it.
+    /// `PREPARE TRANSACTION` and the statements that end it.
     TwoPhase,
 }
 
 /// One statement, analysed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnalysedStatement {
-    /// What is to be done with it.
+    /// The way to execute it.
     pub action: StatementAction,
     tables: Vec<TableUse>,
-    /// What it names in its text, views as such.
+    /// The relations that its text names, with views as such.
     named: Vec<TableOid>,
     reads_anything: bool,
     writes_anything: bool,
@@ -121,7 +121,7 @@ pub struct AnalysedStatement {
     pub locks: bool,
 }
 
-/// What a statement does with one table: by rows, if parameters can be understood.
+/// The use of one table by a statement: by rows, if parameters can be evaluated.
 #[derive(Clone, Debug)]
 struct TableUse {
     table: TableOid,
@@ -148,12 +148,12 @@ impl AnalysedStatement {
         }
     }
 
-    /// Makes one that touches no table.
+    /// Makes the analysis of a statement that touches no table.
     fn without_tables(action: StatementAction) -> AnalysedStatement {
         AnalysedStatement::touching(action, Vec::new())
     }
 
-    /// Makes one that runs on the primary, and may read any table there.
+    /// Makes the analysis of a statement that runs on the primary, and may read any table there.
     fn reads_anything(action: StatementAction) -> AnalysedStatement {
         AnalysedStatement {
             reads_anything: true,
@@ -166,7 +166,7 @@ impl AnalysedStatement {
         AnalysedStatement::writes_anything(StatementAction::Unproven(why))
     }
 
-    /// Makes one that may read and write any table.
+    /// Makes the analysis of a statement that may read and write any table.
     fn writes_anything(action: StatementAction) -> AnalysedStatement {
         AnalysedStatement {
             writes_anything: true,
@@ -174,8 +174,7 @@ impl AnalysedStatement {
         }
     }
 
-    /// Returns whether it is no more than what its sets and its action say, whatever its constants
-    /// are.
+    /// Returns whether its sets and its action describe it completely, for any constants.
     fn is_plain(&self) -> bool {
         let is_plain = match self.action {
             StatementAction::Read | StatementAction::Write => true,
@@ -267,7 +266,7 @@ impl TableUse {
 #[derive(Debug)]
 pub struct TextAnalysis {
     statements: Vec<AnalysedStatement>,
-    /// What its only statement is as a prepared one, once that was asked for.
+    /// The prepared form of its only statement, once a caller has requested it.
     pub prepared: OnceLock<Arc<PreparedStatement>>,
 }
 
@@ -306,7 +305,7 @@ impl Analyser {
         }
     }
 
-    /// Replaces the catalogue of the database: whatever was analysed is forgotten.
+    /// Replaces the catalogue of the database and drops all earlier analyses.
     pub fn replace(&self, catalogue: Catalogue) {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         let mut here = self
@@ -315,12 +314,12 @@ impl Analyser {
             .unwrap_or_else(PoisonError::into_inner);
         *here = Arc::new(catalogue);
         *cache = Cache::default();
-        // Only now: what is analysed from here on is by the new one.
+        // Only now: later analyses use the new catalogue.
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Rises with each change of the catalogue. What is analysed after it was asked for is by the
-    /// catalogue that it stands for, or by a newer one.
+    /// Rises with each change of the catalogue. An analysis made after this call uses the catalogue
+    /// of that generation, or a newer one.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -331,8 +330,8 @@ impl Analyser {
         Arc::clone(&catalogue.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the statements of a text that has its values in it, and its template, whose values
-    /// stand for parameters: texts with other values are one text, analysed once. Otherwise as
+    /// Returns the statements of a text with constants, and its template. Parameters stand for the
+    /// constants, so that texts that differ only there are analysed once. Otherwise as
     /// [`Analyser::analyse`].
     pub fn analyse_with_constants<'t>(
         &self,

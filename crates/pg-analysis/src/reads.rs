@@ -15,7 +15,7 @@ use proxy_core::freshness::{AffectingClass, CountedItems, TableAccess, TableOid,
 /// Views within views, at most in one statement.
 const VIEWS_MAX: usize = 100;
 
-/// What changes a setting as SET does.
+/// The function that changes a setting as SET does.
 const SET_CONFIG: &str = "set_config";
 
 /// Analyses a read, see the module.

@@ -1,4 +1,5 @@
-//! The paper's Tables 1 and 3 by their SQL, and what must not be taken for a harmless read.
+//! The paper's Tables 1 and 3 by their SQL, and statements that look like harmless reads and are
+//! none.
 
 use proptest::prelude::*;
 
@@ -506,7 +507,7 @@ fn search_path_settings() {
     }
 }
 
-/// What only sets settings touches no table, and is no read for any node.
+/// A statement that only sets settings touches no table, and is no read for any node.
 #[test]
 fn settings_that_are_set() {
     for text in [
@@ -564,7 +565,7 @@ proptest! {
     }
 }
 
-/// What would find another time outside of its transaction, and what would not.
+/// Statements that depend on the time of their transaction, and statements that do not.
 #[test]
 fn time_of_the_transaction_is_noticed() {
     for (text, expected) in [
@@ -584,7 +585,7 @@ fn time_of_the_transaction_is_noticed() {
     }
 }
 
-/// What a node has values of its own of is read on the primary.
+/// Values that differ between nodes are read on the primary.
 #[test]
 fn values_that_differ_between_nodes() {
     for text in [

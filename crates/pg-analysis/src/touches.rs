@@ -1,4 +1,4 @@
-//! What statements touch together, as far as it decides where they run.
+//! The combined effect of statements, as far as it decides where they run.
 
 use proxy_core::freshness::AccessSets;
 use proxy_core::touched::{CombinedAnalysis, WRITES};
@@ -42,7 +42,7 @@ impl AnalysedStatement {
                     TransactionCommand::Commit | TransactionCommand::Rollback => {
                         touched.may_end = true;
                     }
-                    // What another session has prepared may be anything.
+                    // A transaction that another session has prepared may contain anything.
                     TransactionCommand::TwoPhase => {
                         touched.sets.merge(&AccessSets::writes_anything())
                     }
@@ -54,7 +54,7 @@ impl AnalysedStatement {
                 "it is refused"
             }
         };
-        // What writes anything may be a procedure, which may end transactions.
+        // A statement that writes anything may be a procedure, which may end transactions.
         touched.may_end |= touched.sets.may_write_anything();
         touched.needs_primary = touched.needs_primary.or(Some(why));
     }

@@ -1,7 +1,8 @@
 //! Statements that are neither SELECT nor INSERT, UPDATE, DELETE.
 //!
-//! Those that change the schema run on replicas too, as they are, alone and in order; those that
-//! only concern one server run on the primary alone. A kind that is not listed changes the schema.
+//! Statements that change the schema run on replicas too, unchanged, alone and in order. Statements
+//! that concern one server only run on the primary alone. A kind that is not listed changes the
+//! schema.
 
 use pg_raw_parse::Node;
 use pg_raw_parse::nodes::{CopyStmt, CreateTableAsStmt, RangeVar};
@@ -142,7 +143,7 @@ fn of_session(names: &NameScope<'_>, node: Node<'_>, text: &str) -> Option<Analy
         )))
     };
     match node {
-        // What EXECUTE runs is not seen.
+        // The statement that EXECUTE runs is unknown here.
         Node::PrepareStmt(_) | Node::ExecuteStmt(_) => Some(AnalysedStatement::writes_anything(
             Pin("it has a prepared statement of SQL"),
         )),

@@ -87,9 +87,9 @@ fn plain_table<'a>(names: &NameScope<'a>, name: &QualifiedName) -> Option<&'a Re
     (relation.kind == RelationKind::Table && !relation.has_triggers).then_some(relation)
 }
 
-/// Returns the tables that change with one on which a statement does just what it names: its
-/// children, and what foreign keys reach from any of them. None if users' triggers of those may do
-/// anything.
+/// Returns the tables that change together with a table whose statement has no other effects: its
+/// children, and the tables that foreign keys of any of them reach. None if users' triggers of
+/// those may do anything.
 fn changed_with(
     catalogue: &Catalogue,
     relation: &Relation,

@@ -27,7 +27,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Returns which database it is, whatever user logs in there.
+    /// Returns the database, without the user.
     pub fn place(&self) -> (&str, u16, &str) {
         (&self.host, self.port, &self.database)
     }
@@ -108,7 +108,7 @@ pub fn socket_in(folder: &Path, port: u16) -> PathBuf {
     folder.join(format!(".s.PGSQL.{port}"))
 }
 
-/// What stands after the question mark.
+/// The part after the question mark.
 struct AddressQuery {
     host: Option<String>,
     port: Option<String>,

@@ -1,8 +1,8 @@
 //! Cuts a stream of bytes into messages, and long messages into pieces.
 //!
-//! A message is a tag, a length of four bytes that counts itself, and a body. Up to
-//! [`WHOLE_LEN_MAX`] it is given whole; a longer one is given as its head, with at least
-//! [`HEAD_LEN`] bytes, and then as whatever arrives, so that no peer has to hold it.
+//! A message is a tag, a length of four bytes that counts itself, and a body. A message of up to
+//! [`WHOLE_LEN_MAX`] bytes is returned whole. A longer one is returned as its head, with at least
+//! [`HEAD_LEN`] bytes, and then piece by piece as it arrives, so that no peer has to hold it.
 
 use crate::Malformed;
 use alloc::format;
@@ -19,7 +19,7 @@ const LARGE_LEN_MAX: usize = 0x3fff_fffe;
 /// (`PQ_SMALL_MESSAGE_LIMIT`).
 const SMALL_LEN_MAX: usize = 10_000;
 
-/// Whose messages are cut.
+/// The sender of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageSender {
     /// Messages of a client: only known tags are taken, as PostgreSQL does.

@@ -4,7 +4,7 @@
 //! [`cut`] splits them into messages of bounded length, and [`message`] reads those. Names and
 //! literals are quoted in [`quoting`], errors are written by [`report`].
 //!
-//! This crate must not know sockets, timers, passwords, or what a statement means.
+//! This crate must not know sockets, timers, passwords, or the meaning of statements.
 
 #![no_std]
 

@@ -14,7 +14,7 @@ use crate::framing::HEADER_LEN;
 pub struct ParseMessage<'a> {
     /// The statement's name; the unnamed one has an empty name.
     pub name: &'a [u8],
-    /// What follows the name: the text, a zero byte, and the parameters' types.
+    /// The bytes after the name: the text, a zero byte, and the parameters' types.
     pub rest: &'a [u8],
 }
 
@@ -38,7 +38,7 @@ pub struct BindMessage<'a> {
     pub portal: &'a [u8],
     /// The statement's name.
     pub statement: &'a [u8],
-    /// What follows the names.
+    /// The bytes after the names.
     pub rest: &'a [u8],
 }
 
@@ -143,7 +143,7 @@ pub fn executed_portal(body: &[u8]) -> Result<&[u8], Malformed> {
     split_string(body).map(|(portal, _)| portal)
 }
 
-/// Returns the text before the first zero byte, and what follows that.
+/// Returns the text before the first zero byte, and the bytes after it.
 pub fn split_string(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     match CStr::from_bytes_until_nul(bytes) {
         Ok(text) => Ok((text.to_bytes(), &bytes[text.count_bytes() + 1..])),

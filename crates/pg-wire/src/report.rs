@@ -39,11 +39,11 @@ pub struct Report {
     pub severity: Severity,
     /// The SQLSTATE: five characters.
     pub code: String,
-    /// What happened, to what.
+    /// The event and its object.
     pub message: String,
     /// More about it, in lines; empty for nothing.
     pub detail: String,
-    /// What to do; empty for nothing.
+    /// The remedy; empty for none.
     pub hint: String,
 }
 

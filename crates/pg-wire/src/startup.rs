@@ -19,7 +19,7 @@ const GSS: u32 = 80_877_104;
 /// The newest minor version of protocol 3 that is spoken.
 const MINOR_MAX: u16 = 2;
 
-/// What a connection begins with.
+/// The first packet of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FirstPacket {
     /// The client wants TLS; it is answered by one byte.
@@ -145,7 +145,7 @@ fn parameters(body: &[u8]) -> Result<Vec<(String, String)>, Malformed> {
 
 /// Returns the packet that starts a session of protocol 3.0 at a server.
 ///
-/// Parameters must not contain zero bytes; those that come from [`read`] do not.
+/// Parameters must not contain zero bytes. Parameters from [`read`] contain none.
 pub fn write<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> BytesMut {
     let mut packet = BytesMut::new();
     packet.put_u32(0);

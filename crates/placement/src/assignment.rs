@@ -81,8 +81,8 @@ impl fmt::Display for AssignmentError {
 impl core::error::Error for AssignmentError {}
 
 impl Layout {
-    /// Returns replexes that are cut alike, by rising index: copies of one partition, whose rows
-    /// are the same. Every copy is in one family.
+    /// Returns replexes that are cut alike, by rising index. Their partitions are copies with the
+    /// same rows. Every copy is in one family.
     pub fn families(&self) -> Vec<Vec<usize>> {
         let mut families: Vec<Vec<usize>> = Vec::new();
         for index in self.numbers() {
@@ -229,8 +229,8 @@ fn best_pools<'a>(layout: &Layout, needed: usize, mut domains: Vec<Domain<'a>>) 
         .1
 }
 
-/// Returns so many pools: the largest families one each, the others where there is least; then
-/// every domain to the pool that needs it most.
+/// Returns so many pools. The largest families get a pool each, and the others go to the pool with
+/// least. Then every domain goes to the pool that needs it most.
 fn divide<'a>(
     families: &[Vec<usize>],
     needed: usize,

@@ -191,8 +191,9 @@ impl Search<'_> {
         best
     }
 
-    /// Returns the candidates: first those that need no replacement, because they win against
-    /// equals and bound the search for the rest; then by the least possible cost.
+    /// Returns the candidates. Candidates that need no replacement come first, because they win
+    /// against equals and bound the search for the rest. The others follow by the least possible
+    /// cost.
     fn candidates(&mut self, constraints: &SlotConstraints, excluded: u64) -> Vec<Candidate> {
         let costs = self.costs;
         let cheapest = costs.sorted.min(costs.local_index).min(costs.scan);

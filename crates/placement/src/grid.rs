@@ -64,7 +64,7 @@ pub enum ReplexKind {
 pub struct Replex {
     /// Unique within the table.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub kind: ReplexKind,
     /// The grid; without axes there is one partition.
     pub axes: Vec<Axis>,
@@ -73,11 +73,11 @@ pub struct Replex {
     pub sort_columns: Vec<usize>,
 }
 
-/// All copies of a table. A copy keeps its number, its place in the list, for life, because what
-/// disks hold of it is named by that; the primary replex is number 0.
+/// All copies of a table. A copy keeps its number, its place in the list, for life, because files
+/// on disks are named by it. The primary replex is number 0.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
-    /// What the axes refer to.
+    /// The key spaces of the axes.
     pub key_spaces: Vec<KeySpace>,
     /// By number.
     pub replexes: Vec<Replex>,

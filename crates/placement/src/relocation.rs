@@ -23,7 +23,7 @@ pub type Cell = (usize, usize);
 pub struct Relocation<'a> {
     /// Its grids.
     pub layout: &'a Layout,
-    /// What it is to survive.
+    /// The failures that it must survive.
     pub failures_tolerated: u32,
     /// Where it is.
     pub placement: &'a Placement,
@@ -97,7 +97,7 @@ impl Relocation<'_> {
         let left = cells.iter();
         let left = left.map(|(replex, number)| before.replexes[*replex][*number].server);
         let left: BTreeSet<u32> = left.collect();
-        // Each server's partitions go to one spare, so that what was apart stays apart.
+        // Each server's partitions go to one spare, so that separate copies stay separate.
         let spare_of = |(replex, number): Cell| -> Vec<&PartitionHost> {
             let was = before.replexes[replex][number].server;
             let index = left.iter().position(|id| *id == was).unwrap_or(0);

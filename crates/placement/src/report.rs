@@ -1,5 +1,5 @@
-//! What there is to know about a table's copies, as one plain structure: `replex admin table
-//! show` prints it. How it is printed is for the command.
+//! All facts about a table's copies, as one plain structure: `replex admin table show` prints it.
+//! How it is printed is for the command.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -127,7 +127,8 @@ impl TableReport {
         self.failures_survived >= Some(self.failures_tolerated)
     }
 
-    /// Returns what every possible row survives now, and what it will, for people.
+    /// Returns the failures that every possible row survives now, and after the changes under way,
+    /// for people.
     pub fn survival(&self) -> String {
         let proven = self.failures_proven.unwrap_or(0);
         let missing = match proven < self.failures_tolerated {

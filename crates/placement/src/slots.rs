@@ -1,5 +1,4 @@
-//! Constraints on slots: what a predicate, a lost partition, or both at once, determine about where
-//! a row can be.
+//! Constraints on slots: where a row can be by a predicate, a lost partition, or both at once.
 //!
 //! A constraint is a conjunction of residues per key space. Key spaces are taken as independent;
 //! where two are not (the same columns cut in two ways) the answers are too wide, never too
@@ -8,7 +7,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// `(slot / stride) mod divisions == coordinate`: what one coordinate of a grid determines of a
+/// `(slot / stride) mod divisions == coordinate`: the condition of one coordinate of a grid on a
 /// slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Residue {

@@ -1,4 +1,4 @@
-//! Sorted tables of bytes: what a protocol machine reads and writes, whatever holds them.
+//! Sorted tables of bytes that a protocol machine reads and writes, in any storage.
 //!
 //! A table is a map from key to value, ordered bytewise by key. The trait is the edge between
 //! the pure machines and the stores: `storage` implements it over memory and disk, and
@@ -99,7 +99,7 @@ pub trait Tables {
 pub struct TablesError(String);
 
 impl TablesError {
-    /// Returns an error with what failed, on what, and what to do.
+    /// Returns an error with the failed action, its object, and the remedy.
     pub fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }

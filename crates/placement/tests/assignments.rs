@@ -1,5 +1,5 @@
-//! Placements: what `assign` returns survives every set of failures that it promises to, by
-//! enumeration of rows and failures; `prove` finds what enumeration finds; the load is even.
+//! Placements of `assign` survive every set of failures within their promise, by enumeration of
+//! rows and failures. `prove` agrees with enumeration. The load is even.
 
 mod cases;
 
@@ -212,7 +212,7 @@ fn copies_in_one_domain_are_at_risk_together() {
     // Never all: then nothing would be left to decide by.
     let all = places_of(&layout, |_, _| 0);
     assert_eq!(copies_at_risk(&all, &three, 1), 2);
-    // Servers of one rack fail together; one that is not known fails alone.
+    // Servers of one rack fail together. A server without a rack fails alone.
     let mut racks = servers(&[1, 1]);
     racks[1].domain = racks[0].domain.clone();
     assert_eq!(copies_at_risk(&apart, &racks, 1), 2);

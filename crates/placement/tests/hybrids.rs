@@ -190,7 +190,7 @@ fn a_schema_names_copies_of_every_kind() {
         .map(|replex| layout.partition_count(replex))
         .collect();
     assert_eq!(counts, [12, 12, 12, 12, 12, 10]);
-    // The hybrid follows equation (2), whatever else there is.
+    // The hybrid follows equation (2), regardless of the other copies.
     let slots = vec![5; layout.key_spaces.len()];
     assert_eq!(layout.partition_of_slots(3, &slots), 4 * (5 % 3) + 5 % 4);
 }

@@ -30,17 +30,17 @@ pub enum ProxyBug {
     DoubtForgotten,
     /// R32: replicas get a commit that the primary does not show yet.
     GivenBeforeShown,
-    /// R33: a replica that has less than what was pruned serves what is not in the indexes.
+    /// R33: a replica below the pruned commits serves reads of items that are not in the indexes.
     FloorIgnored,
     /// R33: rows are pruned, and the floor does not rise.
     FloorStays,
-    /// R33: what may read anything need see nothing.
+    /// R33: reads that may read anything need see nothing.
     UnknownReadsNothing,
     /// R33: a read of a column need not see writes of whole rows.
     RowsHaveNoColumns,
     /// R33: a commit that is read again from the slot counts as the newest of its rows.
     IndexesGoBack,
-    /// P1: a read counts that has a commit, and not one that was shown before it.
+    /// P1: a read counts that has a commit without an earlier visible commit.
     TornReadsCount,
     /// P1: a read that has waited is watched only from the end of its wait.
     WaitIsNotWatched,

@@ -45,7 +45,7 @@ pub enum SessionSituation<'a> {
 pub struct RoutingQuestion<'a> {
     /// Where the session stands.
     pub situation: SessionSituation<'a>,
-    /// What the statements touch.
+    /// The analysis of the statements.
     pub touched: &'a CombinedAnalysis,
     /// Whether these are all statements of their batch.
     pub is_whole: bool,
@@ -100,7 +100,7 @@ pub enum RoutingDecision {
     BeginsAgain,
 }
 
-/// What decisions ask about replicas.
+/// The freshness of replicas, as decisions query it.
 pub trait ReplicaFreshness {
     /// Returns where a read of these can run.
     fn target(&mut self, reads: &CombinedAnalysis) -> ReadTarget;

@@ -1,5 +1,5 @@
-//! What is known of one server connection, whichever session uses it: its prepared statements and
-//! the last settings that it reported.
+//! The state of one server connection that outlives its sessions: its prepared statements and the
+//! settings that it reported last.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -49,7 +49,7 @@ pub struct ServerConnection {
     prepared: BTreeMap<StatementId, StatementUse>,
     /// Its backend process at the server.
     pub process: u32,
-    /// Whose unnamed statement it holds.
+    /// The client whose unnamed statement it holds.
     pub unnamed: Option<UnnamedId>,
     /// The settings that it has reported; shared until they change.
     pub parameters: Arc<ReportedParameters>,
@@ -67,8 +67,8 @@ impl ServerConnection {
         Some(used.since)
     }
 
-    /// Notes that a statement is being prepared. Returns the one that must be closed for it, if
-    /// there are too many.
+    /// Notes that a statement is being prepared. Returns the statement that must be closed for it,
+    /// if there are too many.
     pub fn prepare(&mut self, id: StatementId) -> Option<StatementId> {
         let mut closed = None;
         if self.prepared.len() >= STATEMENTS_MAX {

@@ -1,4 +1,4 @@
-//! What statements touch, as far as it decides where they run.
+//! The combined analysis of statements, as far as it decides where they run.
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -12,12 +12,12 @@ const TEMPORARY_SCHEMA: &[u8] = b"pg_temp";
 /// Why the primary is needed by what writes, as far as that is understood.
 pub const WRITES: &str = "it writes";
 
-/// What some statements are, together.
+/// The combined analysis of some statements.
 #[derive(Clone, Debug, Default)]
 pub struct CombinedAnalysis {
     /// All that they touch.
     pub sets: AccessSets,
-    /// What they lock, among other things.
+    /// The rows that they lock, among other things.
     pub locked: AccessSets,
     /// The reason why they need the primary, if some part is not a read that any node can answer.
     pub needs_primary: Option<&'static str>,

@@ -24,7 +24,7 @@ pub struct SessionWrites {
     locked: AccessSets,
     /// The oldest catalogue by which that is known.
     generation: Option<u64>,
-    /// What is Pending.
+    /// The marks of Pending commits.
     pending: Vec<Mark>,
     /// Whether the transaction may have ended, so that later statements run outside of it.
     may_be_over: bool,
@@ -72,7 +72,7 @@ impl SessionWrites {
         self.has_settings
     }
 
-    /// Notes that the transaction has not ended, whatever was sent.
+    /// Notes that the transaction has not ended, in spite of the messages sent.
     pub fn goes_on(&mut self) {
         self.may_be_over = false;
     }

@@ -43,11 +43,11 @@ pub struct Connection {
     pub peer: BufferedStream,
     /// Where in the server's messages the reader is.
     pub cutter: MessageCutter,
-    /// What is on it.
+    /// The state of the server connection.
     pub server: ServerConnection,
     /// Names it in requests to cancel what it runs.
     pub cancel_key: Arc<CancelKey>,
-    /// Whose connections it belongs to.
+    /// The key of the sessions that may use it.
     pub key: ConnectionKey,
     /// The right to be in use; none while it is idle.
     pub permit: Option<OwnedSemaphorePermit>,
@@ -217,8 +217,8 @@ impl Connection {
         self.send(&out).await
     }
 
-    /// Logs in by the best of the mechanisms that the server offers, whose names end in zero bytes
-    /// each.
+    /// Logs in by the best of the mechanisms that the server offers, as names that end in zero
+    /// bytes.
     async fn scram(&mut self, offered: &[u8], password: &str) -> io::Result<()> {
         let mut names = offered.split(|&byte| byte == 0);
         let is_plus_offered = names.any(|name| name == scram::MECHANISM_PLUS.as_bytes());

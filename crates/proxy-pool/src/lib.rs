@@ -52,7 +52,8 @@ pub struct ConnectionKey {
     pub changed: StartSettings,
 }
 
-/// Settings by name. Those that were made equal by [`KnownSettings::same`] are compared at once.
+/// Settings by name. Keys that [`KnownSettings::same`] has made equal are compared by their
+/// address.
 #[derive(Clone, Debug, Default)]
 pub struct StartSettings(Arc<BTreeMap<String, String>>);
 
@@ -103,7 +104,7 @@ impl Ord for StartSettings {
     }
 }
 
-/// What sessions that ask for the same begin with.
+/// The initial keys of sessions, by the keys that they request.
 #[derive(Debug, Default)]
 pub struct InitialKeys(Mutex<BTreeMap<ConnectionKey, (ConnectionKey, Instant)>>);
 
@@ -179,7 +180,7 @@ impl ConnectionKey {
         }
     }
 
-    /// Returns the same, whose session has changed just these settings.
+    /// Returns the key of a session that has changed just these settings.
     #[must_use]
     pub fn changed_to(&self, changed: StartSettings) -> ConnectionKey {
         ConnectionKey {
@@ -280,8 +281,8 @@ impl ServerNode {
 
     /// Returns a connection of this key for a read at a replica of which something is known in this
     /// life. If one is opened now to another life, it is refused: that server has crashed, and lost
-    /// what the read may have to see. One that was open before was in the same life then, and would
-    /// be closed since.
+    /// what the read may have to see. A connection that was open before was in the same life then,
+    /// and would be closed since.
     pub async fn take_for_read(
         &self,
         key: &ConnectionKey,
@@ -298,7 +299,7 @@ impl ServerNode {
         .await
     }
 
-    /// Returns a connection of this key: an idle one, or a new one that passes.
+    /// Returns a connection of this key: an idle one, or a new one that passes `check`.
     async fn take_passing(
         &self,
         key: &ConnectionKey,
@@ -438,7 +439,8 @@ impl ServerNode {
         drop(permit);
     }
 
-    /// Closes the idle connections of a user, who may not be the one any more that has opened them.
+    /// Closes the idle connections of a user. The user may have been dropped and created again
+    /// since they were opened.
     pub fn close_idle_of(&self, user: &str) {
         let mut open = self.open();
         let mut closed = Vec::new();
@@ -470,9 +472,9 @@ impl ServerNode {
 pub struct ConnectionUsage {
     /// All that are open or being opened.
     pub open: usize,
-    /// Those that sessions have, or wait for while they are opened.
+    /// Connections that sessions have, or wait for while they are opened.
     pub in_use: usize,
-    /// Those that wait for a session.
+    /// Connections that wait for a session.
     pub idle: usize,
     /// So many there can be.
     pub max: usize,

@@ -1,5 +1,5 @@
-//! The transactions buffer: a table that survives its store's crashes, unless it is lost, and what
-//! the proxy knows of it. Its pages and the decision on sources are the real ones.
+//! The transactions buffer: a table that survives its store's crashes, unless it is lost, and the
+//! proxy's knowledge of it. Its pages and the decision on sources are the real ones.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -61,7 +61,7 @@ impl Buffer {
         self.is_up && self.queue.as_ref().is_some_and(|queue| !queue.is_empty())
     }
 
-    /// Crashes the buffer's store: what was not written is gone.
+    /// Crashes the buffer's store. Pages that were not written are lost.
     pub fn crash(&mut self) {
         self.is_up = false;
         self.queue = None;
@@ -81,7 +81,7 @@ impl Buffer {
     }
 
     /// Looks at what there is, as `buffer::open` does. Returns behind which place it needs commits.
-    /// What is of no use may be left there, as by a proxy that dies before it has removed it.
+    /// Useless pages may be left there, as by a proxy that dies before it has removed them.
     pub fn open(&mut self, confirmed: Tsid, leaves: bool) -> Tsid {
         let found: Vec<BufferPage> = self.rows.iter().map(|(page, _)| *page).collect();
         let (pages, useless) = match BufferPages::of(found.clone()) {

@@ -28,7 +28,7 @@ pub(crate) type Image = [u64; COLUMNS];
 /// All rows.
 pub(crate) type Data = BTreeMap<Key, Image>;
 
-/// What became of a row.
+/// The change of a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
     pub key: Key,
@@ -147,9 +147,9 @@ struct Transaction {
 #[derive(Debug, Default)]
 pub(crate) struct Primary {
     pub log: Vec<Entry>,
-    /// What it shows.
+    /// The visible data.
     pub shown: Data,
-    /// What a replay of the log up to each commit gives.
+    /// The state after a replay of the log up to each commit.
     pub states: BTreeMap<Tsid, Data>,
     locks: BTreeMap<Key, i32>,
     backends: BTreeMap<i32, Transaction>,
@@ -340,13 +340,13 @@ pub fn put(data: &mut Data, key: Key, image: Option<Image>) {
     };
 }
 
-/// What a query reads.
+/// The rows that a query reads.
 #[derive(Clone, Debug)]
 pub(crate) enum Reads {
     Row(Key),
     Column(u32, usize),
     Table(u32),
-    /// What is not known.
+    /// The rows are unknown.
     Anything,
 }
 

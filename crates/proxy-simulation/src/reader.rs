@@ -1,5 +1,5 @@
-//! The slot's reader: gives every commit of the log to the manager and then, once the primary shows
-//! it, to the replicas, in order; and settles what is in doubt.
+//! The slot's reader. It passes every commit of the log to the manager and then, once the primary
+//! shows it, to the replicas, in order. It also settles commits in doubt.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -229,7 +229,7 @@ fn mark(entry: &Entry, manager: &FreshnessManager) -> Option<Mark> {
     }
 }
 
-/// What a commit has written, by its row images.
+/// The writes of a commit, by its row images.
 fn sets(entry: &Entry) -> AccessSets {
     let mut sets = AccessSets::default();
     for Change { key, .. } in &entry.changes {

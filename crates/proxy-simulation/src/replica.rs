@@ -27,13 +27,13 @@ pub(crate) struct Database {
     /// How often it has started.
     pub life: u64,
     pub is_up: bool,
-    /// What it shows, and what it reports to have.
+    /// The visible data, and the position that it reports.
     pub data: Data,
     pub noted: Tsid,
-    /// What its disk has, and the commits since.
+    /// The state on its disk, and the commits since.
     durable: (Data, Tsid),
     recent: Vec<(Data, Tsid)>,
-    /// By the last of each group: its changes, and what it notes.
+    /// By the last commit of each group: its changes, and the position that it notes.
     executed: BTreeMap<Tsid, (Vec<Change>, Tsid)>,
     /// Commits that were sent on connections that have no reader any more.
     left: Vec<Tsid>,
@@ -97,8 +97,7 @@ impl Database {
         self.left.clear();
     }
 
-    /// Notes that an Extractor is gone: what it has sent in this life of the database is still
-    /// there.
+    /// Notes that an Extractor is gone. Its transactions in this life of the database remain.
     pub fn leave(&mut self, extractor: &Extractor) {
         if extractor.life == self.life {
             self.left
@@ -125,7 +124,7 @@ impl Database {
     fn execute(&mut self, group: &[Rc<Commit>]) -> Result<(), Problem> {
         let held = self.executed.values().flat_map(|(changes, _)| changes);
         let held: BTreeSet<Key> = held.map(|change| change.key).collect();
-        // What the group itself has made of rows.
+        // The group's own versions of rows.
         let mut own = BTreeMap::new();
         for change in group.iter().flat_map(|commit| &commit.changes) {
             if held.contains(&change.key) {
@@ -166,7 +165,7 @@ impl Database {
 /// Why a commit cannot be executed now.
 #[derive(Debug)]
 enum Problem {
-    /// Another one that was executed has changed one of its rows.
+    /// Another executed transaction has changed one of its rows.
     InTheWay,
     Differs,
     /// Something passing, as a lock that a reader holds.
@@ -198,7 +197,7 @@ pub(crate) struct Extractor {
     /// The life of the database that it speaks to.
     pub life: u64,
     schedule: ReplaySchedule,
-    /// What the reader gave, and was not taken.
+    /// The commits that the reader has sent, and that were not received.
     queue: VecDeque<(Tsid, Option<Rc<Commit>>)>,
     in_hand: BTreeMap<Tsid, Rc<Commit>>,
     /// Sent to the database.
@@ -321,9 +320,8 @@ impl Extractor {
             Reply::Executed(tsid) => self.schedule.executed(tsid),
             Reply::Failed(tsid, problem) => {
                 self.schedule.failed(tsid);
-                // What runs at the same time touches no common row, and what is before has been
-                // committed or touches none either. So nothing fails for another reason, alone or
-                // not.
+                // Concurrent groups touch no common row, and each earlier group has committed or
+                // touches none of these rows. So nothing fails for another reason, alone or not.
                 assert!(
                     matches!(problem, Problem::Passing),
                     "the commit at {tsid} failed: {problem:?}"

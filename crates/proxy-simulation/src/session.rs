@@ -1,5 +1,5 @@
-//! A client's session: what it does next, and what it waits for. What it has written is noted by
-//! the real code.
+//! A client's session: its next step, and the event that it waits for. The real code notes its
+//! writes.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ pub(crate) struct Session {
     pub doing: Doing,
 }
 
-/// What a session does.
+/// The activity of a session.
 #[derive(Debug, Default)]
 pub(crate) enum Doing {
     /// Its client asks for nothing.
@@ -57,8 +57,8 @@ pub(crate) struct Read {
     pub watch: Option<ReadWatch>,
 }
 
-/// A replica that was chosen for a read, the life of its server that it was chosen for, and the one
-/// that the read runs in.
+/// A replica that was chosen for a read, with the life of its server at the choice and the life in
+/// which the read runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chosen {
     pub id: ReplicaId,

@@ -1,4 +1,4 @@
-//! All parts of one run, and what may happen next.
+//! All parts of one run, and the possible next events.
 
 mod copies;
 mod other;
@@ -103,7 +103,8 @@ pub(crate) struct World {
     buffer: Option<Buffer>,
     /// Another proxy, where each has a buffer of its own: in every eighth world.
     other: Option<Other>,
-    /// Up to where those were given commits whom the reader does not give to yet.
+    /// The last position that was delivered to each replica to which the reader does not deliver
+    /// yet.
     delivered: BTreeMap<ReplicaId, Tsid>,
     /// How many proxies there were.
     epoch: u64,
@@ -222,7 +223,7 @@ impl World {
         self.perform(*action)
     }
 
-    /// What can happen now, each with how likely it is.
+    /// Returns the possible next events with their likelihoods.
     fn actions(&self) -> Vec<(u64, Action)> {
         let mut all = vec![(20, Action::Settle)];
         for (number, session) in self.sessions.iter().enumerate() {
@@ -466,7 +467,7 @@ impl World {
         self.sessions[number] = Session::default();
     }
 
-    /// Whatever a session's process on the primary was about may still happen there.
+    /// The statement of a session's process may still run on the primary.
     fn abandon(&mut self, number: usize, doing: &Doing) {
         let commits = match doing {
             Doing::Logged(_) => true,
@@ -581,7 +582,7 @@ impl World {
         self.send(number, more, alone);
     }
 
-    /// A session sends a statement. What it may write is noted before.
+    /// A session sends a statement. Its possible writes are noted before.
     fn send(&mut self, number: usize, more: u64, alone: bool) {
         let statement = self.statement();
         let touched = CombinedAnalysis {

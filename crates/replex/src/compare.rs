@@ -1,4 +1,5 @@
-//! Copies of a table, compared row by row: which rows differ, where, and what most copies hold.
+//! Copies of a table, compared row by row: the rows that differ, the partitions, and the rows of
+//! most copies.
 //!
 //! Goes through the primary copy range by range and asks every other copy for the same rows, as
 //! redirected reads do (Replex section 4). Reads of several copies are of no single moment: a row
@@ -22,7 +23,7 @@ use crate::inspect::{InspectError, Inspector, read};
 const RANGE_ROWS: u32 = 1_000;
 /// Different rows are compared again after this.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(200);
-/// Times that a range is looked at before what keeps changing is taken to be written.
+/// Looks at a range before changing rows count as written.
 const LOOKS_MAX: u32 = 4;
 /// Differences that one comparison goes on to find.
 const DIFFERENCES_MAX: usize = 10_000;
@@ -35,7 +36,8 @@ pub struct CopyDifference {
     /// Of each copy, its name and the versions of the row that it holds: none, one, or wrongly
     /// more.
     pub copies: Vec<(String, Vec<Version>)>,
-    /// What is wrong, by number of the replex and of the partition; none if no row has a majority.
+    /// The wrong partitions, by number of the replex and of the partition; none if no row has a
+    /// majority.
     pub wrong: Option<BTreeSet<(u8, u32)>>,
 }
 
@@ -70,7 +72,7 @@ struct ComparedRange {
 /// A row as a partition holds it.
 type HeldRow = (u32, Version, Vec<u8>);
 
-/// What a copy holds of a range.
+/// The rows of a copy in a range.
 #[derive(Default)]
 struct ComparedCopy {
     replex: usize,
@@ -100,7 +102,7 @@ impl Inspector {
         Ok(differences)
     }
 
-    /// Compares a range of a table: what differs, and the range after it, if any.
+    /// Compares a range of a table. Returns the differences, and the range after it, if any.
     async fn compare(
         &mut self,
         name: &str,

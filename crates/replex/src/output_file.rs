@@ -20,7 +20,7 @@ pub struct OutputFile {
     replacement: Option<Replacement>,
 }
 
-/// A file that is not whole yet, beside the one that it will be.
+/// An unfinished file, beside the file that it will replace.
 #[derive(Debug)]
 struct Replacement {
     part: PathBuf,
@@ -29,11 +29,11 @@ struct Replacement {
     replaced: Option<Metadata>,
 }
 
-/// What a path names, links followed.
+/// The target of a path, links followed.
 enum OutputTarget {
     /// Something to write through, by this path.
     Through(PathBuf),
-    /// One of the process's own descriptors.
+    /// A descriptor of this process.
     Descriptor(PathBuf),
     /// A regular file.
     Regular(PathBuf, Metadata),
@@ -45,7 +45,7 @@ impl OutputFile {
     /// Opens a file to write. To open a FIFO waits for its reader.
     ///
     /// # Errors
-    /// Those of the file system, and if the path names a directory.
+    /// Errors of the file system. Also if the path names a directory.
     pub fn open(path: &Path) -> io::Result<OutputFile> {
         let (target, replaced) = match place(path)? {
             OutputTarget::Through(path) => {
@@ -84,10 +84,10 @@ impl OutputFile {
         self.replacement.is_some()
     }
 
-    /// Lets the file appear, with the permissions and the owner of the one that it replaces.
+    /// Publishes the file, with the permissions and the owner of the file that it replaces.
     ///
     /// # Errors
-    /// Those of the file system; the file that was there stays.
+    /// Errors of the file system. The earlier file stays.
     pub fn finish(self) -> io::Result<()> {
         let Some(replacement) = &self.replacement else {
             return Ok(());
@@ -138,7 +138,7 @@ fn place(path: &Path) -> io::Result<OutputTarget> {
         if !metadata.is_symlink() {
             return Ok(OutputTarget::Through(path));
         }
-        // Links of /proc stand for what is open, whatever their text.
+        // Links of /proc stand for open files, with any text.
         let folder = fs::canonicalize(folder(&path))?;
         if folder.starts_with("/proc") {
             return Ok(OutputTarget::Descriptor(path));

@@ -1,5 +1,5 @@
-//! `replex sql`: crate `sql` between a cluster and scripts, pipes or a person; and what the
-//! commands that talk to a cluster share.
+//! `replex sql`: crate `sql` between a cluster and scripts, pipes or a person. Also the code that
+//! the commands of a cluster's clients share.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
@@ -39,11 +39,11 @@ pub async fn connect(cluster: &ClusterArguments) -> Result<Client, CommandFailur
     })
 }
 
-/// What `replex sql` runs.
+/// The source of statements for `replex sql`.
 enum Source {
-    /// What a person types.
+    /// A person at a terminal.
     Person,
-    /// Whole scripts, with the names that errors call them.
+    /// Whole scripts, with their names in errors.
     Scripts(Vec<(String, String)>),
     /// A script that comes piece by piece.
     Pieces(String, mpsc::Receiver<io::Result<Vec<u8>>>),

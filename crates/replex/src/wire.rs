@@ -88,7 +88,7 @@ impl FrameConnection {
         }
     }
 
-    /// Sends a message and waits for the one that answers it.
+    /// Sends a message and returns its answer.
     async fn call(&mut self, message: &Message) -> io::Result<Message> {
         self.correlation += 1;
         let mut bytes = Vec::new();
@@ -115,7 +115,7 @@ impl FrameConnection {
         within(self.stream.write_all(bytes)).await
     }
 
-    /// Returns the next frame, whatever it is.
+    /// Returns the next frame of any kind.
     ///
     /// # Errors
     /// The connection ended (`UnexpectedEof`), broke, or carried no frame (`InvalidData`).

@@ -1,5 +1,5 @@
-//! The transactions buffer: replicas that were offline get from the store what the primary has
-//! forgotten by then, whatever happens to the store.
+//! The transactions buffer: replicas that were offline get from the store the commits that the
+//! primary no longer has, under any failure of the store.
 
 #![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -18,7 +18,7 @@ use replication::buffer::{BufferOptions, BufferStatus};
 use replication::{ExistingData, Replication, ReplicationSettings};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
-/// What takes longer has come to a stop, however busy the machine.
+/// A wait beyond this has come to a stop, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 const FIRST: ReplicaId = ReplicaId(1);
 const SECOND: ReplicaId = ReplicaId(2);
@@ -64,7 +64,7 @@ async fn replicate(
     loop {
         match Replication::start(&primary.address("postgres"), settings).await {
             Ok(started) => return (started.replication, started.manager),
-            // What one before had open may still be there.
+            // The sessions of an earlier proxy may still be there.
             Err(problem) => assert!(since.elapsed() < PATIENCE, "{problem}"),
         }
     }
@@ -203,8 +203,8 @@ impl Stage {
         self.wait_until_forgotten(id).await;
     }
 
-    /// Commits of all kinds: short ones, one of many rows, one that is too long for memory, and
-    /// several at once.
+    /// Commits of all kinds: short ones, a commit of many rows, a commit beyond the limit of
+    /// memory, and several at once.
     async fn write(&self, from: u32) {
         for id in from..from + 20 {
             let insert = format!("INSERT INTO t VALUES ({id}, 'row {id}')");
@@ -379,7 +379,7 @@ async fn offline_replica_catches_up_beyond_the_primarys_wal() {
     }
 }
 
-/// One that was removed goes on where it stopped, though only the buffer kept anything for it.
+/// A removed replica goes on where it stopped, though only the buffer kept commits for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removed_replica_goes_on_where_it_stopped() {
     let (_folder, _store, coordinators) = embedded();
@@ -426,7 +426,7 @@ async fn replicas_go_on_while_the_buffer_is_killed() {
         stage.forgotten().await <= until.0,
         "it is kept for the replica that relies on the buffer"
     );
-    // A replica that comes back meanwhile waits: what it lacks is nowhere else.
+    // A replica that comes back meanwhile waits: its missing commits are nowhere else.
     stage.restart(SECOND);
     cluster.restart(0).await.unwrap();
     stage.check_equal().await;
@@ -551,8 +551,8 @@ async fn missing_buffer_stops_no_replica() {
     }
 }
 
-/// Writes rows until it is asked to stop, whatever happens to the primary meanwhile; returns how
-/// many were answered.
+/// Writes rows until it is asked to stop, under any failure of the primary, and returns the number
+/// of acknowledged rows.
 async fn write_on(primary: String, stops: Arc<AtomicBool>, answered: Arc<AtomicU32>) {
     let mut id = 1_000_000;
     while !stops.load(Ordering::Relaxed) {

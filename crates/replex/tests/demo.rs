@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-/// What the demo must have claimed, each with its mark.
+/// The claims of the demo, each with its mark.
 const CLAIMS: &[&str] = &[
     "✓ Every possible row survives the loss of any 2 servers",
     "✓ Every lookup found exactly the flights that were loaded",
@@ -49,7 +49,7 @@ fn demo_proves_its_claims_and_cleans_up() {
     assert!(is_empty(folder.path()));
 }
 
-/// Types the indented lines of a text into a shell, whose input then ends.
+/// Types the indented lines of a text into a shell, and closes its input.
 fn type_in(text: &str) -> Output {
     let lines = text.lines().filter_map(|line| line.strip_prefix("  "));
     Command::new("sh")

@@ -1,5 +1,5 @@
-//! What a process does with bytes and requests that no client would send: it reports why, closes or
-//! refuses, and no other client notices.
+//! Bytes and requests that no client would send: the process reports the reason, closes or refuses,
+//! and no other client notices.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,5 +1,5 @@
-//! Partitions move between servers that serve, under load: to one that is added, off one that is
-//! drained.
+//! Partitions move between servers that serve, under load: to an added server, and off a drained
+//! one.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -74,7 +74,7 @@ async fn replaced_server_gets_its_partitions_back_by_changes_only() {
         .unwrap();
     let counters = cluster.counters(core).await.unwrap();
     let moved = counter(&counters, "moved_rows");
-    // All that was inserted since the last checkpoint, too, and what changed.
+    // All rows that were inserted since the last checkpoint, too, and the changed ones.
     assert!(
         moved > 0 && moved < rows / 2,
         "{moved} of {rows} rows moved"

@@ -361,7 +361,7 @@ async fn a_program_can_wait_for_an_answer_before_it_writes_the_next_statement() 
 }
 
 #[tokio::test]
-// tidy: long — one story, of an import and the one that goes on
+// tidy: long — one story, of an import and its continuation
 async fn an_interrupted_import_prints_how_to_go_on() {
     let cluster = support::cluster(1).await;
     sql(

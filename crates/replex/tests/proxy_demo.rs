@@ -1,4 +1,4 @@
-//! `replex proxy demo` as a process: what it claims, what it leaves, and what it needs.
+//! `replex proxy demo` as a process: its claims, the files that it leaves, and its requirements.
 
 #![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use support::{is_empty, needs, postgres_is_there, program};
 use tempfile::TempDir;
 
-/// What the demo must have claimed, each with its mark.
+/// The claims of the demo, each with its mark.
 const CLAIMS: &[&str] = &[
     "✓ The update went to the primary, reads of unwritten rows went to replicas",
     "✓ Both replicas answered reads",

@@ -1,6 +1,6 @@
 //! SQL scripts through the built program against real servers, with all that they print.
 //!
-//! `tests/sql/NAME.sql` is run statement by statement, errors included; what it must print is in
+//! `tests/sql/NAME.sql` is run statement by statement, errors included. Its expected output is in
 //! `NAME.out`. `REPLEX_UPDATE=1` writes what it prints now, to be looked at before it is kept.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -33,7 +33,7 @@ fn statements(text: &str) -> Vec<String> {
     statements
 }
 
-/// Each statement, what it printed, and how it ended.
+/// Each statement, its output, and how it ended.
 fn transcript(cluster: &Cluster, text: &str) -> String {
     let mut transcript = String::new();
     for statement in statements(text) {

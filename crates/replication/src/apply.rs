@@ -5,7 +5,7 @@
 //!
 //! Rows of one table that follow each other are changed together, by one statement: that takes a
 //! fraction of the time. PostgreSQL chooses the order in which one statement changes them, which
-//! may matter to a unique index. So what fails together is tried again one by one, as it was on the
+//! may matter to a unique index. So a group that fails is tried again one by one, as it was on the
 //! primary.
 
 mod row_match;
@@ -168,9 +168,9 @@ fn steps(change: &CommitChange) -> Result<Vec<ApplyStatement>, ReplicationError>
     })
 }
 
-/// Returns statements after which every schema is in the search path, after those that are in it by
-/// default. Functions of indexes, of generated columns and of checks may depend on the path of the
-/// session that wrote a row, which no image carries.
+/// Returns statements that append every schema to the default search path. Functions of indexes, of
+/// generated columns and of checks may depend on the path of the session that wrote a row, which no
+/// image carries.
 pub fn every_schema() -> [ApplyStatement; 2] {
     [
         any("SET LOCAL search_path TO DEFAULT".into()),

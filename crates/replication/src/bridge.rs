@@ -41,7 +41,7 @@ impl Bridge {
         let address = address.clone();
         let task = tokio::spawn(async move {
             if let Ok((socket, _)) = listener.accept().await {
-                // What goes wrong ends the stream, which reports it.
+                // An error ends the stream, which reports it.
                 let _ = lead(socket, &address).await;
             }
         });

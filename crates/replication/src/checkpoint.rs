@@ -1,5 +1,5 @@
-//! A place in the primary's log that all are past, on disk: what operators ask for before they stop
-//! a server, or copy its files.
+//! A position in the primary's log that all servers are past, on disk. Operators request it before
+//! they stop a server, or copy its files.
 //!
 //! An offline replica is not waited for, as that may be for ever: it is reported instead.
 
@@ -56,7 +56,7 @@ impl Replication {
     }
 }
 
-/// The servers that are not past a place yet, and those that are offline, for people.
+/// The servers that are not past a position yet, and the servers that are offline, for people.
 struct LaggingServers {
     lack: Vec<String>,
     unavailable: Vec<String>,

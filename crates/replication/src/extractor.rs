@@ -1,5 +1,5 @@
-//! The Extractor of one replica: executes commits on several connections, those that wait in
-//! groups, commits them in order, and reports how far it is.
+//! The Extractor of one replica executes commits on several connections, in groups where several
+//! wait. It commits them in order and reports its position.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -49,7 +49,7 @@ SET check_function_bodies = off; SET client_min_messages = error;
 SET default_transaction_read_only = off; SET default_transaction_isolation = 'read committed';
 SET row_security = off";
 
-/// What a connection does. Groups are named by the last of their commits.
+/// The work of a connection. Groups are named by the last of their commits.
 enum ConnectionWork {
     /// These commits, as one transaction.
     Execute(Vec<Arc<TState>>, RowGrouping),
@@ -433,7 +433,7 @@ impl Extractor<'_> {
         flushed.map_err(silent)?
     }
 
-    /// Writes down how far it is, on disk: whatever was committed before is on disk then, too.
+    /// Writes its position to the disk. All earlier commits are on disk then, too.
     async fn write_down(&mut self) -> Result<(), ReplicationError> {
         if self.applied == self.flushed {
             return Ok(self.control.batch_execute("").await?);
@@ -511,8 +511,8 @@ async fn execute(
     Ok(ExtractorEvent::Failed(name, failure))
 }
 
-/// Executes the group, whose last statement notes the last commit's place: whatever happens, the
-/// group is there with its note, or not at all.
+/// Executes the group. Its last statement notes the last commit's position, so that a failure
+/// leaves the group there with its note, or not at all.
 async fn try_execute(
     worker: WorkerNumber,
     client: &Client,

@@ -1,4 +1,4 @@
-//! Keeps proxies of earlier epochs, and what they have begun, from a replica.
+//! Keeps proxies of earlier epochs, and their unfinished statements, from a replica.
 //!
 //! Invariant: once an epoch was raised, no session of an earlier one commits there. Such a session
 //! was either there when those were ended, or looks at the epoch later, before it executes

@@ -1,9 +1,9 @@
-//! The sources of a replica's commits: the slot's stream, what the reader remembers of it, or the
-//! transactions buffer; and what the slot may forget because of that. No I/O: the simulation runs
-//! the same.
+//! The sources of a replica's commits: the slot's stream, the reader's memory of it, or the
+//! transactions buffer. The slot may forget commits that another source has. No I/O: the simulation
+//! runs the same.
 //!
-//! Invariant: if the next commit comes from one of them, that one has every commit after what the
-//! replica has.
+//! Invariant: if the next commit comes from a source, that source has every commit after the
+//! replica's position.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -55,7 +55,7 @@ impl<C: LogPlaced> RecentCommits<C> {
         }
     }
 
-    /// Remembers the next commit. One that is read again is known already.
+    /// Remembers the next commit. A commit that is read again is ignored.
     pub fn push(&mut self, commit: C) {
         if commit.tsid() <= self.until {
             return;
@@ -147,7 +147,7 @@ pub fn forgettable(
     needs.min()
 }
 
-/// Returns the same where a buffer follows, whose pages would have a gap otherwise.
+/// Returns the same for a buffer that follows, and whose pages would have a gap otherwise.
 pub fn forgettable_by_buffer(tsid: Tsid, pages: &BufferPages) -> Tsid {
     match planted::is(ProxyBug::BufferNotWaitedFor) {
         true => tsid,
@@ -183,8 +183,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever was forgotten, and wherever the stream begins again: a follower whose source is
-        /// not lost gets all that it lacks, and nothing else. (A stream that skips something was
+        /// After any forgetting and any restart of the stream, a follower whose source is not lost
+        /// gets all commits that it lacks, and nothing else. (A stream that skips something was
         /// found by the simulation, seed 7,236,767.)
         #[test]
         fn recent_commits_have_no_gap(

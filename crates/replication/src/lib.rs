@@ -121,7 +121,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// Replicas that wait to be taken up by the reader, at most.
 const JOINS_MAX: usize = 64;
 
-/// What can go wrong.
+/// The errors of replication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplicationError {
     /// A server is not reached, or its connection is lost: trying again may help.
@@ -170,7 +170,7 @@ fn described(error: &tokio_postgres::Error) -> String {
     }
 }
 
-/// What all parts share.
+/// The state that all parts share.
 #[derive(Clone)]
 struct Shared {
     primary: Address,
@@ -182,7 +182,7 @@ struct Shared {
     /// How often each replica was compared and found equal.
     compared: Arc<Mutex<BTreeMap<ReplicaId, u64>>>,
     compare_now: Arc<Notify>,
-    /// What the primary keeps for the slot.
+    /// The size of the WAL that the primary retains for the slot.
     retained_wal: Arc<Mutex<RetainedWal>>,
     /// Whether every replica is known that the primary keeps its log for.
     knows_all: Arc<AtomicBool>,
@@ -192,7 +192,7 @@ struct Shared {
     replay_group: u16,
     /// The store of commits for offline replicas, if there is one.
     buffer: Option<Arc<TransactionsBuffer>>,
-    /// What was logged of replicas.
+    /// The events of replicas in the log.
     events: Arc<EventLog>,
     /// The epoch of this proxy, and whether it is the active one.
     epoch: u64,
@@ -279,11 +279,11 @@ pub struct StartedReplication {
     pub replication: Replication,
     /// The freshness of replicas, which replication reports and routing reads.
     pub manager: Arc<Mutex<FreshnessManager>>,
-    /// The analyser of statements, whose catalogue replication replaces.
+    /// The analyser of statements. Replication replaces its catalogue.
     pub analyser: Arc<Analyser>,
 }
 
-/// What is done with the data in the database of a new replica.
+/// The treatment of the data in the database of a new replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExistingData {
     /// It goes on from there if it is a replica's; otherwise it must be empty.
@@ -297,7 +297,7 @@ pub enum ExistingData {
 /// How a new replica comes to what it must have.
 #[derive(Clone, Debug)]
 pub struct ReplicaIntake {
-    /// What is done with the data in its database.
+    /// The treatment of the data in its database.
     pub contents: ExistingData,
     /// The replica that it is filled from if it must be filled; otherwise that is the primary.
     pub seed: Option<Address>,
@@ -471,8 +471,8 @@ impl Replication {
         assert!(before.is_none(), "a number is used once");
     }
 
-    /// Has the primary keep its log only for the replicas that there are, and for none if there is
-    /// none: those that were followed before have been added.
+    /// Has the primary retain its log only for the present replicas, and for none if there is none.
+    /// Replicas that were followed before have been added by now.
     pub fn knows_all(&self) {
         self.shared.knows_all.store(true, Ordering::Release);
     }

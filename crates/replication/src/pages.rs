@@ -29,7 +29,7 @@ pub struct BufferPage {
 pub struct BufferPages {
     /// By where they end. None is inside of another one.
     all: BTreeMap<Tsid, BufferPage>,
-    /// What is covered begins here.
+    /// The first covered position.
     from: Tsid,
     /// And ends here.
     until: Tsid,
@@ -95,8 +95,8 @@ impl BufferPages {
         (self.from..=self.until).contains(&place)
     }
 
-    /// Returns the page with what comes next to one that has everything up to this place; none if
-    /// there is no more, or if some of it is gone.
+    /// Returns the next page for a reader that has everything up to this position; none if there is
+    /// no more, or if a part of it is lost.
     pub fn next(&self, place: Tsid) -> Option<BufferPage> {
         if !self.covers(place) {
             return None;
@@ -112,7 +112,7 @@ impl BufferPages {
         self.all.values().next_back()
     }
 
-    /// Adds one that follows the newest, or takes its place: then that one is given back.
+    /// Adds a page after the newest, or in its place, and returns the replaced page.
     pub fn push(&mut self, page: BufferPage) -> Option<BufferPage> {
         assert!(page.until > self.until, "pages are added in order");
         assert!(page.after <= self.until, "pages leave no gap");
@@ -178,8 +178,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever pages were found, in whatever order: a reader that follows them from any
-        /// covered place meets each place up to the end, and none that is in no page.
+        /// For any pages in any order: a reader that follows them from any covered position meets
+        /// each position up to the end, and none outside of the pages.
         #[test]
         fn reader_of_the_pages_misses_nothing(
             found in prop::collection::vec((0_u64..60, 1_u64..20), 1..20),

@@ -11,15 +11,15 @@ pub const SERVING: &str = "serving";
 /// How far something is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TaskProgress {
-    /// What is done of it, from 0 to 1.
+    /// The completed share, from 0 to 1.
     pub share: f64,
     /// About how long the rest takes; none before anything is done.
     pub left: Option<Duration>,
 }
 
 impl TaskProgress {
-    /// Makes the progress of work of which so much is done in this time. What is done may come out
-    /// higher than all, which was an estimate: then it is almost done.
+    /// Makes the progress of work of which so much is done in this time. The done part may exceed
+    /// the estimate of all: then it is almost done.
     pub fn of(done: u64, all: u64, elapsed: Duration) -> TaskProgress {
         const ALMOST: f64 = 0.99;
         let share = (done as f64 / all.max(1) as f64).min(ALMOST);
@@ -28,7 +28,7 @@ impl TaskProgress {
     }
 }
 
-/// What a replica does, for people.
+/// The status of a replica, for people.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReplicaStatus {
     /// In words.

@@ -1,11 +1,11 @@
 //! Promotion: a replica becomes the primary after the primary is gone.
 //!
-//! All replicas hold prefixes of one order (I14), so the one that has most has all that any other
-//! has. Sessions that execute there are ended and kept out first (`fence`), so that what is read of
-//! it then is all that it will ever have. It gets a *mark* that names the primary whose place it
-//! takes, its sequences go past what its tables have, and it gets what a primary must have. Those
-//! that have exactly the same follow it from the beginning of its slot, before which no client has
-//! written; the others have to be filled again.
+//! All replicas hold prefixes of one order (I14), so the most advanced replica has every commit of
+//! the others. Sessions that execute there are ended and kept out first (`fence`), so that the
+//! commits found then are all that it will ever have. It gets a *mark* that names the primary whose
+//! place it takes, its sequences go past what its tables have, and it gets what a primary must
+//! have. Replicas with exactly the same commits follow it from the beginning of its slot, before
+//! which no client has written. The others must be filled again.
 //!
 //! Invariants:
 //! - A replica notes which primary it follows: [`line()`]. It follows no other one.
@@ -13,9 +13,9 @@
 //!   become active.
 //! - A promotion that was begun can be continued: the database with the mark is taken again, and so
 //!   is a standby that was promoted and has no mark yet. It is not known whether a client has
-//!   written there since, so no replica follows that one without being filled again. What else has
-//!   stopped being a standby looks the same: it is not taken where another replica has more, and
-//!   none is promoted beside it.
+//!   written there since, so no replica follows that one without being filled again. A server that
+//!   has stopped being a standby for another reason looks the same: it is not taken where another
+//!   replica has more, and none is promoted beside it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,7 +33,7 @@ use pg_wire::quoting::literal;
 use proxy_core::freshness::Tsid;
 use proxy_pool::connection;
 
-/// What our connections are called here.
+/// The name of our connections here.
 const NAME: &str = "replex promotion";
 /// A primary that takes longer to answer is gone.
 const GONE_AFTER: Duration = Duration::from_secs(5);
@@ -63,11 +63,11 @@ SELECT s.oid::regclass, q.seqincrement < 0, u.adrelid::regclass, quote_ident(a.a
 pub struct PromotionOutcome {
     /// The new primary.
     pub primary: Address,
-    /// Those that can follow it.
+    /// The replicas that can follow it.
     pub followers: Vec<Address>,
-    /// Those that cannot, and why.
+    /// The replicas that cannot follow it, with the reasons.
     pub left: Vec<(Address, String)>,
-    /// What people have to look at.
+    /// Notes for operators.
     pub notes: Vec<String>,
 }
 
@@ -82,11 +82,11 @@ async fn line_before(client: &Client, parted: &TimelineFork) -> Result<String, R
 /// More than any server has.
 const NOT_KNOWN: Tsid = Tsid(u64::MAX);
 
-/// That a database was promoted.
+/// The mark of a database that was promoted.
 #[derive(Clone, Copy, Debug)]
 struct PromotionMark {
-    /// What it had of the old primary's, and the last commit of that; [`NOT_KNOWN`] if others may
-    /// have written since.
+    /// The position that it had of the old primary, and the last commit of that; [`NOT_KNOWN`] if
+    /// other clients may have written since.
     has: Tsid,
     last: Tsid,
     /// Where its own slot began; none if that was not written down.
@@ -110,7 +110,7 @@ struct ReachedReplica {
 /// A database that may be promoted.
 struct PromotionCandidate {
     reached: ReachedReplica,
-    /// What it has, and its last commit, which may be less: nothing is between them.
+    /// Its position, and its last commit, which may be less. No commit is between them.
     has: Tsid,
     last: Tsid,
 }
@@ -134,7 +134,7 @@ pub async fn promote(
             Err(problem) => left.push((address.clone(), problem.to_string())),
         }
     }
-    // Those that follow one that was promoted before are left in peace.
+    // Replicas that follow a database that was promoted before stay unchanged.
     if let Some(marked) = reached.iter().find(|there| there.mark.is_some()) {
         let new = Some(line(&marked.client).await?);
         let follows = |there: &mut ReachedReplica| there.follows == new;
@@ -181,7 +181,7 @@ pub async fn promote(
     })
 }
 
-/// Fails while a server answers at the primary's address, whatever the answer is.
+/// Fails while a server answers at the primary's address, with any answer.
 async fn refuse_alive(primary: &Address) -> Result<(), ReplicationError> {
     match timeout(GONE_AFTER, connection::connect(primary)).await {
         Ok(Ok(_)) => Err(ReplicationError::Setup(format!(
@@ -192,8 +192,8 @@ async fn refuse_alive(primary: &Address) -> Result<(), ReplicationError> {
     }
 }
 
-/// Fails if a server that takes writes already may not be the one that an earlier run has promoted.
-/// Otherwise no proxy becomes active in front of it as long as it is connected to.
+/// Fails if a server that takes writes already may not be the server that an earlier run has
+/// promoted. Otherwise no proxy becomes active in front of it as long as it is connected to.
 async fn refuse_primaries(reached: &[ReachedReplica]) -> Result<(), ReplicationError> {
     let mut all_parted = reached.iter().filter(|there| there.parted.is_some());
     let Some((first, Some(parted))) = all_parted.next().map(|there| (there, &there.parted)) else {
@@ -226,7 +226,7 @@ async fn refuse_primaries(reached: &[ReachedReplica]) -> Result<(), ReplicationE
     Ok(())
 }
 
-/// Returns the number of the one that is to be promoted.
+/// Returns the number of the replica to promote.
 fn choose(
     candidates: &[PromotionCandidate],
     chosen: Option<&Address>,
@@ -292,7 +292,7 @@ fn is_same(one: &Address, other: &Address) -> bool {
 impl ReachedReplica {
     async fn new(address: &Address) -> Result<ReachedReplica, ReplicationError> {
         let client = connect(address, NAME).await?;
-        // Names of tables are whole, whatever the settings of the reader.
+        // Names of tables are qualified, whatever the settings of the reader.
         client.batch_execute("SET search_path = ''").await?;
         let is_standby = standby::is_one(&client).await?;
         let mut epoch = 0;
@@ -509,7 +509,7 @@ async fn replayed(standby: &Client) -> Result<Tsid, ReplicationError> {
     }
 }
 
-/// Sets sequences after what was taken from them, by the columns that they are for.
+/// Sets sequences past their used values, by the columns that they are for.
 async fn set_sequences(client: &Client, notes: &mut Vec<String>) -> Result<(), ReplicationError> {
     // Each with whether it descends.
     let mut sequences: BTreeMap<(String, bool), Vec<String>> = BTreeMap::new();
@@ -546,7 +546,8 @@ async fn set_sequences(client: &Client, notes: &mut Vec<String>) -> Result<(), R
     Ok(())
 }
 
-/// Fills materialised views, whose rows do not come as changes. Those that others read come first.
+/// Fills materialised views, whose rows are not replicated as changes. Views that other views read
+/// come first.
 async fn refresh(
     client: &Client,
     notes: &mut Vec<String>,

@@ -4,9 +4,9 @@
 //! it; the primary shows it; every follower gets it: each replica, and the transactions buffer if
 //! there is one. When a follower joins that needs older commits than the last one read, and the
 //! transactions buffer does not have them, the stream begins again from where the slot is
-//! confirmed. Every other follower is spared what it was given before. What the buffer does not
-//! have on its disks yet is remembered here, so that a follower that comes from there finds what
-//! comes next.
+//! confirmed. Every other follower is spared what it was given before. Commits that the buffer does
+//! not have on its disks yet are remembered here, so that a follower that comes from there finds
+//! its next commits.
 
 use super::query;
 use std::borrow::Cow;
@@ -38,7 +38,7 @@ use proxy_pool::ledger::UNPROVEN;
 
 /// Name in the log of events of the slot.
 const EVENT: &str = "slot";
-/// Time between two looks at what can be confirmed and what is in doubt.
+/// Time between two checks of the confirmable position and of commits in doubt.
 const TICK: Duration = Duration::from_millis(200);
 /// Time between two looks at how much of its log the primary keeps.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
@@ -98,9 +98,9 @@ pub async fn join(
 pub enum JoinAnswer {
     /// All that follows is given.
     Taken,
-    /// What comes next is in the transactions buffer: to be asked again once it was given.
+    /// The next commits are in the transactions buffer: ask again once they were delivered.
     BufferHasMore,
-    /// What comes next cannot be had any more.
+    /// The next commits are lost.
     Gone,
 }
 
@@ -124,7 +124,7 @@ impl FollowerState {
     }
 }
 
-/// What an Extractor gets, in TSID order.
+/// An item of an Extractor's input, in TSID order.
 #[derive(Clone, Debug)]
 pub enum StreamedCommit {
     /// A commit.
@@ -170,7 +170,7 @@ pub struct SlotReader {
     /// Commits in doubt whose process is gone: if they are not read up to here, they did not
     /// happen.
     doubts: BTreeMap<TStateId, Tsid>,
-    /// What was logged of the slot.
+    /// The events of the slot in the log.
     events: EventLog,
 }
 
@@ -275,7 +275,7 @@ impl SlotReader {
                 join = self.joined.recv() => {
                     let Some(join) = join else { return Ok(()) };
                     if self.needs_older(join).await {
-                        // Whatever it sends while it ends, the next stream begins again.
+                        // The next stream begins again, whatever this one sends while it ends.
                         let _ = stream.shutdown().await;
                         return Ok(());
                     }
@@ -368,8 +368,8 @@ impl SlotReader {
         }
     }
 
-    /// Adds a follower, if what it needs can be had. Returns whether the stream must begin again
-    /// for it.
+    /// Adds a follower, if the commits that it needs are available. Returns whether the stream must
+    /// begin again for it.
     async fn needs_older(&mut self, join: JoinRequest) -> bool {
         let JoinRequest {
             follower,

@@ -5,9 +5,9 @@
 //! committed. Groups are of what waits already: there is more than one in a group only where more
 //! wait than there are connections, and no transaction waits for a group to be full.
 //!
-//! Invariants: commits are in TSID order (R31); an independent group may execute before its turn,
-//! but if one before it fails or is in its way, it is rolled back. What fails as a group is tried
-//! again one by one, when it is the oldest, with nothing else running. If it fails alone, the
+//! Invariants: commits are in TSID order (R31). An independent group may execute before its turn,
+//! but if an earlier group fails or is blocked by it, it is rolled back. A group that fails is
+//! tried again one by one, when it is the oldest, with nothing else running. If it fails alone, the
 //! replica differs from the primary.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ const GROUP_LENGTH_MAX: usize = 256 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WorkerNumber(pub usize);
 
-/// What a connection, or none, is to do. Groups are named by their last transaction.
+/// A command for a connection, or for none. Groups are named by their last transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerCommand {
     /// Execute without committing.
@@ -66,13 +66,14 @@ impl CommitGroup {
 /// See the module.
 #[derive(Debug)]
 pub struct ReplaySchedule {
-    /// Those that wait, and those that are in groups, until they have left and that was looked at.
+    /// The transactions that wait or are in groups, until they have left and the departure was
+    /// handled.
     execution: Execution,
-    /// Those that have nothing to do, and whose turn has not come.
+    /// Transactions without changes whose turn has not come.
     empty: BTreeSet<Tsid>,
     /// By name, and so in TSID order, as no two overlap.
     groups: BTreeMap<Tsid, CommitGroup>,
-    /// Those that have left, and that `execution` still has.
+    /// The groups that have left and that `execution` still has.
     left: Vec<Vec<Tsid>>,
     idle: Vec<WorkerNumber>,
     worker_count: usize,
@@ -215,7 +216,8 @@ impl ReplaySchedule {
         commands
     }
 
-    /// Makes way for the oldest to run alone: whatever else was executed is rolled back first.
+    /// Clears the way for the oldest transaction to run alone: all other executed groups are rolled
+    /// back first.
     fn clear_the_way(&mut self, commands: &mut Vec<WorkerCommand>) {
         for (name, group) in &mut self.groups {
             if group.phase == GroupPhase::Executed {
@@ -291,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Whose turn it is, and what else is to be done.
+    /// Returns the urgent commands and all others.
     fn all(schedule: &mut ReplaySchedule) -> Vec<WorkerCommand> {
         let mut commands = schedule.urgent_commands();
         commands.extend(schedule.commands());
@@ -353,7 +355,8 @@ mod tests {
         assert_eq!(schedule.count(), 0);
     }
 
-    /// What waits is shared out among the connections; no transaction waits for others to come.
+    /// Waiting transactions are shared out among the connections. No transaction waits for later
+    /// ones.
     #[test]
     fn groups_contain_waiting_transactions() {
         let mut schedule = ReplaySchedule::new(2, 4);
@@ -381,8 +384,8 @@ mod tests {
         assert_eq!(schedule.count(), 8);
     }
 
-    /// What has nothing to do is passed over inside a group, and what fails in it is tried one by
-    /// one.
+    /// Transactions without changes are passed over inside a group, and a group that fails is tried
+    /// one by one.
     #[test]
     fn group_that_fails_is_done_one_by_one() {
         let mut schedule = ReplaySchedule::new(1, 4);
@@ -407,12 +410,12 @@ mod tests {
         assert!(schedule.failed(Tsid(3)));
     }
 
-    /// What a run knows of the transactions: their rows, none if there is nothing to do.
+    /// The known changes of the transactions: their rows, none for a transaction without changes.
     struct Run {
         rows: Vec<Option<u64>>,
         committed: u64,
         failures: BTreeSet<Tsid>,
-        /// By name: those that are executed, and not committed.
+        /// By name: the groups that are executed, and not committed.
         executing: BTreeMap<Tsid, Vec<Tsid>>,
     }
 
@@ -456,8 +459,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever fails and in whatever order connections answer, all commit, in order, in groups
-        /// of what follows each other, of which no two that run conflict.
+        /// Under any failures and any order of the connections' answers, all transactions commit,
+        /// in order, in groups of consecutive transactions. No two running groups conflict.
         #[test]
         fn everything_commits_in_order(
             rows in prop::collection::vec(prop::option::weighted(0.8, 0_u64..6), 1..40),

@@ -2,12 +2,12 @@
 //! replicas in their place among the rows of their transaction.
 //!
 //! The triggers write each into a table of our own, which only superusers may write, and delete it
-//! again: the slot's stream has it all the same, and no other user can have put it there. What a
-//! trigger knows is the text that the client sent, which may be several statements. Each of them
-//! that an event trigger can see is noted, also those that did nothing or concern temporary tables,
-//! so that the notes are matched with the statements in order. Those in functions are found by
-//! PL/pgSQL's own account of what it runs. What is ambiguous or cannot be run again is *lost*: no
-//! replica can do it.
+//! again: the slot's stream has it all the same, and no other user can have put it there. A trigger
+//! knows the text that the client sent, which may be several statements. Each of them that an event
+//! trigger can see is noted, also those that did nothing or concern temporary tables, so that the
+//! notes are matched with the statements in order. Those in functions are found by PL/pgSQL's own
+//! account of what it runs. A statement that is ambiguous or cannot be run again is *lost*: no
+//! replica can execute it.
 
 use std::collections::VecDeque;
 
@@ -34,7 +34,7 @@ CREATE OR REPLACE FUNCTION hihooi.note_schema_change() RETURNS event_trigger LAN
 /// See [`STAND_IN`].
 pub const FORGET: &str = "DROP FUNCTION IF EXISTS hihooi.note_schema_change() CASCADE";
 
-/// What the triggers check.
+/// The checks of the triggers.
 const CHECKS: &str = include_str!("schema_checks.sql");
 /// The table, the triggers and their functions.
 const TRIGGERS: &str = include_str!("schema_changes.sql");
@@ -77,7 +77,7 @@ fn refusing_temporary(named: &TemporaryNames) -> String {
     if named.names.is_empty() && named.temporary_count == 0 {
         return String::new();
     }
-    // As the client's bytes, whatever its settings say of quotes.
+    // As the client's bytes, independent of its settings for quotes.
     let hex = |name: &String| name.bytes().map(|byte| format!("{byte:02x}")).collect();
     let names: Vec<String> = named.names.iter().map(hex).collect();
     let (names, sure, most) = (
@@ -115,7 +115,7 @@ fn behind_preludes(mut text: &str) -> &str {
     text
 }
 
-/// What a trigger has written.
+/// A note of a trigger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchemaNote {
     /// When the client's text began to run; it names the text within a session.
@@ -132,16 +132,16 @@ pub struct SchemaNote {
     pub path: String,
     /// The role.
     pub role: String,
-    /// What the client sent.
+    /// The text that the client sent.
     pub query: String,
-    /// What PL/pgSQL was doing, innermost first; the first line is the trigger's own.
+    /// The PL/pgSQL stack, innermost first. The first line is the trigger's own.
     pub context: String,
     /// Temporary tables, views and sequences that the session had, a line for each.
     pub temporary: String,
 }
 
 impl SchemaNote {
-    /// Returns a row of the table, whose columns have these names.
+    /// Reads a row of the table, with columns of these names.
     pub fn of<'c>(columns: impl Iterator<Item = &'c str>, row: &Tuple) -> Option<SchemaNote> {
         let mut note = SchemaNote::default();
         for (column, value) in columns.zip(row) {
@@ -186,7 +186,7 @@ impl SchemaNote {
     }
 }
 
-/// What replicas are to do.
+/// The change for replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplayableChange {
     /// This, with these settings.
@@ -202,7 +202,7 @@ pub struct SchemaChanges {
     announced: Vec<String>,
     /// The text that the client sent last, of which a statement was noted.
     sent: Option<NotedText>,
-    /// The one that a function ran last.
+    /// The text that a function ran last.
     inner: Option<NotedText>,
     /// Whether the DROP that is to be noted next has dropped what replicas have.
     drops: bool,
@@ -211,17 +211,17 @@ pub struct SchemaChanges {
 /// A text, and how far its statements were noted.
 #[derive(Debug)]
 struct NotedText {
-    /// When what the client sent began to run.
+    /// When the client's text began to run.
     at: String,
     text: String,
-    /// What was noted last of it.
+    /// The last note of it.
     note: SchemaNote,
-    /// Those of its statements that change the schema and were not noted yet, in order. `None` is
-    /// one that is not for replicas: it makes something temporary, or they know of it.
+    /// The statements that change the schema and were not noted yet, in order. `None` is a
+    /// statement that is not for replicas: it makes something temporary, or they have it already.
     rest: VecDeque<Option<String>>,
     /// Why it cannot be run again.
     problem: Option<&'static str>,
-    /// Whether the text runs scripts, whose statements are noted as if they were its own.
+    /// Whether the text runs scripts. Their statements are noted as if they were its own.
     has_script: bool,
     /// Whether the text may run statements that are not seen.
     is_unproven: bool,
@@ -244,7 +244,7 @@ impl NotedText {
         ReplayableChange::Statement(statement, settings.collect())
     }
 
-    /// Runs one that was noted, unless it is about temporary tables.
+    /// Returns the change of a noted statement, unless it is about temporary tables.
     fn run_noted(&self, text: String) -> Option<ReplayableChange> {
         let own: Vec<&str> = self.note.temporary.lines().collect();
         match temporary::uses(&text, &own) {

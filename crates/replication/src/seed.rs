@@ -59,9 +59,9 @@ pub async fn refuse_tables(control: &Client) -> Result<(), ReplicationError> {
     }
 }
 
-/// A new replica that is being filled, whose database must be empty.
+/// A new replica that is being filled. Its database must be empty.
 pub struct ReplicaFill<'a> {
-    /// What all parts share.
+    /// The state that all parts share.
     pub shared: &'a Shared,
     /// Its number.
     pub id: ReplicaId,
@@ -151,7 +151,7 @@ impl ReplicaFill<'_> {
             if value(&row, 2)? == "0" {
                 break row;
             }
-            // What it shows is no state of the primary until it is past its own snapshot.
+            // Its visible state is no state of the primary until it is past its own snapshot.
             session.batch_execute("ROLLBACK").await?;
             self.report("waiting until the replica that it is filled from has caught up");
             tokio::time::sleep(LOOK_INTERVAL).await;
@@ -267,8 +267,8 @@ impl ReplicaFill<'_> {
     }
 }
 
-/// Begins a transaction whose snapshot others can use. Returns the snapshot's name, and what else
-/// is asked of it.
+/// Begins a transaction whose snapshot others can use. Returns the snapshot's name, and the answers
+/// to the other queries.
 async fn export(session: &Client, asked: &str) -> Result<SimpleQueryRow, ReplicationError> {
     session
         .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -315,7 +315,7 @@ async fn set_rights(
     let mut text = format!("ALTER DATABASE {name} OWNER TO {owner};");
     let rights = rows(primary, RIGHTS).await?;
     if !rights.is_empty() {
-        // What is granted replaces what everybody may do by default.
+        // The grants replace the default rights of PUBLIC.
         text += &format!("REVOKE ALL ON DATABASE {name} FROM PUBLIC;");
     }
     for right in &rights {

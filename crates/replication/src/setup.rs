@@ -1,4 +1,4 @@
-//! What must be there on the primary and on replicas before anything is replicated.
+//! Objects and settings that replication requires on the primary and on replicas.
 
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -106,7 +106,7 @@ pub async fn prepare(primary: &Client) -> Result<(MarkKey, Tsid), ReplicationErr
 }
 
 /// Returns the key that is kept on the primary; made if it is missing. It outlives managers, so
-/// that what one wrote is known by the next.
+/// that each can verify the marks of earlier ones.
 async fn key(primary: &Client) -> Result<MarkKey, ReplicationError> {
     let mut secret = [0; 32];
     let no_chance = |_| ReplicationError::Setup("the system returned no random numbers".into());

@@ -9,7 +9,7 @@ use super::{ReplicationError, SLOT};
 /// In bytes, both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetainedWal {
-    /// What is kept now, for offline replicas.
+    /// The size of the WAL that is retained now, for offline replicas.
     pub held: u64,
     /// How much more may be written before the slot is lost, by `max_slot_wal_keep_size`; none if
     /// that has no limit.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::ReplicationError;
 
-/// What `pg_current_snapshot()` gives: all below `begin` have ended, none from `end` on has, and of
-/// those between the ones in `running` have not.
+/// The answer of `pg_current_snapshot()`: all transactions below `begin` have ended, and none from
+/// `end` on has. Of those in between, the transactions in `running` have not ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     begin: u64,

@@ -1,5 +1,5 @@
-//! What a long transaction did, in a file without a name instead of in memory: as the statements by
-//! which replicas do it, one after the other.
+//! The changes of a long transaction in a file without a name instead of in memory. They are the
+//! statements that replicas execute, one after the other.
 //!
 //! A statement stands there as a byte for whether it must find exactly one row, its length in four
 //! bytes, and its text; rows that are changed together as a byte of their own, the length of all
@@ -20,7 +20,7 @@ use super::change::CommitChange;
 const HEAD_LENGTH: usize = 5;
 /// Bytes of a length.
 const LENGTH_LENGTH: usize = 4;
-/// The first byte of a statement, of one that must find one row, and of rows.
+/// The first byte of a statement, of a statement that must find one row, and of rows.
 const STATEMENT: u8 = 0;
 const ONE_ROW: u8 = 1;
 const ROWS: u8 = 2;
@@ -113,7 +113,7 @@ impl SpillCursor {
         let (mut parts, used) = self.piece(PIECE_LENGTH).await?;
         self.at += used;
         if parts.is_empty() && self.at < self.spill.length {
-            // One that is longer than a piece.
+            // A statement that is longer than a piece.
             let head = self.bytes(HEAD_LENGTH as u64).await?;
             let length = head.get(1..HEAD_LENGTH).and_then(<[u8]>::first_chunk);
             let length = u32::from_le_bytes(*length.ok_or_else(cut_off)?);
@@ -192,7 +192,7 @@ pub(super) fn decode_all(mut bytes: &[u8]) -> io::Result<Vec<ApplyPart>> {
     Ok(parts)
 }
 
-/// Returns the first part and what follows it; none if it is not all here.
+/// Returns the first part and the bytes after it; none if it is not all here.
 fn decode(bytes: &[u8]) -> io::Result<Option<(ApplyPart, &[u8])>> {
     let Some((kind, bytes)) = bytes.split_first() else {
         return Ok(None);
@@ -227,7 +227,7 @@ fn decode_rows(body: &[u8]) -> io::Result<RowBatch> {
     })
 }
 
-/// Returns bytes after their length, and what follows them; none if they are not all here.
+/// Returns bytes after their length, and the rest; none if they are not all here.
 fn decode_bytes(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<LENGTH_LENGTH>()?;
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)

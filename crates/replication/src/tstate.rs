@@ -1,4 +1,5 @@
-//! Transaction states: what one commit of the primary did, put together from the slot's messages.
+//! Transaction states: the effects of one commit of the primary, assembled from the slot's
+//! messages.
 //!
 //! Invariant: a state's sets hold every row that it writes, so that two states whose sets are
 //! independent touch no common row.
@@ -22,14 +23,14 @@ use proxy_core::freshness::{AccessSets, RowHash, TableAccess, TableOid, Tsid};
 /// Rows of one table that a state names one by one, at most; with more it touches the whole table.
 const ROWS_MAX: usize = 4096;
 
-/// Longer ones are kept in a file, in bytes: this and what may wait for a replica is what
-/// replication holds in memory.
+/// Longer transactions are kept in a file, in bytes. Replication holds this much in memory, and the
+/// commits that may wait for a replica.
 const LENGTH_MAX: usize = 256 * 1024;
 
 /// Where proxies keep what is their own, which differs from node to node.
 const OWN_SCHEMA: &str = "hihooi";
 
-/// What one commit did.
+/// The effects of one commit.
 #[derive(Debug)]
 pub struct TState {
     /// Its place in the order.
@@ -38,9 +39,9 @@ pub struct TState {
     pub xid: u32,
     /// Our mark.
     pub mark: Option<Mark>,
-    /// What it did, in order.
+    /// Its changes, in order.
     pub effect: CommitEffect,
-    /// What it wrote; everything, if it has statements.
+    /// Its writes; everything, if it has statements.
     pub sets: AccessSets,
     /// Whether it has statements like DDL.
     pub has_statements: bool,
@@ -48,14 +49,14 @@ pub struct TState {
     pub length: usize,
 }
 
-/// What a commit did.
+/// The changes of a commit.
 #[derive(Debug)]
 pub enum CommitEffect {
     /// These changes.
     Short(Vec<CommitChange>),
     /// More than is kept in memory.
     Long(SpillFile),
-    /// What the transactions buffer has kept of changes.
+    /// Changes as the transactions buffer has kept them.
     Recorded(RecordedChanges),
 }
 
@@ -79,8 +80,8 @@ impl RecordedChanges {
 }
 
 impl TState {
-    /// Returns what a state writes: of each table rows, or all of it; everything, if it has
-    /// statements.
+    /// Returns the writes of a state: rows of each table, or all of it. They are everything, if it
+    /// has statements.
     pub fn sets_of(
         writes: impl IntoIterator<Item = (TableOid, Option<BTreeSet<RowHash>>)>,
         has_statements: bool,
@@ -127,7 +128,7 @@ pub struct TStateAssembler {
     changes: Vec<CommitChange>,
     /// Bytes of messages that the changes were made of, and of which they hold most.
     length: usize,
-    /// What came before the changes, if that was too much.
+    /// Earlier changes of the transaction, if they exceed the limit of memory.
     spill: Option<SpillFile>,
     has_statements: bool,
     writes: BTreeMap<TableOid, Option<BTreeSet<RowHash>>>,

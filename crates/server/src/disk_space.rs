@@ -1,7 +1,8 @@
 //! How much of the disk below a folder is free, asked of the system now and then.
 //!
-//! What a server logs and keeps has limits of its own; this is about a disk that is small, or that
-//! others fill. A quota of a user does not show here: it shows when a segment cannot be made.
+//! A server's logs and tables have limits of their own. This module is about a disk that is small,
+//! or that others fill. A quota of a user does not show here: it shows when a segment cannot be
+//! made.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -66,8 +67,8 @@ impl DiskSpace {
         checkpoint_bytes(self.figures.get().bytes, wanted)
     }
 
-    /// Returns whether what is free is only what is kept for checkpoints. It is low until a quarter
-    /// more is free.
+    /// Returns whether the free space is only the reserve for checkpoints. It is low until a
+    /// quarter more is free.
     pub fn is_low(&self) -> bool {
         if self
             .looked_at

@@ -41,7 +41,7 @@ pub struct DiskStore {
 pub struct DiskStoreOptions {
     /// Names the data folder (R16).
     pub disk: u64,
-    /// Memory, checkpoints, segments; and whether the core is new: otherwise an empty folder is a
+    /// Memory, checkpoints, segments. Also whether the core is new: otherwise an empty folder is a
     /// loss.
     pub store: StoreOptions,
 }

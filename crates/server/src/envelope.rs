@@ -14,7 +14,7 @@ use protocol::codec::Wire;
 
 const HEADER_BYTES: usize = 14;
 
-/// What a record is, in this program.
+/// The form of a log record in this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Envelope {
     /// The first bytes.

@@ -25,7 +25,7 @@ const ENVELOPE: Envelope = Envelope {
 pub struct ServerIdentity {
     /// Names the folder.
     pub disk: u64,
-    /// Cores that have a log in the folder: one that is missing is lost, not new.
+    /// Cores that have a log in the folder. A missing log is a loss: such a core is not new.
     pub cores: u16,
     /// The cluster that it belongs to and its number there, once it has joined.
     pub joined: Option<(u64, ServerId)>,
@@ -37,7 +37,7 @@ pub struct ServerIdentity {
     pub attempt: Option<u64>,
     /// The last process has ended in good order: all that it had is in the log, and durable.
     pub has_stopped: bool,
-    /// The log has been found to be older than what the coordinator knows of it.
+    /// The log has been found to be older than the coordinator's record of it.
     pub is_old: bool,
 }
 

@@ -84,7 +84,7 @@ pub struct ServingServer {
     pub metrics: Option<SocketAddr>,
 }
 
-/// What a core's thread reports.
+/// A report of a core's thread.
 enum CoreEvent {
     /// It knows what its disk knew, and waits to begin.
     Restored,
@@ -504,7 +504,7 @@ impl Cores {
     }
 }
 
-/// What a core needs to start, on its own thread.
+/// The values that a core needs to start, on its own thread.
 struct CoreStart {
     identity: CoreIdentity,
     configuration: Arc<Configuration>,

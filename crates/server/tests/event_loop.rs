@@ -223,7 +223,7 @@ fn large_frames_under_way_share_a_bound() {
     let mut second = begin(7 << 20);
     let reason = second.farewell();
     assert!(reason.contains("large frames"), "{reason}");
-    // The first one ends: what it claimed is free again.
+    // The first connection ends: its share is free again.
     first.stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(first.receive(), None);
     let mut third = Wire::connect(echo.address);
@@ -258,7 +258,7 @@ fn a_slow_reader_is_held_back_and_stalls_no_other() {
             Err(error) if error.kind() == ErrorKind::WouldBlock => refusals += 1,
             Err(error) => panic!("{error}"),
         }
-        // Whole round trips of another client are the clock here.
+        // Complete round trips of another client are the clock here.
         other.echo(1, 100);
     }
     assert!(
@@ -313,7 +313,7 @@ fn a_connection_beyond_the_limit_is_refused_with_a_reason() {
         let reason = over.farewell();
         assert!(reason.contains("3 connections"), "{reason}");
     }
-    // Room is made by one that leaves, once the loop has noticed.
+    // A connection that leaves makes room, once the loop has noticed.
     let gone = wires.pop().unwrap();
     gone.stream.shutdown(Shutdown::Write).unwrap();
     let mut gone = gone;

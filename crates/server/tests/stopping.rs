@@ -1,5 +1,5 @@
-//! Servers that stop in good order: what they wait for, what they send last, and that the next
-//! process of a server then need not wait for a lease (R15).
+//! Servers that stop in good order: the work that they wait for, their last messages, and that the
+//! next process of a server then need not wait for a lease (R15).
 #![allow(clippy::unwrap_used, reason = "a failed expectation fails the test")]
 
 mod support;

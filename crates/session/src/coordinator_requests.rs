@@ -1,8 +1,9 @@
-//! What the session machine asks of the coordinator: configurations, when it learns that its
-//! own is old, and sessions, before the first operation and when one has come of age.
+//! Requests of the session machine to the coordinator. It fetches a configuration when it learns
+//! that its own is old. It opens a session before the first operation and when the current one has
+//! reached its age.
 //!
-//! Questions and answers may be lost, and come twice. Nothing here waits for the coordinator but
-//! what cannot go on without it.
+//! Questions and answers may be lost, and come twice. Only operations that need the coordinator's
+//! answer wait for it.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -76,8 +77,8 @@ impl SessionMachine {
         }
     }
 
-    /// Finds the copies whose numbers mean others now: another copy can have the number of one that
-    /// is gone, and with it other rows in the range.
+    /// Finds copies whose numbers have another meaning now: another copy can have the number of a
+    /// dropped one, and with it other rows in the range.
     fn compare_copies(&mut self, before: &Configuration) {
         let now = self.configuration.as_ref().expect("callers have set it");
         for table in &now.tables {

@@ -1,4 +1,4 @@
-//! What happens to the session machine: answers, refusals, connections that come and go, time.
+//! Events of the session machine: answers, refusals, opened and closed connections, time.
 
 use alloc::vec::Vec;
 

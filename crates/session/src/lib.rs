@@ -9,7 +9,7 @@
 //!                            ▲                          ▲             │ refused, broken, silent
 //!                            └──── stale epoch ─────────┴── Pausing ◀─┘
 //! ```
-//! Only an attempt that was refused is known to have done nothing. One whose connection broke
+//! Only an attempt that was refused is known to have done nothing. A request whose connection broke
 //! may have happened, so from then on the request ends with its result or as `Unknown`.
 //!
 //! A read whose partition is lost goes to a cover instead (`redirect`). Several ranges that are to
@@ -155,7 +155,7 @@ struct AttemptInFlight {
     counted: bool,
 }
 
-/// What is known of the connection to a core.
+/// The state of the connection to a core.
 #[derive(Debug, Default)]
 struct Link {
     state: LinkState,

@@ -1,8 +1,8 @@
 //! Several ranges, or several pages of one, read as of one moment (R35).
 //!
-//! A read of several partitions is several questions, and between two of their answers a row can
-//! move from the one that is asked last to the one that was asked first. So the answers must agree
-//! on a moment. Two ways, in rounds:
+//! A read of several partitions is several requests. Between two of their answers a row can move
+//! from the partition that answers last to the partition that has answered first. So the answers
+//! must agree on a moment. Two ways, in rounds:
 //!
 //! | round | asks | the answers are of one moment if |
 //! |---|---|---|
@@ -49,7 +49,7 @@ pub(super) struct Moment {
     ranges: Vec<Range>,
     /// Ranges that are still to be asked for, in this order.
     unread: VecDeque<usize>,
-    /// What is under way: reads, with their range, or releases.
+    /// The requests under way: reads, with their range, or releases.
     open: BTreeMap<Ticket, usize>,
     pages: usize,
     rows: u64,
@@ -281,7 +281,7 @@ impl SessionMachine {
             })
             .collect();
         for part in parts {
-            // One of them can have ended the round.
+            // Each of them can have ended the round.
             if self.requests.contains_key(&part) {
                 self.place(now_us, part, output);
             }

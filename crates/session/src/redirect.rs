@@ -8,7 +8,7 @@
 //! Pages of several members make one answer only if all members were, at one moment, as they were
 //! read: the moment when they were asked. Each reports for how long nothing had changed there
 //! ([`RowPage::quiet_us`]); if that is less than the time since they were asked, all are asked
-//! again. That a row moved between two members meanwhile is such a change too (R12).
+//! again. A move of a row between two members meanwhile is such a change too (R12).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -29,8 +29,8 @@ use super::{
     SessionOutput, Ticket,
 };
 
-/// A silent core's partitions are requested again after this part of the silence, so that what
-/// asking adds to a wait stays small, and so does what a long wait asks.
+/// A silent core's partitions are requested again after this part of the silence. Inquiries then
+/// add little to a wait, and a long wait causes few inquiries.
 const INQUIRY_SHARE: u64 = 4;
 /// Rounds that follow one another at once.
 const ROUNDS_AT_ONCE: u32 = 3;
@@ -224,7 +224,7 @@ impl SessionMachine {
         }
     }
 
-    /// Begins a redirected read again, with whatever cover there is then.
+    /// Begins a redirected read again, with the cover that is available then.
     fn redirect_again(&mut self, now_us: u64, ticket: Ticket, output: &mut SessionOutput) {
         self.drop_members(ticket);
         let pending = self.requests.get_mut(&ticket).expect("members go with it");
@@ -471,7 +471,7 @@ fn members(table: &PlacedTable, read: &Read, merge: &Merge, cover: &Cover) -> Ve
     members.collect()
 }
 
-/// Returns what is missing to read a partition, and what to do, for people.
+/// Returns the missing parts for a read of a partition, and the remedy, for people.
 fn missing(configuration: &Configuration, partition: PartitionId) -> String {
     let table = configuration.table(partition.table).expect("it was routed");
     let replex = &table.layout.replexes[usize::from(partition.replex)].name;

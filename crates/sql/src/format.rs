@@ -58,7 +58,7 @@ impl fmt::Display for OutputFormat {
 /// Writes what a statement came to; `beside` takes what is no row where programs read the rows.
 ///
 /// # Errors
-/// Those of `out` and `beside`.
+/// Errors of `out` and `beside`.
 pub fn write_outcome(
     out: &mut dyn Write,
     beside: &mut dyn Write,
@@ -86,7 +86,7 @@ pub fn write_outcome(
 /// Writes rows.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write_rows(out: &mut dyn Write, rows: &ResultRows, format: OutputFormat) -> io::Result<()> {
     match format {
         OutputFormat::Table => {

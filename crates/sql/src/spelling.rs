@@ -1,4 +1,4 @@
-//! What identifiers and names of types in SQL stand for.
+//! The meaning of identifiers and of names of types in SQL.
 
 use placement::ColumnType;
 use sqlparser::ast;

@@ -146,7 +146,7 @@ fn memory_tables(rows: u64) -> Outcome {
     report("tables", rows, [insert, get, scan], before)
 }
 
-/// What a loop sleeps on until the store has news.
+/// A loop sleeps on this until the store has news.
 #[derive(Default)]
 struct Wakeup {
     news: Mutex<bool>,

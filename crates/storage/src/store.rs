@@ -93,12 +93,12 @@ pub struct DurableStore {
     last: Option<CheckpointMark>,
     failure: Option<String>,
     purge: VecDeque<(u64, Vec<u8>)>,
-    /// What the log had taken when the last checkpoint began.
+    /// Bytes that the log had received when the last checkpoint began.
     logged_before: u64,
     /// The size of the log beyond the checkpoint when it was opened; 0 once there is a newer
     /// checkpoint.
     replayed_bytes: u64,
-    /// What the log had taken when it was last found to have taken more, and when that was.
+    /// Bytes that the log had received at the last change of that number, and its time.
     appended: (u64, Instant),
     checkpoints: u64,
     options: StoreOptions,
@@ -118,7 +118,7 @@ struct RunningCheckpoint {
 pub struct StoreRecovery {
     /// The checkpoint that the tables are at; None if there is none, and they are empty.
     pub checkpoint: Option<CheckpointMark>,
-    /// The records to replay, and what is wrong with the log.
+    /// The records to replay, and the damage of the log.
     pub log: Recovery,
 }
 
@@ -221,14 +221,14 @@ impl DurableStore {
         due && self.running.is_none()
     }
 
-    /// Begins a checkpoint of the tables as they are now, right after the last record appended.
-    /// The log from `retain_from` on is kept whatever the checkpoint covers. Nothing happens if
-    /// one is on its way.
+    /// Begins a checkpoint of the tables as they are now, right after the last record appended. The
+    /// log from `retain_from` on is kept even if the checkpoint covers it. Nothing happens if one
+    /// is on its way.
     pub fn checkpoint(&mut self, retain_from: Position) {
         if self.running.is_some() {
             return;
         }
-        // What the last checkpoint left to forget refers to leaves as they were.
+        // The entries that the last checkpoint left to forget refer to earlier leaves.
         while self.purge_some() {}
         let mark = CheckpointMark {
             position: self.log.last(),
@@ -251,7 +251,7 @@ impl DurableStore {
         self.log.appended_bytes() - self.logged_before + self.replayed_bytes
     }
 
-    /// Waits until no checkpoint is on its way, but no longer than this, and not for one that
+    /// Waits until no checkpoint is under way, up to this time, and not for a checkpoint that
     /// fails.
     pub fn finish_checkpoint(&mut self, within: Duration) {
         let begin = Instant::now();

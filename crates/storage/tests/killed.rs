@@ -1,5 +1,5 @@
-//! A process that logs, applies and checkpoints is killed at random moments: what it had called
-//! durable is there afterwards, and the tables are exactly what the log describes.
+//! A process that logs, applies and checkpoints is killed at random moments. Afterwards all records
+//! that it had called durable are there, and the tables are exactly as the log describes.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! `cargo xtask bindings`: generates, by the real bindgen, what crate `bindgen` returns.
+//! `cargo xtask bindings`: generates, by the real bindgen, the bindings that crate `bindgen`
+//! returns.
 //!
 //! A copy of `pg_raw_parse` is built in a folder of its own, where no crate is replaced. Its build
 //! script is extended there to keep what bindgen returned to it.
@@ -16,7 +17,7 @@ const SCRATCH: &str = "target/bindings";
 /// Where the result goes.
 const GENERATED: &str = "crates/bindgen/generated";
 
-/// Lines of the build script, and what is inserted before each.
+/// Lines of the build script, and the insertion before each.
 const INSERTIONS: &[(&str, &str)] = &[
     (
         "    let node_structs =\n",

@@ -22,7 +22,7 @@ pub struct XtaskCommand {
     pub name: &'static str,
     /// One line for the overview.
     pub summary: &'static str,
-    /// What `--help` prints below the summary.
+    /// The text of `--help` below the summary.
     pub help: &'static str,
     /// An error without a message was printed already.
     run: fn(root: &Path, arguments: &[String]) -> Result<(), String>,
@@ -227,7 +227,7 @@ fn model(root: &Path, arguments: &[String]) -> Result<(), String> {
 }
 
 fn mutants(root: &Path, arguments: &[String]) -> Result<(), String> {
-    // Those of fills and moves are found by histories as well, with fewer faults and in a moment.
+    // Bugs of fills and moves are found by histories as well, with fewer faults and in a moment.
     let histories = "test --package machines --features planted --test scenarios";
     cargo::run(root, histories.split(' '))?;
     if arguments.is_empty() {

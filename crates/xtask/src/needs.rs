@@ -1,15 +1,15 @@
-//! What the steps of `cargo xtask ci` need beyond a Rust toolchain, installed where that can be
-//! done: on Debian, as root.
+//! The requirements of the steps of `cargo xtask ci` beyond a Rust toolchain, installed where that
+//! is possible: on Debian, as root.
 
 use std::process::{Command, Stdio};
 
 /// Lets tests whose tools are missing be left out. `tests/needs.rs` reads it.
 pub const ALLOW_MISSING: &str = "REPLEX_ALLOW_MISSING";
 
-/// One of Debian's packages.
+/// A package of Debian.
 struct Package {
     name: &'static str,
-    /// What fails without it.
+    /// The failure without it.
     without: &'static str,
     /// A program that does as well, wherever it comes from, with arguments that show that it runs.
     program: Option<(&'static str, &'static str)>,

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: what compilers and linters do not check.
+//! `cargo xtask tidy`: the checks that compilers and linters do not make.
 //!
 //! Every check is a pure function from the tree of files to problems, so that its tests show it
 //! failing on a tree of their own. Checks read text with a small scanner, not with a parser: they
@@ -25,7 +25,7 @@ use std::path::Path;
 pub use tree::Tree;
 use tree::{File, Problem};
 
-/// What `cargo xtask tidy --help` prints.
+/// The output of `cargo xtask tidy --help`.
 pub const HELP: &str = "Usage: cargo xtask tidy\n\n\
     Every Rust file opens with `//!`, has at most 800 lines, comments of at most 100 columns and\n\
     functions of at most 70 lines (where a dispatching match needs more: `// tidy: long —\n\

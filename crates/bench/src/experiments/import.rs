@@ -26,7 +26,7 @@ use crate::store;
 const TABLE: &str = "imported";
 const SERVERS: usize = 3;
 
-/// What the rows look like.
+/// The form of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rows {
     /// Numbers and short texts, indexed by a customer and by an article: some 60 bytes.
@@ -35,7 +35,7 @@ enum Rows {
     Texts,
 }
 
-/// What one side took.
+/// The result of one side.
 #[derive(Default)]
 struct Side {
     seconds: Measurements,

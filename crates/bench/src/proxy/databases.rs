@@ -168,8 +168,8 @@ impl DatabaseSite {
         Ok((all, there))
     }
 
-    /// Waits until all replicas have what the primary has now, so that what one run has left does
-    /// not burden the next.
+    /// Waits until all replicas have the primary's present commits, so that the backlog of one run
+    /// does not burden the next.
     ///
     /// # Errors
     /// A server does not answer, or that takes too long.

@@ -43,7 +43,7 @@ const DEFAULT: ReplayMode = WAYS[3];
 /// The store of the commits that a replica has missed, until the replica catches up.
 const KEEPERS: [Keeper; 2] = [Keeper::Slot, Keeper::Buffer];
 const CLIENTS: usize = 8;
-/// What is written down of each run, and what single statements change.
+/// The columns of each run, and the changes that single statements make.
 const RUNS: &str = "
 CREATE TABLE run (number bigint, what text, PRIMARY KEY (number, what));
 CREATE TABLE many (id int PRIMARY KEY, kind int, word text, changed timestamptz)";
@@ -102,7 +102,7 @@ impl ReplayMode {
     }
 }
 
-/// What keeps the commits that a replica has missed.
+/// The keeper of the commits that a replica has missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keeper {
     /// The primary's slot, while the proxy is stopped.

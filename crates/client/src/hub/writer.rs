@@ -37,7 +37,7 @@ impl LinkWriter {
         }
     }
 
-    /// Queues a frame after those that wait.
+    /// Queues a frame after the waiting ones.
     pub fn push(&self, correlation: u64, message: &Message) {
         let mut outgoing = self.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
         frame::encode(correlation, message, &mut outgoing.bytes);

@@ -24,7 +24,7 @@ pub struct Suite {
     pub name: &'static str,
     /// The project, with its version, and which of its tests.
     pub about: &'static str,
-    /// What it needs of its servers.
+    /// The requirements of its servers.
     pub needs: SuiteRequirements,
     /// Differences that are known, in the form that `known` reads.
     pub known: &'static str,

@@ -178,7 +178,7 @@ pub const DJANGO: Suite = Suite {
     },
 };
 
-/// Those of Django's apps with tests that ask the database most.
+/// The apps of Django with tests that query the database most.
 const DJANGO_APPS: &[&str] = &[
     "aggregation",
     "annotations",

@@ -1,4 +1,4 @@
-//! What a text leaves behind in its session, by PostgreSQL's own grammar.
+//! The state that a text leaves behind in its session, by PostgreSQL's own grammar.
 //!
 //! A statement is known by its kind, and by the functions that it calls anywhere.
 
@@ -20,8 +20,8 @@ const TEMPORARY_SCHEMA: &str = "pg_temp";
 /// The persistence of a temporary table.
 const TEMPORARY: u8 = b't';
 
-/// What is left by functions whose names begin so: connections to other databases, and what a
-/// server that is being upgraded remembers.
+/// Functions whose names begin so leave state: connections to other databases, or the memory of a
+/// server under upgrade.
 const KEEPS_CALLS_OF: &[&str] = &["binary_upgrade_", "dblink"];
 
 /// Returns what a text leaves behind; none where it is not understood.

@@ -1,4 +1,5 @@
-//! What certificates say that logins need: what ties a login to one, and whom it names.
+//! Properties of certificates that logins need: the channel binding of a login, and the name of the
+//! subject.
 
 use ring::digest::{self, Algorithm, SHA256, SHA384, SHA512};
 use rustls::pki_types::CertificateDer;
@@ -33,8 +34,8 @@ fn hash_of(signature: &str) -> Option<&'static Algorithm> {
     }
 }
 
-/// Returns the common name of whom a certificate is for, as PostgreSQL reads it: the first, if
-/// there are several.
+/// Returns the common name of a certificate's subject, as PostgreSQL reads it: the first, if there
+/// are several.
 pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
     let (_, parsed) = parse_x509_certificate(certificate).ok()?;
     let name = parsed.subject().iter_common_name().next()?;

@@ -16,7 +16,7 @@ pub const MECHANISM_PLUS: &str = "SCRAM-SHA-256-PLUS";
 /// The only kind of channel binding that PostgreSQL knows.
 const BOUND_HEADER: &str = "p=tls-server-end-point,,";
 
-/// What proves a password without containing it.
+/// Verifies a password without containing it.
 #[derive(Clone)]
 pub struct ScramVerifier {
     iterations: u32,
@@ -51,7 +51,8 @@ impl ScramVerifier {
 /// The mechanisms that a client is offered.
 #[derive(Clone, Debug, Default)]
 pub struct OfferedMechanisms {
-    /// What ties the login to its TLS connection, see [`end_point`](super::certificate::end_point).
+    /// The channel binding of the login to its TLS connection, see
+    /// [`end_point`](super::certificate::end_point).
     pub end_point: Option<Vec<u8>>,
 }
 
@@ -127,7 +128,7 @@ impl OfferedMechanisms {
 /// An exchange in which the client has sent its first message.
 pub struct ScramExchange {
     verifier: ScramVerifier,
-    /// The client's channel binding header, which it must repeat, and what it is bound to.
+    /// The client's channel binding header, which it must repeat, and the bound data.
     binding: String,
     is_bound: bool,
     nonce: String,

@@ -120,8 +120,8 @@ pub struct ClientAuthorities<'a> {
 }
 
 /// Returns what clients are shown: a chain of certificates and their key, both PEM. With
-/// authorities they are asked for a certificate of their own, but need not have one; one that none
-/// of these has signed, or that was revoked, ends the handshake.
+/// authorities, clients are asked for a certificate of their own, but need not have one. A
+/// certificate that none of these authorities has signed, or that was revoked, ends the handshake.
 pub fn identity(
     certificates: &Path,
     key: &Path,
@@ -204,7 +204,8 @@ fn roots_of(path: &Path) -> Result<RootCertStore, String> {
     Ok(store)
 }
 
-/// Returns what servers are asked for, which is nothing unless `verifies`, and what they are shown.
+/// Returns the configuration for servers: the checks of their certificates, which are none unless
+/// `verifies`, and the certificate that this client presents.
 fn client_config(files: &TlsFiles, verifies: bool) -> Result<ClientConfig, String> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()

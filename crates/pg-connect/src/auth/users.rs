@@ -1,8 +1,8 @@
 //! Users and their secrets, from a file with a line `"name" "secret"` for each.
 //!
-//! A secret is a password, or what PostgreSQL keeps in `pg_authid.rolpassword`
-//! (`SCRAM-SHA-256$…`). With the latter a client can log in to the proxy, but the proxy cannot log
-//! in to servers that want the password.
+//! A secret is a password, or the text in PostgreSQL's `pg_authid.rolpassword` (`SCRAM-SHA-256$…`).
+//! With the latter a client can log in to the proxy, but the proxy cannot log in to servers that
+//! want the password.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -82,7 +82,7 @@ impl fmt::Debug for UserSecrets {
     }
 }
 
-/// Returns a word in double quotes, in which `""` is one quote, and what follows it.
+/// Returns a word in double quotes, in which `""` is one quote, and the text after it.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut rest = text.strip_prefix('"')?;
     let mut word = String::new();

@@ -1,10 +1,10 @@
 //! Algorithm 2: which transactions an Extractor may run at the same time at one replica.
 //!
-//! Invariants: a transaction that runs is independent of every earlier one that has not committed
-//! and is not of its own group, which are transactions that follow each other and run on one
-//! connection; transactions become visible in TSID order only (R31), so a group leaves the running
-//! state when it has *committed*. The paper lets them commit out of order, which shows readers
-//! states that the primary never had.
+//! Invariants: a running transaction is independent of every earlier transaction that has not
+//! committed and is not of its own group. A group is a list of consecutive transactions that run on
+//! one connection. Transactions become visible in TSID order only (R31), so a group leaves the
+//! running state when it has *committed*. The paper lets them commit out of order, which shows
+//! readers states that the primary never had.
 //!
 //! Three departures:
 //! - The paper runs each transaction for itself. Transactions that wait anyhow run in groups, as
@@ -30,11 +30,11 @@ const WINDOW: usize = 16;
 /// A transaction that is to run.
 #[derive(Debug)]
 pub struct Task {
-    /// What it touches.
+    /// The sets of its statements.
     pub sets: AccessSets,
     /// Bytes that it takes, about.
     pub length: usize,
-    /// With whom it runs.
+    /// Which transactions may be in its group.
     pub sharing: GroupSharing,
 }
 
@@ -59,7 +59,7 @@ pub struct GroupLimits {
     pub length: usize,
 }
 
-/// The running state, and those that wait, in TSID order.
+/// The running transactions, and the waiting ones in TSID order.
 #[derive(Debug, Default)]
 pub struct Execution {
     running: BTreeMap<Tsid, Task>,
@@ -68,7 +68,7 @@ pub struct Execution {
     passed: BlockedOldest,
 }
 
-/// Those of the oldest that wait of which it is known that they cannot run before something has
+/// The oldest waiting transactions that are known to depend on a transaction that has not
 /// committed.
 #[derive(Debug, Default)]
 struct BlockedOldest {
@@ -99,7 +99,7 @@ impl Execution {
         group
     }
 
-    /// Starts the oldest alone, whatever it touches: nothing else runs.
+    /// Starts the oldest transaction alone, whatever it touches: no other transaction runs.
     pub fn start_alone(&mut self) -> Option<Tsid> {
         assert!(self.running.is_empty(), "nothing else runs");
         let (tsid, _) = self.waiting.first_key_value()?;

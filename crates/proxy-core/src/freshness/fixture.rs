@@ -48,7 +48,7 @@ fn touch() -> impl Strategy<Value = TableAccess> {
     )
 }
 
-/// What up to three statements do, one after the other.
+/// Up to three statements, one after the other.
 #[derive(Clone, Debug)]
 pub struct TestTransaction(Vec<(TableOid, TableAccess)>);
 

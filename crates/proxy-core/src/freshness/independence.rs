@@ -1,7 +1,7 @@
 //! Algorithm 1: whether two transactions, or groups of transactions, are independent.
 //!
-//! One departure: a table that both only read makes neither dependent, whatever the classes (the
-//! paper's line 6 looks at every common table once one table conflicts).
+//! One departure: a table that both transactions only read makes neither dependent, whatever the
+//! classes. The paper's line 6 looks at every common table once one table conflicts.
 
 use super::sets::{AccessSets, AffectingClass, TableParts, TableSets};
 
@@ -24,8 +24,9 @@ pub fn independent(first: &AccessSets, second: &AccessSets) -> bool {
     })
 }
 
-/// Returns whether a read must see a commit that writes this. What may write anything may change
-/// the schema, and also a read of no table has types, functions and operators of the schema.
+/// Returns whether a read must see a commit that writes this. A statement that may write anything
+/// may change the schema, and a read of no table still uses types, functions and operators of the
+/// schema.
 pub fn may_see(writes: &AccessSets, reads: &AccessSets) -> bool {
     let is_of_schema = writes.may_write_anything() && reads.is_empty();
     is_of_schema || !independent(writes, reads)

@@ -1,9 +1,9 @@
 //! TIndex, CIndex and RIndex: which commit last wrote a table, a column, a row (section 5.1).
 //! Algorithm 3 fills them, Algorithm 4 asks them.
 //!
-//! Invariants: no answer is older than the last commit that wrote what is requested; no answer is
-//! below the floor, so that a replica that joins with less than what was pruned, or than what was
-//! committed before this manager began, serves nothing by them (R33).
+//! Invariants: no answer is older than the last commit that wrote a requested item. No answer is
+//! below the floor. A replica that joins with less than the indexes have pruned, or with less than
+//! was committed before this manager began, therefore serves no read by them (R33).
 //!
 //! Departures from the paper: a table's newest row write is kept apart from RIndex, so that pruning
 //! never lowers line 9's `maxValue`; a write of all columns is one entry of CIndex.
@@ -71,8 +71,7 @@ impl Indexes {
         self.row_count
     }
 
-    /// Returns memory that they take, in bytes, near enough: what their entries take in the tables
-    /// that hold them.
+    /// Returns their approximate memory in bytes: the size of their entries in the hash tables.
     pub fn bytes(&self) -> usize {
         self.tables.values().map(TableIndex::bytes).sum()
     }
@@ -328,7 +327,7 @@ mod tests {
                 if *prune == 0 {
                     indexes.prune(Tsid(tsid / 2));
                 }
-                // Only what writes nothing is ever routed.
+                // Only reads without writes are ever routed.
                 if read.written().is_empty() {
                     let need = indexes.need(&read.sets());
                     prop_assert!(need >= newest);

@@ -1,4 +1,4 @@
-//! What transactions touch: tables, columns and rows, by the primary's own numbers.
+//! Tables, columns and rows that transactions touch, by the primary's own numbers.
 //!
 //! A row is known by a hash of its canonical key. Two rows with one hash count as one row: that can
 //! send a read to the primary or delay a transaction, and can never hide a conflict.

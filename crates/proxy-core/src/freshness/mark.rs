@@ -130,7 +130,7 @@ fn emit(prefix: &str, mut bytes: Vec<u8>, key: &MarkKey) -> String {
     let code = key.code(prefix, &bytes);
     bytes.extend(code.as_ref());
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    // Whatever `standard_conforming_strings` is.
+    // The literal means the same under either `standard_conforming_strings`.
     format!(
         "SELECT pg_catalog.pg_logical_emit_message(true, '{prefix}', E'\\\\x{hex}'::pg_catalog.bytea)"
     )

@@ -8,8 +8,8 @@
 //! Invariants:
 //! - From before COMMIT is sent until the indexes know the commit, its write set is in Pending, and
 //!   a read that may touch it goes to the primary (R32).
-//! - A read goes to a replica only if that has applied every commit that the read must see, by
-//!   Algorithm 4; and what is not proven goes to the primary (R33).
+//! - A read goes to a replica only if the replica has applied every commit that the read must see,
+//!   by Algorithm 4. Without a proof it goes to the primary (R33).
 //! - A commit is given to replicas only after the primary shows it.
 
 use alloc::vec::Vec;
@@ -107,7 +107,7 @@ pub enum ReadTarget {
         id: ReplicaId,
         /// The commits that the read must see.
         need: Tsid,
-        /// What the replica has.
+        /// The position up to which the replica has applied all commits.
         applied: Tsid,
         /// The life of its server that has it. A connection that is opened for this read, and
         /// reaches another life, has found a server that crashed and lost what it had, which
@@ -139,9 +139,9 @@ pub struct ReceivedCommit<'a> {
     pub tsid: Tsid,
     /// Our own mark in it; none in a write around the proxy.
     pub mark: Option<Mark>,
-    /// What it wrote, by its row images.
+    /// The written rows, from its row images.
     pub writes: &'a AccessSets,
-    /// Whether it has statements like DDL, whose effects are not among the row images.
+    /// Whether it has statements like DDL. Row images do not show their effects.
     pub has_statements: bool,
 }
 
@@ -234,8 +234,8 @@ impl FreshnessManager {
 
     /// Notes the outcome of a commit as the primary's connection has reported it.
     ///
-    /// What was committed stays Pending until the slot's reader has it; so does what is in doubt,
-    /// at most until [`FreshnessManager::settle_doubts`].
+    /// A committed transaction stays Pending until the slot's reader has it. So does a transaction
+    /// in doubt, at most until [`FreshnessManager::settle_doubts`].
     pub fn finished(&mut self, id: TStateId, outcome: CommitOutcome) {
         self.pending.finished(id, outcome, TStateId(self.next_id));
     }
@@ -599,7 +599,7 @@ mod tests {
         assert_eq!(reason, Some(PrimaryReason::NoneFresh { need }));
     }
 
-    /// What may change the schema may make the operators of a read of no table.
+    /// A schema change may create the operators of a read of no table.
     #[test]
     fn reads_of_no_table_see_the_schema() {
         let mut manager = two_replicas();

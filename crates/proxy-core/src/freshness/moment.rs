@@ -1,8 +1,8 @@
 //! Reads that wait for a replica, instead of going to the primary.
 //!
-//! What a read must see is what was committed when it began to wait, and what was Pending then,
-//! since others may have seen that on the primary. All the rest is too late for it: so its wait
-//! ends, however much is written meanwhile.
+//! A read must see the commits that were finished when it began to wait. It must also see the
+//! commits that were Pending then, since another client may have seen them on the primary. All the
+//! rest is too late for it: so its wait ends, however much is written meanwhile.
 //!
 //! Where one wait has timed out, other reads do not wait: for the same commits, or until a replica
 //! gets something.
@@ -26,11 +26,11 @@ pub struct ReadMoment {
     level: ConsistencyLevel,
     /// The catalogue by which it is known what is touched.
     generation: u64,
-    /// What was Pending then and touches it.
+    /// The commits that were Pending then and touch it.
     pending: Vec<TStateId>,
     /// The commits that it must see, once all of them have their place in the order.
     need: Option<Tsid>,
-    /// What the replica had then that had most.
+    /// The position of the most advanced replica at that time.
     newest: Option<Tsid>,
     /// If it is to be watched.
     watcher: Option<ReadWatcher>,
@@ -149,7 +149,8 @@ mod tests {
         }
     }
 
-    /// P1: a snapshot covers what was acknowledged and what was Pending, and waits for no more.
+    /// P1: a snapshot covers the acknowledged and the Pending commits, and waits for no later
+    /// commit.
     #[test]
     fn moment_waits_for_earlier_pending_commits_only() {
         for reads in [read(1), AccessSets::reads_anything()] {

@@ -1,6 +1,7 @@
 //! Pending: transactions whose COMMIT may have happened and that the indexes do not know yet (R32).
 //!
-//! Their merged write sets are kept beside them, so that a read asks once, whatever their number.
+//! Their merged write sets are kept beside them, so that a read needs one comparison, whatever
+//! their number.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -55,7 +56,7 @@ impl PendingTransactions {
         assert!(before.is_none(), "ids are given out once");
     }
 
-    /// Notes that what each writes is not known any more.
+    /// Notes that the writes of each are unknown from now on.
     pub fn widen(&mut self) {
         for item in self.items.values_mut() {
             self.state.remove(&item.writes);
@@ -80,8 +81,8 @@ impl PendingTransactions {
         }
     }
 
-    /// Removes one that the indexes know now. If the primary is known to show it, returns the
-    /// number that the next commit had when that became known.
+    /// Removes a commit that the indexes have from now on. If the primary is known to show it,
+    /// returns the number that the next commit had when that became known.
     pub fn committed(&mut self, id: TStateId) -> Option<TStateId> {
         self.remove(id)?.shown
     }

@@ -1,8 +1,8 @@
 //! Read and write sets of statements, transactions and groups of transactions, with the affecting
 //! class per table (the paper's section 4.1).
 //!
-//! Sets are cumulative: the sets of a transaction are its statements' sets merged, and what runs
-//! together at a replica is merged again. `merge` and `remove` are inverse.
+//! Sets are cumulative: the sets of a transaction are its statements' sets merged, and the sets of
+//! concurrent transactions at a replica are merged again. `merge` and `remove` are inverse.
 
 use super::items::{ColumnNumber, CountedItems, RowHash, TableOid};
 use alloc::vec::Vec;
@@ -23,9 +23,9 @@ pub enum AffectingClass {
 pub struct TableAccess {
     /// Its affecting class for the table.
     pub class: AffectingClass,
-    /// What it reads; none if it reads nothing of the table.
+    /// The parts that it reads; none if it reads nothing of the table.
     pub reads: Option<TableParts>,
-    /// What it writes; none if it writes nothing of the table.
+    /// The parts that it writes; none if it writes nothing of the table.
     pub writes: Option<TableParts>,
 }
 
@@ -82,7 +82,7 @@ impl TableAccess {
         }
     }
 
-    /// Returns a write of whole rows that are known: what a row image does.
+    /// Returns a write of whole, known rows, as a row image shows it.
     pub fn write_rows(rows: impl IntoIterator<Item = RowHash>) -> TableAccess {
         TableAccess {
             class: AffectingClass::Rows,
@@ -279,7 +279,7 @@ impl AccessSets {
         Some(&self.tables[self.place(table).ok()?].1)
     }
 
-    /// Returns whether there may be a table that both touch, whatever they do with it.
+    /// Returns whether there may be a table that both read or write.
     pub fn shares_table(&self, other: &AccessSets) -> bool {
         let may_be_any = |sets: &AccessSets| sets.any_readers > 0 || sets.any_writers > 0;
         let mut tables = self.tables.iter();

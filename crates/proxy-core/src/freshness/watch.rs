@@ -12,7 +12,7 @@
 //!
 //! A read that waits for its replica (see [`ReadMoment`](super::ReadMoment)) is watched from the
 //! beginning of its wait, as commits since then may be before or behind what the replica has. It is
-//! not sent where what the replica has at that time would tear it.
+//! not sent to a replica whose state at that time would tear it.
 //!
 //! A standby of the primary may show a commit before the primary does, and long before where that
 //! waits for standbys. There what touches a commit that is not known to be visible is done again,
@@ -79,8 +79,8 @@ struct WatchedCommit {
     tsid: Tsid,
     /// None for a write around the proxy.
     id: Option<TStateId>,
-    /// Whatever had this number or a higher one had not sent its COMMIT yet when this was visible;
-    /// none where that is not known.
+    /// Transactions with this number or a higher one had not sent their COMMIT when this was
+    /// visible; none if that is not known.
     shown: Option<TStateId>,
     writes: AccessSets,
 }
@@ -140,8 +140,9 @@ impl WatchedCommits {
         }
     }
 
-    /// Returns whether a snapshot that was taken since may have one commit and not another that was
-    /// visible before; or, where that is possible, one that is not visible.
+    /// Returns whether a snapshot taken since then may have one commit without another that was
+    /// visible before. Where early visibility is possible, also whether it may have a commit that
+    /// is not visible yet.
     pub fn is_torn(
         &self,
         watch: &ReadWatch,

@@ -1,5 +1,5 @@
-//! What a session is given, and what it wants done next: everything that the owner of the sockets
-//! and the machine exchange.
+//! The inputs and outputs of a session: everything that the owner of the sockets and the machine
+//! exchange.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -35,8 +35,8 @@ pub enum SessionEvent<'a> {
         piece: StreamPiece<'a>,
         /// That server.
         server: &'a mut ServerConnection,
-        /// Returns whether what the batch has seen counts. It is called once the batch has taken
-        /// its snapshots at a replica.
+        /// Returns whether the snapshots of the batch are valid. It is called once the batch has
+        /// taken its snapshots at a replica.
         counts: &'a mut dyn FnMut() -> bool,
     },
     /// The connection to the server is lost.
@@ -48,14 +48,14 @@ pub enum SessionEvent<'a> {
     },
     /// The next batch of the transaction may run elsewhere, see [`SessionAction::Pause`].
     Pause,
-    /// What waits has got this server, see [`SessionAction::Route`].
+    /// The waiting batch has got this server, see [`SessionAction::Route`].
     Attach {
         /// The server.
         server: &'a mut ServerConnection,
         /// Where that is, and how what waits runs there.
         attachment: Attachment,
     },
-    /// What waits runs on the primary, where its transaction is.
+    /// The waiting batch runs on the primary, where its transaction is.
     Resume {
         /// The primary.
         server: &'a mut ServerConnection,
@@ -87,7 +87,7 @@ pub enum SessionEvent<'a> {
     Released,
 }
 
-/// What a session wants next.
+/// The next action of the owner of the sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionAction {
     /// Messages of both peers.
@@ -137,7 +137,7 @@ impl SessionAction {
     }
 }
 
-/// What a client sends.
+/// A part of the client's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientPart {
     /// A message, or the head of a long one.
@@ -146,7 +146,7 @@ pub enum ClientPart {
     Rest,
 }
 
-/// What becomes of a server whose transaction is over.
+/// The use of a server after its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterTransaction {
     /// It stays the session's, which takes messages.
@@ -162,11 +162,11 @@ pub enum AfterTransaction {
 pub enum BatchTransaction {
     /// In none that the client has begun.
     NoTransaction,
-    /// In one that is on no server yet.
+    /// In a transaction that is on no server yet.
     Deferred,
-    /// In one that is on no server yet, and takes its snapshot where this batch goes.
+    /// In a transaction that is on no server yet, and takes its snapshot where this batch goes.
     Snapshot,
-    /// In one that waits on the primary.
+    /// In a transaction that waits on the primary.
     Waiting,
 }
 
@@ -205,15 +205,15 @@ impl Attachment {
     }
 }
 
-/// What a server is.
+/// The role of an attached server.
 #[derive(Debug)]
 pub enum AttachedServer {
     /// It runs anything.
     Primary,
     /// It runs single reads: nothing is begun there that outlives a batch.
     Replica(ReplicaRead),
-    /// It runs all of one transaction that only reads, whose snapshot has been taken there. The
-    /// tables that the batch reads have these numbers there.
+    /// It runs all of one read-only transaction, which has taken its snapshot there. The tables
+    /// that the batch reads have these numbers there.
     Snapshot(TableOidMap),
 }
 
@@ -224,7 +224,7 @@ pub struct ReplicaRead {
     pub proof: SnapshotProof,
     /// The numbers that its tables have there.
     pub numbers: TableOidMap,
-    /// What it runs as, if it is a simple query and nothing else. If that fails, it runs on the
+    /// Its prepared form, if it is a simple query and nothing else. If that fails, it runs on the
     /// primary, as it is.
     pub prepared_form: Option<PreparedForm>,
 }
@@ -238,7 +238,7 @@ pub trait MessageRouter {
 /// A message that is about to go to a server.
 #[derive(Debug)]
 pub struct ComingMessage<'a> {
-    /// What it does there.
+    /// Its effect there.
     pub does: MessageEffect<'a>,
     /// Whether everything is answered that was sent to this server, if it is a replica at which the
     /// transaction has its snapshot.
@@ -262,7 +262,7 @@ pub enum SnapshotState {
     Busy,
 }
 
-/// What a message does at a server.
+/// The effect of a message at a server.
 #[derive(Debug)]
 pub enum MessageEffect<'a> {
     /// It prepares a statement; none if that is not known.
@@ -277,7 +277,7 @@ pub enum MessageEffect<'a> {
     Nothing,
 }
 
-/// By what a statement is run.
+/// The kind of message that runs a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunKind {
     /// A simple query.
@@ -304,7 +304,7 @@ pub struct MessageTreatment {
     pub numbers: Vec<(u32, u32)>,
 }
 
-/// Of whom a server runs something, for cancel requests.
+/// The owner of the statements that a server runs, for cancel requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunningOwner {
     /// Of the client, or nothing.

@@ -1,4 +1,4 @@
-//! Statements that the proxy adds to a session, whose replies the client does not see.
+//! Statements that the proxy adds to a session. The client does not see their replies.
 
 use alloc::format;
 use alloc::string::String;
@@ -79,7 +79,8 @@ impl AttachedSession<'_> {
     }
 }
 
-/// Returns a simple query's frame with statements in front of its text, and what these are.
+/// Returns a simple query's frame with statements in front of its text, and the number and length
+/// of these statements.
 pub(super) fn with_prelude(prelude: &[String], frame: &[u8]) -> (BytesMut, Prelude) {
     let text: String = prelude
         .iter()

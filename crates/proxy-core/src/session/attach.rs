@@ -22,9 +22,9 @@ use pg_wire::framing::WireMessage;
 /// How a batch starts at a server.
 struct BatchStart {
     role: AttachedRole,
-    /// What begins its transaction there.
+    /// The statement that begins its transaction there.
     begin: Option<String>,
-    /// If it is one of reads at a replica: what shows that it has taken its snapshots.
+    /// For reads at a replica: the reply that proves that the batch has taken its snapshots.
     proof: Option<SnapshotProof>,
     prepared_form: Option<PreparedForm>,
 }
@@ -91,7 +91,7 @@ impl BatchStart {
 }
 
 impl Session {
-    /// Attaches the server that was wanted: what was held goes to it.
+    /// Attaches the wanted server and sends the held messages to it.
     pub(super) fn attach(
         &mut self,
         server: &mut ServerConnection,

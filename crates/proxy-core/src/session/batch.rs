@@ -19,7 +19,7 @@ const ANSWER_LEN_MAX: usize = 256 * 1024;
 /// SQLSTATE: a user's request or a timeout has cancelled it. It is not run again.
 const QUERY_CANCELED: &str = "57014";
 
-/// What shows that a batch has taken all its snapshots at a replica.
+/// The reply that proves that a batch has taken all its snapshots at a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotProof {
     /// No proof is needed.
@@ -30,10 +30,10 @@ pub enum SnapshotProof {
     End,
 }
 
-/// What is wrong with a batch that ran elsewhere.
+/// The fault of a batch that ran elsewhere.
 #[derive(Clone, Debug)]
 pub enum BatchFault {
-    /// What it has seen does not count, or is too long to be kept until that is known.
+    /// Its snapshots are torn, or its answer is too long to be kept until they are checked.
     Torn,
     /// It failed.
     Error(Report),
@@ -42,14 +42,14 @@ pub enum BatchFault {
 /// A batch that runs elsewhere, and may have to come back.
 #[derive(Debug)]
 pub(super) struct RetryableBatch {
-    /// What is still waited for; none if it is shown.
+    /// The proof that has not arrived yet; none once it has.
     proof: SnapshotProof,
     frames: Vec<Bytes>,
-    /// What the client had before it.
+    /// The client's statements before the batch.
     statements: Vec<(Bytes, Option<Arc<PreparedStatement>>)>,
     unnamed: Option<(UnnamedId, Arc<PreparedStatement>)>,
     parameters: Arc<ReportedParameters>,
-    /// What is kept back.
+    /// The answer that is kept back from the client.
     answer: BytesMut,
     is_relayed: bool,
     is_answered: bool,
@@ -119,7 +119,7 @@ impl RetryableBatch {
         self.proof
     }
 
-    /// Notes that what it has seen counts. Returns true if it cannot come back any more, as it runs
+    /// Notes that its snapshots are valid. Returns true if it cannot come back any more, as it runs
     /// as the client has sent it and is alone: then its answer is relayed.
     pub fn counts(&mut self, is_alone: bool, out: &mut PeerOutput) -> bool {
         self.proof = SnapshotProof::None;
@@ -130,7 +130,7 @@ impl RetryableBatch {
         is_settled
     }
 
-    /// Notes that what it has seen does not count.
+    /// Notes that its snapshots are torn.
     pub fn tears(&mut self) {
         self.proof = SnapshotProof::None;
         self.fault = Some(BatchFault::Torn);

@@ -3,8 +3,8 @@
 //! In a session that defers them, `BEGIN` is answered here. At READ COMMITTED each statement sees
 //! what is committed when that statement begins: as long as the transaction only reads, each may
 //! run anywhere on its own (P1). The transaction begins on the primary in front of the first batch
-//! that goes there; from then on it is one like any other. One that never gets there ends here,
-//! too.
+//! that goes there; from then on it is one like any other. A transaction that never gets there ends
+//! here, too.
 //!
 //! One at REPEATABLE READ that is to read only has a *snapshot* for all of its statements, which is
 //! taken in front of the first batch, on the server that this goes to: there it stays. If that was
@@ -55,7 +55,7 @@ const STARTS: &[[u8; 2]] = &[*b"be", *b"st", *b"co", *b"en", *b"ro", *b"ab"];
 /// Longer texts are a server's, in bytes.
 const TEXT_LENGTH_MAX: usize = 100;
 
-/// What a transaction is asked to be.
+/// The mode that a client requests for a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TransactionMode {
     Snapshots(SnapshotScope),

@@ -1,9 +1,9 @@
 //! Settings that statements of a session may have changed, by which it can go on with other servers
 //! that have the same.
 //!
-//! What they are now is known to its server only: statements may fail, and transactions may be
-//! rolled back. So before the server is released, the owner of the sockets reads them there, and
-//! reports with what the session goes on.
+//! Only its server has the current values: statements may fail, and transactions may be rolled
+//! back. So before the server is released, the owner of the sockets reads them there, and reports
+//! with what the session goes on.
 //!
 //! Invariant: a server on which something may have been changed is dirty until that was reported.
 
@@ -26,7 +26,7 @@ impl Session {
     ) {
         let link = self.link_of_over();
         if matches!(link.keeping, PinState::Shared(SettingChanges::Set)) {
-            // What was prepared meanwhile may be of settings that were taken back.
+            // Statements that were prepared meanwhile may depend on settings that were rolled back.
             server.outdate();
         }
         link.keeping = PinState::Shared(SettingChanges::Nothing);
@@ -40,7 +40,7 @@ impl Session {
         self.link_of_over().keeping.keep();
     }
 
-    /// Returns the server's link, whose transaction is over.
+    /// Returns the server's link after its transaction.
     fn link_of_over(&mut self) -> &mut ServerLink {
         let SessionPhase::Attached(link) = &mut self.phase else {
             panic!("no server is attached");

@@ -1,4 +1,4 @@
-//! What a session knows of its client, whichever server is attached.
+//! The state that a session has for its client, whichever server is attached.
 
 use super::PinningPolicy;
 use super::deferral::Deferral;
@@ -7,7 +7,7 @@ use super::settings::{ClientParameters, ClientSettings};
 use super::statements::ClientStatements;
 use crate::grammar::Grammar;
 
-/// What outlives the phases of a session.
+/// The state that outlives the phases of a session.
 #[derive(Debug)]
 pub(super) struct ClientState {
     /// The server process that was reported to the client.

@@ -1,4 +1,4 @@
-//! Transactions that need not begin on a server, and those that have begun on none.
+//! Transactions that need not begin on a server, and transactions that have begun on none.
 
 use alloc::string::String;
 
@@ -7,7 +7,7 @@ use pg_wire::report::{Report, Severity};
 /// SQLSTATE: nothing more runs in the transaction.
 const IN_FAILED_TRANSACTION: &str = "25P02";
 
-/// What a snapshot is for.
+/// The scope of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotScope {
     /// Each statement has its own: READ COMMITTED.

@@ -1,4 +1,4 @@
-//! What a batch that waits for a server is about.
+//! The contents of a batch that waits for a server.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -15,20 +15,21 @@ use pg_wire::message::{
 };
 use pg_wire::report::{Report, Severity};
 
-/// SQLSTATE: what pooling by transaction cannot do.
+/// SQLSTATE: a feature that pooling by transaction does not support.
 const UNSUPPORTED: &str = "0A000";
 
 /// A statement of a batch.
 #[derive(Clone, Debug)]
 pub enum StatementText<'a> {
-    /// A simple query's text, which may hold several statements, and what it may leave behind.
+    /// A simple query's text, which may hold several statements, and the state that it may leave
+    /// behind.
     Simple(&'a [u8], SessionEffect),
     /// A statement that is prepared by extended messages.
     Prepared(Arc<PreparedStatement>),
-    /// A statement that is run by extended messages, and what follows the names in its Bind
+    /// A statement that is run by extended messages, and the bytes after the names in its Bind
     /// message.
     Bound(Arc<PreparedStatement>, &'a [u8]),
-    /// Something else: a function call, or what is too long or does not exist.
+    /// Something else: a function call, a text beyond the limit, or an unknown statement.
     Unknown,
 }
 
@@ -99,7 +100,7 @@ impl WaitingBatch<'_> {
     }
 }
 
-/// What a batch is about, as far as its messages have been looked at.
+/// The contents of a batch, as far as its messages have been read.
 #[derive(Default)]
 struct GatheredBatch<'a> {
     texts: Vec<StatementText<'a>>,

@@ -12,11 +12,11 @@
 //! A simple query may run there as a prepared statement. If that fails, it runs on the primary as
 //! the client has sent it, so that the error is that of the client's text, or there is none.
 //!
-//! What fails elsewhere would leave the transaction on the primary as it was, while on one server
-//! it would fail, too. So the answer is kept back until all of it is there. If the batch fails
-//! before anything was relayed, it runs again on the primary, as if it had never run elsewhere. If
-//! part of it was relayed already, or the client itself has cancelled it, the primary is made to
-//! raise the same error.
+//! An error elsewhere would leave the transaction on the primary as it was, while on one server the
+//! transaction would fail, too. So the answer is kept back until all of it is there. If the batch
+//! fails before anything was relayed, it runs again on the primary, as if it had never run
+//! elsewhere. If part of it was relayed already, or the client itself has cancelled it, the primary
+//! is made to raise the same error.
 //!
 //! Invariants
 //! - While a transaction waits, nothing is expected from the primary.
@@ -103,7 +103,7 @@ impl Session {
         Ok(())
     }
 
-    /// Gives the server back. What has failed there wants the primary.
+    /// Gives the server back. A batch that has failed there wants the primary.
     pub(super) fn released(&mut self, out: &mut PeerOutput) {
         let link = self.take_link();
         assert!(link.is_done(), "released what is in use");
@@ -167,7 +167,7 @@ impl Session {
     fn replica_lost(&mut self, report: &Report, is_snapshot_lost: bool, out: &mut PeerOutput) {
         let mut link = self.take_link();
         let (was_quiet, was_skipping) = (link.is_quiet(), link.flow == ClientFlow::Skips);
-        // What it knew is gone with it.
+        // The replica's connection is gone, and its state with it.
         let mut gone = ServerConnection::default();
         let (skipped, has_sync) = link.expected.skip_batch();
         let mut exchange = AttachedSession {
@@ -223,7 +223,7 @@ impl AttachedSession<'_> {
         }
     }
 
-    /// Notes that what the batch has seen counts.
+    /// Notes that the snapshots of the batch are valid.
     pub(super) fn counts(&mut self, out: &mut PeerOutput) {
         let Some(reads) = self.link.reads_mut() else {
             return;
@@ -232,7 +232,7 @@ impl AttachedSession<'_> {
         reads.batch.take_if(|batch| batch.counts(is_alone, out));
     }
 
-    /// Notes that what the batch has seen does not count: it runs again on the primary.
+    /// Notes that the snapshots of the batch are torn: it runs again on the primary.
     pub(super) fn tears(&mut self) {
         if let Some(batch) = self.link.batch_mut() {
             batch.tears();

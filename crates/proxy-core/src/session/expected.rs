@@ -1,4 +1,4 @@
-//! What the server will reply, in order.
+//! The replies that are due from the server, in order.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use super::{BoundStatement, PreparedStatement};
 use crate::server::{ServerStatements, StatementId, UnnamedId};
 
-/// To what a reply belongs.
+/// The kind of message that a reply belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyKind {
     /// Ends with ParseComplete.
@@ -24,7 +24,7 @@ pub enum ReplyKind {
     Close,
     /// Ends with ReadyForQuery.
     Ready,
-    /// No reply of the server: what was made goes to the client when its turn comes.
+    /// No reply of the server: the proxy's own message goes to the client in its place.
     Made,
 }
 
@@ -60,7 +60,7 @@ impl TransactionStatus {
     }
 }
 
-/// What must be taken back if the message was never carried out.
+/// The change that must be undone if the message was never executed.
 #[derive(Debug, Default)]
 pub enum MessageUndo {
     /// Nothing.
@@ -82,8 +82,8 @@ pub enum MessageUndo {
     ShareNames(BTreeMap<Bytes, Arc<PreparedStatement>>, ServerStatements),
     /// The server has no unnamed statement.
     ForgetUnnamedOnServer,
-    /// The client and the server have these unnamed statements still. What runs, and fails, ends
-    /// both all the same.
+    /// The client and the server have these unnamed statements still. A statement that runs and
+    /// fails ends both anyway.
     KeepUnnamed(
         Option<(UnnamedId, Arc<PreparedStatement>)>,
         Option<UnnamedId>,
@@ -99,7 +99,7 @@ impl MessageUndo {
     }
 }
 
-/// What a ReadyForQuery answers.
+/// The kind of message that a ReadyForQuery answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadyCause {
     /// Sync, at which a server that skips a batch that has failed goes on.
@@ -111,7 +111,7 @@ pub enum ReadyCause {
 /// Statements in front of the client's in one simple query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prelude {
-    /// Those whose end is to come.
+    /// Statements whose CommandComplete is still due.
     pub statements: usize,
     /// Their text's length, in characters.
     pub length: usize,
@@ -120,25 +120,25 @@ pub struct Prelude {
 /// One reply that is to come.
 #[derive(Debug)]
 pub struct ExpectedReply {
-    /// To what it belongs.
+    /// The kind of message that it belongs to.
     pub kind: ReplyKind,
     /// The session itself asked for it; the client does not see it.
     pub is_hidden: bool,
     /// It may fail, which is not reported.
     pub is_optional: bool,
-    /// Of a simple query: statements that were put in front of the client's, whose replies it does
-    /// not see, and how many characters of text they have.
+    /// Of a simple query: statements in front of the client's, whose replies the client does not
+    /// see, and the length of their text in characters.
     pub prelude: Prelude,
-    /// What ReadyForQuery answers, if it is that.
+    /// The kind of message that ReadyForQuery answers, if it is that.
     pub ends: ReadyCause,
     /// The statement that the message is about, as the client calls it; empty if it is about none,
     /// or the unnamed one.
     pub statement: Bytes,
-    /// Of Execute: what ends the data of a COPY was sent behind it.
+    /// Of Execute: the end of a COPY's data was sent behind it.
     pub ends_copy: bool,
-    /// What to take back if the message is skipped.
+    /// The change to undo if the message is skipped.
     pub undo: MessageUndo,
-    /// Of what was made: the message.
+    /// Of the proxy's own message: the message.
     made: Bytes,
 }
 
@@ -254,7 +254,7 @@ impl ReplyQueue {
         self.entries.push_back(expected);
     }
 
-    /// Notes that what ends the data of a COPY is sent, before it is known whether the last message
+    /// Notes that the end of a COPY's data is sent, before it is known whether the last message
     /// reads any.
     pub fn copy_ends(&mut self) {
         if let Some(last) = self.entries.back_mut() {
@@ -295,7 +295,7 @@ impl ReplyQueue {
         }
     }
 
-    /// Gives the client what was made for it and whose turn has come.
+    /// Passes the proxy's own messages that are next in order to the client.
     pub fn give_made(&mut self, to_client: &mut BytesMut) {
         while let Some(ExpectedReply {
             kind: ReplyKind::Made,

@@ -25,7 +25,7 @@ const IS_STATEMENT: &str = "42P05";
 const NO_PORTAL: &str = "34000";
 const NO_SAVEPOINT: &str = "3B001";
 
-/// What becomes of the messages behind one.
+/// The treatment of the messages behind a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FollowingMessages {
     /// They are answered.
@@ -50,7 +50,8 @@ impl DetachedSession<'_> {
         behind
     }
 
-    /// Closes what a message closes, if it is one that closes something, and answers it.
+    /// Answers a Close message after closing its statement or portal, and returns whether it was a
+    /// Close message.
     pub(super) fn closes(&mut self, frame: &Bytes, out: &mut PeerOutput) -> bool {
         let (b'C', Ok(subject)) = (frame[0], StatementOrPortal::read(&frame[HEADER_LEN..])) else {
             return false;

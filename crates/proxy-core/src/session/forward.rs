@@ -25,13 +25,13 @@ const RUN_UNNAMED: &[u8] = b"D\0\0\0\x06P\0E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04";
 /// How a message is forwarded.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Forwarding {
-    /// What is known of it.
+    /// The known content of the message.
     pub known: HeldMessageContent,
-    /// It changes nothing but the schema, whatever words it has.
+    /// It changes nothing but the schema, even if its text has other keywords.
     pub is_schema_only: bool,
-    /// What was put in front of it, if it is a simple query.
+    /// The statements in front of it, if it is a simple query.
     pub prelude: Prelude,
-    /// What it runs as, if it is a simple query.
+    /// Its prepared form, if it is a simple query.
     pub prepared_form: Option<PreparedForm>,
 }
 
@@ -142,8 +142,8 @@ impl AttachedSession<'_> {
         is_done
     }
 
-    /// Runs a simple query as a prepared statement. It fails if what it refers to has changed since
-    /// it was prepared, and is prepared again the next time.
+    /// Runs a simple query as a prepared statement. It fails if an object that it refers to has
+    /// changed since it was prepared, and is prepared again the next time.
     fn run_prepared(
         &mut self,
         it: &PreparedForm,
@@ -159,7 +159,7 @@ impl AttachedSession<'_> {
             .expected
             .push(ExpectedReply::hidden(ReplyKind::Bind));
         self.link.expect(ReplyKind::Describe);
-        // Whatever fails before its end leaves that undone.
+        // A failure before its end leaves that undone.
         let again = MessageUndo::KeepOnServer(it.prepared.id);
         self.link
             .expected
@@ -286,7 +286,7 @@ impl AttachedSession<'_> {
         let bind = BindMessage::read(message.body())?;
         let name = self.on_server(bind.statement, server, out);
         let statement = self.client.statements.find(bind.statement);
-        // What else it leaves was so when it was prepared.
+        // Its other effects were noted when it was prepared.
         if let Some(prepared) = statement.as_ref()
             && prepared.effect.is_of_settings()
         {
@@ -380,7 +380,7 @@ impl AttachedSession<'_> {
             return Bytes::from_static(b"\0");
         }
         let prepared = self.client.statements.find(name);
-        // One that is too long to be kept stays where it is.
+        // A statement beyond the length limit stays where it is.
         let is_there = |prepared: &PreparedStatement| {
             let own_names = self.link.keeping.own_names();
             let since = own_names.filter(|_| prepared.body.is_none());

@@ -1,4 +1,4 @@
-//! What a client sends while no server is attached.
+//! Messages of the client while no server is attached.
 
 use alloc::sync::Arc;
 

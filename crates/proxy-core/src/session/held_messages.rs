@@ -15,7 +15,7 @@ pub(super) struct HeldMessages {
     messages: Vec<HeldMessage>,
     /// Bytes of their frames.
     length: usize,
-    /// Bytes of the last one that are still to come.
+    /// Bytes of the last message that are still due.
     rest: usize,
 }
 
@@ -26,13 +26,13 @@ pub(super) struct HeldMessage {
     pub known: HeldMessageContent,
 }
 
-/// What is known of a message that may go to a server.
+/// The known content of a message that may go to a server.
 #[derive(Clone, Debug, Default)]
 pub(super) enum HeldMessageContent {
     /// Nothing.
     #[default]
     Nothing,
-    /// What a simple query may leave behind.
+    /// The state that a simple query may leave behind.
     Effect(SessionEffect),
     /// The statement of a Parse message.
     Statement(Arc<PreparedStatement>),
@@ -55,8 +55,8 @@ impl HeldMessageContent {
 }
 
 impl HeldMessages {
-    /// Returns the whole messages of a batch that has come back from a replica. What may leave
-    /// anything does not run there.
+    /// Returns the whole messages of a batch that has come back from a replica. Messages that may
+    /// leave state behind do not run there.
     pub fn back(frames: Vec<Bytes>) -> HeldMessages {
         let length = frames.iter().map(Bytes::len).sum();
         let is_simple = frames.first().is_some_and(|frame| frame[0] == b'Q');

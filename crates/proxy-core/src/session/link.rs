@@ -18,7 +18,7 @@ use pg_wire::Malformed;
 use pg_wire::message;
 use pg_wire::report::Report;
 
-/// What the session knows of the server that is attached.
+/// The session's view of the attached server.
 #[derive(Debug)]
 pub(super) struct ServerLink {
     pub role: AttachedRole,
@@ -28,14 +28,14 @@ pub(super) struct ServerLink {
     /// The replies that are to come.
     pub expected: ReplyQueue,
     pub flow: ClientFlow,
-    /// What the portals of the current transaction run.
+    /// The statements of the current transaction's portals.
     pub portals: BTreeMap<Bytes, BoundStatement>,
     /// The rest of a long message, of each peer.
     pub client_rest: RestDestination,
     pub server_rest: RestDestination,
 }
 
-/// What the server is.
+/// The role of the server.
 #[derive(Debug)]
 pub(super) enum AttachedRole {
     Primary(PrimaryState),
@@ -43,7 +43,7 @@ pub(super) enum AttachedRole {
     Replica(ReplicaSide),
 }
 
-/// What a session has on the primary.
+/// The session's state on the primary.
 #[derive(Debug)]
 pub(super) struct PrimaryState {
     /// Its transaction was deferred, and is at READ COMMITTED, unless it has ended since.
@@ -62,7 +62,7 @@ impl PrimaryState {
     }
 }
 
-/// What a session has at a replica.
+/// The session's state at a replica.
 #[derive(Debug)]
 pub(super) struct ReplicaSide {
     /// The numbers that tables have there.
@@ -70,7 +70,7 @@ pub(super) struct ReplicaSide {
     pub runs: ReplicaWork,
 }
 
-/// What a replica runs for a session.
+/// The work of a replica for a session.
 #[derive(Debug)]
 pub(super) enum ReplicaWork {
     /// All of a transaction, which has taken its snapshot there.
@@ -84,7 +84,8 @@ pub(super) enum ReplicaWork {
 pub(super) struct ReplicaReads {
     /// The transaction that the reads are of.
     pub transaction: DetachedTransaction,
-    /// What is needed if they come back; none once they cannot, see `elsewhere`.
+    /// The data for a second run on the primary; none once a second run is impossible, see
+    /// `elsewhere`.
     pub batch: Option<Box<RetryableBatch>>,
 }
 
@@ -163,7 +164,7 @@ impl DetachedTransaction {
     }
 }
 
-/// A transaction on the primary that waits for its next batch, or for one that runs elsewhere.
+/// A transaction on the primary that waits for its next batch, or for a batch that runs elsewhere.
 #[derive(Debug)]
 pub(super) struct WaitingTransaction {
     /// The primary's connection.
@@ -172,7 +173,7 @@ pub(super) struct WaitingTransaction {
     pub portal_is_old: bool,
 }
 
-/// What becomes of what the client sends.
+/// The destination of the client's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClientFlow {
     /// It goes to the server.
@@ -285,7 +286,7 @@ impl ServerLink {
         }
     }
 
-    /// Returns of whom the server runs something, now or next.
+    /// Returns the owner of the statements that the server runs now or next.
     pub fn running_owner(&self) -> RunningOwner {
         match self.expected.front() {
             Some(front) if front.is_hidden && self.expected.has_seen() => {

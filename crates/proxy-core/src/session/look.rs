@@ -98,8 +98,8 @@ impl AttachedSession<'_> {
             return Some(frame);
         }
         self.add(statement, out);
-        // What the message would leave behind must not keep the session at a replica: Flush stands
-        // in its place, which has no answer, and what follows is skipped.
+        // The effect of the message must not keep the session at a replica: Flush stands in its
+        // place, which has no answer, and the messages behind it are skipped.
         message::write(&mut frame, b'H', &[], 0);
         has_snapshot.then_some(frame)
     }
@@ -122,7 +122,7 @@ impl AttachedSession<'_> {
             },
             b'S' => MessageEffect::Syncs,
             b'Q' => match message::split_string(message.body()) {
-                // What it leaves behind is looked at where it is forwarded.
+                // The state that it leaves behind is analysed where it is forwarded.
                 Ok((text, _)) if message.is_whole() => MessageEffect::Runs(
                     StatementText::Simple(text, SessionEffect::Nothing),
                     RunKind::Query,

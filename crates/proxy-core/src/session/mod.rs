@@ -5,12 +5,12 @@
 //! their answers, and knows where a batch ends.
 //!
 //! A *batch* is what the server answers with one ReadyForQuery: a simple query, a function call, or
-//! extended messages up to Sync. Batches run one after the other: what a client sends behind one is
-//! looked at when it is done, because it may go to another server.
+//! extended messages up to Sync. Batches run one after the other: messages behind a batch are read
+//! when it is done, because they may go to another server.
 //!
-//! What happens to a session is one [`SessionEvent`], and what it wants next one [`SessionAction`].
-//! A session is in one phase, which owns what exists in that phase alone. What outlives phases is
-//! the client's: its statements, its settings.
+//! An input of a session is one [`SessionEvent`], and its output one [`SessionAction`]. A session
+//! is in one phase, which owns what exists in that phase alone. State that outlives phases is the
+//! client's: its statements, its settings.
 //!
 //! ```text
 //!     ┌──────────────────────── Released ─────────────────────────┐
@@ -22,15 +22,15 @@
 //! ```
 //!
 //! A transaction that the client has begun is where its server is: in the link to the primary, or
-//! to the replica where it has its snapshot. Otherwise the phase has it as a `Transaction`: one
-//! that is *deferred* is on no server, see `block`; one that *waits* has the link to the primary,
-//! see `elsewhere`.
+//! to the replica where it has its snapshot. Otherwise the phase has it as a `Transaction`. A
+//! *deferred* transaction is on no server, see `block`. A *waiting* transaction has the link to the
+//! primary, see `elsewhere`.
 //!
 //! Invariants
 //! - A reply reaches the client only if the client sent what it replies to.
 //! - `expected` holds, in the server's order, one entry for each reply that is still to come.
-//! - A prepared statement is what its client prepared under that name, on whatever server. Names on
-//!   servers are hashes of text and types, so that clients share them.
+//! - A prepared statement has the text that its client prepared under that name, on any server.
+//!   Names on servers are hashes of text and types, so that clients share them.
 //! - A server is given back only outside of transactions, with nothing expected, and dirty if the
 //!   session may have left anything on it but settings that are known (see `changes`).
 
@@ -119,7 +119,7 @@ pub enum PinningPolicy {
     Always,
 }
 
-/// What a session has begun on its server and not ended.
+/// State that a session has begun on its server and not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionLeftover {
     /// Nothing.
@@ -130,7 +130,7 @@ pub enum SessionLeftover {
     Batch,
 }
 
-/// What a session begins with, when its client has logged in.
+/// The initial options of a session, after its client has logged in.
 #[derive(Debug)]
 pub struct SessionOptions {
     /// Its number, which is unique among sessions.
@@ -253,7 +253,7 @@ impl Session {
         self.client.settings
     }
 
-    /// Returns of whom the server runs something, now or next.
+    /// Returns the owner of the statements that the server runs now or next.
     pub fn running_owner(&self) -> RunningOwner {
         match &self.phase {
             SessionPhase::Attached(link) => link.running_owner(),

@@ -95,7 +95,7 @@ impl AttachedSession<'_> {
         (server, out): (&mut ServerConnection, &mut PeerOutput),
     ) {
         let looks = names::looks_at_statements(text);
-        // What is known to change nothing but the schema has left it unpinned.
+        // A change of nothing but the schema has left it unpinned.
         let is_kept = effect == SessionEffect::KeepsSession && self.link.keeping.is_kept();
         let may_name = is_kept && names::mentions(text);
         let is_one = names::command_of(text).is_some();
@@ -111,10 +111,10 @@ impl AttachedSession<'_> {
             Some(_) => MessageUndo::RestoreAll(statements, ServerStatements::new()),
         };
         if names::may_change_names(text) && !looks {
-            // What they mean from here on only the server knows.
+            // From here on only the server knows their meaning.
             self.client.statements.take_named();
         }
-        // It has no reply, and is skipped where what follows is.
+        // It has no reply, and is skipped together with the messages behind it.
         self.link
             .expected
             .push(ExpectedReply::made(Bytes::new()).or(undo));

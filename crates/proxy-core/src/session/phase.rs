@@ -8,12 +8,12 @@ use super::held_messages::HeldMessages;
 use super::link::{DetachedTransaction, ServerLink};
 use super::{Session, SessionLeftover};
 
-/// What a session does.
+/// The phase of a session.
 #[derive(Debug)]
 pub(super) enum SessionPhase {
     /// No server is attached, and a batch gathers, or none has begun.
     Gathering(GatheringPhase),
-    /// No server is attached, and what the client sends is skipped, up to Sync.
+    /// No server is attached, and the client's messages are skipped, up to Sync.
     Skipping(DetachedTransaction),
     /// A batch waits for a server.
     Wanting(WantingPhase),
@@ -23,7 +23,7 @@ pub(super) enum SessionPhase {
     Ended(SessionEnding, SessionLeftover),
 }
 
-/// What a session without a server has.
+/// The state of a session without a server.
 #[derive(Debug, Default)]
 pub(super) struct GatheringPhase {
     pub transaction: DetachedTransaction,
@@ -59,8 +59,8 @@ impl SessionPhase {
         }
     }
 
-    /// Returns the connection to the server that sends messages: the one that is attached, or the
-    /// primary's of a transaction that waits.
+    /// Returns the connection to the server that sends messages: the attached server, or the
+    /// primary of a waiting transaction.
     pub fn link_mut(&mut self) -> Option<&mut ServerLink> {
         match self {
             SessionPhase::Attached(link) => Some(link),

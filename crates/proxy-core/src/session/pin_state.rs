@@ -1,8 +1,8 @@
-//! Whether a session keeps its server, and what its statements may have changed there.
+//! Whether a session keeps its server, and the settings that its statements may have changed there.
 
 use crate::server::PreparationNumber;
 
-/// What statements may have changed since it was last known what settings the session has.
+/// The settings that statements may have changed since the session's settings were last read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingChanges {
     /// Nothing.

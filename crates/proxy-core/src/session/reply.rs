@@ -19,8 +19,8 @@ const NO_STATEMENT: &str = "26000";
 const SYNC: &[u8] = b"S\0\0\0\x04";
 
 impl AttachedSession<'_> {
-    /// Takes a piece of what the server sends; `counts` is asked whether what a batch has seen at a
-    /// replica counts, once it has taken its snapshots.
+    /// Processes a piece of the server's stream. `counts` returns whether the snapshots of a batch
+    /// at a replica are valid, once the batch has taken them.
     ///
     /// Fails where the server's replies do not fit what it was sent: both connections must end.
     pub(super) fn reply(
@@ -108,8 +108,8 @@ impl AttachedSession<'_> {
         Ok(())
     }
 
-    /// Handles a notification: those that the client has sent itself are from the process that it
-    /// knows.
+    /// Handles a notification. Notifications that the client has sent itself come from the process
+    /// number that it knows.
     fn notified(&self, message: WireMessage<'_>, own: u32, out: &mut PeerOutput) {
         let start = out.to_client.len() + HEADER_LEN;
         out.to_client.extend_from_slice(message.frame);
@@ -211,7 +211,7 @@ impl AttachedSession<'_> {
                 self.client.statements.take_unnamed();
             }
         }
-        // Then they were removed when it was sent, and what is there now was prepared behind it.
+        // Then they were removed when it was sent, and the present ones were prepared behind it.
         let is_done = matches!(undo, MessageUndo::RestoreAll(..));
         match message.body() {
             b"DEALLOCATE ALL\0" | b"DISCARD ALL\0" if !is_done => {
@@ -220,7 +220,7 @@ impl AttachedSession<'_> {
             }
             _ => {}
         }
-        // What was sent behind it may leave something again.
+        // Messages behind it may leave state again.
         let is_over = self.link.expected.is_over() && !self.link.is_on_replica();
         if message.body() == b"DISCARD ALL\0" && is_over {
             let is_kept = self.client.is_pinned();

@@ -36,7 +36,7 @@ const NAMES: [&str; 4] = [
     "replex.balancing",
 ];
 
-/// What a client has set.
+/// The proxy's settings of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientSettings {
     /// Whether the client gets a notice with each batch of where it went and why.
@@ -45,7 +45,7 @@ pub struct ClientSettings {
     pub level: ConsistencyLevel,
     /// How finely it is looked at what reads touch.
     pub classes: ClassPrecision,
-    /// What goes elsewhere than its transaction.
+    /// The reads that may run on another server than their transaction.
     pub balancing: ReadBalancing,
 }
 
@@ -64,7 +64,7 @@ pub enum ClassPrecision {
 /// Whether reads of a transaction that has written may go to replicas (the paper's section 7.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadBalancing {
-    /// Those that are independent of what it has written.
+    /// Reads that are independent of the transaction's writes.
     #[default]
     Statement,
     /// None: from its first write on, all of it is on the primary.
@@ -144,7 +144,7 @@ impl ClientSettings {
 #[derive(Debug)]
 pub(super) struct ClientParameters {
     reported: Arc<ReportedParameters>,
-    /// What servers are to call it, and what they call it without that.
+    /// The application name that servers get, and the name without a suffix.
     application: Option<Bytes>,
     application_at_login: Option<Bytes>,
 }

@@ -28,7 +28,7 @@ pub struct PreparedStatement {
     /// Text, zero byte, parameter types, to prepare it on another server; none where it was too
     /// long to be kept.
     pub body: Option<Bytes>,
-    /// What it may leave behind.
+    /// The state that it may leave behind.
     pub effect: SessionEffect,
     /// When the client has prepared it.
     pub since: PreparationNumber,
@@ -56,7 +56,7 @@ impl PreparedStatement {
         }
     }
 
-    /// Returns one that the proxy itself prepares, with parameters of these types.
+    /// Returns a statement that the proxy itself prepares, with parameters of these types.
     pub fn by_proxy(text: &str, types: &[u32], grammar: Grammar) -> PreparedStatement {
         let mut body = BytesMut::new();
         body.extend_from_slice(text.as_bytes());
@@ -117,24 +117,24 @@ impl PreparedStatement {
 pub struct BoundStatement {
     /// The statement.
     pub prepared: Arc<PreparedStatement>,
-    /// What follows the names in the Bind message; empty where that was too long to be kept.
+    /// The bytes after the names in the Bind message; empty if they were beyond the limit.
     pub parameters: Bytes,
 }
 
-/// What a simple query is as a prepared statement, which the server need not parse and plan again.
+/// The prepared form of a simple query, which the server need not parse and plan again.
 #[derive(Clone, Debug)]
 pub struct PreparedForm {
     /// The statement.
     pub prepared: Arc<PreparedStatement>,
-    /// What follows the names in the Bind message.
+    /// The bytes after the names in the Bind message.
     pub parameters: Bytes,
 }
 
 /// Statements as their client names them.
 pub(super) type NamedStatements = BTreeMap<Bytes, Arc<PreparedStatement>>;
 
-/// The statements that a client has prepared, on whatever server. Every unnamed one has an
-/// identity of its own, and so has every one that is too long to be kept.
+/// The statements that a client has prepared, on any server. Every unnamed statement has an
+/// identity of its own, and so has every statement beyond the length limit.
 #[derive(Debug)]
 pub(super) struct ClientStatements {
     /// The session's number, which is unique.
@@ -184,7 +184,7 @@ impl ClientStatements {
         self.unnamed.as_ref()
     }
 
-    /// Puts a statement under a name. Returns the one that it replaces.
+    /// Puts a statement under a name. Returns the statement that it replaces.
     pub fn insert(
         &mut self,
         name: Bytes,

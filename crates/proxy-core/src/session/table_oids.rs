@@ -8,8 +8,8 @@ use pg_wire::framing::HEADER_LEN;
 /// Bytes of a column's description behind the table and the column's number in it.
 const FURTHER_LEN: usize = 12;
 
-/// Which numbers the tables of a batch have where it runs, and on the primary. What is not among
-/// them has none for the client, as the value of an expression.
+/// Which numbers the tables of a batch have where it runs, and on the primary. A table without an
+/// entry has no number for the client, as the value of an expression.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TableOidMap {
     /// It is not known.

@@ -1,5 +1,5 @@
-//! Whatever both peers send, in whatever order, the machine neither panics nor leaves its
-//! invariants.
+//! The machine neither panics nor breaks its invariants under any messages of both peers in any
+//! order.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -33,7 +33,7 @@ const GRAMMAR: Grammar = Grammar {
     rollback_to: |_| None,
 };
 
-/// What happens next.
+/// The next step of a test.
 #[derive(Clone, Debug)]
 enum Step {
     Client(u8, Vec<u8>),
@@ -45,7 +45,7 @@ enum Step {
 /// Which server can be had, if one is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Offer {
-    /// A replica, for what may run there, and what shows that it has run.
+    /// A replica, for statements that may run there, and the proof of their run.
     Replica(SnapshotProof),
     Primary,
     /// None; the primary for a transaction that is there.

@@ -46,7 +46,7 @@ impl World {
         if !planted::is(ProxyBug::OldExtractorGoesOn) {
             database.hang_up();
         }
-        // What it reports is on its disk before it counts.
+        // The position that it reports is on its disk before it counts.
         if !planted::is(ProxyBug::UnflushedCounts) {
             database.flush(database.noted);
         }

@@ -137,8 +137,8 @@ impl World {
         Ok(())
     }
 
-    /// A client has seen what a read touches, up to here. What is written around the proxy counts
-    /// once the slot's reader has read it.
+    /// A client has seen what a read touches, up to here. A write around the proxy counts once the
+    /// slot's reader has read it.
     fn saw(&mut self, read: &Read, until: Tsid) {
         let (now, position) = (self.now, self.reader.position);
         let seen = self.primary.log.iter_mut().filter(|entry| {

@@ -38,7 +38,7 @@ pub struct CheckFinding {
     pub place: String,
     /// How bad it is.
     pub weight: FindingWeight,
-    /// What was found.
+    /// The finding, in words.
     pub what: String,
     /// How to fix it; empty if there is nothing to fix.
     pub fix: String,
@@ -100,7 +100,7 @@ async fn added(
     added
 }
 
-/// What is found at one database.
+/// The findings at one database.
 struct DatabaseFindings {
     place: String,
     connections: u64,

@@ -1,4 +1,4 @@
-//! What the console's commands return and do.
+//! Executes the console's commands and makes their answers.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -26,9 +26,9 @@ pub struct ConsoleAnswer {
     pub columns: Option<ConsoleColumns>,
     /// A value for each column.
     pub rows: Vec<Vec<ConsoleValue>>,
-    /// What was done, in a word or two.
+    /// The command tag.
     pub tag: String,
-    /// What the operator should know.
+    /// A notice for the operator.
     pub notice: Option<Report>,
 }
 
@@ -101,7 +101,7 @@ pub fn columns(command: &ConsoleCommand) -> Option<ConsoleColumns> {
     match command {
         ConsoleCommand::Show(ShowSubject::Replicas) => Some(REPLICAS),
         ConsoleCommand::Show(ShowSubject::Routes) => Some(ROUTES),
-        // Also what a checkpoint leaves.
+        // Also the answer of a checkpoint.
         ConsoleCommand::Show(ShowSubject::Lag) | ConsoleCommand::Checkpoint => Some(LAG),
         ConsoleCommand::Show(ShowSubject::Buffer) => Some(BUFFER),
         ConsoleCommand::Show(ShowSubject::Pools) => Some(POOLS),

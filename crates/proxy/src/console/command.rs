@@ -7,7 +7,7 @@ use replication::ExistingData;
 /// SQLSTATE: the text is no command.
 const SYNTAX_ERROR: &str = "42601";
 
-/// What is asked.
+/// A command of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConsoleCommand {
     /// Show something.
@@ -27,20 +27,21 @@ pub enum ConsoleCommand {
     Checkpoint,
     /// Read files again.
     Reload,
-    /// What drivers say to every server, and which means nothing here; it is answered by this word.
+    /// A statement that drivers send to every server and that means nothing here; its answer has
+    /// this tag.
     Ignored(&'static str),
 }
 
-/// What can be shown.
+/// The subject of a SHOW.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShowSubject {
-    /// The replicas, and what each does.
+    /// The replicas, and the status of each.
     Replicas,
     /// Where batches went, and why.
     Routes,
     /// How far replicas are behind.
     Lag,
-    /// What keeps commits for offline replicas.
+    /// The transactions buffer.
     Buffer,
     /// Connections to servers.
     Pools,

@@ -108,7 +108,7 @@ impl Console<'_> {
             let parts = [name.as_bytes(), b"\0", value.as_bytes(), b"\0"];
             message::write(&mut self.out, b'S', &parts, 0);
         }
-        // Nothing here is cancelled: what waits for something gives up after a time.
+        // Cancel requests have no effect here: commands that wait have a timeout.
         message::write(&mut self.out, b'K', &[&[0; 8]], 0);
         message::write_ready(&mut self.out, b'I');
         let mut cutter = MessageCutter::new(MessageSender::Client);
@@ -184,7 +184,7 @@ impl Console<'_> {
         Ok(())
     }
 
-    /// Runs a simple query: all of its commands, up to one that fails.
+    /// Runs the commands of a simple query up to the first failure.
     async fn simple(&mut self, text: &str) {
         let texts = command::split(text);
         if texts.is_empty() {

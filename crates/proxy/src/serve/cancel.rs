@@ -44,7 +44,7 @@ pub struct CancelEntry<'a> {
 }
 
 impl CancelEntry<'_> {
-    /// Sets where cancel requests go from now on. Waits for one that is under way.
+    /// Sets where cancel requests go from now on. Waits for a request under way.
     pub async fn leads_to(&self, goal: Option<CancelGoal>) {
         let mut target = match self.target.try_lock() {
             Ok(target) => target,

@@ -14,7 +14,7 @@ pub type RouteTarget = Option<ReplicaId>;
 /// A client that is logged in.
 #[derive(Debug)]
 pub struct ConnectedClient {
-    /// As whom.
+    /// The user that it has logged in as.
     pub user: String,
     /// Its database.
     pub database: String,
@@ -28,7 +28,7 @@ pub struct ConnectedClient {
     pub server: Mutex<Option<RouteTarget>>,
 }
 
-/// All clients, and what was done for them.
+/// All clients, and counts of their batches.
 #[derive(Default)]
 pub struct Clients {
     all: Mutex<BTreeMap<u64, Arc<ConnectedClient>>>,
@@ -43,7 +43,7 @@ pub struct ClientEntry<'a> {
 }
 
 impl Clients {
-    /// Adds a client, whose session has this number.
+    /// Adds a client. Its session has this number.
     pub fn enter(&self, number: u64, client: ConnectedClient) -> ClientEntry<'_> {
         let client = Arc::new(client);
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);

@@ -74,8 +74,8 @@ pub struct UnixSocket {
 }
 
 impl UnixSocket {
-    /// Makes the socket of this port in a folder. What a process that has ended left of it is taken
-    /// over; fails if there is anything else.
+    /// Makes the socket of this port in a folder. Replaces the socket of a process that has ended;
+    /// fails if the path has anything else.
     pub async fn bind(folder: &Path, port: u16) -> io::Result<UnixSocket> {
         let path = socket_in(folder, port);
         let mut lock = SocketLock::take(with_suffix(&path, ".lock"))?;

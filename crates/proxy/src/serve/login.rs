@@ -28,7 +28,7 @@ const CONNECTION_FAILURE: &str = "08006";
 /// SQLSTATE class of invalid authorization: of clients that are not the users that they name.
 const INVALID_AUTHORIZATION: &str = "28";
 
-/// What a client gets that has logged in, and has no answer yet.
+/// The destination of a client that has logged in, and has no answer yet.
 pub enum ClientEntrance {
     /// A session on servers.
     Session(Box<SessionStart>),
@@ -36,11 +36,11 @@ pub enum ClientEntrance {
     Console(String),
 }
 
-/// What a session begins with.
+/// The initial state of a session.
 pub struct SessionStart {
     /// The minor version of the protocol that its client speaks.
     pub minor: u16,
-    /// What its servers must have.
+    /// The settings that its servers must have.
     pub server_settings: ServerSettings,
     /// How to log in there.
     pub login: ServerLogin,
@@ -61,7 +61,7 @@ impl Proxy {
         address: Option<SocketAddr>,
     ) -> Option<(BufferedStream, ClientEntrance)> {
         let mut peer = BufferedStream::new(stream);
-        // What is read again meanwhile applies to later clients.
+        // A reload in the meantime applies to later clients.
         let admission = self.admission();
         loop {
             let first = match first(&mut peer).await {
@@ -138,7 +138,7 @@ impl Proxy {
         }
         let login = proof::ask(peer, admission, user).await?;
         let key = ConnectionKey::of(startup, user);
-        // One that is idle begins as this session would.
+        // An idle connection begins as this session would.
         let begun = self.initial_keys.of(&key);
         let begins_as = begun.as_ref().unwrap_or(&key);
         let (mut connection, server_settings) = self
@@ -167,8 +167,9 @@ impl Proxy {
         })))
     }
 
-    /// Returns a connection of this key, and what a session begins with there. An idle one must be
-    /// of a role that could log in now; otherwise the server decides that, and gives the reason.
+    /// Returns a connection of this key, and the initial settings of a session there. An idle one
+    /// must be of a role that could log in now; otherwise the server decides that, and gives the
+    /// reason.
     async fn begin_session(
         &self,
         primary: &ServerNode,
@@ -223,7 +224,7 @@ async fn encrypt(mut peer: BufferedStream, admission: &Admission) -> Option<Buff
     Some(BufferedStream::new(Stream::Tls(Box::new(stream.into()))))
 }
 
-/// Operators come in however many clients there are, and whatever has become of the servers.
+/// Operators can log in regardless of the number of clients and the state of the servers.
 async fn log_in_operator(
     peer: &mut BufferedStream,
     admission: &Admission,

@@ -57,7 +57,7 @@ pub enum ClientAuthentication {
     Trust(UserSecrets),
 }
 
-/// What a client's certificate is good for. One for its user has that name as its common name.
+/// The use of a client's certificate. One for its user has that name as its common name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CertificateUse {
     /// Nothing: none is asked for.
@@ -80,14 +80,14 @@ pub struct Admission {
     pub authentication: ClientAuthentication,
     /// The certificate that clients are shown; without it nothing is encrypted.
     pub tls: Option<TlsIdentity>,
-    /// What certificates of clients are good for; on Unix sockets, where none can be shown,
-    /// nothing.
+    /// The use of clients' certificates. It does not apply to Unix sockets, where clients have
+    /// none.
     pub certificates: CertificateUse,
     /// The users that may use the console.
     pub operators: Vec<String>,
 }
 
-/// What can be changed while the proxy runs.
+/// The options that can be changed while the proxy runs.
 pub struct ReloadedOptions {
     /// The users that may log in.
     pub admission: Admission,
@@ -132,7 +132,7 @@ pub struct ProxyOptions {
     pub wait_max: Duration,
 }
 
-/// What does not change while it runs.
+/// The options that do not change while it runs.
 struct FixedOptions {
     primary: Address,
     connections_max: usize,
@@ -247,8 +247,8 @@ impl Proxy {
         }
     }
 
-    /// Reads again what can be changed. If that fails, all stays as it is, but for replicas: those
-    /// that can be added are.
+    /// Reads again what can be changed. If that fails, all stays as it is, except that replicas are
+    /// added where possible.
     pub async fn reload(&self) -> Result<(), String> {
         let mut named = self.named.lock().await;
         let reloaded = (self.reload)()?;

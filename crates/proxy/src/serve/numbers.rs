@@ -99,7 +99,7 @@ impl TableNumbers {
     }
 }
 
-/// Returns a text literal that is valid whatever `standard_conforming_strings` is.
+/// Returns a text literal that is valid under either `standard_conforming_strings`.
 fn escaped(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }

@@ -1,4 +1,4 @@
-//! How long commits have been Pending: what stays so keeps reads of what it may write on the
+//! How long commits have been Pending. A commit that stays Pending keeps reads of its tables on the
 //! primary.
 
 use std::sync::{LazyLock, Mutex, Weak};
@@ -15,7 +15,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// An older one is logged.
 const AGE_MAX: Duration = Duration::from_secs(10);
 
-/// What the log calls it.
+/// Its name in the log.
 const EVENT: &str = "pending";
 
 /// Returns the time since this process first asked for it: the clock by which

@@ -1,5 +1,5 @@
-//! What a proxy is: a pooler, or of several proxies that route the active one, or one that stands
-//! by.
+//! The role of a proxy: a pooler, or one of several proxies that route. Of those, one is active and
+//! the others stand by.
 //!
 //! Invariant: a session has one [`SessionServers`] from its login to its end, and ends with the
 //! lease of that.
@@ -15,7 +15,7 @@ use proxy_pool::ServerNode;
 use replication::leadership::{ProxyLeadership, register};
 use replication::{ExistingData, Replication, ReplicationError, ReplicationSettings, lineage};
 
-/// Wait between two tries to become the active proxy, of one that has stood by before.
+/// Wait between two tries to become the active proxy, after the first success.
 const RETRY_WAIT: Duration = Duration::from_secs(1);
 
 /// SQLSTATE: not now. Clients that know several servers go on to the next.
@@ -23,7 +23,7 @@ const CANNOT_CONNECT_NOW: &str = "57P03";
 /// SQLSTATE: ended by an operator of the server. Drivers take the connection for broken.
 const SHUTDOWN: &str = "57P01";
 
-/// What a proxy is.
+/// The role of a proxy.
 pub enum ProxyRole {
     /// It routes nothing, and may be one of many.
     Pooler(Arc<ServerNode>),
@@ -91,7 +91,7 @@ impl Proxy {
                     routing.replicas.replication().give_up().await;
                     report(ProxyStatus::Lost);
                 }
-                // Whatever it is, an operator can fix it, and need not start the proxy again.
+                // An operator can fix any such fault, and need not start the proxy again.
                 Err(problem) if has_stood => {
                     report(ProxyStatus::Failed(problem.to_string()));
                     tokio::time::sleep(RETRY_WAIT).await;
@@ -109,7 +109,7 @@ impl Proxy {
         let mut named = self.named.lock().await.clone();
         // Without the primary nothing comes of it below.
         let registered = register::read(primary).await.unwrap_or_default();
-        // What is wrong with URLs is reported when they are to be added.
+        // Invalid URLs are reported when they are to be added.
         let parsed = registered.iter().map(|it| Address::parse(&it.url));
         named.extend(parsed.flatten());
         lineage::refuse_replaced(primary, &named).await?;

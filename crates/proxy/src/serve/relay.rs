@@ -68,7 +68,8 @@ const HELD_INTERVAL: Duration = Duration::from_millis(1);
 /// without Sync.
 const GATHERING_MAX: Duration = Duration::from_millis(50);
 
-/// Bytes of a client that are read ahead, at most: one whole message, and what came with it.
+/// Bytes of a client that are read ahead, at most: one whole message, and the bytes that came with
+/// it.
 const INPUT_LEN_MAX: usize = WHOLE_LEN_MAX;
 /// How long a session waits for a peer when it ends.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -94,7 +95,7 @@ struct Relay<'a> {
     /// The client has sent all it will send.
     client_ended: bool,
     session: Session,
-    /// What it has on every server now, and what it began with.
+    /// Its settings on every server now, and its initial ones.
     server_settings: ServerSettings,
     at_login: ServerSettings,
     /// Settings that sessions have.
@@ -107,7 +108,7 @@ struct Relay<'a> {
     wait_max: Duration,
     /// How many more may.
     waiting: &'a Semaphore,
-    /// What operators see of it.
+    /// Its entry for operators.
     visit: clients::ClientEntry<'a>,
     /// Where cancel requests go while a server is attached.
     cancels: CancelRoute,
@@ -122,7 +123,7 @@ struct Relay<'a> {
     held: HeldAnswers,
     /// Since when no replica serves, as far as this session knows.
     none_serves: Option<BootTime>,
-    /// What waits for the client may come from a replica.
+    /// The bytes that wait for the client may come from a replica.
     has_read: bool,
     /// A part of what waits for the client was sent.
     is_cut: bool,
@@ -263,8 +264,8 @@ impl Relay<'_> {
                 SessionAction::End(ending) => return Err(ending.into()),
             }
             let is_more = self.read_client()?;
-            // What was just sent may be cancelled: if nothing of the proxy's own runs before it, no
-            // answer comes first.
+            // The batch that was just sent may be cancelled: if none of the proxy's own statements
+            // runs before it, no answer comes first.
             self.lead_cancels().await;
             if !is_more {
                 break;
@@ -407,8 +408,8 @@ impl Relay<'_> {
         self.notify_route(&plan.reason, &plan.touches);
         let goal = CancelGoal::Server(Arc::clone(&place.node), connection.cancel_key.clone());
         self.entry.leads_to(Some(goal)).await;
-        // From here to its end nothing waits: what is Pending has a connection, whose end it ends
-        // with.
+        // There is no await from here to the end: a Pending commit has a connection, and ends with
+        // it.
         if let (Some(writes), Some(routing)) = (&plan.writes, self.routing) {
             let (touched, is_inside) = &**writes;
             self.writes.note(touched, *is_inside, || routing.manager());
@@ -472,9 +473,9 @@ impl Relay<'_> {
         Ok((place, connection))
     }
 
-    /// Returns a connection of a replica that has what was chosen for, also when there is a
-    /// connection at last: it may have crashed meanwhile, and have lost what it had; or be
-    /// another's by now.
+    /// Returns a connection of the chosen replica. A new connection must reach the server life for
+    /// which the replica was chosen. The server may have crashed meanwhile and lost commits, or
+    /// another database may have its address by now.
     async fn take_there(
         &mut self,
         chosen: &ChosenReplica,
@@ -587,7 +588,7 @@ impl Relay<'_> {
                 && let Poll::Ready(written) = peer.poll_write(context, &mut self.out.to_server)
             {
                 has_moved |= was_full || self.client_ended;
-                // What the server sent before it went is still read.
+                // Messages that the server sent before it closed are still read.
                 if written.is_err() {
                     self.out.to_server.clear();
                     has_moved = true;

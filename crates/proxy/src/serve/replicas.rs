@@ -1,12 +1,12 @@
 //! The replicas there are: they come and go while the proxy runs.
 //!
-//! Those that an operator has added are in the primary's register, too, and are there again when
-//! this proxy or another one becomes active.
+//! Replicas that an operator has added are in the primary's register, too. They are followed again
+//! when this proxy or another one becomes active.
 //!
 //! Invariants:
 //! - A number is never used twice while a proxy is active, so that a report of a removed replica
 //!   never counts for another one.
-//! - The register is changed before what is here.
+//! - The register is changed before this process's own list.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -132,7 +132,7 @@ impl Replicas {
         problems
     }
 
-    /// Removes a replica, whose database stays as it is. Reads that run there may finish. Returns
+    /// Removes a replica. Its database stays as it is. Reads that run there may finish. Returns
     /// false if there is none of this number. Fails, and it stays, where it is in the register and
     /// the primary does not remove it there.
     pub async fn remove(&self, id: ReplicaId) -> Result<bool, ReplicationError> {

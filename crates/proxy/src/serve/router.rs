@@ -28,13 +28,13 @@ const CREATE: &[u8] = b"create";
 pub struct SessionRouter<'a> {
     /// None if there are no replicas of the session's database: then nothing is looked at.
     pub routing: Option<&'a Routing>,
-    /// What the session has on every server.
+    /// The session's settings on every server.
     pub server_settings: &'a ServerSettings,
     /// Where the messages go; none for the primary.
     pub place: Option<ReplicaId>,
     /// Whether the client, if it has asked for that, was notified where the messages go.
     pub is_notified: bool,
-    /// What the session's transaction has written.
+    /// The writes of the session's transaction.
     pub writes: &'a mut SessionWrites,
 }
 
@@ -49,7 +49,7 @@ impl MessageRouter for SessionRouter<'_> {
             None => self.look_on_primary(coming, (routing, reading)),
             Some(there) => {
                 if there == SnapshotState::Quiet {
-                    // What might have ended it was skipped.
+                    // The message that might have ended it was skipped.
                     self.writes.goes_on();
                 }
                 self.look_at_snapshot(coming, (routing, reading))
@@ -107,7 +107,7 @@ impl SessionRouter<'_> {
             decided => unreachable!("it keeps the primary's connection: {decided:?}"),
         };
         let notice = self.notice(coming, &RoutingReason::primary(reason), (routing, &touched));
-        // What Execute runs is ended by what follows, unless it ends its transaction itself.
+        // A later message ends the transaction of an Execute, unless Execute ends it itself.
         let is_inside = is_inside || by == RunKind::Execute;
         self.writes.note(&touched, is_inside, || routing.manager());
         MessageTreatment {
@@ -118,9 +118,9 @@ impl SessionRouter<'_> {
         }
     }
 
-    /// Looks at a message that goes to a replica, where its transaction has its snapshot. What
-    /// would find something else there than on the primary fails, so that the client begins again:
-    /// then on the primary.
+    /// Looks at a message that goes to a replica, where its transaction has its snapshot. A
+    /// statement whose objects differ from the primary's there fails, so that the client begins
+    /// again: then on the primary.
     fn look_at_snapshot(
         &mut self,
         coming: &ComingMessage<'_>,
@@ -166,7 +166,7 @@ impl SessionRouter<'_> {
             coming.does,
             MessageEffect::Runs(_, RunKind::Query | RunKind::Execute)
         );
-        // Those that are not known are reported as no table's.
+        // Unknown numbers are reported as zero, the number of no table.
         let numbers = self.place.and_then(|id| {
             let named = touched.named();
             routing.numbers.of(id, &named)

@@ -2,7 +2,7 @@
 //!
 //! Reads outside of transactions, those of a transaction at READ COMMITTED that are independent of
 //! what it has written, and transactions at REPEATABLE READ that are to read only may go to a
-//! replica; everything else goes to the primary. What is not understood counts as writing anything
+//! replica; everything else goes to the primary. An unknown statement counts as writing anything
 //! (R33).
 
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -39,10 +39,10 @@ use replication::locked;
 use replication::schema_changes::unless_noted;
 use replication::{Replication, ReplicationError, ReplicationSettings, StartedReplication};
 
-/// SQLSTATE: what cannot be replicated.
+/// SQLSTATE: a statement that cannot be replicated.
 const UNSUPPORTED: &str = "0A000";
 
-/// What routing needs to know, and where reads can go.
+/// The state that routing needs, and the servers that reads can go to.
 pub struct Routing {
     /// The primary, for as long as this proxy is the active one.
     pub primary: Arc<ServerNode>,
@@ -85,7 +85,7 @@ pub struct ChosenReplica {
     pub id: ReplicaId,
     /// Its connections.
     pub node: Arc<ServerNode>,
-    /// What the read must see.
+    /// The commits that the read must see.
     pub need: Tsid,
     /// The life of its server that has it.
     pub life: ServerLife,
@@ -170,8 +170,9 @@ impl Routing {
         }
     }
 
-    /// Returns what runs in front of statements: what replicas run, too, is written into the log,
-    /// unless the primary's triggers do that. Fails where the statements cannot be replicated.
+    /// Returns the statements that run in front of a batch. They write schema changes for replicas
+    /// into the log, unless the primary's triggers do that. Fails where the statements cannot be
+    /// replicated.
     pub fn prelude(
         &self,
         touched: &CombinedAnalysis,

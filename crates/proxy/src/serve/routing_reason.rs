@@ -25,7 +25,7 @@ pub(super) enum ReasonDetail {
         need: Tsid,
         applied: Tsid,
     },
-    /// A replica, and nothing newer is needed than what its transaction has there.
+    /// A replica. The statement needs nothing newer than its transaction's snapshot there.
     Snapshot(ReplicaId),
     /// The primary, since no replica has this.
     NoneHas(Tsid),
@@ -48,8 +48,8 @@ impl RoutingReason {
         }
     }
 
-    /// Returns the primary, since the read has failed at the replica, or what it has seen there
-    /// does not count.
+    /// Returns the primary, since the read has failed at the replica, or its snapshot there is
+    /// torn.
     pub fn failed(fault: &BatchFault) -> RoutingReason {
         match fault {
             BatchFault::Torn => RoutingReason::torn(),
@@ -60,7 +60,7 @@ impl RoutingReason {
         }
     }
 
-    /// Returns the primary, since what was seen at the replica may be torn.
+    /// Returns the primary, since the snapshot at the replica may be torn.
     pub fn torn() -> RoutingReason {
         RoutingReason::primary("commits under way together may be seen in another order there")
     }

@@ -1,5 +1,5 @@
-//! What a session begins with on every server: its login, its settings, and how its statements are
-//! read.
+//! The initial state of a session on every server: its login, its settings, and how its statements
+//! are parsed.
 
 use std::io;
 
@@ -28,7 +28,7 @@ pub enum IsolationLevel {
     ReadCommitted,
     /// All see what was committed when the first one began.
     RepeatableRead,
-    /// As if they ran one after the other: what they read counts as well.
+    /// As if they ran one after the other: their reads count as well.
     Serializable,
 }
 
@@ -43,7 +43,7 @@ impl IsolationLevel {
     }
 }
 
-/// What a session has on every server.
+/// The settings of a session on every server.
 #[derive(Clone)]
 pub struct ServerSettings {
     /// User, database and settings.
@@ -90,8 +90,8 @@ impl ServerSettings {
     }
 }
 
-/// What decides which rows a statement gives and how they look: a replica's own settings must
-/// not.
+/// The settings that determine which rows a statement returns and in which format. The session's
+/// values apply at a replica, never the replica's own.
 ///
 /// And whether the role could begin this session now: a connection that was idle may be from before
 /// it lost the right to, or was dropped.
@@ -122,9 +122,9 @@ const SETTING_NAMES: [&str; 14] = [
     "standard_conforming_strings",
 ];
 
-/// What a connection shows that nothing has changed yet.
+/// The settings of a connection before any statement has changed them.
 pub struct InitialReading {
-    /// What a session begins with.
+    /// The initial settings of a session.
     pub server_settings: ServerSettings,
     /// Whether its role could log in now.
     pub may_log_in: bool,

@@ -1,5 +1,5 @@
 //! The notices to a client that has set `replex.trace = on`: where its statements go and why, which
-//! TSID they need, and what they touch.
+//! TSID they need, and which tables they touch.
 
 use crate::serve::routing::RoutingReason;
 use pg_analysis::Catalogue;
@@ -9,11 +9,11 @@ use proxy_core::freshness::{AccessSets, AffectingClass, ColumnNumber, TableParts
 
 /// SQLSTATE: all is well.
 const SUCCESS: &str = "00000";
-/// What is not proven to be less (R33).
+/// The touched set of an unknown statement (R33).
 const ANY_TABLE: &str = "any table as a whole (TAS)";
 
-/// Returns the notice: where statements go and why, and what they touch, as [`described`], if they
-/// have been looked at.
+/// Returns the notice: where statements go and why, and the touched tables as [`described`], if
+/// they were analysed.
 pub fn notice(reason: &RoutingReason, touched: &str) -> Report {
     let text = format!("replex: {reason}");
     Report::new(Severity::Notice, SUCCESS, text).detail(touched)

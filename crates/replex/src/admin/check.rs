@@ -1,5 +1,5 @@
-//! `replex admin check` and `repair`: every copy of a table, counted and summed on its own; the
-//! rows that differ, and how they are repaired.
+//! `replex admin check` and `repair`: every copy of a table, counted and summed on its own, with
+//! the rows that differ and their repair.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

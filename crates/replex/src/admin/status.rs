@@ -93,7 +93,7 @@ pub async fn status(
     })
 }
 
-/// Returns what to do about servers with cores that do not serve, those that hold partitions and
+/// Returns the advice about servers with cores that do not serve: servers that hold partitions, and
 /// others.
 fn advice(mut waited_for: Vec<u32>, mut idle: Vec<u32>) -> String {
     waited_for.dedup();
@@ -121,7 +121,7 @@ fn advice(mut waited_for: Vec<u32>, mut idle: Vec<u32>) -> String {
     text
 }
 
-/// Returns the names of all tables, and what status begins with.
+/// Returns the names of all tables, and the first lines of the status.
 fn heading<'a>(configuration: &'a Configuration, address: &str) -> (Vec<&'a str>, String) {
     let tables = configuration.tables.iter();
     let tables: Vec<&str> = tables.map(|table| table.schema.name.as_str()).collect();

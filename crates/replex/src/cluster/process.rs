@@ -38,7 +38,7 @@ pub struct Process {
 /// Whether children end with the process that started them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessLife {
-    /// They end with it, whatever ends it.
+    /// They end with it, also when it is killed.
     WithParent,
     /// They go on after it.
     Detached,

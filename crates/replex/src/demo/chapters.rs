@@ -145,7 +145,7 @@ pub async fn lookups(
         let found = flights.lookup(kind.index, &example).await?;
         let loaded = rows.iter().filter(|row| key(row) == example).count();
         found_all &= found.len() == loaded;
-        // Keys from all over the table, so that no answer is one that was just given.
+        // Keys from all over the table, so that no answer repeats the previous one.
         let step = (rows.len() / SAMPLES).max(1);
         let mut times = Vec::with_capacity(SAMPLES);
         for row in rows.iter().step_by(step).take(SAMPLES) {

@@ -19,7 +19,7 @@ use super::store::Flights;
 use crate::output::{ShortDuration, count, plural};
 use crate::story::Story;
 
-/// Three copies: by id, by tail number, and one that both share.
+/// Three copies: by id, by tail number, and a hybrid of both.
 const CREATE_TABLE: &str = "\
 CREATE TABLE legs (
   id BIGINT PRIMARY KEY, tailnum TEXT, origin TEXT NOT NULL, dest TEXT NOT NULL,
@@ -75,8 +75,8 @@ pub async fn loss(
     let lookups = Lookups::of(&legs, before, lost);
     let whole = lookups.run(&legs).await?;
     kill(story, cluster, &legs, lost).await?;
-    // The first one that a server is asked on behalf of another may be asked twice: only from then
-    // on does it remember what changed when.
+    // The first request to a server on behalf of another may be sent twice: only from then on does
+    // it record changes.
     lookups.run(&legs).await?;
     let without = lookups.run(&legs).await?;
     show_lookups(story, &lookups, &whole, &without);

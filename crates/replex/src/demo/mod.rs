@@ -113,7 +113,7 @@ fn percentile_of(times: &[Duration], share: f64) -> Duration {
     Duration::try_from_secs_f64(percentile(&seconds, share)).unwrap_or_default()
 }
 
-/// Returns how this program was called, so that what is printed can be typed.
+/// Returns how this program was called, so that printed commands can be typed.
 fn typed() -> String {
     std::env::args()
         .next()

@@ -16,7 +16,7 @@ use crate::flights;
 pub const PRIMARY: &str = "flights";
 /// A server that is killed is back long before this.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Tail numbers that no plane has, to find one that belongs to another partition.
+/// Unused tail numbers that are tried, to find a number in another partition.
 const TAILS_TRIED: usize = 1_000;
 
 /// A table of flights.

@@ -102,7 +102,7 @@ fn default_folder(port: u16) -> Result<PathBuf, CommandFailure> {
     Ok(folder.join(format!("replex/buffer-{port}")))
 }
 
-/// To whom has not asked for a folder.
+/// Adds the remedy for users who have not asked for a folder.
 fn with_remedy(failure: CommandFailure) -> CommandFailure {
     let remedy = format!("give --buffer DIR, or --buffer {NOWHERE} to do without");
     match failure {

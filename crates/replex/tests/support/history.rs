@@ -51,7 +51,7 @@ const INSPECT_WITHIN: Duration = Duration::from_secs(120);
 
 type History = Vec<Call<WorkloadOperation, Observation>>;
 
-/// What was done and seen so far, shared by clients and judge.
+/// The operations and observations so far, shared by clients and judge.
 #[derive(Clone, Default)]
 pub struct Record {
     /// Orders beginnings and ends; no two are equal.
@@ -84,7 +84,7 @@ impl Record {
         self.acknowledged.load(Ordering::SeqCst)
     }
 
-    /// Lets the clients end after what they are doing.
+    /// Has the clients end after their current operations.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
     }
@@ -132,7 +132,7 @@ impl Record {
         }
     }
 
-    /// One of the groups that are in use.
+    /// Returns a group in use.
     fn group(&self, noise: &mut Noise) -> i64 {
         let slot = noise.below(GROUPS_AT_ONCE as u64) as usize;
         let mut groups = self.groups.lock().unwrap();
@@ -232,7 +232,7 @@ fn judge(group: i64, history: &History) {
     }
 }
 
-/// The table: two indexes, one of them unique, and a hybrid; two servers may be lost.
+/// The table: two indexes, one of them unique, and a hybrid. It tolerates the loss of two servers.
 fn schema() -> Schema {
     let mut builder = SchemaBuilder::new(TABLE);
     for name in COLUMN_NAMES {

@@ -9,9 +9,9 @@
 //! - `pages` knows which commits are there; `record` writes them as bytes, `table` keeps those.
 //! - `delivery` gives a replica what it has missed.
 //!
-//! What all have is kept, too, as long as there is room: a replica needs it that was removed and is
-//! added again (the paper's Archiver). Where there is no room any more, the oldest goes, whichever
-//! replica needs it.
+//! Commits that all replicas have are kept, too, as long as there is room: a replica that was
+//! removed and is added again needs them (the paper's Archiver). Where there is no room any more,
+//! the oldest goes, whichever replica needs it.
 //!
 //! Invariants:
 //! - The slot forgets nothing that an offline replica lacks and that is not here on disk.
@@ -70,11 +70,11 @@ pub struct BufferOptions {
 pub struct TransactionsBuffer {
     options: BufferOptions,
     state: Mutex<BufferState>,
-    /// What was logged of it.
+    /// Its events in the log.
     events: EventLog,
 }
 
-/// What is known of it.
+/// The state of the buffer, as far as it is known.
 #[derive(Default)]
 struct BufferState {
     is_following: bool,
@@ -93,7 +93,7 @@ pub struct BufferStatus {
     pub text: String,
     /// Whether it follows.
     pub is_following: bool,
-    /// Where what it has begins and ends; none before it was reached.
+    /// The first and last covered position; none before it was reached.
     pub covered: Option<(Tsid, Tsid)>,
     /// Pages there are.
     pub pages: u64,
@@ -104,7 +104,7 @@ pub struct BufferStatus {
 }
 
 impl TransactionsBuffer {
-    /// Makes one that was not reached yet.
+    /// Makes a buffer that was not reached yet.
     pub fn new(options: BufferOptions) -> TransactionsBuffer {
         TransactionsBuffer {
             options,

@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(recorded.parts().unwrap(), parts);
     }
 
-    /// What changes the schema touches everything, here as there.
+    /// A schema change touches everything, here as there.
     #[test]
     fn statements_touch_everything() {
         let written = TState {

@@ -1,5 +1,5 @@
-//! How long a proxy may believe that it is the active one, and what a standby makes of what it
-//! sees.
+//! How long a proxy may believe that it is the active one, and how a standby judges the heartbeats
+//! that it sees.
 //!
 //! Times are of a clock that is never set, and that goes on while the machine sleeps.
 
@@ -48,7 +48,7 @@ impl BootTime {
     }
 }
 
-/// What an active proxy knows of being so. All copies are one.
+/// An active proxy's proof of its leadership. All copies are one.
 #[derive(Clone, Debug)]
 pub struct Lease(Arc<Proven>);
 
@@ -62,7 +62,7 @@ struct Proven {
 }
 
 impl Lease {
-    /// Makes one that was not proven yet.
+    /// Makes a lease that was not proven yet.
     pub(super) fn new() -> Lease {
         Lease(Arc::new(Proven {
             until: AtomicU64::new(0),
@@ -167,8 +167,8 @@ impl ObservedLeader {
         self.silent >= SILENCE
     }
 
-    /// Returns when the lease of the proxy before has surely run out, whose last beat is known now,
-    /// when it has lost its lock.
+    /// Returns when the lease of the previous proxy has surely expired. Its last beat is known, and
+    /// it has lost its lock.
     ///
     /// It asked before the primary noted a beat, and that was before the beat was seen here.
     pub fn run_out(&self, last: Option<LeaderHeartbeat>, now: BootTime) -> BootTime {

@@ -1,4 +1,4 @@
-//! What two proxies communicate to each other, on the primary.
+//! The lock and the heartbeats by which two proxies communicate, on the primary.
 //!
 //! The lock is of a session that does nothing else. `hihooi.leader` has the epoch, and survives a
 //! crash of the primary, as `hihooi.replica` does: see `register`. `hihooi.beat` and
@@ -70,7 +70,7 @@ pub struct LockCandidate {
 }
 
 impl LockCandidate {
-    /// Makes the name of this proxy. The number is one that no other has.
+    /// Makes the name of this proxy. The number is unique.
     pub fn of(number: u64) -> LockCandidate {
         let machine = uname().nodename().to_string_lossy().into_owned();
         LockCandidate {
@@ -148,7 +148,7 @@ impl LeaderLock {
         Ok(self.one(&lock).await? == "t")
     }
 
-    /// Returns the holder of the lock, and what the active proxy has shown.
+    /// Returns the holder of the lock, and the last heartbeat of the active proxy.
     pub async fn look(&self) -> Result<StandbyView, ReplicationError> {
         let holder = format!(
             "SELECT a.pid, a.application_name, coalesce(a.usename, ''),
@@ -239,8 +239,8 @@ impl LeaderLock {
         number(&self.one("SELECT epoch FROM hihooi.leader").await?)
     }
 
-    /// Shows that this proxy lives. That it could be shown proves that the session has its lock.
-    /// Returns whether another proxy waits for it.
+    /// Shows that this proxy lives. The success proves that the session has its lock. Returns
+    /// whether another proxy waits for it.
     pub async fn beat(&self, beat: LeaderHeartbeat) -> Result<bool, ReplicationError> {
         let (epoch, number) = (beat.epoch, beat.number);
         let own = literal(&self.candidate.session);
@@ -279,7 +279,7 @@ impl LeaderLock {
         self.run(prune).await
     }
 
-    /// Changes the register. With the inner error nothing has changed; with the outer one that is
+    /// Changes the register. With the inner error nothing has changed. With the outer one that is
     /// not known.
     pub async fn register(
         &self,

@@ -19,9 +19,9 @@
 //! floor, and begins.
 //!
 //! Invariants:
-//! - When the floor is taken, what clients of earlier epochs committed is in the log before it and
-//!   shown by the primary, and they commit nothing after. So the new manager needs nothing of the
-//!   old one's.
+//! - When the floor is taken, the log before it has every commit of clients of earlier epochs, and
+//!   the primary shows them. These clients commit nothing after. So the new manager needs nothing
+//!   of the old one's.
 //! - When it begins, no lease of an earlier epoch is valid. So no other proxy relays a replica's
 //!   answer to a client that asks after its first commit. An answer whose lease was valid when it
 //!   was looked at, and which is relayed later, is one to a question from before that commit.
@@ -170,8 +170,8 @@ async fn wait_for_lock(
     while !seat.try_lock().await? {
         let look = seat.look().await?;
         watched.note(look.beat, BootTime::now());
-        // Only a holder that is there for more than one look: one that has just been killed is no
-        // reason to wait.
+        // Only a holder that is there for more than one look counts: a proxy that has just been
+        // killed is no reason to wait.
         if look.holder.is_some() && look.name == seen && look.name != reported {
             waits(&look.name);
             reported.clone_from(&look.name);
@@ -361,7 +361,7 @@ impl LockKeeper {
         let seat = LeaderLock::open(&self.primary, &self.candidate).await?;
         while !seat.try_lock().await? {
             match seat.look().await?.holder {
-                // The one that is lost; the primary has not noticed.
+                // The session that is lost. The primary has not noticed.
                 Some(LockHolder::Own(process)) => seat.end_session(process).await?,
                 Some(LockHolder::Other(_)) => return Ok(Err(LeadershipLost)),
                 Some(LockHolder::Stranger) | None => sleep(LOOK_INTERVAL).await,

@@ -1,15 +1,15 @@
-//! The register of replicas: those that operators have added, kept in the primary, so that the next
-//! active proxy follows them, too.
+//! The register of the replicas that operators have added. It is kept in the primary, so that the
+//! next active proxy follows them, too.
 //!
 //! `hihooi.replica` has their URLs as they were given, with passwords, and is its owner's alone, as
 //! PostgreSQL's `pg_subscription` is.
 //!
 //! Invariants:
 //! - Only the session that has the lock writes there, in a transaction that holds its epoch's row.
-//!   So what the next one reads is final.
-//! - What was not confirmed in time has failed, and is taken back before anything else is written.
-//!   It stays only where the proxy has ended, or lost its lock to another one, before it could do
-//!   that.
+//!   So the entries that the next proxy reads are final.
+//! - A change that was not confirmed in time has failed, and is undone before anything else is
+//!   written. It stays only where the proxy has ended, or lost its lock to another one, before it
+//!   could do that.
 
 use std::time::Duration;
 

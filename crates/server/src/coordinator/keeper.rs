@@ -1,5 +1,5 @@
-//! Where a coordinator's state is kept, and which coordinator may write it: what the role asks of
-//! such a place.
+//! The interface between the role and the place that keeps a coordinator's state, and that decides
+//! which coordinator may write it.
 //!
 //! Invariants: between two `KeeperEvent::Lead` at most one state is led from; `KeeperEvent::Kept`
 //! comes only for what the present leadership asked to keep, and means that any coordinator that
@@ -12,11 +12,11 @@ use protocol::state::CoordinatorState;
 
 use crate::error::ServerError;
 
-/// What a keeper reports to the role.
+/// A keeper's report to the role.
 #[derive(Debug)]
 pub(super) enum KeeperEvent {
-    /// This coordinator leads from this state. What it did since the last state that was kept is
-    /// void. `reason` is why, where it led before.
+    /// This coordinator leads from this state. Its changes since the last kept state are void.
+    /// `reason` is why, where it led before.
     Lead {
         state: Box<CoordinatorState>,
         reason: String,
@@ -32,7 +32,7 @@ pub(super) trait StateKeeper: Send {
     /// Returns what has happened; none if nothing has since.
     ///
     /// # Errors
-    /// What a coordinator may not survive: the state cannot be used, or its keeper failed.
+    /// A fault that ends a coordinator: the state is unusable, or its keeper failed.
     fn next_event(&mut self) -> Result<Option<KeeperEvent>, ServerError>;
 
     /// Keeps a state in place of the one before; [`KeeperEvent::Kept`] comes when it is. A later

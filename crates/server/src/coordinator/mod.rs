@@ -3,8 +3,9 @@
 //! In a turn all questions that arrived are stepped, then the state is handed to the keeper, then
 //! those answers go out whose state is kept: no process receives a configuration that a coordinator
 //! after this one would not know. Questions are taken only while this coordinator leads for
-//! certain. One that does not lead names the leader, and closes the connection. The machine alone
-//! makes decisions. The keeper knows where the state is kept, and which coordinator leads.
+//! certain. A coordinator that does not lead names the leader, and closes the connection. The
+//! machine alone makes decisions. The keeper knows where the state is kept, and which coordinator
+//! leads.
 
 mod etcd;
 mod file;
@@ -131,7 +132,7 @@ struct Role {
     dismissed: Vec<(ConnectionId, String)>,
 }
 
-/// What there is while this coordinator leads.
+/// The state of a coordinator while it leads.
 struct Leading {
     machine: Coordinator,
     output: CoordinatorOutput,
@@ -234,7 +235,7 @@ impl Role {
         }
     }
 
-    /// What the machine did and the keeper has not kept is void, and so are all waiting requests.
+    /// Changes that the keeper has not kept are void, and so are all waiting requests.
     fn stop_leading(&mut self, reason: &str) {
         if self.leading.take().is_none() {
             return;

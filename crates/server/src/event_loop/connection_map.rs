@@ -1,5 +1,5 @@
-//! What a handler knows of each connection, found without hashing: the low bits of a
-//! [`ConnectionId`] are the slot, and a slot's former owner is distinguished by the whole id.
+//! A handler's state of each connection, found without hashing. The low bits of a [`ConnectionId`]
+//! are the slot, and the whole id distinguishes a slot's former owner.
 
 use super::ConnectionId;
 use super::io::slot_of;

@@ -1,4 +1,4 @@
-//! What bounds a loop, how it runs, and what it counts.
+//! The limits of a loop, its options, and its counters.
 
 use crate::clock::Clock;
 
@@ -82,7 +82,7 @@ impl LoopOptions {
 pub struct LoopCounters {
     /// Polls.
     pub turns: u64,
-    /// Whole frames received.
+    /// Frames received completely.
     pub frames_in: u64,
     /// Frames queued.
     pub frames_out: u64,

@@ -1,4 +1,4 @@
-//! One behaviour per test: what is sent, and when, and how it ends.
+//! One behaviour per test: which message is sent, and when, and how it ends.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

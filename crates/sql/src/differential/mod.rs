@@ -25,7 +25,7 @@ use placement::Value;
 use crate::model::{Model, block_on};
 use crate::run::{SqlSession, StatementOutcome};
 
-/// What a statement answers that has none.
+/// The answer of a statement that fails.
 const ERROR: &str = "ERROR";
 const GOLDEN: &str = include_str!("golden.tsv");
 /// A line that psql prints after each answer.

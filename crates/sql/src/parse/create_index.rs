@@ -1,6 +1,6 @@
 //! `CREATE INDEX`: from trees to the indexes and the further copies of a schema.
 //!
-//! Names become positions here, and what a statement lacks is reported with numbers that would do.
+//! Names become positions here. A missing option is reported with numbers that would be valid.
 //! `Schema::validate` checks whether the copies are possible.
 
 use placement::{Constraint, Cut, Dimension, FurtherCopy, Index, Schema, Share, even_factors};

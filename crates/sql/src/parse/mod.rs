@@ -1,8 +1,8 @@
 //! From text to statements: the grammar is `sqlparser`'s for PostgreSQL, cut down to what the
 //! store does.
 //!
-//! What PostgreSQL has and the store has not is refused by name, never ignored. Two things are
-//! added: `INDEX` clauses inside `CREATE TABLE` (`indexes`), and `SHOW` and `SET` of the store
+//! Syntax of PostgreSQL that the store does not have is refused by name, never ignored. Two things
+//! are added: `INDEX` clauses inside `CREATE TABLE` (`indexes`), and `SHOW` and `SET` of the store
 //! (`session`). Names and types of columns are not looked at here, except in `CREATE TABLE`.
 
 mod change;
@@ -30,7 +30,7 @@ use crate::statement::Statement;
 /// A statement and the line of the text on which it begins.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParsedStatement {
-    /// What to do.
+    /// The statement.
     pub statement: Statement,
     /// From 1.
     pub line: usize,
@@ -39,7 +39,7 @@ pub struct ParsedStatement {
 /// A statement that is wrong, and the line of the text on which it begins.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParseError {
-    /// What is wrong.
+    /// The fault.
     pub error: SqlError,
     /// From 1.
     pub line: usize,
@@ -93,7 +93,7 @@ pub fn parse(text: &str) -> Result<Vec<ParsedStatement>, ParseError> {
 }
 
 fn parse_piece(text: &str, piece: &StatementTokens) -> Result<Statement, SqlError> {
-    // A chain of operators is a tree as deep as it is long, and what walks such a tree recurses.
+    // A chain of operators is a tree as deep as it is long, and functions over such a tree recurse.
     if script::operators_max(&piece.tokens) > NODES_MAX {
         return Err(SqlError::statement(format!(
             "an expression has more than {NODES_MAX} operators: use IN with a list, or several \

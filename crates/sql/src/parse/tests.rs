@@ -1,4 +1,4 @@
-//! Statements of the dialect parsed, and what is refused with its position.
+//! Statements of the dialect parsed, and refusals with their positions.
 
 use placement::{ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Share, Value};
 

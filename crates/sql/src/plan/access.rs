@@ -1,5 +1,5 @@
-//! What a statement reads: ranges of partitions of one replex, and the parts that every choice of
-//! them is made of.
+//! The reads of a statement: ranges of partitions of one replex, and the parts that every choice of
+//! them consists of.
 //!
 //! Which replex answers is chosen in `access_path`.
 
@@ -149,9 +149,9 @@ pub(super) fn segment(keys: Vec<Value>, partition: u32, range: &ValueRange) -> O
     })
 }
 
-/// Returns the first key, and the first beyond, of the rows whose first columns have these values
-/// and whose next one is in the range; none if its ends have crossed, which a partition must not be
-/// asked for.
+/// Returns the first key, and the first key beyond, of the rows whose first columns have these
+/// values and whose next column is in the range. Returns none if its ends have crossed: a partition
+/// refuses such a range.
 fn spans(keys: &[Value], range: &ValueRange) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     let prefix = encode_key(keys.iter().map(Value::as_ref));
     let with = |value: &Value| {

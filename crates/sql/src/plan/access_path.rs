@@ -8,8 +8,8 @@
 //! is, in this order: the whole primary key, a whole unique key, the most equated columns, a range,
 //! the order that is requested. Then come ranges of cells of hyperspaces (`hyperspace`), ranges of
 //! every partition, whole cells, and the first rows of every partition, if few are wanted in an
-//! order that an index has. Hybrids and replicas are cut and sorted by columns of indexes that are
-//! there too, and that serve whatever they would. Without any, a scan is left: large tables are
+//! order that an index has. Hybrids and replicas are cut and sorted by columns of indexes that
+//! exist too, and that serve the same statements. Without any, a scan is left: large tables are
 //! scanned only on request.
 
 use std::cmp::Reverse;

@@ -22,7 +22,7 @@ impl Draw {
         texts[self.below(texts.len())]
     }
 
-    /// Returns a condition over `users`, whose values come from small domains so that they meet.
+    /// Returns a condition over `users`. Its values come from small domains, so that they coincide.
     fn condition(&mut self, depth: usize) -> String {
         let texts = ["'eu'", "'us'", "'a1'", "NULL", "''"];
         let numbers = ["-1", "0", "1", "2", "1.0", "1.5", "NULL"];

@@ -1,14 +1,14 @@
-//! What the conjuncts of a `WHERE` determine about single columns: which values, or which range.
+//! The values or the range that the conjuncts of a `WHERE` determine for single columns.
 //!
-//! Only what is exact goes in: a conjunct that is taken up by an access path is not filtered
-//! again, so a fact must hold for just the rows for which its conjunct holds.
+//! Only exact facts go in: a conjunct that an access path uses is not filtered again, so a fact
+//! must hold for just the rows for which its conjunct holds.
 
 use std::collections::BTreeMap;
 
 use placement::{ColumnType, Schema, Value};
 use protocol::expression::{BinaryOperator, Expression, UnaryOperator};
 
-/// What is known of all rows that satisfy a `WHERE`.
+/// The facts about all rows that satisfy a `WHERE`.
 #[derive(Debug)]
 pub(super) struct Facts {
     /// By column.
@@ -17,7 +17,7 @@ pub(super) struct Facts {
     pub impossible: bool,
 }
 
-/// What is known of one column, and from which conjuncts.
+/// The fact about one column, and its conjuncts.
 #[derive(Debug, Default)]
 pub(super) struct Fact {
     /// The values that it may have.
@@ -55,7 +55,7 @@ pub struct RangeEnd {
     pub inclusive: bool,
 }
 
-/// What one conjunct determines.
+/// The restriction by one conjunct.
 enum Restriction {
     Keys(usize, Vec<Value>),
     Lower(usize, RangeEnd),

@@ -46,7 +46,7 @@ pub(super) fn plan(insert: &Insert, context: &Context<'_>) -> Result<InsertPlan,
         let (pk, row) = encode(table, &values, number)?;
         if !seen.insert(pk.clone()) {
             match conflict {
-                // The first one that gets in is kept, as PostgreSQL does.
+                // The first row that gets in is kept, as PostgreSQL does.
                 Conflict::Keep => in_order = true,
                 Conflict::Fail if left_out != SkippedDuplicates::Nothing => in_order = true,
                 Conflict::Fail | Conflict::Update(..) => {
@@ -139,7 +139,7 @@ fn describe_pk(table: &PlacedTable, values: &[Value]) -> String {
     )
 }
 
-/// What happens where the primary key exists.
+/// The action where the primary key exists.
 enum Conflict {
     Fail,
     Keep,

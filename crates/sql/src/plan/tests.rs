@@ -247,7 +247,7 @@ fn ranges_behind_the_partitioning_columns_are_one_seek() {
     assert_eq!(read.access.kind, AccessKind::Scan);
 }
 
-/// The heart of access: what the ranges and the filter let through together is just what meets the
+/// The heart of access: the ranges and the filter together select exactly the rows that meet the
 /// condition, and every row is looked for in the partition that holds it.
 #[test]
 fn ranges_and_filter_together_are_the_condition() {

@@ -1,4 +1,4 @@
-//! Runs changes: one operation per row, many at a time, and what became of them.
+//! Runs changes: one operation per row, many at a time, and collects their outcomes.
 
 use std::collections::HashSet;
 

@@ -259,8 +259,8 @@ impl<S: Store> ReadContext<'_, S> {
         table.expect("the plan was made over this configuration")
     }
 
-    /// Returns what is read together: the partitions that are asked for one range, whose rows merge
-    /// in its order.
+    /// Returns the reads that belong together: the partitions of one range, whose rows merge in its
+    /// order.
     pub fn gather_plans(
         &self,
         read: &ReadPlan,

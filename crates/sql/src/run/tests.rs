@@ -1,4 +1,5 @@
-//! Statements over the model: what each index answers, what changes change, what errors contain.
+//! Statements over the model: the answers by each index, the effects of changes, the texts of
+//! errors.
 
 use protocol::message::Consistency;
 

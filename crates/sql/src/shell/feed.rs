@@ -12,7 +12,7 @@ use super::{ScriptError, Shell, ShellOutput};
 /// A script that is being read.
 #[derive(Debug)]
 pub struct ScriptFeed {
-    /// What errors call it.
+    /// The script's name in errors.
     name: String,
     /// Text that has come and was not run, from the start of a line.
     pending: Vec<u8>,
@@ -43,9 +43,10 @@ impl<S: Store> Shell<S> {
         }
     }
 
-    /// Takes the next piece of a script and runs what is whole with it: lines up to one that ends a
-    /// statement, and at the end of the input all. Statements that come together are one batch, so
-    /// that `CREATE INDEX` may follow its `CREATE TABLE`. Returns whether the script goes on.
+    /// Adds the next piece of a script and runs the lines that are complete with it: up to a line
+    /// that ends a statement, and at the end of the input all. Statements that come together are
+    /// one batch, so that `CREATE INDEX` may follow its `CREATE TABLE`. Returns whether the script
+    /// goes on.
     ///
     /// # Errors
     /// [`ScriptError::Output`]. A failure is written, and counted for [`Shell::end`].

@@ -32,11 +32,11 @@ impl Validator for StatementValidator {
     }
 }
 
-/// Talks with a person until they leave. The runtime is the one that the session's client was
-/// opened in; `history` is the file that keeps what was typed, if any.
+/// Talks with a person until they leave. The runtime must be the runtime in which the session's
+/// client was opened. `history` is the file of typed lines, if any.
 ///
 /// # Errors
-/// Those of the terminal. A history that cannot be read or written is reported and is no error.
+/// Errors of the terminal. A history that cannot be read or written is reported and is no error.
 pub fn interactive<S: Store>(
     mut shell: Shell<S>,
     runtime: &Runtime,

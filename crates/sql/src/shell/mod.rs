@@ -29,11 +29,11 @@ pub struct ShellOptions {
     pub format: OutputFormat,
     /// Whether to print how long each statement took.
     pub timing: bool,
-    /// What to do after a statement that failed.
+    /// The action after a statement that failed.
     pub on_error: OnError,
 }
 
-/// What to do after a statement that failed.
+/// The action after a statement that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnError {
     /// Nothing more of the script is run.

@@ -80,7 +80,7 @@ fn syntax_error_runs_nothing_and_points_at_the_line() {
         "SELECT 1;\n\\timing off\nSELECT 2;\nSELECT id, FROM t;\n",
     );
     assert!(failed);
-    // The batch before the command was run, the one that does not parse was not.
+    // The batch before the command was run. The batch that does not parse was not.
     assert!(out.contains('1') && !out.contains('2'), "{out}");
     assert!(
         err.starts_with("test.sql:4: ERROR: syntax error at line 4, column 12"),

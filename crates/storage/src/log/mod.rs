@@ -1,12 +1,12 @@
 //! The log of one core: append-only records with group commit, on segments of fixed size.
 //!
 //! The event loop owns a [`Log`]. It appends records to memory and hands them over once per turn
-//! with [`Log::submit`]. The *committer* thread takes whatever waits, writes it, flushes it, and
-//! publishes the durable position; while it flushes, the next batch gathers. It is woken for
-//! records that a client waits for; others gather for [`LogOptions::write_interval`] first, because
-//! a wake-up costs more than a record. The *preparer* thread keeps spare segments ready, so that
-//! neither the loop nor the committer waits for space. No lock is held over I/O. The meaning of
-//! records and checkpoints are no concern of the log.
+//! with [`Log::submit`]. The *committer* thread takes all waiting records, writes them, flushes
+//! them, and publishes the durable position. While it flushes, the next batch gathers. It is woken
+//! for records that a client waits for; others gather for [`LogOptions::write_interval`] first,
+//! because a wake-up costs more than a record. The *preparer* thread keeps spare segments ready, so
+//! that neither the loop nor the committer waits for space. No lock is held over I/O. The meaning
+//! of records and checkpoints are no concern of the log.
 //!
 //! Invariants: a segment's records are all durable before the next segment begins; positions have
 //! no gap unless damage made one; only [`Log::truncate_before`] removes records.
@@ -59,8 +59,8 @@ pub struct LogOptions {
 }
 
 impl LogOptions {
-    /// Returns a new log of 32 MiB segments, whose records are written within 5 ms and flushed
-    /// within 45 more.
+    /// Returns a new log of 32 MiB segments. Records are written within 5 ms and flushed within 45
+    /// more.
     pub fn new(identity: u64) -> Self {
         Self {
             identity,
@@ -86,12 +86,12 @@ pub enum FlushTiming {
 /// Whether the log has room for a new operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogAdmission {
-    /// Go on. What was admitted always fits, with its decision.
+    /// Go on. An admitted operation always fits, with its decision.
     Open,
     /// The disk is behind: hold new writes back until the next wake-up or a moment later.
     Busy,
-    /// The disk is full but for a reserve: writes that free space may enter, other writes are
-    /// refused with an error that names it; reads and decisions go on.
+    /// The disk is full but for a reserve. Writes that free space may enter, and other writes are
+    /// refused with an error that names it. Reads and decisions go on.
     Reserve,
     /// The reserve is used up: refuse all new writes.
     Full,
@@ -416,7 +416,7 @@ impl Batch {
         } else {
             let base = self.bytes.len();
             self.bytes.extend_from_slice(&later.bytes);
-            // Bytes that begin no segment follow directly after those that are here.
+            // Bytes that begin no segment follow directly after the present ones.
             let beginnings = later.pieces.drain(..).filter(|it| it.begins.is_some());
             self.pieces.extend(beginnings.map(|piece| SegmentSlice {
                 start: piece.start + base,
@@ -461,7 +461,7 @@ enum Attention {
     Sleeps,
 }
 
-/// What the event loop and the log's threads share.
+/// The state that the event loop and the log's threads share.
 struct Shared {
     queue: Mutex<Queue>,
     queue_changed: Condvar,

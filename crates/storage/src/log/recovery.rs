@@ -31,7 +31,7 @@ use crate::segment::{
     self, BLOCK_BYTES, FORMAT, HeaderError, SegmentHeader, parse_segment_name, segment_name,
 };
 
-/// What an opened log holds: its records from the checkpoint on, and what is wrong with it.
+/// The contents of an opened log: its records from the checkpoint on, and its damage.
 pub struct Recovery {
     disk: Arc<dyn Disk>,
     segments: Vec<SegmentKey>,
@@ -49,7 +49,7 @@ pub struct Recovery {
 /// Records that were, or may have been, durable, and are lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// What is missing.
+    /// The missing records.
     pub gap: Gap,
     /// Whether something recorded that the missing records were durable. If not, a power cut
     /// that persisted the blocks of the last write out of order looks the same.
@@ -457,7 +457,7 @@ fn read_spares(
     Ok(spares)
 }
 
-/// What scanning finds, gathered over the segments in order.
+/// The results of the scan, gathered over the segments in order.
 struct ScanFindings {
     damage: Vec<Damage>,
     records: u64,

@@ -511,7 +511,7 @@ fn full_disk_refuses_new_writes_and_opens_again_after_a_cut() {
     let (mut refused, mut reserved) = (false, 0);
     while !refused {
         match log.admission(400) {
-            // What gives space back may use the reserve.
+            // Writes that free space may use the reserve.
             LogAdmission::Reserve => {
                 let last = log.last().0 + 1;
                 fill(&mut log, &wakes, last);

@@ -246,8 +246,8 @@ impl CheckpointJob {
     }
 }
 
-/// What the cold store still holds of a dropped table: to be deleted, but for the keys that were
-/// put again.
+/// The rest of a dropped table in the cold store. It is to be deleted, except for the keys that
+/// were put again.
 #[derive(Default)]
 struct DroppedTable {
     rest: Option<(u64, std::iter::Peekable<super::cold::ColdEntries>)>,

@@ -1,4 +1,4 @@
-//! What is colder than memory: sorted bytes on disk, written by checkpoints only.
+//! Data that memory does not hold: sorted bytes on disk, written by checkpoints only.
 //!
 //! A library's LSM store keeps them. Checkpoints enter by bulk ingestion, which bypasses its
 //! journal and appears whole or not at all; the checkpoint's position is an entry among the
@@ -130,7 +130,7 @@ impl ColdStore {
         Ok(key.map(|key| table_of(&key)))
     }
 
-    /// Writes a checkpoint: what `fill` puts and deletes, in rising order of table and key, no
+    /// Writes a checkpoint: the puts and deletes of `fill`, in rising order of table and key, no
     /// key twice. It becomes durable and visible all at once, or, after an error, not at all.
     pub(super) fn ingest(
         &self,

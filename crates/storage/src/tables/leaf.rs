@@ -11,8 +11,8 @@ use std::ops::Range;
 /// A leaf longer than this is split if it holds two entries or more.
 pub(super) const LEAF_BYTES: usize = 6 * 1024;
 
-/// Buffers grow by this many bytes, and slots by this many, so that a leaf wastes little and
-/// what one leaf frees fits another.
+/// Buffers grow by this many bytes, and slots by this many. A leaf wastes little, and another leaf
+/// can use the memory that it frees.
 const BYTES_STEP: usize = 512;
 const SLOTS_STEP: usize = 16;
 
@@ -30,7 +30,7 @@ pub(crate) type Generation = u32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EntryMark {
     pub(super) generation: Generation,
-    /// The key is known to be absent, whatever the cold store has.
+    /// The key is known to be absent, even if the cold store has it.
     pub(super) tombstone: bool,
 }
 

@@ -1,13 +1,13 @@
-//! Sorted tables of one core: what is hot in memory, the rest in the cold store.
+//! Sorted tables of one core: recently used data in memory, the rest in the cold store.
 //!
 //! A table's keys are cut into ranges, each with a `Leaf` in memory. A *loaded* leaf holds every
-//! entry of its range, and answers alone. Another leaf holds what was written or read lately, and
-//! what it lacks is looked up in the cold store. Changes live in memory until a checkpoint has
-//! saved them; then they may be forgotten when memory is short. Logging, and deciding when to
-//! checkpoint, are no concern of the tables.
+//! entry of its range, and answers alone. Another leaf holds entries that were written or read
+//! lately, and its missing entries are looked up in the cold store. Changes live in memory until a
+//! checkpoint has saved them; then they may be forgotten when memory is short. Logging, and
+//! deciding when to checkpoint, are no concern of the tables.
 //!
 //! Invariants:
-//! - What memory has of a key is never older than what the cold store has.
+//! - Memory's entry of a key is never older than the cold store's.
 //! - An entry leaves memory only if its generation is completed: the cold store has it.
 //! - While checkpoint N is gathered, a leaf with changes up to N is handed over before it changes.
 
@@ -74,7 +74,7 @@ struct Table {
     dropped: Generation,
 }
 
-/// A leaf and what is known of it without looking inside.
+/// A leaf and the facts about it that are known without looking inside.
 struct Range {
     table: u64,
     leaf: Arc<Leaf>,

@@ -135,7 +135,7 @@ fn tables_are_found_by_their_numbers() {
     assert_eq!(found(&fixture.tables), [3, 7, 1 << 32, u64::MAX]);
     fixture.begin(1);
     fixture.finish();
-    // Those of the cold store, and one that only memory knows.
+    // Entries of the cold store, and an entry in memory only.
     let mut restarted = fixture.restarted();
     restarted.put(5, b"", b"");
     assert_eq!(found(&restarted), [3, 5, 7, 1 << 32, u64::MAX]);

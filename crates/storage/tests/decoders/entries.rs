@@ -1,5 +1,5 @@
-//! One entry per decoder of the log: any bytes may come in, and what must hold for all of them is
-//! asserted. The fuzzer calls these (`fuzz/`), and so do the tests beside this file.
+//! One entry per decoder of the log: any bytes may come in, and the properties that hold for all of
+//! them are asserted. The fuzzer calls these (`fuzz/`), and so do the tests beside this file.
 
 use placement::Position;
 use storage::record::{Encoder, HEADER_BYTES, ScanItem, SegmentKey, SegmentScan, StoredRecord};

@@ -18,7 +18,7 @@ struct Known<'a> {
     tree: &'a Tree,
     replex_commands: BTreeSet<String>,
     crates: BTreeSet<String>,
-    /// Paths that git ignores, for what commands make.
+    /// Paths that git ignores, for files that commands make.
     ignored: Vec<&'a str>,
 }
 
@@ -263,7 +263,7 @@ fn unknown_crate(known: &Known<'_>, span: &Span) -> Option<String> {
     (is_named && is_name && !is_known).then(|| format!("there is no crate `{}`", span.content))
 }
 
-/// Our crates and those that the workspace declares.
+/// Our crates and the crates that the workspace declares.
 fn crate_names(tree: &Tree) -> BTreeSet<String> {
     let declared = dependencies(tree.text("Cargo.toml").unwrap_or_default());
     let ours = tree

@@ -1,4 +1,5 @@
-//! The modules of a crate, what each defines and imports, and which module a path leads to.
+//! The modules of a crate, the definitions and imports of each, and the module that a path leads
+//! to.
 //!
 //! It reads names as text: a path through a macro, a method or a trait leads nowhere here. Code of
 //! tests is left out.
@@ -28,7 +29,7 @@ pub struct ModuleTree<'a> {
 pub struct Module<'a> {
     /// The file that has its text.
     pub file: &'a File,
-    /// What its text names with more than one word, imports included.
+    /// Paths of more than one word in its text, imports included.
     pub paths: Vec<NamedPath>,
     children: BTreeSet<String>,
     items: BTreeSet<String>,

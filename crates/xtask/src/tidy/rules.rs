@@ -51,7 +51,7 @@ const ELSEWHERE: &[&str] = &[
 /// A rule of the page.
 struct Rule {
     line: usize,
-    /// What stands between backticks after `*Guard:*`.
+    /// The names between backticks after `*Guard:*`.
     guards: Vec<String>,
 }
 

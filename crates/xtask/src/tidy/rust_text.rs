@@ -233,7 +233,7 @@ fn character_length(text: &str) -> usize {
     }
 }
 
-/// Returns the length up to and with the bracket that closes the one that `code` starts with.
+/// Returns the length up to and with the bracket that closes the first bracket of `code`.
 fn bracketed_length(code: &str) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, byte) in code.bytes().enumerate() {

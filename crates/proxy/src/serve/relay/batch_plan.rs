@@ -11,22 +11,21 @@ use proxy_core::routing::{RoutingQuestion, SessionSituation};
 use proxy_core::session::{BatchTransaction, PreparedForm, StatementText, WaitingBatch};
 use proxy_core::touched::{CombinedAnalysis, NamedTables};
 
-/// Where a batch goes, why, and what runs in front of it.
+/// The destination of a batch, its reason, and the statements that run in front of it.
 pub(super) struct BatchPlan {
     /// None for the primary.
     pub replica: Option<ChosenReplica>,
     pub reason: RoutingReason,
     pub prelude: Vec<String>,
-    /// What the client's notice lists as touched, see `serve::trace`; empty without a notice.
+    /// The touched tables for the client's notice, see `serve::trace`; empty without a notice.
     pub touches: String,
-    /// What it touches, if a replica may soon have all that it must see.
+    /// The analysis of the batch, if a replica may soon be fresh enough.
     pub waits: Option<Box<CombinedAnalysis>>,
     /// The tables that the client's answer may name.
     pub named: NamedTables,
-    /// What it runs as at a replica, if not as it is.
+    /// Its prepared form at a replica, if it has one.
     pub prepared_form: Option<PreparedForm>,
-    /// What it may write, which is Pending before it is sent; and whether it runs inside of a
-    /// transaction.
+    /// The writes that are Pending before it is sent, and whether it runs inside of a transaction.
     pub writes: Option<Box<(CombinedAnalysis, bool)>>,
     /// It changes nothing but the schema.
     pub is_schema_only: bool,
@@ -49,7 +48,7 @@ impl BatchPlan {
 }
 
 impl Relay<'_> {
-    /// Returns where what the session holds goes, in such a transaction.
+    /// Returns the plan for the held batch, in such a transaction.
     pub(super) fn plan(&self, batch_in: BatchTransaction) -> Result<BatchPlan, Report> {
         let demand = self.session.demand();
         if let Some(report) = demand.refusal() {
@@ -131,7 +130,7 @@ fn touched_in_order(
         let by_text = routing.touched(text, *reading);
         let bytes = text.text().unwrap_or_default();
         is_schema_only &= by_text.is_schema_only(bytes);
-        // What follows may run with other settings.
+        // Later statements may run with other settings.
         *reading = reading.filter(|_| !by_text.changes_settings);
         touched.merge(by_text);
     }

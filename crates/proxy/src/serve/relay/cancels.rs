@@ -14,7 +14,7 @@ pub(super) enum CancelRoute {
     Lead,
     /// They wait until the proxy's own statements in front of the client's are done.
     Wait(Arc<AtomicBool>),
-    /// Nowhere: what the client has sent is answered.
+    /// Nowhere: every message of the client is answered.
     GoNowhere,
 }
 

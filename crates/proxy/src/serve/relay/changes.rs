@@ -69,10 +69,9 @@ impl Relay<'_> {
         let changes_path = settings.value("search_path").is_some();
         let server_settings = self.at_login.changed_to(settings, self.known);
         let path = &server_settings.reading.search_path;
-        // What is made there without a word of it is temporary.
+        // Tables made there without TEMPORARY are temporary.
         let has_temporary = path.iter().any(|name| name.starts_with(TEMPORARY_SCHEMA));
-        // A schema that is there, and is not where names are looked up, is one that its user may
-        // not use.
+        // If a schema exists and is missing in the effective search path, its user may not use it.
         let catalogue = self.routing.map(|routing| routing.analyser.catalogue());
         let is_closed = |name: &String| {
             let is_there = catalogue.as_ref().is_some_and(|it| it.has_schema(name));

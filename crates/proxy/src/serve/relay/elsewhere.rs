@@ -103,9 +103,9 @@ impl Relay<'_> {
         attached.map(drop).map_err(violation)
     }
 
-    /// Returns where the batch of the session goes, in a transaction on the primary that waits.
-    /// What it may write is noted when it goes to the primary. Returns also what the client's
-    /// notice lists as touched, and the tables that its answer may name.
+    /// Returns where the batch of the session goes, in a transaction on the primary that waits. Its
+    /// possible writes are noted when it goes to the primary. Returns also what the client's notice
+    /// lists as touched, and the tables that its answer may name.
     fn route_inside(&self) -> (ReadRoute, String, NamedTables) {
         let Some(routing) = self.routing else {
             let reason = RoutingReason::primary("there is no replica");
@@ -184,7 +184,7 @@ impl Relay<'_> {
 
     /// Gives the replica's connection back: the primary's is the session's again, if it was kept.
     pub(super) async fn return_to_primary(&mut self) {
-        // What was kept back of its answer may only now wait for the client.
+        // The part of its answer that was kept back may only now wait for the client.
         self.has_read |= self.place.replica.is_some();
         if let Some(kept) = self.kept.take() {
             self.place = self.servers.primary_place();

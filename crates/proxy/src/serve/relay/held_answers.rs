@@ -1,4 +1,4 @@
-//! What waits for the client: answers, and what those wait for in turn.
+//! Answers that wait for the client, and the commits that they wait for.
 
 use std::future::poll_fn;
 use std::io;
@@ -8,7 +8,7 @@ use super::{Relay, SessionEnd};
 use proxy_core::freshness::{TStateId, Tsid};
 use replication::leadership::lease::BootTime;
 
-/// What the client's answers wait for, at [`ConsistencyLevel::OneCopy`].
+/// The condition under which the client's answers are sent, at [`ConsistencyLevel::OneCopy`].
 #[derive(Debug, Default)]
 pub(super) enum HeldAnswers {
     #[default]

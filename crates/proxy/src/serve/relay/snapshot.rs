@@ -13,13 +13,13 @@ use proxy_core::session::{BatchTransaction, SnapshotProof};
 use proxy_core::touched::CombinedAnalysis;
 use proxy_pool::Connection;
 
-/// How long it waits for a replica whatever there is to do on the primary (P1).
+/// How long it waits for a replica regardless of the load of the primary (P1).
 const ALWAYS_WAITED: Duration = Duration::from_millis(10);
 /// How long a replica may take for that snapshot; a read there would take longer.
 const SNAPSHOT_MAX: Duration = Duration::from_secs(1);
 
 impl Relay<'_> {
-    /// Returns where what the session holds goes, with which its transaction takes its snapshot.
+    /// Returns the plan for the held batch with which its transaction takes its snapshot.
     pub(super) async fn plan_snapshot(&self) -> Result<BatchPlan, Report> {
         let Some(routing) = self.routing else {
             return self.plan(BatchTransaction::Snapshot);
@@ -47,8 +47,8 @@ impl Relay<'_> {
         })
     }
 
-    /// Takes its snapshot at a replica. It counts if no commit since may have been visible before
-    /// one that the snapshot has.
+    /// Takes its snapshot at a replica. It is valid if no later commit may have been visible before
+    /// a commit in the snapshot.
     pub(super) async fn take_snapshot(
         &self,
         chosen: &ChosenReplica,

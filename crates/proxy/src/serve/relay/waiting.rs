@@ -19,9 +19,9 @@ const STEP: Duration = Duration::from_millis(1);
 const QUERY_CANCELED: &str = "57014";
 
 impl Relay<'_> {
-    /// Returns where what the session holds goes, in such a transaction. If that is the primary,
-    /// though only for want of a replica that has everything, it waits for one while the primary is
-    /// the busier one.
+    /// Returns the plan for the held batch, in such a transaction. If that is the primary, though
+    /// only for want of a replica that has everything, it waits for one while the primary is the
+    /// busier one.
     pub(super) async fn plan_or_wait(
         &self,
         batch_in: BatchTransaction,

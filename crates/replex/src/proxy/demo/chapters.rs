@@ -1,4 +1,4 @@
-//! What the demo does, shows and claims, in order.
+//! The chapters of the demo, in order.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

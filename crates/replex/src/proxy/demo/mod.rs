@@ -165,7 +165,7 @@ impl Stage {
         output.map_err(CommandFailure::at(format!("do `{command}`")))
     }
 
-    /// What the console shows of the transactions buffer.
+    /// Returns the console's view of the transactions buffer.
     async fn buffer(&self) -> Result<BufferView, CommandFailure> {
         let output = self.ask("SHOW BUFFER").await?;
         let row = output.rows.into_iter().next();
@@ -179,14 +179,14 @@ impl Stage {
         })
     }
 
-    /// Has a replica taken up, whose URL is returned.
+    /// Adds a replica, and returns its URL.
     async fn add(&self, replica: &Postgres) -> Result<String, CommandFailure> {
         let url = format!("postgresql://{SUPERUSER}@{}/{DATABASE}", replica.socket());
         self.ask(&format!("ADD REPLICA '{url}'")).await?;
         Ok(url)
     }
 
-    /// A replica's line in the console: its state, what it does, and how far it is with that.
+    /// Returns a replica's line in the console: its state, its activity, and its progress.
     async fn replica(&self, number: usize) -> Result<ReplicaView, CommandFailure> {
         let output = self.ask("SHOW REPLICAS").await?;
         let number = number.to_string();

@@ -1,9 +1,9 @@
 //! etcd's JSON gateway: one call at a time, to whichever of the members answers.
 //!
-//! It knows HTTP, JSON and base64, and how etcd reports what went wrong. What the keys mean is the
-//! record's. Requests and answers are those of etcd's API version 3
+//! It knows HTTP, JSON and base64, and how etcd reports what went wrong. Module `record` gives the
+//! keys their meaning. Requests and answers are those of etcd's API version 3
 //! (<https://etcd.io/docs/v3.4/dev-guide/api_grpc_gateway/>): numbers are strings, keys and values
-//! base64, and what is zero is left out.
+//! base64, and fields that are zero are left out.
 
 use std::fmt;
 use std::time::Duration;
@@ -71,7 +71,7 @@ pub(crate) struct Transaction {
     pub succeeded: bool,
     /// The store's revision with it.
     pub revision: i64,
-    /// What its ranges found, one after the other.
+    /// The key-values of its ranges, one after the other.
     pub found: Vec<Vec<KeyValue>>,
 }
 
@@ -161,7 +161,7 @@ impl Gateway {
         seconds(&answer["result"]["TTL"])
     }
 
-    /// Ends a lease, and what hangs on it.
+    /// Ends a lease, and deletes the keys that are attached to it.
     pub fn revoke(&mut self, lease: i64) -> Result<(), GatewayError> {
         let body = json!({ "ID": lease.to_string() });
         self.call("/v3/lease/revoke", &body).map(|_| ())
@@ -291,7 +291,7 @@ fn bytes(value: &Value) -> Result<Vec<u8>, GatewayError> {
         .map_err(|error| strange(&error.to_string()))
 }
 
-/// Returns a number, which is a string; what is left out is zero.
+/// Returns a number from a string. An absent field is zero.
 fn number(value: &Value) -> Result<i64, GatewayError> {
     match value {
         Value::Null => Ok(0),

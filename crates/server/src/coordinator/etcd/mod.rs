@@ -34,7 +34,7 @@ use term::Candidate;
 /// How long a coordinator leads, or is taken to be there, after its last renewal in etcd.
 pub(super) const LEASE_S: u64 = 5;
 
-/// What the role asks of the thread.
+/// A command of the role to the thread.
 #[derive(Debug)]
 enum Command {
     /// Keep a state of this leadership.
@@ -43,14 +43,14 @@ enum Command {
     Resign(u64),
 }
 
-/// What the thread reports, of which leadership.
+/// A report of the thread, and the leadership that it is of.
 #[derive(Debug)]
 struct TermReport {
     leadership: u64,
     event: Result<KeeperEvent, ServerError>,
 }
 
-/// What both sides see at once.
+/// The state that both sides see at once.
 #[derive(Debug)]
 struct Shared {
     leads_until_us: AtomicU64,
@@ -178,7 +178,7 @@ impl StateKeeper for EtcdKeeper {
     fn close(&mut self) {
         self.commands = None;
         if let Some(thread) = self.thread.take() {
-            // Its panic has been printed; what it holds in etcd goes with its lease.
+            // Its panic has been printed. Its keys in etcd go with its lease.
             let _ = thread.join();
         }
     }

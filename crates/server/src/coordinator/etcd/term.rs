@@ -29,9 +29,9 @@ use crate::event_loop::LoopHandle;
 use crate::journal::{self, JournalLevel};
 use crate::random;
 
-/// A standby checks for a leader, and what failed is tried again, after this.
+/// After this, a standby checks for a leader, and a failed request is tried again.
 const LOOK_PAUSE_US: u64 = 200_000;
-/// What a lease is renewed after: several attempts fit into it.
+/// The interval at which a lease is renewed: several attempts fit into its time.
 const RENEW_PAUSE_US: u64 = 800_000;
 /// After etcd refused a state, the next one is not tried before this.
 const REFUSED_PAUSE_US: u64 = 1_000_000;
@@ -47,7 +47,7 @@ struct HeldLease {
     until_us: u64,
 }
 
-/// What a leader knows.
+/// The state of a leader.
 #[derive(Debug)]
 struct Leading {
     term: LeaderRevisions,
@@ -75,7 +75,7 @@ pub(super) struct Candidate {
     noted_us: Option<u64>,
 }
 
-/// What ends a turn early.
+/// The reason for an early end of a turn.
 enum TermTrouble {
     /// etcd does not do what it is asked.
     Etcd(GatewayError),
@@ -367,14 +367,14 @@ impl Candidate {
             Some(leading) if leading.is_reported && leading.pending.is_none() => renew_us,
             _ => now_us + LOOK_PAUSE_US,
         };
-        // What failed is due at once, and yet not tried at once.
+        // A failed request is due at once, and yet not tried at once.
         let due_us = due_us.clamp(now_us + LOOK_PAUSE_US / 10, now_us + RENEW_PAUSE_US);
         Duration::from_micros(due_us - now_us)
     }
 }
 
 impl HeldLease {
-    /// After a question that was asked then and whose answer confirms the lease.
+    /// Makes a lease from the time of the request whose answer confirms it.
     fn new(seat: CoordinatorLease, asked_us: u64) -> HeldLease {
         let ttl_us = seat.ttl_s * 1_000_000;
         HeldLease {
