@@ -13,8 +13,8 @@
 //!   with no other there.
 //! - GSSI: a read sees every commit that it touches and that a client knew of before it began: the
 //!   writer by its answer, or a reader that had seen it.
-//! - No long fork: a read sees no commit without an earlier one that it touches, too, and that the
-//!   primary showed before.
+//! - No long fork: a read sees no commit without an earlier commit that it touches, too, and that
+//!   the primary showed before.
 //! - A replica gets the error that no source has what it lacks only if the transactions buffer has
 //!   lost or dropped something, or if it was lacking that already when a proxy came that has
 //!   another buffer, and is the active one by now.

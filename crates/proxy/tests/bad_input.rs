@@ -1,5 +1,5 @@
-//! What clients and servers should not do has a clear end, costs no other session anything, and no
-//! memory without bound.
+//! Forbidden messages of clients and servers have a clear end. They cost no other session anything,
+//! and no memory without bound.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -133,7 +133,7 @@ async fn client_that_stops_reading_holds_up_its_server() {
     assert_eq!(next.reply().await, "T'1'CZI");
 }
 
-/// What this process holds in memory.
+/// Returns the memory that this process uses.
 fn memory_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: usize = status.split(' ').nth(1).unwrap().parse().unwrap();

@@ -44,7 +44,8 @@ fn at(place: SocketAddr, words: &str) -> String {
     format!("host={} port={} {words}", place.ip(), place.port())
 }
 
-/// With certificates whose signatures have hashes of different lengths, and with one that has none.
+/// With certificates whose signatures have hashes of different lengths, and with a certificate
+/// without a hash.
 #[tokio::test]
 async fn psql_ties_its_login() {
     if !is_there() {

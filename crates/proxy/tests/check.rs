@@ -26,7 +26,7 @@ fn expect(findings: &[CheckFinding], weight: FindingWeight, place: &str, what: &
     );
 }
 
-/// What would stop the proxy.
+/// Returns the findings that would stop the proxy.
 fn stops(findings: &[CheckFinding]) -> Vec<&str> {
     let stops = findings
         .iter()
@@ -82,7 +82,7 @@ async fn good_databases_pass_and_are_left_as_they_were() {
         "primary",
         "a proxy is active in front of this database",
     );
-    // What its console adds is looked at, too, and once.
+    // A replica that its console adds is checked, too, and once.
     let added = Postgres::start(&[]).unwrap();
     let url = format!("postgresql://{SUPERUSER}@{}/postgres", added.socket());
     let replicas = &routing.replicas;

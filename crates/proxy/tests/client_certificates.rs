@@ -18,8 +18,8 @@ const OTHER_NAME: &str = "certificate authentication failed for user \"ann\"";
 const NO_PASSWORD: &str = "password authentication failed for user \"ann\"";
 const IN: &str = "";
 
-/// How a client comes: with her certificate, with another user's, with none, or without TLS; each
-/// time with the right password and with a wrong one. And what becomes of that.
+/// A client's certificate: her own, another user's, none, or no TLS; each time with the right
+/// password and with a wrong one. And the outcome.
 type Expected = [(&'static str, &'static str); 4];
 
 fn expected(certificates: CertificateUse) -> Expected {
@@ -117,7 +117,7 @@ async fn certificates_are_good_for_their_purpose() {
     }
 }
 
-/// A file of authorities in which there is none, and one that is not there.
+/// A file without authorities, and a file that is missing.
 #[test]
 fn authorities_that_cannot_be_read() {
     let folder = TempDir::new().unwrap();

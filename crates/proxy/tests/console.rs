@@ -106,7 +106,7 @@ fn expect_figures(front: &Front) {
     }
 }
 
-/// What drivers do: prepared commands, typed values in binary; and the thin client.
+/// Commands as drivers send them: prepared commands, typed values in binary; and the thin client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_have_types() {
     if !is_there() {
@@ -125,7 +125,7 @@ async fn answers_have_types() {
     let unknown = unknown.as_db_error().unwrap();
     assert_eq!(unknown.code().code(), "42601");
     assert!(unknown.hint().unwrap().contains("REPLICAS, ROUTES"));
-    // The session goes on, and what was prepared is closed.
+    // The session goes on, and its prepared statement is closed.
     let none = "REMOVE REPLICA 7";
     let error = operator.execute(none, &[]).await.unwrap_err();
     assert_eq!(error.as_db_error().unwrap().code().code(), "42704");

@@ -1,4 +1,4 @@
-//! What PostgreSQL sends before Sync, and what it sends in a transaction that has failed.
+//! Messages that PostgreSQL sends before Sync, and in a transaction that has failed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -30,7 +30,7 @@ async fn errors_come_without_sync() {
             raw.reply().await;
             raw.parse("", text).bind("").execute(0);
             raw.flush().await;
-            // What comes before the error is sent with it.
+            // Messages before the error are sent with it.
             let mut tags = String::new();
             while !tags.ends_with('E') {
                 tags.push(char::from(raw.message().await.unwrap().0));

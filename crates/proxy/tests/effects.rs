@@ -1,5 +1,5 @@
-//! What statements leave behind in their sessions: PostgreSQL itself is asked, and where the reads
-//! of a session go.
+//! The state that statements leave in their sessions, by PostgreSQL itself and by the servers of a
+//! session's reads.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -182,7 +182,7 @@ async fn effects_equal_those_of_postgresql() {
     }
 }
 
-/// What leaves nothing does not bind its session: it goes on reading at the replica.
+/// A statement that leaves nothing does not bind its session: it goes on reading at the replica.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_are_bound_by_statements_not_by_words() {
     if !is_there() {

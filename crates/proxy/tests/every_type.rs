@@ -69,7 +69,7 @@ const BYTES: &str = "
 INSERT INTO whole_18 SELECT n, n::\"char\" FROM generate_series(-128, 127) AS n;
 INSERT INTO keyed_18 SELECT n::\"char\", n FROM generate_series(-128, -120) AS n";
 
-/// What becomes of all of them. Where two rows are alike, of one.
+/// Changes of all of them. Where two rows are alike, of one.
 const CHANGES: &str = "
 DO $$
 DECLARE t regclass;
@@ -135,7 +135,7 @@ async fn rows_are_found_by_values_of_every_type() {
     for sql in [
         // Its row is found by all of it.
         "UPDATE sample SET text = text || '!' WHERE id = 1",
-        // What of its kind was reported.
+        // The reports of its kind.
         "UPDATE whole_16 SET id = id + 1; DELETE FROM whole_1042; UPDATE whole_869 SET v = NULL",
     ] {
         through.batch_execute(sql).await.unwrap();

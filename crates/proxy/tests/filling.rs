@@ -18,15 +18,15 @@ const ID: ReplicaId = ReplicaId(1);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What is in the log and not shown yet, as while it waits for a standby, is not left out when a
-/// replica is filled just then.
+/// A commit that is in the log and not shown yet, as while it waits for a standby, is not left out
+/// when a replica is filled just then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commit_that_is_not_shown_yet_is_not_lost() {
     if !is_there() {
         return;
     }
     let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
-    // Before: whatever else commits after the one that waits would reveal that there is one.
+    // Before: any commit after the waiting one would reveal that there is one.
     let replica = Postgres::start(&[]).unwrap();
     let client = connect(primary.socket()).await;
     // By default a session waits for no standby.

@@ -24,7 +24,7 @@ use support::cluster::{Cluster, PATIENCE, text};
 use support::{Front, connect, is_there, options_at, try_connect};
 use tokio_postgres::Client;
 
-/// Sequences of every kind, and what does not come as row images.
+/// Sequences of every kind, and changes that do not come as row images.
 const SETUP: &str = "
     CREATE TABLE owned (id serial PRIMARY KEY, n int);
     CREATE TABLE identity (id int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY, n int);
@@ -176,7 +176,7 @@ async fn stay_apart(old: &Address, promoted: &PromotionOutcome, named: &[Address
         "it was promoted to be the primary",
     ];
     assert_eq!(found, expected.into());
-    // One that follows the new primary does not follow it, even where no other names it.
+    // A server that follows the new primary does not follow it, even where no other names it.
     let routing = Routing::start(old, 10, &ReplicationSettings::default())
         .await
         .unwrap();
@@ -256,7 +256,7 @@ async fn replica_takes_the_primarys_place() {
     wait_until(&new, &old, &text(&client, ALL).await).await;
 }
 
-/// What was answered at `1sr` is there, whenever the primary dies.
+/// A commit that was acknowledged at `1sr` is there, whenever the primary dies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn promotion_keeps_every_commit_that_all_replicas_had() {
     if !is_there() {
@@ -374,7 +374,7 @@ async fn commit_that_a_promoted_replica_lacks_is_not_acknowledged() {
     assert!(insert.await.unwrap().is_err());
 }
 
-/// One that lags is not promoted unless the others are given up, and cannot follow.
+/// A replica that lags is not promoted unless the others are given up, and cannot follow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lagging_replica_is_not_promoted() {
     if !is_there() {
@@ -504,7 +504,7 @@ async fn standby_and_replica() -> (Cluster, Postgres) {
     (cluster, standby)
 }
 
-/// What a promotion does that ends right behind it.
+/// The effects of a promotion that ends right behind it.
 async fn promote_half_way(standby: &Postgres) {
     let standby = connect(standby.socket()).await;
     assert_eq!(text(&standby, "SELECT pg_promote(true, 60)").await, "t");
@@ -561,8 +561,8 @@ async fn standby_that_was_promoted_half_way_is_gone_on_with() {
     come_back(&mut cluster, &new).await;
 }
 
-/// What takes writes for other reasons looks the same: it is not taken where others have more, or
-/// where it is in use, and none is promoted beside it.
+/// A standby that takes writes for other reasons looks the same: it is not taken where others have
+/// more, or where it is in use, and none is promoted beside it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn standby_that_takes_writes_for_long_is_not_promoted() {
     if !is_there() {
@@ -588,7 +588,7 @@ async fn standby_that_takes_writes_for_long_is_not_promoted() {
     there.batch_execute(lock).await.unwrap();
     let why = refused(promote(&old, &named, None, ignore).await);
     assert!(why.contains("is a primary"), "{why}");
-    // One that has just gone is no reason.
+    // A proxy that has just ended is no reason.
     let unlock = "SELECT pg_sleep(0.5), pg_advisory_unlock_all()";
     let (promoted, unlocked) = tokio::join!(
         promote(&old, &named, None, ignore),

@@ -13,7 +13,7 @@ use support::equality::assert_equal;
 use support::{connect, is_there};
 use tokio_postgres::error::SqlState;
 
-/// What is made before there is a proxy.
+/// The schema before there is a proxy.
 const SETUP: &str = "
 CREATE ROLE ann;
 CREATE TABLE account (id int PRIMARY KEY, name text);
@@ -98,8 +98,8 @@ const OTHER: &[&str] = &[
 const SPREAD: &str = "CREATE TABLE spread (id int PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE TABLE low PARTITION OF spread FOR VALUES FROM (0) TO (10); INSERT INTO spread VALUES (1)";
 
-/// What else only a replica could find out, each as messages of one session where it has `;;`,
-/// and a part of the error.
+/// Other statements that only a replica could decide, each as messages of one session where it has
+/// `;;`, and a part of the error.
 const UNCLEAR: &[(&str, &str)] = &[
     (
         "CREATE TABLE place (id int PRIMARY KEY, o oid GENERATED ALWAYS AS (tableoid) STORED)",
@@ -200,7 +200,7 @@ async fn nondeterministic_changes_are_refused_on_the_primary() {
             (&through, &dynamic),
         ];
         let last = if is_same { 1 } else { refusals.len() };
-        // Those that are not refused can be done once.
+        // Statements that are not refused can be done once.
         let skipped = if is_same { number % refusals.len() } else { 0 };
         for (client, text) in refusals.into_iter().skip(skipped).take(last) {
             let done = client.batch_execute(text).await;
@@ -263,8 +263,8 @@ async fn undecidable_changes_are_refused_on_the_primary() {
     assert_equal(&cluster, "what is unclear").await;
 }
 
-/// What fills, converts or fires, after which each replica has the same, whether it was refused or
-/// not; and whether it must be.
+/// Statements that fill, convert or fire, after which each replica has the same rows, whether they
+/// were refused or not; and whether they must be.
 const FILLS: &[(&str, bool)] = &[
     (
         "CREATE DOMAIN lucky AS float8 DEFAULT random();; ALTER TABLE t ADD x lucky",
@@ -338,7 +338,7 @@ const FILLS: &[(&str, bool)] = &[
     ),
 ];
 
-/// What is made before each of them.
+/// The schema before each of them.
 const FILLED: &str = "
 DROP SCHEMA public CASCADE; CREATE SCHEMA public; CREATE TABLE account (id int PRIMARY KEY, name text);
 INSERT INTO account VALUES (1, 'ann');
@@ -365,7 +365,7 @@ async fn statements_that_fill_rows_fill_them_alike_or_are_refused() {
                 Ok(_) => {}
                 Err(error) => refused = Some(error.as_db_error().unwrap().message().to_owned()),
             }
-            // What the proxy knows of the schema is what was committed.
+            // The proxy's view of the schema is the committed one.
             cluster.settle().await;
         }
         assert_eq!(refused.is_some(), *is_refused, "{sql}: {refused:?}");

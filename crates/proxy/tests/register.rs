@@ -211,7 +211,7 @@ async fn removed_replica_is_not_followed_again() {
     let first = Running::start(&primary, &[&named]).await;
     first.status_text("Active").await;
     first.ask(&add(&added)).await;
-    // What is no more in the file, but in the register, stays.
+    // A replica that is no more in the file, but in the register, stays.
     let addresses = [&named, &added].map(|it| it.address("postgres"));
     let replicas = &first.proxy.followed().unwrap().replicas;
     let exchanged = replicas.exchange(&addresses, &addresses[..1]).await;
@@ -301,7 +301,7 @@ async fn change_that_the_register_cannot_note_is_not_made() {
     running.stop().await;
 }
 
-/// What the primary does not answer is not done.
+/// A change that the primary does not answer is not made.
 async fn expect_silence(running: &Running, replica: &Postgres, other: &Postgres) {
     let why = running.try_ask(&add(other)).await.unwrap_err();
     assert!(why.contains("did not confirm the change in time"), "{why}");

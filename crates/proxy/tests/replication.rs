@@ -1,4 +1,4 @@
-//! Replicas follow a real primary, whatever is written there and whatever server is killed.
+//! Replicas follow a real primary under any writes and any kill of a server.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -22,13 +22,13 @@ use support::{connect, is_there, signal};
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-/// What takes longer has come to a stop, however busy the machine.
+/// A wait beyond this has come to a stop, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 const FIRST: ReplicaId = ReplicaId(1);
 const SECOND: ReplicaId = ReplicaId(2);
 
 fn postgres() -> Postgres {
-    // What is answered is on disk, as far as a killed process goes: the slot reads only that.
+    // Acknowledged commits are on disk, as far as a killed process goes: the slot reads only those.
     Postgres::start(&["synchronous_commit=on", "max_prepared_transactions=5"]).unwrap()
 }
 
@@ -68,7 +68,7 @@ impl Hihooi {
         self.0.replication.add_replica(id, &address, contents);
     }
 
-    /// What a replica does, in words.
+    /// Returns a replica's status, in words.
     fn status_text(&self, id: ReplicaId) -> String {
         let status = self.0.replication.status().remove(&id);
         status.map(|status| status.text).unwrap_or_default()
@@ -155,7 +155,7 @@ async fn text(client: &Client, sql: &str) -> String {
     panic!("no row from {sql}")
 }
 
-/// One line for each table: its count and its rows' checksum; then all columns, with their types,
+/// One line for each table: its count and its rows' checksum. Then all columns, with their types,
 /// and indexes.
 async fn checksums(client: &Client) -> Vec<String> {
     let tables = client
@@ -438,8 +438,8 @@ async fn schema_changes_are_made_in_their_place() {
     assert_eq!(view[0].action, pg_analysis::StatementAction::Read);
 }
 
-/// What was returned to a client is seen by every read that begins later, wherever it goes (R32);
-/// and no replica shows a later commit without an earlier one (R31).
+/// Every acknowledged commit is seen by every read that begins later, on any server (R32). No
+/// replica shows a later commit without an earlier one (R31).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_see_all_that_was_answered() {
     let Some(pair) = Pair::start(
@@ -554,7 +554,8 @@ async fn replica_that_is_silent_serves_nothing_until_it_answers() {
         hihooi,
         ..
     } = pair;
-    // It is stopped in the midst of commits: what it was sent is still done when it goes on.
+    // It is stopped in the midst of commits: the statements that it was sent are still executed
+    // when it goes on.
     for round in 0..50 {
         write(&client, round).await;
     }
@@ -600,8 +601,7 @@ async fn lost_slot_is_noticed() {
     assert!(status.contains("give --buffer"), "{status}");
 }
 
-/// A difference that no change comes across is found by comparing; and what only lags is not taken
-/// for a difference.
+/// A difference that no change meets is found by comparing, and lag is not taken for a difference.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn planted_difference_is_found() {
     let Some(pair) = Pair::start(SCHEMA).await else {
@@ -665,8 +665,8 @@ async fn planted_difference_is_found() {
     assert_equal(&hihooi, third, &client, &replica).await;
 }
 
-/// The primary keeps its log for no replica that was removed; one that comes back where the log
-/// still begins goes on, another one gets the error that it cannot.
+/// The primary keeps its log for no removed replica. A replica that comes back where the log still
+/// begins goes on. Another replica gets the error that it cannot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removed_replica_goes_on_only_where_nothing_is_lost() {
     let Some(pair) = Pair::start(SCHEMA).await else {

@@ -20,8 +20,8 @@ fn standby_of(primary: &Postgres) -> Postgres {
     Postgres::standby_of(primary, &std::env::temp_dir(), &[]).unwrap()
 }
 
-/// What was answered is read by others at once, wherever that is; a standby that dies and comes
-/// back serves again, and one that is promoted does not.
+/// Every acknowledged commit is read by others at once, on any server. A standby that dies and
+/// comes back serves again, and a promoted standby does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_at_a_standby_see_all_that_was_answered() {
     if !is_there() {
@@ -138,8 +138,8 @@ async fn write_until(cluster: &Cluster, is_over: &Arc<AtomicBool>) -> JoinSet<()
     writers
 }
 
-/// A standby becomes a replica of its own while writers go on: no commit is missing there, and none
-/// done twice; also none that was prepared before and committed after.
+/// A standby becomes a replica of its own while writers go on. No commit is missing there, and none
+/// is executed twice; also none that was prepared before and committed after.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn standby_is_converted_under_load() {
     if !is_there() {

@@ -1,4 +1,4 @@
-//! Databases that speak with TLS only, and want passwords, as those that others run do.
+//! Databases that speak with TLS only, and require passwords, as hosted ones do.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

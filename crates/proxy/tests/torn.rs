@@ -1,6 +1,6 @@
 //! Two commits become visible on the primary in another order than that of its log, while a read is
-//! on its way to a replica, which has only the one that is first in the log. Another client has
-//! seen the other one without that.
+//! on its way to a replica, which has only the first of them in the log. Another client has seen
+//! the other one without that.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -152,7 +152,7 @@ async fn trace_reports_each_statement_of_a_transaction() {
         (&*written.message, &*written.detail),
         ("replex: the primary, it writes", touches)
     );
-    // What is not run is not reported.
+    // A statement that is not run is not reported.
     let failing = "SELECT 1 / (n - 2) FROM t";
     raw.parse("", failing).bind("").execute(0);
     raw.parse("", read).bind("").execute(0);

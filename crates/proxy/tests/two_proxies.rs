@@ -1,5 +1,5 @@
-//! Of two proxies in front of one primary one is active, whatever becomes of it: killed, stopped
-//! for longer than its lease, cut off from the primary, or ended in good order.
+//! Of two proxies in front of one primary one is active. It may be killed, stopped for longer than
+//! its lease, cut off from the primary, or ended in good order.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -102,7 +102,7 @@ async fn sleep_through(test: &'static str) {
     wait_for_reads(&watch, READ, 1).await;
     zombie.signal(Signal::STOP);
     let stopped = Instant::now();
-    // Nothing more is executed at the replica, so that what is read there is old.
+    // Nothing more is executed at the replica, so that reads there are old.
     let held = connect(replica.socket()).await;
     held.batch_execute("BEGIN; LOCK TABLE hihooi.applied IN EXCLUSIVE MODE")
         .await
@@ -245,7 +245,7 @@ async fn reads_at_replica(cluster: &Cluster, client: &Client) {
 }
 
 /// Nothing is read at replicas while the primary does not confirm that the proxy is active, and
-/// what was read there before is relayed only once it has.
+/// earlier answers from there are relayed only once it has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_say_nothing_while_the_lease_is_not_renewed() {
     if !is_there() {
@@ -334,7 +334,8 @@ async fn stranger_with_the_lock_is_waited_for() {
     assert!(leadership.lease.is_valid());
 }
 
-/// What a proxy before has begun at a replica, and not committed, it never commits.
+/// A transaction that an earlier proxy has begun at a replica, and not committed, is never
+/// committed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn extractor_of_a_proxy_before_is_ended() {
     if !is_there() {
@@ -369,7 +370,7 @@ async fn extractor_of_a_proxy_before_is_ended() {
     assert!(GOODBYES.contains(&reply.as_str()), "{reply}");
 }
 
-/// What a later proxy has taken up is not executed at any more.
+/// A replica that a later proxy follows is not executed at any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replica_of_a_later_epoch_is_left_alone() {
     if !is_there() {

@@ -103,7 +103,7 @@ async fn statement_is_cancelled_by_a_unix_socket() {
     assert_eq!(error.code(), Some(&SqlState::QUERY_CANCELED), "{error}");
 }
 
-/// What processes left that are gone is taken over, and nothing else.
+/// The socket of a process that is gone is replaced, and nothing else.
 #[tokio::test]
 async fn only_abandoned_sockets_are_replaced() {
     let folder = TempDir::new().unwrap();
@@ -151,8 +151,7 @@ async fn only_abandoned_sockets_are_replaced() {
     assert!(elsewhere.is_err());
 }
 
-/// The socket of a PostgreSQL that serves is left alone, and that of one that has died is taken
-/// over.
+/// The socket of a PostgreSQL that serves is left alone, and the socket of a dead one is replaced.
 #[tokio::test]
 async fn postgresql_has_the_socket() {
     if !is_there() {

@@ -1,12 +1,12 @@
 //! Reads the slot: every commit of the primary, in the order of its log (R29).
 //!
-//! For each commit, in this order: the catalogue is read again if it changed; the manager learns of
-//! it; the primary shows it; every follower gets it: each replica, and the transactions buffer if
-//! there is one. When a follower joins that needs older commits than the last one read, and the
-//! transactions buffer does not have them, the stream begins again from where the slot is
-//! confirmed. Every other follower is spared what it was given before. Commits that the buffer does
-//! not have on its disks yet are remembered here, so that a follower that comes from there finds
-//! its next commits.
+//! For each commit, in this order: the catalogue is read again if it changed, the manager registers
+//! the commit, the primary shows it, and every follower gets it. Followers are the replicas, and
+//! the transactions buffer if there is one. When a follower joins that needs older commits than the
+//! last one read, and the transactions buffer does not have them, the stream begins again from
+//! where the slot is confirmed. Every other follower is spared what it was given before. Commits
+//! that the buffer does not have on its disks yet are remembered here, so that a follower that
+//! comes from there finds its next commits.
 
 use super::query;
 use std::borrow::Cow;

@@ -23,7 +23,7 @@ const STEP_SECONDS_MAX: &str = "20";
 const TESTS: &str = "src/test/isolation";
 
 /// Tests that are left out, as they stop every replica. One has an index on a function that is
-/// declared immutable and reads a setting. One changes a TOAST table, whose name differs at
+/// declared immutable and reads a setting. Another changes a TOAST table, whose name differs at
 /// replicas.
 const LEFT_OUT: &[&str] = &["insert-conflict-specconflict", "reindex-concurrently-toast"];
 

@@ -99,7 +99,7 @@ impl Execution {
         group
     }
 
-    /// Starts the oldest transaction alone, whatever it touches: no other transaction runs.
+    /// Starts the oldest transaction alone, for any sets of it: no other transaction runs.
     pub fn start_alone(&mut self) -> Option<Tsid> {
         assert!(self.running.is_empty(), "nothing else runs");
         let (tsid, _) = self.waiting.first_key_value()?;

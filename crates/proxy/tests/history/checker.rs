@@ -13,9 +13,9 @@
 //! | rw | a reader of a list | the one that appended the first element that was not there |
 //! | rt | a transaction that ended | one that began after that |
 //!
-//! a history is right if (ww ∪ wr ∪ rt) ; rw? has no cycle (Cerone and Gotsman, *Analysing Snapshot
-//! Isolation*, PODC 2016, with real time in the place of sessions): commits come before what
-//! depends on them begins, and begins come before commits that they miss.
+//! a history is valid if (ww ∪ wr ∪ rt) ; rw? has no cycle (Cerone and Gotsman, *Analysing Snapshot
+//! Isolation*, PODC 2016, with real time in the place of sessions). Commits come before
+//! transactions that depend on them begin, and begins come before commits that they miss.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -26,7 +26,7 @@ pub type Key = i32;
 /// An element: unique in a history.
 pub type Element = i64;
 
-/// What a transaction did.
+/// The operations of a transaction.
 #[derive(Clone, Debug)]
 pub enum Operation {
     /// It appended an element.
@@ -55,18 +55,18 @@ pub struct Transaction {
     pub ended: Instant,
     /// How that was.
     pub ending: TransactionOutcome,
-    /// What it did, in order.
+    /// Its operations, in order.
     pub operations: Vec<Operation>,
 }
 
-/// What is wrong with a history.
+/// The fault of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Anomaly {
     /// A committed element is not in its list, or twice, or lists were in different orders.
     LostUpdate(String),
-    /// What an aborted transaction appended was read (G1a).
+    /// A read has elements of an aborted transaction (G1a).
     AbortedRead(String),
-    /// What a transaction had appended was read without what it appended later (G1b).
+    /// A read has an element of a transaction without its later elements (G1b).
     IntermediateRead(String),
     /// Transactions depend on each other in a circle without any read that misses a write (G1c).
     Circular(String),
@@ -114,7 +114,7 @@ pub fn check(history: &[Transaction], last: &BTreeMap<Key, Vec<Element>>) -> Res
             };
             let own_count: usize = own.get(key).copied().unwrap_or(0);
             let list = last.get(key).map_or(&[][..], Vec::as_slice);
-            // What it appended itself stands after what its snapshot has.
+            // Its own elements stand after those of its snapshot.
             let others = seen.len().saturating_sub(own_count);
             if let Some(element) = others.checked_sub(1).map(|at| seen[at]) {
                 graph.add(writers[&(*key, element)], EdgeReason::Read, reader);
@@ -140,8 +140,7 @@ fn writers(history: &[Transaction]) -> HashMap<(Key, Element), usize> {
     writers
 }
 
-/// Every list that was read is a beginning of what the list held in the end, and what is there was
-/// committed.
+/// Every list that was read is a prefix of the final list, and all its elements were committed.
 fn check_lists(
     history: &[Transaction],
     last: &BTreeMap<Key, Vec<Element>>,
@@ -265,7 +264,7 @@ impl<'a> Graph<'a> {
             })
         };
         let states = 2 * self.edges.len();
-        // Remove what nothing leads to, again and again: whatever is left has a circle.
+        // Remove nodes without incoming edges, again and again: the rest has a circle.
         let mut incoming = vec![0_usize; states];
         for state in 0..states {
             next(state).for_each(|(_, to)| incoming[to] += 1);

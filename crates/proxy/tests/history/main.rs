@@ -1,6 +1,6 @@
 //! Clients that append to lists and read them through the proxy see global strong snapshot
-//! isolation, whatever happens to the primary and to replicas; where a session asks for less, it
-//! gets less, which shows that the checker sees the difference.
+//! isolation, under failures of the primary and of replicas. A session that asks for less gets
+//! less, which shows that the checker sees the difference.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_secs(4);
 /// Time between two tries to connect again.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// What happens to databases, once in every run.
+/// A failure of databases, once in every run.
 #[derive(Clone, Copy, Debug)]
 enum Failure {
     KillReplica(usize),
@@ -61,7 +61,7 @@ const FAILURES: [Failure; 7] = [
     Failure::PausePrimaryKill(0),
 ];
 
-/// What all clients of a run share.
+/// The state that all clients of a run share.
 #[derive(Default)]
 struct Run {
     history: Mutex<Vec<Transaction>>,
@@ -106,7 +106,7 @@ impl Random {
     }
 }
 
-/// A client, and what it has done in its current transaction.
+/// A client, and its current transaction's operations.
 struct Writer {
     proxy: SocketAddr,
     client: Client,
@@ -176,8 +176,8 @@ impl Writer {
         };
     }
 
-    /// How a transaction ended that failed so. What its connection did not report any more may have
-    /// taken effect, if it has appended something.
+    /// How a transaction ended that failed so. A commit that its connection did not report any more
+    /// may have taken effect, if it has appended something.
     fn ending_of(&self, error: &Error) -> TransactionOutcome {
         let appends = |operation: &Operation| matches!(operation, Operation::Append(..));
         let known = [
@@ -249,8 +249,8 @@ impl Writer {
     }
 
     /// A read within a transaction at READ COMMITTED, which is judged as a transaction of its own
-    /// that sees what others have committed. What its transaction has appended so far stands behind
-    /// that.
+    /// that sees what others have committed. The elements that its transaction has appended so far
+    /// stand behind that.
     async fn read_separately(&mut self) -> Result<(), Error> {
         let began = Instant::now();
         let appended = self.operations.len();
@@ -322,7 +322,7 @@ impl Writer {
     }
 }
 
-/// What each list holds in the end.
+/// Returns the final lists.
 async fn last(cluster: &Cluster) -> BTreeMap<Key, Vec<Element>> {
     let client = connect(cluster.primary.socket()).await;
     let rows = client.query("SELECT id, items FROM lists", &[]).await;
@@ -394,7 +394,7 @@ async fn fail(cluster: &mut Cluster, failure: Failure) {
         .await;
 }
 
-/// One run with every failure once; what comes of it, and how many transactions there were.
+/// One run with every failure once. Returns the verdict, and the number of transactions.
 async fn round(cluster: &mut Cluster, seed: u64) -> (Result<(), Anomaly>, usize) {
     let client = cluster.front.connect().await;
     let clear = "UPDATE lists SET items = '{}'";

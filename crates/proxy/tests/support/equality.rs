@@ -14,7 +14,7 @@ SELECT string_agg(format('%s %s', c.oid::regclass, query_to_xml(
  WHERE relkind IN ('r', 'p') AND nspname NOT IN ('pg_catalog', 'information_schema', 'hihooi')
    AND relpersistence <> 't'";
 
-/// What there is, apart from rows.
+/// The objects of a database, apart from rows.
 const THERE: &str = "
 SELECT string_agg(line, E'\\n' ORDER BY line) FROM (
   SELECT format('%s.%s %s %s %s %s', nspname, relname, relkind, relacl, relowner::regrole,

@@ -137,7 +137,7 @@ impl Drop for Front {
     }
 }
 
-/// What the proxy knows of users.
+/// The users of the proxy.
 pub fn users() -> UserSecrets {
     let mut users = UserSecrets::default();
     users.add(USER, PASSWORD).unwrap();
@@ -215,7 +215,7 @@ pub fn complained(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What a program printed; it must have succeeded.
+/// Returns a program's output. The program must have succeeded.
 pub fn printed(output: &Output) -> String {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");

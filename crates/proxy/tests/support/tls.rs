@@ -166,7 +166,7 @@ pub async fn want_certificates(postgres: &Postgres, address: &Address) {
     }
 }
 
-/// What the attacker does to messages.
+/// The attacker's treatment of messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum AttackMode {
     /// Reads it.
@@ -192,7 +192,7 @@ impl Between {
                 let acceptor = TlsAcceptor::from(identity.config.clone());
                 let server = server.clone();
                 tokio::spawn(async move {
-                    // What goes wrong ends both connections.
+                    // An error ends both connections.
                     let _ = stand_between(socket, acceptor, &server, does).await;
                 });
             }

@@ -8,8 +8,8 @@
 //! that neither the loop nor the committer waits for space. No lock is held over I/O. The meaning
 //! of records and checkpoints are no concern of the log.
 //!
-//! Invariants: a segment's records are all durable before the next segment begins; positions have
-//! no gap unless damage made one; only [`Log::truncate_before`] removes records.
+//! Invariants: a segment's records are all durable before the next segment begins. Positions have
+//! no gap unless damage made one. Only [`Log::truncate_before`] removes records.
 
 mod committer;
 mod preparer;
