@@ -23,8 +23,8 @@ use crate::suites::Suite;
 /// Why a run cannot go on, for a person.
 type Failure = String;
 
-/// Runs test suites of other projects against a PostgreSQL and through the proxy, and prints what
-/// differs.
+/// Runs test suites of other projects against a PostgreSQL and through the proxy, and prints the
+/// differences.
 #[derive(Debug, Parser)]
 #[command(bin_name = "cargo xtask foreign")]
 struct Options {
@@ -97,7 +97,7 @@ struct Report {
     is_as_known: bool,
 }
 
-/// Runs a suite twice, and prints what differs.
+/// Runs a suite twice, and prints the differences.
 fn compare(suite: &Suite, options: &Options) -> Result<Report, Failure> {
     let folder = options.folder.join(suite.name);
     std::fs::create_dir_all(&folder)

@@ -147,8 +147,7 @@ impl ReadTables {
     ) {
         match &relation.kind {
             RelationKind::Other => {
-                self.primary
-                    .get_or_insert("it reads what is not replicated");
+                self.primary.get_or_insert("it reads unreplicated rows");
             }
             RelationKind::View(definition) => self.view(names, definition),
             RelationKind::Table => {
@@ -169,7 +168,7 @@ impl ReadTables {
         }
         if relation.row_security {
             self.primary
-                .get_or_insert("row security decides what it reads");
+                .get_or_insert("row security decides which rows it reads");
         }
         let read = |column: TableOid| (column, TableAccess::read_table());
         let users_type = relation.columns.iter().any(|column| {

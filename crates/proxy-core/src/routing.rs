@@ -136,7 +136,7 @@ pub fn decide(
     }
     let leaves_nothing = question.is_whole && question.leaves_nothing;
     if !leaves_nothing || question.is_serializable || question.is_pinned {
-        return RoutingDecision::Primary("what it leaves is kept there");
+        return RoutingDecision::Primary("it leaves state in the session");
     }
     let SessionSituation::Waits(writes) = question.situation else {
         return match question.situation {
@@ -147,7 +147,7 @@ pub fn decide(
         };
     };
     if !writes.is_independent(&touched.sets) {
-        return RoutingDecision::Primary("it touches what its transaction has written or locked");
+        return RoutingDecision::Primary("it touches writes or locks of its transaction");
     }
     let target = freshness.target(touched);
     let is_replica = matches!(target, ReadTarget::Replica { .. });
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn table_of_cases() {
         use RoutingDecision::{BeginsAgain, FailedElsewhere, Fresh, Primary, Snapshot, Stays};
-        const KEPT: RoutingDecision = Primary("what it leaves is kept there");
+        const KEPT: RoutingDecision = Primary("it leaves state in the session");
         const FREE: SessionSituation<'_> = SessionSituation::Free { is_inside: false };
         const INSIDE: SessionSituation<'_> = SessionSituation::Free { is_inside: true };
         const AT: SessionSituation<'_> = SessionSituation::AtSnapshot { may_be_over: false };
@@ -381,7 +381,7 @@ mod tests {
             (
                 RoutingQuestion::of(waits, &reads),
                 REPLICA,
-                Primary("it touches what its transaction has written or locked"),
+                Primary("it touches writes or locks of its transaction"),
             ),
             (
                 RoutingQuestion::of(waits, &timed),

@@ -85,7 +85,7 @@ impl Connection {
         let unreachable = |what: String| {
             let text = format!("the server at {address} cannot be reached: {what}");
             Report::new(Severity::Error, UNREACHABLE, text)
-                .hint("It may be down or starting; what is asked again later may work.")
+                .hint("It may be down or starting; try again later.")
         };
         let opened = tokio::time::timeout(LOGIN_TIMEOUT, async {
             let stream = connect(address)

@@ -308,7 +308,7 @@ async fn snapshots_wait_for_no_transaction() {
         tokio::task::yield_now().await;
     }
     let mut raw = traced(&cluster).await;
-    let why = "the primary, what it must see is being committed";
+    let why = "the primary, it must see a commit under way";
     raw.converse_at(&[
         (BEGIN, "no server", "CZT"),
         (READ, why, "T'0'CZT"),

@@ -15,7 +15,7 @@ use tokio_postgres::error::SqlState;
 
 /// Where a statement went.
 const REPLICA: &str = "replica 1,";
-const OWN: &str = "the primary, it touches what its transaction has written or locked";
+const OWN: &str = "the primary, it touches writes or locks of its transaction";
 
 /// How most transactions begin here, where that goes, and the reply.
 const WRITES: [(&str, &str, &str); 2] = [

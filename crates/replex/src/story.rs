@@ -72,7 +72,7 @@ impl Story {
             return Ok(());
         }
         Err(CommandFailure::Failed(format!(
-            "the demo claims what is not true: {}",
+            "a claim of the demo is false: {}",
             broken.join("; ")
         )))
     }

@@ -21,7 +21,7 @@ const CLAIMS: &[&str] = &[
     "✓ The kill came in mid-load, and every insert was acknowledged in the end",
     "✓ Count and checksum are equal in all copies",
     "✓ Each of the 27,004 acknowledged rows is in each copy",
-    "✓ Lookups of what the lost server held found every flight",
+    "✓ Lookups found every flight of the lost server",
     "✓ They visited exactly as many partitions as the grid of the hybrid predicts",
     "✓ All 3,000 inserts that were begun without it were acknowledged",
     "✓ Every possible row of it survives the loss of any 2 servers again",

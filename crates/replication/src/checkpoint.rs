@@ -48,7 +48,7 @@ impl Replication {
             if begun.elapsed() > CHECKPOINT_MAX {
                 let lack = lack.join(", ");
                 return Err(ReplicationError::Connection(format!(
-                    "what was committed up to {at} is not on disk everywhere yet: {lack}. SHOW LAG shows how far each is"
+                    "the commits up to {at} are not on disk everywhere yet: {lack}. SHOW LAG shows the position of each"
                 )));
             }
             sleep(LOOK_INTERVAL).await;

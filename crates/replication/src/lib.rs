@@ -604,8 +604,7 @@ fn refuse_gap(shared: &Shared, applied: Tsid, confirmed: Tsid) -> Result<(), Rep
     }
     let remedy = match buffer {
         Some(buffer) if buffer.until().is_none() => {
-            let text =
-                "what it has missed may be in the transactions buffer, which is not reached yet";
+            let text = "the commits that it has missed may be in the transactions buffer, which is not reached yet";
             return Err(ReplicationError::Connection(text.into()));
         }
         Some(_) => "remove it and add it again with EMPTY",
@@ -615,7 +614,7 @@ fn refuse_gap(shared: &Shared, applied: Tsid, confirmed: Tsid) -> Result<(), Rep
         }
     };
     Err(ReplicationError::Setup(format!(
-        "the primary's slot has gone past what this replica has, and the commits between are lost to it: {remedy}"
+        "the primary's slot has gone past this replica's position, and the commits between are lost to it: {remedy}"
     )))
 }
 

@@ -169,7 +169,7 @@ pub async fn promote(
                 followers.push(address);
                 continue;
             }
-            _ => "it has not exactly what the new primary has: add it with EMPTY",
+            _ => "it does not have exactly the commits of the new primary: add it with EMPTY",
         };
         left.push((address, why.into()));
     }
@@ -245,8 +245,8 @@ fn choose(
     {
         let [marked, most] = [marked, most].map(|it| &candidates[it].reached.address);
         return Err(ReplicationError::Setup(format!(
-            "{marked} takes writes already, and has less than {most}. Leave out the one that must not be the \
-             primary, and see that it is not written to any more: what it has more is lost"
+            "{marked} takes writes already, and has less than {most}. Leave out the server that must not be the \
+             primary, and make sure that it takes no more writes: its further commits are lost"
         )));
     }
     let Some(most) = marked.or(most) else {
@@ -273,7 +273,7 @@ fn choose(
         }
         Some(wanted) if wanted == most || candidates[wanted].has >= last => Ok(wanted),
         Some(_) => Err(ReplicationError::Setup(format!(
-            "{chosen} has less than {most_address}. Promote that one; or leave it out, if what it has more may be lost"
+            "{chosen} has less than {most_address}. Promote that server; or leave it out, if its further commits may be lost"
         ))),
         None => Err(ReplicationError::Setup(format!(
             "{chosen} cannot be promoted: {}",
@@ -502,7 +502,7 @@ async fn replayed(standby: &Client) -> Result<Tsid, ReplicationError> {
             return Ok(Tsid(number(&replayed)?));
         }
         if began.elapsed() > REPLAY_MAX {
-            let text = "it does not replay what it has received: is its replay paused?";
+            let text = "it does not replay the WAL that it has received: is its replay paused?";
             return Err(ReplicationError::Connection(text.into()));
         }
         sleep(REPLAY_INTERVAL).await;

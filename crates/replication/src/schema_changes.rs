@@ -264,7 +264,7 @@ impl NotedText {
         let is_it = |it: &Option<String>| it.as_ref().is_none_or(|text| is_of(text, &note.tag));
         let Some(place) = self.rest.iter().position(is_it) else {
             return match self.is_unproven && matters {
-                true => vec![note.lost("what ran it is not understood")],
+                true => vec![note.lost("the statement that ran it is unknown")],
                 false => Vec::new(),
             };
         };
@@ -405,7 +405,7 @@ fn begin(
         begun.problem = Some("its text has several transactions");
     }
     if begun.has_script && begun.is_unproven {
-        begun.problem = Some("its text also runs what is not seen");
+        begun.problem = Some("its text also runs statements that the triggers do not see");
     }
     if begun.problem.is_some() {
         begun.rest.clear();
@@ -530,7 +530,7 @@ mod tests {
         );
         assert_eq!(
             found("CREATE EXTENSION e; SELECT f()", &["CREATE EXTENSION"]),
-            ["lost: its text also runs what is not seen"]
+            ["lost: its text also runs statements that the triggers do not see"]
         );
     }
 
@@ -567,7 +567,7 @@ mod tests {
         );
         assert_eq!(
             found("SELECT f()", &["CREATE TABLE"]),
-            ["lost: what ran it is not understood"]
+            ["lost: the statement that ran it is unknown"]
         );
     }
 

@@ -52,7 +52,7 @@ pub async fn refuse_tables(control: &Client) -> Result<(), ReplicationError> {
     match has_tables(control).await? {
         true => Err(ReplicationError::Setup(
             "its database has tables, but was not filled from here: give an empty one, or add it with \
-             EMPTY, which drops what is there"
+             EMPTY, which drops its contents"
                 .into(),
         )),
         false => Ok(()),

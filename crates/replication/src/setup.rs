@@ -74,8 +74,8 @@ pub async fn check(primary: &Client) -> Result<(), ReplicationError> {
     let firing = one(primary, FIRING).await?;
     if !firing.is_empty() {
         return Err(ReplicationError::Setup(format!(
-            "these are ENABLE ALWAYS or ENABLE REPLICA, and would run again at replicas, where rows come with what \
-             they have done: {firing}. {FIX_FIRING}"
+            "these are ENABLE ALWAYS or ENABLE REPLICA, and would run again at replicas, where rows come with their \
+             effects: {firing}. {FIX_FIRING}"
         )));
     }
     Ok(())

@@ -145,7 +145,7 @@ impl SpillCursor {
 }
 
 fn cut_off() -> io::Error {
-    io::Error::other("a file of a long transaction is not what was written")
+    io::Error::other("a file of a long transaction is damaged")
 }
 
 /// Appends a part.

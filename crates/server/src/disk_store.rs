@@ -71,7 +71,7 @@ impl DiskStore {
         if let Some(damage) = recovery.log.damage.first() {
             return Err(ServerError::Folder(format!(
                 "the log in {} is damaged ({damage}): votes and rows may be lost, so this server \
-                 must not serve; let the others take over what it held (replex admin server \
+                 must not serve; let the others take over its partitions (replex admin server \
                  remove), and start a new server on an empty folder",
                 folder.display()
             )));

@@ -55,8 +55,8 @@ impl ServerIdentity {
             let path = path.display();
             ServerError::Folder(match problem {
                 EnvelopeError::Damaged => format!(
-                    "{path} is damaged: this server cannot come back; let the others take over what it \
-                     held (replex admin server remove), and start a new server on an empty folder"
+                    "{path} is damaged: this server cannot come back; let the others take over its \
+                     partitions (replex admin server remove), and start a new server on an empty folder"
                 ),
                 EnvelopeError::Format(found) => format!(
                     "{path} is of format {found}, this program knows {}: use the release that \

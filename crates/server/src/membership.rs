@@ -99,7 +99,7 @@ pub(crate) fn join(
             Ok(CoordinatorReply::Recall) => match &patience.memory {
                 None => "it recovers its state, and this folder knows nothing".to_owned(),
                 Some(memory) => match ask(*address, cluster, memory, ATTEMPT_MAX) {
-                    Ok(_) => "it recovers its state from what its servers know".to_owned(),
+                    Ok(_) => "it recovers its state from its servers".to_owned(),
                     Err(
                         Failure::Unavailable(reason)
                         | Failure::Refused {

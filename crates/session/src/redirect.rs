@@ -481,8 +481,8 @@ fn missing(configuration: &Configuration, partition: PartitionId) -> String {
     let servers: BTreeSet<u32> = down.map(|place| place.core.server.0).collect();
     let servers: Vec<String> = servers.iter().map(u32::to_string).collect();
     format!(
-        "partition {} of {replex} (replex {} of table {}) is on server {}, which is down, and what \
-         other copies have of its rows is on servers that are down too ({}): start one of them \
+        "partition {} of {replex} (replex {} of table {}) is on server {}, which is down, and the \
+         other copies of its rows are on servers that are down too ({}): start one of them \
          again",
         partition.number,
         partition.replex,

@@ -96,7 +96,7 @@ impl fmt::Display for StorageError {
             ),
             Self::Fatal { what } => write!(
                 f,
-                "{what}; the process must stop, since it is not known what the disk holds"
+                "{what}; the process must stop, since the contents of the disk are unknown"
             ),
         }
     }

@@ -68,7 +68,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "tidy",
-        remedy: "Each line above names a file, a line and what to do there.",
+        remedy: "Each line above names a file, a line and the remedy.",
         run: |context| tidy::run(context.root, &[]),
     },
     Step {

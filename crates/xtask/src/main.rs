@@ -40,13 +40,13 @@ pub const COMMANDS: &[XtaskCommand] = &[
         name: "fix",
         summary: "Apply the automatic fixes of compiler and linter, then format",
         help: "Usage: cargo xtask fix\n\n\
-               Rewrites files in place, uncommitted changes included. What it cannot fix, such\n\
+               Rewrites files in place, uncommitted changes included. Problems that it cannot fix, such\n\
                as a function that is too long, is left for `cargo xtask ci` to report.",
         run: fix,
     },
     XtaskCommand {
         name: "tidy",
-        summary: "Check what compilers do not: lengths, crate edges, documents",
+        summary: "Make the checks that compilers do not: lengths, crate edges, documents",
         help: tidy::HELP,
         run: tidy::run,
     },
@@ -102,7 +102,7 @@ pub const COMMANDS: &[XtaskCommand] = &[
         help: "Usage: cargo xtask foreign [SUITE…] [--list]\n\n\
                Fetches each suite with the tool of its language (apt-get, pip, go, mvn, npm; for two\n\
                of them git) into target/foreign, runs it against a PostgreSQL and through the proxy\n\
-               in front of one with two replicas, and prints what differs. Differences that are known\n\
+               in front of one with two replicas, and prints the differences. Differences that are known\n\
                are in crates/foreign/known, each with its reason; any other fails the run. Takes from\n\
                one minute to an hour for each suite, and is not part of `cargo xtask ci`.",
         run: foreign,
@@ -112,7 +112,7 @@ pub const COMMANDS: &[XtaskCommand] = &[
         summary: "Feed the decoders bytes that a fuzzer makes up",
         help: "Usage: cargo xtask fuzz [--seconds N] [TARGET…]\n\n\
                Runs each target of fuzz/fuzz_targets, or those named, for N seconds (default 60).\n\
-               What it finds is kept in fuzz/corpus, what fails in fuzz/artifacts; bytes that fail\n\
+               New inputs are kept in fuzz/corpus, failures in fuzz/artifacts; bytes that fail\n\
                go into a test beside the decoder. Needs a nightly compiler and the tool cargo-fuzz.\n\
                The same entries run with made-up bytes in every `cargo xtask ci`.",
         run: fuzz::run,

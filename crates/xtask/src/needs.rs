@@ -77,7 +77,7 @@ const PACKAGES: &[Package] = &[
 /// its tests fail, or are left out with `--allow-missing`.
 pub fn install() {
     if !is_present("apt-get", &["--version"]) {
-        println!("this is not Debian: provide what these packages have");
+        println!("this is not Debian: provide the contents of these packages");
         return list(PACKAGES.iter());
     }
     let missing: Vec<&Package> = missing().collect();

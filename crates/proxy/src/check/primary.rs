@@ -54,7 +54,7 @@ pub async fn look(
         "" => {}
         names => notes.mind(
             format!("materialised views, unlogged and foreign tables: {names}"),
-            "Nothing is to be done: whatever reads them stays on the primary.",
+            "No action is needed: statements that read them stay on the primary.",
         ),
     }
     if one(client, "SHOW synchronous_commit").await? == "off" {
@@ -98,7 +98,7 @@ async fn slot(notes: &mut DatabaseFindings, client: &Client) -> Result<(), Repli
         "free" => notes.fine(format!("the slot {SLOT} is there, and no proxy reads it")),
         "active" => notes.mind(
             format!("the slot {SLOT} is read: a proxy is active in front of this database"),
-            "One that is started with the same options stands by for it.",
+            "Another proxy with the same options stands by for it.",
         ),
         "other" => notes.stops(
             format!("there is a slot {SLOT} that is of another kind, or of another database"),
@@ -114,7 +114,7 @@ async fn slot(notes: &mut DatabaseFindings, client: &Client) -> Result<(), Repli
         "-1" => notes.mind(
             "max_slot_wal_keep_size = -1: while a replica is offline, the log grows until the disk \
              is full",
-            "Set it to what the disk has room for; a replica that is offline for longer is filled again.",
+            "Set it to the free space of the disk; a replica that is offline for longer is filled again.",
         ),
         size => notes.fine(format!("max_slot_wal_keep_size = {size}")),
     }

@@ -8,7 +8,7 @@ use replication::setup::{self, ReplicaStart};
 use replication::{ReplicationError, has_tables, is_same, noted_difference, refused_standby};
 use replication::{lineage, query};
 
-const EMPTY: &str = "ADD REPLICA '…' EMPTY drops what is there and fills it; or empty it by hand.";
+const EMPTY: &str = "ADD REPLICA '…' EMPTY drops its contents and fills it; or empty it by hand.";
 
 /// Checks a replica. Without a connection to the primary, nothing is compared with it.
 pub async fn look(
@@ -44,7 +44,7 @@ pub async fn look(
     if here < there {
         notes.mind(
             format!("PostgreSQL {here}, older than the primary's {there}"),
-            "Upgrade it: what is new on the primary may be unknown there.",
+            "Upgrade it: it may not know new features of the primary.",
         );
     }
     let expected = texts(primary).await?;

@@ -139,7 +139,7 @@ pub async fn to(proxy: &Proxy, command: ConsoleCommand) -> Result<ConsoleAnswer,
             let ReplicationCheckpoint { at, without } = made.map_err(refused)?;
             let text = format!("not there, and not waited for: {}", without.join(", "));
             let report = Report::new(Severity::Notice, SUCCESS, text);
-            let hint = format!("What is committed up to {at} is on disk at all others.");
+            let hint = format!("All commits up to {at} are on disk at all others.");
             notice = (!without.is_empty()).then(|| report.hint(hint));
             (lag(&routing), "CHECKPOINT")
         }

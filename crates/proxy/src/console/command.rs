@@ -55,12 +55,12 @@ pub enum ShowSubject {
 
 /// Every command, with what it does.
 pub const HELP: &[(&str, &str)] = &[
-    ("SHOW REPLICAS", "the replicas, and what each does"),
+    ("SHOW REPLICAS", "the replicas, and the status of each"),
     ("SHOW ROUTES", "where batches went, and why"),
     ("SHOW LAG", "how far replicas are behind the primary"),
     (
         "SHOW BUFFER",
-        "what the transactions buffer keeps for offline replicas",
+        "the commits that the transactions buffer keeps for offline replicas",
     ),
     ("SHOW POOLS", "connections to servers"),
     (
@@ -79,7 +79,7 @@ pub const HELP: &[(&str, &str)] = &[
     ),
     (
         "ADD REPLICA 'url' EMPTY",
-        "the same, but drop what is in that database first",
+        "the same, but drop the contents of that database first",
     ),
     (
         "ADD REPLICA 'url' FROM n",
@@ -160,7 +160,7 @@ impl ConsoleCommand {
             },
             (["ADD", ..], ..) => Err(refused("a URL in single quotes is missing").hint(
                 "ADD REPLICA 'postgresql://user:password@host:port/database', followed by EMPTY \
-                 if what is there may be dropped.",
+                 if its contents may be dropped.",
             )),
             (["REMOVE", "REPLICA", number], None, _) => {
                 numbered(number).map(ConsoleCommand::Remove)

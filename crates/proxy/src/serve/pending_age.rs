@@ -52,7 +52,7 @@ fn warning(oldest: Option<Duration>, was_late: &mut bool) -> Option<(Level, &'st
     Some(match is_late {
         true => (
             Level::Warn,
-            "a commit is Pending for more than 10 s: reads of what it may write go to the primary until it has ended. \
+            "a commit is Pending for more than 10 s: reads of its tables go to the primary until it has ended. \
              SHOW PROXY has its age, SHOW CLIENTS the sessions that are on the primary",
         ),
         false => (Level::Info, "no commit is Pending for long any more"),

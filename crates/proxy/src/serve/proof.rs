@@ -59,7 +59,7 @@ fn is_certificate_enough(
         (_, None) if is_local => return Ok(false),
         (_, None) => (
             "connection requires a valid client certificate".to_owned(),
-            "Connect with TLS, and show one that is signed as --tls-client-ca wants it.",
+            "Connect with TLS, and present a certificate that an authority of --tls-client-ca has signed.",
         ),
         (_, Some(_)) => (
             format!("certificate authentication failed for user \"{user}\""),

@@ -279,7 +279,7 @@ impl Routing {
         let watched = watch.map(|watch| Box::new((watch, proof)));
         let mut route = self.of_target(target, watched, "it has been waited for");
         if target == ReadTarget::Primary(PrimaryReason::Pending) {
-            route.reason = RoutingReason::primary("what it must see is being committed");
+            route.reason = RoutingReason::primary("it must see a commit under way");
         }
         route
     }
@@ -322,7 +322,7 @@ impl Routing {
             },
             ReadTarget::Primary(PrimaryReason::Writes) => RoutingReason::primary("it writes"),
             ReadTarget::Primary(PrimaryReason::Pending) => {
-                RoutingReason::primary("it touches what is being committed")
+                RoutingReason::primary("it touches a commit under way")
             }
             ReadTarget::Primary(PrimaryReason::NoneFresh { need }) => RoutingReason {
                 summary: "no replica has all that is read yet",

@@ -190,7 +190,7 @@ fn named(differences: &[CopyDifference]) -> String {
 
 fn advice(table: &str) -> String {
     format!(
-        "`replex admin repair {table}` refills what most copies contradict. Before, keep the data \
+        "`replex admin repair {table}` refills the partitions that most copies contradict. Before that, keep the data \
          folders of all servers and report this.\n"
     )
 }

@@ -257,7 +257,7 @@ pub async fn remove(
     removed.map_err(|error| CommandFailure::Failed(error.to_string()))?;
     Ok(AdminReport {
         text: format!(
-            "Others rebuild what server {server} held: `replex admin table show` shows when a \
+            "Others rebuild the partitions of server {server}: `replex admin table show` shows when a \
              table survives again what it states.\n"
         ),
         json: json!({ "removed": server }),

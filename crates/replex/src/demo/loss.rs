@@ -45,7 +45,7 @@ pub async fn loss(
     schema: &Schema,
     rows: &[Vec<Value>],
 ) -> Result<(), CommandFailure> {
-    story.chapter("A server is lost for good, and others take over what it held");
+    story.chapter("A server is lost for good, and others take over its partitions");
     for _ in 0..NEWCOMERS {
         let joined = cluster.add_server().await;
         joined.map_err(CommandFailure::at("start a server"))?;
@@ -198,7 +198,7 @@ fn show_lookups(
         vec![when.to_owned(), reads, ShortDuration(p50).to_string()]
     };
     story.show(
-        &["lookup of what it held", "#partitions", "#p50"],
+        &["lookup of its rows", "#partitions", "#p50"],
         &[
             line("before", each(number), whole.p50),
             line(
@@ -213,7 +213,7 @@ fn show_lookups(
         each(lookups.predicted())
     ));
     story.claim(
-        "Lookups of what the lost server held found every flight, before and after",
+        "Lookups found every flight of the lost server, before and after",
         number > 0 && whole.found_all && without.found_all,
     );
     story.claim(

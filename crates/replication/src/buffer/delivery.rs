@@ -40,12 +40,12 @@ pub(crate) async fn deliver(
             JoinAnswer::BufferHasMore => {}
             JoinAnswer::Gone if insists => {
                 return Err(ReplicationError::Connection(
-                    "what it has missed is in the transactions buffer, which cannot be read".into(),
+                    "the commits that it has missed are in the transactions buffer, which cannot be read".into(),
                 ));
             }
             JoinAnswer::Gone => {
                 return Err(ReplicationError::Connection(
-                    "the primary's slot has gone past what this replica has".into(),
+                    "the primary's slot has gone past this replica's position".into(),
                 ));
             }
         }

@@ -228,7 +228,7 @@ impl BufferWriter<'_> {
         let (commits, mut received) = mpsc::channel(QUEUE_LENGTH_MAX);
         let joined = join(&shared.joins, Follower::Buffer, start, commits, true);
         if joined.await? != JoinAnswer::Taken {
-            let text = "the primary's slot has gone past what the transactions buffer has";
+            let text = "the primary's slot has gone past the position of the transactions buffer";
             return Err(ReplicationError::Connection(text.into()));
         }
         *wait = RETRY_WAIT_MIN;

@@ -147,7 +147,7 @@ fn split(page: &mut Bytes, length: usize) -> io::Result<Bytes> {
 
 /// Returns a page that is not what was written.
 pub fn broken() -> io::Error {
-    io::Error::other("a page of the transactions buffer is not what was written")
+    io::Error::other("a page of the transactions buffer is damaged")
 }
 
 #[cfg(test)]

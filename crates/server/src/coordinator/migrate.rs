@@ -137,8 +137,8 @@ fn may_replace(
     }
     if !has_moved || there.version > state.version {
         return Err(refuse(format!(
-            "{place} holds a state of this cluster, version {}, that is in use; what would be put \
-             there is version {}",
+            "{place} holds a state of this cluster, version {}, that is in use; the new state is \
+             version {}",
             there.version, state.version
         )));
     }

@@ -371,7 +371,7 @@ impl<S: CoreStore> CoreDriver<S> {
             | CoordinatorReply::Done { .. }
             | CoordinatorReply::Wait { .. }
             | CoordinatorReply::Progress { .. } => {
-                return Err("it answered what was not asked".to_owned());
+                return Err("it answered a request that was not sent".to_owned());
             }
         }
         Ok(())
@@ -393,8 +393,7 @@ impl<S: CoreStore> CoreDriver<S> {
             configuration: Configuration::clone(&configuration),
         });
         self.coordinator.ask(io, request);
-        let reason =
-            "the coordinator's state is lost or an older copy: sending it what is known here";
+        let reason = "the coordinator's state is lost or an older copy: sending it the state that is known here";
         self.complain(io, Remote::Coordinator, reason);
     }
 

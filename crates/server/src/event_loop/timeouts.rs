@@ -26,9 +26,10 @@ impl EventLoop {
             let (patience_us, reason) = match connection.phase {
                 ConnectionPhase::Closing | ConnectionPhase::Draining => (limits.farewell_us, ""),
                 ConnectionPhase::Connecting => (limits.patience_us, "no process answered"),
-                ConnectionPhase::Open if connection.blocked => {
-                    (limits.patience_us, "it did not take what was sent to it")
-                }
+                ConnectionPhase::Open if connection.blocked => (
+                    limits.patience_us,
+                    "it did not read the bytes that were sent to it",
+                ),
                 ConnectionPhase::Open if unfinished => {
                     (limits.patience_us, "it began a frame and did not end it")
                 }

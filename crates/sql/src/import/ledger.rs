@@ -137,7 +137,7 @@ impl Lines {
 fn of_a_line(error: SqlError) -> SqlError {
     let remedy = match &error {
         SqlError::Duplicate { table, key, .. } if key.starts_with("primary key") => format!(
-            "table {table} already has a row with {key}: correct the line, or choose what becomes \
+            "table {table} already has a row with {key}: correct the line, or choose the treatment \
              of such rows with --on-conflict skip or --on-conflict update"
         ),
         SqlError::Duplicate { table, key, .. } => format!(

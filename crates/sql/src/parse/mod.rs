@@ -240,7 +240,7 @@ fn convert(statement: ast::Statement, scan: bool) -> Result<Statement, SqlError>
         | ast::Statement::Commit { .. }
         | ast::Statement::Rollback { .. } => Err(SqlError::unsupported(
             "a transaction of several statements",
-            "each row is changed atomically; put what must hold into WHERE",
+            "each row is changed atomically; put the condition into WHERE",
         )),
         ast::Statement::AlterTable(_) => Err(SqlError::unsupported(
             "ALTER TABLE",

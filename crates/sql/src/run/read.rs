@@ -151,7 +151,7 @@ impl<S: Store> ReadContext<'_, S> {
                 .lock()
                 .expect("nothing panics while it is held");
             notices.push(format!(
-                "what was read of table {} is not a snapshot, because it is large: a row that \
+                "the rows read of table {} are not a snapshot, because they are many: a row that \
                  moved meanwhile can be missing or be read twice",
                 table.schema.name
             ));

@@ -74,7 +74,7 @@ fn reads_without_a_snapshot_report_it() {
     let notices = session.take_notices();
     assert_eq!(notices.len(), 1);
     assert!(
-        notices[0].contains("flights is not a snapshot"),
+        notices[0].contains("the rows read of table flights are not a snapshot"),
         "{notices:?}"
     );
     assert_eq!(session.take_notices(), [] as [String; 0]);

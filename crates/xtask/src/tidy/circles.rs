@@ -130,7 +130,7 @@ fn problem(parent: &str, group: &[String], edges: &Edges<'_>) -> Problem {
     if group.len() + 1 > circle.len() {
         message += &format!("\n    one of those among {}", group.join(", "));
     }
-    message += "\n    move what both need to where it belongs";
+    message += "\n    move the code that both need to a module below them";
     steps[0].file.problem(steps[0].line, message)
 }
 
@@ -168,7 +168,7 @@ mod tests {
               crates/a/src/one.rs:1: crate::two::Two\n    \
               crates/a/src/two.rs:2: super::three::Three\n    \
               crates/a/src/three.rs:1: crate::one::One\n    \
-              move what both need to where it belongs"]
+              move the code that both need to a module below them"]
         );
     }
 

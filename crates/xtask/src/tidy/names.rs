@@ -40,7 +40,7 @@ fn check_with(tree: &Tree, exceptions: &[(&str, &str)]) -> Vec<Problem> {
                 .map(|(file, line)| format!("{}:{line}", file.path));
             let others: Vec<String> = others.collect();
             let message = format!(
-                "`{name}` is a type at {}, too: let each name show what it is without its module",
+                "`{name}` is a type at {}, too: choose names that are clear without their modules",
                 others.join(", ")
             );
             problems.push(file.problem(*line, message));

@@ -39,7 +39,7 @@ const UNGUARDED: &[(&str, &str)] = &[
     ("I20", NOT_BUILT),
     ("I21", NOT_BUILT),
 ];
-const NOT_BUILT: &str = "what it is about is not built";
+const NOT_BUILT: &str = "its subject is not built";
 
 /// Names of documents that are not in the repository. Split so that this file passes.
 const ELSEWHERE: &[&str] = &[
@@ -67,7 +67,9 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
         if rule.guards.is_empty() != is_excepted {
             let message = match is_excepted {
                 true => format!("{name} has a guard: remove it from UNGUARDED in tidy/rules.rs"),
-                false => format!("{name} names no guard: write `*Guard:*` and what breaks it"),
+                false => format!(
+                    "{name} names no guard: write `*Guard:*` and the check that notices a breach"
+                ),
             };
             problems.push(page.problem(rule.line, message));
         }
@@ -205,7 +207,7 @@ mod tests {
         let found = messages("- **R1** A vote stays.\n", "");
         assert_eq!(
             found,
-            ["1: R1 names no guard: write `*Guard:*` and what breaks it"]
+            ["1: R1 names no guard: write `*Guard:*` and the check that notices a breach"]
         );
         assert_eq!(messages("- **R40** One decision.\n", ""), [""; 0]);
         let found = messages("- **R40** One decision. *Guard:* `vote-changes`.\n", "");

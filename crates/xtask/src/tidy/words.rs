@@ -21,7 +21,7 @@ const AVOIDED: &[(&[&str], &str)] = &[
     (&["somebody"], "a client, an operator, a member, …"),
     (&["anybody"], "any client, any member, …"),
     (&["nobody"], "no client, no server, nothing, …"),
-    (&["in", "vain"], "without an answer, or what happens then"),
+    (&["in", "vain"], "without an answer, or the outcome"),
     (&["let", "go"], "release"),
     (&["lets", "go"], "releases"),
     (

@@ -184,7 +184,7 @@ impl Record {
             bytes.extend(found.into_iter().flat_map(|part| part.value));
         }
         if !manifest.names(&bytes) {
-            let what = "its parts are not those that it names: restore etcd from a copy";
+            let what = "its parts do not match its manifest: restore etcd from a copy";
             return Err(self.unusable(what));
         }
         let state = decode_state(&bytes).map_err(|error| self.unusable(&error.to_string()))?;
