@@ -132,7 +132,7 @@ impl TableReport {
     pub fn survival(&self) -> String {
         let proven = self.failures_proven.unwrap_or(0);
         let missing = match proven < self.failures_tolerated {
-            true => ", NOT what was asked for: start another server",
+            true => ", FEWER than requested: start another server",
             false => "",
         };
         if self.failures_survived == self.failures_proven {

@@ -17,6 +17,7 @@ mod places;
 mod purity;
 mod rules;
 mod rust_text;
+mod subjects;
 mod tree;
 mod words;
 
@@ -37,7 +38,7 @@ pub const HELP: &str = "Usage: cargo xtask tidy\n\n\
     reason above it. Links in documents resolve, and the commands, crates and files that they name\n\
     exist. No path or host of one machine. Comments cite rules of docs/rules.md, and each rule\n\
     there names its guard. Code and documents avoid the words in\n\
-    crates/xtask/src/tidy/words.rs.";
+    crates/xtask/src/tidy/words.rs, and sentences name their subject where `What` could stand.";
 
 type Check = fn(&Tree) -> Vec<Problem>;
 
@@ -53,6 +54,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("document", documents::check),
     ("place", places::check),
     ("rule", rules::check),
+    ("subject", subjects::check),
     ("word", words::check),
 ];
 
