@@ -57,7 +57,7 @@ pub struct Relation {
     pub replicated: bool,
     /// Whether its rows are in its partitions.
     pub is_partitioned: bool,
-    /// Whether row security decides what is seen of it.
+    /// Whether row security decides which rows are seen of it.
     pub row_security: bool,
     /// Whether users' triggers or rules do more than a statement on it shows.
     pub has_triggers: bool,
@@ -104,8 +104,8 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Returns what a name stands for: `pg_catalog` comes first unless `path` names it, as
-    /// PostgreSQL has it.
+    /// Returns the relation that a name stands for. `pg_catalog` comes first unless `path` names
+    /// it, as in PostgreSQL.
     pub fn resolve(&self, schema: Option<&str>, name: &str, path: &[String]) -> Option<&Relation> {
         let find = |schema: &str| self.relations.get(&(schema.to_owned(), name.to_owned()));
         match schema {

@@ -1,8 +1,8 @@
 //! The state that a statement may leave in the session that runs it.
 //!
-//! Most texts leave nothing, and are known by their words alone: such a text begins like a
-//! statement that leaves nothing, and no word of it, even in a literal or a comment, belongs to
-//! what leaves something. A text with such a word is read by PostgreSQL's own grammar (module
+//! Most texts leave no state, and are recognised by their words alone. Such a text begins like a
+//! statement that leaves none, and none of its words, even in a literal or a comment, occurs in
+//! statements that leave state. A text with such a word is read by PostgreSQL's own grammar (module
 //! `parsed`). A text that the grammar does not understand pins its session. Functions that users
 //! have written are not looked into.
 
@@ -62,7 +62,7 @@ const LEAVES_NOTHING: &[&str] = &[
     "with",
 ];
 
-/// Words that stand in what makes a session keep its connection.
+/// Words of statements that make a session keep its connection.
 const KEEPS: &[&str] = &[
     "discard",
     "deallocate",
@@ -110,7 +110,7 @@ const KEEPS_FUNCTIONS: &[&str] = &[
 /// How further such words begin: of functions, and the schemas of temporary tables.
 const KEEPS_BEGINNINGS: &[&str] = &["binary_upgrade_", "dblink", "pg_temp"];
 
-/// Words that read what the last use of a sequence left.
+/// Words that read the state of a sequence's last use.
 const READS_SEQUENCE_STATE: &[&str] = &["currval", "lastval"];
 
 /// Whether one of the words above may begin like this, by [`beginning`]; few other words do.

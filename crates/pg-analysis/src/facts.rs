@@ -80,7 +80,7 @@ pub struct StatementFacts<'a> {
 }
 
 impl<'a> StatementFacts<'a> {
-    /// Returns the facts of what hangs on these nodes.
+    /// Returns the facts of these nodes and everything below them.
     pub fn of(
         catalogue: &Catalogue,
         roots: impl IntoIterator<Item = Node<'a>>,
@@ -335,7 +335,7 @@ impl<'a> FactsWalk<'a, '_> {
         }
     }
 
-    /// Adds what an expression is made of; if it is a column, it may be a whole row instead.
+    /// Adds the parts of an expression. A column may be a whole row instead.
     fn operand(&mut self, node: Node<'a>, whole_row: WholeRow) {
         match node {
             Node::ColumnRef(column) => self.column(column.fields(), whole_row),
@@ -450,7 +450,7 @@ impl<'a> FactsWalk<'a, '_> {
     }
 }
 
-/// Returns what hangs on a statement that writes, but not its target.
+/// Returns the facts of a statement that writes, without its target.
 pub fn parts_of_write(node: Node<'_>) -> Vec<Node<'_>> {
     let mut parts = Vec::new();
     let (with, returning) = match node {

@@ -21,7 +21,7 @@ const CONVERTS: &str = "this ALTER TABLE converts existing rows to values that m
 /// Why an unlogged table cannot become another one.
 const LOGGED: &str = "SET LOGGED is not replicated, since replicas do not have the rows of unlogged tables: make another \
                       table that is LIKE this one, fill it with INSERT … SELECT, then drop this one and rename the other";
-/// Why triggers are refused that fire for what is applied.
+/// Why triggers are refused that fire for applied changes.
 pub const FIRES: &str = "triggers and rules that are ENABLE ALWAYS or ENABLE REPLICA would run again at replicas, where rows come \
                          with their effects: use ENABLE alone";
 /// Why a table is refused that stores where its rows are.

@@ -55,11 +55,11 @@ const NAME_LENGTH_MAX: usize = 63;
 /// The way to execute a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatementAction {
-    /// A read that may run on any node that has what its sets need.
+    /// A read that may run on any node that has the commits that its sets need.
     Read,
     /// It runs on the primary and writes no table.
     Primary(&'static str),
-    /// It runs on the primary and may write what its sets say: its transaction gets a mark.
+    /// It runs on the primary and may write its sets: its transaction gets a mark.
     Write,
     /// It runs on the primary and may write anything, for this reason (R33).
     Unproven(&'static str),
@@ -75,7 +75,7 @@ pub enum StatementAction {
     Session,
     /// It makes state in its connection to the primary, to which the session is bound from then on.
     Pin(&'static str),
-    /// It cannot be replicated; the client gets an error with this text, which names what to do.
+    /// It cannot be replicated. The client gets an error with this text, which names the remedy.
     Refused(&'static str),
     /// It changes the schema by this text, and may give replicas other rows than the primary: the
     /// client gets an error with the second text. Where the primary's triggers have found that it
@@ -117,7 +117,7 @@ pub struct AnalysedStatement {
     writes_anything: bool,
     /// Whether the statement reads the time at which its transaction began.
     pub of_transaction_time: bool,
-    /// Whether the statement locks what it reads, until its transaction ends.
+    /// Whether the statement locks the rows that it reads, until its transaction ends.
     pub locks: bool,
 }
 
@@ -161,7 +161,7 @@ impl AnalysedStatement {
         }
     }
 
-    /// Returns what is not understood (R33).
+    /// Returns the analysis of an unknown statement (R33).
     fn unproven(why: &'static str) -> AnalysedStatement {
         AnalysedStatement::writes_anything(StatementAction::Unproven(why))
     }
@@ -415,7 +415,7 @@ pub fn search_path(setting: &str, user: &str) -> Vec<String> {
     names
 }
 
-/// Returns a name as PostgreSQL keeps it, which cuts off what is too long.
+/// Returns a name as PostgreSQL keeps it, cut off at the limit.
 fn cut_off(mut name: String) -> String {
     while name.len() > NAME_LENGTH_MAX {
         name.pop();

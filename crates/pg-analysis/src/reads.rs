@@ -64,7 +64,7 @@ pub fn of_facts(names: &NameScope<'_>, facts: &StatementFacts) -> AnalysedStatem
     tables.statement()
 }
 
-/// Returns what a read with these facts reads of `relation`.
+/// Returns the parts of `relation` that a read with these facts reads.
 pub fn columns_of(
     relation: &Relation,
     facts: &StatementFacts,

@@ -74,7 +74,7 @@ pub fn made_by<'t>(node: Node<'t>) -> Option<&'t str> {
     relation.relname()
 }
 
-/// Returns what a statement does, in a session that has these temporary tables.
+/// Returns the use that a statement makes of them, in a session that has these temporary tables.
 pub fn uses(text: &str, own: &[&str]) -> TemporaryTableUse {
     let named = named(text);
     let mine = named

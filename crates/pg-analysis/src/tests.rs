@@ -522,7 +522,7 @@ fn settings_that_are_set() {
     }
 }
 
-/// A schema that follows another in the list may have what `pg_catalog` has, too.
+/// A schema that follows another in the list may have objects of `pg_catalog`, too.
 #[test]
 fn catalogue_stands_where_the_path_names_it() {
     let mut catalogue = catalogue();

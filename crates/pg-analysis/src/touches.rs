@@ -6,7 +6,7 @@ use proxy_core::touched::{CombinedAnalysis, WRITES};
 use crate::{AnalysedStatement, BoundParameter, StatementAction, TransactionCommand};
 
 impl AnalysedStatement {
-    /// Adds what it touches with these parameters to what the statements before it do.
+    /// Adds the effect of the statement with these parameters to that of the statements before it.
     pub fn add_to(&self, touched: &mut CombinedAnalysis, parameters: &[BoundParameter<'_>]) {
         touched.count += 1;
         touched.of_transaction_time |= self.of_transaction_time;

@@ -67,7 +67,7 @@ fn is_of_role(node: Node<'_>) -> bool {
     )
 }
 
-/// Returns what kind of thing gets an owner, a comment, rights, a name or a label.
+/// Returns the kind of object that gets an owner, a comment, rights, a name or a label.
 fn kind_of(node: Node<'_>) -> Option<ObjectType::Type> {
     match node {
         Node::AlterOwnerStmt(alter) => Some(alter.object_type),

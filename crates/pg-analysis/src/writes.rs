@@ -81,7 +81,7 @@ fn has_conflict_clause(node: Node<'_>) -> bool {
     matches!(node, Node::InsertStmt(insert) if insert.on_conflict_clause().is_some())
 }
 
-/// Returns a table on which a statement does just what it names.
+/// Returns a table on which a statement has exactly its named effect.
 fn plain_table<'a>(names: &NameScope<'a>, name: &QualifiedName) -> Option<&'a Relation> {
     let relation = names.resolve(name)?;
     (relation.kind == RelationKind::Table && !relation.has_triggers).then_some(relation)

@@ -103,7 +103,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// Returns what a Unix socket in a folder is called, by PostgreSQL's servers and clients alike.
+/// Returns the name of a Unix socket in a folder, for PostgreSQL's servers and clients alike.
 pub fn socket_in(folder: &Path, port: u16) -> PathBuf {
     folder.join(format!(".s.PGSQL.{port}"))
 }

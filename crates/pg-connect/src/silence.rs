@@ -42,7 +42,7 @@ impl KeepaliveSettings {
         Ok(sockopt::set_socket_keepalive(socket, true)?)
     }
 
-    /// Bounds the silence also for what is on its way. Not for a peer that may receive more than
+    /// Bounds the silence also while data is on its way. Not for a peer that may receive more than
     /// its system buffers: a slow reader would be taken for silent.
     pub fn bound_sent(self, socket: &TcpStream) -> io::Result<()> {
         let milliseconds = (self.idle + self.interval * self.count).as_millis();

@@ -88,7 +88,7 @@ impl tls::TlsStream for Stream {
     }
 }
 
-/// A stream with what has been read of it and not been looked at.
+/// A stream with the bytes that were read and not processed.
 #[derive(Debug)]
 pub struct BufferedStream {
     stream: Stream,
@@ -139,8 +139,8 @@ impl BufferedStream {
         read.as_mut().poll(context)
     }
 
-    /// Writes what can be written of `output`, and removes it. Ready once something was written,
-    /// or everything was flushed.
+    /// Writes as much of `output` as the stream accepts, and removes it. Ready once something was
+    /// written, or everything was flushed.
     pub fn poll_write(
         &mut self,
         context: &mut Context<'_>,

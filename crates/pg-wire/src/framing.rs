@@ -52,7 +52,7 @@ impl<'a> WireMessage<'a> {
         self.frame[0]
     }
 
-    /// Returns what follows the header, as far as it is here.
+    /// Returns the bytes after the header, as far as they are here.
     pub fn body(&self) -> &'a [u8] {
         &self.frame[HEADER_LEN..]
     }

@@ -27,7 +27,7 @@ use core::fmt;
 pub struct Malformed(pub String);
 
 impl Malformed {
-    /// Makes one with what is wrong.
+    /// Makes one with the fault.
     pub fn new(what: impl Into<String>) -> Malformed {
         Malformed(what.into())
     }

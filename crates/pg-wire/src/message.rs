@@ -64,7 +64,7 @@ pub struct ParameterValue<'a> {
     pub bytes: Option<&'a [u8]>,
 }
 
-/// Returns what follows the names in a Bind message with these values, all as text, as are the
+/// Returns the bytes after the names in a Bind message with these values, all as text, as are the
 /// columns of its rows.
 pub fn bound_texts(values: &[&[u8]]) -> Bytes {
     let count = u16::try_from(values.len()).expect("there are few values");
@@ -80,7 +80,7 @@ pub fn bound_texts(values: &[&[u8]]) -> Bytes {
     out.freeze()
 }
 
-/// Returns the parameters' values in what follows the names in a Bind message.
+/// Returns the parameters' values from the bytes after the names in a Bind message.
 pub fn values(rest: &[u8]) -> Result<Vec<ParameterValue<'_>>, Malformed> {
     let short = || Malformed::new("the parameters of a message are cut off");
     let mut rest = rest;

@@ -79,7 +79,7 @@ impl Report {
         self
     }
 
-    /// Adds what to do.
+    /// Adds the remedy.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Report {
         self.hint = hint.into();

@@ -26,7 +26,7 @@ pub enum FirstPacket {
     Tls,
     /// The client wants GSSAPI encryption; it is answered by one byte.
     Gss,
-    /// Stop what the session with this key runs.
+    /// Stop the statement of the session with this key.
     Cancel(CancelKey),
     /// A session.
     Startup(StartupPacket),
@@ -168,7 +168,7 @@ pub fn write_tls() -> BytesMut {
     with_length(packet)
 }
 
-/// Returns the packet that cancels what a server's connection runs.
+/// Returns the packet that cancels the statement of a server's connection.
 pub fn write_cancel(key: &CancelKey) -> BytesMut {
     let mut packet = BytesMut::new();
     packet.put_u32(0);

@@ -5,8 +5,8 @@
 //! - [`routing`] decides where statements run, by their [`touched`] tables and the [`writes`] of
 //!   their transaction.
 //! - [`session`] is the machine between one client and the server connections that serve it.
-//! - [`server`] is what such a connection has, as far as sessions see it; [`names`] reads
-//!   statements about prepared statements; [`grammar`] is what sessions ask a parser of SQL.
+//! - [`server`] is the state of such a connection, as far as sessions see it. [`names`] reads
+//!   statements about prepared statements. [`grammar`] is the interface to a parser of SQL.
 //!
 //! This crate must not know sockets, clocks, threads, or the grammar of SQL: those come in as
 //! values and functions.

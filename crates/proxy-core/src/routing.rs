@@ -30,7 +30,7 @@ pub enum SessionSituation<'a> {
     Waits(&'a SessionWrites),
     /// It has the primary's connection, and keeps it.
     OnPrimary {
-        /// For its transaction; otherwise for what it has left there.
+        /// For its transaction; otherwise for the state that it has left there.
         is_inside: bool,
     },
     /// Its transaction has its snapshot at a replica.
@@ -104,8 +104,8 @@ pub enum RoutingDecision {
 pub trait ReplicaFreshness {
     /// Returns where a read of these can run.
     fn target(&mut self, reads: &CombinedAnalysis) -> ReadTarget;
-    /// Returns the catalogue's generation. It is asked for after [`ReplicaFreshness::target`]: as
-    /// long as a change of the schema is Pending, reads of what it touches go to the primary.
+    /// Returns the catalogue's generation. It is read after [`ReplicaFreshness::target`]: as long
+    /// as a change of the schema is Pending, reads of its tables go to the primary.
     fn generation(&self) -> u64;
 }
 

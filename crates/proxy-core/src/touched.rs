@@ -9,7 +9,7 @@ use crate::session::{ClassPrecision, PreparedForm, SnapshotProof, TableOidMap};
 
 /// How every name of that schema begins.
 const TEMPORARY_SCHEMA: &[u8] = b"pg_temp";
-/// Why the primary is needed by what writes, as far as that is understood.
+/// Why a write needs the primary, as far as it is understood.
 pub const WRITES: &str = "it writes";
 
 /// The combined analysis of some statements.
@@ -47,7 +47,7 @@ pub struct CombinedAnalysis {
 }
 
 impl CombinedAnalysis {
-    /// Returns what shows that they have taken their snapshots at a replica.
+    /// Returns the reply that proves that they have taken their snapshots at a replica.
     pub fn proof(&self) -> SnapshotProof {
         match self.count {
             1 => SnapshotProof::First,
@@ -55,7 +55,7 @@ impl CombinedAnalysis {
         }
     }
 
-    /// Returns what their answers may contain rows of.
+    /// Returns the tables whose rows their answers may contain.
     pub fn named(&self) -> NamedTables {
         NamedTables {
             tables: self.named.clone(),
@@ -93,7 +93,7 @@ impl CombinedAnalysis {
         self.generation = generations.into_iter().flatten().min();
     }
 
-    /// Coarsens what they read to these classes.
+    /// Coarsens their reads to these classes.
     pub fn coarsen(&mut self, classes: ClassPrecision) {
         match classes {
             ClassPrecision::Rows => {}
@@ -112,7 +112,7 @@ impl CombinedAnalysis {
     }
 }
 
-/// Tables and views that are named in what a session holds.
+/// Tables and views that are named in the messages of a session.
 #[derive(Clone, Debug, Default)]
 pub struct NamedTables {
     /// By their numbers on the primary.
@@ -122,7 +122,7 @@ pub struct NamedTables {
 }
 
 impl NamedTables {
-    /// Returns what is known of their numbers wherever they are, if only one is read.
+    /// Returns the known numbers on any server, if only one table is read.
     pub fn only(&self) -> Option<TableOidMap> {
         let first = self.tables.first().filter(|_| self.tables.len() == 1)?;
         Some(TableOidMap::One(first.0))

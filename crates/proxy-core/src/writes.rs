@@ -2,8 +2,8 @@
 //!
 //! Before a statement is sent that may commit, all possible writes are Pending (R32). When the
 //! transaction has ended, marks are written into the primary's log, in a transaction of their own
-//! right after it on the same connection: once the slot's reader has seen a mark, it has seen what
-//! was committed before it, and the Pending item ends (R29).
+//! right after it on the same connection. Once the slot's reader has seen a mark, it has seen all
+//! earlier commits, and the Pending item ends (R29).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -108,7 +108,7 @@ impl SessionWrites {
         !self.pending.is_empty()
     }
 
-    /// Returns what is Pending.
+    /// Returns the Pending marks.
     pub fn pending(&self) -> impl Iterator<Item = TStateId> {
         self.pending.iter().map(|mark| mark.id)
     }
@@ -141,8 +141,8 @@ impl SessionWrites {
         Vec::new()
     }
 
-    /// Notes that the session has ended without a connection to the primary: of what is Pending
-    /// nothing was sent.
+    /// Notes that the session has ended without a connection to the primary: no Pending commit was
+    /// sent.
     pub fn never_sent<L: DerefMut<Target = FreshnessManager>>(&mut self, lock: impl FnOnce() -> L) {
         if !self.is_pending() {
             return;

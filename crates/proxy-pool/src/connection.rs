@@ -45,7 +45,7 @@ pub struct Connection {
     pub cutter: MessageCutter,
     /// The state of the server connection.
     pub server: ServerConnection,
-    /// Names it in requests to cancel what it runs.
+    /// Names it in requests to cancel its statement.
     pub cancel_key: Arc<CancelKey>,
     /// The key of the sessions that may use it.
     pub key: ConnectionKey,
@@ -288,7 +288,7 @@ impl Connection {
         }
     }
 
-    /// Returns what its session has changed since the login, but for the application's name, which
+    /// Returns the changes of its session since the login, except for the application's name, which
     /// servers report. None if the values do not show how to have the same elsewhere.
     pub async fn changed(&mut self) -> io::Result<Option<ChangedSettings>> {
         let rows = tokio::time::timeout(RESET_TIMEOUT, self.rows(CHANGED)).await;
@@ -399,7 +399,7 @@ impl Connection {
         }
     }
 
-    /// Ends a transaction that was left open and removes what a session left, so that the next
+    /// Ends a transaction that was left open and removes the state of a session, so that the next
     /// session finds the server as if it had just logged in.
     pub async fn reset(&mut self, is_in_transaction: bool) -> io::Result<()> {
         let mut out = BytesMut::new();

@@ -29,7 +29,7 @@ use proxy_core::freshness::ServerLife;
 /// Different settings that are remembered, at most; past this all are forgotten.
 const KNOWN_MAX: usize = 1000;
 
-/// How long it is believed what sessions begin with.
+/// How long initial keys of sessions are valid.
 const INITIAL_KEY_MAX: Duration = Duration::from_secs(60);
 
 /// How long a session waits for a connection to become free.
@@ -47,8 +47,8 @@ pub struct ConnectionKey {
     pub database: String,
     /// Settings that they start with.
     pub settings: StartSettings,
-    /// Settings that they have changed since. Servers get them after the login, so that RESET gives
-    /// back what the session started with. Last, so that keys that log in alike are neighbours.
+    /// Settings that they have changed since. Servers get them after the login, so that RESET
+    /// restores the session's initial values. Last, so that keys that log in alike are neighbours.
     pub changed: StartSettings,
 }
 
@@ -109,15 +109,15 @@ impl Ord for StartSettings {
 pub struct InitialKeys(Mutex<BTreeMap<ConnectionKey, (ConnectionKey, Instant)>>);
 
 impl InitialKeys {
-    /// Returns what those begin with that ask for `asked`, if that was seen lately: their roles'
-    /// and databases' settings may be changed.
+    /// Returns the initial key of sessions that request `asked`, if it was seen lately: their
+    /// roles' and databases' settings may be changed.
     pub fn of(&self, asked: &ConnectionKey) -> Option<ConnectionKey> {
         let keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (initial, seen) = keys.get(asked)?;
         (seen.elapsed() < INITIAL_KEY_MAX).then(|| initial.clone())
     }
 
-    /// Notes what a session that has just begun from scratch begins with.
+    /// Notes the initial key of a session that has just begun from scratch.
     pub fn note(&self, asked: ConnectionKey, initial: ConnectionKey) {
         let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if keys.len() >= KNOWN_MAX {
@@ -152,7 +152,7 @@ impl KnownSettings {
 }
 
 impl ConnectionKey {
-    /// Returns what a client asked for when it connected.
+    /// Returns the settings that a client requested when it connected.
     pub fn of(startup: &StartupPacket, user: &str) -> ConnectionKey {
         let database = startup.parameter("database").unwrap_or(user);
         let is_setting =
@@ -280,9 +280,9 @@ impl ServerNode {
     }
 
     /// Returns a connection of this key for a read at a replica of which something is known in this
-    /// life. If one is opened now to another life, it is refused: that server has crashed, and lost
-    /// what the read may have to see. A connection that was open before was in the same life then,
-    /// and would be closed since.
+    /// life. A connection that is opened now to another life is refused: that server has crashed,
+    /// and lost commits that the read may have to see. A connection that was open before was in the
+    /// same life then, and would be closed since.
     pub async fn take_for_read(
         &self,
         key: &ConnectionKey,

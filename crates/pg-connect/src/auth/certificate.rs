@@ -18,7 +18,7 @@ pub fn end_point(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
     Some(digest::digest(hash, certificate).as_ref().to_vec())
 }
 
-/// Returns what a kind of signature, by its number, makes `tls-server-end-point` by.
+/// Returns the hash by which `tls-server-end-point` is made, for a kind of signature by its number.
 fn hash_of(signature: &str) -> Option<&'static Algorithm> {
     match signature {
         // RSA with MD5, SHA-1 and SHA-256, then ECDSA with SHA-1 and SHA-256.
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(end_point(&certificate), by(&SHA384, &certificate));
         let certificate = made(params(), &rcgen::PKCS_ED25519);
         assert_eq!(end_point(&certificate), None);
-        // RFC 5929 puts SHA-256 in the place of what is broken.
+        // RFC 5929 puts SHA-256 in the place of broken hashes.
         for old in [
             "1.2.840.113549.1.1.4",
             "1.2.840.113549.1.1.5",

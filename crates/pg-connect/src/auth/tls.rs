@@ -44,7 +44,7 @@ pub struct Tls {
 pub struct TlsFiles {
     /// Certificates of the authorities for servers.
     pub roots: Option<PathBuf>,
-    /// Their lists of what they have revoked.
+    /// Their revocation lists.
     pub revoked: Option<PathBuf>,
     /// The certificates that servers are shown, and their key.
     pub proof: Option<(PathBuf, PathBuf)>,
@@ -114,13 +114,13 @@ pub struct TlsIdentity {
 pub struct ClientAuthorities<'a> {
     /// Certificates of the authorities.
     pub authorities: &'a Path,
-    /// Their lists of what they have revoked. As with PostgreSQL's `ssl_crl_file`, there must be a
-    /// list of each authority that has signed something, and none may be out of date.
+    /// Their revocation lists. As with PostgreSQL's `ssl_crl_file`, there must be a list of each
+    /// authority that has signed something, and none may be out of date.
     pub revoked: Option<&'a Path>,
 }
 
-/// Returns what clients are shown: a chain of certificates and their key, both PEM. With
-/// authorities, clients are asked for a certificate of their own, but need not have one. A
+/// Returns the configuration towards clients from a chain of certificates and their key, both PEM.
+/// With authorities, clients are asked for a certificate of their own, but need not have one. A
 /// certificate that none of these authorities has signed, or that was revoked, ends the handshake.
 pub fn identity(
     certificates: &Path,

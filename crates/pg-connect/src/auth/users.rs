@@ -26,7 +26,7 @@ pub struct UserSecret {
 }
 
 impl UserSecrets {
-    /// Reads a file. The error names the file and the line, but not what stands there.
+    /// Reads a file. The error names the file and the line, but not its text.
     pub fn read(path: &Path) -> Result<UserSecrets, String> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("cannot read users from {}: {error}", path.display()))?;

@@ -12,8 +12,7 @@
 //! - Whether one may run is decided when there is a connection for it, not when it comes (line 5):
 //!   by then, many of the transactions that it would have had to wait for have committed.
 //! - Where the oldest that waits cannot run yet, the next ones are looked at all the same (the
-//!   paper's line 16 ends there). Without that, one hot row holds up what has nothing to do with
-//!   it.
+//!   paper's line 16 ends there). Without that, one hot row holds up unrelated transactions.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

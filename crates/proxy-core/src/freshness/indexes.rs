@@ -17,7 +17,8 @@ use super::items::{ColumnNumber, CountedItems, RowHash, TableOid, Tsid};
 use super::sets::{AccessSets, AffectingClass, TableSets};
 use crate::planted::{self, ProxyBug};
 
-/// Rows in RIndex, at most; past this its older half goes, and the floor rises to what has gone.
+/// Rows in RIndex, at most. Past this its older half is dropped, and the floor rises to the newest
+/// dropped entry.
 pub const ROWS_MAX: usize = 1 << 20;
 
 /// Room that a table keeps for rows when it is pruned.

@@ -59,8 +59,8 @@ impl core::fmt::Display for Tsid {
 
 /// Items, each with the number of statements that touch it, and the number that touch all of them.
 ///
-/// The paper's hash tables of counters (section 4.2): because items are counted, removing what was
-/// added leaves exactly what was there before.
+/// The paper's hash tables of counters (section 4.2): because items are counted, removing an added
+/// set leaves exactly the earlier items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountedItems<T: Ord> {
     all: u64,

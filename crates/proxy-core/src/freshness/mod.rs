@@ -56,8 +56,8 @@ const PRUNE_ROWS: usize = 4096;
 pub struct ManagerLimits {
     /// Commits between two prunings of RIndex.
     pub prune_interval: u64,
-    /// While there are no more rows in RIndex, those are kept that an unavailable replica lacks: it
-    /// serves what it has as soon as it is back.
+    /// While RIndex has no more rows than this, it keeps the rows that an unavailable replica
+    /// lacks. The replica then serves as soon as it is back.
     pub rows_for_unavailable_max: usize,
 }
 
@@ -85,7 +85,8 @@ const SPARE: u64 = 4;
 /// How consistent a session's reads are (the paper's section 5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ConsistencyLevel {
-    /// Global Strong Snapshot Isolation: every read sees all that it must of what was committed.
+    /// Global Strong Snapshot Isolation: every read sees all committed transactions that it must
+    /// see.
     #[default]
     Gssi,
     /// Weak: any replica, however old.
@@ -110,7 +111,7 @@ pub enum ReadTarget {
         /// The position up to which the replica has applied all commits.
         applied: Tsid,
         /// The life of its server that has it. A connection that is opened for this read, and
-        /// reaches another life, has found a server that crashed and lost what it had, which
+        /// reaches another life, has found a server that crashed and lost commits, which
         /// replication has not noticed yet.
         life: ServerLife,
     },
@@ -121,9 +122,9 @@ pub enum ReadTarget {
 pub enum PrimaryReason {
     /// It writes, or it is not proven that it does not.
     Writes,
-    /// It touches what is being committed.
+    /// It touches a commit under way.
     Pending,
-    /// No replica serves that has what it must see.
+    /// No serving replica has all commits that it must see.
     NoneFresh {
         /// The commits that it must see.
         need: Tsid,
@@ -164,14 +165,14 @@ pub struct FreshnessManager {
     rows_max: usize,
     /// Memory that the indexes took, at most, in bytes.
     index_bytes_max: usize,
-    /// The catalogue by which what is touched is known now; it rises with each change.
+    /// The catalogue by which touched tables are determined now. It rises with each change.
     generation: u64,
     limits: ManagerLimits,
 }
 
 impl FreshnessManager {
     /// Makes a manager that begins when everything up to `floor` was committed. `epoch` is higher
-    /// than that of every manager before; `key` signs what it writes into the log.
+    /// than that of every manager before. `key` signs the manager's messages in the log.
     pub fn new(key: mark::MarkKey, epoch: u64, floor: Tsid) -> FreshnessManager {
         FreshnessManager::with_limits(key, epoch, floor, ManagerLimits::default())
     }
@@ -304,7 +305,7 @@ impl FreshnessManager {
         self.least_loaded(need, |_, _| true)
     }
 
-    /// Returns what a read must see of the commits that have a place in the order.
+    /// Returns the position that a read must see, of the commits that have a place in the order.
     fn need(&self, reads: &AccessSets, level: ConsistencyLevel) -> Tsid {
         match level {
             ConsistencyLevel::Weak => Tsid(0),
@@ -441,7 +442,7 @@ impl FreshnessManager {
         self.pending.count()
     }
 
-    /// Returns what every serving replica has, if one serves.
+    /// Returns the position that every serving replica has, if one serves.
     pub fn applied_everywhere(&self) -> Option<Tsid> {
         self.replicas.applied_everywhere()
     }
@@ -617,7 +618,7 @@ mod tests {
         assert_eq!(reason, Some(PrimaryReason::NoneFresh { need }));
     }
 
-    /// A write that used an old catalogue may have written what a new trigger writes.
+    /// A write that used an old catalogue may have written the rows of a new trigger.
     #[test]
     fn writes_by_an_old_catalogue_may_be_of_anything() {
         let mut manager = two_replicas();

@@ -19,12 +19,12 @@ use super::watch::{ReadWatch, ReadWatcher};
 use super::{ConsistencyLevel, FreshnessManager, PrimaryReason, ReadTarget};
 use crate::planted::{self, ProxyBug};
 
-/// When a read began to wait, and for what.
+/// When a read began to wait, and the commits that it waits for.
 #[derive(Debug)]
 pub struct ReadMoment {
     reads: AccessSets,
     level: ConsistencyLevel,
-    /// The catalogue by which it is known what is touched.
+    /// The catalogue by which the touched tables were determined.
     generation: u64,
     /// The commits that were Pending then and touch it.
     pending: Vec<TStateId>,
@@ -91,9 +91,9 @@ impl FreshnessManager {
         }
     }
 
-    /// Returns where a read that waits may go now. As long as it is not known what must be seen, or
-    /// no replica has it, that is the primary; ask again a little later (P1). Otherwise it is
-    /// watched from the moment on.
+    /// Returns where a read that waits may go now. As long as the required commits are unknown, or
+    /// no replica has them, that is the primary. The caller asks again a little later (P1).
+    /// Otherwise it is watched from the moment on.
     pub fn route_moment(&mut self, moment: &mut ReadMoment) -> (ReadTarget, Option<ReadWatch>) {
         if moment.generation != self.generation {
             return (ReadTarget::Primary(PrimaryReason::Outdated), None);

@@ -92,12 +92,12 @@ impl PendingTransactions {
         &self.state
     }
 
-    /// Returns what each may write.
+    /// Returns the possible writes of each.
     pub fn iter(&self) -> impl Iterator<Item = (TStateId, &AccessSets)> {
         self.items.iter().map(|(id, item)| (*id, &item.writes))
     }
 
-    /// Returns what each may write that the primary is not known to show.
+    /// Returns the possible writes of each that the primary is not known to show.
     pub fn hidden(&self) -> impl Iterator<Item = (TStateId, &AccessSets)> {
         let items = self.items.iter().filter(|(_, item)| item.shown.is_none());
         items.map(|(id, item)| (*id, &item.writes))

@@ -137,18 +137,18 @@ impl ReplicaMap {
         self.serving().map(|(_, replica)| replica.running).min()
     }
 
-    /// Returns what the most advanced of the serving replicas has.
+    /// Returns the position of the most advanced serving replica.
     pub fn newest(&self) -> Option<Tsid> {
         self.serving().map(|(_, replica)| replica.applied).max()
     }
 
-    /// Returns what all serving replicas have.
+    /// Returns the position that all serving replicas have.
     pub fn applied_everywhere(&self) -> Option<Tsid> {
         self.serving().map(|(_, replica)| replica.applied).min()
     }
 
-    /// Returns what all replicas have that serve, or are unavailable and have served or followed
-    /// before.
+    /// Returns the position that all replicas have that serve, or are unavailable and have served
+    /// or followed before.
     pub fn applied_wherever(&self) -> Option<Tsid> {
         let known = self.0.values().filter(|replica| match replica.state {
             ReplicaState::Serving => true,

@@ -125,12 +125,12 @@ impl TableSets {
         self.readers > 0
     }
 
-    /// Returns what is read.
+    /// Returns the parts that are read.
     pub fn read(&self) -> &TableParts {
         &self.read
     }
 
-    /// Returns what is written.
+    /// Returns the parts that are written.
     pub fn written(&self) -> &TableParts {
         &self.written
     }
@@ -192,7 +192,7 @@ pub struct AccessSets {
 }
 
 impl AccessSets {
-    /// Returns what is not proven: a read of anything (R33).
+    /// Returns the sets of an unproven read: of anything (R33).
     pub fn reads_anything() -> AccessSets {
         AccessSets {
             any_readers: 1,
@@ -200,7 +200,7 @@ impl AccessSets {
         }
     }
 
-    /// Returns what is not proven: a write of anything (R33).
+    /// Returns the sets of an unproven write: of anything (R33).
     pub fn writes_anything() -> AccessSets {
         AccessSets {
             any_readers: 1,
@@ -209,7 +209,7 @@ impl AccessSets {
         }
     }
 
-    /// Forgets what is known of rows, or of columns too: each table is of this class at least.
+    /// Drops the knowledge of rows, or of columns too: each table is of this class at least.
     pub fn coarsen(&mut self, class: AffectingClass) {
         for (_, table) in &mut self.tables {
             table.coarsen(class);
@@ -226,7 +226,7 @@ impl AccessSets {
         is_known && self.tables.len() <= 1 && self.tables.iter().all(is_row)
     }
 
-    /// Adds what one statement does with one table.
+    /// Adds the effect of one statement on one table.
     pub fn touch(&mut self, table: TableOid, touch: TableAccess) {
         self.entry(table).touch(touch);
     }

@@ -11,12 +11,12 @@
 //! A read of one row is never torn: a writer of a row waits for the one before it.
 //!
 //! A read that waits for its replica (see [`ReadMoment`](super::ReadMoment)) is watched from the
-//! beginning of its wait, as commits since then may be before or behind what the replica has. It is
-//! not sent to a replica whose state at that time would tear it.
+//! beginning of its wait, as the replica may have applied commits since then or not. It is not sent
+//! to a replica whose state at that time would tear it.
 //!
 //! A standby of the primary may show a commit before the primary does, and long before where that
-//! waits for standbys. There what touches a commit that is not known to be visible is done again,
-//! too, also a read of one row.
+//! waits for standbys. There a read that touches a commit that is not known to be visible is
+//! repeated, too, also a read of one row.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -29,7 +29,7 @@ use super::pending::PendingTransactions;
 use super::sets::AccessSets;
 
 /// Commits that are remembered for watched reads, at most. A read that began before them is torn if
-/// anything was written of what it reads.
+/// any part that it reads was written.
 const COMMITS_MAX: usize = 4096;
 
 /// Remembers commits while there is a watched read.
@@ -49,7 +49,7 @@ pub struct ReadWatch {
     has: Tsid,
     /// It reads more than one row.
     may_tear: bool,
-    /// It may show what the primary does not show yet.
+    /// It may show commits that the primary does not show yet.
     shows_early: bool,
 }
 
@@ -165,7 +165,7 @@ impl WatchedCommits {
         self.tears(watch, watch.has, (indexes, pending))
     }
 
-    /// Returns the same of all states that have what the replica has, and nothing after `until`.
+    /// Returns the same of all states that have the replica's commits, and nothing after `until`.
     fn tears(
         &self,
         watch: &ReadWatch,
@@ -196,7 +196,7 @@ impl WatchedCommits {
         last.is_some_and(|last| pending.any(|(id, writes)| id < last && touches(writes)))
     }
 
-    /// Returns whether it may have seen what is not visible.
+    /// Returns whether it may have seen a commit that is not visible.
     fn is_early(&self, watch: &ReadWatch, pending: &PendingTransactions) -> bool {
         let since = watch.watcher.since;
         let hidden = self.since(since).filter(|it| it.shown.is_none());

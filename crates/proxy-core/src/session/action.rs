@@ -52,7 +52,7 @@ pub enum SessionEvent<'a> {
     Attach {
         /// The server.
         server: &'a mut ServerConnection,
-        /// Where that is, and how what waits runs there.
+        /// The server, and how the waiting batch runs there.
         attachment: Attachment,
     },
     /// The waiting batch runs on the primary, where its transaction is.
@@ -62,7 +62,7 @@ pub enum SessionEvent<'a> {
         /// Looks at messages that go to it.
         router: &'a mut dyn MessageRouter,
     },
-    /// No server can run what waits, for this reason.
+    /// No server can run the waiting batch, for this reason.
     Refuse(&'a Report),
     /// These run on the server, each in a transaction of its own, see [`SessionAction::Over`].
     Run {
@@ -101,7 +101,7 @@ pub enum SessionAction {
     /// [`SessionEvent::Pause`].
     Pause,
     /// Everything is answered, and no transaction is open on the server. If something must follow
-    /// the transaction there: [`SessionEvent::Run`]. Otherwise what is given here.
+    /// the transaction there: [`SessionEvent::Run`]. Otherwise this reason.
     Over(AfterTransaction),
     /// A replica's connection is to be given back, as the transaction waits on the primary:
     /// [`SessionEvent::Released`].
@@ -115,7 +115,7 @@ pub enum SessionAction {
 }
 
 impl SessionAction {
-    /// Returns whether the session goes on with what it has, as far as it is given messages.
+    /// Returns whether the session goes on with its present server, as far as it is given messages.
     pub fn is_exchange(&self) -> bool {
         match self {
             SessionAction::Exchange
@@ -127,7 +127,7 @@ impl SessionAction {
         }
     }
 
-    /// Returns whether the session may be given this part of what the client sends.
+    /// Returns whether the session may be given this part of the client's stream.
     pub fn takes(&self, taken: ClientPart) -> bool {
         match self {
             SessionAction::Await => taken == ClientPart::Rest,
@@ -175,14 +175,14 @@ pub enum BatchTransaction {
 pub enum SessionEnding {
     /// The client has sent Terminate.
     Client,
-    /// The server is lost, and has reported the reason itself, or was cut in the middle of what it
-    /// sent.
+    /// The server is lost, and has reported the reason itself, or was cut in the middle of a
+    /// message.
     Server,
     /// The server is lost: the client gets this.
     Lost(Report),
 }
 
-/// How what waits runs at a server.
+/// How the waiting batch runs at a server.
 #[derive(Debug)]
 pub struct Attachment {
     /// Where that server is.
@@ -195,7 +195,7 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// Returns what waits as it is, at this server.
+    /// Returns an attachment that runs the waiting batch unchanged at this server.
     pub fn at(at: AttachedServer) -> Attachment {
         Attachment {
             at,
@@ -231,7 +231,7 @@ pub struct ReplicaRead {
 
 /// Looks at each message that goes to a server of the session.
 pub trait MessageRouter {
-    /// Notes what the message may write, and returns how it is to be treated.
+    /// Notes the possible writes of the message, and returns its treatment.
     fn look(&mut self, coming: &ComingMessage<'_>) -> MessageTreatment;
 }
 
@@ -298,7 +298,7 @@ pub struct MessageTreatment {
     pub prelude: Vec<String>,
     /// It changes nothing but the schema, see [`Attachment::is_schema_only`].
     pub is_schema_only: bool,
-    /// The client gets this behind the replies to what it has sent before.
+    /// The client gets this behind the replies to its earlier messages.
     pub notice: Option<Report>,
     /// Numbers of tables that it reads at a replica, there and on the primary.
     pub numbers: Vec<(u32, u32)>,

@@ -45,7 +45,7 @@ impl AttachedSession<'_> {
         }
     }
 
-    /// Adds a statement to an extended batch, in front of what the client sends next.
+    /// Adds a statement to an extended batch, in front of the client's next message.
     pub(super) fn add(&mut self, statement: &str, out: &mut PeerOutput) {
         let to_server = &mut out.to_server;
         // It is there still if it failed before: statements outlive transactions.
@@ -68,7 +68,7 @@ impl AttachedSession<'_> {
         }
     }
 
-    /// Sends the client a notice behind the replies to what it has sent so far.
+    /// Sends the client a notice behind the replies to its messages so far.
     pub(super) fn notify(&mut self, notice: &Report, out: &mut PeerOutput) {
         let mut message = BytesMut::new();
         notice.write(&mut message);

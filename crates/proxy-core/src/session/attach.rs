@@ -135,7 +135,7 @@ impl Session {
 }
 
 impl AttachedSession<'_> {
-    /// Forwards what was held, with statements in front of it. If it is to be forwarded as a
+    /// Forwards the held messages, with statements in front of them. If it is to be forwarded as a
     /// prepared statement, it is one simple query.
     fn forward_held(
         &mut self,

@@ -77,8 +77,8 @@ impl BatchFailure {
 }
 
 impl RetryableBatch {
-    /// Returns what is needed if the batch that is held comes back from a replica, where it runs as
-    /// a prepared statement or as it is.
+    /// Returns the data that is needed if the held batch comes back from a replica, where it runs
+    /// as a prepared statement or unchanged.
     pub fn of(
         held: &HeldMessages,
         (proof, has_prepared_form): (SnapshotProof, bool),
@@ -114,7 +114,7 @@ impl RetryableBatch {
         }
     }
 
-    /// Returns what shows that it has taken its snapshots, if it is still waited for.
+    /// Returns the proof of its snapshots that has not arrived yet.
     pub fn proof(&self) -> SnapshotProof {
         self.proof
     }
@@ -180,7 +180,7 @@ impl RetryableBatch {
     }
 
     /// Returns the messages that run on the primary, and why. If they run again, it is as if they
-    /// had never run elsewhere; otherwise the client gets what was kept back.
+    /// had never run elsewhere. Otherwise the client gets the answer that was kept back.
     pub fn back(
         self,
         client: &mut ClientState,
@@ -210,7 +210,7 @@ impl RetryableBatch {
         matches!(self.fault, Some(BatchFault::Torn))
     }
 
-    /// Relays what need not be kept back any more.
+    /// Relays the part of the answer that need not be kept back any more.
     pub fn relay(&mut self, out: &mut PeerOutput) {
         let is_long = self.answer.len() > ANSWER_LEN_MAX;
         if self.is_torn() {

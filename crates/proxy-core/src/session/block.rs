@@ -1,17 +1,17 @@
 //! Transactions that have begun, but on no server yet.
 //!
 //! In a session that defers them, `BEGIN` is answered here. At READ COMMITTED each statement sees
-//! what is committed when that statement begins: as long as the transaction only reads, each may
-//! run anywhere on its own (P1). The transaction begins on the primary in front of the first batch
-//! that goes there; from then on it is one like any other. A transaction that never gets there ends
-//! here, too.
+//! the transactions that have committed when that statement begins. As long as the transaction only
+//! reads, each may run anywhere on its own (P1). The transaction begins on the primary in front of
+//! the first batch that goes there; from then on it is one like any other. A transaction that never
+//! gets there ends here, too.
 //!
 //! One at REPEATABLE READ that is to read only has a *snapshot* for all of its statements, which is
 //! taken in front of the first batch, on the server that this goes to: there it stays. If that was
 //! a replica which dies, the transaction has failed, on no server.
 //!
 //! Invariant: while there is a [`DeferredBlock`], the session has no transaction on a server. So it
-//! is no part of what a session has on the primary.
+//! is no part of the session's state on the primary.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -110,7 +110,7 @@ impl DetachedSession<'_> {
         true
     }
 
-    /// Carries out what stands at the front of a batch that Sync ends, as
+    /// Carries out the statement at the front of a batch that Sync ends, as
     /// [`DetachedSession::run_block_command`]. True if nothing else was in it.
     pub(super) fn turns_batch(&mut self, held: &mut HeldMessages, out: &mut PeerOutput) -> bool {
         let mut count = 0;
@@ -143,7 +143,7 @@ impl DetachedSession<'_> {
         is_done
     }
 
-    /// Returns what a text does to a transaction that is on no server.
+    /// Returns the effect of a text on a transaction that is on no server.
     fn command(&self, text: &[u8]) -> Option<BlockCommand> {
         let deferral = &self.client.deferral;
         if !deferral.is_possible() || self.client.is_pinned() || self.transaction.is_waiting() {
@@ -273,7 +273,7 @@ pub fn is_end(text: &[u8]) -> bool {
     )
 }
 
-/// Returns what a text does, if it is one such statement and nothing else, not even a comment.
+/// Returns the effect of a text, if it is one such statement and nothing else, not even a comment.
 fn command_of(text: &[u8]) -> Option<BlockCommand> {
     // Most texts are something else.
     let start = text.trim_ascii_start().first_chunk()?;

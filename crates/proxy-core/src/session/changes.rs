@@ -3,7 +3,7 @@
 //!
 //! Only its server has the current values: statements may fail, and transactions may be rolled
 //! back. So before the server is released, the owner of the sockets reads them there, and reports
-//! with what the session goes on.
+//! the session's settings from then on.
 //!
 //! Invariant: a server on which something may have been changed is dirty until that was reported.
 

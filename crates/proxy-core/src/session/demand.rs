@@ -55,7 +55,7 @@ impl StatementText<'_> {
         prepared.into_iter().flat_map(|it| it.parameter_types())
     }
 
-    /// Returns what it may leave behind in its session.
+    /// Returns the state that it may leave behind in its session.
     pub fn effect(&self) -> SessionEffect {
         match self {
             StatementText::Simple(_, effect) => *effect,
@@ -72,7 +72,8 @@ impl StatementText<'_> {
 pub struct WaitingBatch<'a> {
     /// Its statements, in order.
     pub texts: Vec<StatementText<'a>>,
-    /// Whether the batch ends with what is here. Otherwise more statements may follow in it.
+    /// Whether the batch ends with the present messages. Otherwise more statements may follow in
+    /// it.
     pub is_whole: bool,
     /// Whether the message that ends an implicit transaction is still to come: Sync, a query or a
     /// function call.
@@ -143,7 +144,7 @@ impl<'a> GatheredBatch<'a> {
 }
 
 impl HeldMessages {
-    /// Returns what the batch is about, of this client.
+    /// Returns the contents of the batch, of this client.
     pub(super) fn demand<'a>(&'a self, client: &ClientState) -> WaitingBatch<'a> {
         let mut gathered = GatheredBatch::default();
         let has_whole = self.has_whole_messages();

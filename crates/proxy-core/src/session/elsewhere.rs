@@ -1,9 +1,9 @@
 //! Reads that run elsewhere than their transaction.
 //!
-//! At READ COMMITTED each statement sees what is committed when that statement begins. So a batch
-//! of reads in a transaction that is on the primary may run at a replica, if it touches nothing
-//! that the transaction has written (P1). Between its batches such a transaction *waits*: its next
-//! batch gathers as outside of transactions, and then runs here or there.
+//! At READ COMMITTED each statement sees the transactions that have committed when that statement
+//! begins. So a batch of reads in a transaction that is on the primary may run at a replica, if it
+//! touches nothing that the transaction has written (P1). Between its batches such a transaction
+//! *waits*: its next batch gathers as outside of transactions, and then runs here or there.
 //!
 //! A read that runs alone at a replica may be *watched*: whether its answer counts is known once
 //! its snapshot is known to have been taken, see `freshness::watch`. Until then its answer is kept
@@ -239,7 +239,7 @@ impl AttachedSession<'_> {
         }
     }
 
-    /// Lets `act` write to the client, if need be into what is kept back.
+    /// Has `act` write to the client, or into the answer that is kept back.
     pub(super) fn answering<T>(
         &mut self,
         out: &mut PeerOutput,
@@ -295,8 +295,8 @@ impl AttachedSession<'_> {
 }
 
 impl ReplicaReads {
-    /// Relays what need not be kept back any more, and forgets the batch once all of it is
-    /// answered.
+    /// Relays the part of the answer that need not be kept back any more, and drops the batch once
+    /// all of it is answered.
     fn relay(&mut self, out: &mut PeerOutput) {
         if let Some(batch) = &mut self.batch {
             batch.relay(out);

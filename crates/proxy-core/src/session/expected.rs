@@ -158,7 +158,7 @@ impl ExpectedReply {
         }
     }
 
-    /// Returns what Sync is answered by.
+    /// Returns the expected reply to Sync.
     pub fn of_sync() -> ExpectedReply {
         ExpectedReply {
             ends: ReadyCause::Sync,
@@ -196,7 +196,7 @@ impl ExpectedReply {
         }
     }
 
-    /// Returns what a Sync of the session's own is answered by.
+    /// Returns the expected reply to a Sync of the session's own.
     pub fn hidden_sync() -> ExpectedReply {
         ExpectedReply {
             is_hidden: true,
@@ -204,7 +204,7 @@ impl ExpectedReply {
         }
     }
 
-    /// Adds what to take back if it fails.
+    /// Adds the change to undo if it fails.
     pub fn or(mut self, undo: MessageUndo) -> ExpectedReply {
         self.undo = undo;
         self
@@ -231,7 +231,7 @@ impl ReplyQueue {
         self.ready > 0
     }
 
-    /// Returns whether the client must send Sync to end what it has begun.
+    /// Returns whether the client must send Sync to end its batch.
     pub fn has_open_batch(&self) -> bool {
         self.open
     }
@@ -282,8 +282,8 @@ impl ReplyQueue {
         Some(expected)
     }
 
-    /// Forgets what the session itself asked for, in front of the client's batches: it is answered
-    /// no more.
+    /// Drops the expected replies of the session's own statements in front of the client's batches:
+    /// they are answered no more.
     pub fn forget_hidden(&mut self) {
         while let Some(ExpectedReply {
             kind: ReplyKind::Ready,
@@ -323,8 +323,8 @@ impl ReplyQueue {
     }
 
     /// Drops the replies that the server skips as the batch has failed. Returns them, last first,
-    /// and whether the end of the batch is among what was sent. That end is Sync, but for a query
-    /// that stands alone.
+    /// and whether the end of the batch is among the sent messages. That end is Sync, but for a
+    /// query that stands alone.
     pub fn skip_batch(&mut self) -> (Vec<ExpectedReply>, bool) {
         let mut entries = self.entries.iter().enumerate();
         let end = entries.position(|(index, it)| {

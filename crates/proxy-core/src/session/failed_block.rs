@@ -1,7 +1,8 @@
 //! The answers to messages in a transaction that has failed and is on no server.
 //!
-//! PostgreSQL refuses there what runs, prepares or binds anything. It still closes statements,
-//! answers an empty query and Sync, and reports statements and portals that do not exist.
+//! PostgreSQL refuses there every message that runs, prepares or binds a statement. It still closes
+//! statements, answers an empty query and Sync, and reports statements and portals that do not
+//! exist.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -35,7 +36,7 @@ pub(super) enum FollowingMessages {
 }
 
 impl DetachedSession<'_> {
-    /// Answers what is held. It wants no server then.
+    /// Answers the held messages. It wants no server then.
     pub(super) fn answer_failed(
         &mut self,
         held: &HeldMessages,
@@ -100,7 +101,7 @@ impl DetachedSession<'_> {
         FollowingMessages::Answered
     }
 
-    /// Prepares what ends the transaction, which alone may be prepared now.
+    /// Prepares a statement that ends the transaction, which alone may be prepared now.
     fn prepares_end(&mut self, tag: u8, body: &[u8], out: &mut PeerOutput) -> bool {
         let parse = ParseMessage::read(body).ok().filter(|_| tag == b'P');
         let parse = parse.filter(|parse| {

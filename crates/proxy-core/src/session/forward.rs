@@ -62,7 +62,8 @@ impl AttachedSession<'_> {
         }
         let is_data = matches!(tag, b'd' | b'c' | b'f');
         let is_skipped = self.link.flow == ClientFlow::Skips && tag != b'S';
-        // Data may come right behind what reads it; PostgreSQL ignores all other data.
+        // Data may come right behind the statement that reads it. PostgreSQL ignores all other
+        // data.
         if is_skipped || is_data && self.link.expected.is_empty() {
             self.link.client_rest = RestDestination::Nowhere;
             return Ok(());

@@ -36,7 +36,7 @@ impl Session {
         }
     }
 
-    /// Has what was gathered go to a server, also if more is to come.
+    /// Has the gathered messages go to a server, also if more is to come.
     pub(super) fn want_server(&mut self, out: &mut PeerOutput) {
         let SessionPhase::Gathering(gathering) = &mut self.phase else {
             return;
@@ -66,7 +66,7 @@ impl Session {
         }
     }
 
-    /// Answers what is held with an error, as no server can run it. The session goes on.
+    /// Answers the held messages with an error, as no server can run them. The session goes on.
     pub(super) fn refuse(&mut self, report: &Report, out: &mut PeerOutput) {
         let WantingPhase {
             mut transaction,
@@ -89,7 +89,7 @@ impl DetachedSession<'_> {
     /// Takes a message: answers it, ignores it, or holds it.
     fn take(&mut self, message: WireMessage<'_>, held: &mut HeldMessages, out: &mut PeerOutput) {
         let known = match message.tag() {
-            // PostgreSQL, too, ignores what is left of a COPY that has failed.
+            // PostgreSQL, too, ignores the rest of a COPY that has failed.
             b'd' | b'c' | b'f' if !held.may_copy() => return,
             b'Q' if held.is_empty() && self.answers(message, out) => return,
             b'S' if self.turns_batch(held, out) => return,

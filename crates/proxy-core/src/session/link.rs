@@ -153,7 +153,7 @@ impl DetachedTransaction {
         matches!(self, DetachedTransaction::Deferred(block) if block.is_reported())
     }
 
-    /// Returns what would be left to do on its server.
+    /// Returns the unfinished work on its server.
     pub fn leftover(&self) -> SessionLeftover {
         match self {
             DetachedTransaction::Waiting(_) => SessionLeftover::Transaction,
@@ -216,7 +216,7 @@ impl ServerLink {
         }
     }
 
-    /// Returns what the session wants next.
+    /// Returns the session's next action.
     pub fn next(&self) -> SessionAction {
         let is_of_waiting = self.reads().is_some_and(|it| it.transaction.is_waiting());
         match &self.keeping {
@@ -277,7 +277,7 @@ impl ServerLink {
         matches!(self.flow, ClientFlow::Copies { .. })
     }
 
-    /// Returns what is left to do on the server if the session ended now.
+    /// Returns the unfinished work on the server if the session ended now.
     pub fn leftover(&self) -> SessionLeftover {
         match self.status {
             _ if !self.is_quiet() => SessionLeftover::Batch,
@@ -387,7 +387,7 @@ impl ServerLink {
         front.is_some_and(|reply| reply.kind == kind)
     }
 
-    /// Takes the front of what is to come, which the server has replied to.
+    /// Removes the front of the expected replies, which the server has sent.
     pub fn take(&mut self, kind: ReplyKind) -> Result<ExpectedReply, Malformed> {
         match self.expected.pop() {
             Some(reply) if reply.kind == kind => Ok(reply),
@@ -398,7 +398,7 @@ impl ServerLink {
         }
     }
 
-    /// Returns what the portal runs that an Execute message executes, if it was made by Bind.
+    /// Returns the statement of the portal that an Execute message executes, if Bind has made it.
     pub fn executed(&self, body: &[u8]) -> Result<Option<BoundStatement>, Malformed> {
         let portal = message::executed_portal(body)?;
         Ok(self.portals.get(portal).cloned())

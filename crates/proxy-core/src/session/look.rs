@@ -84,12 +84,12 @@ impl AttachedSession<'_> {
         }
     }
 
-    /// Has the server raise an error by this statement. Returns what goes in the message's place;
+    /// Has the server raise an error by this statement. Returns the message that goes in its place;
     /// none if it is skipped behind the error.
     fn raise(&mut self, tag: u8, statement: &str, out: &mut PeerOutput) -> Option<BytesMut> {
         let has_snapshot = self.link.has_snapshot();
         if has_snapshot && self.link.status != TransactionStatus::Failed {
-            // The client begins its transaction again, which then finds what it needs.
+            // The client begins its transaction again, which then finds its objects.
             self.client.deferral.keep_snapshots();
         }
         let mut frame = BytesMut::new();
@@ -104,7 +104,7 @@ impl AttachedSession<'_> {
         has_snapshot.then_some(frame)
     }
 
-    /// Returns what a message does at the server; if it executes a portal, that is bound to this.
+    /// Returns the effect of a message at the server. A portal that it executes is bound to this.
     fn coming<'a>(
         &self,
         message: WireMessage<'a>,

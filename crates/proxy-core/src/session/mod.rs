@@ -1,15 +1,15 @@
 //! One client's session over server connections that change between its transactions.
 //!
-//! Pure: messages of both peers go in, bytes for both come out. The machine knows what each message
-//! that was sent to the server will be answered by. So it can add messages of its own and remove
-//! their answers, and knows where a batch ends.
+//! Pure: messages of both peers go in, bytes for both come out. The machine knows the replies to
+//! each message that was sent to the server. So it can add messages of its own and remove their
+//! answers, and knows where a batch ends.
 //!
-//! A *batch* is what the server answers with one ReadyForQuery: a simple query, a function call, or
-//! extended messages up to Sync. Batches run one after the other: messages behind a batch are read
-//! when it is done, because they may go to another server.
+//! A *batch* is the messages that the server answers with one ReadyForQuery: a simple query, a
+//! function call, or extended messages up to Sync. Batches run one after the other: messages behind
+//! a batch are read when it is done, because they may go to another server.
 //!
 //! An input of a session is one [`SessionEvent`], and its output one [`SessionAction`]. A session
-//! is in one phase, which owns what exists in that phase alone. State that outlives phases is the
+//! is in one phase, which owns the data of that phase alone. State that outlives phases is the
 //! client's: its statements, its settings.
 //!
 //! ```text
@@ -27,7 +27,7 @@
 //! primary, see `elsewhere`.
 //!
 //! Invariants
-//! - A reply reaches the client only if the client sent what it replies to.
+//! - A reply reaches the client only if it answers a message of the client.
 //! - `expected` holds, in the server's order, one entry for each reply that is still to come.
 //! - A prepared statement has the text that its client prepared under that name, on any server.
 //!   Names on servers are hashes of text and types, so that clients share them.
@@ -113,7 +113,7 @@ pub struct PeerOutput {
 /// When a session keeps its server until it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PinningPolicy {
-    /// Once it has done what may leave something on it: transaction pooling.
+    /// Once it has run a statement that may leave state on it: transaction pooling.
     WhenNeeded,
     /// From its first server on: session pooling.
     Always,
@@ -172,7 +172,7 @@ impl Session {
         }
     }
 
-    /// Handles what has happened, and returns what is wanted next.
+    /// Handles an event, and returns the next action.
     ///
     /// Fails where a peer does not keep to the protocol: its connection cannot go on.
     pub fn step(
@@ -210,7 +210,7 @@ impl Session {
         Ok(self.next())
     }
 
-    /// Returns what is wanted next.
+    /// Returns the next action.
     pub fn next(&self) -> SessionAction {
         match &self.phase {
             SessionPhase::Gathering(gathering) if gathering.held.is_empty() => {
@@ -236,8 +236,8 @@ impl Session {
         }
     }
 
-    /// Returns what begins the transaction of the batch that waits, and takes its snapshot, see
-    /// [`BatchTransaction::Snapshot`].
+    /// Returns the statement that begins the transaction of the waiting batch, and takes its
+    /// snapshot, see [`BatchTransaction::Snapshot`].
     pub fn snapshot_taking(&self) -> Option<String> {
         match &self.phase {
             SessionPhase::Wanting(WantingPhase {
@@ -248,7 +248,7 @@ impl Session {
         }
     }
 
-    /// Returns what the client has set.
+    /// Returns the client's settings of the proxy.
     pub fn settings(&self) -> ClientSettings {
         self.client.settings
     }
@@ -261,12 +261,12 @@ impl Session {
         }
     }
 
-    /// Returns what is left to do on its server if it ended now.
+    /// Returns the unfinished work on its server if the session ended now.
     pub fn leftover(&self) -> SessionLeftover {
         self.phase.leftover()
     }
 
-    /// Takes a piece of what the client sends.
+    /// Handles a piece of the client's stream.
     fn sent(
         &mut self,
         piece: StreamPiece<'_>,
@@ -300,7 +300,7 @@ impl Session {
         Ok(())
     }
 
-    /// Takes a piece of what the server sends.
+    /// Handles a piece of the server's stream.
     fn replied(
         &mut self,
         piece: StreamPiece<'_>,

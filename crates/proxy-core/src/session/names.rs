@@ -52,7 +52,7 @@ impl DetachedSession<'_> {
 
 impl AttachedSession<'_> {
     /// Prepares for a text that is about to run on the attached server. If it removes statements,
-    /// they are the client's no more; returns what to restore if it does not run.
+    /// they are the client's no more. Returns the statements to restore if it does not run.
     pub(super) fn deallocates(
         &mut self,
         text: &[u8],
@@ -120,14 +120,14 @@ impl AttachedSession<'_> {
             .push(ExpectedReply::made(Bytes::new()).or(undo));
     }
 
-    /// Returns what the server had under names of its own.
+    /// Returns the server's statements under the client's own names.
     fn gives_own_names(
         &mut self,
         server: &mut ServerConnection,
         out: &mut PeerOutput,
     ) -> ServerStatements {
-        // A statement that cannot be prepared any more must not fail what follows; nor must an
-        // implicit transaction that goes on be ended.
+        // A statement that cannot be prepared any more must not fail later messages, nor end an
+        // implicit transaction that goes on.
         let is_apart = !self.link.is_within_batch();
         let long = self
             .client

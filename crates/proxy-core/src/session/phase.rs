@@ -1,4 +1,4 @@
-//! The phases of a session, each with what exists in it alone.
+//! The phases of a session, each with its own data.
 
 use core::mem::{replace, take};
 
@@ -48,7 +48,7 @@ impl SessionPhase {
         })
     }
 
-    /// Returns what is left to do on the server if the session ended now.
+    /// Returns the unfinished work on the server if the session ended now.
     pub fn leftover(&self) -> SessionLeftover {
         match self {
             SessionPhase::Gathering(GatheringPhase { transaction, .. })

@@ -7,11 +7,11 @@ use crate::server::PreparationNumber;
 pub enum SettingChanges {
     /// Nothing.
     Nothing,
-    /// Some are again what they were when the session began, at most.
+    /// Some have their initial values of the session again, at most.
     Reset,
     /// Some are anything.
     Set,
-    /// All are again what they were when the session began.
+    /// All have their initial values of the session again.
     Discarded,
 }
 

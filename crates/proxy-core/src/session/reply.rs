@@ -22,7 +22,7 @@ impl AttachedSession<'_> {
     /// Processes a piece of the server's stream. `counts` returns whether the snapshots of a batch
     /// at a replica are valid, once the batch has taken them.
     ///
-    /// Fails where the server's replies do not fit what it was sent: both connections must end.
+    /// Fails where the server's replies do not fit its messages: both connections must end.
     pub(super) fn reply(
         &mut self,
         piece: StreamPiece<'_>,
@@ -160,7 +160,7 @@ impl AttachedSession<'_> {
             self.failed(server, out);
             return Ok(());
         }
-        // Any other error is the client's, even of what was added for its sake.
+        // Any other error is the client's, even of a statement that was added for its sake.
         self.link.server_rest = RestDestination::On;
         self.link.transaction_fails();
         self.failed(server, out);
@@ -235,7 +235,7 @@ impl AttachedSession<'_> {
         }
     }
 
-    /// Notes that the server skips what is left of an extended batch. Of a simple query only
+    /// Notes that the server skips the rest of an extended batch. Of a simple query only
     /// ReadyForQuery is left.
     fn failed(&mut self, server: &mut ServerConnection, out: &mut PeerOutput) {
         let flow = self.link.flow;

@@ -43,13 +43,13 @@ pub struct ClientSettings {
     pub trace: TraceSetting,
     /// How consistent reads are.
     pub level: ConsistencyLevel,
-    /// How finely it is looked at what reads touch.
+    /// The precision of the analysis of reads.
     pub classes: ClassPrecision,
     /// The reads that may run on another server than their transaction.
     pub balancing: ReadBalancing,
 }
 
-/// How finely it is looked at what reads touch (the paper's section 7.3).
+/// The precision of the analysis of reads (the paper's section 7.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClassPrecision {
     /// By rows where they are known, else by columns: all classes.
@@ -175,7 +175,7 @@ impl ClientParameters {
         self.reported = reported;
     }
 
-    /// Returns what servers are to call the session.
+    /// Returns the application name of the session for servers.
     pub fn application(&self) -> Option<&Bytes> {
         self.application.as_ref()
     }
@@ -191,12 +191,12 @@ impl ClientParameters {
         is_news
     }
 
-    /// Notes that servers are to call it what this one calls it.
+    /// Notes that servers are to use the application name of this one.
     pub fn name_as(&mut self, server: &ServerConnection) {
         self.application = server.parameters.get(APPLICATION_NAME).cloned();
     }
 
-    /// Notes that servers are to call it what they called it at the login.
+    /// Notes that servers are to use the application name of the login.
     pub fn name_as_at_login(&mut self) {
         self.application.clone_from(&self.application_at_login);
     }
@@ -218,7 +218,7 @@ impl ClientParameters {
         true
     }
 
-    /// Reports to the client those settings in which the server differs from what it knows.
+    /// Reports to the client the settings in which the server differs from the client's view.
     pub fn report(&mut self, server: &ServerConnection, out: &mut PeerOutput) {
         if Arc::ptr_eq(&self.reported, &server.parameters) {
             return;
@@ -241,7 +241,7 @@ impl ClientParameters {
     }
 }
 
-/// Returns a text that begins with SET, without what ends it.
+/// Returns a text that begins with SET, without its terminator.
 fn set_text(text: &[u8]) -> Option<&str> {
     let first = text.trim_ascii_start().get(..3);
     if !first.is_some_and(|word| word.eq_ignore_ascii_case(b"set")) {

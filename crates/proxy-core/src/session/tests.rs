@@ -118,7 +118,7 @@ struct Servers {
     kept: Option<ServerConnection>,
 }
 
-/// Has nothing noted of what goes to servers.
+/// Has nothing noted of messages to servers.
 struct NoRouter;
 
 impl MessageRouter for NoRouter {
@@ -138,7 +138,7 @@ fn session() -> Session {
     })
 }
 
-/// Gives the session what it wants, as a relay does. True if it ended.
+/// Gives the session the server that it wants, as a relay does. True if it ended.
 fn serve(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut PeerOutput) -> bool {
     match session.next() {
         SessionAction::Pause => session.step(SessionEvent::Pause, out).is_err(),
@@ -307,7 +307,7 @@ fn run(steps: Vec<(Step, Offer)>) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A session whose client and server send what the test has them send.
+/// A session whose client and server send the messages of the test.
 struct Peers {
     session: Session,
     server: ServerConnection,
