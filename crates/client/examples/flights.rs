@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The tour; returns what it saw, line by line.
+/// The tour; returns its observations, line by line.
 // tidy: long — an example, read from top to bottom
 pub async fn tour(coordinator: &str) -> Result<Vec<String>, Error> {
     let mut seen = Vec::new();

@@ -15,7 +15,7 @@ use session::SessionFailure;
 pub enum Error {
     /// No coordinator answered in time. May be tried again.
     NoCoordinator {
-        /// Each address with what happened there.
+        /// Each address with its failure.
         tried: Vec<String>,
     },
     /// No result came before the deadline, and certainly nothing was changed. May be tried again.
@@ -46,7 +46,7 @@ pub enum Error {
         /// The server.
         server: ServerId,
     },
-    /// The coordinator refused; its message contains what to do.
+    /// The coordinator refused. Its message contains the remedy.
     Refused {
         /// Its words.
         message: String,
@@ -167,8 +167,8 @@ impl Error {
         }
     }
 
-    /// Returns the error of the session machine's outcome. `trouble` is what happened to
-    /// connections last.
+    /// Returns the error of the session machine's outcome. `trouble` is the last fault of
+    /// connections.
     pub(crate) fn from_failure(
         failure: SessionFailure,
         what: &str,

@@ -76,8 +76,8 @@ macro_rules! common_options {
                 self
             }
 
-            /// Sets how fresh the rows must be. [`Consistency::Stale`] returns at once what is
-            /// committed, and may miss operations under way.
+            /// Sets how fresh the rows must be. [`Consistency::Stale`] returns the committed rows
+            /// at once, and may miss operations under way.
             pub fn consistency(mut self, consistency: Consistency) -> Self {
                 self.wanted.plan.consistency = consistency;
                 self

@@ -1,7 +1,7 @@
-//! The statements by which a replica repeats what a transaction state did on the primary.
+//! The statements by which a replica repeats the effects of a transaction state.
 //!
 //! Values are text literals whose type is left open, so that each column's own input function reads
-//! what its output function wrote. Every statement must find just the rows that it is about (R30).
+//! the text of its output function. Every statement must find just the rows that it is about (R30).
 //!
 //! Rows of one table that follow each other are changed together, by one statement: that takes a
 //! fraction of the time. PostgreSQL chooses the order in which one statement changes them, which
@@ -95,7 +95,7 @@ impl ApplyPart {
     }
 }
 
-/// Returns what does these changes, in order.
+/// Returns the statements of these changes, in order.
 pub fn parts(changes: &[CommitChange]) -> Result<Vec<ApplyPart>, ReplicationError> {
     let mut parts = Vec::new();
     let mut rest = changes;

@@ -75,7 +75,7 @@ fn lagging_servers(shared: &Shared, at: Tsid) -> LaggingServers {
     };
     for (id, state, applied) in known {
         let name = format!("replica {}", id.0);
-        // A streaming standby writes its log to disk before it shows what is in it.
+        // A streaming standby writes its log to disk before it shows the commits in it.
         let on_disk = durable.get(&id).copied().unwrap_or(applied);
         match state {
             ReplicaState::Serving if on_disk < at => standing.lack.push(name),

@@ -34,7 +34,7 @@ pub const QUEUE_LENGTH_MAX: usize = 1024;
 const IN_HAND_MAX: usize = 256;
 /// Commits are held back no longer than this without a message from the requester.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Time between two flushes of what is applied.
+/// Time between two flushes of applied commits.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 /// Statements of one commit are sent in pieces of about this size, in bytes.
 const PIECE_LENGTH: usize = 1 << 20;
@@ -80,7 +80,7 @@ pub struct ExtractorInputs {
     pub requests: mpsc::Receiver<ExtractorRequest>,
 }
 
-/// Applies what is received until the queue ends or something goes wrong.
+/// Applies received commits until the queue ends or a failure.
 pub async fn run(
     shared: &Shared,
     id: ReplicaId,
@@ -401,8 +401,8 @@ impl Extractor<'_> {
         self.report_progress();
     }
 
-    /// Reports to the manager how far it is. While it lacks some of what its snapshot did not show,
-    /// it is no state that the primary ever had, and serves nothing.
+    /// Reports to the manager how far it is. While it lacks some commits that its snapshot did not
+    /// show, it is no state that the primary ever had, and serves nothing.
     fn report_progress(&self) {
         let (from, since) = self.begun;
         if let Some(seed) = self.seed.as_ref().filter(|_| self.is_catching_up()) {
@@ -550,7 +550,7 @@ async fn try_execute(
     do_all(client, parts, pace).await
 }
 
-/// Executes what is in a file, piece by piece.
+/// Executes the statements in a file, piece by piece.
 async fn do_spilled(
     client: &Client,
     spill: &SpillFile,
@@ -635,7 +635,7 @@ fn refused(error: tokio_postgres::Error) -> ExecutionFailure {
     ];
     let code = error.code();
     ExecutionFailure {
-        // A connection that broke is noticed by what is tried next on it.
+        // The next statement on it notices a broken connection.
         may_pass: code.is_none_or(|code| passing.contains(code)),
         text: described(&error),
     }

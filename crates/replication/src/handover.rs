@@ -78,7 +78,7 @@ impl<C: LogPlaced> RecentCommits<C> {
         !self.commits.is_empty() && (place >= self.after || planted::is(ProxyBug::RecentHasGaps))
     }
 
-    /// Notes that the transactions buffer has what is up to here.
+    /// Notes that the transactions buffer has all commits up to here.
     pub fn forget(&mut self, until: Tsid) {
         while self.commits.front().is_some_and(|it| it.tsid() <= until) {
             self.forget_first();
@@ -92,7 +92,7 @@ impl<C: LogPlaced> RecentCommits<C> {
     }
 }
 
-/// The source of what comes next.
+/// The source of the next commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitSource {
     /// The stream gives it next.
@@ -107,8 +107,8 @@ pub enum CommitSource {
     Lost,
 }
 
-/// Returns the source of what comes next for a follower that has everything up to `applied`. Every
-/// commit up to `position` was read, and the slot gives what is after `confirmed`.
+/// Returns the source of the next commits for a follower that has everything up to `applied`. Every
+/// commit up to `position` was read, and the slot delivers the commits after `confirmed`.
 pub fn source<C: LogPlaced>(
     applied: Tsid,
     (position, confirmed): (Tsid, Tsid),
@@ -128,7 +128,7 @@ pub fn source<C: LogPlaced>(
 /// Returns up to where the slot may forget the log, as far as replicas are concerned; none if there
 /// is none. A replica of `unavailable` whose missing commits are in the buffer needs the log only
 /// from the buffer's end on. Where another proxy waits that does not have this buffer, `slot` is
-/// its position: that proxy needs all that the slot gives, which is what is behind it.
+/// its position: that proxy needs all commits of the slot, which are those behind it.
 pub fn forgettable(
     durable: &BTreeMap<ReplicaId, Tsid>,
     unavailable: &BTreeSet<ReplicaId>,

@@ -11,7 +11,7 @@
 //! - `seed` fills a new replica while the primary goes on; `convert` makes one of a standby.
 //! - `checkpoint` waits until all servers are past a place.
 //! - `handover` decides which source gives commits to a replica that has been offline.
-//! - `catalogue` reads what `pg-analysis` must know of the primary.
+//! - `catalogue` reads the primary's catalogue for `pg-analysis`.
 //! - `promotion` makes a replica the primary after the primary is gone.
 //! - `leadership` decides which of several proxies is active; `fence` keeps the others from
 //!   replicas.
@@ -19,8 +19,8 @@
 //! Invariants:
 //! - A replica's database shows a prefix of the primary's commits (I14), and notes in the same
 //!   transaction which: `hihooi.applied` (R31). So nothing is applied twice after a restart.
-//! - The slot is confirmed only up to what every replica has on disk, or has the transactions
-//!   buffer for, and only by the active proxy.
+//! - The slot is confirmed only up to the position that every replica has on disk, or the
+//!   transactions buffer has for it, and only by the active proxy.
 //! - A change that does not find exactly its row is never passed over: the replica is quarantined.
 
 pub mod buffer;
@@ -159,7 +159,7 @@ impl From<io::Error> for ReplicationError {
     }
 }
 
-/// Returns an error with what the server reported.
+/// Returns an error with the server's report.
 fn described(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(reported) => format!("{} ({})", reported.message(), reported.code().code()),
@@ -212,9 +212,9 @@ impl Shared {
     }
 
     /// Returns from where on the primary's log is needed by a server that has no other source; none
-    /// if it is not. An offline replica that gets what it lacks from the transactions buffer does
-    /// not need it, unless another proxy waits that does not have this buffer: then it needs what
-    /// the slot still has, which is what is after `slot`.
+    /// if it is not. An offline replica that gets its missing commits from the transactions buffer
+    /// does not need it, unless another proxy waits that does not have this buffer. Then it needs
+    /// the commits that the slot still has, which are those after `slot`.
     fn needed(&self, slot: Tsid) -> Option<Tsid> {
         let unavailable: BTreeSet<ReplicaId> = {
             let manager = self.manager();
@@ -244,7 +244,7 @@ impl Shared {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reports what a replica does now, for people and for the log.
+    /// Reports a replica's status, for people and for the log.
     fn set_status(&self, id: ReplicaId, text: &str) {
         if text != CONNECTING {
             self.report(Level::Info, id, text);
@@ -294,7 +294,7 @@ pub enum ExistingData {
     Converted,
 }
 
-/// How a new replica comes to what it must have.
+/// How a new replica gets its initial data.
 #[derive(Clone, Debug)]
 pub struct ReplicaIntake {
     /// The treatment of the data in its database.
@@ -493,7 +493,7 @@ impl Replication {
         self.shared.events.forget(id);
     }
 
-    /// Returns what each replica does, for people.
+    /// Returns the status of each replica, for people.
     pub fn status(&self) -> BTreeMap<ReplicaId, ReplicaStatus> {
         self.shared.status().clone()
     }
@@ -508,7 +508,7 @@ impl Replication {
         Some(self.shared.buffer.as_ref()?.status())
     }
 
-    /// Returns what the primary kept of its log for the slot, when it was asked last.
+    /// Returns the size of the WAL that the primary retained for the slot at the last check.
     pub fn retained_wal(&self) -> RetainedWal {
         *self
             .shared
@@ -594,8 +594,7 @@ fn leave(shared: &Shared, id: ReplicaId) {
     shared.durable().remove(&id);
 }
 
-/// Refuses a replica that has what was committed up to `applied`, where no source has all that
-/// comes next.
+/// Refuses a replica that has all commits up to `applied`, where no source has all later ones.
 fn refuse_gap(shared: &Shared, applied: Tsid, confirmed: Tsid) -> Result<(), ReplicationError> {
     let buffer = shared.buffer.as_ref();
     let is_kept = buffer.is_some_and(|buffer| buffer.covers(applied));
@@ -634,7 +633,7 @@ async fn follow(
     }
     let line = lineage::line(&primary).await?;
     if lineage::has_replaced(&control, &line).await? {
-        // A client that writes to the old one from now on writes what no other server will see.
+        // From now on, no other server sees the writes of a client of the old primary.
         shared.lease.end();
         return Err(lineage::replaced("this replica"));
     }
@@ -690,7 +689,7 @@ pub async fn connect(address: &Address, name: &str) -> Result<Client, Replicatio
     connect_with_notices(address, name, |_| {}).await
 }
 
-/// Connects in the same way. Notices are passed on before the answer to what they are about.
+/// Connects in the same way. Notices are passed on before the answer that they belong to.
 pub async fn connect_with_notices(
     address: &Address,
     name: &str,
@@ -701,8 +700,8 @@ pub async fn connect_with_notices(
         .user(&address.user)
         .dbname(&address.database)
         .application_name(name)
-        // Whether there is TLS is decided already; this has the library ask the stream for what
-        // ties a login to it.
+        // Whether there is TLS is decided already. This has the library ask the stream for its
+        // channel binding.
         .ssl_mode(SslMode::Require)
         .ssl_negotiation(SslNegotiation::Direct);
     if let Some(password) = &address.password {

@@ -69,8 +69,7 @@ impl BufferPages {
         Some((pages, useless))
     }
 
-    /// Moves the beginning of what is covered to here: a replica that lacks what is before finds no
-    /// help.
+    /// Returns the first covered position: a replica that lacks earlier commits finds no help.
     pub fn from(&self) -> Tsid {
         self.from
     }

@@ -1,4 +1,4 @@
-//! How far something long is, and when it will be done: by what it took so far (the paper's section
+//! The progress of a long task, and when it will be done, by the elapsed time (the paper's section
 //! 6.3).
 
 use std::time::Duration;

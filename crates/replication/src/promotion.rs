@@ -3,8 +3,8 @@
 //! All replicas hold prefixes of one order (I14), so the most advanced replica has every commit of
 //! the others. Sessions that execute there are ended and kept out first (`fence`), so that the
 //! commits found then are all that it will ever have. It gets a *mark* that names the primary whose
-//! place it takes, its sequences go past what its tables have, and it gets what a primary must
-//! have. Replicas with exactly the same commits follow it from the beginning of its slot, before
+//! place it takes. Its sequences go past the values in its tables, and it gets the objects of a
+//! primary. Replicas with exactly the same commits follow it from the beginning of its slot, before
 //! which no client has written. The others must be filled again.
 //!
 //! Invariants:
@@ -37,7 +37,7 @@ use proxy_pool::connection;
 const NAME: &str = "replex promotion";
 /// A primary that takes longer to answer is gone.
 const GONE_AFTER: Duration = Duration::from_secs(5);
-/// How long a standby may take to replay what it has received.
+/// Time in which a standby must replay the WAL that it has received.
 const REPLAY_MAX: Duration = Duration::from_secs(60);
 /// Time between two looks how far that is.
 const REPLAY_INTERVAL: Duration = Duration::from_millis(20);
@@ -323,7 +323,7 @@ impl ReachedReplica {
         })
     }
 
-    /// Ensures that it gets nothing more, and returns what it has. Fails if it cannot be promoted.
+    /// Ensures that it gets nothing more, and returns its position. Fails if it cannot be promoted.
     async fn stop(self, epoch: u64) -> Result<PromotionCandidate, ReplicationError> {
         let client = &self.client;
         let (has, last) = if let Some(mark) = self.mark {

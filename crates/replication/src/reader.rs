@@ -4,9 +4,9 @@
 //! the commit, the primary shows it, and every follower gets it. Followers are the replicas, and
 //! the transactions buffer if there is one. When a follower joins that needs older commits than the
 //! last one read, and the transactions buffer does not have them, the stream begins again from
-//! where the slot is confirmed. Every other follower is spared what it was given before. Commits
-//! that the buffer does not have on its disks yet are remembered here, so that a follower that
-//! comes from there finds its next commits.
+//! where the slot is confirmed. Every other follower does not get commits again that it has had.
+//! Commits that the buffer does not have on its disks yet are remembered here, so that a follower
+//! that comes from there finds its next commits.
 
 use super::query;
 use std::borrow::Cow;
@@ -163,7 +163,7 @@ pub struct SlotReader {
     followers: BTreeMap<Follower, FollowerState>,
     /// Every commit up to here has been read.
     position: Tsid,
-    /// The slot gives nothing any more of what is before this place.
+    /// The slot no longer delivers commits before this place.
     confirmed: Tsid,
     recent: RecentCommits<StreamedCommit>,
     snapshot: Snapshot,
@@ -289,7 +289,7 @@ impl SlotReader {
         }
     }
 
-    /// Notes that the stream gives what is after this place.
+    /// Notes that the stream delivers the commits after this place.
     fn begin_behind(&mut self, confirmed: Tsid) -> Result<(), ReplicationError> {
         if confirmed == setup::NO_SLOT {
             return Err(ReplicationError::Stream(
@@ -414,7 +414,8 @@ impl SlotReader {
         source == CommitSource::RestartedStream
     }
 
-    /// Lets the primary forget what every replica has on disk; everything, if there is none.
+    /// Confirms the position that every replica has on disk to the primary; everything, if there is
+    /// none.
     fn confirm(&mut self, stream: &ReplicationClient) {
         if !self.shared.lease.is_valid() {
             return;
@@ -427,8 +428,8 @@ impl SlotReader {
             durable = durable.map(|durable| buffer.holds(durable));
         }
         if let Some(durable) = durable.filter(|durable| *durable > Tsid(0)) {
-            // A follower that got older commits from the transactions buffer may be behind what the
-            // slot has.
+            // A follower that got older commits from the transactions buffer may be behind the
+            // slot.
             self.confirmed = self.confirmed.max(durable);
             stream.update_applied_lsn(Lsn::from_u64(self.confirmed.0));
         }

@@ -1,9 +1,9 @@
 //! In which order an Extractor's connections execute, commit and roll back transactions.
 //!
-//! Pure. A connection executes a group of transactions that follow each other as one transaction of
-//! the replica's; a group's name is its last TSID, which is what the replica has once it has
-//! committed. Groups are of what waits already: there is more than one in a group only where more
-//! wait than there are connections, and no transaction waits for a group to be full.
+//! Pure. A connection executes a group of consecutive transactions as one transaction of the
+//! replica. A group's name is its last TSID, which is the replica's position once it has committed.
+//! Groups consist of waiting transactions. A group has more than one only where more wait than
+//! there are connections, and no transaction waits for a group to be full.
 //!
 //! Invariants: commits are in TSID order (R31). An independent group may execute before its turn,
 //! but if an earlier group fails or is blocked by it, it is rolled back. A group that fails is
@@ -29,9 +29,9 @@ pub struct WorkerNumber(pub usize);
 pub enum WorkerCommand {
     /// Execute without committing.
     Execute(WorkerNumber, Tsid),
-    /// Commit what was executed.
+    /// Commit the executed group.
     Commit(WorkerNumber, Tsid),
-    /// Roll back what was executed.
+    /// Roll back the executed group.
     Rollback(WorkerNumber, Tsid),
     /// All up to here is applied, without work at the replica.
     Advance(Tsid),
@@ -184,10 +184,10 @@ impl ReplaySchedule {
         commands
     }
 
-    /// Returns what else is to be done now.
+    /// Returns the other commands that are due now.
     pub fn commands(&mut self) -> Vec<WorkerCommand> {
         let mut commands = Vec::new();
-        // Lets those go on that have waited for what has left.
+        // Frees the transactions that have waited for those that have left.
         for group in std::mem::take(&mut self.left) {
             self.execution.complete(&group);
         }
@@ -232,7 +232,7 @@ impl ReplaySchedule {
         }
     }
 
-    /// Connections that are idle share what waits, as far as it may run now.
+    /// Idle connections share the waiting transactions, as far as they may run now.
     fn start(&mut self, commands: &mut Vec<WorkerCommand>) {
         while !self.idle.is_empty() {
             let share = self.execution.waiting_count() / self.worker_count;
@@ -424,7 +424,7 @@ mod tests {
             self.rows[tsid as usize - 1]
         }
 
-        /// A group follows, and conflicts with nothing that is before it, nor with what runs.
+        /// A group follows, and conflicts with no earlier and no running transaction.
         fn begins(&mut self, group: &CommitGroup) -> Result<(), TestCaseError> {
             let (first, last) = (group.tsids[0].0, group.tsids[group.tsids.len() - 1].0);
             let between = (first..=last).filter(|tsid| self.row(*tsid).is_some());

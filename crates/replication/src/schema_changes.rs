@@ -5,9 +5,9 @@
 //! again: the slot's stream has it all the same, and no other user can have put it there. A trigger
 //! knows the text that the client sent, which may be several statements. Each of them that an event
 //! trigger can see is noted, also those that did nothing or concern temporary tables, so that the
-//! notes are matched with the statements in order. Those in functions are found by PL/pgSQL's own
-//! account of what it runs. A statement that is ambiguous or cannot be run again is *lost*: no
-//! replica can execute it.
+//! notes are matched with the statements in order. Statements in functions are found by PL/pgSQL's
+//! own call stack. A statement that is ambiguous or cannot be run again is *lost*: no replica can
+//! execute it.
 
 use std::collections::VecDeque;
 
@@ -55,8 +55,8 @@ pub async fn prepare(primary: &Client) -> Result<bool, ReplicationError> {
     }
 }
 
-/// Returns a statement that does `otherwise`, in PL/pgSQL, where the triggers will not note what
-/// the session does next.
+/// Returns a statement that does `otherwise`, in PL/pgSQL, where the triggers will not note the
+/// session's next statements.
 ///
 /// Before that it refuses `text`, the statement that follows, if that makes something for good of
 /// temporary tables.
@@ -104,7 +104,7 @@ fn refusing_temporary(named: &TemporaryNames) -> String {
 const UNLESS_NOTED: &str = "DO $replex_noted$";
 const END_UNLESS_NOTED: &str = "END$replex_noted$";
 
-/// Returns what is behind such statements.
+/// Returns the text behind such statements.
 fn behind_preludes(mut text: &str) -> &str {
     while let Some((_, rest)) = text
         .strip_prefix(UNLESS_NOTED)
@@ -124,7 +124,8 @@ pub struct SchemaNote {
     pub event: String,
     /// The command tag.
     pub tag: String,
-    /// Whether the statement changes what replicas have. For a DROP, the note before shows that.
+    /// Whether the statement changes objects that replicas have. For a DROP, the note before shows
+    /// that.
     pub matters: bool,
     /// Settings by which texts mean something else, a line for each.
     pub settings: String,
@@ -204,7 +205,7 @@ pub struct SchemaChanges {
     sent: Option<NotedText>,
     /// The text that a function ran last.
     inner: Option<NotedText>,
-    /// Whether the DROP that is to be noted next has dropped what replicas have.
+    /// Whether the DROP that is to be noted next has dropped objects that replicas have.
     drops: bool,
 }
 
@@ -254,8 +255,8 @@ impl NotedText {
         }
     }
 
-    /// Returns what replicas run for a note. The statement that was noted is the next of this tag;
-    /// those before it are of kinds that no trigger sees.
+    /// Returns the statements that replicas run for a note. The statement that was noted is the
+    /// next of this tag; those before it are of kinds that no trigger sees.
     fn noted(&mut self, note: &SchemaNote, matters: bool) -> Vec<ReplayableChange> {
         self.note = note.clone();
         if let Some(why) = self.problem {
@@ -451,8 +452,8 @@ mod tests {
     use super::*;
     use pg_analysis::Catalogue;
 
-    /// Returns what is found of notes of this text, by event and tag; `~` stands for what does not
-    /// matter.
+    /// Returns the changes that are found for notes of this text, by event and tag; `~` stands for
+    /// a change without effect on replicas.
     fn found(query: &str, notes: &[&str]) -> Vec<String> {
         let mut changes = SchemaChanges::default();
         found_by(&mut changes, query, notes)

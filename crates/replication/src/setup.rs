@@ -9,8 +9,8 @@ use proxy_core::freshness::mark::MarkKey;
 use proxy_core::freshness::{ServerLife, Tsid};
 use proxy_core::planted::{self, ProxyBug};
 
-/// The name by which `hihooi.applied` has what is on disk; connections that execute are numbered
-/// from 0.
+/// The number by which `hihooi.applied` has the position on disk. Connections that execute are
+/// numbered from 0.
 pub const FLUSHER: i32 = -1;
 
 /// Where a replica begins.
@@ -187,7 +187,8 @@ pub async fn applied(replica: &Client) -> Result<Option<ReplicaStart>, Replicati
     Ok(Some(ReplicaStart { applied, seed }))
 }
 
-/// Has what a replica shows on its disk from now on: Extractors commit without waiting for that.
+/// Flushes the visible commits of a replica to its disk: Extractors commit without waiting for
+/// that.
 pub async fn flush(replica: &Client) -> Result<(), ReplicationError> {
     let sql = format!(
         "BEGIN; SET LOCAL synchronous_commit = on;

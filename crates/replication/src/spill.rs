@@ -45,7 +45,8 @@ impl SpillFile {
         })
     }
 
-    /// Appends what these changes do. After an error what was there is there still.
+    /// Appends the statements of these changes. After an error the earlier contents are still
+    /// there.
     pub async fn add(&mut self, changes: &[CommitChange]) -> io::Result<()> {
         if self.failure.is_some() {
             return Ok(());
@@ -58,7 +59,7 @@ impl SpillFile {
         self.append(bytes).await
     }
 
-    /// Appends what another one has as bytes.
+    /// Appends the contents of another file as bytes.
     pub async fn append(&mut self, bytes: Vec<u8>) -> io::Result<()> {
         let (file, at, length) = (Arc::clone(&self.file), self.length, bytes.len() as u64);
         spawn_blocking(move || file.write_all_at(&bytes, at))
@@ -68,7 +69,7 @@ impl SpillFile {
         Ok(())
     }
 
-    /// Notes that no replica can do what follows, for this reason.
+    /// Notes that no replica can execute the later changes, for this reason.
     pub fn fail(&mut self, failure: Option<String>) {
         self.failure = failure;
     }
@@ -87,7 +88,7 @@ impl SpillFile {
         spawn_blocking(read).await.map_err(io::Error::other)?
     }
 
-    /// Returns why what follows the statements that are here cannot be done by any replica, if so.
+    /// Returns the reason why no replica can execute the changes after these statements, if so.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
@@ -108,7 +109,7 @@ pub struct SpillCursor {
 }
 
 impl SpillCursor {
-    /// Returns what comes next; nothing at the end.
+    /// Returns the next parts; nothing at the end.
     pub async fn next(&mut self) -> io::Result<Vec<ApplyPart>> {
         let (mut parts, used) = self.piece(PIECE_LENGTH).await?;
         self.at += used;
@@ -255,7 +256,7 @@ mod tests {
         }
     }
 
-    /// Everything comes back in order, also what is longer than a piece.
+    /// Everything comes back in order, also a statement that is longer than a piece.
     #[tokio::test]
     async fn appended_changes_are_read() {
         let mut spill = SpillFile::new().unwrap();

@@ -27,7 +27,7 @@ const ROWS_MAX: usize = 4096;
 /// commits that may wait for a replica.
 const LENGTH_MAX: usize = 256 * 1024;
 
-/// Where proxies keep what is their own, which differs from node to node.
+/// The schema of the proxies' own objects, which differ from node to node.
 const OWN_SCHEMA: &str = "hihooi";
 
 /// The effects of one commit.
@@ -70,7 +70,7 @@ pub struct RecordedChanges {
 }
 
 impl RecordedChanges {
-    /// Returns what does them.
+    /// Returns their statements.
     pub fn parts(&self) -> Result<Vec<ApplyPart>, ReplicationError> {
         match &self.failure {
             Some(failure) => Err(ReplicationError::Stream(failure.clone())),
@@ -236,7 +236,7 @@ impl TStateAssembler {
         }
     }
 
-    /// Moves what there is of it into a file, if it is too much for memory.
+    /// Moves its present changes into a file, if they are too much for memory.
     pub async fn bound(&mut self) -> io::Result<()> {
         match self.length > LENGTH_MAX {
             true => self.spill().await,

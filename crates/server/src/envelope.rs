@@ -26,14 +26,14 @@ pub(crate) struct Envelope {
 /// The reason why bytes are no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EnvelopeError {
-    /// They are not what was written.
+    /// They are damaged.
     Damaged,
     /// They are of this format, which this program does not know.
     Format(u16),
 }
 
 impl Envelope {
-    /// Returns the record's bytes with what stands around them.
+    /// Returns the record's bytes with the envelope around them.
     pub fn encode(self, record: &impl Wire) -> Vec<u8> {
         let mut out = self.magic.to_vec();
         self.format.encode(&mut out);

@@ -67,7 +67,7 @@ impl ServerIdentity {
         })
     }
 
-    /// Returns what is reported of it to the coordinator.
+    /// Returns its report to the coordinator.
     pub fn report(&self, epoch: Epoch) -> FolderReport {
         FolderReport {
             disk: self.disk,

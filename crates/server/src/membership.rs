@@ -95,7 +95,7 @@ pub(crate) fn join(
                 });
             }
             Ok(CoordinatorReply::Wait { message }) => message,
-            // It has lost its state, and receives what this folder knows.
+            // It has lost its state, and receives this folder's knowledge.
             Ok(CoordinatorReply::Recall) => match &patience.memory {
                 None => "it recovers its state, and this folder knows nothing".to_owned(),
                 Some(memory) => match ask(*address, cluster, memory, ATTEMPT_MAX) {

@@ -93,8 +93,8 @@ pub struct CoordinatorOptions {
     pub allow_unencrypted_network: bool,
     /// Leases and other intervals.
     pub settings: CoordinatorSettings,
-    /// Rebuild the state from what the servers know, because it is lost or an older copy; servers
-    /// that are named are lost for good, and not waited for.
+    /// Rebuild the state from the servers, because it is lost or an older copy. The named servers
+    /// are lost for good, and not waited for.
     pub recover: Option<BTreeSet<ServerId>>,
     /// Limits of its event loop.
     pub loop_limits: event_loop::LoopLimits,

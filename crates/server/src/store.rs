@@ -33,7 +33,7 @@ pub trait CoreStore {
     /// The record cannot be taken: the process must stop.
     fn append(&mut self, record: &LogRecord) -> Result<(), ServerError>;
 
-    /// Hands over what was appended to be written; once per turn.
+    /// Hands over the appended records to be written; once per turn.
     fn submit(&mut self);
 
     /// Returns the last durable position.

@@ -244,7 +244,7 @@ fn a_slow_reader_is_held_back_and_stalls_no_other() {
         );
     }
     // Nothing is read back, so at some point nothing more is taken: the kernel's buffers and the
-    // loop's limit are full. That is far below what an unbounded loop would have swallowed.
+    // loop's limit are full. That is far below the size that an unbounded loop would have read.
     let bound = 64 << 20;
     let mut taken = 0;
     let mut refusals = 0;
@@ -402,8 +402,8 @@ fn an_idle_loop_sleeps() {
     let thread = std::thread::spawn(move || event_loop.run(&mut handler));
     let mut wire = Wire::connect(address);
     wire.echo(1, 10);
-    // Silence is what is tested: nothing is to come in this time, and no turn to be taken but the
-    // last look at whether the new connection has spoken.
+    // The subject is silence: nothing may come in this time, and the loop takes no turn but the
+    // last check whether the new connection has spoken.
     let silence = Some(Duration::from_millis(300));
     wire.stream.set_read_timeout(silence).unwrap();
     let before = turns.load(Ordering::Relaxed);

@@ -150,7 +150,7 @@ fn pass_on(
     while let Some(frame) = server.receive() {
         match frame.message {
             Message::Ask(request @ CoordinatorRequest::Stopped { .. }) => {
-                // The receiver is gone once the test has what it waited for.
+                // The receiver is gone once the test has its result.
                 let _ = sender.send((request, server));
                 return;
             }

@@ -1,8 +1,8 @@
 //! The inputs and outputs of a client's session machine.
 //!
-//! The driver (client library or simulator) owns connections and time: it opens the connections
-//! that are requested, writes what is to be sent, and hands in what comes back. A connection must
-//! deliver a request at most once, as TCP does: a refusal then speaks for its attempt.
+//! The driver (client library or simulator) owns connections and time. It opens the requested
+//! connections, writes the outgoing messages, and hands in the answers. A connection must deliver a
+//! request at most once, as TCP does: a refusal then speaks for its attempt.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -273,7 +273,7 @@ pub struct SessionLimits {
     pub failures_suspected: u32,
     /// For so long reads go around a core that is suspected, where other copies have their rows.
     pub suspect_us: u64,
-    /// A read of what is down and nowhere else to be read waits for so long.
+    /// A read of lost rows without another copy waits for so long.
     pub lost_us: u64,
     /// The first pause after a refusal or a broken connection, doubling up to `pause_us_max`.
     pub pause_us: u64,

@@ -249,7 +249,7 @@ impl Gather {
         Some((index, self.read(index, limit)))
     }
 
-    /// Returns what is still to be read of a partition.
+    /// Returns the unread rest of a partition.
     fn read(&self, index: usize, limit: u32) -> Read {
         let source = &self.sources[index];
         Read {

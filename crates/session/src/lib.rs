@@ -64,7 +64,7 @@ pub struct SessionMachine {
     configuration: Option<Arc<Configuration>>,
     /// Tables with servers that are down and cannot be replaced, and these servers.
     lost: BTreeMap<TableId, BTreeSet<ServerId>>,
-    /// Since when numbers of copies mean what they mean; for ever where none is given.
+    /// Since when numbers of copies have their meaning; for ever where none is given.
     copies_since: BTreeMap<(TableId, u8), Epoch>,
     requests: BTreeMap<Ticket, Pending>,
     /// Attempts without an answer, by correlation.
@@ -280,7 +280,7 @@ impl SessionMachine {
         self.attempts.len()
     }
 
-    /// Takes in what happened and returns what is to be done.
+    /// Handles an input and returns the output.
     pub fn step(&mut self, now: ClockReading, input: SessionInput, output: &mut SessionOutput) {
         let now_us = now.monotonic_us;
         match input {
@@ -354,7 +354,7 @@ impl SessionMachine {
         }
     }
 
-    /// Finds the core for a request and sends it there, or lets it wait for what is missing.
+    /// Finds the core for a request and sends it there, or has it wait for the missing part.
     fn place(&mut self, now_us: u64, ticket: Ticket, output: &mut SessionOutput) {
         let Some(configuration) = &self.configuration else {
             self.move_to(ticket, RequestPhase::Waiting, None);
@@ -395,7 +395,7 @@ impl SessionMachine {
         self.ready.insert(core);
     }
 
-    /// Sends what waits for a core, as far as its connection and window allow.
+    /// Sends the requests that wait for a core, as far as its connection and window allow.
     fn serve_queue(&mut self, now_us: u64, core: CoreId, output: &mut SessionOutput) {
         let Some(link) = self.links.get_mut(&core) else {
             return;
@@ -561,7 +561,7 @@ impl SessionMachine {
         ticket.0 < PART_TICKETS
     }
 
-    /// Routes again what waits, in the order of submission.
+    /// Routes waiting requests again, in the order of submission.
     fn place_again(
         &mut self,
         now_us: u64,

@@ -344,7 +344,7 @@ impl SessionMachine {
         }
     }
 
-    /// Forgets what a round has asked. Writers need not wait any longer for what it holds.
+    /// Drops the requests of a round. Writers need not wait any longer for its holds.
     pub(super) fn drop_moment(&mut self, ticket: Ticket) {
         let Some(moment) = self.moments.remove(&ticket) else {
             return;
@@ -369,7 +369,7 @@ impl SessionMachine {
     }
 }
 
-/// Returns what ends these holds.
+/// Returns the requests that end these holds.
 fn releases(holds: Holds) -> impl Iterator<Item = HoldRelease> {
     holds
         .into_iter()

@@ -94,7 +94,7 @@ impl Numbering {
         }
     }
 
-    /// Returns what goes with every attempt at an open request.
+    /// Returns the numbers that go with every attempt at an open request.
     pub fn acknowledged_below(&self, request: RequestId) -> u64 {
         let below = self.sessions[&request.session].acknowledged_below();
         assert!(

@@ -3,7 +3,7 @@
 //! A partition is lost for a client if its server is down by the configuration, or if the client
 //! cannot reach it. Its rows are then read from the cheapest cover that is wholly available, one
 //! request per member, and put together to the page that was requested. If no cover is left, the
-//! read waits a little for a server to come back, then reports what is missing.
+//! read waits a little for a server to come back, then reports the missing partition.
 //!
 //! Pages of several members make one answer only if all members were, at one moment, as they were
 //! read: the moment when they were asked. Each reports for how long nothing had changed there
@@ -171,7 +171,7 @@ impl SessionMachine {
             panic!("members are read");
         };
         let stale = read.consistency == Consistency::Stale;
-        // Elsewhere what it waits for can be followed by more before it is answered.
+        // Elsewhere more operations can follow the awaited one before it is answered.
         let holds_back = read.partition.replex != 0;
         let asked = read.redirect.as_mut().expect("members are asked so");
         let begins = asked.scan_from.is_none();
@@ -252,7 +252,7 @@ impl SessionMachine {
         }
     }
 
-    /// Forgets what a redirected read has asked.
+    /// Drops the requests of a redirected read.
     pub(super) fn drop_members(&mut self, ticket: Ticket) {
         if let Some(redirected) = self.redirects.remove(&ticket) {
             for member in redirected.open {
@@ -431,7 +431,7 @@ impl SessionMachine {
     }
 }
 
-/// Returns what each member of a cover is asked. A partition that is a member twice is asked once,
+/// Returns the request to each member of a cover. A partition that is a member twice is asked once,
 /// for all wanted rows: rows that others return, too, are left out when pages are merged.
 fn members(table: &PlacedTable, read: &Read, merge: &Merge, cover: &Cover) -> Vec<Read> {
     let lost = usize::from(read.partition.replex);

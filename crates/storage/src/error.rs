@@ -48,8 +48,8 @@ pub enum StorageError {
         /// Bytes allowed.
         bytes_max: usize,
     },
-    /// A write or a flush failed, or a thread of the log died: it is not known what the disk holds.
-    /// The process must stop; a restart reads what is really there (R23).
+    /// A write or a flush failed, or a thread of the log died: the contents of the disk are
+    /// unknown. The process must stop. A restart reads the actual contents (R23).
     Fatal {
         /// The failed part.
         what: String,

@@ -185,8 +185,8 @@ impl<'a> SegmentScan<'a> {
     /// Returns whether a record of this log can be there, behind a bad one. Recycled files are full
     /// of bytes that could be anything, so everything is checked that can be without its checksum.
     fn is_plausible(&self, offset: usize, record: &StoredRecord) -> bool {
-        // Positions after are left over from what was overwritten; each missing record took a
-        // header at least.
+        // Later positions are left over from overwritten data. Each missing record took a header at
+        // least.
         let missing = record.position.0.checked_sub(self.expected.0);
         let room = ((offset - self.offset) / HEADER_BYTES) as u64;
         // Durable records stay durable.

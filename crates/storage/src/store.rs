@@ -1,9 +1,9 @@
 //! The durable state of one core: a folder with its log and its tables, opened and kept together.
 //!
-//! The log is the truth. A *checkpoint* brings the cold store to what the tables were right after
-//! some record, and lets the log before it go; a restart replays the log from there on. This
-//! module knows the order in which the parts must become durable, and nothing of what records
-//! and entries mean.
+//! The log is the truth. A *checkpoint* brings the cold store to the state of the tables right
+//! after some record, and releases the log before it. A restart replays the log from there on. This
+//! module knows the order in which the parts must become durable, and nothing of the meaning of
+//! records and entries.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -51,7 +51,7 @@ pub struct StoreOptions {
     /// Whether the folder may be new: otherwise an empty one is a loss, not a beginning.
     pub create: bool,
     /// Memory for the tables, in bytes: colder rows are read from disk. A sixteenth more, between 8
-    /// and 256 MiB, caches what is read there.
+    /// and 256 MiB, caches reads from there.
     pub memory_bytes: usize,
     /// A checkpoint is due when this many bytes were logged since the last one, however busy the
     /// log is: a restart reads no more than about these.
@@ -192,7 +192,7 @@ impl DurableStore {
         Ok((store, recovery))
     }
 
-    /// Hands what was appended to the disk, and moves a checkpoint on by a bounded step.
+    /// Hands the appended records to the disk, and moves a checkpoint on by a bounded step.
     pub fn submit(&mut self) {
         self.log.submit();
         let appended = self.log.appended_bytes();
@@ -363,7 +363,7 @@ impl DurableStore {
         ]
     }
 
-    /// Writes and flushes what was appended, and gives the folder up. A checkpoint on its way is
+    /// Writes and flushes the appended records, and gives the folder up. A checkpoint on its way is
     /// abandoned: the log has it all.
     ///
     /// # Errors

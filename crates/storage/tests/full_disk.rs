@@ -128,7 +128,7 @@ fn full_disk_refuses_and_recovers() {
         }
     }
     assert!(refused, "a full disk was never noticed");
-    // Decisions on what was let in go on, and so do reads.
+    // Decisions on admitted operations go on, and so do reads.
     for _ in 0..20 {
         append(&mut store, &wakes);
     }

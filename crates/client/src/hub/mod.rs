@@ -131,7 +131,7 @@ impl Hub {
         Arc::clone(configuration.expect("a client is made with one"))
     }
 
-    /// Returns what happened to a connection last.
+    /// Returns the last fault of a connection.
     pub fn trouble(&self) -> Option<String> {
         self.lock().trouble.clone()
     }
@@ -181,7 +181,7 @@ impl Hub {
         }
     }
 
-    /// Forgets what was submitted.
+    /// Drops a submitted operation.
     pub fn cancel(&self, ticket: Ticket) {
         let mut state = self.lock();
         if state.waiters.remove(&ticket).is_some() {
@@ -194,7 +194,7 @@ impl Hub {
         self.step_locked(self.lock(), [input]);
     }
 
-    /// Hands several to it, and carries out what comes of them together.
+    /// Hands several inputs to it, and carries out their outputs together.
     pub fn step_all(&self, inputs: impl IntoIterator<Item = SessionInput>) {
         self.step_locked(self.lock(), inputs);
     }

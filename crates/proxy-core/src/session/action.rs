@@ -101,7 +101,7 @@ pub enum SessionAction {
     /// [`SessionEvent::Pause`].
     Pause,
     /// Everything is answered, and no transaction is open on the server. If something must follow
-    /// the transaction there: [`SessionEvent::Run`]. Otherwise this reason.
+    /// the transaction there: [`SessionEvent::Run`]. Otherwise the owner uses the server like this.
     Over(AfterTransaction),
     /// A replica's connection is to be given back, as the transaction waits on the primary:
     /// [`SessionEvent::Released`].

@@ -159,7 +159,7 @@ impl DatabaseFindings {
         }
     }
 
-    /// Checks what every database must be.
+    /// Checks the requirements of every database.
     async fn look_at_server(&mut self, client: &Client) -> Result<(), ReplicationError> {
         let version = major(client).await?;
         match version >= VERSION_MIN {
@@ -205,7 +205,7 @@ async fn setting(client: &Client, name: &str) -> Result<u64, ReplicationError> {
     query::number(&query::one(client, &text).await?)
 }
 
-/// Returns what must be equal, or else texts are ordered or stored otherwise.
+/// Returns the properties that must be equal, or else texts are ordered or stored otherwise.
 async fn texts(client: &Client) -> Result<BTreeMap<&'static str, String>, ReplicationError> {
     let mut found = BTreeMap::new();
     for (name, column) in [

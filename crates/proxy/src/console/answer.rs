@@ -161,7 +161,7 @@ pub async fn to(proxy: &Proxy, command: ConsoleCommand) -> Result<ConsoleAnswer,
     })
 }
 
-/// Removes a replica. Returns what the operator should know of that.
+/// Removes a replica. Returns a notice for the operator.
 async fn remove(proxy: &Proxy, id: ReplicaId) -> Result<Option<Report>, Report> {
     let routing = followed(proxy)?;
     let node = routing.replicas.node(id);

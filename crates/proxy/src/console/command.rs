@@ -53,7 +53,7 @@ pub enum ShowSubject {
     Help,
 }
 
-/// Every command, with what it does.
+/// Every command, with its effect.
 pub const HELP: &[(&str, &str)] = &[
     ("SHOW REPLICAS", "the replicas, and the status of each"),
     ("SHOW ROUTES", "where batches went, and why"),
@@ -118,7 +118,7 @@ pub fn split(text: &str) -> Vec<&str> {
 }
 
 impl ConsoleCommand {
-    /// Returns what the log calls it, if it changes something.
+    /// Returns its name in the log, if it changes something.
     pub fn name(&self) -> Option<&'static str> {
         match self {
             ConsoleCommand::Show(_) | ConsoleCommand::Ignored(_) => None,

@@ -1,4 +1,4 @@
-//! Cancel requests: a client's key leads to what its session runs on a server now.
+//! Cancel requests: a client's key leads to the statement that its session runs on a server now.
 //!
 //! While a request is on its way to a server, that server's connection is not given to another
 //! session: the request could hit that one's statement.

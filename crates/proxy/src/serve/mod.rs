@@ -1,6 +1,6 @@
 //! The proxy: accepts clients, lets them log in, and relays each one's session to servers.
 //!
-//! One task a client. It must not know what statements mean: `pg-analysis` and the manager do.
+//! One task a client. It must not know the meaning of statements: `pg-analysis` and the manager do.
 
 mod cancel;
 pub mod clients;
@@ -247,8 +247,8 @@ impl Proxy {
         }
     }
 
-    /// Reads again what can be changed. If that fails, all stays as it is, except that replicas are
-    /// added where possible.
+    /// Reads the changeable options again. If that fails, all stays as it is, except that replicas
+    /// are added where possible.
     pub async fn reload(&self) -> Result<(), String> {
         let mut named = self.named.lock().await;
         let reloaded = (self.reload)()?;

@@ -1,8 +1,7 @@
 //! The numbers that tables have at replicas, as far as they were needed.
 //!
-//! A replica that has what a read must see has its tables under the names that the catalogue has,
-//! by which the read is understood. So numbers are known for as long as that catalogue is the
-//! newest.
+//! A replica that is fresh enough for a read has its tables under the names of the catalogue by
+//! which the read was analysed. So numbers are known for as long as that catalogue is the newest.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -50,8 +49,8 @@ impl TableNumbers {
 }
 
 impl TableNumbers {
-    /// Returns what is to be known of the numbers of these tables at a replica, to which this is a
-    /// connection between two batches of sessions. It is asked there if need be.
+    /// Returns the numbers of these tables at a replica, to which this is a connection between two
+    /// batches of sessions. It is asked there if need be.
     pub async fn find(
         &self,
         analyser: &Analyser,

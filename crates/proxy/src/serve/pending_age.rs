@@ -42,7 +42,7 @@ pub(super) async fn watch(manager: Weak<Mutex<FreshnessManager>>) {
     }
 }
 
-/// Returns what to log, where the oldest has this age. `was_late` is whether the last one was
+/// Returns the event to log, where the oldest has this age. `was_late` is whether the last one was
 /// logged as late.
 fn warning(oldest: Option<Duration>, was_late: &mut bool) -> Option<(Level, &'static str)> {
     let is_late = oldest.is_some_and(|age| age > AGE_MAX);

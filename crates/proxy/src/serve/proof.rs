@@ -76,7 +76,7 @@ fn login(users: &UserSecrets, user: &str) -> ServerLogin {
     }
 }
 
-/// Asks for a password by what is offered.
+/// Asks for a password by the offered mechanisms.
 async fn password(
     peer: &mut BufferedStream,
     offer: &OfferedMechanisms,

@@ -1,6 +1,6 @@
 //! One session's sockets: moves bytes between the client, the machine and the server.
 //!
-//! Memory per session is bounded: nothing is read for a peer that does not take what it was sent.
+//! Memory per session is bounded: nothing is read for a peer that does not read its own messages.
 
 mod batch_plan;
 mod cancels;
@@ -115,7 +115,7 @@ struct Relay<'a> {
     /// The server that is attached, and where it is.
     connection: Option<Box<Connection>>,
     place: ServerPlace,
-    /// Watches what runs there, if that may be torn.
+    /// Watches the read that runs there, if it may be torn.
     watch: Option<ReadWatch>,
     /// The primary's, while a read of its transaction runs elsewhere.
     kept: Option<Box<Connection>>,
@@ -125,7 +125,7 @@ struct Relay<'a> {
     none_serves: Option<BootTime>,
     /// The bytes that wait for the client may come from a replica.
     has_read: bool,
-    /// A part of what waits for the client was sent.
+    /// A part of the bytes for the client was sent.
     is_cut: bool,
     out: PeerOutput,
 }
@@ -249,7 +249,7 @@ impl Relay<'_> {
         }
     }
 
-    /// Looks at everything that has been read, as far as both peers take what comes of it.
+    /// Handles everything that has been read, as far as both peers take the results.
     async fn process(&mut self) -> Result<(), SessionEnd> {
         loop {
             self.read_server()?;
@@ -278,7 +278,7 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// Handles what the server has sent.
+    /// Handles the server's messages.
     fn read_server(&mut self) -> Result<(), SessionEnd> {
         let Some(connection) = &mut self.connection else {
             return Ok(());
@@ -307,7 +307,7 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// Handles what the client has sent. Returns whether the session now wants anything but to
+    /// Handles the client's messages. Returns whether the session now wants anything but to
     /// exchange messages.
     fn read_client(&mut self) -> Result<bool, SessionEnd> {
         let mut used = 0;
@@ -344,8 +344,8 @@ impl Relay<'_> {
         Ok(!action.is_exchange())
     }
 
-    /// Finishes what was answered, of which no transaction is open: first what must follow it on
-    /// its server.
+    /// Finishes an answered batch without an open transaction: first the marks that must follow it
+    /// on its server.
     async fn finish(&mut self, then: AfterTransaction) -> Result<(), SessionEnd> {
         let is_marking = self.mark().await?;
         match then {
@@ -354,14 +354,14 @@ impl Relay<'_> {
         }
     }
 
-    /// Notes what a transaction that has ended may have written. Returns true if the server is to
+    /// Notes the possible writes of a transaction that has ended. Returns true if the server is to
     /// run something for that first.
     async fn mark(&mut self) -> Result<bool, SessionEnd> {
         let (Some(routing), Some(connection)) = (self.routing, &mut self.connection) else {
             return Ok(false);
         };
         if self.writes.is_pending() {
-            // A late one must not hit what is the proxy's own.
+            // A late request must not cancel the proxy's own statements.
             self.entry.leads_to(None).await;
             self.cancels = CancelRoute::GoNowhere;
         }
@@ -381,9 +381,9 @@ impl Relay<'_> {
         runs.map(|_| true).map_err(violation)
     }
 
-    /// Finds a server for what the session holds, in such a transaction.
+    /// Finds a server for the session's held batch, in such a transaction.
     async fn attach(&mut self, batch_in: BatchTransaction) -> Result<(), SessionEnd> {
-        // It may take a while: the client gets first what is its own already.
+        // It may take a while: the client gets its finished answers first.
         self.flush_client().await?;
         let planned = match batch_in {
             BatchTransaction::Snapshot => self.plan_snapshot().await,
@@ -532,7 +532,7 @@ impl Relay<'_> {
         if let Some(mut connection) = self.connection.take() {
             self.servers.count(&self.place, FreshnessManager::ended);
             if self.place.replica.is_none() && self.writes.take_run_anything() {
-                // A function may have deallocated what others have prepared there.
+                // A function may have deallocated statements that others have prepared there.
                 connection.server.outdate();
             }
             if self.out.to_server.is_empty() && !connection.server.is_dirty {
@@ -548,8 +548,8 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// Reads and writes what can be, and waits until there is something to be looked at: something
-    /// was read, or there is place again for what comes of it.
+    /// Reads and writes as much as possible, and waits until there is something to handle: bytes
+    /// were read, or there is place again for their results.
     async fn transfer(&mut self) -> Result<(), SessionEnd> {
         let is_held = self.is_held();
         let is_gathering = self.session.next() == SessionAction::Gather;

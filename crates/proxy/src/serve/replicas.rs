@@ -195,7 +195,7 @@ impl Replicas {
         self.nodes().all.clone()
     }
 
-    /// Returns what makes them follow the primary.
+    /// Returns the replication that makes them follow the primary.
     pub fn replication(&self) -> &Replication {
         &self.replication
     }

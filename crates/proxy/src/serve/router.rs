@@ -1,5 +1,5 @@
-//! Looks at each message that goes to a server of a session: notes what it may write, and decides
-//! what runs in front of it or in its place.
+//! Looks at each message that goes to a server of a session. Notes its possible writes, and decides
+//! which statements run in front of it or in its place.
 
 use std::sync::Arc;
 
@@ -59,7 +59,8 @@ impl MessageRouter for SessionRouter<'_> {
 }
 
 impl SessionRouter<'_> {
-    /// Notes what the message's statements may write, and adds what must run in front of them.
+    /// Notes the possible writes of the message's statements, and adds the statements that must run
+    /// in front of them.
     fn look_on_primary(
         &mut self,
         coming: &ComingMessage<'_>,

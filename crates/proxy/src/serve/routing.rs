@@ -1,9 +1,9 @@
-//! Where a batch goes, by what its statements touch.
+//! Where a batch goes, by the analysis of its statements.
 //!
-//! Reads outside of transactions, those of a transaction at READ COMMITTED that are independent of
-//! what it has written, and transactions at REPEATABLE READ that are to read only may go to a
-//! replica; everything else goes to the primary. An unknown statement counts as writing anything
-//! (R33).
+//! Three kinds of reads may go to a replica. They are reads outside of transactions, reads of a
+//! transaction at READ COMMITTED that are independent of its writes, and transactions at REPEATABLE
+//! READ that only read. Everything else goes to the primary. An unknown statement counts as writing
+//! anything (R33).
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -48,7 +48,7 @@ pub struct Routing {
     pub primary: Arc<ServerNode>,
     /// Whether it is.
     pub lease: Lease,
-    /// Analyses what statements touch.
+    /// Analyses statements.
     pub analyser: Arc<Analyser>,
     /// Decides where reads may go, and gets reports of commits.
     pub manager: Arc<Mutex<FreshnessManager>>,
@@ -356,7 +356,7 @@ impl Routing {
         trace::described(sets, &self.analyser.catalogue())
     }
 
-    /// Returns what a text touches that is read like this; none where that is not known.
+    /// Returns the analysis of a text that is parsed like this; none if the parsing is not known.
     pub fn touched(
         &self,
         text: &StatementText<'_>,

@@ -9,7 +9,7 @@ use proxy_core::session::BatchFault;
 /// Why a batch goes where it goes.
 #[derive(Debug)]
 pub struct RoutingReason {
-    /// Without what differs from time to time.
+    /// The fixed part of the reason, without positions.
     pub summary: &'static str,
     pub(super) detail: ReasonDetail,
 }

@@ -15,7 +15,7 @@ pub struct ParseContext {
     pub is_utf8: bool,
     /// Whether a backslash is an escape in every literal: `standard_conforming_strings` is off.
     pub has_escapes: bool,
-    /// Whether the session has changed by what its texts mean, apart from where names are looked
+    /// Whether the session has changed the meaning of its texts, apart from where names are looked
     /// up.
     pub is_changed: bool,
 }
@@ -23,10 +23,10 @@ pub struct ParseContext {
 /// How transactions are isolated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IsolationLevel {
-    /// Each statement sees what is committed when it begins.
+    /// Each statement sees the transactions that have committed when it begins.
     #[default]
     ReadCommitted,
-    /// All see what was committed when the first one began.
+    /// All see the transactions that had committed when the first one began.
     RepeatableRead,
     /// As if they ran one after the other: their reads count as well.
     Serializable,
@@ -67,7 +67,7 @@ impl ServerSettings {
         }
     }
 
-    /// Returns what a session that began with this has when it has changed these settings since.
+    /// Returns the settings of a session that began with these and has changed some since.
     pub fn changed_to(&self, changed: StartSettings, known: &KnownSettings) -> ServerSettings {
         let mut reading = self.reading.clone();
         if let Some(path) = changed.value("search_path") {
@@ -130,7 +130,7 @@ pub struct InitialReading {
     pub may_log_in: bool,
 }
 
-/// Reads what a session begins with from a connection that nothing has changed yet.
+/// Reads the initial settings of a session from a connection before any change.
 pub async fn read_server_settings(
     connection: &mut Connection,
     known: &KnownSettings,

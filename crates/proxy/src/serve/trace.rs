@@ -19,8 +19,8 @@ pub fn notice(reason: &RoutingReason, touched: &str) -> Report {
     Report::new(Severity::Notice, SUCCESS, text).detail(touched)
 }
 
-/// Returns what is read and written, a line for each table: its affecting class (the paper's Table
-/// 2), columns, and how many rows. The names are the catalogue's.
+/// Returns the reads and writes, a line for each table: its affecting class (the paper's Table 2),
+/// columns, and how many rows. The names are the catalogue's.
 pub fn described(sets: &AccessSets, catalogue: &Catalogue) -> String {
     let any = (sets.may_read_anything(), sets.may_write_anything());
     let any = match any {

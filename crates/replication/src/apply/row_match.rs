@@ -1,11 +1,11 @@
 //! How a replica finds a row that the primary's stream names.
 //!
 //! By its key, where there is one: with the operator of its index, under any search path. Otherwise
-//! by all its values (`REPLICA IDENTITY FULL`). The stream has what types' output functions write,
-//! which casts to text do not give (`boolean`, `char(n)`, `inet`), and equality is another thing
-//! (`numeric` 1.0 and 1.00, `citext`), or is missing (`json`). So a value is the same if the output
-//! function writes the same of it and of the stream's text, once that was read here: `format` calls
-//! it, for every type.
+//! by all its values (`REPLICA IDENTITY FULL`). The stream has the texts of types' output
+//! functions, which casts to text do not give (`boolean`, `char(n)`, `inet`). Equality is another
+//! relation (`numeric` 1.0 and 1.00, `citext`), or is missing (`json`). So a value is the same if
+//! the output function writes the same of it and of the stream's text, once that was read here:
+//! `format` calls it, for every type.
 
 use super::{name, pairs, text};
 use crate::ReplicationError;

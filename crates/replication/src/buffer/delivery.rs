@@ -1,5 +1,5 @@
-//! Gives a replica what it has missed, from the transactions buffer; then the slot's reader goes on
-//! with it.
+//! Delivers the missed commits to a replica, from the transactions buffer. Then the slot's reader
+//! goes on with it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ async fn give(
     Ok(())
 }
 
-/// Moves what a long commit does from the further rows of its page into a file.
+/// Moves the changes of a long commit from the further rows of its page into a file.
 async fn continued(
     table: &super::BufferTable,
     page: &BufferPage,

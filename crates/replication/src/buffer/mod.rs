@@ -1,13 +1,12 @@
 //! The transactions buffer (the paper's section 3): commits by TSID, in a table of the store.
 //!
-//! With a buffer, the primary need not keep its log for offline replicas: they get from here what
-//! they have missed, and go on with the slot's reader from where that is. The buffer follows the
-//! reader as a replica does. It may be stopped, lose all that it has, or be unavailable, and only
-//! offline replicas depend on it: until it is back, the primary keeps its log for those that rely
-//! on it.
+//! With a buffer, the primary need not keep its log for offline replicas. They get their missed
+//! commits from here, and then go on with the slot's reader. The buffer follows the reader as a
+//! replica does. It may be stopped, lose all that it has, or be unavailable, and only offline
+//! replicas depend on it: until it is back, the primary keeps its log for those that rely on it.
 //!
 //! - `pages` knows which commits are there; `record` writes them as bytes, `table` keeps those.
-//! - `delivery` gives a replica what it has missed.
+//! - `delivery` delivers the missed commits to a replica.
 //!
 //! Commits that all replicas have are kept, too, as long as there is room: a replica that was
 //! removed and is added again needs them (the paper's Archiver). Where there is no room any more,
@@ -78,7 +77,7 @@ pub struct TransactionsBuffer {
 #[derive(Default)]
 struct BufferState {
     is_following: bool,
-    /// Whether the slot waits for it: while it follows, and until it is known what it has.
+    /// Whether the slot waits for it: while it follows, and until its contents are known.
     holds: bool,
     /// None before it was reached.
     pages: Option<BufferPages>,
@@ -202,7 +201,7 @@ impl TransactionsBuffer {
     }
 }
 
-/// Writes what the reader gives.
+/// Writes the reader's commits.
 struct BufferWriter<'a> {
     shared: &'a Shared,
     buffer: &'a TransactionsBuffer,
@@ -214,7 +213,7 @@ struct BufferWriter<'a> {
 }
 
 impl BufferWriter<'_> {
-    /// Writes what is committed, until something goes wrong.
+    /// Writes commits, until an error.
     async fn follow(
         shared: &Shared,
         buffer: &TransactionsBuffer,
@@ -285,7 +284,7 @@ impl BufferWriter<'_> {
         }
     }
 
-    /// Writes what waits as a page; one without commits takes the place of another one.
+    /// Writes the waiting commits as a page. A page without commits replaces another one.
     async fn write_page(&mut self) -> Result<(), ReplicationError> {
         let after = self.after();
         let page = BufferPage {
@@ -370,14 +369,15 @@ fn proven(shared: &Shared) -> Result<(), ReplicationError> {
     }
 }
 
-/// Reads what is there, removes what is of no use, and returns from where on it needs commits.
+/// Reads the present pages, removes useless ones, and returns the position from which on it needs
+/// commits.
 async fn open(
     shared: &Shared,
     buffer: &TransactionsBuffer,
     table: &BufferTable,
     primary: &Client,
 ) -> Result<Tsid, ReplicationError> {
-    // No source has what the slot has forgotten by now.
+    // No source has the commits that the slot has forgotten by now.
     let confirmed = setup::confirmed(primary).await?;
     let (found, torn) = table.pages().await?;
     let (pages, mut useless) = match BufferPages::of(found.clone()) {

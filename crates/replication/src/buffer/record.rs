@@ -28,14 +28,14 @@ pub enum ReadRecord {
     Continued {
         /// The state, which does nothing yet.
         tstate: TState,
-        /// Bytes of what it does.
+        /// Bytes of its changes.
         length: u64,
         /// Why no replica can do that, if so.
         failure: Option<String>,
     },
 }
 
-/// Appends a state, without what it does if that is in a file.
+/// Appends a state, without its changes if they are in a file.
 pub fn encode(tstate: &TState, page: &mut Vec<u8>) -> io::Result<()> {
     page.extend(tstate.tsid.0.to_le_bytes());
     page.extend(tstate.xid.to_le_bytes());
@@ -145,7 +145,7 @@ fn split(page: &mut Bytes, length: usize) -> io::Result<Bytes> {
     }
 }
 
-/// Returns a page that is not what was written.
+/// Returns the error of a damaged page.
 pub fn broken() -> io::Error {
     io::Error::other("a page of the transactions buffer is damaged")
 }

@@ -310,7 +310,7 @@ impl LeaderLock {
         })
     }
 
-    /// Ends what the proxies before have at the primary: the backends of their clients, and the
+    /// Ends the processes of earlier proxies at the primary: the backends of their clients, and the
     /// reader of the slot. Returns how many of them there still are.
     pub async fn fence(&self) -> Result<u64, ReplicationError> {
         let end = format!(

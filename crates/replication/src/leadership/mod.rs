@@ -1,8 +1,8 @@
 //! Which of several proxies is the active one. The others stand by.
 //!
-//! A proxy that routes knows what its own clients write before it is committed (R32). It receives
-//! what others write from the slot, later. So two of them in front of one primary would give stale
-//! answers.
+//! A proxy that routes knows the writes of its own clients before they are committed (R32). It
+//! receives the writes of others from the slot, later. So two of them in front of one primary would
+//! give stale answers.
 //!
 //! - The *lock*, an advisory one, is held at the primary by a session that does nothing else. Its
 //!   holder raises the *epoch*. Neither is lost without the primary's knowing.
@@ -226,7 +226,8 @@ struct LockKeeper {
 }
 
 impl LockKeeper {
-    /// Ends what proxies before have at the primary, and waits until no other is active.
+    /// Ends the processes of earlier proxies at the primary, and waits until no other proxy is
+    /// active.
     async fn fence(&mut self, alone: BootTime) -> Result<(), ReplicationError> {
         let mut shown = None;
         loop {
@@ -300,7 +301,7 @@ impl LockKeeper {
         self.take_back().await
     }
 
-    /// Does what is asked for and confirms it, or takes it back.
+    /// Makes the requested change and confirms it, or takes it back.
     async fn register(&mut self, request: RegisterRequest) -> Result<(), ReplicationError> {
         self.take_back().await?;
         // A waiting caller sees the failure, as the channel is dropped.

@@ -101,8 +101,8 @@ impl ReplicaRegister {
         ReplicaRegister(requests)
     }
 
-    /// Returns when the change is on the primary's disk. If it fails, the register has again what
-    /// it had `before`.
+    /// Returns when the change is on the primary's disk. If it fails, the register has its entries
+    /// of `before` again.
     pub async fn write(
         &self,
         change: RegisterChange,

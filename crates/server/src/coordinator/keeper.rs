@@ -1,10 +1,10 @@
 //! The interface between the role and the place that keeps a coordinator's state, and that decides
 //! which coordinator may write it.
 //!
-//! Invariants: between two `KeeperEvent::Lead` at most one state is led from; `KeeperEvent::Kept`
-//! comes only for what the present leadership asked to keep, and means that any coordinator that
-//! leads from then on begins with that state or a later one; before another coordinator begins to
-//! lead, `leads_until_us` has passed here.
+//! Invariants: between two `KeeperEvent::Lead` at most one state is led from. `KeeperEvent::Kept`
+//! comes only for states of the present leadership, and means that any coordinator that leads from
+//! then on begins with that state or a later one. Before another coordinator begins to lead,
+//! `leads_until_us` has passed here.
 
 use ::coordinator::PersistedState;
 use protocol::message::Leadership;
@@ -29,7 +29,7 @@ pub(super) enum KeeperEvent {
 
 /// A place where the state is kept.
 pub(super) trait StateKeeper: Send {
-    /// Returns what has happened; none if nothing has since.
+    /// Returns the next event; none if there is none.
     ///
     /// # Errors
     /// A fault that ends a coordinator: the state is unusable, or its keeper failed.

@@ -120,7 +120,7 @@ struct Role {
     keeper: Box<dyn StateKeeper>,
     leading: Option<Leading>,
     settings: CoordinatorSettings,
-    /// Set if the state is to be rebuilt from what the servers know; without these.
+    /// Set if the state is to be rebuilt from the servers; without these.
     recover: Option<BTreeSet<ServerId>>,
     clock: Clock,
     /// Connections that have sent Hello to this coordinator as the leader.
@@ -179,7 +179,7 @@ impl Leading {
 }
 
 impl Role {
-    /// Takes in what the keeper reports.
+    /// Handles the keeper's reports.
     fn take_events(&mut self) -> Result<(), ServerError> {
         while let Some(event) = self.keeper.next_event()? {
             match event {

@@ -147,7 +147,7 @@ impl Peers {
         });
     }
 
-    /// Opens what is due. Returns the core of each connection.
+    /// Opens the links that are due. Returns the core of each connection.
     pub fn open_due(&mut self, io: &mut Io) -> Vec<(ConnectionId, CoreId)> {
         let identity = self.identity;
         self.links

@@ -198,7 +198,7 @@ impl<S: CoreStore> CoreDriver<S> {
         }
     }
 
-    /// Appends the records, releases what may go, and keeps the rest.
+    /// Appends the records, releases the messages that may go, and keeps the rest.
     fn carry_out(&mut self, io: &mut Io) {
         loop {
             self.log_records += self.output.records.len() as u64;
@@ -377,7 +377,7 @@ impl<S: CoreStore> CoreDriver<S> {
         Ok(())
     }
 
-    /// A coordinator that has lost its state receives what this core knows.
+    /// A coordinator that has lost its state receives this core's knowledge.
     fn remember(&mut self, io: &mut Io) {
         let identity = self.machine.identity();
         let configuration = Arc::clone(self.machine.configuration());

@@ -1,7 +1,7 @@
 //! One connection: its socket, the bytes of an unfinished frame, the bytes to be written.
 //!
-//! An idle connection owns no buffers: bytes are read into one buffer of the loop, and only what is
-//! left of an unfinished frame is kept here. Memory is bounded by [`LoopLimits`]: received bytes by
+//! An idle connection owns no buffers: bytes are read into one buffer of the loop, and only the
+//! rest of an unfinished frame is kept here. Memory is bounded by [`LoopLimits`]: received bytes by
 //! one frame, and queued bytes by stopping to read (back-pressure).
 //!
 //! [`LoopLimits`]: super::LoopLimits
@@ -145,7 +145,7 @@ impl Connection {
         Ok(written)
     }
 
-    /// Keeps what is left of a buffer after its whole frames were taken.
+    /// Keeps the rest of a buffer after its whole frames were taken.
     pub fn keep_partial(&mut self, rest: &[u8]) {
         self.partial.clear();
         if rest.is_empty() && self.partial.capacity() > KEEP_BYTES {

@@ -81,7 +81,7 @@ impl Io {
         self.now_us
     }
 
-    /// Returns what the loop has counted so far.
+    /// Returns the loop's counters so far.
     pub fn counters(&self) -> &LoopCounters {
         &self.counters
     }

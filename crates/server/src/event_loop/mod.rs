@@ -6,7 +6,7 @@
 //! larger. The same loop serves a core, the coordinator and the baselines.
 //!
 //! Memory is bounded by [`LoopLimits`], whatever peers send. An idle loop sleeps. The handler knows
-//! what frames mean, and `protocol::frame` how they are separated.
+//! the meaning of frames, and `protocol::frame` how they are separated.
 
 mod connection;
 mod connection_map;
@@ -102,7 +102,7 @@ impl LoopHandle {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Asks the loop to finish what is under way and end.
+    /// Asks the loop to finish its open work and end.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.wake();
@@ -318,7 +318,7 @@ impl EventLoop {
         }
     }
 
-    /// Writes what is queued, once per connection.
+    /// Writes the queued bytes, once per connection.
     fn write(&mut self) {
         let mut dirty = std::mem::take(&mut self.io.dirty);
         for id in dirty.drain(..) {

@@ -411,7 +411,7 @@ impl World {
         Reply::Executed(result)
     }
 
-    /// Compares reported results with what happened; counts results, failures and unknowns.
+    /// Compares reported results with the actual ones. Counts results, failures and unknowns.
     fn judge(&self) -> [u64; 3] {
         let seed = self.seed;
         let mut counts = [0; 3];

@@ -100,7 +100,7 @@ pub enum LogAdmission {
 /// Called by the log's threads when the durable position rose or the log failed.
 pub type Wake = Box<dyn Fn() + Send + Sync>;
 
-/// The log of one core. Dropping it writes and flushes what was submitted.
+/// The log of one core. Dropping it writes and flushes the submitted records.
 pub struct Log {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -229,7 +229,7 @@ impl Log {
         });
     }
 
-    /// Hands what was appended to the committer. Call it once per turn of the event loop.
+    /// Hands the appended records to the committer. Call it once per turn of the event loop.
     pub fn submit(&mut self) {
         if self.local.pieces.is_empty() {
             return;
@@ -289,9 +289,10 @@ impl Log {
 
     /// Returns whether a new operation whose records take `bytes` may enter.
     ///
-    /// Space for it, and for decisions on what was admitted before, is on the disk already: one
+    /// Space for it, and for decisions on earlier admitted operations, is on the disk already: one
     /// spare segment is kept for a restart's copy of the tail, another one or half a segment for
-    /// decisions. On a full disk a quarter of that half is the reserve for what gives space back.
+    /// decisions. On a full disk a quarter of that half is the reserve for operations that free
+    /// space.
     pub fn admission(&self, bytes: u64) -> LogAdmission {
         if self.shared.pending_bytes.load(Ordering::Relaxed) > PENDING_BYTES_MAX {
             return LogAdmission::Busy;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::{Shared, lock};
 use crate::disk::{Disk, DiskFile};
 
-/// Spares kept: one for the next segment, one for what a restart copies (R23).
+/// Spares kept: one for the next segment, one for the copies of a restart (R23).
 pub(super) const SPARES: usize = 2;
 
 /// How long until a full disk is tried again.

@@ -350,7 +350,7 @@ struct FoundSegment {
     readable: bool,
 }
 
-/// The log's files, sorted into what they are for. Reading it changes no file in use.
+/// The log's files, sorted by their purpose. Reading it changes no file in use.
 struct LogFolder {
     /// Segments that hold records to keep, by position; the newest copy of each.
     chosen: Vec<FoundSegment>,

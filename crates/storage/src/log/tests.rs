@@ -1,4 +1,4 @@
-//! The log on a disk in memory that loses what was not flushed, fails, and fills up.
+//! The log on a disk in memory that loses unflushed data, fails, and fills up.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -528,7 +528,7 @@ fn full_disk_refuses_new_writes_and_opens_again_after_a_cut() {
     }
     assert!(log.exhaustion().unwrap().contains("no space"));
     assert!(reserved > 0, "deletes have a reserve");
-    // Decisions on what was admitted still fit.
+    // Decisions on admitted operations still fit.
     let admitted = log.last().0;
     fill(&mut log, &wakes, admitted + 10);
     // So does a restart, which copies the tail.

@@ -1,7 +1,7 @@
 //! The thread that saves a generation of changes to the cold store.
 //!
-//! It gets copies of what changed in each leaf, puts them in order, and ingests them all at once.
-//! If the disk is full it keeps what it has and tries again. The purpose of a checkpoint is
+//! It gets copies of the changed entries of each leaf, puts them in order, and ingests them all at
+//! once. If the disk is full it keeps them and tries again. The purpose of a checkpoint is
 //! `store`'s business.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -100,7 +100,7 @@ impl Checkpointer {
         let _ = sender.send(message);
     }
 
-    /// Returns what happened since the last call.
+    /// Returns the events since the last call.
     pub(crate) fn progress(&self) -> CheckpointProgress {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         CheckpointProgress {

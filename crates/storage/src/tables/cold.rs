@@ -1,9 +1,8 @@
 //! Data that memory does not hold: sorted bytes on disk, written by checkpoints only.
 //!
 //! A library's LSM store keeps them. Checkpoints enter by bulk ingestion, which bypasses its
-//! journal and appears whole or not at all; the checkpoint's position is an entry among the
-//! others, so that it is exactly as durable as they are. Deciding what is written is no concern
-//! of this module.
+//! journal and appears whole or not at all; the checkpoint's position is an entry among the others,
+//! so that it is exactly as durable as they are. Another module decides on the contents.
 
 use std::ops::Bound;
 use std::path::Path;

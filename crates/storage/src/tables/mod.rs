@@ -95,8 +95,8 @@ struct Gathering {
     generation: Generation,
     pending: Vec<u32>,
     next: usize,
-    /// Copies of what changed: sharing whole leaves would double the memory of what is written
-    /// all over meanwhile.
+    /// Copies of changed entries: sharing whole leaves would double the memory of leaves that are
+    /// written all over meanwhile.
     outbox: Changes,
 }
 
@@ -265,7 +265,7 @@ impl DurableTables {
         cold.expect("without a cold store every range is loaded from the start")
     }
 
-    /// Reads a key that memory knows nothing of, and keeps what is found.
+    /// Reads a key that memory knows nothing of, and keeps the result.
     fn read_cold(
         &self,
         table: u64,
@@ -655,7 +655,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Puts what the cold store has of a whole range under what memory has.
+    /// Puts the cold store's entries of a whole range under those of memory.
     fn fill(&mut self, table: u64, key: &[u8], loaded: Vec<ColdEntry>) {
         let place = self.tables[&table].directory.find(key);
         let id = self.tables[&table].directory.leaf(place);

@@ -73,7 +73,7 @@ impl Fixture {
         }
     }
 
-    /// Returns what a restart right now would find.
+    /// Returns the state that a restart right now would find.
     fn restarted(&self) -> DurableTables {
         DurableTables::over(self.cold.clone(), usize::MAX, false)
     }

@@ -47,7 +47,7 @@ pub fn log_scan(bytes: &[u8]) {
     scan(&log, Some(&payloads));
 }
 
-/// Reads all there is, and counts the records. Where it is known what was written, a record that
+/// Reads all there is, and counts the records. Where the written records are known, a record that
 /// comes out is one of those.
 fn scan(bytes: &[u8], written: Option<&[Vec<u8>]>) -> usize {
     let mut scan = SegmentScan::new(&KEY, bytes);

@@ -117,8 +117,8 @@ impl Relay<'_> {
     }
 }
 
-/// Returns what the statements of a session touch that is read like this, and whether they change
-/// the schema and do nothing else. Afterwards `reading` is how what follows them is read.
+/// Returns the analysis of a session's statements that are parsed like this, and whether they
+/// change the schema and do nothing else. Afterwards `reading` is how later statements are parsed.
 fn touched_in_order(
     demand: &WaitingBatch<'_>,
     routing: &Routing,

@@ -1,5 +1,5 @@
-//! Cancel requests while a server is attached: they hit what the client has sent, never what is the
-//! proxy's own.
+//! Cancel requests while a server is attached: they hit the client's statements, never the proxy's
+//! own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +19,8 @@ pub(super) enum CancelRoute {
 }
 
 impl Relay<'_> {
-    /// Has requests wait for the end of what the server is to run for the proxy itself first, if
-    /// there is any. To be called before that is sent.
+    /// Has requests wait for the end of the proxy's own statements that run first, if there are
+    /// any. To be called before that is sent.
     pub(super) async fn hold_cancels(&mut self) {
         self.cancels = CancelRoute::Lead;
         if self.session.running_owner() != RunningOwner::Clients {

@@ -6,15 +6,15 @@ use crate::serve::server_settings::ServerSettings;
 use proxy_core::session::{SessionAction, SessionEvent, SettingChanges};
 use proxy_pool::connection::ChangedSettings;
 
-/// Of the names and values of what a session has changed, in bytes: with more it keeps its server.
+/// Bytes of the names and values of a session's changed settings: with more it keeps its server.
 const CHANGED_LEN_MAX: usize = 8 * 1024;
 /// How the name of every schema of temporary tables begins.
 const TEMPORARY_SCHEMA: &str = "pg_temp";
 
 impl Relay<'_> {
-    /// Finds out what settings the session has, which has ended its batch or transaction on the
-    /// primary. It keeps the connection where no other could have the same. Returns what the
-    /// session wants next.
+    /// Reads the settings of the session, which has ended its batch or transaction on the primary.
+    /// It keeps the connection where no other could have the same. Returns the session's next
+    /// action.
     pub(super) async fn find_out_settings(
         &mut self,
         changes: SettingChanges,
@@ -56,7 +56,7 @@ impl Relay<'_> {
         goes_on.map_err(violation)
     }
 
-    /// Returns what it has from now on; none if it must keep its connection.
+    /// Returns its settings from now on; none if it must keep its connection.
     fn server_settings_with(&self, changed: ChangedSettings) -> Option<ServerSettings> {
         let ChangedSettings { settings, schemas } = changed;
         let length = |(name, value): (&str, &str)| name.len() + value.len();

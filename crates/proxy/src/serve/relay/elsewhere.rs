@@ -33,9 +33,9 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// Finds a server for what the session holds, in a transaction on the primary.
+    /// Finds a server for the session's held batch, in a transaction on the primary.
     pub(super) async fn go_on(&mut self) -> Result<(), SessionEnd> {
-        // It may take a while: the client gets first what is its own already.
+        // It may take a while: the client gets its finished answers first.
         self.flush_client().await?;
         let (mut route, touches, named) = self.route_inside();
         let mut taken = None;
@@ -80,7 +80,7 @@ impl Relay<'_> {
         named: &NamedTables,
         connection: &mut Connection,
     ) -> TableOidMap {
-        // More tables may come in what follows at its snapshot.
+        // Later statements at its snapshot may name more tables.
         let only = named
             .only()
             .filter(|_| batch_in != BatchTransaction::Snapshot);
@@ -104,8 +104,8 @@ impl Relay<'_> {
     }
 
     /// Returns where the batch of the session goes, in a transaction on the primary that waits. Its
-    /// possible writes are noted when it goes to the primary. Returns also what the client's notice
-    /// lists as touched, and the tables that its answer may name.
+    /// possible writes are noted when it goes to the primary. Returns also the touched tables for
+    /// the client's notice, and the tables that its answer may name.
     fn route_inside(&self) -> (ReadRoute, String, NamedTables) {
         let Some(routing) = self.routing else {
             let reason = RoutingReason::primary("there is no replica");
@@ -134,7 +134,7 @@ impl Relay<'_> {
         (route, touches, touched.named())
     }
 
-    /// Returns what the texts of a session touch that has no settings of its own, and whether they
+    /// Returns the analysis of the texts of a session without settings of its own, and whether they
     /// leave nothing behind.
     pub(super) fn looked_at(
         &self,
@@ -164,7 +164,7 @@ impl Relay<'_> {
         })
     }
 
-    /// Sends what the session holds to the primary, where its transaction is.
+    /// Sends the held batch to the primary, where its transaction is.
     fn resume(&mut self) -> Result<(), SessionEnd> {
         let connection = self.connection.as_mut();
         let connection = connection.expect("its transaction is on the primary's connection");

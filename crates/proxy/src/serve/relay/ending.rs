@@ -53,7 +53,8 @@ impl Relay<'_> {
                 _ => {
                     tokio::spawn(async move {
                         let key = connection.cancel_key.clone();
-                        // No client waits for what it runs; if this fails, it runs to its end.
+                        // No client waits for its statement. If this fails, the statement runs to
+                        // its end.
                         let sent = cancel::send(&node, &key);
                         let _ = tokio::time::timeout(GOODBYE_TIMEOUT, sent).await;
                         node.close(connection);
@@ -70,8 +71,8 @@ impl Relay<'_> {
     }
 }
 
-/// Ends what is Pending with the session, also where its task ends in the middle: nothing that it
-/// has made Pending outlives it.
+/// Ends the session's Pending commits with it, also where its task ends in the middle: none
+/// outlives it.
 impl Drop for Relay<'_> {
     fn drop(&mut self) {
         let place = self.place.clone();

@@ -94,7 +94,7 @@ impl Relay<'_> {
         written
     }
 
-    /// Answers the client first: it need not wait for what is done behind its answer.
+    /// Answers the client first: it need not wait for the work behind its answer.
     pub(super) async fn answer_first(&mut self) -> Result<(), SessionEnd> {
         if self.is_held() || self.out.to_client.is_empty() {
             return Ok(());

@@ -18,7 +18,7 @@ impl Relay<'_> {
         self.session.settings().trace == TraceSetting::On
     }
 
-    /// Returns what a client's notice lists as touched by its batch; empty if it has not asked for
+    /// Returns the touched tables of its batch for a client's notice; empty if it has not asked for
     /// it.
     pub(super) fn described(&self, sets: &AccessSets, routing: &Routing) -> String {
         match self.is_traced() {

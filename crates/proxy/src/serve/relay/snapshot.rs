@@ -76,7 +76,7 @@ impl Relay<'_> {
         Ok(connection)
     }
 
-    /// Returns what the session holds reads, if its transaction takes its snapshot by it.
+    /// Returns the analysis of the held reads, if their transaction takes its snapshot by them.
     fn snapshot_read(&self, routing: &Routing) -> Option<CombinedAnalysis> {
         let demand = self.session.demand();
         let (touched, leaves_nothing) = self.looked_at(&demand, routing);

@@ -5,8 +5,8 @@ use crate::serve::routing::ChosenReplica;
 use proxy_core::session::SnapshotProof;
 
 impl Relay<'_> {
-    /// Watches a read that runs at a replica now, if it may be torn there. Returns what shows that
-    /// it has taken its snapshots.
+    /// Watches a read that runs at a replica now, if it may be torn there. Returns the proof of its
+    /// snapshots.
     pub(super) fn watches(&mut self, chosen: ChosenReplica) -> SnapshotProof {
         let (watch, proof) = chosen.watched.map(|watched| *watched).unzip();
         self.watch = watch;

@@ -1,7 +1,7 @@
 //! etcd's JSON gateway: one call at a time, to whichever of the members answers.
 //!
-//! It knows HTTP, JSON and base64, and how etcd reports what went wrong. Module `record` gives the
-//! keys their meaning. Requests and answers are those of etcd's API version 3
+//! It knows HTTP, JSON and base64, and the form of etcd's errors. Module `record` gives the keys
+//! their meaning. Requests and answers are those of etcd's API version 3
 //! (<https://etcd.io/docs/v3.4/dev-guide/api_grpc_gateway/>): numbers are strings, keys and values
 //! base64, and fields that are zero are left out.
 
@@ -17,7 +17,7 @@ use crate::error::ServerError;
 /// How long one member may take to answer: etcd itself answers within milliseconds, or not at all
 /// while it has no leader.
 const CALL_MAX: Duration = Duration::from_millis(800);
-/// Bytes of an answer: a part of a state in base64, and room for what is around it.
+/// Bytes of an answer: a part of a state in base64, and room for the fields around it.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
 
 /// gRPC's codes that matter here.
@@ -55,7 +55,7 @@ impl fmt::Display for GatewayError {
     }
 }
 
-/// A key with what etcd reports of it.
+/// A key with its fields in etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyValue {
     pub key: String,
@@ -209,7 +209,7 @@ impl Gateway {
     }
 }
 
-/// Returns what etcd means by an error.
+/// Returns the meaning of an error of etcd.
 fn refusal(answer: &Value) -> GatewayError {
     // Streams put their errors one level deeper.
     let error = if answer["error"].is_object() {

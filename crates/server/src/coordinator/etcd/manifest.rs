@@ -14,7 +14,7 @@ const ENVELOPE: Envelope = Envelope {
     format: 1,
 };
 
-/// Bytes of one part: in base64, and with all that is around it, half of what etcd takes at most.
+/// Bytes of one part: in base64, and with the fields around it, half of etcd's limit.
 pub(super) const PART_BYTES: usize = 512 << 10;
 
 /// Names a state and its parts.

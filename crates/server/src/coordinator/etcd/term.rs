@@ -77,7 +77,7 @@ pub(super) struct Candidate {
 
 /// The reason for an early end of a turn.
 enum TermTrouble {
-    /// etcd does not do what it is asked.
+    /// etcd does not carry out a request.
     Etcd(GatewayError),
     /// The process must end.
     Fatal(ServerError),
@@ -147,7 +147,7 @@ impl Candidate {
         }
     }
 
-    /// Does what is due.
+    /// Does the work that is due.
     fn turn(&mut self) -> Result<(), TermTrouble> {
         self.keep_seat()?;
         let Some(seated) = self.seated else {
@@ -292,7 +292,7 @@ impl Candidate {
                 leading.pending = Some(persist);
                 return Err(error.into());
             }
-            // It was not kept, and the role is ahead of what is: it begins again from there.
+            // It was not kept, and the role is ahead of the kept state: it begins again from there.
             Err(error) => {
                 leading.reason = format!("the coordinator's state cannot be kept: {error}");
                 leading.keep_from_us = now_us + REFUSED_PAUSE_US;
