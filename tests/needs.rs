@@ -13,7 +13,7 @@ const ALLOW_MISSING: &str = "REPLEX_ALLOW_MISSING";
 /// Debian's package of PostgreSQL's server and programs.
 pub const POSTGRES: &str = "Debian's package postgresql";
 
-/// Returns what was found of what a test needs. Without it the test must end at once.
+/// Returns a test's requirement if it was found. Without it the test must end at once.
 ///
 /// # Panics
 /// If it was not found and the run does not allow that.

@@ -134,7 +134,7 @@ pub struct YcsbClient {
 }
 
 impl YcsbClient {
-    /// Returns one of several that share what they know of the rows.
+    /// Returns a client that shares its knowledge of the rows with others.
     pub fn new(
         table: Table,
         workload: YcsbWorkload,

@@ -1,4 +1,4 @@
-//! Programs that are run: bounded in time, with what they print in a file.
+//! Runs programs: bounded in time, with their output in a file.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;

@@ -183,7 +183,7 @@ impl Postgres {
         self.folder.path().join("data")
     }
 
-    /// Returns what it has logged.
+    /// Returns its log.
     pub fn log(&self) -> PathBuf {
         self.folder.path().join("log")
     }

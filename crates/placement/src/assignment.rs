@@ -5,10 +5,10 @@
 //! and live in one pool, each copy of a partition in another domain of it, so a family of c copies
 //! gives a row c domains; families of independent cuts add up only across pools. With f = n − 1 and
 //! n different cuts that is one pool per replex. The result is proven before it is returned. Moving
-//! what is placed already is left to the coordinator.
+//! placed partitions is left to the coordinator.
 //!
-//! Among placements of the same load, the one is taken in which what covers the partitions of any
-//! one server lies on the most servers: these answer for it, and give its rows, while it is lost.
+//! Among placements of the same load, the one is taken in which the covers of any one server's
+//! partitions lie on the most servers: these answer for it, and give its rows, while it is lost.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -99,8 +99,8 @@ impl Layout {
     }
 }
 
-/// Places every partition such that every row has copies in f + 1 failure domains, and proves
-/// it. `held` is what the cores hold of other tables.
+/// Places every partition such that every row has copies in f + 1 failure domains, and proves it.
+/// `held` is the cores' load of other tables.
 pub fn assign(
     layout: &Layout,
     failures_tolerated: usize,
@@ -379,7 +379,7 @@ fn instead_of_each(layout: &Layout) -> Vec<ReadsInstead> {
 }
 
 /// Returns the most partitions that one server is asked for instead of those of another one, added
-/// up over what is asked for each of that one's partitions, and how often that is so.
+/// up over the requests for each of that one's partitions, and how often that is so.
 fn concentration(instead: &[ReadsInstead], placement: &Placement) -> (u64, u64) {
     let server = |replex: usize, partition: u32| {
         let places = &placement.replexes[replex];

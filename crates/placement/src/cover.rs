@@ -1,10 +1,10 @@
 //! Covers: which partitions of other replexes together hold every row of a lost one, and the
 //! cheapest such set that is wholly available (Replex section 3.1, Fig. 6).
 //!
-//! A lost partition is a constraint on slots; the partitions of another replex that admit it are
-//! a cover. A member that is lost too is replaced in turn by a cover of what it was to give,
-//! which both constraints describe. Every row wanted is in exactly one member, under that
-//! member's constraints. Reading or rebuilding from the cover is left to others.
+//! A lost partition is a constraint on slots; the partitions of another replex that admit it are a
+//! cover. A member that is lost too is replaced in turn by a cover of its rows, which both
+//! constraints describe. Every row wanted is in exactly one member, under that member's
+//! constraints. Reading or rebuilding from the cover is left to others.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

@@ -253,8 +253,8 @@ impl Layout {
         })
     }
 
-    /// Returns what a predicate determines: the slot of each key space whose columns it all equates
-    /// to values.
+    /// Returns the slots that a predicate determines: of each key space whose columns it all
+    /// equates to values.
     pub fn constraints_of_predicate<'a>(
         &self,
         equated: impl Fn(usize) -> Option<ValueRef<'a>>,
@@ -273,7 +273,7 @@ impl Layout {
         constraints
     }
 
-    /// Returns what being in a partition determines of a row's slots.
+    /// Returns the constraints of a partition on a row's slots.
     pub fn constraints_of_partition(&self, replex: usize, partition: u32) -> SlotConstraints {
         assert!(
             partition < self.partition_count(replex),
@@ -350,7 +350,7 @@ impl Layout {
         })
     }
 
-    /// Returns the axes of a replex, each with what a step along it adds to the partition number.
+    /// Returns the axes of a replex, each with the step along it in the partition number.
     fn weighted_axes(&self, replex: usize) -> impl Iterator<Item = (Axis, u32)> {
         let axes = self.replexes[replex].axes.iter().rev();
         axes.scan(1, |weight, axis| {

@@ -122,7 +122,7 @@ impl TableReport {
 }
 
 impl TableReport {
-    /// Returns whether every possible row survives now what the table asks for.
+    /// Returns whether every possible row survives the table's stated failures now.
     pub fn holds_now(&self) -> bool {
         self.failures_survived >= Some(self.failures_tolerated)
     }

@@ -1,7 +1,8 @@
 //! The definition of a table: columns, primary key, indexes, and the safety that its user asks for.
 //!
-//! A schema describes what is wanted. `copies` finds which replexes that takes, `assignment` where
-//! they go, `validation` which schemas are refused. Nothing here knows how SQL spells any of it.
+//! A schema describes the wanted table. `copies` finds which replexes that takes, `assignment`
+//! where they go, `validation` which schemas are refused. Nothing here knows how SQL spells any of
+//! it.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -20,7 +20,7 @@ pub struct Residue {
 }
 
 impl Residue {
-    /// Returns whether its numbers are what they must be.
+    /// Returns whether its numbers are valid.
     pub fn is_possible(self) -> bool {
         self.stride > 0 && self.coordinate < self.divisions
     }
@@ -60,7 +60,7 @@ impl SlotConstraints {
         }
     }
 
-    /// Adds one residue, keeping the list free of what the others imply.
+    /// Adds one residue, keeping the list free of residues that the others imply.
     pub fn require(&mut self, key_space: usize, residue: Residue) {
         let residues = &mut self.residues[key_space];
         if residues.iter().any(|held| held.implies(residue)) {

@@ -1,5 +1,5 @@
 //! Hybrids, exact replicas and hyperspaces as Replex section 3 and HyperDex define them, and the
-//! errors that name what is wrong with one.
+//! errors that name the fault of one.
 
 mod cases;
 

@@ -80,8 +80,9 @@ impl Buffer {
         self.queue = None;
     }
 
-    /// Looks at what there is, as `buffer::open` does. Returns behind which place it needs commits.
-    /// Useless pages may be left there, as by a proxy that dies before it has removed them.
+    /// Looks at the present pages, as `buffer::open` does. Returns behind which place it needs
+    /// commits. Useless pages may be left there, as by a proxy that dies before it has removed
+    /// them.
     pub fn open(&mut self, confirmed: Tsid, leaves: bool) -> Tsid {
         let found: Vec<BufferPage> = self.rows.iter().map(|(page, _)| *page).collect();
         let (pages, useless) = match BufferPages::of(found.clone()) {
@@ -96,14 +97,14 @@ impl Buffer {
         start
     }
 
-    /// Queues what the reader gives the buffer.
+    /// Queues the reader's commits for the buffer.
     pub fn give(&mut self, given: Given) {
         let queue = self.queue.as_mut().expect("it follows");
         queue.push_back(given);
     }
 
-    /// Writes some of what was given as a page, as `Keeper::write_page` does. Where its store dies
-    /// just then, the page is there, and no proxy knows.
+    /// Writes some of the queued commits as a page, as `BufferWriter::write_page` does. Where its
+    /// store dies just then, the page is there, and no proxy knows.
     pub fn write(&mut self, epoch: u64, count: usize, dies: bool) {
         let queue = self.queue.as_mut().expect("it follows");
         let states: Vec<Given> = queue.drain(..count).collect();
@@ -137,8 +138,8 @@ impl Buffer {
         self.queue.as_ref().map_or(0, VecDeque::len)
     }
 
-    /// Returns what comes behind a place, with where that ends; none if it cannot be read, or if
-    /// there is no more.
+    /// Returns the page after a place, with its end; none if it cannot be read, or if there is no
+    /// more.
     pub fn read(&self, place: Tsid) -> Option<(Vec<Given>, Tsid)> {
         let page = self.pages.as_ref()?.next(place).filter(|_| self.is_up)?;
         let (_, states) = self.rows.iter().find(|(row, _)| *row == page)?;

@@ -1,6 +1,6 @@
-//! Manager, schedule and marks in a world that is made up: a small snapshot-isolation database in
-//! the primary's place, replicas that forget what was not on their disks, connections that break, a
-//! proxy that dies. One seed is one run, for ever the same.
+//! Manager, schedule and marks in a simulated world: a small snapshot-isolation database in the
+//! primary's place, replicas that forget unflushed commits, connections that break, a proxy that
+//! dies. One seed is one run, for ever the same.
 //!
 //! Real: `proxy_core::freshness`, `proxy_core::writes`, `replication::{schedule, handover}`, the
 //! buffer's pages, the messages in the log. Written once more, without sockets: the slot's reader,
@@ -15,8 +15,8 @@
 //!   writer by its answer, or a reader that had seen it.
 //! - No long fork: a read sees no commit without an earlier commit that it touches, too, and that
 //!   the primary showed before.
-//! - A replica gets the error that no source has what it lacks only if the transactions buffer has
-//!   lost or dropped something, or if it was lacking that already when a proxy came that has
+//! - A replica gets the error that no source has its missing commits only if the transactions
+//!   buffer has lost or dropped something, or if it lacked them already when a proxy came that has
 //!   another buffer, and is the active one by now.
 //! - No client sees time go back: the primary shows every commit that a replica has shown.
 //! - When faults stop, everything is settled, and all replicas are equal to the primary.

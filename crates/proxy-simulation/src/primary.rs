@@ -247,7 +247,7 @@ impl Primary {
         self.backends[&backend].logged.is_some()
     }
 
-    /// Takes back what a connection has done.
+    /// Takes back the changes of a connection.
     pub fn roll_back(&mut self, backend: i32) {
         let own = self.backends.get_mut(&backend).expect("it is alive");
         let own = std::mem::take(own);

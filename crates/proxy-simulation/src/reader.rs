@@ -125,7 +125,7 @@ impl Reader {
         }
     }
 
-    /// Reads on, or gives what was read.
+    /// Reads on, or delivers the commits that were read.
     pub fn go_on(
         &mut self,
         primary: &Primary,
@@ -162,7 +162,7 @@ impl Reader {
         }
     }
 
-    /// Looks at what is in doubt.
+    /// Looks at commits in doubt.
     pub fn settle(&mut self, primary: &Primary, manager: &mut FreshnessManager) {
         let in_doubt = manager.in_doubt();
         for (id, backend) in &in_doubt {

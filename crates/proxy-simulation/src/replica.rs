@@ -1,5 +1,5 @@
-//! A Replica: a database that forgets what was not on its disk when it crashes, and the Extractor's
-//! part that decides, which is the real one.
+//! A replica: a database that forgets unflushed commits when it crashes, and the Extractor's part
+//! that decides, which is the real one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -54,7 +54,7 @@ impl Database {
         }
     }
 
-    /// Fills the database with what the primary had at a place.
+    /// Fills the database with the primary's state at a place.
     pub fn fill(&mut self, data: &Data, place: Tsid) {
         self.hang_up();
         self.data = data.clone();
@@ -62,7 +62,7 @@ impl Database {
         self.flush(place);
     }
 
-    /// Dies, and loses all but `kept` of what was not on disk.
+    /// Dies, and loses all but `kept` of the unflushed commits.
     pub fn crash(&mut self, kept: usize) {
         self.is_up = false;
         self.life += 1;
@@ -108,7 +108,8 @@ impl Database {
         }
     }
 
-    /// Does what an Extractor has left, if there is something. Returns what it committed.
+    /// Executes the statements that an Extractor has left, if there are any. Returns the committed
+    /// group.
     pub fn do_left(&mut self) -> Option<Tsid> {
         let tsid = self.left.pop()?;
         self.commit(tsid);
@@ -172,7 +173,7 @@ enum Problem {
     Passing,
 }
 
-/// Whether the database does what it is sent.
+/// Whether the database executes its commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
     Willing,

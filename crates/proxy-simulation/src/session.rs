@@ -36,7 +36,7 @@ pub(crate) enum Doing {
     Logged(usize),
     /// It has sent its marks.
     Marks(VecDeque<String>),
-    /// Its read waits for a replica that has what it must see.
+    /// Its read waits for a replica that is fresh enough.
     Waits(Read, ReadMoment),
     /// Its read waits for a connection.
     Asks(Read, Option<Chosen>),

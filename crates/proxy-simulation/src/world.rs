@@ -53,7 +53,7 @@ enum Action {
     Bypass,
     /// The slot's reader goes on.
     Read,
-    /// It looks at what is in doubt.
+    /// It looks at commits in doubt.
     Settle,
     /// Its stream breaks.
     Break,
@@ -67,14 +67,14 @@ enum Action {
     /// A database dies, and comes back.
     Crash(ReplicaId),
     Start(ReplicaId),
-    /// It does what an Extractor before had sent.
+    /// It executes the commands of an earlier Extractor.
     DoLeft(ReplicaId),
     /// Its connections break, or are found to be broken.
     Cut(ReplicaId),
     Notice(ReplicaId),
     /// It is taken up.
     Join(ReplicaId),
-    /// It is given what comes next, by the buffer or by the reader.
+    /// It gets the next commits, from the buffer or from the reader.
     Deliver(ReplicaId),
     /// The buffer is taken up, writes, dies, loses all it has, and comes back.
     OpenBuffer,
@@ -108,7 +108,7 @@ pub(crate) struct World {
     delivered: BTreeMap<ReplicaId, Tsid>,
     /// How many proxies there were.
     epoch: u64,
-    /// The slot gives what is behind this.
+    /// The slot delivers the commits behind this.
     confirmed: Tsid,
     pace: Pace,
     /// Idle connections for reads: the life of the server that each was opened in.

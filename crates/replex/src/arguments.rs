@@ -76,7 +76,7 @@ pub struct ProxyIsMissing {
 
 #[cfg(not(feature = "proxy"))]
 impl ProxyIsMissing {
-    /// Returns what to do.
+    /// Returns the command.
     pub fn failure(&self) -> replex::failure::CommandFailure {
         replex::failure::CommandFailure::Usage(
             "this build has no proxy: run `cargo build --release --features proxy`, which needs a C \
@@ -100,7 +100,7 @@ pub struct ClusterArguments {
         global = true
     )]
     pub coordinator: Vec<String>,
-    /// Give up what has not been answered after so many seconds.
+    /// Give up requests without an answer after so many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, global = true)]
     pub deadline: u64,
 }
@@ -227,7 +227,7 @@ pub struct CoordinatorArguments {
     /// wait for it (an epoch ends), it has 5 seconds, or those of --replace-after if that is more.
     #[arg(long, value_name = "SECONDS", default_value = "never", value_parser = seconds)]
     pub replace_stopped_after: Duration,
-    /// Compare all copies of all tables so often, at low rate, and log what differs; or `never`.
+    /// Compare all copies of all tables so often, at low rate, and log differences; or `never`.
     #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
     pub check_every: Duration,
     /// Rebuild the lost state from the servers: with an empty folder, or a folder

@@ -220,7 +220,7 @@ impl Inspector {
         }
     }
 
-    /// Returns what every copy has of a range, by copy.
+    /// Returns every copy's rows of a range, by copy.
     async fn look(
         &mut self,
         table: &PlacedTable,
@@ -306,8 +306,8 @@ fn redirect(constraints: &SlotConstraints) -> Redirect {
     }
 }
 
-/// Returns the copies that can be compared of a key, with what each holds: without those that would
-/// have its row, as any other copy has it, in a partition that was left out.
+/// Returns the copies that can be compared of a key, with the rows of each: without those that
+/// would have its row, as any other copy has it, in a partition that was left out.
 fn compared<'a>(
     table: &PlacedTable,
     key: &[u8],

@@ -33,7 +33,7 @@ pub struct EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// Starts it, with what is in this folder; the folder is made if it is not there. Returns when
+    /// Starts it, with the data in this folder. The folder is made if it is not there. Returns when
     /// it serves.
     ///
     /// # Errors

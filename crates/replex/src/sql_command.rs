@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use crate::arguments::{ClusterArguments, FormatArgument, SqlArguments};
 use crate::{interruptible, runtime};
 
-/// The file in the home folder that remembers what was typed.
+/// The file in the home folder with the typed lines.
 const HISTORY_FILE: &str = ".replex_history";
 /// The name of a file that means stdin.
 pub const STDIN: &str = "-";

@@ -1,7 +1,7 @@
 //! A plain connection that speaks frames: one question at a time, no routing, no retries.
 //!
-//! It is for what has to know exactly what goes over the wire: waiting until a process is ready,
-//! and tests that send what a client never would. Everybody else uses crate `client`.
+//! It is for code that has to know exactly which bytes go over the wire: waiting until a process is
+//! ready, and tests that send messages that no client would. Everybody else uses crate `client`.
 
 use std::io;
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl FrameConnection {
     /// Asks the coordinator.
     ///
     /// # Errors
-    /// The connection broke, or the other side sends what it should not.
+    /// The connection broke, or the other side sends an unexpected message.
     pub async fn ask(&mut self, request: CoordinatorRequest) -> io::Result<CoordinatorReply> {
         match self.call(&Message::Ask(request)).await? {
             Message::Answer(reply) => Ok(reply),

@@ -90,7 +90,7 @@ pub enum SqlError {
         /// The column.
         column: String,
     },
-    /// A row with this key exists. If the statement had several rows, `done` is what became of the
+    /// A row with this key exists. If the statement had several rows, `done` is the outcome of the
     /// others.
     Duplicate {
         /// The table.

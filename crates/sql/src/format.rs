@@ -55,7 +55,8 @@ impl fmt::Display for OutputFormat {
     }
 }
 
-/// Writes what a statement came to; `beside` takes what is no row where programs read the rows.
+/// Writes the outcome of a statement. `beside` gets everything but rows where programs read the
+/// rows.
 ///
 /// # Errors
 /// Errors of `out` and `beside`.

@@ -516,7 +516,7 @@ fn vote(
             let next = count as i64 + 1;
             for key in [&old_key, &new_key].into_iter().flatten() {
                 if key.last() != Some(&Value::Int64(next)) {
-                    // Of a delete, the next value is one beyond what there is.
+                    // Of a delete, the next value is one beyond the last.
                     return Err(RefusedMutation::NotDense(
                         next + i64::from(old_key.is_some()),
                     ));

@@ -1,4 +1,4 @@
-//! Statements of the store, reduced to what it can do.
+//! Statements of the store, reduced to its features.
 //!
 //! `parse` makes them from text, `plan` gives them a meaning over a configuration. Expressions
 //! stay as the parser's trees, because their types depend on the table that they are about.
@@ -52,7 +52,7 @@ pub enum Statement {
     Show(Show),
     /// `SET`.
     Set(Set),
-    /// `SET` of a setting of PostgreSQL to what it always is here.
+    /// `SET` of a setting of PostgreSQL to its fixed value here.
     SetAlready,
 }
 

@@ -250,7 +250,7 @@ fn foreign(root: &Path, arguments: &[String]) -> Result<(), String> {
     )
 }
 
-/// A leading `--` keeps `--help` from being taken for ours; it is not part of what is passed on.
+/// A leading `--` keeps `--help` from being taken for ours. It is not passed on.
 fn without_separator(arguments: &[String]) -> impl Iterator<Item = &str> {
     let skipped = usize::from(arguments.first().is_some_and(|first| first == "--"));
     arguments[skipped..].iter().map(String::as_str)

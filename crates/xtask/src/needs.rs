@@ -73,7 +73,7 @@ const PACKAGES: &[Package] = &[
     },
 ];
 
-/// Installs what is missing. A package that cannot be installed is listed, and is no failure here:
+/// Installs missing packages. A package that cannot be installed is listed, and is no failure here:
 /// its tests fail, or are left out with `--allow-missing`.
 pub fn install() {
     if !is_present("apt-get", &["--version"]) {
@@ -119,7 +119,7 @@ fn is_present(program: &str, arguments: &[&str]) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// Its failure shows in what is missing afterwards.
+/// Its failure shows in the packages that are missing afterwards.
 fn run(arguments: &[&str]) {
     let mut command = Command::new("apt-get");
     let command = command

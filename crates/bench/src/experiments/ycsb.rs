@@ -1,5 +1,5 @@
 //! YCSB with 32 clients, rows of 100 B and 1 kB, `replicated`, beside `echo` with as many
-//! connections, and beside what rivals were measured at elsewhere (S7, S8).
+//! connections, and beside published figures of rivals (S7, S8).
 
 use std::cell::{Cell, RefCell};
 use std::io;

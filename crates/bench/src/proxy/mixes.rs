@@ -21,7 +21,7 @@ use crate::report::FigureReport;
 const REPLICAS: &[usize] = &[1, 2, 4];
 /// With so many the rest is, as in the paper.
 const TWO: &[usize] = &[2];
-/// With so many it shows what waiting earns.
+/// With so many it shows the gain of waiting.
 const FOUR: &[usize] = &[4];
 
 /// A way to run a mix.

@@ -45,7 +45,7 @@ pub enum Measurement {
     /// YCSB, 85% reads and 15% inserts, beside Pgpool-II and the primary alone, each database under
     /// a quota: H4, the paper's Figure 11.
     Balanced,
-    /// How quickly a replica makes up for what it missed, over its number of connections: H5.
+    /// How quickly a replica catches up, over its number of connections: H5.
     Replay,
     /// Reads and errors of clients while a replica is offline, and while replication stands still,
     /// each database under a quota: the paper's Figures 9 and 10.
@@ -117,8 +117,8 @@ pub async fn run(
     }
 }
 
-/// Returns whether databases can be held to equal shares here; prints what is left out where they
-/// cannot.
+/// Returns whether databases can be held to equal shares here, and prints the measurements that are
+/// left out where they cannot.
 fn has_quotas(id: &str) -> bool {
     match quota::try_out() {
         Ok(()) => true,

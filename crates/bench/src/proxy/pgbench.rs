@@ -63,8 +63,8 @@ pub struct PgbenchLoad {
     pub variables: Vec<(&'static str, u64)>,
     /// How long; whole seconds, at least one.
     pub span: Duration,
-    /// Before that, and not counted: whole seconds, until servers have opened and warmed what each
-    /// of their connections needs.
+    /// Before that, and not counted: whole seconds, until servers have opened and warmed their
+    /// connections.
     pub ramp_up: Duration,
 }
 

@@ -1,5 +1,4 @@
-//! How quickly a replica makes up for what it has missed, with several connections and with one
-//! (H5).
+//! How quickly a replica catches up, with several connections and with one (H5).
 //!
 //! Serial replay, to which all is compared, has one connection and makes each commit a transaction
 //! of its own, as the paper means it. The proxy's default differs in two ways: it has more
@@ -12,11 +11,11 @@
 //! The load is TPC-C's two transactions that write most, New-Order and Payment, as often as there
 //! (45 to 43), over ten warehouses: it goes to the primary directly. Orders have ten lines, which
 //! is TPC-C's mean, customers are found by number, and reads that leave nothing behind are left
-//! out. The time is that between two commits at the replica, the first and the last of what it
-//! missed, by its own clock.
+//! out. The time is that between two commits at the replica, the first and the last of its missed
+//! commits, by its own clock.
 //!
-//! And how long a replica takes for one statement that changes many rows, beside what that took
-//! at the primary.
+//! And how long a replica takes for one statement that changes many rows, beside its time at the
+//! primary.
 
 use std::io;
 use std::time::Instant;

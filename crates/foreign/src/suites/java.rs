@@ -74,7 +74,7 @@ fn prepare(target: &SuiteTarget) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Overrides what the source says about where the server is.
+/// Overrides the server's address in the source.
 fn server_properties(target: &SuiteTarget) -> String {
     let SuiteTarget {
         host,

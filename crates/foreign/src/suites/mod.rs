@@ -67,7 +67,7 @@ fn once(
     std::fs::rename(&part, &whole).map_err(failed)
 }
 
-/// Runs a suite's program for at most so long, and reads the outcomes from what it prints, bytes
+/// Runs a suite's program for at most so long, and reads the outcomes from its output, with bytes
 /// that are no text replaced. An error if no test ran.
 fn judge(
     command: &mut Command,

@@ -72,7 +72,7 @@ impl World {
         self.deliver(id)
     }
 
-    /// No source has what a replica lacks: it is filled again.
+    /// No source has a replica's missing commits: it is filled again.
     fn refill(&mut self, id: ReplicaId) -> Result<(), String> {
         let noted = self.databases[&id].noted;
         if !self.may_lack(id) {

@@ -1,4 +1,4 @@
-//! Reads, from the choice of a server to what they have seen.
+//! Reads, from the choice of a server to their result.
 
 use super::World;
 use crate::primary::Reads;
@@ -107,7 +107,7 @@ impl World {
         self.judge(&read, (chosen, has))
     }
 
-    /// Checks that a read at a replica has seen what it had to see.
+    /// Checks that a read at a replica has seen all that it had to see.
     fn judge(&mut self, read: &Read, (chosen, has): (Chosen, Tsid)) -> Result<(), String> {
         self.counts.reads_at_replicas += 1;
         let all = match read.level {
@@ -137,7 +137,7 @@ impl World {
         Ok(())
     }
 
-    /// A client has seen what a read touches, up to here. A write around the proxy counts once the
+    /// A client has seen all touched commits, up to here. A write around the proxy counts once the
     /// slot's reader has read it.
     fn saw(&mut self, read: &Read, until: Tsid) {
         let (now, position) = (self.now, self.reader.position);

@@ -152,7 +152,7 @@ fn failure(table: &str, error: InspectError) -> CommandFailure {
     }
 }
 
-/// Returns what was not compared, a line for each copy; nothing if everything was.
+/// Returns the parts that were not compared, a line for each copy; nothing if everything was.
 fn left_out(copies: &[CopySum]) -> String {
     let mut text = String::new();
     for copy in copies.iter().filter(|copy| !copy.absent.is_empty()) {

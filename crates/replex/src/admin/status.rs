@@ -227,7 +227,8 @@ fn shortage_line(shortage: &Shortage) -> String {
     format!("The disk of server {server} is full: it {takes}; {what}.")
 }
 
-/// Returns what a core does, by the coordinator's entry of its server and by the core's own report.
+/// Returns the activity of a core, by the coordinator's entry of its server and by the core's own
+/// report.
 fn state(server: &Server, counters: &std::io::Result<Vec<(String, u64)>>) -> String {
     match (server.state, counters) {
         (_, Err(error)) if server.state == ServerState::Up => format!("silent: {error}"),

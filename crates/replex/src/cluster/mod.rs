@@ -1,7 +1,7 @@
 //! A cluster of real processes of this program on loopback: started, killed, paused, restarted.
 //!
-//! The demo, the process tests and the benchmarks share it. It waits by asking the coordinator
-//! and the cores, with a bound on every wait. It must not know what is stored in the cluster.
+//! The demo, the process tests and the benchmarks share it. It waits by asking the coordinator and
+//! the cores, with a bound on every wait. It must not know the contents of the cluster.
 
 mod process;
 
@@ -21,7 +21,7 @@ use crate::wire::FrameConnection;
 
 pub use process::{Process, ProcessLife};
 
-/// The longest wait for a cluster to become what it should be.
+/// The longest wait for a cluster to reach its state.
 const SETTLED_WITHIN: Duration = Duration::from_secs(120);
 /// A coordinator answers at once whether it leads, if it runs.
 const LEADER_ANSWERS_WITHIN: Duration = Duration::from_millis(500);

@@ -210,7 +210,7 @@ pub struct ChangedTailNumber {
 }
 
 impl ChangedTailNumber {
-    /// Does to the rows that were loaded what was done in the cluster.
+    /// Repeats the cluster's changes on the loaded rows.
     pub fn apply(&self, rows: &mut [Vec<Value>]) {
         for row in rows.iter_mut().filter(|row| row[0] == self.id) {
             row[self.column] = self.tail.clone();

@@ -1,5 +1,5 @@
 //! The chapter in which a server is lost for good: a hybrid keeps lookups cheap meanwhile, writes
-//! go on, others rebuild what it held, and nothing is lost (Replex sections 2.4, 3.1 and 5.2).
+//! go on, others rebuild its partitions, and nothing is lost (Replex sections 2.4, 3.1 and 5.2).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -42,7 +42,7 @@ pub async fn run(arguments: &DemoArguments) -> Result<(), CommandFailure> {
     let options = ClusterOptions {
         parent: arguments.folder.clone(),
         servers: SERVERS,
-        // The story shows what waits, and when it goes on.
+        // The story shows the waiting processes, and when they go on.
         coordinator_arguments: ["--replace-after", "never"].map(str::to_owned).into(),
         life: if arguments.keep {
             ProcessLife::Detached

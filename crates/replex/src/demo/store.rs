@@ -121,7 +121,7 @@ impl Flights {
         answer.map(drop).map_err(CommandFailure::at(what))
     }
 
-    /// Gives what a server held to others, as `replex admin server remove` does.
+    /// Gives a server's partitions to others, as `replex admin server remove` does.
     pub async fn remove_server(&self, server: ServerId) -> Result<(), CommandFailure> {
         let done = self.table.client().remove_server(server).await;
         done.map_err(CommandFailure::at("remove a server"))

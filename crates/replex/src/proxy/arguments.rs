@@ -45,8 +45,8 @@ pub struct ProxyArguments {
 pub enum ProxyCommand {
     /// Send a command to a running proxy: `replex proxy admin SHOW REPLICAS`.
     Admin(ProxyAdminArguments),
-    /// Print what is missing at databases before a proxy is put in front of them, and how to fix
-    /// it. Nothing is changed there. Fails if something would stop the proxy.
+    /// Print the missing requirements of databases before a proxy is put in front of them, and how
+    /// to fix them. Nothing is changed there. Fails if something would stop the proxy.
     Check(CheckArguments),
     /// Make a replica the primary after the primary is gone for good. Chooses the most advanced
     /// replica, lets the others follow it where they have the same commits, and prints how to start
@@ -319,8 +319,8 @@ pub enum ClientAuth {
 /// How long a client keeps its connection to a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Pooling {
-    /// Until its transaction ends; to its own end once it does what could leave something behind,
-    /// such as SET.
+    /// Until its transaction ends; to its own end once it runs a statement that could leave state
+    /// behind, such as SET.
     #[default]
     Transaction,
     /// Until it leaves.

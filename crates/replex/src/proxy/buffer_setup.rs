@@ -89,7 +89,7 @@ fn in_cluster(coordinators: &str, length_max: u64) -> Result<BufferSetup, Comman
     })
 }
 
-/// Where programs keep what outlives them (the XDG Base Directory Specification): one for each
+/// Where programs keep data that outlives them (the XDG Base Directory Specification): one for each
 /// port, as each proxy needs its own.
 fn default_folder(port: u16) -> Result<PathBuf, CommandFailure> {
     let given = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);

@@ -83,7 +83,7 @@ fn runtime(threads: Option<u16>) -> Result<tokio::runtime::Runtime, CommandFailu
 
 async fn serve(arguments: &ServeArguments) -> Result<(), CommandFailure> {
     journal::begin();
-    // Before anything else: SIGHUP must not end what has just been started.
+    // Before anything else: SIGHUP must not end a process that has just been started.
     let catch = |kind| signal(kind).map_err(CommandFailure::at("wait for signals"));
     let mut hangup = catch(SignalKind::hangup())?;
     let mut terminate = catch(SignalKind::terminate())?;
@@ -259,7 +259,7 @@ fn databases(named: &Databases) -> Result<(Address, Vec<Address>), CommandFailur
     Ok((primary, replicas))
 }
 
-/// Reads again what can be changed while the proxy runs that was started with `before`.
+/// Reads the changeable options of a proxy again that was started with `before`.
 fn reload(before: &ServeArguments, primary: &Address) -> Result<ReloadedOptions, String> {
     let serve = file::with_file(before)?;
     let fixed = before.fixed().into_iter().zip(serve.fixed());

@@ -1,10 +1,10 @@
 //! Gives the parser's expressions columns and types, so that the store can evaluate them.
 //!
-//! Literals take their type from what they stand beside, as in PostgreSQL: `'2013-01-01'` is a
-//! timestamp beside a timestamp, `1` a float64 beside a float64. An expression without a column is
-//! computed here, once. The result is an expression of the store. The store's checker has the last
-//! word on types. Functions, subqueries and everything else that needs more than the row are
-//! refused by name.
+//! Literals take their type from the other operand, as in PostgreSQL: `'2013-01-01'` is a timestamp
+//! beside a timestamp, `1` a float64 beside a float64. An expression without a column is computed
+//! here, once. The result is an expression of the store. The store's checker has the last word on
+//! types. Functions, subqueries and everything else that needs more than the row are refused by
+//! name.
 
 mod decimal;
 mod like;
@@ -37,7 +37,7 @@ pub(crate) struct Scope<'a> {
     pub now_us: Option<i64>,
 }
 
-/// An expression whose type may still depend on what it stands beside.
+/// An expression whose type may still depend on the other operand.
 #[derive(Clone, Debug)]
 enum Bound {
     /// Typed; none is NULL, which is of every type.
@@ -76,8 +76,8 @@ impl<'a> Scope<'a> {
         now_us: None,
     };
 
-    /// Returns a condition as the list of what must all hold. Conjuncts that are always true are
-    /// left out.
+    /// Returns a condition as the list of its conjuncts. Conjuncts that are always true are left
+    /// out.
     pub fn condition(&self, condition: &Expr) -> Result<Vec<Expression>, SqlError> {
         let mut conjuncts = Vec::new();
         for part in operators::chain(condition, &ast::BinaryOperator::And) {

@@ -1,5 +1,5 @@
 //! Our SQL against PostgreSQL's: literals, casts, operators, conditions and orders that are drawn,
-//! not chosen, with what PostgreSQL 15 answers.
+//! not chosen, with the answers of PostgreSQL 15.
 //!
 //! `golden.tsv` holds each statement and PostgreSQL's answer, so that the comparison needs no
 //! database. A statement may be refused here that PostgreSQL answers, which its third column
@@ -48,7 +48,7 @@ fn known() -> BTreeMap<&'static str, GoldenLine<'static>> {
     lines.collect()
 }
 
-/// Returns what the store answers: rows as psql prints them, one after the other.
+/// Returns the store's answer: rows as psql prints them, one after the other.
 fn answer(session: &mut SqlSession<Model>, statement: &str) -> String {
     let outcomes = match block_on(session.run_text(statement)) {
         Ok(outcomes) => outcomes,
@@ -66,7 +66,7 @@ fn answer(session: &mut SqlSession<Model>, statement: &str) -> String {
     rows.collect::<Vec<_>>().join("/")
 }
 
-/// Returns what PostgreSQL answers to each statement.
+/// Returns PostgreSQL's answer to each statement.
 fn asked(connection: &str, setup: &str, statements: &[String]) -> Vec<String> {
     let mut script = format!("SET client_min_messages = error;\nBEGIN;\n{setup}\n");
     script += "COMMIT;\n";

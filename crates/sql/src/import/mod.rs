@@ -135,7 +135,7 @@ impl ImportOptions {
 }
 
 /// Imports CSV with a header. The bar's message shows how many rows were written, and the ledger
-/// what became of the lines, also after the future was dropped.
+/// the outcomes of the lines, also after the future was dropped.
 ///
 /// # Errors
 /// [`ImportError`] for a header that does not fit, for the first bad line unless bad lines are

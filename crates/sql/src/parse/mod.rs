@@ -1,5 +1,5 @@
-//! From text to statements: the grammar is `sqlparser`'s for PostgreSQL, cut down to what the
-//! store does.
+//! From text to statements: the grammar is `sqlparser`'s for PostgreSQL, cut down to the store's
+//! statements.
 //!
 //! Syntax of PostgreSQL that the store does not have is refused by name, never ignored. Two things
 //! are added: `INDEX` clauses inside `CREATE TABLE` (`indexes`), and `SHOW` and `SET` of the store
@@ -207,7 +207,7 @@ fn found_at(message: &str, at: Location, places: &[(Location, String)]) -> Locat
     }
 }
 
-/// Splits `Expected: x, found: y at Line: 1, Column: 2` into what and where.
+/// Splits `Expected: x, found: y at Line: 1, Column: 2` into the message and the place.
 fn place(message: &str) -> (String, Option<Location>) {
     let lower_first = |text: &str| {
         let mut characters = text.chars();

@@ -327,7 +327,7 @@ fn is_placed(table: &PlacedTable, replex: usize, fixed: &[usize]) -> bool {
     partitioning.all(|column| fixed.contains(column))
 }
 
-/// Returns what is read for each combination of keys: their range, in each partition that may have
+/// Returns the reads for each combination of keys: their range, in each partition that may have
 /// such rows.
 fn segments(
     table: &PlacedTable,

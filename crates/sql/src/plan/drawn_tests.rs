@@ -1,5 +1,5 @@
-//! Drawn conditions and drawn words: a plan means what its text means, and no text is too strange.
-//! The generator's seeds are fixed, so every run draws the same.
+//! Drawn conditions and drawn words: a plan has the meaning of its text, and no text is too
+//! strange. The generator's seeds are fixed, so every run draws the same.
 
 use super::tests::{found_in, read};
 use super::*;

@@ -64,7 +64,7 @@ enum Restriction {
 }
 
 impl Facts {
-    /// Gathers what the conjuncts determine.
+    /// Gathers the facts that the conjuncts determine.
     pub fn of(schema: &Schema, conjuncts: &[Expression]) -> Facts {
         let mut facts = Facts {
             columns: BTreeMap::new(),
@@ -250,7 +250,7 @@ fn exact(column_type: ColumnType, literal: &Value) -> Option<Value> {
     }
 }
 
-/// Returns what the comparison of an integer with a double determines: integers compare by their
+/// Returns the restriction by the comparison of an integer with a double: integers compare by their
 /// doubles, so several of them may be equal to one.
 fn beside_float(operator: BinaryOperator, column: usize, value: f64) -> Option<Restriction> {
     let less = |candidate: i64| Value::Float64(candidate as f64) < Value::Float64(value);

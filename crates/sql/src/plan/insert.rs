@@ -117,7 +117,7 @@ pub(crate) fn encode(
     Ok((pk, row))
 }
 
-/// Returns what a column holds that a statement does not give.
+/// Returns the value of a column that a statement does not give.
 pub(crate) fn default_value(table: &PlacedTable, column: usize) -> Value {
     let default = &table.schema.columns[column].default;
     default.clone().unwrap_or(Value::Null)

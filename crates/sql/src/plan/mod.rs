@@ -111,9 +111,9 @@ pub enum StatementPlan {
     Show(Show),
     /// Changes a setting.
     Set(Set),
-    /// Sets what is never otherwise.
+    /// Sets a setting to its only value.
     SetAlready,
-    /// The requested state exists already. Contains what.
+    /// The requested state exists already. Contains its description.
     Already(String),
 }
 

@@ -122,7 +122,7 @@ pub(super) enum Scan {
 }
 
 impl Scan {
-    /// Returns what a statement may do that asks for a scan, or does not.
+    /// Returns the permission of a statement to scan, by whether it asks for that.
     pub fn of(is_asked: bool, context: &Context<'_>) -> Scan {
         match is_asked || context.settings.scan {
             true => Scan::Asked,

@@ -605,7 +605,7 @@ fn conditional_update_is_one_operation() {
         panic!("{change:?}");
     };
     assert_eq!(read.projection, Some(vec![0]));
-    // The filter leaves out what the index fixes; the condition re-checks all of it.
+    // The filter leaves out the conjuncts that the index fixes. The condition re-checks all of it.
     assert_ne!(read.filter, change.condition);
     assert!(change.condition.is_some());
 }

@@ -72,7 +72,7 @@ impl<S: Store> SqlSession<S> {
         }
     }
 
-    /// Returns what the last statement's user is to know besides its outcome. Empty afterwards.
+    /// Returns the notices of the last statement. Empty afterwards.
     pub fn take_notices(&mut self) -> Vec<String> {
         std::mem::take(
             self.notices
@@ -81,7 +81,7 @@ impl<S: Store> SqlSession<S> {
         )
     }
 
-    /// Returns what it runs over.
+    /// Returns the store that it runs over.
     pub fn store(&self) -> &S {
         &self.store
     }

@@ -1,4 +1,4 @@
-//! Sends single mutations of one table, and returns what became of each.
+//! Sends single mutations of one table, and returns the outcome of each.
 
 use placement::{ColumnType, ReplexKind, decode_key};
 use protocol::configuration::PlacedTable;

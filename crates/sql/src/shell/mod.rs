@@ -136,8 +136,8 @@ impl<S: Store> Shell<S> {
         self.end(&feed)
     }
 
-    /// Runs what a person typed: statements or one command. Errors are printed without a place,
-    /// since the text is on the screen.
+    /// Runs a person's input: statements or one command. Errors are printed without a place, since
+    /// the text is on the screen.
     ///
     /// # Errors
     /// As [`Shell::script`].

@@ -8,7 +8,7 @@ fn shell(options: ShellOptions) -> Shell<Model> {
     Shell::new(Model::session(""), options)
 }
 
-/// Returns what a script writes as results and as errors, and whether it failed.
+/// Returns a script's results and errors, and whether it failed.
 fn run(shell: &mut Shell<Model>, text: &str) -> (String, String, bool) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut output = ShellOutput {
@@ -190,7 +190,7 @@ fn typed_errors_have_no_place() {
     );
 }
 
-/// Returns what a script that comes in these pieces has written after each of them.
+/// Returns the output of a script that comes in these pieces, after each of them.
 fn fed(pieces: &[&str]) -> Vec<String> {
     let mut shell = shell(ShellOptions::default());
     let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -249,7 +249,7 @@ fn a_script_in_pieces_ends_at_its_first_error_and_names_its_line() {
     );
 }
 
-/// Every way to cut a script into two pieces gives what the whole gives.
+/// Every way to cut a script into two pieces gives the output of the whole.
 #[test]
 fn script_in_pieces_runs_as_the_whole_script() {
     let script = format!(

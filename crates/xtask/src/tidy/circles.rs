@@ -1,7 +1,7 @@
 //! Sibling modules import each other in one direction: a circle among them is a fault of design.
 //!
 //! Siblings have the same parent. An import of a module from its own parent, or of a parent from
-//! its children, is no edge: a child may be a part of what its parent begins.
+//! its children, is no edge: a child may continue its parent's code.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -187,7 +187,7 @@ fn slug(heading: &str) -> String {
         .collect()
 }
 
-/// Returns what is wrong with the command that `text` is, if it is one of ours.
+/// Returns the fault of the command that `text` is, if it is one of ours.
 fn unknown_command(known: &Known<'_>, text: &str) -> Option<String> {
     let words: Vec<&str> = text
         .trim()
@@ -222,8 +222,7 @@ fn unknown_command(known: &Known<'_>, text: &str) -> Option<String> {
     (is_word(&name) && !exists).then(|| format!("there is no command `{kind} {name}`"))
 }
 
-/// Returns what is wrong with the path that `text` is, if it starts at the root or at one of the
-/// crates.
+/// Returns the fault of the path that `text` is, if it starts at the root or at one of the crates.
 fn unknown_path(known: &Known<'_>, file: &File, text: &str) -> Option<String> {
     let plain = |character: char| character.is_ascii_alphanumeric() || "_./-".contains(character);
     let placeholder =
@@ -243,7 +242,7 @@ fn unknown_path(known: &Known<'_>, file: &File, text: &str) -> Option<String> {
     ((rooted || crated) && !exists).then(|| format!("there is no file `{text}`"))
 }
 
-/// Returns what is wrong with the name in "crate `name`" or "`name` crate".
+/// Returns the fault of the name in "crate `name`" or "`name` crate".
 fn unknown_crate(known: &Known<'_>, span: &Span) -> Option<String> {
     let before = span
         .before

@@ -87,9 +87,9 @@ impl<'a> ModuleTree<'a> {
         self.modules.iter()
     }
 
-    /// Returns the module that defines what `words` name in the module `from`, as far as the text
-    /// shows it; none for what other crates define. A name that a module imports is followed to its
-    /// origin.
+    /// Returns the module that defines the item that `words` name in the module `from`, as far as
+    /// the text shows it; none for items of other crates. A name that a module imports is followed
+    /// to its origin.
     pub fn origin(&self, from: &[String], words: &[String]) -> Option<ModulePath> {
         self.follow(from, words, 0)
     }

@@ -1,4 +1,4 @@
-//! Every rule that code cites is in `docs/rules.md`, and every rule there names what guards it.
+//! Every rule that code cites is in `docs/rules.md`, and every rule there names its guard.
 
 use std::collections::BTreeMap;
 
@@ -99,13 +99,13 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// Frozen pages cite what there was.
+/// Frozen pages cite earlier rules.
 fn cites(file: &File) -> bool {
     let is_document = file.path.ends_with(".md") && !file.path.starts_with("docs/design/");
     file.rust.is_some() || is_document && file.path != "CHANGELOG.md"
 }
 
-/// Returns what of a line is for people: a comment, or all of a document's.
+/// Returns the prose of a line: a comment, or all of a document's.
 fn prose<'a>(file: &File, line: &'a str) -> Option<&'a str> {
     match file.rust {
         Some(_) => line.split_once("//").map(|(_, comment)| comment),

@@ -10,7 +10,7 @@ use super::{File, Problem, Tree};
 /// Where the lists are kept. It has all the words.
 const LIST: &str = "crates/xtask/src/tidy/words.rs";
 
-/// Words in lower case, each with what to write instead.
+/// Words in lower case, each with its replacements.
 const AVOIDED: &[(&[&str], &str)] = &[
     (
         &["told"],

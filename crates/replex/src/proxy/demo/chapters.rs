@@ -125,7 +125,7 @@ pub async fn load(story: &mut Story, stage: &Stage) -> Result<DemoLoad, CommandF
     Ok(load)
 }
 
-/// Prints each second what the load does. Returns where batches went meanwhile.
+/// Prints the load's figures each second. Returns where batches went meanwhile.
 async fn watch(
     story: &Story,
     stage: &Stage,

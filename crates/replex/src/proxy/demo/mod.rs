@@ -32,7 +32,7 @@ use crate::story::Story;
 const DATABASE: &str = "postgres";
 /// The size limit of the transactions buffer, in bytes.
 const BUFFER_LENGTH_MAX: u64 = 256 << 20;
-/// Time between two looks at what goes on.
+/// Time between two looks at the state.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// A step that takes longer is stuck, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -202,7 +202,7 @@ impl Stage {
         })
     }
 
-    /// Waits until a replica is in this state, and shows on the way what it does.
+    /// Waits until a replica is in this state, and shows its status on the way.
     async fn wait(&self, story: &Story, number: usize, state: &str) -> Result<(), CommandFailure> {
         let begun = Instant::now();
         let mut shown = String::new();
