@@ -216,7 +216,7 @@ fn of_session(names: &NameScope<'_>, node: Node<'_>, text: &str) -> Option<Analy
     }
 }
 
-/// Returns the partition that a part of ALTER TABLE detaches without stopping those that use its
+/// Returns the partition that a part of ALTER TABLE detaches without stopping the users of its
 /// table.
 pub fn detached_concurrently(command: Node<'_>) -> Option<&RangeVar> {
     match command {

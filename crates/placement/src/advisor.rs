@@ -10,9 +10,9 @@ use core::fmt;
 use crate::cover::{Cover, CoverCosts, cover};
 use crate::grid::Layout;
 
-/// The most partitions of a replex, and second failures of each, that a prediction goes through; of
-/// more, as many are taken at even distances. Partitions of a replex differ by their coordinates
-/// only, so the sample is like the rest.
+/// The most partitions of a replex, and second failures of each, that a prediction examines. Of
+/// more partitions, as many are taken at even distances. Partitions of a replex differ by their
+/// coordinates only, so the sample is like the rest.
 pub const SAMPLES_MAX: usize = 64;
 
 /// The failure amplification of reads by one replex's sorting key.
@@ -29,9 +29,9 @@ pub struct Amplification {
 /// A number of partitions to visit, over all cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// Worst case of those that can be read at all.
+    /// Worst case of the readable ones.
     pub max: u32,
-    /// Mean of those that can be read at all; 0 without any.
+    /// Mean of the readable cases; 0 without any.
     pub mean: f64,
     /// Cases in which some row cannot be read from anywhere.
     pub unreadable: u32,

@@ -71,8 +71,8 @@ pub struct CoverMember {
     pub partition: u32,
     /// How it finds the rows.
     pub access: RowAccess,
-    /// The rows it is to give are those whose slots satisfy this. Other rows of the partition may
-    /// come from another member, and would be seen twice.
+    /// The slots of the rows that it is to give satisfy this. Other rows of the partition may come
+    /// from another member, and would be seen twice.
     pub constraints: SlotConstraints,
 }
 
@@ -170,8 +170,8 @@ struct Candidate {
 
 impl Search<'_> {
     /// Returns the cheapest cover that costs less than `limit`, without the replexes in the bit set
-    /// `excluded`. Each replex excluded is one whose lost partition the constraints name, so its
-    /// other partitions hold none of the rows; this also bounds the depth by the replexes.
+    /// `excluded`. The constraints name a lost partition of each excluded replex, so its other
+    /// partitions hold none of the rows. This also bounds the depth by the replexes.
     fn cheapest(
         &mut self,
         constraints: &SlotConstraints,

@@ -1,8 +1,8 @@
 //! Every copy of a table is a grid: which replexes a table has, and which of their partitions a
 //! row, a predicate or a lost partition meets (Replex sections 2.2 and 3, HyperDex subspaces).
 //!
-//! A replex is a list of axes; an axis keeps `(slot / stride) mod divisions` of its key space's
-//! slot; the partition number is the mixed radix of these coordinates, the first axis weighing
+//! A replex is a list of axes. An axis keeps `(slot / stride) mod divisions` of its key space's
+//! slot. The partition number is the mixed radix of these coordinates, and the first axis weighs
 //! most. Key spaces are cut by hash; cutting by ranges of the sort order is left for later.
 
 use alloc::string::String;
@@ -99,8 +99,8 @@ impl Layout {
     }
 
     /// Returns the numbers of all copies in the order in which an operation visits them: the
-    /// primary replex, then those that can vote no (unique, dense), then the rest (R3). It is the
-    /// same for all operations (R7).
+    /// primary replex, then the copies that can vote no (unique, dense), then the rest (R3). It is
+    /// the same for all operations (R7).
     pub fn chain(&self, schema: &Schema) -> Vec<usize> {
         let mut chain: Vec<usize> = self.numbers().collect();
         chain.sort_by_key(|number| !self.votes(schema, *number));

@@ -31,7 +31,7 @@ impl Residue {
     }
 
     /// Returns whether every slot that satisfies `self` satisfies `other`, as far as arithmetic
-    /// alone shows: the digits that `other` fixes are among those that `self` fixes.
+    /// alone shows: `self` fixes all digits that `other` fixes.
     fn implies(self, other: Residue) -> bool {
         if !other.stride.is_multiple_of(self.stride) {
             return false;

@@ -31,7 +31,7 @@ pub struct LedgerEntry {
 pub struct ConnectionLedger(mpsc::Sender<LedgerEntry>);
 
 impl ConnectionLedger {
-    /// Makes one whose entries are written down by the receiver.
+    /// Makes a ledger whose entries are written down by the receiver.
     pub fn new(entries: mpsc::Sender<LedgerEntry>) -> ConnectionLedger {
         ConnectionLedger(entries)
     }

@@ -258,7 +258,7 @@ impl ServerNode {
         }
     }
 
-    /// Returns one whose connections are written down before they are used.
+    /// Returns a node whose connections are written down before they are used.
     #[must_use]
     pub fn with_ledger(mut self, ledger: ConnectionLedger) -> ServerNode {
         self.ledger = Some(ledger);

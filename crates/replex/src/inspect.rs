@@ -363,7 +363,7 @@ impl Inspector {
         Ok(())
     }
 
-    /// Returns numbers and names of a table's replexes, but for those that are being made.
+    /// Returns numbers and names of a table's replexes, except for unfinished ones.
     fn replexes(&self, table: &str) -> Result<Vec<(usize, String)>, InspectError> {
         let table = self.table(table)?;
         let name = |number: usize| (number, table.layout.replexes[number].name.clone());

@@ -1,5 +1,5 @@
 //! A file that a command writes. A regular file appears whole or not at all, and keeps its old
-//! content until then; a device, a FIFO or the like is written through; links are followed.
+//! content until then. A device, a FIFO or the like is written through. Links are followed.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;

@@ -34,7 +34,7 @@ pub const AS_IMAGES: [(&str, &str); 9] = [
 
 /// Rows that one statement changes, at most.
 const ROWS_MAX: usize = 1000;
-/// Fewer are quicker one by one, but for those that are inserted.
+/// Fewer rows are quicker one by one, except for inserted rows.
 const ROWS_MIN: usize = 6;
 
 /// One statement, and how many rows it must affect.

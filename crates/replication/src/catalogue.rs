@@ -66,9 +66,9 @@ SELECT confrelid, conrelid FROM pg_constraint
 
 /// Some of PostgreSQL's own are declared immutable, but look up a number in the catalogue
 /// (`pg_partition_root`, `satisfies_hash_partition`, `ts_token_type`), or know the node's log
-/// (`pg_walfile_name`). So all functions with such numbers as arguments or results are left out but
-/// for aggregates, which compare them; and so are those that depend on the Unicode version of a
-/// node.
+/// (`pg_walfile_name`). So all functions with such numbers as arguments or results are left out,
+/// except for aggregates, which compare them. Functions that depend on the Unicode version of a
+/// node are left out, too.
 const IMMUTABLE: &str = "
 WITH of_nodes AS MATERIALIZED (
      SELECT array_agg(oid) AS types FROM pg_type

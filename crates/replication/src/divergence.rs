@@ -140,7 +140,7 @@ impl ComparedPair<'_> {
         let ended = |_| ReplicationError::Connection("the Extractor has ended".into());
         self.primary.batch_execute(BEGIN).await?;
         // That takes no snapshot yet. Transactions that change the table wait from here on. The
-        // lock waits for those that do so now, but not for long.
+        // lock waits for sessions that do so now, but not for long.
         let locks: String = tables.iter().map(|name| lock(name)).collect();
         let locks = format!("SET LOCAL lock_timeout = '1s'; {locks}");
         let locked = self.primary.batch_execute(&locks);

@@ -317,7 +317,7 @@ impl From<ExistingData> for ReplicaIntake {
 pub struct ReplicationSettings {
     /// Connections to each replica that execute commits.
     pub replay_connections: u16,
-    /// Commits that one of them executes as one transaction, at most: of those that wait anyhow.
+    /// Commits that one of them executes as one transaction, at most, if so many wait.
     pub replay_group: u16,
     /// The store of commits for offline replicas, if there is to be one.
     pub buffer: Option<buffer::BufferOptions>,

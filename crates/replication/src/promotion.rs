@@ -406,9 +406,9 @@ impl PromotionCandidate {
     }
 
     /// Makes it take writes, and notes that it does. A standby has the old primary's register of
-    /// replicas, in which it may be itself: a proxy that starts gets the list of those that can
-    /// follow. From here on no proxy takes the old primary for one, if it finds this database among
-    /// its replicas.
+    /// replicas, in which it may be itself: a proxy that starts gets the list of the replicas that
+    /// can follow. From here on no proxy takes the old primary for one, if it finds this database
+    /// among its replicas.
     async fn mark(&self) -> Result<PromotionMark, ReplicationError> {
         let client = &self.reached.client;
         let (has, mut last) = (self.has, self.last);

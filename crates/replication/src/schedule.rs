@@ -187,7 +187,7 @@ impl ReplaySchedule {
     /// Returns the other commands that are due now.
     pub fn commands(&mut self) -> Vec<WorkerCommand> {
         let mut commands = Vec::new();
-        // Frees the transactions that have waited for those that have left.
+        // Frees the transactions that have waited for the departed ones.
         for group in std::mem::take(&mut self.left) {
             self.execution.complete(&group);
         }

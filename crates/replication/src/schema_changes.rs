@@ -4,10 +4,10 @@
 //! The triggers write each into a table of our own, which only superusers may write, and delete it
 //! again: the slot's stream has it all the same, and no other user can have put it there. A trigger
 //! knows the text that the client sent, which may be several statements. Each of them that an event
-//! trigger can see is noted, also those that did nothing or concern temporary tables, so that the
-//! notes are matched with the statements in order. Statements in functions are found by PL/pgSQL's
-//! own call stack. A statement that is ambiguous or cannot be run again is *lost*: no replica can
-//! execute it.
+//! trigger can see is noted, also statements that did nothing or concern temporary tables, so that
+//! the notes are matched with the statements in order. Statements in functions are found by
+//! PL/pgSQL's own call stack. A statement that is ambiguous or cannot be run again is *lost*: no
+//! replica can execute it.
 
 use std::collections::VecDeque;
 

@@ -737,7 +737,7 @@ fn head(
     })
 }
 
-/// Returns the core that an operation goes to; none for one whose parts go to several.
+/// Returns the core that an operation goes to; none if its parts go to several.
 fn target(
     configuration: &Configuration,
     operation: &SessionOperation,

@@ -118,8 +118,8 @@ fn of_kind(node: Node<'_>, found: &[calls::FoundName<'_>]) -> SessionEffect {
     }
 }
 
-/// Returns whether a query makes a temporary table. Of those that UNION and the like combine, INTO
-/// stands in the first.
+/// Returns whether a query makes a temporary table. Of the queries that UNION and the like combine,
+/// INTO stands in the first.
 fn makes_temporary(mut select: &SelectStmt) -> bool {
     while let Some(left) = select.larg() {
         select = left;

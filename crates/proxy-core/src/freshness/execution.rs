@@ -23,7 +23,8 @@ use super::items::Tsid;
 use super::sets::AccessSets;
 use crate::planted::{self, ProxyBug};
 
-/// Of those that wait, so many are looked at that cannot run. Each costs some microseconds.
+/// The number of waiting transactions that are examined and cannot run. Each costs some
+/// microseconds.
 const WINDOW: usize = 16;
 
 /// A transaction that is to run.
@@ -83,10 +84,10 @@ impl Execution {
         self.waiting.insert(tsid, task);
     }
 
-    /// Starts a group, and returns its transactions. They are the oldest that is independent of all
-    /// earlier ones that have not committed, and as many of those that follow it as are so, too.
-    /// Earlier transactions of the group do not count, as they run before them. Returns none if
-    /// nothing may run.
+    /// Starts a group, and returns its transactions. They are the oldest transaction that is
+    /// independent of all earlier ones that have not committed, and as many of its successors as
+    /// are so, too. Earlier transactions of the group do not count, as they run before them.
+    /// Returns none if nothing may run.
     pub fn start(&mut self, limits: GroupLimits) -> Vec<Tsid> {
         let group = match self.first_to_run() {
             Some(first) => self.group_from(first, limits),
@@ -405,7 +406,7 @@ mod tests {
     }
 
     /// A group's transactions follow each other, and conflict with no earlier one outside of it.
-    /// `all` has those that have not committed.
+    /// `all` has the transactions that have not committed.
     fn check(
         execution: &Execution,
         all: &BTreeMap<Tsid, TestTransaction>,

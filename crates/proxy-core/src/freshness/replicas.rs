@@ -117,9 +117,9 @@ impl ReplicaMap {
         }
     }
 
-    /// Returns the replica with the fewest running reads among those that have `need` and fulfil
-    /// `is_good`, with its life and its position. Among equals it is the replica that has served
-    /// least.
+    /// Returns the replica with the fewest running reads among the replicas that have `need` and
+    /// fulfil `is_good`, with its life and its position. Among equals it is the replica that has
+    /// served least.
     pub fn least_loaded(
         &self,
         need: Tsid,

@@ -179,8 +179,8 @@ impl WatchedCommits {
         if self.forgotten > since {
             return true;
         }
-        // When the last of those that it has was visible at the latest: everything with a lower
-        // number may have been visible before.
+        // When the last of its commits was visible at the latest: every commit with a lower number
+        // may have been visible before.
         let mut last: Option<TStateId> = None;
         let touches = |writes: &AccessSets| !independent(writes, &watch.reads);
         for commit in self.since(since).filter(|it| touches(&it.writes)) {

@@ -19,7 +19,7 @@ pub enum SnapshotScope {
 /// Which transactions need not begin on a server.
 #[derive(Debug)]
 pub(super) struct Deferral {
-    /// The snapshots of those that do not ask for others; none where all must.
+    /// The snapshots of transactions that do not ask for others; none where all must.
     usual: Option<SnapshotScope>,
     /// Those with one snapshot for all of their statements take it on the primary.
     keeps_snapshots: bool,

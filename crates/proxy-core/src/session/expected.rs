@@ -78,7 +78,7 @@ pub enum MessageUndo {
     ForgetBoth(StatementId, Bytes),
     /// The client still has these statements, and the server those.
     RestoreAll(BTreeMap<Bytes, Arc<PreparedStatement>>, ServerStatements),
-    /// The same, and names on the server are those that sessions share.
+    /// The same, and names on the server are the shared names of sessions.
     ShareNames(BTreeMap<Bytes, Arc<PreparedStatement>>, ServerStatements),
     /// The server has no unnamed statement.
     ForgetUnnamedOnServer,

@@ -1,5 +1,5 @@
-//! A client's messages right before they go to the server that is attached: a router looks at each,
-//! as statements in it may have to be noted, replaced, or preceded by others.
+//! A client's messages right before they go to the attached server. A router looks at each, as its
+//! statements may have to be noted, replaced, or preceded by others.
 
 use alloc::sync::Arc;
 
@@ -22,8 +22,8 @@ use pg_wire::framing::WireMessage;
 use pg_wire::message::{self, StatementOrPortal};
 
 impl AttachedSession<'_> {
-    /// Passes a client's message to the server, as the router has it treated. Something may be
-    /// known of the message already.
+    /// Passes a client's message to the server, treated as the router decides. `known` is its
+    /// content as far as it was analysed before.
     pub(super) fn pass(
         &mut self,
         message: WireMessage<'_>,
@@ -74,7 +74,7 @@ impl AttachedSession<'_> {
         Ok(())
     }
 
-    /// Notifies the client, and knows numbers of tables.
+    /// Notifies the client, and adds numbers of tables.
     fn treat(&mut self, treatment: &MessageTreatment, out: &mut PeerOutput) {
         if let AttachedRole::Replica(replica) = &mut self.link.role {
             replica.numbers.add(&treatment.numbers);

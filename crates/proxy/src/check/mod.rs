@@ -44,8 +44,8 @@ pub struct CheckFinding {
     pub fix: String,
 }
 
-/// Looks at a primary, at databases that are to be replicas, and at those that the console has
-/// added. To each of them sessions will have so many connections.
+/// Looks at a primary, at databases that are to be replicas, and at the replicas that the console
+/// has added. To each of them sessions will have so many connections.
 pub async fn check(primary: &Address, replicas: &[Address], connections: u64) -> Vec<CheckFinding> {
     let mut report = DatabaseFindings::at(format!("primary at {primary}"), connections);
     let client = report.connect(primary).await;

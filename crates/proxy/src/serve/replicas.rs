@@ -30,7 +30,7 @@ pub struct Replicas {
 struct ReplicaNodes {
     last: u32,
     all: BTreeMap<ReplicaId, Arc<ServerNode>>,
-    /// URLs of those that are in the register.
+    /// URLs of the replicas that are in the register.
     registered: BTreeMap<ReplicaId, String>,
 }
 
@@ -114,8 +114,8 @@ impl Replicas {
         Ok(id)
     }
 
-    /// Adds those that are in the register, where they are not there already. Returns which could
-    /// not be added, and why.
+    /// Adds the replicas that are in the register, where they are not there already. Returns which
+    /// could not be added, and why.
     pub fn take_up(&self, registered: Vec<RegisteredReplica>) -> Vec<String> {
         let mut problems = Vec::new();
         for RegisteredReplica { place, url } in registered {
@@ -156,9 +156,9 @@ impl Replicas {
         removed.is_some()
     }
 
-    /// Removes those that were named before and are no more, unless they are in the register, and
-    /// adds those that are named and not there. Others, which were never named, stay. The error
-    /// names those that could not be added.
+    /// Removes the replicas that were named before and are no more, unless they are in the
+    /// register, and adds the named ones that are missing. Others, which were never named, stay.
+    /// The error names the replicas that could not be added.
     pub async fn exchange(&self, before: &[Address], after: &[Address]) -> Result<(), String> {
         let _changing = self.changing.lock().await;
         let stays = |gone: &&Address| after.iter().any(|it| it.place() == gone.place());

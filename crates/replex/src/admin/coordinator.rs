@@ -12,7 +12,7 @@ use super::AdminReport;
 use crate::arguments::{ClusterArguments, MigrateArguments, StatePlace};
 use crate::output::Screen;
 
-/// Returns all coordinators: the given ones, and the ones that these know of.
+/// Returns all coordinators: the given ones, and others that these know of.
 pub async fn show(
     cluster: &ClusterArguments,
     screen: Screen,

@@ -63,7 +63,7 @@ pub fn bar_of(length: u64, text: &str) -> ProgressBar {
     bar
 }
 
-/// Inserts all rows; gives those that were acknowledged, which without an error is all of them.
+/// Inserts all rows, and returns the acknowledged ones, which without an error is all of them.
 pub async fn load(
     flights: Flights,
     rows: Vec<Vec<Value>>,

@@ -217,8 +217,8 @@ pub struct ServeArguments {
         value_parser = clap::value_parser!(u16).range(1..=64)
     )]
     pub replay_connections: u16,
-    /// Commits that such a connection executes as one transaction, at most, of those that wait
-    /// there: that is quicker. 1 is each for itself.
+    /// Commits that such a connection executes as one transaction, at most, if so many wait there:
+    /// that is quicker. 1 is each for itself.
     #[arg(
         long,
         value_name = "COUNT",

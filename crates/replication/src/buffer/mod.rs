@@ -3,7 +3,7 @@
 //! With a buffer, the primary need not keep its log for offline replicas. They get their missed
 //! commits from here, and then go on with the slot's reader. The buffer follows the reader as a
 //! replica does. It may be stopped, lose all that it has, or be unavailable, and only offline
-//! replicas depend on it: until it is back, the primary keeps its log for those that rely on it.
+//! replicas depend on it: until it is back, the primary keeps its log for them.
 //!
 //! - `pages` knows which commits are there; `record` writes them as bytes, `table` keeps those.
 //! - `delivery` delivers the missed commits to a replica.

@@ -254,7 +254,7 @@ impl LeaderLock {
         Ok(self.one(&show).await? == "t")
     }
 
-    /// Writes down backends as this proxy's. Returns those that are there.
+    /// Writes down backends as this proxy's. Returns the backends that exist.
     pub async fn write_down(&self, processes: &[u32]) -> Result<Vec<u32>, ReplicationError> {
         let list: Vec<String> = processes.iter().map(ToString::to_string).collect();
         let write = format!(
@@ -279,7 +279,7 @@ impl LeaderLock {
         self.run(prune).await
     }
 
-    /// Changes the register. With the inner error nothing has changed. With the outer one that is
+    /// Changes the register. With the inner error nothing has changed. With the outer error that is
     /// not known.
     pub async fn register(
         &self,

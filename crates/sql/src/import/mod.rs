@@ -83,7 +83,7 @@ impl std::str::FromStr for ImportConflict {
 /// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ImportSummary {
-    /// Rows written: new ones, and with [`ImportConflict::Update`] those that were there.
+    /// Rows written: new ones, and with [`ImportConflict::Update`] existing ones.
     pub written: u64,
     /// Rows left as they were ([`ImportConflict::Skip`]).
     pub skipped: u64,

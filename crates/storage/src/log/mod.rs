@@ -111,7 +111,8 @@ pub struct Log {
     identity: u64,
     /// Where the next record goes in the segment being filled.
     offset: u64,
-    /// Segments begun by appends, ever; the committer counts those that it has begun on disk.
+    /// Segments begun by appends, ever. The committer counts the segments that it has begun on
+    /// disk.
     segments_begun: u64,
     local: Batch,
     appended_bytes: u64,

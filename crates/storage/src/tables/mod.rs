@@ -676,7 +676,7 @@ impl Inner {
         }
     }
 
-    /// Looks at some leaves in turn, and forgets those that were not used since the last time.
+    /// Looks at some leaves in turn, and drops the leaves that were not used since the last time.
     fn sweep(&mut self, steps: usize) {
         for _ in 0..steps.min(self.ranges.len()) {
             let id = self.sweep % self.ranges.len();

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::modules::{ModulePath, ModuleTree};
 use super::{File, Problem, Tree};
 
-/// The line that makes an edge: the first one of those that do.
+/// The line that makes an edge: the first such line.
 struct Edge<'a> {
     file: &'a File,
     line: usize,

@@ -197,7 +197,7 @@ struct Token<'a> {
 
 struct Scanned<'a> {
     module: Module<'a>,
-    /// Modules that are declared in it; the code of those that are inline, each line in its place.
+    /// Modules that are declared in it, with the code of the inline ones, each line in its place.
     declared: Vec<(String, Option<String>)>,
 }
 
