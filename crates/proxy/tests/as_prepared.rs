@@ -83,7 +83,7 @@ async fn answers_are_the_same_byte_by_byte() {
         // It reports that it cuts the name off, each time that it is parsed; and now and then
         // without that.
         (&long, &long.replace("= 1", "= $1")),
-        // Numbers that are none of the key's, are of another type, or are not what the key is of.
+        // Numbers that are none of the key's, have another type, or do not have the key's type.
         ("SELECT n, 7 FROM t WHERE id = 1", ""),
         ("SELECT n FROM t WHERE id = 1 ORDER BY 1", ""),
         ("SELECT n FROM t WHERE id = 1 LIMIT 1", ""),

@@ -104,8 +104,8 @@ async fn too_many_clients() {
     }
 }
 
-/// The rows would need 2 GB. The server waits for the client, and the proxy keeps what fits into
-/// its buffers.
+/// The rows would need 2 GB. The server waits for the client, and the proxy keeps only as much as
+/// its buffers hold.
 #[tokio::test]
 async fn client_that_stops_reading_holds_up_its_server() {
     if !is_there() {

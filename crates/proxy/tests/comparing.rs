@@ -1,4 +1,4 @@
-//! Comparing a replica with the primary, while others change what tables are.
+//! Comparing a replica with the primary, while others change the definitions of tables.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! Operators see what the proxy does and change its replicas, through psql and through drivers; no
+//! Operators see the proxy's state and change its replicas, through psql and through drivers. No
 //! other user does.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -92,7 +92,7 @@ async fn replicas_are_added_and_removed_by_psql() {
     user.simple_query("SELECT count(*) FROM t").await.unwrap();
 }
 
-/// The metrics show what the console shows.
+/// The metrics show the figures of the console.
 fn expect_figures(front: &Front) {
     let figures = metrics::text(&front.proxy);
     for figure in [

@@ -101,7 +101,7 @@ async fn own_notifications_name_the_process_that_is_known() {
     }
 }
 
-/// Logs in, and returns what cancels the session's statements.
+/// Logs in, and returns the packet that cancels the session's statements.
 async fn log_in_with_key(address: std::net::SocketAddr) -> (Raw, CancelKey) {
     let mut raw = Raw::connect(address).await;
     raw.out = startup::write([("user", "postgres"), ("database", "postgres")]);
@@ -120,7 +120,7 @@ async fn log_in_with_key(address: std::net::SocketAddr) -> (Raw, CancelKey) {
     (raw, key)
 }
 
-/// Cancel requests that come at any time cancel what the client has sent, or nothing: its session
+/// Cancel requests that come at any time cancel the client's statement, or nothing: its session
 /// goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancel_requests_come_at_any_time() {

@@ -32,7 +32,7 @@ const STATE: &str = "SELECT concat_ws('|',
     (SELECT count(*) FROM pg_type WHERE typnamespace = pg_my_temp_schema()),
     (SELECT count(*) FROM pg_replication_slots WHERE active_pid = pg_backend_pid()))";
 
-/// Words that belong to what leaves something, and so do the names of the functions below.
+/// Words of statements that leave something, and so are the names of the functions below.
 const WORDS: &[&str] = &[
     "current_schema",
     "discard",

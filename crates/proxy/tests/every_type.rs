@@ -95,7 +95,7 @@ SELECT string_agg(format('%s %s', c.oid::regclass, query_to_xml(
          true, false, '')), E'\\n' ORDER BY c.oid::regclass::text)
   FROM pg_class c WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relname NOT LIKE '%\\_18'";
 
-/// All replicas serve, and have what the primary has.
+/// All replicas serve, and have the primary's rows.
 async fn assert_equal(cluster: &Cluster, query: &str) {
     cluster.settle().await;
     cluster

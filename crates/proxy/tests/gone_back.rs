@@ -1,5 +1,5 @@
-//! A replica that has crashed has lost what was not on its disk. Until replication has noticed,
-//! only a session that opens a connection there can know.
+//! A replica that has crashed has lost its unflushed commits. Until replication has noticed, only a
+//! session that opens a connection there can know.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

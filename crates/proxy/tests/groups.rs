@@ -135,8 +135,8 @@ async fn groups_that_fail_are_done_one_by_one() {
         .await;
 }
 
-/// A replica that dies again and again while it makes up for what it has missed loses what was not
-/// on its disk, and has everything once in the end.
+/// A replica that dies again and again while it catches up loses its unflushed commits, and has
+/// everything once in the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replica_that_dies_in_a_backlog_has_everything_once() {
     if !is_there() {

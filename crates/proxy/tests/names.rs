@@ -94,7 +94,7 @@ const CONVERSATIONS: &[&[&str]] = &[
         "SELECT 1",
         "ROLLBACK",
     ],
-    // SQL finds what the protocol has prepared, and the other way round.
+    // SQL finds the statements that the protocol has prepared, and the other way round.
     &[
         "a = SELECT 1",
         "EXECUTE a",

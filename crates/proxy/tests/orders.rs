@@ -28,7 +28,7 @@ const SEEDS_DEFAULT: u64 = 150;
 const SEEDS: &str = "REPLEX_ORDERS_SEEDS";
 /// Names the environment's variable with the first seed.
 const SEED: &str = "REPLEX_ORDERS_SEED";
-/// The error of what cannot run in a transaction whose snapshot is at a replica.
+/// The error of a statement that cannot run in a transaction whose snapshot is at a replica.
 const AT_REPLICA: &str = "the transaction has its snapshot at a replica";
 /// One burst is answered within this.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -73,7 +73,7 @@ fn addresses(cluster: &Cluster) -> Vec<Address> {
     replicas.map(|it| it.address("postgres")).collect()
 }
 
-/// A proxy in front of what was promoted.
+/// A proxy in front of the promoted server.
 async fn front(promoted: &PromotionOutcome) -> Front {
     let routing = Routing::start(&promoted.primary, 10, &ReplicationSettings::default())
         .await

@@ -161,8 +161,8 @@ const UNCLEAR: &[(&str, &str)] = &[
     ),
 ];
 
-/// Where only the primary's triggers see the statement, they refuse what may differ, and nothing
-/// else: in functions, through the proxy too, and around it.
+/// Where only the primary's triggers see the statement, they refuse changes that may differ, and
+/// nothing else: in functions, through the proxy too, and around it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nondeterministic_changes_are_refused_on_the_primary() {
     if !is_there() {
@@ -214,7 +214,7 @@ async fn nondeterministic_changes_are_refused_on_the_primary() {
                 ),
             }
         }
-        // No row is left that would be filled. Of an unlogged table replicas keep what they had.
+        // No row is left that would be filled. Replicas keep their rows of an unlogged table.
         if *part == "SET UNLOGGED" {
             continue;
         }
@@ -226,7 +226,7 @@ async fn nondeterministic_changes_are_refused_on_the_primary() {
     assert_equal(&cluster, "the parts of ALTER TABLE").await;
 }
 
-/// The same of texts and statements of which it cannot be found out what replicas are to do.
+/// The same of texts and statements for which the replicas' part is undecidable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn undecidable_changes_are_refused_on_the_primary() {
     if !is_there() {

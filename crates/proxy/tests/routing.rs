@@ -1,4 +1,4 @@
-//! Reads go to replicas and never miss what was committed; everything else goes to the primary.
+//! Reads go to replicas and never miss an acknowledged commit. Everything else goes to the primary.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,5 +1,5 @@
-//! Changes of the schema, around the proxy and through it: replicas follow where they can, and say
-//! what they cannot.
+//! Changes of the schema, around the proxy and through it: replicas follow where they can, and
+//! report where they cannot.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -166,7 +166,7 @@ const THROUGH: &[&str] = &[
     "CREATE ROLE owl;; GRANT ALL ON SCHEMA public TO owl;; GRANT INSERT (id) ON account TO owl;; DROP OWNED BY owl CASCADE",
     "CREATE ROLE dog;; ALTER TABLE mixed OWNER TO dog;; REASSIGN OWNED BY dog TO ann;; COMMENT ON ROLE dog IS 'a dog'",
     "CREATE ROLE bob;; ALTER TABLE fruit OWNER TO bob;; CREATE INDEX CONCURRENTLY ON fruit (name)",
-    // Each server builds its own indexes, and renames and drops what it has.
+    // Each server builds its own indexes, and renames and drops its own.
     "CREATE INDEX CONCURRENTLY IF NOT EXISTS by_price ON fruit (weight) WHERE weight > 1;;
      ALTER INDEX by_price RENAME TO by_weight;; COMMENT ON INDEX by_weight IS 'concurrently';;
      ALTER INDEX by_weight SET (fillfactor = 70);; REINDEX INDEX CONCURRENTLY by_weight;;
@@ -256,8 +256,8 @@ const LOST: &[(&str, &str)] = &[
     ),
 ];
 
-/// A replica that cannot follow reports why, and is not asked any more: here one whose primary has
-/// not refused what it should have.
+/// A replica that cannot follow reports why, and serves no reads any more: here a replica whose
+/// primary has not refused a change that it should have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_that_cannot_be_followed_are_reported() {
     if !is_there() {
@@ -320,7 +320,7 @@ async fn reads_of_no_table_see_the_schema() {
     }
 }
 
-/// A view is read as it is now, and waits for what it reads now.
+/// A view is read with its present definition, and waits for the tables that it reads now.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_follow_views() {
     if !is_there() {
@@ -365,8 +365,8 @@ CREATE DOMAIN evil.text AS pg_catalog.text CHECK (VALUE <> 'none');
 CREATE DOMAIN evil.bool AS pg_catalog.bool CHECK (NOT VALUE);
 CREATE TABLE evil.schema_change (id int)";
 
-/// The triggers work for a user that may do nothing else there, and no user that may not write what
-/// they write.
+/// The triggers work for a user that may do nothing else there, and no other user may write their
+/// table.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn triggers_are_nobodys_tool() {
     if !is_there() {
@@ -522,7 +522,7 @@ async fn lasting_changes_by_temporary_objects_are_refused() {
     }
 }
 
-/// Statements in functions that do not say what they run, and whether they are refused.
+/// Statements in functions that do not report their statements, and whether they are refused.
 const IN_SQL: &[(&str, bool)] = &[
     ("CREATE TABLE of_sql (id int PRIMARY KEY)", true),
     ("CREATE TABLE of_sql AS SELECT id FROM account", true),

@@ -205,7 +205,7 @@ async fn seed_dies_while_it_is_copied() {
     console(&cluster, &add(&new, "FROM 1")).await.unwrap();
     let waits = "SELECT count(*) FROM pg_stat_activity
                   WHERE application_name = 'replex copy' AND wait_event_type = 'Lock'";
-    // The transaction itself goes on seeing what it saw first.
+    // The transaction itself goes on seeing its first snapshot.
     let other = connect(cluster.replicas[0].socket()).await;
     let begun = Instant::now();
     while text(&other, waits).await == "0" {

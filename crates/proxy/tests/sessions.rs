@@ -75,8 +75,8 @@ async fn batches_and_errors_before_sync() {
     .await;
 }
 
-/// Sessions share what servers have prepared. A session that prepares a statement after its table
-/// has changed must not get one from before, which would fail for good.
+/// Sessions share the statements that servers have prepared. A session that prepares a statement
+/// after its table has changed must not get one from before, which would fail for good.
 #[tokio::test]
 async fn statements_are_prepared_again_when_their_table_has_changed() {
     with(1, async |front: &Front| {

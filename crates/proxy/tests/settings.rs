@@ -197,7 +197,7 @@ async fn settings_by_extended_messages() {
         raw.converse_at(&[("RESET TimeZone", SESSION, "CZI"), (AT, THERE, UTC)])
             .await;
     }
-    // In one batch with what reads by it.
+    // In one batch with a statement that reads by it.
     raw.parse("", "SET search_path = a").bind("").execute(0);
     raw.parse("", "UPDATE s SET n = n + 1").bind("").execute(0);
     assert_eq!(raw.sync().reply_at().await.1, "12C12CZI");
@@ -216,7 +216,7 @@ async fn settings_by_extended_messages() {
     assert!(cluster.served() > before);
 }
 
-/// Names mean what they mean where a statement runs, for reads and for writes.
+/// Names have the meaning of the server where a statement runs, for reads and for writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_are_looked_up_where_the_server_does() {
     if !is_there() {
@@ -245,7 +245,7 @@ async fn names_are_looked_up_where_the_server_does() {
         for n in n {
             raw.query(update).reply().await;
             assert_eq!(touches(&mut raw), format!("{schema}.s"), "{set}");
-            // It is Pending under its own name, so that no session reads what was before.
+            // It is Pending under its own name, so that no session reads the earlier rows.
             raw.query(read);
             let reply = raw.reply().await.replace('N', "");
             assert_eq!(reply, format!("T'{n}'CZI"), "{set}");
@@ -255,7 +255,7 @@ async fn names_are_looked_up_where_the_server_does() {
                 .await;
         }
     }
-    // In one text nothing is known of what follows.
+    // In one text nothing is known of the later statements.
     for text in [
         "SET search_path = a; UPDATE s SET n = 30 WHERE id = 1",
         "BEGIN; SET LOCAL search_path = b; UPDATE s SET n = 40 WHERE id = 1; COMMIT",
@@ -426,7 +426,7 @@ async fn settings_of_a_transaction() {
     ];
     let in_one_text = "BEGIN; SET TimeZone = 'UTC'; COMMIT";
     let (tokyo, utc) = (&*inside(TOKYO), &*inside(UTC));
-    // Its reads go by what was set before it.
+    // Its reads use the setting before it.
     let writes = &[
         (set, SESSION, "CZI"),
         ("BEGIN", "no server", "CZT"),

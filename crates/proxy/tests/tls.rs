@@ -59,7 +59,8 @@ async fn databases_with_tls_only_are_followed() {
     until_all_serve(&front, &manager).await;
 }
 
-/// The proxy shows servers a certificate that want one, in what it does itself and for its clients.
+/// The proxy shows a certificate to servers that want one, on its own connections and on those of
+/// its clients.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn databases_that_want_certificates_are_followed() {
     if !is_there() {

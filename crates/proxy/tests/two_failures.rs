@@ -163,7 +163,7 @@ async fn sleep_and_lose(test: &'static str) {
     sessions.push((writer, "COMMIT"));
     load.grow(COMMITS).await;
     pair.active.signal(Signal::STOP);
-    // Nothing is executed at replicas any more once what the sleeper has begun there is ended.
+    // Nothing is executed at replicas any more once the sleeper's transactions there are ended.
     let mut held = JoinSet::new();
     for replica in &pair.replicas {
         let client = connect(replica.socket()).await;
@@ -237,7 +237,7 @@ fn proxy_that_slept_follows_the_one_that_followed_it() {
     );
 }
 
-/// It knows nothing of what the other one did, so that it begins from scratch.
+/// It knows nothing of the other proxy's work, so that it begins from scratch.
 async fn sleep_and_inherit(test: &'static str) {
     let (mut pair, mut load) = under_load(test).await;
     pair.active.signal(Signal::STOP);

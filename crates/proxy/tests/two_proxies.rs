@@ -48,7 +48,7 @@ async fn take_over(test: &'static str) {
     pair.standby.serves().await;
 }
 
-/// A standby refuses its clients so that they find the active one, and shows operators what it is.
+/// A standby refuses its clients so that they find the active one, and shows its role to operators.
 async fn expect_refusal(primary: &Postgres, active: &Running, standby: &Running) {
     let (code, message) = refused(standby.address).await;
     assert_eq!(code, "57P03");
@@ -110,7 +110,7 @@ async fn sleep_through(test: &'static str) {
     other.status_text("Active").await;
     println!("active {:?} after the other fell silent", stopped.elapsed());
     let new = connect(other.address).await;
-    // The second is not in the way any more of what the zombie has written.
+    // The zombie's transactions do not block the second proxy any more.
     for write in [
         "UPDATE counter SET n = 1 WHERE id = 1",
         "UPDATE counter SET n = n + 7 WHERE id = 2",

@@ -120,7 +120,7 @@ async fn reads_that_wait_are_cancelled() {
     }
 }
 
-/// It sees what was written before it, and need not see what was written since.
+/// It sees the commits before it, and need not see later ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_wait_while_the_primary_is_busier() {
     if !is_there() {

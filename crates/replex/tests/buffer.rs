@@ -192,7 +192,8 @@ impl Stage {
         self.wait_until_is(ReplicaState::Unavailable, id).await;
     }
 
-    /// Kills a replica, and commits what only the buffer keeps for it; the others go on.
+    /// Kills a replica, and commits transactions that only the buffer keeps for it. The others go
+    /// on.
     async fn have_miss(&mut self, id: ReplicaId, from: u32) {
         self.kill(id).await;
         self.write(from).await;
@@ -230,7 +231,7 @@ impl Stage {
         number(&self.client, sql).await
     }
 
-    /// Waits until the primary has forgotten what this replica lacks.
+    /// Waits until the primary has forgotten this replica's missing commits.
     async fn wait_until_forgotten(&self, id: ReplicaId) {
         let has = self.replication.durable()[&id].0;
         let started = Instant::now();
@@ -246,7 +247,8 @@ impl Stage {
         }
     }
 
-    /// Waits until this replica, should it crash, still has what the primary has forgotten.
+    /// Waits until this replica, should it crash, still has the commits that the primary has
+    /// forgotten.
     async fn wait_until_kept(&self, id: ReplicaId) {
         let started = Instant::now();
         while self.replication.durable()[&id].0 < self.forgotten().await {
@@ -255,7 +257,7 @@ impl Stage {
         }
     }
 
-    /// Waits until the primary has got two reports of what it may forget.
+    /// Waits until the primary has got two reports of the position that it may forget.
     async fn wait_until_confirmed(&self) {
         let printed = "SELECT max(reply_time)::text FROM pg_stat_replication WHERE application_name = 'replex slot'";
         for _ in 0..2 {
@@ -324,7 +326,7 @@ async fn a_proxy_that_takes_over_with_its_own_buffer_lacks_nothing() {
     let Some(mut stage) = Stage::start_with(own(first)).await else {
         return;
     };
-    // While no other proxy waits, the primary forgets what the buffer has.
+    // While no other proxy waits, the primary forgets the commits that the buffer has.
     stage.have_miss(SECOND, 1_000).await;
     stage.restart(SECOND);
     stage.check_equal().await;
@@ -395,7 +397,7 @@ async fn removed_replica_goes_on_where_it_stopped() {
         assert!(started.elapsed() < PATIENCE, "it remembers all");
         stage.wait_for(FIRST).await;
     }
-    // The next proxy has what this one has kept.
+    // The next proxy has the commits that this one has kept.
     stage.start_again().await;
     stage.add(FIRST);
     stage.wait_for(FIRST).await;
@@ -404,9 +406,9 @@ async fn removed_replica_goes_on_where_it_stopped() {
     stage.check_equal().await;
 }
 
-/// While the store is unavailable, replicas go on without it, and the primary keeps its log for
-/// those that rely on it; killed and started again, it has what it had, and takes up what it has
-/// missed.
+/// While the store is unavailable, replicas go on without it, and the primary keeps its log for the
+/// replicas that rely on it. Killed and started again, the store has its earlier commits, and
+/// catches up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_go_on_while_the_buffer_is_killed() {
     let mut cluster: Cluster = support::cluster(1).await;
@@ -491,7 +493,7 @@ async fn a_full_buffer_lets_the_oldest_go() {
     };
     stage.kill(SECOND).await;
     let has = stage.replication.durable()[&SECOND];
-    // The slot keeps nothing for it while the buffer has what it lacks, nor after.
+    // The slot keeps nothing for it while the buffer has its missing commits, nor after.
     let insert = "INSERT INTO t VALUES (9999, 'little')";
     stage.client.batch_execute(insert).await.unwrap();
     stage.wait_until_forgotten(SECOND).await;

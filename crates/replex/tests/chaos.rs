@@ -247,7 +247,7 @@ struct World {
 }
 
 impl World {
-    /// Has it happen and repairs it. Returns what it was.
+    /// Has it happen and repairs it. Returns the event.
     async fn fail(&mut self, kind: Kind, noise: &mut Noise) -> String {
         let victim = self.victim(noise).await;
         let other = (victim + 1 + noise.below(SERVERS as u64 - 1) as usize) % SERVERS;

@@ -28,7 +28,7 @@ const NUMBERS: i64 = 7;
 /// The row whose copies die one by one.
 const VICTIM: i64 = 5;
 const INDEXES: [&str; 3] = ["t", "by_tail", "by_number"];
-/// A read of what is nowhere left must fail before its deadline.
+/// A read of rows that are nowhere left must fail before its deadline.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn lookups_visit_as_many_partitions_as_predicted_while_servers_die() {
     check(&client, &table, &dead).await;
     let layout = &table.definition().layout;
     let victim = row(VICTIM);
-    // The primary, the hybrid that covers it, then what covers that.
+    // The primary, the hybrid that covers it, then the cover of that.
     for replex in [0, 3, 1] {
         let number = layout.partition_of_values(replex, |column| victim[column].as_ref());
         let server = table.definition().placement[replex][number as usize]

@@ -1,5 +1,5 @@
-//! A server is down: reports to operators are about what is there now, and name what of it cannot
-//! be looked at.
+//! A server is down: reports to operators are about the present servers, and name the parts that
+//! cannot be examined.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

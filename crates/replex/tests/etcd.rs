@@ -198,7 +198,7 @@ async fn leaders_and_members_of_etcd_die_in_turn_under_load() {
         load.progress().await;
         etcd.kill(round);
         load.progress().await;
-        // The new leader begins with what the one before has sent.
+        // The new leader begins with the state that its predecessor has sent.
         let now = configuration(&mut cluster).await;
         assert!(now.epoch >= before, "{:?} after {before:?}", now.epoch);
         let table = schema(&format!("made_in_round_{round}"), 1);

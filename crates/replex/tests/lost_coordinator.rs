@@ -1,4 +1,4 @@
-//! The coordinator's folder is restored from an older copy, or lost: the servers know what it knew.
+//! The coordinator's folder is restored from an older copy, or lost: the servers have its state.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

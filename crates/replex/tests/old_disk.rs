@@ -1,5 +1,5 @@
-//! A server that was replaced comes back with its old disk: it gets back what it held, and of that
-//! only what has changed meanwhile travels (R25).
+//! A server that was replaced comes back with its old disk: it gets its partitions back, and only
+//! the rows that changed meanwhile travel (R25).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -81,7 +81,7 @@ async fn replaced_server_gets_its_partitions_back_by_changes_only() {
     );
     let check = admin(&["check", "people"]);
     assert!(check.contains("All copies hold the same rows"), "{check}");
-    // Nothing is kept of what it might have had beyond: nothing waits for its disk any more.
+    // Its possible later rows are dropped: nothing waits for its disk any more.
     let configuration = cluster.configuration().await.unwrap();
     assert!(configuration.places().all(|(_, it)| it.former.is_none()));
 }

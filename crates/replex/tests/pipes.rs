@@ -214,7 +214,7 @@ async fn an_export_replaces_regular_files_and_nothing_else() {
             .contains("it is a directory: name a file in it")
     );
 
-    // A failure leaves what was there.
+    // A failure leaves the earlier file.
     fs::write(at("kept.csv"), "kept").unwrap();
     let path = at("kept.csv");
     let arguments = ["export", "none", "--output", path.to_str().unwrap()];

@@ -31,7 +31,7 @@ struct Running {
     /// The addresses that it printed when it was ready, by name.
     proxy: String,
     metrics: String,
-    /// Where it keeps what outlives it, by default.
+    /// The folder of its lasting data, by default.
     state: TempDir,
     log: NamedTempFile,
 }
@@ -315,7 +315,7 @@ fn an_alarm_comes_before_the_slot_is_lost() {
     }
 }
 
-/// The store in its folder is this user's alone and one process's, and has what it had when that is
+/// The store in its folder is this user's alone and one process's, and keeps its data when that is
 /// killed.
 #[test]
 fn a_buffer_in_a_folder_is_kept() {
@@ -353,7 +353,7 @@ fn a_buffer_in_a_folder_is_kept() {
     Running::start(&arguments).wait_for_buffer();
 }
 
-/// Without an option for the buffer there is one, where programs keep what outlives them.
+/// Without an option for the buffer there is one, in the default folder of lasting data.
 #[test]
 fn there_is_a_buffer_by_default() {
     if !postgres_is_there() {

@@ -1,7 +1,7 @@
 //! SQL scripts through the built program against real servers, with all that they print.
 //!
 //! `tests/sql/NAME.sql` is run statement by statement, errors included. Its expected output is in
-//! `NAME.out`. `REPLEX_UPDATE=1` writes what it prints now, to be looked at before it is kept.
+//! `NAME.out`. `REPLEX_UPDATE=1` writes the present output, to be checked before it is kept.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

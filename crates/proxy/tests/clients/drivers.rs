@@ -1,8 +1,8 @@
 //! Drivers of other languages do real work through the proxy, with passwords and a replica.
 //!
-//! Each has a program in a folder here, which does that work, checks what it reads and prints
-//! `done`. Its dependencies are fetched once in the pinned versions, and kept below the folder of
-//! the build. That takes the language's tools, and a network the first time.
+//! Each has a program in a folder here, which does that work, checks its reads and prints `done`.
+//! Its dependencies are fetched once in the pinned versions, and kept below the folder of the
+//! build. That takes the language's tools, and a network the first time.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -47,8 +47,8 @@ impl Driver {
         })
     }
 
-    /// Runs what fetches the driver, unless it was run for the same pins. False if it fails and the
-    /// run allows that.
+    /// Runs the script that fetches the driver, unless it was run for the same pins. False if it
+    /// fails and the run allows that.
     fn fetch(&self, pins: &str, command: &mut Command) -> bool {
         let pins = std::fs::read(self.sources.join(pins)).unwrap();
         let stamp = self.kept.join("fetched");

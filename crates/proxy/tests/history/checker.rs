@@ -1,7 +1,7 @@
 //! Does a history of appends to lists and reads of them keep global strong snapshot isolation?
 //!
-//! Each transaction then has a start and a commit within its time, sees exactly what was committed
-//! before its start, and no two that write one list overlap. Lists make the order of writes visible
+//! Each transaction then has a start and a commit within its time, sees exactly the commits before
+//! its start, and no two that write one list overlap. Lists make the order of writes visible
 //! (Kingsbury and Alvaro, *Elle*, VLDB 2020): the whole of each is read at the end.
 //!
 //! With the dependencies
@@ -90,7 +90,7 @@ enum EdgeReason {
     Time,
 }
 
-/// Checks a history, given what each list held in the end.
+/// Checks a history, given the final contents of each list.
 pub fn check(history: &[Transaction], last: &BTreeMap<Key, Vec<Element>>) -> Result<(), Anomaly> {
     let writers = writers(history);
     check_lists(history, last, &writers)?;

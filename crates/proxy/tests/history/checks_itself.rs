@@ -1,4 +1,5 @@
-//! The checker finds each anomaly where it is, and takes what snapshot isolation allows.
+//! The checker finds each anomaly where it is, and accepts histories that snapshot isolation
+//! allows.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -249,8 +249,8 @@ impl Writer {
     }
 
     /// A read within a transaction at READ COMMITTED, which is judged as a transaction of its own
-    /// that sees what others have committed. The elements that its transaction has appended so far
-    /// stand behind that.
+    /// that sees the commits of others. The elements that its transaction has appended so far stand
+    /// behind that.
     async fn read_separately(&mut self) -> Result<(), Error> {
         let began = Instant::now();
         let appended = self.operations.len();

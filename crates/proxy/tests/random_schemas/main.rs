@@ -1,5 +1,5 @@
-//! Changes of schemas and rows by chance, through the proxy and straight to another server: both
-//! answer alike, but for what the proxy refuses by name, and every replica follows.
+//! Changes of schemas and rows by chance, through the proxy and straight to another server. Both
+//! answer alike, except for statements that the proxy refuses by name, and every replica follows.
 //!
 //! CI runs a few fixed seeds. `REPLEX_SCHEMAS_MINUTES` runs others for so long, from
 //! `REPLEX_SCHEMAS_SEED` on.
@@ -181,7 +181,7 @@ impl World {
         }
     }
 
-    /// Runs one seed. Returns what was answered in another way.
+    /// Runs one seed. Returns the answer that differs.
     async fn run(&self, seed: u64) -> Vec<String> {
         let mut grammar = Grammar {
             chance: Random::new(seed),
@@ -221,7 +221,7 @@ impl World {
         differing
     }
 
-    /// Every replica serves and has what the primary has.
+    /// Every replica serves and has the primary's rows.
     async fn expect_equal(&self, seed: u64, history: &[String]) {
         let history = || format!("seed {seed}:\n{}", history.join("\n"));
         let admin = connect(self.cluster.primary.socket()).await;

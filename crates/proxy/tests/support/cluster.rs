@@ -199,7 +199,7 @@ pub async fn until_all_serve(front: &Front, manager: &Mutex<FreshnessManager>) {
         );
         client.batch_execute(&write).await.unwrap();
         let before = served();
-        // The primary answers until one has what was written.
+        // The primary answers until a replica has the written row.
         while served() == before {
             let read = text(&client, "SELECT n FROM t WHERE id = 1").await;
             assert_eq!(read, number.to_string());
@@ -209,7 +209,7 @@ pub async fn until_all_serve(front: &Front, manager: &Mutex<FreshnessManager>) {
     }
 }
 
-/// The slot gives only what is on the primary's disk.
+/// The slot delivers only commits that are on the primary's disk.
 fn primary() -> Postgres {
     Postgres::start(&["synchronous_commit=on"]).unwrap()
 }

@@ -45,7 +45,7 @@ SELECT string_agg(line, E'\\n' ORDER BY line) FROM (
   UNION ALL SELECT extname FROM pg_extension
   UNION ALL SELECT nspname FROM pg_namespace WHERE nspname NOT LIKE 'pg\\_%' AND nspname <> 'hihooi'
 ) AS there (line)";
-/// Every replica has what the primary has, and serves.
+/// Every replica has the primary's rows, and serves.
 pub async fn assert_equal(cluster: &Cluster, after: &str) {
     let later = "UPDATE account SET name = name WHERE id = 1";
     assert_equal_after(cluster, later, after).await;

@@ -351,7 +351,7 @@ impl Load {
         self.known.counters[writer].load(Ordering::SeqCst)
     }
 
-    /// Ends it; every client must have found what it had to.
+    /// Ends it. Every client must have found all its rows.
     pub async fn end(&mut self) {
         self.known.is_over.store(true, Ordering::Relaxed);
         while let Some(ended) = self.writers.join_next().await {

@@ -171,7 +171,7 @@ pub async fn want_certificates(postgres: &Postgres, address: &Address) {
 pub enum AttackMode {
     /// Reads it.
     Read,
-    /// Removes SCRAM-SHA-256-PLUS from what the server offers.
+    /// Removes SCRAM-SHA-256-PLUS from the mechanisms that the server offers.
     Hide,
 }
 

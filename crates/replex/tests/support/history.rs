@@ -1,5 +1,6 @@
-//! Clients that do random things at random rows and write down what they saw, and the judge: is
-//! there an order of all of it that a single machine could have gone through (R9 to R12)?
+//! Clients that run random operations on random rows and write down their observations, and the
+//! judge. Is there an order of all operations that a single machine could have gone through (R9 to
+//! R12)?
 //!
 //! Rows are in groups that share no key of any index, so each group is an object of its own to
 //! judge. A group is used for some while, by all clients at once, then left as it is, and has to
@@ -173,8 +174,8 @@ impl Record {
         }
     }
 
-    /// Judges everything together with what is there at rest: all copies are equal, and hold what
-    /// the operations left. Returns how many rows there are.
+    /// Judges everything together with the final rows: all copies are equal, and hold the effects
+    /// of the operations. Returns how many rows there are.
     pub async fn judge_at_rest(&self, cluster: &Cluster) -> usize {
         let mut inspector = Inspector::new(cluster.coordinator_addresses(), INSPECT_WITHIN)
             .await

@@ -35,7 +35,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Makes so many; an error names what is missing for it.
+    /// Makes so many. An error names the missing requirement.
     pub fn new(count: u8) -> Result<Hosts, String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let switch = Namespaces::new()?;
@@ -97,7 +97,7 @@ impl Hosts {
         }
     }
 
-    /// Nothing of what host `from` sends arrives at host `to` any more.
+    /// No message of host `from` arrives at host `to` any more.
     pub fn cut(&self, from: usize, to: usize) {
         let rule = format!(
             "nft add rule inet cuts arrivals ip saddr {} drop",
