@@ -1,5 +1,5 @@
-//! What tests need beyond a Rust toolchain. A test without it fails, unless the run allows that
-//! tests are left out.
+//! The requirements of tests beyond a Rust toolchain. A test without it fails, unless the run
+//! allows that tests are left out.
 //!
 //! Tests of several crates include this file.
 
@@ -13,7 +13,7 @@ const ALLOW_MISSING: &str = "REPLEX_ALLOW_MISSING";
 /// Debian's package of PostgreSQL's server and programs.
 pub const POSTGRES: &str = "Debian's package postgresql";
 
-/// Returns what was found of what a test needs. Without it the test must end at once.
+/// Returns a test's requirement if it was found. Without it the test must end at once.
 ///
 /// # Panics
 /// If it was not found and the run does not allow that.

@@ -1,4 +1,4 @@
-//! What the fuzz targets call: the entries that ordinary tests run with spoilt bytes as well.
+//! The entries that the fuzz targets call. Ordinary tests run them with spoilt bytes as well.
 //!
 //! `cargo +nightly fuzz run message` runs one (`cargo install cargo-fuzz` first); a name is that
 //! of a file in `fuzz_targets`. Bytes that fail go into a test beside the decoder.

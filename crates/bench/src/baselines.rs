@@ -18,7 +18,7 @@ use crate::processes::BenchProcess;
 /// A chain of baseline processes; one is `echo`.
 #[derive(Debug)]
 pub struct BaselineChain {
-    /// The last is the one that clients talk to.
+    /// The last process is the one that clients connect to.
     processes: Vec<BenchProcess>,
 }
 
@@ -26,7 +26,7 @@ impl BaselineChain {
     /// Starts `length` processes, each knowing the one before; logs go to `folder`.
     ///
     /// # Errors
-    /// One of them does not start.
+    /// A process does not start.
     pub fn start(folder: &Path, length: usize) -> io::Result<BaselineChain> {
         let program = std::env::current_exe()?;
         let mut processes: Vec<BenchProcess> = Vec::new();

@@ -23,7 +23,7 @@ use crate::report::FigureReport;
         Built with the feature `proxy`, it measures the PostgreSQL proxy, too: replex bench proxy --help"
 )]
 pub struct MeasureArguments {
-    /// What to measure.
+    /// The measurement.
     #[command(subcommand)]
     pub command: BenchCommand,
     /// How, and where to.
@@ -63,13 +63,13 @@ pub enum BenchCommand {
     /// All of them but `import` and those of lost servers, which take many minutes, and of the
     /// proxy.
     All,
-    /// The PostgreSQL proxy, beside what one would use instead: H1 to H5.
+    /// The PostgreSQL proxy, beside its alternatives: H1 to H5.
     #[cfg(feature = "proxy")]
     #[command(subcommand)]
     Proxy(crate::proxy::Measurement),
 }
 
-/// Runs what the command line asks for.
+/// Runs the command line's measurements.
 ///
 /// # Errors
 /// A process does not start, an operation fails, a file cannot be written.
@@ -100,7 +100,7 @@ pub fn run(arguments: &MeasureArguments) -> io::Result<()> {
     for command in commands {
         let (name, report) = measure(command, options)?;
         if report.lines.is_empty() {
-            // It has printed what it lacks.
+            // It has printed its missing requirements.
             continue;
         }
         let path = options.out.join(format!("{name}.csv"));

@@ -1,5 +1,5 @@
-//! What a measurement prints: its report to stdout, how it goes to stderr. A reader that has left
-//! does not end it, because its results are files.
+//! The output of a measurement: its report to stdout, its progress to stderr. A reader that has
+//! left does not end it, because its results are files.
 
 use std::fmt;
 use std::io::{self, Write};

@@ -40,7 +40,7 @@ pub fn with_ended_us(id: u32) -> io::Result<f64> {
 /// Returns the sum over processes.
 ///
 /// # Errors
-/// One of them is gone.
+/// A process is gone.
 pub fn processes_us(ids: &[u32]) -> io::Result<f64> {
     ids.iter().map(|id| process_us(*id)).sum()
 }
@@ -74,7 +74,7 @@ fn of_threads(id: u32, file: &str) -> io::Result<Vec<String>> {
     Ok(texts)
 }
 
-/// A thread's files are gone with it; one that is open already reads as "no such process".
+/// A thread's files are gone with it. An open file of it reads as "no such process".
 fn has_ended(error: &io::Error) -> bool {
     const ESRCH: i32 = 3;
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(ESRCH)

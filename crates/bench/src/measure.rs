@@ -1,4 +1,5 @@
-//! One run of closed-loop workers: how many operations, how long, and whose CPU time.
+//! One run of closed-loop workers: the number of operations, the time, and the CPU time of each
+//! process.
 //!
 //! A worker starts its next operation when the one before is done, as YCSB's threads do; so the
 //! rate follows from the latency, and nothing waits unseen in a queue.
@@ -23,7 +24,7 @@ pub trait MeasuredWorker {
     async fn operate(&mut self) -> io::Result<u64>;
 }
 
-/// What one run gave.
+/// The result of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     pub operations: u64,

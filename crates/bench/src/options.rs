@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::plot::{BarChart, LineChart};
 
-/// What all measurements share.
+/// The options that all measurements share.
 #[derive(Args, Clone, Debug)]
 pub struct MeasureOptions {
     /// How long one run lasts; a measurement has several runs per pair.

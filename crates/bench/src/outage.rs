@@ -42,7 +42,7 @@ const WRITERS: u64 = 8;
 const COUNTED: usize = 200;
 /// Throughput is counted in steps of this.
 const STEP: Duration = Duration::from_millis(250);
-/// Between two looks at what the coordinator knows.
+/// Between two looks at the coordinator's state.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 /// A cluster that is not whole again after this is not going to be.
 const WHOLE_WITHIN: Duration = Duration::from_secs(600);
@@ -96,7 +96,7 @@ pub struct OutageOutcome {
 /// The effect of the loss of servers on a cluster without other clients.
 #[derive(Clone, Copy, Debug)]
 pub struct IdleRecovery {
-    /// Partitions that a lookup of what is lost visits: by the grid, and in fact.
+    /// Partitions that a lookup of a lost row visits: by the grid, and in fact.
     pub predicted: f64,
     pub measured: f64,
     /// Rows that were filled, and how long that took from the new epoch on.
@@ -290,7 +290,7 @@ impl OutageSite {
         self.wait(all_up).await
     }
 
-    /// Loses the holders of partitions without any load, counts what lookups visit, and has the
+    /// Loses the holders of partitions without any load, counts the visits of lookups, and has the
     /// rest filled.
     ///
     /// # Errors
@@ -366,8 +366,8 @@ impl OutageSite {
         }
         let number = u8::try_from(replex).expect("replexes are few");
         let mut measured = 0;
-        // The first lookup that a server is asked on behalf of another may be asked twice: only
-        // from then on does it remember what changed when. So the second round counts.
+        // The first lookup at a server on behalf of another may be sent twice: only from then on
+        // does it record changes. So the second round counts.
         for _ in 0..2 {
             let before = self.counter("reads_redirected").await?;
             for key in &keys {

@@ -1,4 +1,4 @@
-//! Interleaved measurement: A B A B …, so that noise hits both alike; medians of at least five.
+//! Interleaved measurement: A B A B …, so that noise affects both alike. Medians of at least five.
 
 use placement::{median, percentile, percentiles};
 

@@ -104,7 +104,7 @@ impl DebianPostgres {
     /// on.
     ///
     /// # Errors
-    /// One of them fails.
+    /// A program fails.
     pub fn psql(&self, words: &[&str]) -> io::Result<Duration> {
         let mut command = Command::new(self.programs.join("psql"));
         command.args(["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"]);
@@ -126,7 +126,7 @@ impl DebianPostgres {
     }
 
     /// Returns the CPU time of the server and of all its processes that have ended, in
-    /// microseconds. Those that still run in the background are left out.
+    /// microseconds. Programs that still run in the background are left out.
     ///
     /// # Errors
     /// It is gone.
@@ -165,7 +165,7 @@ fn is_root() -> io::Result<bool> {
     Ok(fs::metadata("/proc/self")?.uid() == 0)
 }
 
-/// Runs a program that must succeed; what it printed.
+/// Runs a program that must succeed, and returns its output.
 fn run(command: &mut Command, name: &str) -> io::Result<String> {
     let output = command.stdin(Stdio::null()).output()?;
     if output.status.success() {

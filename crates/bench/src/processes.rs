@@ -102,7 +102,7 @@ impl BenchCluster {
     /// Starts them, with their folders in a temporary one below `base`.
     ///
     /// # Errors
-    /// One of them does not start.
+    /// A process does not start.
     pub fn start(base: &Path, servers: usize, kind: ServerKind) -> io::Result<BenchCluster> {
         let program = std::env::current_exe()?;
         std::fs::create_dir_all(base)?;

@@ -1,5 +1,5 @@
-//! Equal shares of CPU for servers and databases, so that a cluster on one machine has the shape
-//! of a cluster: what one cannot do in a second another cannot do for it.
+//! Equal shares of CPU for servers and databases, so that a cluster on one machine has the shape of
+//! a cluster: no server can use the CPU time of another.
 //!
 //! By the kernel's control groups (version 1, controller `cpu`), which need root.
 
@@ -66,7 +66,7 @@ impl Quota {
         // Processes that it starts from here on are in the group already.
         for child in cpu::children(process)? {
             let moved = fs::write(&procs, child.to_string());
-            // One that has ended meanwhile needs no quota.
+            // A process that has ended meanwhile needs no quota.
             if moved.is_err() && Path::new("/proc").join(child.to_string()).exists() {
                 moved?;
             }
@@ -114,7 +114,7 @@ pub fn remove_leftovers() -> io::Result<()> {
 
 impl Drop for Quota {
     fn drop(&mut self) {
-        // Fails only while its process still runs, whose owner is dropped before this.
+        // Fails only while its process still runs. The owner of the process is dropped before this.
         let _ = fs::remove_dir(&self.0);
     }
 }
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "no such quota")]
-    fn shares_below_what_the_kernel_takes_are_refused() {
+    fn shares_below_the_minimum_of_the_kernel_are_refused() {
         CoreShare::of_core(21);
     }
 }

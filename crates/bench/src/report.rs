@@ -8,7 +8,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use crate::measure::Series;
 use crate::pairs::Measurements;
 
-/// One figure, with what it is compared to.
+/// One figure, with its reference.
 #[derive(Clone, Debug)]
 pub struct FigureLine {
     /// The target's number, as S1; empty if there is none.
@@ -81,7 +81,7 @@ impl FigureReport {
         self.lines.last_mut().expect("one was added")
     }
 
-    /// Adds what a series has besides its latency: rate and CPU time.
+    /// Adds the figures of a series besides its latency: rate and CPU time.
     pub fn work(&mut self, what: &str, series: &Series) {
         self.plain("", &format!("{what}: rate"), &series.rate(), "1/s");
         self.plain(
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_has_a_line_per_figure_and_quotes_what_must_be() {
+    fn csv_has_a_line_per_figure_and_quotes_special_characters() {
         let mut report = FigureReport::default();
         report.plain("", "a, \"b\"", &figures([1.0, 3.0, 200.0]), "µs");
         let ours = figures([15.0, 30.0, 45.0]);

@@ -57,7 +57,7 @@ const fn mix(name: &'static str, updates: u64, inserts: u64, modifications: u64)
     }
 }
 
-/// What one operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     Read(u64),
@@ -123,7 +123,7 @@ impl YcsbRows {
     }
 }
 
-/// One of the clients.
+/// A client.
 #[derive(Debug)]
 pub struct YcsbClient {
     table: Table,
@@ -134,7 +134,7 @@ pub struct YcsbClient {
 }
 
 impl YcsbClient {
-    /// Returns one of several that share what they know of the rows.
+    /// Returns a client that shares its knowledge of the rows with others.
     pub fn new(
         table: Table,
         workload: YcsbWorkload,
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mixes_are_those_of_the_table() {
+    fn mixes_equal_the_published_table() {
         let rows = 1000;
         let draws = 100_000u32;
         for workload in WORKLOADS {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_rows_are_read_most_and_only_those_that_exist() {
+    fn latest_rows_are_read_most_and_all_exist() {
         let workload = WORKLOADS[3];
         assert!(workload.latest);
         let mut shared = YcsbRows::new(1000);

@@ -32,7 +32,7 @@ pub fn builder() -> Builder {
     Builder::default()
 }
 
-/// Collects the options that tell the requests of the build script apart.
+/// Collects the options by which the requests of the build script differ.
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     excludes_unparsed: bool,

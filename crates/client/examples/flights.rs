@@ -4,7 +4,7 @@
 //! ```text
 //! cargo run -p client --example flights -- 127.0.0.1:7400
 //! ```
-//! It takes the coordinator's address. What it leaves out: everything about starting a cluster.
+//! It takes the coordinator's address. It leaves out everything about starting a cluster.
 
 use client::{
     Assignment, BinaryOperator, Client, ColumnType, ConnectOptions, Error, Expression, IfExists,
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The tour; returns what it saw, line by line.
+/// The tour; returns its observations, line by line.
 // tidy: long — an example, read from top to bottom
 pub async fn tour(coordinator: &str) -> Result<Vec<String>, Error> {
     let mut seen = Vec::new();

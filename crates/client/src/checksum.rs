@@ -1,4 +1,4 @@
-//! Counts and checksums of whole copies: equal sums mean equal rows, whatever the sort order.
+//! Counts and checksums of whole copies: equal sums mean equal rows, in any sort order.
 
 use protocol::codec::Bytes;
 use protocol::identity::{Epoch, PartitionId};

@@ -1,4 +1,4 @@
-//! A connected client: tables, and what is asked of the coordinator.
+//! A connected client: tables, and requests to the coordinator.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -70,11 +70,11 @@ impl Drop for CloseOnDrop {
 impl Client {
     /// Connects to a cluster through any of its coordinators, and learns where everything is.
     /// Connections to servers are opened when they are needed. Must be called within a tokio
-    /// runtime, whose tasks serve the client from then on.
+    /// runtime. Its tasks serve the client from then on.
     ///
     /// # Errors
-    /// [`Error::NoCoordinator`] if none answers before the deadline; [`Error::Refused`] in the
-    /// words of one that recovers its state.
+    /// [`Error::NoCoordinator`] if no coordinator answers before the deadline. [`Error::Refused`]
+    /// with the message of a coordinator that recovers its state.
     pub async fn connect(options: ConnectOptions) -> Result<Client, Error> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let (made, hub_made) = oneshot::channel();
@@ -207,7 +207,7 @@ impl Client {
         self.change(request, &what).await
     }
 
-    /// Lets a server hold partitions again; what has not moved off it stays.
+    /// Allows a server to hold partitions again. Partitions that have not moved off it stay.
     ///
     /// # Errors
     /// [`Error::Refused`] in the coordinator's words.

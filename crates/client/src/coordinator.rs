@@ -198,7 +198,7 @@ impl Coordinator {
                         }
                         Message::Leadership(leadership) => return leadership.to_string(),
                         Message::Goodbye { reason } => return reason,
-                        _ => return "it sent what no client asks for".to_owned(),
+                        _ => return "it sent an unexpected message".to_owned(),
                     },
                 }
             }

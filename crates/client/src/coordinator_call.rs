@@ -17,7 +17,7 @@ pub(crate) struct CoordinatorCall {
 #[derive(Debug)]
 pub(crate) enum CallOutcome {
     Reply(Box<CoordinatorReply>, u64),
-    /// It was never sent: what happened at each coordinator.
+    /// It was never sent. Contains the failure at each coordinator.
     NotSent(Vec<String>),
     /// It was sent, and no answer came.
     Lost(String),

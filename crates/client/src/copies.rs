@@ -40,9 +40,9 @@ impl Client {
     /// for this; [`Client::drop_copy`] gives it up.
     ///
     /// # Errors
-    /// [`Error::Schema`] for one that cannot be; [`Error::Refused`] in the coordinator's words,
-    /// also where rows stand in the way of a unique index: then nothing of it is left;
-    /// [`Error::Unknown`] if the connection broke meanwhile.
+    /// [`Error::Schema`] for an invalid copy. [`Error::Refused`] with the coordinator's message,
+    /// also if rows violate a unique index: then nothing of the copy is left. [`Error::Unknown`] if
+    /// the connection broke meanwhile.
     pub async fn add_copy(
         &self,
         wanted: Schema,
@@ -77,7 +77,7 @@ impl Client {
         }
     }
 
-    /// Drops an index or a further copy of a table, or gives up one that is being made.
+    /// Drops an index or a further copy of a table, or cancels an unfinished one.
     ///
     /// # Errors
     /// [`Error::Refused`] in the coordinator's words, [`Error::Unknown`] if the connection broke
@@ -114,7 +114,7 @@ impl Client {
         Ok(())
     }
 
-    /// Returns what the cluster is filling, and what became of copies that were requested.
+    /// Returns the unfinished copies, and the outcome of copies that were requested.
     ///
     /// # Errors
     /// [`Error::NoCoordinator`] and [`Error::Deadline`].

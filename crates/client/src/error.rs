@@ -15,19 +15,19 @@ use session::SessionFailure;
 pub enum Error {
     /// No coordinator answered in time. May be tried again.
     NoCoordinator {
-        /// Each address with what happened there.
+        /// Each address with its failure.
         tried: Vec<String>,
     },
     /// No result came before the deadline, and certainly nothing was changed. May be tried again.
     Deadline {
-        /// What was wanted.
+        /// The requested item.
         what: String,
         /// The last obstacle, as far as it is known.
         reason: String,
     },
     /// An operation may have happened, or may happen yet. Read before repeating it.
     Unknown {
-        /// What was wanted.
+        /// The requested item.
         what: String,
         /// Why its fate is not known.
         reason: String,
@@ -38,7 +38,7 @@ pub enum Error {
     /// written is, and too many servers are down to continue without them. Try again once one of
     /// them is back.
     Lost {
-        /// What is missing, and what to do.
+        /// The missing partition or server, and the remedy.
         message: String,
     },
     /// A server that has to take part in a write has no space. May be tried again once it has.
@@ -46,7 +46,7 @@ pub enum Error {
         /// The server.
         server: ServerId,
     },
-    /// The coordinator refused; its message contains what to do.
+    /// The coordinator refused. Its message contains the remedy.
     Refused {
         /// Its words.
         message: String,
@@ -57,7 +57,7 @@ pub enum Error {
     NoTable {
         /// The name asked for.
         name: String,
-        /// Those that there are.
+        /// The tables of the cluster.
         tables: Vec<String>,
     },
     /// The index or other copy that was to be read was dropped. Look the table up again: this
@@ -167,8 +167,8 @@ impl Error {
         }
     }
 
-    /// Returns the error of the session machine's outcome. `trouble` is what happened to
-    /// connections last.
+    /// Returns the error of the session machine's outcome. `trouble` is the last fault of
+    /// connections.
     pub(crate) fn from_failure(
         failure: SessionFailure,
         what: &str,

@@ -5,7 +5,7 @@
 
 use protocol::frame::{self, Frame, FrameError};
 
-/// What a connection's buffer holds without a larger frame.
+/// The buffer of a connection without a larger frame, in bytes.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Bytes received and not decoded yet.

@@ -19,7 +19,7 @@ pub(crate) async fn greet(
     let text = |error: std::io::Error| error.to_string();
     let mut stream = TcpStream::connect(address).await.map_err(text)?;
     stream.set_nodelay(true).map_err(text)?;
-    // A host that vanished without a word is noticed by what it does not acknowledge.
+    // A host that vanished without a word is noticed by missing acknowledgements.
     let socket = SockRef::from(&stream);
     socket.set_tcp_user_timeout(Some(silence)).map_err(text)?;
     let keepalive = socket2::TcpKeepalive::new()

@@ -1,4 +1,5 @@
-//! What to read: by a key of an index, or everything by asking for it.
+//! The subject of a read: the rows with a key of an index, or all rows if the caller requests that
+//! by name.
 
 use std::future::{Future, IntoFuture};
 use std::ops::Bound;
@@ -75,8 +76,8 @@ macro_rules! common_options {
                 self
             }
 
-            /// Sets how fresh the rows must be. [`Consistency::Stale`] returns at once what is
-            /// committed, and may miss operations under way.
+            /// Sets how fresh the rows must be. [`Consistency::Stale`] returns the committed rows
+            /// at once, and may miss operations under way.
             pub fn consistency(mut self, consistency: Consistency) -> Self {
                 self.wanted.plan.consistency = consistency;
                 self
@@ -318,7 +319,7 @@ impl Table {
         Lookup::new(self, by.into(), key)
     }
 
-    /// Returns all rows, or those that pass a filter.
+    /// Returns all rows, or the rows that pass a filter.
     pub fn scan(&self) -> Scan<'_> {
         Scan::new(self)
     }

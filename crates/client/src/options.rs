@@ -43,7 +43,7 @@ impl ConnectOptions {
         self
     }
 
-    /// Returns what the session machine has to keep to.
+    /// Returns the limits of the session machine.
     pub(crate) fn limits(&self) -> SessionLimits {
         SessionLimits {
             requests_max: self.requests_max,

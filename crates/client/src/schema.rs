@@ -72,7 +72,7 @@ impl SchemaBuilder {
         self.push(name.into(), column_type, true, None)
     }
 
-    /// Adds a column that is never NULL, with what rows hold that are written without it.
+    /// Adds a column that is never NULL, with the value of rows that are written without it.
     #[must_use]
     pub fn column_with_default(
         self,
@@ -152,7 +152,7 @@ impl SchemaBuilder {
     /// Returns the schema.
     ///
     /// # Errors
-    /// [`Error::Schema`](crate::Error::Schema) names what is wrong with it, and the remedy.
+    /// [`Error::Schema`](crate::Error::Schema) names its fault and the remedy.
     pub fn build(mut self) -> Result<Schema, crate::Error> {
         self.schema.primary_key = self.positions("the primary key", &self.primary_key)?;
         for index in &self.indexes {

@@ -249,8 +249,8 @@ impl Table {
         self.execute(Mutation { pk, action }).await
     }
 
-    /// Runs a mutation exactly once and returns its result. One that waited too long behind others,
-    /// and changed nothing, is repeated until the deadline.
+    /// Runs a mutation exactly once and returns its result. A mutation that waited too long behind
+    /// others, and changed nothing, is repeated until the deadline.
     ///
     /// # Errors
     /// [`Error::Unknown`] if it was sent and no result came, [`Error::Deadline`] if it certainly

@@ -1,5 +1,5 @@
-//! The client over real sockets against a server that misbehaves: what is repeated, what is
-//! unknown, and what errors contain.
+//! The client over real sockets against a server that misbehaves: which requests are repeated,
+//! which outcomes are unknown, and the texts of errors.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

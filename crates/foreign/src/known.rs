@@ -27,7 +27,7 @@ impl Entry {
 }
 
 impl KnownDifferences {
-    /// Reads a list. Empty lines and those that begin with `#` are for people.
+    /// Reads a list. Empty lines and lines that begin with `#` are for people.
     pub fn parse(text: &str) -> Result<KnownDifferences, Failure> {
         let mut entries = Vec::new();
         for line in text.lines() {

@@ -23,15 +23,15 @@ use crate::suites::Suite;
 /// Why a run cannot go on, for a person.
 type Failure = String;
 
-/// Runs test suites of other projects against a PostgreSQL and through the proxy, and prints what
-/// differs.
+/// Runs test suites of other projects against a PostgreSQL and through the proxy, and prints the
+/// differences.
 #[derive(Debug, Parser)]
 #[command(bin_name = "cargo xtask foreign")]
 struct Options {
     /// The suites to run; all if none is named
     #[arg(value_name = "SUITE")]
     suites: Vec<String>,
-    /// Where suites are fetched to, and where what they print goes
+    /// The folder of the fetched suites, and of their output
     #[arg(long, value_name = "FOLDER", default_value = "target/foreign")]
     folder: PathBuf,
     /// Print the suites and end
@@ -61,7 +61,7 @@ fn run(options: &Options) -> Result<bool, Failure> {
     }
     let mut reports = Vec::new();
     for suite in chosen(&options.suites)? {
-        // One that cannot be fetched keeps none of the others from running.
+        // A suite that cannot be fetched keeps none of the others from running.
         reports.push(compare(suite, options).unwrap_or_else(|failure| {
             eprintln!("{}: {failure}", suite.name);
             Report {
@@ -90,14 +90,14 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Suite>, Failure> {
     names.iter().map(find).collect()
 }
 
-/// What one suite showed.
+/// The result of one suite.
 struct Report {
     /// A row of the table.
     row: String,
     is_as_known: bool,
 }
 
-/// Runs a suite twice, and prints what differs.
+/// Runs a suite twice, and prints the differences.
 fn compare(suite: &Suite, options: &Options) -> Result<Report, Failure> {
     let folder = options.folder.join(suite.name);
     std::fs::create_dir_all(&folder)

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_passed_here_alone_differs() {
+    fn test_that_fails_only_through_the_proxy_differs() {
         let (mut here, mut there) = (TestOutcomes::default(), TestOutcomes::default());
         for (name, passed) in [("a", true), ("b", true), ("c", false), ("d", true)] {
             here.note(name, passed);

@@ -1,4 +1,4 @@
-//! Programs that are run: bounded in time, with what they print in a file.
+//! Runs programs: bounded in time, with their output in a file.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -54,7 +54,7 @@ pub fn run_for(command: &mut Command, log: &Path, most: Duration) -> Result<Prog
     }
 }
 
-/// Runs a program that must succeed; what it printed.
+/// Runs a program that must succeed, and returns its output.
 pub fn run(command: &mut Command) -> Result<String, Failure> {
     let line = command_line(command);
     let output = command.stdin(Stdio::null()).output();
@@ -74,7 +74,7 @@ pub fn words(line: &str, folder: &Path) -> Command {
     command
 }
 
-/// What was typed, for messages.
+/// Returns the command line, for messages.
 fn command_line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_too_long_is_ended_with_all_it_started() {
+    fn program_over_its_time_is_killed_with_its_children() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         let mut sleeps = Command::new("sh");

@@ -85,7 +85,7 @@ impl SuiteTarget {
     }
 }
 
-/// What is left of the replicas after a suite.
+/// The state of the replicas after a suite.
 #[derive(Debug)]
 pub struct ReplicaReport {
     /// The state of each, as the console shows it.
@@ -219,10 +219,10 @@ impl SuiteServers {
         }
     }
 
-    /// Returns the console's report of the replicas, once all have what the suite wrote or have had
+    /// Returns the console's report of the replicas, once all have the suite's commits or have had
     /// time to.
     pub fn replicas(&mut self) -> ReplicaReport {
-        // The last of what the suite wrote: a replica that has it has everything before it.
+        // The last commit of the suite: a replica that has it has everything before it.
         if let Err(failure) = self.target().psql(&format!("CREATE TABLE {LAST_TABLE} ()")) {
             return ReplicaReport {
                 states: vec![failure],

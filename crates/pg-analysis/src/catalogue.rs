@@ -1,4 +1,4 @@
-//! What must be known of the primary's database to say what a statement touches.
+//! The part of the primary's catalogue that determines which tables a statement touches.
 //!
 //! Plain data; `replication` reads it from the primary. Objects that it does not know count as
 //! unknown, and statements with unknown objects go to the primary.
@@ -10,7 +10,7 @@ use proxy_core::freshness::{ColumnNumber, TableOid};
 /// Object identifiers from here on are users', not PostgreSQL's own: they differ between databases.
 pub const FIRST_USER_OID: u32 = 16384;
 
-/// What a name in FROM stands for.
+/// The kind of object that a name in FROM stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RelationKind {
     /// An ordinary table, or a partitioned one.
@@ -45,7 +45,7 @@ pub struct ColumnInfo {
 pub struct Relation {
     /// Its number.
     pub table: TableOid,
-    /// What it is.
+    /// Its kind.
     pub kind: RelationKind,
     /// Its columns, in order.
     pub columns: Vec<ColumnInfo>,
@@ -57,7 +57,7 @@ pub struct Relation {
     pub replicated: bool,
     /// Whether its rows are in its partitions.
     pub is_partitioned: bool,
-    /// Whether row security decides what is seen of it.
+    /// Whether row security decides which rows are seen of it.
     pub row_security: bool,
     /// Whether users' triggers or rules do more than a statement on it shows.
     pub has_triggers: bool,
@@ -104,8 +104,8 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Returns what a name stands for: `pg_catalog` comes first unless `path` names it, as
-    /// PostgreSQL has it.
+    /// Returns the relation that a name stands for. `pg_catalog` comes first unless `path` names
+    /// it, as in PostgreSQL.
     pub fn resolve(&self, schema: Option<&str>, name: &str, path: &[String]) -> Option<&Relation> {
         let find = |schema: &str| self.relations.get(&(schema.to_owned(), name.to_owned()));
         match schema {

@@ -1,4 +1,5 @@
-//! Texts without their constants: those that differ in nothing else are analysed once.
+//! Texts without their constants, so that texts that differ in their constants alone are analysed
+//! once.
 //!
 //! Each plain constant, a whole number or a text in quotes, becomes a parameter. This is no lexer
 //! of SQL: where anything stands that would need one (comments, `$`, backslashes, texts with a
@@ -7,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use super::{Parameter, functions, keys};
+use super::{BoundParameter, functions, keys};
 use pg_wire::quoting::{IS_OF_NAME, name_length};
 
 /// Constants of one text, at most.
@@ -17,10 +18,10 @@ const GROWTH: usize = 16;
 
 /// A text with parameters in place of its constants.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Template<'t> {
+pub struct TextTemplate<'t> {
     /// The text.
     pub text: String,
-    /// What its parameters are, from `$1` on.
+    /// Its parameters, from `$1` on.
     pub values: Vec<Constant<'t>>,
 }
 
@@ -29,18 +30,18 @@ pub struct Template<'t> {
 pub enum Constant<'t> {
     /// A whole number.
     Number(Cow<'t, str>),
-    /// A text in quotes, whose type the server finds out.
+    /// A text in quotes. The server determines its type.
     Quoted(Cow<'t, str>),
 }
 
 impl Constant<'_> {
-    /// Returns what it is as a parameter.
-    pub fn parameter(&self) -> Parameter<'_> {
+    /// Returns its value as a parameter.
+    pub fn parameter(&self) -> BoundParameter<'_> {
         let (type_oid, value) = match self {
             Constant::Number(digits) => (keys::INT8, digits),
             Constant::Quoted(text) => (0, text),
         };
-        Parameter {
+        BoundParameter {
             type_oid,
             binary: false,
             value: Some(value.as_bytes()),
@@ -49,7 +50,7 @@ impl Constant<'_> {
 }
 
 /// Returns the template of a text; none if it has no constants, or is not understood.
-pub fn template(text: &str) -> Option<Template<'_>> {
+pub fn template(text: &str) -> Option<TextTemplate<'_>> {
     let bytes = text.as_bytes();
     let mut out = String::with_capacity(text.len() + GROWTH);
     let mut values = Vec::new();
@@ -83,10 +84,10 @@ pub fn template(text: &str) -> Option<Template<'_>> {
     }
     out.push_str(&text[copied..]);
     let is_one = (1..=VALUES_MAX).contains(&values.len());
-    is_one.then_some(Template { text: out, values })
+    is_one.then_some(TextTemplate { text: out, values })
 }
 
-/// Returns whether it can stand in a name. What is no ASCII can.
+/// Returns whether it can stand in a name. Other characters can.
 fn is_of_name(character: char) -> bool {
     character.is_ascii_alphanumeric() || character == '_' || !character.is_ascii()
 }
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_left_alone() {
+    fn texts_with_other_constants_are_left_alone() {
         for text in [
             "SELECT a FROM t",
             "SELECT 1 -- '",

@@ -1,8 +1,8 @@
 //! The state that a statement may leave in the session that runs it.
 //!
-//! Most texts leave nothing, and are known by their words alone: such a text begins like a
-//! statement that leaves nothing, and no word of it, even in a literal or a comment, belongs to
-//! what leaves something. A text with such a word is read by PostgreSQL's own grammar (module
+//! Most texts leave no state, and are recognised by their words alone. Such a text begins like a
+//! statement that leaves none, and none of its words, even in a literal or a comment, occurs in
+//! statements that leave state. A text with such a word is read by PostgreSQL's own grammar (module
 //! `parsed`). A text that the grammar does not understand pins its session. Functions that users
 //! have written are not looked into.
 
@@ -16,8 +16,8 @@ use pg_wire::settings;
 use proxy_core::grammar::{Grammar, SessionEffect};
 use proxy_core::names;
 
-/// Statements that leave nothing behind, whatever follows, but for the words below. The usual ones
-/// come first.
+/// Statements that leave nothing behind with any continuation, except for the words below. The
+/// usual ones come first.
 const LEAVES_NOTHING: &[&str] = &[
     "select",
     "insert",
@@ -62,7 +62,7 @@ const LEAVES_NOTHING: &[&str] = &[
     "with",
 ];
 
-/// Words that stand in what makes a session keep its connection.
+/// Words of statements that make a session keep its connection.
 const KEEPS: &[&str] = &[
     "discard",
     "deallocate",
@@ -76,8 +76,8 @@ const KEEPS: &[&str] = &[
     "temporary",
 ];
 
-/// PostgreSQL's own functions whose callers keep their connections: for a lock, a setting, or what
-/// is open there; or since they run the text of another statement.
+/// PostgreSQL's own functions whose callers keep their connections. They hold a lock, a setting or
+/// an open resource, or run the text of another statement.
 const KEEPS_FUNCTIONS: &[&str] = &[
     "cursor_to_xml",
     "cursor_to_xmlschema",
@@ -110,7 +110,7 @@ const KEEPS_FUNCTIONS: &[&str] = &[
 /// How further such words begin: of functions, and the schemas of temporary tables.
 const KEEPS_BEGINNINGS: &[&str] = &["binary_upgrade_", "dblink", "pg_temp"];
 
-/// Words that read what the last use of a sequence left.
+/// Words that read the state of a sequence's last use.
 const READS_SEQUENCE_STATE: &[&str] = &["currval", "lastval"];
 
 /// Whether one of the words above may begin like this, by [`beginning`]; few other words do.
@@ -135,7 +135,7 @@ const IS_WATCHED: [bool; BEGINNINGS] = {
 };
 const BEGINNINGS: usize = 1 << 10;
 
-/// Returns a number for the first three letters of a word, in whatever case.
+/// Returns a number for the first three letters of a word in either case.
 const fn beginning(word: &[u8]) -> usize {
     let (mut number, mut at) = (0, 0);
     while at < 3 && at < word.len() {
@@ -145,11 +145,11 @@ const fn beginning(word: &[u8]) -> usize {
     number % BEGINNINGS
 }
 
-/// What may stand after SET to make it end with the transaction.
+/// Words after SET that make it end with the transaction.
 const SET_FOR_TRANSACTION: &[&str] = &["constraints", "local", "transaction"];
 
-/// What may stand after SET SESSION CHARACTERISTICS so that it sets
-/// `default_transaction_isolation` and nothing else.
+/// Words after SET SESSION CHARACTERISTICS with which it sets `default_transaction_isolation` and
+/// nothing else.
 const OF_ISOLATION: &[&str] = &[
     "as",
     "committed",
@@ -199,12 +199,12 @@ fn by_words(text: &[u8]) -> SessionEffect {
     if text.contains(&b'&') && text.windows(2).any(|pair| pair == b"&\"") {
         return SessionEffect::KeepsSession;
     }
-    let mut place = Place::Start;
+    let mut place = WordPlace::Start;
     let mut effect = SessionEffect::Nothing;
     for word in words(text) {
         let name = match word {
             Word::End => {
-                place = Place::Start;
+                place = WordPlace::Start;
                 continue;
             }
             Word::Sign(sign) => {
@@ -250,7 +250,7 @@ fn by_words(text: &[u8]) -> SessionEffect {
 
 /// Where in a statement the next word stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum WordPlace {
     Start,
     AfterSet,
     AfterSetSession,
@@ -267,58 +267,60 @@ enum Place {
     Within,
 }
 
-impl Place {
+impl WordPlace {
     /// Returns where it goes on after a sign; none where that may be anything. Past the first
-    /// statement a comment looks like the inside of a literal, and what is quoted may be any name.
-    fn after_sign(self, sign: u8) -> Option<Place> {
+    /// statement a comment looks like the inside of a literal, and any name may stand in quotes.
+    fn after_sign(self, sign: u8) -> Option<WordPlace> {
         match (self, sign) {
-            (Place::Start, b'(') => Some(Place::Start),
-            (Place::AfterLocal, b'.') => None,
-            (Place::AfterLocal, _)
-            | (Place::AfterSetting, b'=')
-            | (Place::BeforeText, b'\'')
-            | (Place::Within, _) => Some(Place::Within),
+            (WordPlace::Start, b'(') => Some(WordPlace::Start),
+            (WordPlace::AfterLocal, b'.') => None,
+            (WordPlace::AfterLocal, _)
+            | (WordPlace::AfterSetting, b'=')
+            | (WordPlace::BeforeText, b'\'')
+            | (WordPlace::Within, _) => Some(WordPlace::Within),
             _ => None,
         }
     }
 
-    /// Returns where it goes on after a word, and what that leaves; none where that may be
-    /// anything.
-    fn after_name(self, name: &[u8]) -> Option<(Place, SessionEffect)> {
-        if self == Place::Within {
-            return Some((Place::Within, SessionEffect::Nothing));
+    /// Returns the place after a word, and the effect of the word; none if the effect is unknown.
+    fn after_name(self, name: &[u8]) -> Option<(WordPlace, SessionEffect)> {
+        if self == WordPlace::Within {
+            return Some((WordPlace::Within, SessionEffect::Nothing));
         }
         let first = name[0].to_ascii_lowercase();
         let is = |known: &&str| {
             known.as_bytes()[0] == first && name.eq_ignore_ascii_case(known.as_bytes())
         };
         let place = match self {
-            Place::Start if LEAVES_NOTHING.iter().any(is) => Place::Within,
-            Place::Start if is(&"set") => Place::AfterSet,
-            Place::Start if is(&"reset") => {
-                return Some((Place::Within, SessionEffect::ResetsSettings));
+            WordPlace::Start if LEAVES_NOTHING.iter().any(is) => WordPlace::Within,
+            WordPlace::Start if is(&"set") => WordPlace::AfterSet,
+            WordPlace::Start if is(&"reset") => {
+                return Some((WordPlace::Within, SessionEffect::ResetsSettings));
             }
-            Place::AfterSet if SET_FOR_TRANSACTION.iter().any(is) => Place::AfterLocal,
-            Place::AfterSet if is(&"session") => Place::AfterSetSession,
-            Place::AfterSetSession if is(&"characteristics") => Place::OfIsolation,
-            Place::AfterSet | Place::AfterSetSession if is(&"time") => Place::AfterTime,
-            Place::AfterSet | Place::AfterSetSession if ["names", "schema"].iter().any(is) => {
-                Place::BeforeText
+            WordPlace::AfterSet if SET_FOR_TRANSACTION.iter().any(is) => WordPlace::AfterLocal,
+            WordPlace::AfterSet if is(&"session") => WordPlace::AfterSetSession,
+            WordPlace::AfterSetSession if is(&"characteristics") => WordPlace::OfIsolation,
+            WordPlace::AfterSet | WordPlace::AfterSetSession if is(&"time") => WordPlace::AfterTime,
+            WordPlace::AfterSet | WordPlace::AfterSetSession
+                if ["names", "schema"].iter().any(is) =>
+            {
+                WordPlace::BeforeText
             }
-            Place::AfterSet | Place::AfterSetSession if settings::is_own(name) => {
-                Place::AfterSetting
+            WordPlace::AfterSet | WordPlace::AfterSetSession if settings::is_own(name) => {
+                WordPlace::AfterSetting
             }
-            Place::AfterLocal | Place::Within => Place::Within,
-            Place::AfterSetting if is(&"to") => Place::Within,
-            Place::AfterTime if is(&"zone") => Place::Within,
-            Place::BeforeText if is(&"default") => Place::Within,
-            Place::OfIsolation if OF_ISOLATION.iter().any(is) => Place::OfIsolation,
+            WordPlace::AfterLocal | WordPlace::Within => WordPlace::Within,
+            WordPlace::AfterSetting if is(&"to") => WordPlace::Within,
+            WordPlace::AfterTime if is(&"zone") => WordPlace::Within,
+            WordPlace::BeforeText if is(&"default") => WordPlace::Within,
+            WordPlace::OfIsolation if OF_ISOLATION.iter().any(is) => WordPlace::OfIsolation,
             _ => return None,
         };
         let effect = match place {
-            Place::AfterSetting | Place::AfterTime | Place::BeforeText | Place::OfIsolation => {
-                SessionEffect::SetsSettings
-            }
+            WordPlace::AfterSetting
+            | WordPlace::AfterTime
+            | WordPlace::BeforeText
+            | WordPlace::OfIsolation => SessionEffect::SetsSettings,
             _ => SessionEffect::Nothing,
         };
         Some((place, effect))

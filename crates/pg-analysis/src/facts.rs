@@ -1,4 +1,4 @@
-//! What stands in a statement: tables, columns, functions, operators.
+//! Facts about a statement: its tables, columns, functions and operators.
 //!
 //! One pass over the parse tree without recursion, so that no text, however deeply nested, exhausts
 //! the stack. The nodes that are understood are listed; any other makes the statement unknown.
@@ -15,15 +15,15 @@ use super::functions;
 
 /// A table's name as it stands in a statement.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Name {
+pub struct QualifiedName {
     pub schema: Option<String>,
     pub name: String,
 }
 
-impl Name {
+impl QualifiedName {
     /// Returns the name; none if it names another database.
-    pub fn of(range: &RangeVar) -> Option<Name> {
-        range.catalogname().is_none().then(|| Name {
+    pub fn of(range: &RangeVar) -> Option<QualifiedName> {
+        range.catalogname().is_none().then(|| QualifiedName {
             schema: range.schemaname().map(str::to_owned),
             name: range.relname().unwrap_or_default().to_owned(),
         })
@@ -32,20 +32,20 @@ impl Name {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Facts<'a> {
+pub struct StatementFacts<'a> {
     /// Why it may not leave the primary, if so.
     pub primary: Option<&'static str>,
     /// Whether it may touch tables that it does not name.
     pub unknown: bool,
     /// Tables that it reads.
-    pub reads: BTreeSet<Name>,
+    pub reads: BTreeSet<QualifiedName>,
     /// How often a table is read: two reads of one table are two.
     pub read_count: usize,
     /// Tables that an inner statement writes.
-    pub inner_writes: BTreeSet<Name>,
+    pub inner_writes: BTreeSet<QualifiedName>,
     /// Every name in a column's place, without its table.
     pub names: BTreeSet<String>,
-    /// Those of them that stand alone where the type of a whole row would be seen.
+    /// Names among them that stand alone where the type of a whole row would be seen.
     pub bare_names: BTreeSet<String>,
     /// Tables of which whole rows are asked for where their type is seen: `coalesce(t.*)`.
     pub whole_rows: BTreeSet<String>,
@@ -65,7 +65,7 @@ pub struct Facts<'a> {
     pub parameters: BTreeSet<i32>,
     /// Whether it locks the rows that it reads.
     pub locks: bool,
-    /// Those that stand there more than once.
+    /// Parameters that occur more than once.
     pub repeated_parameters: BTreeSet<i32>,
     /// Functions that are called by their names, with how many arguments.
     pub calls: BTreeSet<(String, usize)>,
@@ -79,12 +79,15 @@ pub struct Facts<'a> {
     pub asks_for_time: bool,
 }
 
-impl<'a> Facts<'a> {
-    /// Returns the facts of what hangs on these nodes.
-    pub fn of(catalogue: &Catalogue, roots: impl IntoIterator<Item = Node<'a>>) -> Facts<'a> {
-        let mut walk = Walk {
+impl<'a> StatementFacts<'a> {
+    /// Returns the facts of these nodes and everything below them.
+    pub fn of(
+        catalogue: &Catalogue,
+        roots: impl IntoIterator<Item = Node<'a>>,
+    ) -> StatementFacts<'a> {
+        let mut walk = FactsWalk {
             catalogue,
-            facts: Facts::default(),
+            facts: StatementFacts::default(),
             work: roots.into_iter().collect(),
         };
         while let Some(node) = walk.work.pop() {
@@ -108,7 +111,7 @@ impl<'a> Facts<'a> {
 /// The expression for a whole row, if a name in a column's place is a table's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WholeRow {
-    /// One value, whose type has a number that differs between nodes.
+    /// One value. The number of its type differs between nodes.
     Shows,
     /// One value of which only its fields' values come out.
     Hides,
@@ -116,13 +119,13 @@ enum WholeRow {
     Expands,
 }
 
-struct Walk<'a, 'c> {
+struct FactsWalk<'a, 'c> {
     catalogue: &'c Catalogue,
-    facts: Facts<'a>,
+    facts: StatementFacts<'a>,
     work: Vec<Node<'a>>,
 }
 
-impl<'a> Walk<'a, '_> {
+impl<'a> FactsWalk<'a, '_> {
     fn add(&mut self, node: Node<'a>) {
         self.work.push(node);
     }
@@ -306,7 +309,7 @@ impl<'a> Walk<'a, '_> {
             Node::DeleteStmt(delete) => delete.relation(),
             _ => None,
         };
-        match target.and_then(Name::of) {
+        match target.and_then(QualifiedName::of) {
             Some(name) => {
                 self.facts.inner_writes.insert(name);
             }
@@ -324,7 +327,7 @@ impl<'a> Walk<'a, '_> {
         let alias = range.alias().and_then(|alias| alias.aliasname());
         let called = alias.or(range.relname()).unwrap_or_default();
         self.facts.called.insert(called.to_owned());
-        match Name::of(range) {
+        match QualifiedName::of(range) {
             Some(name) => {
                 self.facts.reads.insert(name);
             }
@@ -332,7 +335,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// Adds what an expression is made of; if it is a column, it may be a whole row instead.
+    /// Adds the parts of an expression. A column may be a whole row instead.
     fn operand(&mut self, node: Node<'a>, whole_row: WholeRow) {
         match node {
             Node::ColumnRef(column) => self.column(column.fields(), whole_row),
@@ -447,7 +450,7 @@ impl<'a> Walk<'a, '_> {
     }
 }
 
-/// Returns what hangs on a statement that writes, but not its target.
+/// Returns the facts of a statement that writes, without its target.
 pub fn parts_of_write(node: Node<'_>) -> Vec<Node<'_>> {
     let mut parts = Vec::new();
     let (with, returning) = match node {

@@ -1,16 +1,16 @@
 //! Changes of tables whose effect on rows no row image carries: they run again at replicas, so they
 //! must give the same there.
 //!
-//! Invariant: what is listed here gives the same rows wherever it runs, on the same rows and with
-//! the settings that go with it (`replication::schema_changes`); everything else is refused.
+//! Invariant: each listed construct gives the same rows on every node, for the same rows and the
+//! settings that are passed with it (`replication::schema_changes`). Everything else is refused.
 
 use pg_raw_parse::Node;
 use pg_raw_parse::nodes::{AlterTableCmd, AlterTableStmt, ColumnDef, CreateStmt, TypeName};
 use pg_raw_parse::raw::{AlterTableType, ConstrType, ObjectType};
 
 use super::catalogue::{ColumnInfo, Relation};
-use super::facts::{Facts, Name};
-use super::{Names, StatementAction};
+use super::facts::{QualifiedName, StatementFacts};
+use super::{NameScope, StatementAction};
 
 /// Why a change that fills rows is refused.
 const FILLS: &str = "this ALTER TABLE fills existing rows with values that may differ between databases: add the column \
@@ -21,9 +21,9 @@ const CONVERTS: &str = "this ALTER TABLE converts existing rows to values that m
 /// Why an unlogged table cannot become another one.
 const LOGGED: &str = "SET LOGGED is not replicated, since replicas do not have the rows of unlogged tables: make another \
                       table that is LIKE this one, fill it with INSERT … SELECT, then drop this one and rename the other";
-/// Why triggers are refused that fire for what is applied.
-pub const FIRES: &str = "what is ENABLE ALWAYS or ENABLE REPLICA would run again at replicas, where rows come with what it \
-                         has done: use ENABLE alone";
+/// Why triggers are refused that fire for applied changes.
+pub const FIRES: &str = "triggers and rules that are ENABLE ALWAYS or ENABLE REPLICA would run again at replicas, where rows come \
+                         with their effects: use ENABLE alone";
 /// Why a table is refused that stores where its rows are.
 pub const PLACE: &str =
     "a column GENERATED from tableoid would differ between databases: leave tableoid out";
@@ -73,7 +73,7 @@ const TIMES: &[&str] = &["date", "time", "timestamp", "timestamptz"];
 /// Types of columns that are never read as texts when they are cast: whole and other numbers,
 /// `date`, `time`, `timestamp`, `timestamptz`, `interval`.
 const NO_TEXTS: &[u32] = &[20, 21, 23, 700, 701, 1700, 1082, 1083, 1114, 1184, 1186];
-/// The type `timetz`, whose zone may be that of now.
+/// The type `timetz`. Its zone may be the current one.
 const TIMETZ: u32 = 1266;
 /// Words that stand for the time at which they are read.
 const WORDS: [&str; 4] = ["now", "today", "tomorrow", "yesterday"];
@@ -109,8 +109,8 @@ const NO_TEXT_FUNCTIONS: &[&str] = &[
 ];
 
 /// Changes that fill columns of rows that are there must fill them alike everywhere.
-pub fn of_alter(names: &Names<'_>, alter: &AlterTableStmt, text: &str) -> StatementAction {
-    let table = alter.relation().and_then(Name::of);
+pub fn of_alter(names: &NameScope<'_>, alter: &AlterTableStmt, text: &str) -> StatementAction {
+    let table = alter.relation().and_then(QualifiedName::of);
     let table = table.and_then(|name| names.resolve(&name));
     let refused = alter.cmds().iter().find_map(|command| match command {
         Node::AlterTableCmd(command) => of_command(names, table, (alter.objtype, command)),
@@ -124,7 +124,7 @@ pub fn of_alter(names: &Names<'_>, alter: &AlterTableStmt, text: &str) -> Statem
 
 /// Returns why a part of an ALTER is refused.
 fn of_command(
-    names: &Names<'_>,
+    names: &NameScope<'_>,
     table: Option<&Relation>,
     (kind, command): (ObjectType::Type, &AlterTableCmd),
 ) -> Option<&'static str> {
@@ -166,20 +166,20 @@ fn is_of_place(column: &ColumnDef) -> bool {
     constraints.any(|constraint| match constraint {
         Node::Constraint(it) if it.contype == ConstrType::CONSTR_GENERATED => {
             let nothing = super::Catalogue::default();
-            has_system_column(&Facts::of(&nothing, [it.raw_expr()]))
+            has_system_column(&StatementFacts::of(&nothing, [it.raw_expr()]))
         }
         _ => false,
     })
 }
 
-fn has_system_column(facts: &Facts) -> bool {
+fn has_system_column(facts: &StatementFacts) -> bool {
     SYSTEM_COLUMNS
         .iter()
         .any(|name| facts.names.contains(*name))
 }
 
 /// Returns whether a new column may have other values elsewhere.
-fn fills(names: &Names<'_>, table: Option<&Relation>, column: &ColumnDef) -> bool {
+fn fills(names: &NameScope<'_>, table: Option<&Relation>, column: &ColumnDef) -> bool {
     let Some(target) = column.type_name() else {
         return true;
     };
@@ -195,7 +195,7 @@ fn fills(names: &Names<'_>, table: Option<&Relation>, column: &ColumnDef) -> boo
         match constraint.contype {
             ConstrType::CONSTR_IDENTITY => return true,
             ConstrType::CONSTR_DEFAULT => default = constraint.raw_expr(),
-            // PostgreSQL takes nothing but what is immutable.
+            // PostgreSQL accepts only immutable expressions.
             ConstrType::CONSTR_GENERATED => return false,
             _ => {}
         }
@@ -208,7 +208,7 @@ fn fills(names: &Names<'_>, table: Option<&Relation>, column: &ColumnDef) -> boo
 
 /// Returns whether values of a column's new type may be others elsewhere.
 fn converts(
-    names: &Names<'_>,
+    names: &NameScope<'_>,
     table: Option<&Relation>,
     (name, column): (&str, &ColumnDef),
 ) -> bool {
@@ -225,9 +225,11 @@ fn converts(
                 .and_then(|table| table.column(name))
                 .map(|it| it.type_oid);
             match time_of(names, target) {
-                Time::Timeless => false,
-                Time::Reads => before.is_none_or(|before| !NO_TEXTS.contains(&before)),
-                Time::Unknown => before.is_none_or(|before| before == TIMETZ) || is_timetz(target),
+                TimeDependence::Timeless => false,
+                TimeDependence::Reads => before.is_none_or(|before| !NO_TEXTS.contains(&before)),
+                TimeDependence::Unknown => {
+                    before.is_none_or(|before| before == TIMETZ) || is_timetz(target)
+                }
             }
         }
         using => is_different(names, table, (using, target)),
@@ -236,15 +238,15 @@ fn converts(
 
 /// Returns whether an expression that becomes a value of this type may give another one elsewhere.
 fn is_different(
-    names: &Names<'_>,
+    names: &NameScope<'_>,
     table: Option<&Relation>,
     (expression, target): (Node<'_>, &TypeName),
 ) -> bool {
-    let facts = Facts::of(names.catalogue, [expression]);
+    let facts = StatementFacts::of(names.catalogue, [expression]);
     let has_word = facts.texts.iter().any(|text| reads_clock(text));
     let is_constant = is_constant(expression);
     if is_constant {
-        // Of whatever type, its input gives what it gives on the primary.
+        // For every type, its input gives the same as on the primary.
         return has_word || is_timetz(target);
     }
     let is_same = |(name, count): &(String, usize)| {
@@ -274,8 +276,8 @@ fn is_different(
     casts
         .map(|cast| time_of(names, cast))
         .any(|time| match time {
-            Time::Timeless => false,
-            Time::Reads => {
+            TimeDependence::Timeless => false,
+            TimeDependence::Reads => {
                 let reads_text =
                     |it: Option<&ColumnInfo>| it.is_none_or(|it| !NO_TEXTS.contains(&it.type_oid));
                 let mut calls = facts.calls.iter();
@@ -283,7 +285,7 @@ fn is_different(
                     || !calls.all(|(name, _)| NO_TEXT_FUNCTIONS.contains(&name.as_str()))
                     || facts.has_operators
             }
-            Time::Unknown => true,
+            TimeDependence::Unknown => true,
         })
 }
 
@@ -298,9 +300,9 @@ fn is_constant(expression: Node<'_>) -> bool {
     }
 }
 
-/// What a type's input does.
+/// The dependence of a type's input on the current time.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Time {
+enum TimeDependence {
     /// It gives the same at all times.
     Timeless,
     /// It may read a word for the time.
@@ -309,7 +311,7 @@ enum Time {
     Unknown,
 }
 
-fn time_of(names: &Names<'_>, target: &TypeName) -> Time {
+fn time_of(names: &NameScope<'_>, target: &TypeName) -> TimeDependence {
     let last = last_name(target);
     let parts: Vec<&str> = target
         .names()
@@ -322,9 +324,9 @@ fn time_of(names: &Names<'_>, target: &TypeName) -> Time {
         _ => false,
     };
     match is_builtin && !target.setof && !target.pct_type {
-        true if TIMELESS.contains(&last) => Time::Timeless,
-        true if TIMES.contains(&last) => Time::Reads,
-        _ => Time::Unknown,
+        true if TIMELESS.contains(&last) => TimeDependence::Timeless,
+        true if TIMES.contains(&last) => TimeDependence::Reads,
+        _ => TimeDependence::Unknown,
     }
 }
 
@@ -385,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gives_the_same_may_run_again() {
+    fn deterministic_changes_may_run_again() {
         for part in [
             "ADD n int",
             "ADD n int DEFAULT 5",
@@ -417,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_give_another_thing_is_refused() {
+    fn nondeterministic_changes_are_refused() {
         for part in [
             "ADD n timestamptz DEFAULT now()",
             "ADD n timestamptz DEFAULT CURRENT_TIMESTAMP",

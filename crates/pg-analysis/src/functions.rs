@@ -2,7 +2,7 @@
 //!
 //! Immutable ones are known from the catalogue. These lists are of the others: a stable function is
 //! here if it depends on nothing but its arguments, the time and settings that the proxy carries to
-//! every node. Everything else is unknown, and what calls it goes to the primary.
+//! every node. Everything else is unknown, and statements that call it go to the primary.
 
 use pg_raw_parse::list::NodeList;
 use pg_raw_parse::{ConstValue, Node};
@@ -22,9 +22,9 @@ pub const OF_ANY_VALUE: &[&str] = &[
     "pg_typeof",
 ];
 
-/// PostgreSQL's own types of which each node has values of its own: what names objects of the
-/// catalogue by their numbers (the `reg…` types, `aclitem`), and `xid`, whose `age` is by the
-/// node's transactions. With their arrays.
+/// PostgreSQL's own types with values that differ between nodes. Some name objects of the catalogue
+/// by their numbers (the `reg…` types, `aclitem`). The `age` of an `xid` counts the node's
+/// transactions. With their arrays.
 pub const TYPES_OF_NODES: &[u32] = &[
     24, 28, 1008, 1011, 1033, 1034, 2202, 2203, 2204, 2205, 2206, 2207, 2208, 2209, 2210, 2211,
     3734, 3735, 3769, 3770, 4089, 4090, 4096, 4097, 4191, 4192,
@@ -46,7 +46,7 @@ pub const HIDES_TYPE: &[&str] = &[
     "to_jsonb",
 ];
 
-/// Those of [`STABLE`] that may be given a configuration, which may be named by its number.
+/// Functions of [`STABLE`] with an optional configuration, which may be named by its number.
 const OF_TEXT_SEARCH: &[&str] = &[
     "plainto_tsquery",
     "to_tsquery",
@@ -116,7 +116,7 @@ const STABLE: &[&str] = &[
     "websearch_to_tsquery",
 ];
 
-/// Those of them that give or use the time at which the transaction began.
+/// Functions among them that return or use the time at which the transaction began.
 pub const OF_TRANSACTION_TIME: &[&str] = &["age", "now", "transaction_timestamp"];
 
 /// Texts that are read as the time at which the transaction began, or a day beside it.
@@ -196,8 +196,8 @@ const TYPES: &[&str] = &[
     "varchar",
 ];
 
-/// Others of PostgreSQL's own, whose values or their text look into the node's catalogue, or which
-/// few statements name. A statement that casts to one runs on the primary.
+/// Other types of PostgreSQL's own. Their values or texts read the node's catalogue, or they are
+/// rare. A statement that casts to one runs on the primary.
 const OTHER_TYPES: &[&str] = &[
     "aclitem",
     "char",

@@ -1,8 +1,8 @@
 //! Rows that a statement names by the whole canonical key: `WHERE pk = 7 AND …`, `VALUES (7, …)`.
 //!
-//! A key's value must have one text whatever way it is written, the same that an image has:
-//! integers, text under deterministic collations, `uuid` and `bool` do; anything else is not taken
-//! as a key.
+//! A key's value must have the same text as in a row image, however the client writes it. That is
+//! so for integers, text under deterministic collations, `uuid` and `bool`. Values of other types
+//! are not used as keys.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use pg_raw_parse::raw::{A_Expr_Kind, BoolExprType};
 use pg_raw_parse::{ConstValue, Node};
 
 use super::catalogue::{ColumnInfo, Relation};
-use super::facts::Facts;
+use super::facts::StatementFacts;
 use proxy_core::freshness::RowHash;
 
 const BOOL: u32 = 16;
@@ -27,7 +27,7 @@ const CONJUNCTS_MAX: usize = 1000;
 
 /// A value as the client gave it with Bind.
 #[derive(Clone, Copy, Debug)]
-pub struct Parameter<'a> {
+pub struct BoundParameter<'a> {
     /// Its type's object identifier; 0 where the client left it to the server.
     pub type_oid: u32,
     /// Whether it is in binary format.
@@ -61,7 +61,7 @@ pub fn is_canonical(column: &ColumnInfo) -> bool {
 }
 
 /// Returns the row that these values name; none if a parameter is not understood.
-pub fn row(values: &[KeyValue], parameters: &[Parameter<'_>]) -> Option<RowHash> {
+pub fn row(values: &[KeyValue], parameters: &[BoundParameter<'_>]) -> Option<RowHash> {
     let mut is_known = true;
     let values = values.iter().map_while(|value| {
         let value = match value {
@@ -88,7 +88,7 @@ pub fn of_where(
     relation: &Relation,
     aliases: &[&str],
     clause: Node<'_>,
-    facts: &Facts,
+    facts: &StatementFacts,
 ) -> Option<Vec<KeyValue>> {
     if relation.key.is_empty() {
         return None;
@@ -125,7 +125,7 @@ pub fn of_where(
 
 /// Returns the value that an expression gives a key column, if it is a plain constant or parameter
 /// of the statement with these facts.
-pub fn value_of(column: &ColumnInfo, node: Node<'_>, facts: &Facts) -> Option<KeyValue> {
+pub fn value_of(column: &ColumnInfo, node: Node<'_>, facts: &StatementFacts) -> Option<KeyValue> {
     if !is_canonical(column) {
         return None;
     }
@@ -191,7 +191,7 @@ fn canonical_text(text: &str, type_oid: u32) -> Option<Cow<'_, [u8]>> {
         VARCHAR if text.ends_with(' ') => None,
         TEXT | VARCHAR => Some(bytes.into()),
         UUID => canonical_uuid(text).map(Cow::Owned),
-        // Only what `bool_out` writes: the other spellings are rare as keys.
+        // Only the spellings of `bool_out`: the others are rare as keys.
         BOOL => ["t", "f"].contains(&text).then_some(bytes.into()),
         _ => None,
     }
@@ -211,7 +211,10 @@ fn integer(value: i64) -> Cow<'static, [u8]> {
     Cow::Owned(value.to_string().into_bytes())
 }
 
-fn canonical_parameter<'a>(parameter: &Parameter<'a>, column_type: u32) -> Option<Cow<'a, [u8]>> {
+fn canonical_parameter<'a>(
+    parameter: &BoundParameter<'a>,
+    column_type: u32,
+) -> Option<Cow<'a, [u8]>> {
     let value = parameter.value?;
     let same_kind = match column_type {
         _ if parameter.type_oid == 0 => true,

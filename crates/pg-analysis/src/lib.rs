@@ -1,8 +1,8 @@
-//! What a statement touches, and what is to be done with it.
+//! The tables, columns and rows that a statement touches, and the way to execute it.
 //!
 //! SQL is read by PostgreSQL's own grammar and named by a [`Catalogue`] of the primary. No I/O.
 //!
-//! Invariant: the sets of a statement hold everything that it may touch. What is not understood
+//! Invariant: the sets of a statement hold everything that it may touch. An unknown statement
 //! touches anything, on the primary (R33).
 
 pub mod catalogue;
@@ -32,14 +32,16 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use pg_raw_parse::Node;
 
 pub use catalogue::Catalogue;
-pub use constants::{Constant, Template};
-pub use keys::{INT4, Parameter};
+pub use constants::{Constant, TextTemplate};
+pub use keys::{BoundParameter, INT4};
 pub use reads::is_of_node;
 pub use utility::{TEMPORARY_TABLE, fires_triggers, is_of_roles_alone};
 
 use keys::KeyValue;
-use proxy_core::freshness::{Class, Items, RowHash, Sets, TableOid, Touch};
-use proxy_core::session::Prepared;
+use proxy_core::freshness::{
+    AccessSets, AffectingClass, CountedItems, RowHash, TableAccess, TableOid,
+};
+use proxy_core::session::PreparedStatement;
 
 /// Analysed texts that are kept, at most; past this all are forgotten.
 const CACHE_COUNT_MAX: usize = 10_000;
@@ -50,14 +52,14 @@ const TEXT_LENGTH_MAX: usize = 8 * 1024 * 1024;
 /// Of names in the catalogue, in bytes.
 const NAME_LENGTH_MAX: usize = 63;
 
-/// What is to be done with a statement.
+/// The way to execute a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatementAction {
-    /// A read that may run on any node that has what its sets need.
+    /// A read that may run on any node that has the commits that its sets need.
     Read,
     /// It runs on the primary and writes no table.
     Primary(&'static str),
-    /// It runs on the primary and may write what its sets say: its transaction gets a mark.
+    /// It runs on the primary and may write its sets: its transaction gets a mark.
     Write,
     /// It runs on the primary and may write anything, for this reason (R33).
     Unproven(&'static str),
@@ -73,7 +75,7 @@ pub enum StatementAction {
     Session,
     /// It makes state in its connection to the primary, to which the session is bound from then on.
     Pin(&'static str),
-    /// It cannot be replicated; the client gets an error with this text, which names what to do.
+    /// It cannot be replicated. The client gets an error with this text, which names the remedy.
     Refused(&'static str),
     /// It changes the schema by this text, and may give replicas other rows than the primary: the
     /// client gets an error with the second text. Where the primary's triggers have found that it
@@ -82,13 +84,13 @@ pub enum StatementAction {
 }
 
 impl StatementAction {
-    /// Returns whether the statement may write tables, or what is in them.
+    /// Returns whether the statement may write tables or their rows.
     fn may_write(&self) -> bool {
         matches!(self, StatementAction::Write | StatementAction::Unproven(_))
     }
 }
 
-/// What a transaction statement does.
+/// The effect of a transaction statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionCommand {
     /// `BEGIN`, `START TRANSACTION`.
@@ -99,31 +101,31 @@ pub enum TransactionCommand {
     Rollback,
     /// `SAVEPOINT`, `RELEASE`, `ROLLBACK TO`.
     Savepoint,
-    /// `PREPARE TRANSACTION` and what ends it.
+    /// `PREPARE TRANSACTION` and the statements that end it.
     TwoPhase,
 }
 
 /// One statement, analysed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnalysedStatement {
-    /// What is to be done with it.
+    /// The way to execute it.
     pub action: StatementAction,
     tables: Vec<TableUse>,
-    /// What it names in its text, views as such.
+    /// The relations that its text names, with views as such.
     named: Vec<TableOid>,
     reads_anything: bool,
     writes_anything: bool,
     /// Whether the statement reads the time at which its transaction began.
     pub of_transaction_time: bool,
-    /// Whether the statement locks what it reads, until its transaction ends.
+    /// Whether the statement locks the rows that it reads, until its transaction ends.
     pub locks: bool,
 }
 
-/// What a statement does with one table: by rows, if parameters can be understood.
+/// The use of one table by a statement: by rows, if parameters can be evaluated.
 #[derive(Clone, Debug)]
 struct TableUse {
     table: TableOid,
-    otherwise: Touch,
+    otherwise: TableAccess,
     rows: Vec<Vec<KeyValue>>,
 }
 
@@ -146,12 +148,12 @@ impl AnalysedStatement {
         }
     }
 
-    /// Makes one that touches no table.
+    /// Makes the analysis of a statement that touches no table.
     fn without_tables(action: StatementAction) -> AnalysedStatement {
         AnalysedStatement::touching(action, Vec::new())
     }
 
-    /// Makes one that runs on the primary, and may read any table there.
+    /// Makes the analysis of a statement that runs on the primary, and may read any table there.
     fn reads_anything(action: StatementAction) -> AnalysedStatement {
         AnalysedStatement {
             reads_anything: true,
@@ -159,12 +161,12 @@ impl AnalysedStatement {
         }
     }
 
-    /// Returns what is not understood (R33).
+    /// Returns the analysis of an unknown statement (R33).
     fn unproven(why: &'static str) -> AnalysedStatement {
         AnalysedStatement::writes_anything(StatementAction::Unproven(why))
     }
 
-    /// Makes one that may read and write any table.
+    /// Makes the analysis of a statement that may read and write any table.
     fn writes_anything(action: StatementAction) -> AnalysedStatement {
         AnalysedStatement {
             writes_anything: true,
@@ -172,8 +174,7 @@ impl AnalysedStatement {
         }
     }
 
-    /// Returns whether it is no more than what its sets and its action say, whatever its constants
-    /// are.
+    /// Returns whether its sets and its action describe it completely, for any constants.
     fn is_plain(&self) -> bool {
         let is_plain = match self.action {
             StatementAction::Read | StatementAction::Write => true,
@@ -218,11 +219,11 @@ impl AnalysedStatement {
     }
 
     /// Returns its read and write sets, with these parameters.
-    pub fn sets(&self, parameters: &[Parameter<'_>]) -> Sets {
+    pub fn sets(&self, parameters: &[BoundParameter<'_>]) -> AccessSets {
         let mut sets = match (self.writes_anything, self.reads_anything) {
-            (true, _) => Sets::writes_anything(),
-            (false, true) => Sets::reads_anything(),
-            (false, false) => Sets::default(),
+            (true, _) => AccessSets::writes_anything(),
+            (false, true) => AccessSets::reads_anything(),
+            (false, false) => AccessSets::default(),
         };
         for table in &self.tables {
             sets.touch(table.table, table.touch(parameters));
@@ -232,7 +233,7 @@ impl AnalysedStatement {
 }
 
 impl TableUse {
-    fn new(table: TableOid, otherwise: Touch) -> TableUse {
+    fn new(table: TableOid, otherwise: TableAccess) -> TableUse {
         TableUse {
             table,
             otherwise,
@@ -240,14 +241,14 @@ impl TableUse {
         }
     }
 
-    fn touch(&self, parameters: &[Parameter<'_>]) -> Touch {
+    fn touch(&self, parameters: &[BoundParameter<'_>]) -> TableAccess {
         let mut touch = self.otherwise.clone();
         let rows = self.rows.iter().map(|row| keys::row(row, parameters));
-        let rows: Option<Items<RowHash>> = rows.collect();
+        let rows: Option<CountedItems<RowHash>> = rows.collect();
         let Some(rows) = rows.filter(|rows| !rows.is_empty()) else {
             return touch;
         };
-        touch.class = Class::Rows;
+        touch.class = AffectingClass::Rows;
         match (&mut touch.reads, &mut touch.writes) {
             (Some(parts), None) | (None, Some(parts)) => parts.rows = rows,
             (Some(reads), Some(writes)) => {
@@ -263,13 +264,13 @@ impl TableUse {
 /// Returns the statements of one text, in order. A text that does not parse is one statement that
 /// touches anything: the primary returns the error.
 #[derive(Debug)]
-pub struct Analysis {
+pub struct TextAnalysis {
     statements: Vec<AnalysedStatement>,
-    /// What its only statement is as a prepared one, once that was asked for.
-    pub prepared: OnceLock<Arc<Prepared>>,
+    /// The prepared form of its only statement, once a caller has requested it.
+    pub prepared: OnceLock<Arc<PreparedStatement>>,
 }
 
-impl Deref for Analysis {
+impl Deref for TextAnalysis {
     type Target = [AnalysedStatement];
 
     fn deref(&self) -> &[AnalysedStatement] {
@@ -289,7 +290,7 @@ pub struct Analyser {
 #[derive(Debug, Default)]
 struct Cache {
     /// By the schemas in which names are looked up, and by text.
-    analyses: BTreeMap<Vec<String>, HashMap<String, Arc<Analysis>>>,
+    analyses: BTreeMap<Vec<String>, HashMap<String, Arc<TextAnalysis>>>,
     /// How many there are.
     count: usize,
 }
@@ -304,7 +305,7 @@ impl Analyser {
         }
     }
 
-    /// Replaces the catalogue of the database: whatever was analysed is forgotten.
+    /// Replaces the catalogue of the database and drops all earlier analyses.
     pub fn replace(&self, catalogue: Catalogue) {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         let mut here = self
@@ -313,12 +314,12 @@ impl Analyser {
             .unwrap_or_else(PoisonError::into_inner);
         *here = Arc::new(catalogue);
         *cache = Cache::default();
-        // Only now: what is analysed from here on is by the new one.
+        // Only now: later analyses use the new catalogue.
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Rises with each change of the catalogue. What is analysed after it was asked for is by the
-    /// catalogue that it stands for, or by a newer one.
+    /// Rises with each change of the catalogue. An analysis made after this call uses the catalogue
+    /// of that generation, or a newer one.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -329,14 +330,14 @@ impl Analyser {
         Arc::clone(&catalogue.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the statements of a text that has its values in it, and its template, whose values
-    /// stand for parameters: texts with other values are one text, analysed once. Otherwise as
+    /// Returns the statements of a text with constants, and its template. Parameters stand for the
+    /// constants, so that texts that differ only there are analysed once. Otherwise as
     /// [`Analyser::analyse`].
     pub fn analyse_with_constants<'t>(
         &self,
         text: &'t str,
         search_path: &[String],
-    ) -> (Arc<Analysis>, Option<Template<'t>>) {
+    ) -> (Arc<TextAnalysis>, Option<TextTemplate<'t>>) {
         if text.len() <= CACHED_TEXT_LENGTH_MAX
             && let Some(template) = constants::template(text)
         {
@@ -351,7 +352,7 @@ impl Analyser {
     /// Returns the statements of a text, with names looked up in the schemas of `search_path`.
     ///
     /// Ask again for every execution: the answer changes with the catalogue.
-    pub fn analyse(&self, text: &str, search_path: &[String]) -> Arc<Analysis> {
+    pub fn analyse(&self, text: &str, search_path: &[String]) -> Arc<TextAnalysis> {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         let known = cache.analyses.get(search_path);
         if let Some(analysis) = known.and_then(|known| known.get(text)) {
@@ -359,7 +360,7 @@ impl Analyser {
         }
         // Under the cache's lock, so that nothing from an old catalogue is put in after `replace`.
         let catalogue = self.catalogue();
-        let analysis = Arc::new(Analysis {
+        let analysis = Arc::new(TextAnalysis {
             statements: analyse(&catalogue, text, search_path),
             prepared: OnceLock::new(),
         });
@@ -414,7 +415,7 @@ pub fn search_path(setting: &str, user: &str) -> Vec<String> {
     names
 }
 
-/// Returns a name as PostgreSQL keeps it, which cuts off what is too long.
+/// Returns a name as PostgreSQL keeps it, cut off at the limit.
 fn cut_off(mut name: String) -> String {
     while name.len() > NAME_LENGTH_MAX {
         name.pop();
@@ -430,7 +431,7 @@ fn analyse(catalogue: &Catalogue, text: &str, search_path: &[String]) -> Vec<Ana
     let Ok(tree) = pg_raw_parse::parse(text) else {
         return not_understood();
     };
-    let names = Names {
+    let names = NameScope {
         catalogue,
         search_path,
     };
@@ -444,7 +445,7 @@ fn analyse(catalogue: &Catalogue, text: &str, search_path: &[String]) -> Vec<Ana
         let mut statement = statement(&names, raw.stmt(), text.trim());
         if let StatementAction::Schema(text) = &statement.action
             && !own.is_empty()
-            && temporary::uses(text, &own) == temporary::Uses::Some
+            && temporary::uses(text, &own) == temporary::TemporaryTableUse::Some
         {
             statement.action = StatementAction::Refused(temporary::REFUSED);
         }
@@ -455,19 +456,19 @@ fn analyse(catalogue: &Catalogue, text: &str, search_path: &[String]) -> Vec<Ana
 }
 
 /// Where names are looked up.
-struct Names<'a> {
+struct NameScope<'a> {
     catalogue: &'a Catalogue,
     search_path: &'a [String],
 }
 
-impl<'a> Names<'a> {
-    fn resolve(&self, name: &facts::Name) -> Option<&'a catalogue::Relation> {
+impl<'a> NameScope<'a> {
+    fn resolve(&self, name: &facts::QualifiedName) -> Option<&'a catalogue::Relation> {
         let schema = name.schema.as_deref();
         self.catalogue.resolve(schema, &name.name, self.search_path)
     }
 }
 
-fn statement(names: &Names<'_>, node: Node<'_>, text: &str) -> AnalysedStatement {
+fn statement(names: &NameScope<'_>, node: Node<'_>, text: &str) -> AnalysedStatement {
     match node {
         Node::SelectStmt(select) => reads::analyse(names, select, text),
         Node::InsertStmt(_) | Node::UpdateStmt(_) | Node::DeleteStmt(_) => {

@@ -6,20 +6,20 @@ use pg_raw_parse::Node;
 use pg_raw_parse::nodes::SelectStmt;
 
 use super::catalogue::{FIRST_USER_OID, Relation, RelationKind};
-use super::facts::{Facts, Name};
-use super::{AnalysedStatement, Names, StatementAction, TEMPORARY_TABLE, TableUse};
+use super::facts::{QualifiedName, StatementFacts};
+use super::{AnalysedStatement, NameScope, StatementAction, TEMPORARY_TABLE, TableUse};
 use super::{functions, keys, select_into, utility};
 use crate::select::{first_of_union, is_list_alone};
-use proxy_core::freshness::{Class, Items, Parts, TableOid, Touch};
+use proxy_core::freshness::{AffectingClass, CountedItems, TableAccess, TableOid, TableParts};
 
 /// Views within views, at most in one statement.
 const VIEWS_MAX: usize = 100;
 
-/// What changes a setting as SET does.
+/// The function that changes a setting as SET does.
 const SET_CONFIG: &str = "set_config";
 
 /// Analyses a read, see the module.
-pub fn analyse(names: &Names<'_>, select: &SelectStmt, text: &str) -> AnalysedStatement {
+pub fn analyse(names: &NameScope<'_>, select: &SelectStmt, text: &str) -> AnalysedStatement {
     if let Some(into) = first_of_union(select).into_clause() {
         let made = into.rel().filter(|made| !utility::is_temporary(Some(made)));
         return AnalysedStatement::writes_anything(match made {
@@ -33,7 +33,7 @@ pub fn analyse(names: &Names<'_>, select: &SelectStmt, text: &str) -> AnalysedSt
     if only_sets(names, select) {
         return AnalysedStatement::without_tables(StatementAction::Session);
     }
-    let facts = Facts::of(names.catalogue, [Node::SelectStmt(select)]);
+    let facts = StatementFacts::of(names.catalogue, [Node::SelectStmt(select)]);
     let mut statement = of_facts(names, &facts);
     if let ([only], Some(rows)) = (&mut statement.tables[..], rows_of(names, select, &facts)) {
         only.rows = rows;
@@ -42,13 +42,13 @@ pub fn analyse(names: &Names<'_>, select: &SelectStmt, text: &str) -> AnalysedSt
 }
 
 /// Returns whether it only changes the session's settings, by `SELECT set_config(…), …`.
-fn only_sets(names: &Names<'_>, select: &SelectStmt) -> bool {
+fn only_sets(names: &NameScope<'_>, select: &SelectStmt) -> bool {
     let sets = |node: Node<'_>| {
         let Node::FuncCall(call) = node else {
             return false;
         };
         let name: Vec<&str> = call.funcname().iter().filter_map(Node::as_str).collect();
-        let facts = Facts::of(names.catalogue, call.args());
+        let facts = StatementFacts::of(names.catalogue, call.args());
         let is_plain = facts.primary.is_none() && facts.query_count == 0 && facts.names.is_empty();
         is_plain && matches!(name[..], [SET_CONFIG] | ["pg_catalog", SET_CONFIG])
     };
@@ -58,18 +58,18 @@ fn only_sets(names: &Names<'_>, select: &SelectStmt) -> bool {
 }
 
 /// Returns a read with these facts; without rows.
-pub fn of_facts(names: &Names<'_>, facts: &Facts) -> AnalysedStatement {
-    let mut tables = Tables::default();
+pub fn of_facts(names: &NameScope<'_>, facts: &StatementFacts) -> AnalysedStatement {
+    let mut tables = ReadTables::default();
     tables.add(names, facts);
     tables.statement()
 }
 
-/// Returns what a read with these facts reads of `relation`.
+/// Returns the parts of `relation` that a read with these facts reads.
 pub fn columns_of(
     relation: &Relation,
-    facts: &Facts,
+    facts: &StatementFacts,
     known: &BTreeSet<&str>,
-) -> Items<proxy_core::freshness::ColumnNumber> {
+) -> CountedItems<proxy_core::freshness::ColumnNumber> {
     // A name that is no column of any table here may stand for whole rows.
     let all = facts.star
         || facts
@@ -80,13 +80,13 @@ pub fn columns_of(
     let named = columns.filter(|column| all || facts.names.contains(&column.name));
     let count = named.clone().count();
     match count == relation.columns.len() {
-        true => Items::all(),
+        true => CountedItems::all(),
         false => named.map(|column| column.number).collect(),
     }
 }
 
 #[derive(Default)]
-struct Tables {
+struct ReadTables {
     uses: Vec<TableUse>,
     named: Vec<TableOid>,
     primary: Option<&'static str>,
@@ -96,8 +96,8 @@ struct Tables {
     views: usize,
 }
 
-impl Tables {
-    fn add(&mut self, names: &Names<'_>, facts: &Facts) {
+impl ReadTables {
+    fn add(&mut self, names: &NameScope<'_>, facts: &StatementFacts) {
         self.unknown |= facts.unknown || !facts.inner_writes.is_empty();
         self.primary = self.primary.or(facts.primary);
         self.of_transaction_time |= facts.transaction_time;
@@ -132,7 +132,7 @@ impl Tables {
         }
     }
 
-    fn not_known(&mut self, name: &Name) {
+    fn not_known(&mut self, name: &QualifiedName) {
         self.primary.get_or_insert("a table is not known");
         // The name there may be a view with anything in it.
         self.unknown |= name.schema.as_deref() != Some("pg_catalog");
@@ -140,15 +140,14 @@ impl Tables {
 
     fn relation(
         &mut self,
-        names: &Names<'_>,
+        names: &NameScope<'_>,
         relation: &Relation,
-        facts: &Facts,
+        facts: &StatementFacts,
         known: &BTreeSet<&str>,
     ) {
         match &relation.kind {
             RelationKind::Other => {
-                self.primary
-                    .get_or_insert("it reads what is not replicated");
+                self.primary.get_or_insert("it reads unreplicated rows");
             }
             RelationKind::View(definition) => self.view(names, definition),
             RelationKind::Table => {
@@ -158,18 +157,22 @@ impl Tables {
         }
     }
 
-    fn table(&mut self, relation: &Relation, columns: Items<proxy_core::freshness::ColumnNumber>) {
+    fn table(
+        &mut self,
+        relation: &Relation,
+        columns: CountedItems<proxy_core::freshness::ColumnNumber>,
+    ) {
         if !relation.replicated {
             self.primary
                 .get_or_insert("it reads a table that is not replicated");
         }
         if relation.row_security {
             self.primary
-                .get_or_insert("row security decides what it reads");
+                .get_or_insert("row security decides which rows it reads");
         }
-        let read = |column: TableOid| (column, Touch::read_table());
+        let read = |column: TableOid| (column, TableAccess::read_table());
         let users_type = relation.columns.iter().any(|column| {
-            let named = Items::one(column.number);
+            let named = CountedItems::one(column.number);
             is_of_node(column.type_oid) && columns.meets(&named)
         });
         if users_type {
@@ -187,14 +190,14 @@ impl Tables {
             return;
         }
         let class = match columns.is_all() {
-            true => Class::Table,
-            false => Class::Columns,
+            true => AffectingClass::Table,
+            false => AffectingClass::Columns,
         };
-        let reads = Parts {
+        let reads = TableParts {
             columns,
-            rows: Items::default(),
+            rows: CountedItems::default(),
         };
-        let touch = Touch {
+        let touch = TableAccess {
             class,
             reads: Some(reads),
             writes: None,
@@ -202,16 +205,16 @@ impl Tables {
         self.uses.push(TableUse::new(relation.table, touch));
     }
 
-    fn view(&mut self, names: &Names<'_>, definition: &str) {
+    fn view(&mut self, names: &NameScope<'_>, definition: &str) {
         self.views += 1;
         let tree = pg_raw_parse::parse(definition).ok();
         let query = tree.as_ref().and_then(|tree| tree.iter().next());
         match query.map(|raw| raw.stmt()) {
             Some(query @ Node::SelectStmt(_)) if self.views <= VIEWS_MAX => {
-                let mut facts = Facts::of(names.catalogue, [query]);
+                let mut facts = StatementFacts::of(names.catalogue, [query]);
                 facts.star = true;
                 let search_path = ["pg_catalog".to_owned()];
-                let qualified = Names {
+                let qualified = NameScope {
                     catalogue: names.catalogue,
                     search_path: &search_path,
                 };
@@ -248,9 +251,9 @@ pub fn is_of_node(type_oid: u32) -> bool {
 
 /// Returns the row that a SELECT from one table fixes by its whole key.
 fn rows_of(
-    names: &Names<'_>,
+    names: &NameScope<'_>,
     select: &SelectStmt,
-    facts: &Facts,
+    facts: &StatementFacts,
 ) -> Option<Vec<Vec<keys::KeyValue>>> {
     if facts.query_count != 1 || facts.read_count != 1 || !facts.with_names.is_empty() {
         return None;
@@ -258,7 +261,7 @@ fn rows_of(
     let Some(Node::RangeVar(range)) = select.from_clause().first() else {
         return None;
     };
-    let relation = names.resolve(&Name::of(range)?)?;
+    let relation = names.resolve(&QualifiedName::of(range)?)?;
     if relation.kind != RelationKind::Table || !relation.children.is_empty() {
         return None;
     }

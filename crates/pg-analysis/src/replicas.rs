@@ -1,9 +1,10 @@
-//! What a change of the schema means at replicas, where it names what each server has of its own.
+//! The form of a schema change for replicas, where it names objects that each server has of its
+//! own.
 //!
 //! It names no tablespace there: all is in the default one. A statement about a database that the
-//! replica's server does not have does nothing. Indexes are each server's own, too: one that is
-//! there already, or is not, is no failure, and none is built concurrently with what a replica
-//! applies. Statistics may be those of a temporary table, which replicas lack.
+//! replica's server does not have does nothing. Indexes are each server's own, too. An index that
+//! exists already, or is missing, is no failure, and none is built concurrently with the changes
+//! that a replica applies. Statistics may be those of a temporary table, which replicas lack.
 
 use pg_raw_parse::Node;
 use pg_raw_parse::nodes::{AlterTableStmt, RangeVar};
@@ -24,7 +25,7 @@ const STATISTICS: &str = "statistics";
 /// The word before a tablespace's name.
 const TABLESPACE: &str = "tablespace";
 
-/// Returns what a replica is to run for a change of the schema.
+/// Returns the statement for replicas that repeats a change of the schema.
 pub fn at_replica(text: &str) -> String {
     if is_about(text, ObjectType::OBJECT_DATABASE) {
         return unless(text, "invalid_catalog_name");
@@ -42,9 +43,9 @@ fn unless(text: &str, failure: &str) -> String {
     format!("DO {}", literal(&body))
 }
 
-/// Returns a statement about an index that fails neither where that exists already nor where it
-/// does not, one that drops statistics likewise, or one that ran concurrently as one that does not;
-/// none for any other.
+/// Returns the tolerant form of a statement. A statement about an index does not fail if the index
+/// exists already or is missing, and so for a statement that drops statistics. A concurrent
+/// statement becomes one without CONCURRENTLY. Returns none for any other.
 fn tolerant(text: &str) -> Option<String> {
     let tree = pg_raw_parse::parse(text).ok()?;
     let mut statements = tree.iter();

@@ -7,17 +7,17 @@ use pg_raw_parse::nodes::RangeVar;
 use crate::select::first_of_union;
 use pg_wire::quoting::{IS_OF_NAME, identifier_length, name_length, quoted};
 
-/// Why one is refused that cannot be written so.
+/// The refusal of a statement without such a form.
 pub const REFUSED: &str =
     "this SELECT INTO is not replicated: write CREATE TABLE … AS SELECT … instead";
 
 /// The word before the table.
 const INTO: &str = "into";
-/// How unlogged tables say it.
+/// The persistence of unlogged tables in the tree.
 const UNLOGGED: u8 = b'u';
 
-/// Writes a statement that makes this table as CREATE TABLE. Which words name the table is found by
-/// leaving them out, and parsing.
+/// Writes a statement that makes this table as CREATE TABLE. The words that name the table are
+/// found by leaving out candidates, and parsing the rest.
 pub fn as_create_table(made: &RangeVar, text: &str) -> Option<String> {
     let schema = made.schemaname().map(|name| format!("{}.", quoted(name)));
     let name = quoted(made.relname()?);

@@ -8,7 +8,7 @@ use pg_raw_parse::nodes::RangeVar;
 use pg_raw_parse::raw::{GrantTargetType, ObjectType};
 
 use super::catalogue::Catalogue;
-use super::facts::{Facts, Name};
+use super::facts::{QualifiedName, StatementFacts};
 use super::utility::is_temporary;
 
 /// How every schema of temporary tables is called, or begins.
@@ -16,7 +16,7 @@ const SCHEMA: &str = "pg_temp";
 
 /// The use that a statement makes of temporary tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Uses {
+pub enum TemporaryTableUse {
     /// It uses none.
     Nothing,
     /// It is about nothing else.
@@ -27,7 +27,7 @@ pub enum Uses {
 
 /// The tables that a statement names, as far as they may be temporary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Named {
+pub struct TemporaryNames {
     /// Their names, if no schema is given.
     pub names: BTreeSet<String>,
     /// How many it names.
@@ -38,7 +38,7 @@ pub struct Named {
     pub may_be_all: bool,
 }
 
-impl Named {
+impl TemporaryNames {
     fn add(&mut self, schema: Option<&str>, name: &str) {
         self.count += 1;
         match schema {
@@ -74,8 +74,8 @@ pub fn made_by<'t>(node: Node<'t>) -> Option<&'t str> {
     relation.relname()
 }
 
-/// Returns what a statement does, in a session that has these temporary tables.
-pub fn uses(text: &str, own: &[&str]) -> Uses {
+/// Returns the use that a statement makes of them, in a session that has these temporary tables.
+pub fn uses(text: &str, own: &[&str]) -> TemporaryTableUse {
     let named = named(text);
     let mine = named
         .names
@@ -83,15 +83,15 @@ pub fn uses(text: &str, own: &[&str]) -> Uses {
         .filter(|name| own.contains(&name.as_str()));
     let count = named.temporary_count + mine.count();
     match count {
-        0 => Uses::Nothing,
-        count if count >= named.count && named.may_be_all => Uses::Only,
-        _ => Uses::Some,
+        0 => TemporaryTableUse::Nothing,
+        count if count >= named.count && named.may_be_all => TemporaryTableUse::Only,
+        _ => TemporaryTableUse::Some,
     }
 }
 
 /// Returns the tables whose rights a statement is about, or of which it makes one for good.
-pub fn named(text: &str) -> Named {
-    let mut named = Named::default();
+pub fn named(text: &str) -> TemporaryNames {
+    let mut named = TemporaryNames::default();
     let Ok(tree) = pg_raw_parse::parse(text) else {
         return named;
     };
@@ -122,8 +122,8 @@ pub fn named(text: &str) -> Named {
                 }
             }
             Node::CreateTableAsStmt(create) => {
-                let facts = Facts::of(&Catalogue::default(), [create.query()]);
-                for Name { schema, name } in &facts.reads {
+                let facts = StatementFacts::of(&Catalogue::default(), [create.query()]);
+                for QualifiedName { schema, name } in &facts.reads {
                     if schema.is_some() || !facts.with_names.contains(name) {
                         named.add(schema.as_deref(), name);
                     }
@@ -143,31 +143,49 @@ mod tests {
     fn uses_of_temporary_tables() {
         let own = ["mine", "Yours"];
         for (text, expected) in [
-            ("GRANT SELECT ON mine TO ann", Uses::Only),
-            ("REVOKE ALL ON mine, \"Yours\" FROM PUBLIC", Uses::Only),
-            ("GRANT SELECT ON pg_temp.other TO ann", Uses::Only),
+            ("GRANT SELECT ON mine TO ann", TemporaryTableUse::Only),
+            (
+                "REVOKE ALL ON mine, \"Yours\" FROM PUBLIC",
+                TemporaryTableUse::Only,
+            ),
+            (
+                "GRANT SELECT ON pg_temp.other TO ann",
+                TemporaryTableUse::Only,
+            ),
             (
                 "GRANT SELECT ON ALL TABLES IN SCHEMA pg_temp TO ann",
-                Uses::Only,
+                TemporaryTableUse::Only,
             ),
-            ("GRANT SELECT ON mine, public.mine TO ann", Uses::Some),
-            ("GRANT SELECT ON public.mine TO ann", Uses::Nothing),
-            ("GRANT EXECUTE ON FUNCTION mine() TO ann", Uses::Nothing),
-            ("GRANT SELECT ON yours TO ann", Uses::Nothing),
-            ("CREATE TABLE t (LIKE mine INCLUDING ALL)", Uses::Some),
-            ("CREATE TABLE mine (LIKE other)", Uses::Nothing),
+            (
+                "GRANT SELECT ON mine, public.mine TO ann",
+                TemporaryTableUse::Some,
+            ),
+            (
+                "GRANT SELECT ON public.mine TO ann",
+                TemporaryTableUse::Nothing,
+            ),
+            (
+                "GRANT EXECUTE ON FUNCTION mine() TO ann",
+                TemporaryTableUse::Nothing,
+            ),
+            ("GRANT SELECT ON yours TO ann", TemporaryTableUse::Nothing),
+            (
+                "CREATE TABLE t (LIKE mine INCLUDING ALL)",
+                TemporaryTableUse::Some,
+            ),
+            ("CREATE TABLE mine (LIKE other)", TemporaryTableUse::Nothing),
             (
                 "CREATE TABLE t AS SELECT * FROM other WHERE id IN (SELECT id FROM mine)",
-                Uses::Some,
+                TemporaryTableUse::Some,
             ),
             (
                 "CREATE TABLE t AS WITH mine AS (SELECT 1) SELECT * FROM mine",
-                Uses::Nothing,
+                TemporaryTableUse::Nothing,
             ),
-            ("CREATE TABLE t AS TABLE pg_temp.x", Uses::Some),
+            ("CREATE TABLE t AS TABLE pg_temp.x", TemporaryTableUse::Some),
             (
                 "CREATE TABLE mine AS SELECT mine.id FROM other AS mine",
-                Uses::Nothing,
+                TemporaryTableUse::Nothing,
             ),
         ] {
             assert_eq!(uses(text, &own), expected, "{text}");

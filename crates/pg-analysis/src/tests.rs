@@ -1,4 +1,5 @@
-//! The paper's Tables 1 and 3 by their SQL, and what must not be taken for a harmless read.
+//! The paper's Tables 1 and 3 by their SQL, and statements that look like harmless reads and are
+//! none.
 
 use proptest::prelude::*;
 
@@ -166,7 +167,7 @@ fn texts_with_other_constants_are_analysed_once() {
     }
 }
 
-fn sets(text: &str) -> Sets {
+fn sets(text: &str) -> AccessSets {
     analyse_one(text).sets(&[])
 }
 
@@ -176,7 +177,7 @@ fn row(number: u64) -> RowHash {
 }
 
 /// Everything in the paper's tables, but with the rows as they are named here.
-fn same(found: &Sets, table: u32, expected: &Sets, rows: &[u64]) {
+fn same(found: &AccessSets, table: u32, expected: &AccessSets, rows: &[u64]) {
     let found = found.table(TableOid(table)).expect("the table is found");
     let expected = expected
         .table(TableOid(table))
@@ -224,12 +225,13 @@ fn table_3_of_the_paper() {
 
 #[test]
 fn row_is_found_however_the_key_is_written() {
-    let with = |text: &str, parameter: Parameter<'_>| {
+    let with = |text: &str, parameter: BoundParameter<'_>| {
         let sets = analyse_one(text).sets(&[parameter]);
         let table = sets.table(TableOid(1)).expect("r is read");
-        (table.class() == Class::Rows).then(|| table.read().rows.named().collect::<Vec<_>>())
+        (table.class() == AffectingClass::Rows)
+            .then(|| table.read().rows.named().collect::<Vec<_>>())
     };
-    let text = |value: &'static str| Parameter {
+    let text = |value: &'static str| BoundParameter {
         type_oid: 0,
         binary: false,
         value: Some(value.as_bytes()),
@@ -238,17 +240,17 @@ fn row_is_found_however_the_key_is_written() {
     let by_parameter = "SELECT a2 FROM r AS x WHERE $1 = x.a1 AND a3 > 5";
     assert_eq!(with("SELECT a2 FROM r WHERE a1 = '07'", text("")), seven);
     assert_eq!(with(by_parameter, text(" 7 ")), seven);
-    let binary = |value| Parameter {
+    let binary = |value| BoundParameter {
         type_oid: INT4,
         binary: true,
         value: Some(value),
     };
     assert_eq!(with(by_parameter, binary(&[0, 0, 0, 7])), seven);
-    let numeric = Parameter {
+    let numeric = BoundParameter {
         type_oid: 1700,
         ..text("7")
     };
-    let null = Parameter {
+    let null = BoundParameter {
         value: None,
         ..text("")
     };
@@ -275,7 +277,7 @@ fn row_is_found_however_the_key_is_written() {
 }
 
 #[test]
-fn what_must_stay_on_the_primary_stays() {
+fn primary_only_statements_stay_on_the_primary() {
     let primary = [
         "SELECT * FROM r FOR UPDATE",
         "SELECT nextval('q')",
@@ -315,7 +317,7 @@ fn what_must_stay_on_the_primary_stays() {
 }
 
 #[test]
-fn what_is_not_understood_may_write_anything() {
+fn unknown_statements_may_write_anything() {
     let anything = [
         "SELECT mine()",
         "SELECT r.mine FROM r",
@@ -369,7 +371,7 @@ fn writing_with_query_is_a_write_of_its_table() {
 }
 
 #[test]
-fn views_parents_and_cascades_touch_what_is_behind_them() {
+fn views_parents_and_cascades_touch_their_base_tables() {
     let touched = |text: &str| -> Vec<u32> {
         let sets = sets(text);
         sets.tables().map(|(table, _)| table.0).collect()
@@ -472,7 +474,7 @@ fn texts_of_many_statements_are_cut() {
 }
 
 #[test]
-fn new_catalogue_forgets_what_was_analysed() {
+fn new_catalogue_clears_earlier_analyses() {
     let analyser = Analyser::new(catalogue());
     let path = ["public".to_owned()];
     assert_eq!(
@@ -505,7 +507,7 @@ fn search_path_settings() {
     }
 }
 
-/// What only sets settings touches no table, and is no read for any node.
+/// A statement that only sets settings touches no table, and is no read for any node.
 #[test]
 fn settings_that_are_set() {
     for text in [
@@ -516,11 +518,11 @@ fn settings_that_are_set() {
     ] {
         let statement = analyse_one(text);
         assert_eq!(statement.action, StatementAction::Session, "{text}");
-        assert_eq!(statement.sets(&[]), Sets::default(), "{text}");
+        assert_eq!(statement.sets(&[]), AccessSets::default(), "{text}");
     }
 }
 
-/// A schema that follows another in the list may have what `pg_catalog` has, too.
+/// A schema that follows another in the list may have objects of `pg_catalog`, too.
 #[test]
 fn catalogue_stands_where_the_path_names_it() {
     let mut catalogue = catalogue();
@@ -563,7 +565,7 @@ proptest! {
     }
 }
 
-/// What would find another time outside of its transaction, and what would not.
+/// Statements that depend on the time of their transaction, and statements that do not.
 #[test]
 fn time_of_the_transaction_is_noticed() {
     for (text, expected) in [
@@ -583,7 +585,7 @@ fn time_of_the_transaction_is_noticed() {
     }
 }
 
-/// What a node has values of its own of is read on the primary.
+/// Values that differ between nodes are read on the primary.
 #[test]
 fn values_that_differ_between_nodes() {
     for text in [

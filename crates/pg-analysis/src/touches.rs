@@ -1,13 +1,13 @@
-//! What statements touch together, as far as it decides where they run.
+//! The combined effect of statements, as far as it decides where they run.
 
-use proxy_core::freshness::Sets;
-use proxy_core::touched::{Touched, WRITES};
+use proxy_core::freshness::AccessSets;
+use proxy_core::touched::{CombinedAnalysis, WRITES};
 
-use crate::{AnalysedStatement, Parameter, StatementAction, TransactionCommand};
+use crate::{AnalysedStatement, BoundParameter, StatementAction, TransactionCommand};
 
 impl AnalysedStatement {
-    /// Adds what it touches with these parameters to what the statements before it do.
-    pub fn add_to(&self, touched: &mut Touched, parameters: &[Parameter<'_>]) {
+    /// Adds the effect of the statement with these parameters to that of the statements before it.
+    pub fn add_to(&self, touched: &mut CombinedAnalysis, parameters: &[BoundParameter<'_>]) {
         touched.count += 1;
         touched.of_transaction_time |= self.of_transaction_time;
         let sets = self.sets(parameters);
@@ -42,8 +42,10 @@ impl AnalysedStatement {
                     TransactionCommand::Commit | TransactionCommand::Rollback => {
                         touched.may_end = true;
                     }
-                    // What another session has prepared may be anything.
-                    TransactionCommand::TwoPhase => touched.sets.merge(&Sets::writes_anything()),
+                    // A transaction that another session has prepared may contain anything.
+                    TransactionCommand::TwoPhase => {
+                        touched.sets.merge(&AccessSets::writes_anything())
+                    }
                 }
                 "it begins or ends a transaction"
             }
@@ -52,7 +54,7 @@ impl AnalysedStatement {
                 "it is refused"
             }
         };
-        // What writes anything may be a procedure, which may end transactions.
+        // A statement that writes anything may be a procedure, which may end transactions.
         touched.may_end |= touched.sets.may_write_anything();
         touched.needs_primary = touched.needs_primary.or(Some(why));
     }

@@ -1,17 +1,20 @@
 //! Statements that are neither SELECT nor INSERT, UPDATE, DELETE.
 //!
-//! Those that change the schema run on replicas too, as they are, alone and in order; those that
-//! only concern one server run on the primary alone. A kind that is not listed changes the schema.
+//! Statements that change the schema run on replicas too, unchanged, alone and in order. Statements
+//! that concern one server only run on the primary alone. A kind that is not listed changes the
+//! schema.
 
 use pg_raw_parse::Node;
 use pg_raw_parse::nodes::{CopyStmt, CreateTableAsStmt, RangeVar};
 use pg_raw_parse::raw::{ObjectType, TransactionStmtKind};
 
-use super::facts::Name;
+use super::facts::QualifiedName;
 use super::fills;
 use super::select_into::makes_empty;
-use super::{AnalysedStatement, Names, StatementAction, TableUse, TransactionCommand, statement};
-use proxy_core::freshness::Touch;
+use super::{
+    AnalysedStatement, NameScope, StatementAction, TableUse, TransactionCommand, statement,
+};
+use proxy_core::freshness::TableAccess;
 
 /// Returns whether event triggers fire for each of the text's statements that change the schema.
 /// They do not fire for objects that all databases of a server share, nor for event triggers.
@@ -64,7 +67,7 @@ fn is_of_role(node: Node<'_>) -> bool {
     )
 }
 
-/// Returns what kind of thing gets an owner, a comment, rights, a name or a label.
+/// Returns the kind of object that gets an owner, a comment, rights, a name or a label.
 fn kind_of(node: Node<'_>) -> Option<ObjectType::Type> {
     match node {
         Node::AlterOwnerStmt(alter) => Some(alter.object_type),
@@ -79,7 +82,7 @@ fn kind_of(node: Node<'_>) -> Option<ObjectType::Type> {
 const TEMPORARY: u8 = b't';
 
 /// Analyses a utility statement, see the module.
-pub fn analyse(names: &Names<'_>, node: Node<'_>, text: &str) -> AnalysedStatement {
+pub fn analyse(names: &NameScope<'_>, node: Node<'_>, text: &str) -> AnalysedStatement {
     match node {
         Node::TransactionStmt(transaction) => AnalysedStatement::without_tables(
             StatementAction::Transaction(command(transaction.kind)),
@@ -129,7 +132,7 @@ fn command(kind: TransactionStmtKind::Type) -> TransactionCommand {
 
 /// Statements that bind the session, or concern only the server that they run on.
 // tidy: long — a dispatching match
-fn of_session(names: &Names<'_>, node: Node<'_>, text: &str) -> Option<AnalysedStatement> {
+fn of_session(names: &NameScope<'_>, node: Node<'_>, text: &str) -> Option<AnalysedStatement> {
     use StatementAction::{Alone, Pin, Primary};
 
     let primary = |why| Some(AnalysedStatement::reads_anything(Primary(why)));
@@ -140,7 +143,7 @@ fn of_session(names: &Names<'_>, node: Node<'_>, text: &str) -> Option<AnalysedS
         )))
     };
     match node {
-        // What EXECUTE runs is not seen.
+        // The statement that EXECUTE runs is unknown here.
         Node::PrepareStmt(_) | Node::ExecuteStmt(_) => Some(AnalysedStatement::writes_anything(
             Pin("it has a prepared statement of SQL"),
         )),
@@ -213,7 +216,7 @@ fn of_session(names: &Names<'_>, node: Node<'_>, text: &str) -> Option<AnalysedS
     }
 }
 
-/// Returns the partition that a part of ALTER TABLE detaches without stopping those that use its
+/// Returns the partition that a part of ALTER TABLE detaches without stopping the users of its
 /// table.
 pub fn detached_concurrently(command: Node<'_>) -> Option<&RangeVar> {
     match command {
@@ -230,7 +233,7 @@ pub fn concerns(node: Node<'_>, kind: ObjectType::Type) -> bool {
     kind_of(node) == Some(kind)
 }
 
-fn of_copy(names: &Names<'_>, copy: &CopyStmt) -> AnalysedStatement {
+fn of_copy(names: &NameScope<'_>, copy: &CopyStmt) -> AnalysedStatement {
     if !copy.is_from {
         // Its query, if it has one, may write.
         let inner = match copy.query() {
@@ -244,18 +247,18 @@ fn of_copy(names: &Names<'_>, copy: &CopyStmt) -> AnalysedStatement {
     }
     let relation = copy
         .relation()
-        .and_then(Name::of)
+        .and_then(QualifiedName::of)
         .and_then(|name| names.resolve(&name));
     match relation {
         Some(relation) if !relation.has_triggers && relation.children.is_empty() => {
-            let whole = TableUse::new(relation.table, Touch::write_table());
+            let whole = TableUse::new(relation.table, TableAccess::write_table());
             AnalysedStatement::touching(StatementAction::Write, vec![whole])
         }
         _ => AnalysedStatement::unproven("its triggers or rules may do anything"),
     }
 }
 
-fn of_schema(names: &Names<'_>, node: Node<'_>, text: &str) -> AnalysedStatement {
+fn of_schema(names: &NameScope<'_>, node: Node<'_>, text: &str) -> AnalysedStatement {
     let action = match node {
         Node::CreateStmt(create) if is_temporary(create.relation()) => {
             StatementAction::Pin(TEMPORARY_TABLE)

@@ -7,16 +7,18 @@ use pg_raw_parse::Node;
 use pg_raw_parse::nodes::{InsertStmt, RangeVar};
 
 use super::catalogue::{Catalogue, Relation, RelationKind};
-use super::facts::{Facts, Name, parts_of_write};
+use super::facts::{QualifiedName, StatementFacts, parts_of_write};
 use super::keys::{self, KeyValue};
-use super::{AnalysedStatement, Names, StatementAction, TableUse, reads};
-use proxy_core::freshness::{Class, ColumnNumber, Items, Parts, TableOid, Touch};
+use super::{AnalysedStatement, NameScope, StatementAction, TableUse, reads};
+use proxy_core::freshness::{
+    AffectingClass, ColumnNumber, CountedItems, TableAccess, TableOid, TableParts,
+};
 
 const VARCHAR: u32 = 1043;
 
 /// Analyses a write, see the module.
-pub fn analyse(names: &Names<'_>, node: Node<'_>) -> AnalysedStatement {
-    let facts = Facts::of(names.catalogue, parts_of_write(node));
+pub fn analyse(names: &NameScope<'_>, node: Node<'_>) -> AnalysedStatement {
+    let facts = StatementFacts::of(names.catalogue, parts_of_write(node));
     let known = || uses(names, node, &facts);
     match known() {
         Some(uses) if !facts.unknown => AnalysedStatement {
@@ -31,14 +33,14 @@ pub fn analyse(names: &Names<'_>, node: Node<'_>) -> AnalysedStatement {
     }
 }
 
-fn is_target_known(names: &Names<'_>, node: Node<'_>) -> bool {
-    let name = target(node).and_then(Name::of);
+fn is_target_known(names: &NameScope<'_>, node: Node<'_>) -> bool {
+    let name = target(node).and_then(QualifiedName::of);
     name.is_some_and(|name| names.resolve(&name).is_some())
 }
 
-fn uses(names: &Names<'_>, node: Node<'_>, facts: &Facts) -> Option<Vec<TableUse>> {
+fn uses(names: &NameScope<'_>, node: Node<'_>, facts: &StatementFacts) -> Option<Vec<TableUse>> {
     let range = target(node)?;
-    let relation = plain_table(names, &Name::of(range)?)?;
+    let relation = plain_table(names, &QualifiedName::of(range)?)?;
     let mut uses = vec![use_of_target(names, node, range, relation, facts)];
     let cascades = !matches!(node, Node::InsertStmt(_)) || has_conflict_clause(node);
     let mut whole = changed_with(names.catalogue, relation, cascades)?;
@@ -50,14 +52,14 @@ fn uses(names: &Names<'_>, node: Node<'_>, facts: &Facts) -> Option<Vec<TableUse
     uses.extend(
         whole
             .into_iter()
-            .map(|table| TableUse::new(table, Touch::write_table())),
+            .map(|table| TableUse::new(table, TableAccess::write_table())),
     );
     for name in &facts.reads {
         let of_with = name.schema.is_none() && facts.with_names.contains(&name.name);
         match names.resolve(name) {
             Some(read) if read.kind == RelationKind::Table => {
                 let tables = [read.table].into_iter().chain(read.children.clone());
-                uses.extend(tables.map(|table| TableUse::new(table, Touch::read_table())));
+                uses.extend(tables.map(|table| TableUse::new(table, TableAccess::read_table())));
             }
             None if of_with => {}
             _ => return None,
@@ -79,15 +81,15 @@ fn has_conflict_clause(node: Node<'_>) -> bool {
     matches!(node, Node::InsertStmt(insert) if insert.on_conflict_clause().is_some())
 }
 
-/// Returns a table on which a statement does just what it names.
-fn plain_table<'a>(names: &Names<'a>, name: &Name) -> Option<&'a Relation> {
+/// Returns a table on which a statement has exactly its named effect.
+fn plain_table<'a>(names: &NameScope<'a>, name: &QualifiedName) -> Option<&'a Relation> {
     let relation = names.resolve(name)?;
     (relation.kind == RelationKind::Table && !relation.has_triggers).then_some(relation)
 }
 
-/// Returns the tables that change with one on which a statement does just what it names: its
-/// children, and what foreign keys reach from any of them. None if users' triggers of those may do
-/// anything.
+/// Returns the tables that change together with a table whose statement has no other effects: its
+/// children, and the tables that foreign keys of any of them reach. None if users' triggers of
+/// those may do anything.
 fn changed_with(
     catalogue: &Catalogue,
     relation: &Relation,
@@ -117,11 +119,11 @@ fn relations_of<'a>(
 }
 
 fn use_of_target(
-    names: &Names<'_>,
+    names: &NameScope<'_>,
     node: Node<'_>,
     range: &RangeVar,
     relation: &Relation,
-    facts: &Facts,
+    facts: &StatementFacts,
 ) -> TableUse {
     let simple = relation.children.is_empty() && facts.query_count == 0 && facts.read_count == 0;
     let alias = range.alias().and_then(|alias| alias.aliasname());
@@ -130,7 +132,7 @@ fn use_of_target(
         let row = keys::of_where(relation, &aliases, clause, facts).filter(|_| simple);
         row.map(|row| vec![row]).unwrap_or_default()
     };
-    let mut table_use = TableUse::new(relation.table, Touch::write_table());
+    let mut table_use = TableUse::new(relation.table, TableAccess::write_table());
     match node {
         Node::UpdateStmt(update) => {
             let known: BTreeSet<&str> = relation.columns.iter().map(|c| c.name.as_str()).collect();
@@ -147,9 +149,9 @@ fn use_of_target(
             let known: BTreeSet<&str> = relation.columns.iter().map(|c| c.name.as_str()).collect();
             table_use.rows = rows_where(delete.where_clause());
             let read = reads::columns_of(relation, facts, &known);
-            table_use.otherwise = Touch {
-                class: Class::Table,
-                ..columns_touch(read, Items::all())
+            table_use.otherwise = TableAccess {
+                class: AffectingClass::Table,
+                ..columns_touch(read, CountedItems::all())
             };
         }
         Node::InsertStmt(insert) if relation.children.is_empty() => {
@@ -160,13 +162,16 @@ fn use_of_target(
     table_use
 }
 
-fn columns_touch(read: Items<ColumnNumber>, written: Items<ColumnNumber>) -> Touch {
-    let parts = |columns| Parts {
+fn columns_touch(
+    read: CountedItems<ColumnNumber>,
+    written: CountedItems<ColumnNumber>,
+) -> TableAccess {
+    let parts = |columns| TableParts {
         columns,
-        rows: Items::default(),
+        rows: CountedItems::default(),
     };
-    Touch {
-        class: Class::Columns,
+    TableAccess {
+        class: AffectingClass::Columns,
         reads: Some(parts(read)),
         writes: Some(parts(written)),
     }
@@ -174,28 +179,28 @@ fn columns_touch(read: Items<ColumnNumber>, written: Items<ColumnNumber>) -> Tou
 
 /// Returns the columns that UPDATE assigns; all where one is not known or others are computed from
 /// them.
-fn assigned(relation: &Relation, names: Vec<Option<&str>>) -> Items<ColumnNumber> {
+fn assigned(relation: &Relation, names: Vec<Option<&str>>) -> CountedItems<ColumnNumber> {
     let columns = names.iter().map(|name| relation.column((*name)?));
     match columns.collect::<Option<Vec<_>>>() {
         Some(columns) if !relation.has_generated => {
             columns.iter().map(|column| column.number).collect()
         }
-        _ => Items::all(),
+        _ => CountedItems::all(),
     }
 }
 
 /// Returns the rows of `INSERT … VALUES`, where each gives the whole key as constants or
 /// parameters.
 fn inserted_rows(
-    names: &Names<'_>,
+    names: &NameScope<'_>,
     relation: &Relation,
     insert: &InsertStmt,
-    facts: &Facts,
+    facts: &StatementFacts,
 ) -> Option<Vec<Vec<KeyValue>>> {
     let Node::SelectStmt(values) = insert.select_stmt() else {
         return None;
     };
-    let inner = Facts::of(names.catalogue, [Node::SelectStmt(values)]);
+    let inner = StatementFacts::of(names.catalogue, [Node::SelectStmt(values)]);
     let is_plain = inner.query_count == 1 && inner.read_count == 0;
     if !is_plain || insert.on_conflict_clause().is_some() || relation.key.is_empty() {
         return None;

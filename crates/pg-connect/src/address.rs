@@ -27,7 +27,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Returns which database it is, whatever user logs in there.
+    /// Returns the database, without the user.
     pub fn place(&self) -> (&str, u16, &str) {
         (&self.host, self.port, &self.database)
     }
@@ -56,7 +56,7 @@ impl Address {
             _ => (place, None),
         };
         let host = unescape(host.trim_start_matches('[').trim_end_matches(']'))?;
-        let query = Query::parse(query)?;
+        let query = AddressQuery::parse(query)?;
         let host = query.host.unwrap_or(host);
         let port = match query.port.or(port) {
             Some(port) => port.parse().map_err(|_| "the URL's port is not a number")?,
@@ -103,20 +103,20 @@ impl fmt::Debug for Address {
     }
 }
 
-/// Returns what a Unix socket in a folder is called, by PostgreSQL's servers and clients alike.
+/// Returns the name of a Unix socket in a folder, for PostgreSQL's servers and clients alike.
 pub fn socket_in(folder: &Path, port: u16) -> PathBuf {
     folder.join(format!(".s.PGSQL.{port}"))
 }
 
-/// What stands after the question mark.
-struct Query {
+/// The part after the question mark.
+struct AddressQuery {
     host: Option<String>,
     port: Option<String>,
     tls: TlsPolicy,
 }
 
-impl Query {
-    fn parse(query: &str) -> Result<Query, String> {
+impl AddressQuery {
+    fn parse(query: &str) -> Result<AddressQuery, String> {
         let (mut mode, mut roots) = ("prefer".to_string(), None);
         let (mut certificates, mut key, mut revoked) = (None, None, None);
         let (mut host, mut port) = (None, None);
@@ -149,7 +149,7 @@ impl Query {
             proof,
         };
         let tls = TlsPolicy::of(&mode, files)?;
-        Ok(Query { host, port, tls })
+        Ok(AddressQuery { host, port, tls })
     }
 }
 

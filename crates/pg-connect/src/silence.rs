@@ -25,7 +25,7 @@ pub const WITH_SERVERS: KeepaliveSettings = KeepaliveSettings {
     count: 4,
 };
 
-/// Towards clients, whose transactions may hold locks: a minute.
+/// Towards clients: a minute, as their transactions may hold locks.
 pub const WITH_CLIENTS: KeepaliveSettings = KeepaliveSettings {
     idle: Duration::from_secs(30),
     interval: Duration::from_secs(10),
@@ -42,8 +42,8 @@ impl KeepaliveSettings {
         Ok(sockopt::set_socket_keepalive(socket, true)?)
     }
 
-    /// Bounds the silence also for what is on its way. Not for a peer that may be sent more than
-    /// its system takes for it: one that is only slow to read would be taken for silent.
+    /// Bounds the silence also while data is on its way. Not for a peer that may receive more than
+    /// its system buffers: a slow reader would be taken for silent.
     pub fn bound_sent(self, socket: &TcpStream) -> io::Result<()> {
         let milliseconds = (self.idle + self.interval * self.count).as_millis();
         let milliseconds = u32::try_from(milliseconds).unwrap_or(u32::MAX);

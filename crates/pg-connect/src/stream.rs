@@ -88,9 +88,9 @@ impl tls::TlsStream for Stream {
     }
 }
 
-/// A stream with what has been read of it and not been looked at.
+/// A stream with the bytes that were read and not processed.
 #[derive(Debug)]
-pub struct Peer {
+pub struct BufferedStream {
     stream: Stream,
     /// Read, and not looked at.
     pub input: BytesMut,
@@ -98,7 +98,7 @@ pub struct Peer {
     needs_flush: bool,
 }
 
-impl Peer {
+impl BufferedStream {
     /// Returns its socket, if that leads through a network.
     pub fn network(&self) -> Option<&TcpStream> {
         match &self.stream {
@@ -114,8 +114,8 @@ impl Peer {
     }
 
     /// Makes one with nothing read yet.
-    pub fn new(stream: Stream) -> Peer {
-        Peer {
+    pub fn new(stream: Stream) -> BufferedStream {
+        BufferedStream {
             stream,
             input: BytesMut::new(),
             needs_flush: false,
@@ -139,8 +139,8 @@ impl Peer {
         read.as_mut().poll(context)
     }
 
-    /// Writes what can be written of `output`, and removes it. Ready once something was written,
-    /// or everything was flushed.
+    /// Writes as much of `output` as the stream accepts, and removes it. Ready once something was
+    /// written, or everything was flushed.
     pub fn poll_write(
         &mut self,
         context: &mut Context<'_>,

@@ -2,7 +2,7 @@
 //! tests.
 //!
 //! It gives up durability for speed, and removes everything when it is dropped. PostgreSQL does not
-//! run as root: there it runs as the user `nobody`.
+//! run as root: there it runs as the user nobody.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -24,9 +24,9 @@ use pg_connect::auth::tls::TlsPolicy;
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// The port may be taken between being found free and being used.
 const TRIES_MAX: usize = 5;
-/// The user `nobody` and the group `nogroup`.
+/// The user nobody and the group nogroup.
 const UNPRIVILEGED_USER: u32 = 65_534;
-/// What PostgreSQL logs once it serves.
+/// The line that PostgreSQL logs once it serves.
 const READY: &str = "database system is ready to accept";
 
 /// The superuser. It needs no password on loopback by default.
@@ -109,7 +109,7 @@ impl Postgres {
         Ok(postgres)
     }
 
-    /// Returns one that has no data yet.
+    /// Returns a server that has no data yet.
     fn stopped(base: &Path, settings: &[&str]) -> io::Result<Postgres> {
         let programs = programs().ok_or_else(|| {
             io::Error::other("PostgreSQL is not installed: `apt-get install postgresql`")
@@ -183,7 +183,7 @@ impl Postgres {
         self.folder.path().join("data")
     }
 
-    /// Returns what it has logged.
+    /// Returns its log.
     pub fn log(&self) -> PathBuf {
         self.folder.path().join("log")
     }
@@ -257,8 +257,8 @@ impl Drop for Postgres {
     }
 }
 
-/// Has a command run as the user `nobody` where this process is root: there PostgreSQL and its
-/// poolers refuse to run.
+/// Has a command run as the user nobody if this process is root: PostgreSQL and its poolers refuse
+/// to run as root.
 pub fn without_root(command: &mut Command) -> io::Result<()> {
     if is_root()? {
         command.uid(UNPRIVILEGED_USER).gid(UNPRIVILEGED_USER);
@@ -266,7 +266,7 @@ pub fn without_root(command: &mut Command) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns a temporary folder of whom [`without_root`] has commands run as.
+/// Returns a temporary folder of the user that [`without_root`] sets for commands.
 pub fn folder_in(base: &Path, prefix: &str) -> io::Result<TempDir> {
     let folder = TempDir::with_prefix_in(prefix, base)?;
     if is_root()? {
@@ -293,8 +293,7 @@ fn run(command: &mut Command, name: &str) -> io::Result<()> {
     Err(io::Error::other(format!("{name} failed: {output}")))
 }
 
-/// Returns whether a process still does something: one that has ended and was not waited for does
-/// not.
+/// Returns whether a process runs. A process that has ended and was not waited for does not.
 fn is_running(process: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
     let stat = stat.unwrap_or_default();

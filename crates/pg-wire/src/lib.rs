@@ -4,7 +4,7 @@
 //! [`cut`] splits them into messages of bounded length, and [`message`] reads those. Names and
 //! literals are quoted in [`quoting`], errors are written by [`report`].
 //!
-//! This crate must not know sockets, timers, passwords, or what a statement means.
+//! This crate must not know sockets, timers, passwords, or the meaning of statements.
 
 #![no_std]
 
@@ -12,7 +12,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod cut;
+pub mod framing;
 pub mod message;
 pub mod quoting;
 pub mod report;
@@ -27,7 +27,7 @@ use core::fmt;
 pub struct Malformed(pub String);
 
 impl Malformed {
-    /// Makes one with what is wrong.
+    /// Makes one with the fault.
     pub fn new(what: impl Into<String>) -> Malformed {
         Malformed(what.into())
     }

@@ -7,22 +7,22 @@ use core::ffi::CStr;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::Malformed;
-use crate::cut::HEADER_LEN;
+use crate::framing::HEADER_LEN;
 
 /// The body of a Parse message: a statement to be prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parse<'a> {
+pub struct ParseMessage<'a> {
     /// The statement's name; the unnamed one has an empty name.
     pub name: &'a [u8],
-    /// What follows the name: the text, a zero byte, and the parameters' types.
+    /// The bytes after the name: the text, a zero byte, and the parameters' types.
     pub rest: &'a [u8],
 }
 
-impl<'a> Parse<'a> {
+impl<'a> ParseMessage<'a> {
     /// Reads a body, or the start of one.
-    pub fn read(body: &'a [u8]) -> Result<Parse<'a>, Malformed> {
+    pub fn read(body: &'a [u8]) -> Result<ParseMessage<'a>, Malformed> {
         let (name, rest) = split_string(body)?;
-        Ok(Parse { name, rest })
+        Ok(ParseMessage { name, rest })
     }
 
     /// Returns the statement's text, if all of it is here.
@@ -33,21 +33,21 @@ impl<'a> Parse<'a> {
 
 /// The body of a Bind message: a portal made of a statement and parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bind<'a> {
+pub struct BindMessage<'a> {
     /// The portal's name.
     pub portal: &'a [u8],
     /// The statement's name.
     pub statement: &'a [u8],
-    /// What follows the names.
+    /// The bytes after the names.
     pub rest: &'a [u8],
 }
 
-impl<'a> Bind<'a> {
+impl<'a> BindMessage<'a> {
     /// Reads a body, or the start of one.
-    pub fn read(body: &'a [u8]) -> Result<Bind<'a>, Malformed> {
+    pub fn read(body: &'a [u8]) -> Result<BindMessage<'a>, Malformed> {
         let (portal, rest) = split_string(body)?;
         let (statement, rest) = split_string(rest)?;
-        Ok(Bind {
+        Ok(BindMessage {
             portal,
             statement,
             rest,
@@ -64,7 +64,7 @@ pub struct ParameterValue<'a> {
     pub bytes: Option<&'a [u8]>,
 }
 
-/// Returns what follows the names in a Bind message with these values, all as text, as are the
+/// Returns the bytes after the names in a Bind message with these values, all as text, as are the
 /// columns of its rows.
 pub fn bound_texts(values: &[&[u8]]) -> Bytes {
     let count = u16::try_from(values.len()).expect("there are few values");
@@ -80,7 +80,7 @@ pub fn bound_texts(values: &[&[u8]]) -> Bytes {
     out.freeze()
 }
 
-/// Returns the parameters' values in what follows the names in a Bind message.
+/// Returns the parameters' values from the bytes after the names in a Bind message.
 pub fn values(rest: &[u8]) -> Result<Vec<ParameterValue<'_>>, Malformed> {
     let short = || Malformed::new("the parameters of a message are cut off");
     let mut rest = rest;
@@ -143,7 +143,7 @@ pub fn executed_portal(body: &[u8]) -> Result<&[u8], Malformed> {
     split_string(body).map(|(portal, _)| portal)
 }
 
-/// Returns the text before the first zero byte, and what follows that.
+/// Returns the text before the first zero byte, and the bytes after it.
 pub fn split_string(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     match CStr::from_bytes_until_nul(bytes) {
         Ok(text) => Ok((text.to_bytes(), &bytes[text.count_bytes() + 1..])),
@@ -207,7 +207,7 @@ mod tests {
     fn written_message_is_read() {
         let mut out = BytesMut::new();
         write(&mut out, b'B', &[b"portal\0", b"name\0", b"rest"], 0);
-        let bind = Bind::read(&out[HEADER_LEN..]).unwrap();
+        let bind = BindMessage::read(&out[HEADER_LEN..]).unwrap();
         assert_eq!(bind.portal, b"portal");
         assert_eq!(bind.statement, b"name");
         assert_eq!(bind.rest, b"rest");
@@ -235,11 +235,11 @@ mod tests {
         #[test]
         fn any_body_is_read_or_refused(body in prop::collection::vec(0_u8..4, 0..20)) {
             let whole = |name: &[u8], rest: &[u8]| name.len() + rest.len() + 1 == body.len();
-            if let Ok(parse) = Parse::read(&body) {
+            if let Ok(parse) = ParseMessage::read(&body) {
                 prop_assert!(whole(parse.name, parse.rest));
                 let _ = parse.text();
             }
-            if let Ok(bind) = Bind::read(&body) {
+            if let Ok(bind) = BindMessage::read(&body) {
                 prop_assert!(bind.rest.len() + bind.portal.len() + bind.statement.len() + 2 == body.len());
             }
             let _ = StatementOrPortal::read(&body);

@@ -13,7 +13,7 @@ pub fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// Which bytes stand in names and keywords: letters, digits, underscores, and whatever is no ASCII.
+/// The bytes of names and keywords: letters, digits, underscores, and all that are no ASCII.
 pub const IS_OF_NAME: [bool; 256] = {
     let mut is = [false; 256];
     let mut byte = 0_u8;

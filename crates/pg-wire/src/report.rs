@@ -39,11 +39,11 @@ pub struct Report {
     pub severity: Severity,
     /// The SQLSTATE: five characters.
     pub code: String,
-    /// What happened, to what.
+    /// The event and its object.
     pub message: String,
     /// More about it, in lines; empty for nothing.
     pub detail: String,
-    /// What to do; empty for nothing.
+    /// The remedy; empty for none.
     pub hint: String,
 }
 
@@ -79,7 +79,7 @@ impl Report {
         self
     }
 
-    /// Adds what to do.
+    /// Adds the remedy.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Report {
         self.hint = hint.into();
@@ -164,7 +164,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::cut::HEADER_LEN;
+    use crate::framing::HEADER_LEN;
 
     #[test]
     fn written_report_is_read() {

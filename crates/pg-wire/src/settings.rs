@@ -2,10 +2,10 @@
 //! by `set_config`.
 //!
 //! A session that changes one of these may go on with any server that has the same. Others it has
-//! on its own server only: what decides its user and rights, what makes something for other
-//! sessions, what is read by extensions and functions of users.
+//! on its own server only: settings that decide its user and rights, that make objects for other
+//! sessions, or that extensions and functions of users read.
 
-/// In whatever case, beside those that begin as [`OF_PLANNER`].
+/// In either case, beside the settings that begin as [`OF_PLANNER`].
 const OWN: &[&str] = &[
     "application_name",
     "bytea_output",
@@ -62,8 +62,8 @@ const OWN: &[&str] = &[
 /// Switches of the planner.
 const OF_PLANNER: &str = "enable_";
 
-/// Those of them by which a text may mean something else, or a value look otherwise; `search_path`
-/// apart.
+/// The settings among them that change the meaning of texts or the format of values, except
+/// `search_path`.
 const OF_TEXTS: &[&str] = &[
     "bytea_output",
     "client_encoding",

@@ -19,17 +19,17 @@ const GSS: u32 = 80_877_104;
 /// The newest minor version of protocol 3 that is spoken.
 const MINOR_MAX: u16 = 2;
 
-/// What a connection begins with.
+/// The first packet of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum First {
+pub enum FirstPacket {
     /// The client wants TLS; it is answered by one byte.
     Tls,
     /// The client wants GSSAPI encryption; it is answered by one byte.
     Gss,
-    /// Stop what the session with this key runs.
+    /// Stop the statement of the session with this key.
     Cancel(CancelKey),
     /// A session.
-    Startup(Startup),
+    Startup(StartupPacket),
     /// A version of the protocol that is not spoken: the answer to it.
     Unsupported(String),
 }
@@ -45,14 +45,14 @@ pub struct CancelKey {
 
 /// The user, the database and the settings of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Startup {
+pub struct StartupPacket {
     /// The minor version of protocol 3 that the client asked for.
     pub minor: u16,
     /// Names and values, in the client's order: user, database, settings.
     pub parameters: Vec<(String, String)>,
 }
 
-impl Startup {
+impl StartupPacket {
     /// Returns the value of a parameter.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         let mut of_name = self.parameters.iter().filter(|(known, _)| known == name);
@@ -88,28 +88,28 @@ pub fn length(buffer: &[u8]) -> Result<Option<usize>, Malformed> {
 }
 
 /// Reads a first packet, of the length of [`length`].
-pub fn read(packet: &[u8]) -> Result<First, Malformed> {
+pub fn read(packet: &[u8]) -> Result<FirstPacket, Malformed> {
     let Some((head, body)) = packet.split_first_chunk::<8>() else {
         return Err(Malformed::new("startup packet is too short"));
     };
     let code = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
     match code {
-        TLS => Ok(First::Tls),
-        GSS => Ok(First::Gss),
+        TLS => Ok(FirstPacket::Tls),
+        GSS => Ok(FirstPacket::Gss),
         CANCEL => match body.split_first_chunk::<4>() {
             Some((process, secret)) if (1..=256).contains(&secret.len()) => {
-                Ok(First::Cancel(CancelKey {
+                Ok(FirstPacket::Cancel(CancelKey {
                     process: u32::from_be_bytes(*process),
                     secret: secret.to_vec(),
                 }))
             }
             _ => Err(Malformed::new("invalid length of cancel request packet")),
         },
-        code if code >> 16 == 3 => Ok(First::Startup(Startup {
+        code if code >> 16 == 3 => Ok(FirstPacket::Startup(StartupPacket {
             minor: (code & 0xffff) as u16,
             parameters: parameters(body)?,
         })),
-        code => Ok(First::Unsupported(format!(
+        code => Ok(FirstPacket::Unsupported(format!(
             "unsupported frontend protocol {}.{}: server supports 3.0 and 3.2",
             code >> 16,
             code & 0xffff
@@ -145,7 +145,7 @@ fn parameters(body: &[u8]) -> Result<Vec<(String, String)>, Malformed> {
 
 /// Returns the packet that starts a session of protocol 3.0 at a server.
 ///
-/// Parameters must not contain zero bytes; those that come from [`read`] do not.
+/// Parameters must not contain zero bytes. Parameters from [`read`] contain none.
 pub fn write<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> BytesMut {
     let mut packet = BytesMut::new();
     packet.put_u32(0);
@@ -168,7 +168,7 @@ pub fn write_tls() -> BytesMut {
     with_length(packet)
 }
 
-/// Returns the packet that cancels what a server's connection runs.
+/// Returns the packet that cancels the statement of a server's connection.
 pub fn write_cancel(key: &CancelKey) -> BytesMut {
     let mut packet = BytesMut::new();
     packet.put_u32(0);
@@ -193,11 +193,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_packet_is_read() {
         let parameters = [("user", "ann"), ("options", ""), ("database", "shop")];
         let packet = write(parameters);
         assert_eq!(length(&packet), Ok(Some(packet.len())));
-        let Ok(First::Startup(startup)) = read(&packet) else {
+        let Ok(FirstPacket::Startup(startup)) = read(&packet) else {
             panic!("no startup")
         };
         assert_eq!(startup.minor_spoken(), 0);
@@ -209,15 +209,15 @@ mod tests {
             process: 7,
             secret: vec![1; 32],
         };
-        assert_eq!(read(&write_cancel(&key)), Ok(First::Cancel(key)));
-        assert_eq!(read(&write_tls()), Ok(First::Tls));
+        assert_eq!(read(&write_cancel(&key)), Ok(FirstPacket::Cancel(key)));
+        assert_eq!(read(&write_tls()), Ok(FirstPacket::Tls));
     }
 
     #[test]
     fn newer_protocol_is_brought_down() {
         let mut packet = write([("user", "ann"), ("_pq_.new", "1")]);
         packet[7] = 9;
-        let Ok(First::Startup(startup)) = read(&packet) else {
+        let Ok(FirstPacket::Startup(startup)) = read(&packet) else {
             panic!("no startup")
         };
         assert_eq!((startup.minor, startup.minor_spoken()), (9, 2));
@@ -238,7 +238,7 @@ mod tests {
             let mut packet = vec![0; 4];
             packet.extend_from_slice(&code.to_be_bytes());
             packet.extend_from_slice(&body);
-            if let Ok(First::Startup(startup)) = read(&packet) {
+            if let Ok(FirstPacket::Startup(startup)) = read(&packet) {
                 prop_assert!(startup.parameters.iter().all(|(name, _)| !name.is_empty()));
             }
         }

@@ -1,5 +1,5 @@
-//! What one row costs in CPU time: to encode, to check, to read and to route. Run with
-//! `cargo run --release -p placement --example row_cost`; medians of 11 rounds, nothing asserted.
+//! The cost of one row in CPU time: to encode, to check, to read and to route. Run with `cargo run
+//! --release -p placement --example row_cost`; medians of 11 rounds, nothing asserted.
 
 use std::hint::black_box;
 use std::time::Instant;

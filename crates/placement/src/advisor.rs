@@ -1,8 +1,8 @@
-//! What a layout will cost after failures, and which hybrid makes that least (Replex sections
-//! 2.4, 3.2 and 5.3).
+//! The cost of a layout after failures, and the hybrid that makes it least (Replex sections 2.4,
+//! 3.2 and 5.3).
 //!
-//! Predictions come from `cover`, by which clients read, so that what is measured must equal
-//! what is predicted (F4). Gathering read rates, and changing a table, is for others.
+//! Predictions come from `cover`, by which clients read, so that measured figures must equal
+//! predicted ones (F4). Gathering read rates, and changing a table, is for others.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -10,9 +10,9 @@ use core::fmt;
 use crate::cover::{Cover, CoverCosts, cover};
 use crate::grid::Layout;
 
-/// The most partitions of a replex, and second failures of each, that a prediction goes through;
-/// of more, as many are taken at even distances. Partitions of a replex differ by their
-/// coordinates only, so what is left out is like what is taken.
+/// The most partitions of a replex, and second failures of each, that a prediction examines. Of
+/// more partitions, as many are taken at even distances. Partitions of a replex differ by their
+/// coordinates only, so the sample is like the rest.
 pub const SAMPLES_MAX: usize = 64;
 
 /// The failure amplification of reads by one replex's sorting key.
@@ -29,9 +29,9 @@ pub struct Amplification {
 /// A number of partitions to visit, over all cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// Worst case of those that can be read at all.
+    /// Worst case of the readable ones.
     pub max: u32,
-    /// Mean of those that can be read at all; 0 without any.
+    /// Mean of the readable cases; 0 without any.
     pub mean: f64,
     /// Cases in which some row cannot be read from anywhere.
     pub unreadable: u32,
@@ -40,7 +40,7 @@ pub struct Spread {
 }
 
 impl fmt::Display for Spread {
-    /// Returns the worst case; the mean and what is lost where they differ from it.
+    /// Returns the worst case, with the mean and the lost share where they differ from it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Spread {
             max,

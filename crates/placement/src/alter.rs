@@ -66,7 +66,7 @@ impl FurtherCopy {
 }
 
 impl Layout {
-    /// Adds what a valid schema has more than the one that the layout is of: its last index or
+    /// Adds the one part of a valid schema that the layout's schema lacks: its last index or
     /// further copy. Returns the numbers of the new copies.
     ///
     /// # Errors

@@ -5,10 +5,10 @@
 //! and live in one pool, each copy of a partition in another domain of it, so a family of c copies
 //! gives a row c domains; families of independent cuts add up only across pools. With f = n − 1 and
 //! n different cuts that is one pool per replex. The result is proven before it is returned. Moving
-//! what is placed already is left to the coordinator.
+//! placed partitions is left to the coordinator.
 //!
-//! Among placements of the same load, the one is taken in which what covers the partitions of any
-//! one server lies on the most servers: these answer for it, and give its rows, while it is lost.
+//! Among placements of the same load, the one is taken in which the covers of any one server's
+//! partitions lie on the most servers: these answer for it, and give its rows, while it is lost.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -81,8 +81,8 @@ impl fmt::Display for AssignmentError {
 impl core::error::Error for AssignmentError {}
 
 impl Layout {
-    /// Returns replexes that are cut alike, by rising index: copies of one partition, whose rows
-    /// are the same. Every copy is in one family.
+    /// Returns replexes that are cut alike, by rising index. Their partitions are copies with the
+    /// same rows. Every copy is in one family.
     pub fn families(&self) -> Vec<Vec<usize>> {
         let mut families: Vec<Vec<usize>> = Vec::new();
         for index in self.numbers() {
@@ -99,8 +99,8 @@ impl Layout {
     }
 }
 
-/// Places every partition such that every row has copies in f + 1 failure domains, and proves
-/// it. `held` is what the cores hold of other tables.
+/// Places every partition such that every row has copies in f + 1 failure domains, and proves it.
+/// `held` is the cores' load of other tables.
 pub fn assign(
     layout: &Layout,
     failures_tolerated: usize,
@@ -229,8 +229,8 @@ fn best_pools<'a>(layout: &Layout, needed: usize, mut domains: Vec<Domain<'a>>) 
         .1
 }
 
-/// Returns so many pools: the largest families one each, the others where there is least; then
-/// every domain to the pool that needs it most.
+/// Returns so many pools. The largest families get a pool each, and the others go to the pool with
+/// least. Then every domain goes to the pool that needs it most.
 fn divide<'a>(
     families: &[Vec<usize>],
     needed: usize,
@@ -285,17 +285,17 @@ fn divide<'a>(
 
 /// In which order a family's partitions are dealt to servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Dealing {
+enum DealOrder {
     /// Neighbours to different servers.
     Apart,
     /// Neighbours to the same one.
     Together,
 }
 
-impl Dealing {
+impl DealOrder {
     fn order(self, count: u32, servers: u32) -> Vec<u32> {
         let mut order: Vec<u32> = (0..count).collect();
-        if self == Dealing::Together {
+        if self == DealOrder::Together {
             let rounds = count.div_ceil(servers);
             order.sort_by_key(|partition| partition % rounds);
         }
@@ -323,8 +323,8 @@ fn best_dealt(layout: &Layout, pools: &[Pool<'_>]) -> Placement {
     };
     let ways = (0..1_u32 << tried).map(|way| {
         let dealing = |family: usize| match family < tried && way >> family & 1 == 1 {
-            true => Dealing::Together,
-            false => Dealing::Apart,
+            true => DealOrder::Together,
+            false => DealOrder::Apart,
         };
         deal(layout, pools.to_vec(), dealing)
     });
@@ -332,7 +332,7 @@ fn best_dealt(layout: &Layout, pools: &[Pool<'_>]) -> Placement {
     best.expect("there is one way at least")
 }
 
-fn deal(layout: &Layout, pools: Vec<Pool<'_>>, dealing: impl Fn(usize) -> Dealing) -> Placement {
+fn deal(layout: &Layout, pools: Vec<Pool<'_>>, dealing: impl Fn(usize) -> DealOrder) -> Placement {
     let mut placement = Placement {
         replexes: (0..layout.replexes.len())
             .map(|replex| {
@@ -354,13 +354,13 @@ fn deal(layout: &Layout, pools: Vec<Pool<'_>>, dealing: impl Fn(usize) -> Dealin
 
 /// The partitions that are read instead of a partition while it alone is lost: partitions of the
 /// copy of which the fewest are (Replex section 3.1).
-struct Instead {
+struct ReadsInstead {
     lost: (usize, u32),
     copy: usize,
     partitions: Vec<u32>,
 }
 
-fn instead_of_each(layout: &Layout) -> Vec<Instead> {
+fn instead_of_each(layout: &Layout) -> Vec<ReadsInstead> {
     let partitions = layout.numbers().flat_map(|replex| {
         let partitions = 0..layout.partition_count(replex);
         partitions.map(move |partition| (replex, partition))
@@ -368,7 +368,7 @@ fn instead_of_each(layout: &Layout) -> Vec<Instead> {
     let instead = partitions.filter_map(|lost| {
         let constraints = layout.constraints_of_partition(lost.0, lost.1);
         let others = layout.numbers().filter(|copy| *copy != lost.0);
-        let others = others.map(|copy| Instead {
+        let others = others.map(|copy| ReadsInstead {
             lost,
             copy,
             partitions: layout.partitions(&constraints, copy),
@@ -379,8 +379,8 @@ fn instead_of_each(layout: &Layout) -> Vec<Instead> {
 }
 
 /// Returns the most partitions that one server is asked for instead of those of another one, added
-/// up over what is asked for each of that one's partitions, and how often that is so.
-fn concentration(instead: &[Instead], placement: &Placement) -> (u64, u64) {
+/// up over the requests for each of that one's partitions, and how often that is so.
+fn concentration(instead: &[ReadsInstead], placement: &Placement) -> (u64, u64) {
     let server = |replex: usize, partition: u32| {
         let places = &placement.replexes[replex];
         places[partition as usize].server
@@ -404,7 +404,7 @@ fn concentration(instead: &[Instead], placement: &Placement) -> (u64, u64) {
 fn place_family(
     layout: &Layout,
     family: &[usize],
-    dealing: Dealing,
+    dealing: DealOrder,
     domains: &mut [Domain<'_>],
     placement: &mut Placement,
 ) {

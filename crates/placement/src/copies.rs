@@ -31,7 +31,7 @@ impl Layout {
         layout
     }
 
-    /// Returns the primary replex and one per index, those that can vote no first.
+    /// Returns the primary replex and one replex per index, first the replexes that can vote no.
     pub(crate) fn of_indexes(schema: &Schema) -> Layout {
         let mut layout = Layout {
             key_spaces: Vec::new(),

@@ -1,10 +1,10 @@
 //! Covers: which partitions of other replexes together hold every row of a lost one, and the
 //! cheapest such set that is wholly available (Replex section 3.1, Fig. 6).
 //!
-//! A lost partition is a constraint on slots; the partitions of another replex that admit it are
-//! a cover. A member that is lost too is replaced in turn by a cover of what it was to give,
-//! which both constraints describe. Every row wanted is in exactly one member, under that
-//! member's constraints. Reading or rebuilding from the cover is left to others.
+//! A lost partition is a constraint on slots; the partitions of another replex that admit it are a
+//! cover. A member that is lost too is replaced in turn by a cover of its rows, which both
+//! constraints describe. Every row wanted is in exactly one member, under that member's
+//! constraints. Reading or rebuilding from the cover is left to others.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -71,8 +71,8 @@ pub struct CoverMember {
     pub partition: u32,
     /// How it finds the rows.
     pub access: RowAccess,
-    /// The rows it is to give are those whose slots satisfy this. Other rows of the partition may
-    /// come from another member, and would be seen twice.
+    /// The slots of the rows that it is to give satisfy this. Other rows of the partition may come
+    /// from another member, and would be seen twice.
     pub constraints: SlotConstraints,
 }
 
@@ -170,8 +170,8 @@ struct Candidate {
 
 impl Search<'_> {
     /// Returns the cheapest cover that costs less than `limit`, without the replexes in the bit set
-    /// `excluded`. Each replex excluded is one whose lost partition the constraints name, so its
-    /// other partitions hold none of the rows; this also bounds the depth by the replexes.
+    /// `excluded`. The constraints name a lost partition of each excluded replex, so its other
+    /// partitions hold none of the rows. This also bounds the depth by the replexes.
     fn cheapest(
         &mut self,
         constraints: &SlotConstraints,
@@ -191,8 +191,9 @@ impl Search<'_> {
         best
     }
 
-    /// Returns the candidates: first those that need no replacement, because they win against
-    /// equals and bound the search for the rest; then by the least possible cost.
+    /// Returns the candidates. Candidates that need no replacement come first, because they win
+    /// against equals and bound the search for the rest. The others follow by the least possible
+    /// cost.
     fn candidates(&mut self, constraints: &SlotConstraints, excluded: u64) -> Vec<Candidate> {
         let costs = self.costs;
         let cheapest = costs.sorted.min(costs.local_index).min(costs.scan);

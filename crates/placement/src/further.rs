@@ -49,7 +49,7 @@ pub enum Cut {
     },
 }
 
-/// What a hybrid keeps of one index.
+/// The part of one index that a hybrid keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Which; none is the primary key.

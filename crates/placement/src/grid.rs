@@ -1,8 +1,8 @@
 //! Every copy of a table is a grid: which replexes a table has, and which of their partitions a
 //! row, a predicate or a lost partition meets (Replex sections 2.2 and 3, HyperDex subspaces).
 //!
-//! A replex is a list of axes; an axis keeps `(slot / stride) mod divisions` of its key space's
-//! slot; the partition number is the mixed radix of these coordinates, the first axis weighing
+//! A replex is a list of axes. An axis keeps `(slot / stride) mod divisions` of its key space's
+//! slot. The partition number is the mixed radix of these coordinates, and the first axis weighs
 //! most. Key spaces are cut by hash; cutting by ranges of the sort order is left for later.
 
 use alloc::string::String;
@@ -64,7 +64,7 @@ pub enum ReplexKind {
 pub struct Replex {
     /// Unique within the table.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub kind: ReplexKind,
     /// The grid; without axes there is one partition.
     pub axes: Vec<Axis>,
@@ -73,11 +73,11 @@ pub struct Replex {
     pub sort_columns: Vec<usize>,
 }
 
-/// All copies of a table. A copy keeps its number, its place in the list, for life, because what
-/// disks hold of it is named by that; the primary replex is number 0.
+/// All copies of a table. A copy keeps its number, its place in the list, for life, because files
+/// on disks are named by it. The primary replex is number 0.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
-    /// What the axes refer to.
+    /// The key spaces of the axes.
     pub key_spaces: Vec<KeySpace>,
     /// By number.
     pub replexes: Vec<Replex>,
@@ -99,8 +99,8 @@ impl Layout {
     }
 
     /// Returns the numbers of all copies in the order in which an operation visits them: the
-    /// primary replex, then those that can vote no (unique, dense), then the rest (R3). It is the
-    /// same for all operations (R7).
+    /// primary replex, then the copies that can vote no (unique, dense), then the rest (R3). It is
+    /// the same for all operations (R7).
     pub fn chain(&self, schema: &Schema) -> Vec<usize> {
         let mut chain: Vec<usize> = self.numbers().collect();
         chain.sort_by_key(|number| !self.votes(schema, *number));
@@ -253,8 +253,8 @@ impl Layout {
         })
     }
 
-    /// Returns what a predicate determines: the slot of each key space whose columns it all equates
-    /// to values.
+    /// Returns the slots that a predicate determines: of each key space whose columns it all
+    /// equates to values.
     pub fn constraints_of_predicate<'a>(
         &self,
         equated: impl Fn(usize) -> Option<ValueRef<'a>>,
@@ -273,7 +273,7 @@ impl Layout {
         constraints
     }
 
-    /// Returns what being in a partition determines of a row's slots.
+    /// Returns the constraints of a partition on a row's slots.
     pub fn constraints_of_partition(&self, replex: usize, partition: u32) -> SlotConstraints {
         assert!(
             partition < self.partition_count(replex),
@@ -350,7 +350,7 @@ impl Layout {
         })
     }
 
-    /// Returns the axes of a replex, each with what a step along it adds to the partition number.
+    /// Returns the axes of a replex, each with the step along it in the partition number.
     fn weighted_axes(&self, replex: usize) -> impl Iterator<Item = (Axis, u32)> {
         let axes = self.replexes[replex].axes.iter().rev();
         axes.scan(1, |weight, axis| {

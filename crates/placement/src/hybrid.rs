@@ -1,4 +1,4 @@
-//! Further copies of a table beside the base ones: hybrids, exact replicas, hyperspaces; and the
+//! Further copies of a table beside the base ones: hybrids, exact replicas, hyperspaces. Also the
 //! check that a whole layout must pass before it is used.
 //!
 //! The constructors return a replex; `add` gives it its number. `advisor` finds which hybrid is
@@ -14,10 +14,10 @@ use crate::grid::{Axis, KeySpace, Layout, Replex, ReplexKind};
 use crate::schema::{PARTITIONS_MAX, REPLEXES_MAX, Schema};
 use crate::slots::SlotConstraints;
 
-/// What is wrong with a grid, and what to do. The user changes the statement and tries again.
+/// The fault of a grid, and the remedy. The user changes the statement and tries again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GridError {
-    /// For people: what is wrong, with what, and the remedy.
+    /// For people: the fault, its object, and the remedy.
     pub message: String,
 }
 
@@ -67,9 +67,10 @@ impl Layout {
     }
 
     /// Returns k hybrids between replexes A and B (Replex Fig. 7), for k + 1 factors that multiply
-    /// to the partitions. Slots are read as k + 1 digits of these bases, the highest first; hybrid
+    /// to the partitions. Slots are read as k + 1 digits of these bases, the highest first. Hybrid
     /// i keeps the first k + 1 − i digits of A and the last i digits of B, so that neighbours in
-    /// the row A, hybrid 1, …, hybrid k, B differ by one digit each: one failure costs one factor.
+    /// the row A, hybrid 1, …, hybrid k, B differ by one digit each. One failure then costs one
+    /// factor.
     pub fn hybrids_between(
         &self,
         name: &str,
@@ -288,7 +289,8 @@ impl Layout {
         replex.is_some_and(|replex| replex.kind != ReplexKind::Vacant)
     }
 
-    /// Returns the key space of a replex that a hybrid can share: one that has a single whole axis.
+    /// Returns the key space of a replex that a hybrid can share. Such a replex has a single whole
+    /// axis.
     fn shared_key_space(&self, name: &str, replex: usize) -> Result<usize, GridError> {
         self.check_replex(name, replex)?;
         let shared = &self.replexes[replex];

@@ -164,8 +164,8 @@ fn encode_bytes_to(out: &mut impl Sink, bytes: &[u8]) {
     out.write(&[ESCAPE, ESCAPED_END]);
 }
 
-/// Returns the values of an encoded tuple of these types. Accepts exactly what [`encode_key`]
-/// produces (for floats, one zero and one NaN) and never panics.
+/// Returns the values of an encoded tuple of these types. Accepts exactly the output of
+/// [`encode_key`] (for floats, one zero and one NaN) and never panics.
 pub fn decode_key(bytes: &[u8], types: &[ColumnType]) -> Result<Vec<Value>, KeyError> {
     let mut rest = bytes;
     let mut values = Vec::with_capacity(types.len());

@@ -1,9 +1,9 @@
 //! Where every row lives, as pure mathematics: values and their encodings, schemas, key spaces,
 //! grids, covers of lost partitions, and the assignment of partitions to servers.
 //!
-//! Invariants: byte order of an encoded key is SQL order of its values; a row is in exactly one
-//! partition of each replex; a cover holds every row of what it covers exactly once; a placement
-//! that `assign` returns has been proven to tolerate the failures that were requested.
+//! Invariants: byte order of an encoded key is SQL order of its values. A row is in exactly one
+//! partition of each replex. A cover holds every row of the covered partitions exactly once. A
+//! placement that `assign` returns has been proven to tolerate the requested failures.
 //!
 //! This crate does no I/O, reads no clock and draws no random numbers, and must not know of
 //! messages, logs or sockets. Equal inputs give equal outputs on every machine.

@@ -14,7 +14,7 @@ pub const LOAD_PER_COPY: u64 = 1 << 32;
 pub struct PartitionHost {
     /// Unique in the cluster.
     pub id: u32,
-    /// What fails together with it: its own name, a rack, a zone.
+    /// The failure domain: its own name, a rack, a zone.
     pub domain: String,
     /// Event loops, each of which holds partitions; at least 1.
     pub cores: u16,
@@ -36,7 +36,7 @@ pub struct Placement {
     pub replexes: Vec<Vec<HostCore>>,
 }
 
-/// What cores hold already, in units of [`LOAD_PER_COPY`] per copy of a table.
+/// The load of cores before an assignment, in units of [`LOAD_PER_COPY`] per copy of a table.
 pub type Loads = BTreeMap<HostCore, u64>;
 
 impl Placement {

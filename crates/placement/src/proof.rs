@@ -17,7 +17,7 @@ use crate::places::{HostCore, PartitionHost, Placement};
 /// placement by `assign` is proven by its lower bound and never comes near.
 pub const PROOF_STEPS_MAX: u32 = 1 << 22;
 
-/// What every row of a table is sure of.
+/// The guarantees for every row of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacementProof {
     /// Every possible row has copies in at least so many failure domains.
@@ -151,8 +151,8 @@ impl Domains {
     }
 }
 
-/// Returns a count that is surely reached: families of replexes that are cut alike are packed so
-/// that no two share a domain; each then adds the least that one of its partitions is spread over.
+/// Returns a count that is surely reached. Families of replexes that are cut alike are packed so
+/// that no two share a domain. Each then adds the least spread of its partitions.
 fn lower_bound(layout: &Layout, domains: &Domains) -> u32 {
     let mut families: Vec<(u32, BTreeSet<usize>)> = layout
         .families()
@@ -243,7 +243,7 @@ impl RowSoFar {
 }
 
 impl Search<'_> {
-    /// Tries every class for the next key space, the one that adds least first. The depth is the
+    /// Tries every class for the next key space, first the class that adds least. The depth is the
     /// number of key spaces.
     fn descend(&mut self, row: &mut RowSoFar) {
         let key_space = row.slots.len();

@@ -1,7 +1,7 @@
 //! Which partitions of a table go elsewhere, and where to: off servers that are lost or to be
 //! emptied, apart again where copies had to be put together, and evenly onto servers that are new.
 //!
-//! Invariant: where a table tolerates what it states, it does so after every batch of moves.
+//! Invariant: where a table tolerates its stated failures, it does so after every batch of moves.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ pub type Cell = (usize, usize);
 pub struct Relocation<'a> {
     /// Its grids.
     pub layout: &'a Layout,
-    /// What it is to survive.
+    /// The failures that it must survive.
     pub failures_tolerated: u32,
     /// Where it is.
     pub placement: &'a Placement,
@@ -97,7 +97,7 @@ impl Relocation<'_> {
         let left = cells.iter();
         let left = left.map(|(replex, number)| before.replexes[*replex][*number].server);
         let left: BTreeSet<u32> = left.collect();
-        // Each server's partitions go to one spare, so that what was apart stays apart.
+        // Each server's partitions go to one spare, so that separate copies stay separate.
         let spare_of = |(replex, number): Cell| -> Vec<&PartitionHost> {
             let was = before.replexes[replex][number].server;
             let index = left.iter().position(|id| *id == was).unwrap_or(0);
@@ -163,8 +163,8 @@ impl Relocation<'_> {
         *loads.entry(to).or_default() += load;
     }
 
-    /// Returns a placement without these cells where they are that tolerates what the table states,
-    /// if there is one. Others move only where it takes that.
+    /// Returns a placement without these cells where they are that tolerates the table's stated
+    /// failures, if there is one. Others move only where it takes that.
     pub fn clear(&self, cells: &[Cell], loads: &mut Loads) -> Option<Placement> {
         let mut tried = loads.clone();
         let (placement, tolerated) = self.relocate(cells, &mut tried)?;
@@ -175,7 +175,7 @@ impl Relocation<'_> {
         Some(placement)
     }
 
-    /// Returns a placement that tolerates again what the table states, if there is one.
+    /// Returns a placement that tolerates the table's stated failures again, if there is one.
     pub fn heal(&self, loads: &mut Loads) -> Option<Placement> {
         for replex in 0..self.layout.replexes.len() {
             let shares = |place: &HostCore| self.placement.holds_other(place.server, replex);
@@ -209,8 +209,8 @@ impl Relocation<'_> {
     }
 
     /// Returns the one move onto one of these servers that evens out the load of cores the most, of
-    /// those after which the table tolerates what it states; none if no move takes a core's load
-    /// nearer to another one's by the partition's own at least.
+    /// those after which the table tolerates its stated failures. Returns none if no move takes a
+    /// core's load nearer to another one's by the partition's own at least.
     pub fn even_out(&self, onto: &[PartitionHost], loads: &mut Loads) -> Option<(Cell, HostCore)> {
         let load = |place: &HostCore| loads.get(place).copied().unwrap_or(0);
         let mut tries: Vec<(u64, Cell, HostCore)> = Vec::new();

@@ -1,5 +1,5 @@
-//! What there is to know about a table's copies, as one plain structure: `replex admin table
-//! show` prints it. How it is printed is for the command.
+//! All facts about a table's copies, as one plain structure: `replex admin table show` prints it.
+//! How it is printed is for the command.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -122,16 +122,17 @@ impl TableReport {
 }
 
 impl TableReport {
-    /// Returns whether every possible row survives now what the table asks for.
+    /// Returns whether every possible row survives the table's stated failures now.
     pub fn holds_now(&self) -> bool {
         self.failures_survived >= Some(self.failures_tolerated)
     }
 
-    /// Returns what every possible row survives now, and what it will, for people.
+    /// Returns the failures that every possible row survives now, and after the changes under way,
+    /// for people.
     pub fn survival(&self) -> String {
         let proven = self.failures_proven.unwrap_or(0);
         let missing = match proven < self.failures_tolerated {
-            true => ", NOT what was asked for: start another server",
+            true => ", FEWER than requested: start another server",
             false => "",
         };
         if self.failures_survived == self.failures_proven {

@@ -1,7 +1,8 @@
-//! What a table is: columns, primary key, indexes, and the safety that its user asks for.
+//! The definition of a table: columns, primary key, indexes, and the safety that its user asks for.
 //!
-//! A schema describes what is wanted. `copies` finds which replexes that takes, `assignment` where
-//! they go, `validation` which schemas are refused. Nothing here knows how SQL spells any of it.
+//! A schema describes the wanted table. `copies` finds which replexes that takes, `assignment`
+//! where they go, `validation` which schemas are refused. Nothing here knows how SQL spells any of
+//! it.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -28,11 +29,11 @@ pub struct Column {
     pub column_type: ColumnType,
     /// Whether NULL is allowed.
     pub nullable: bool,
-    /// What a row holds that was written without the column; NULL if there is none.
+    /// The value of a row that was written without the column; NULL if there is none.
     pub default: Option<Value>,
 }
 
-/// What an index demands of the rows, so that its replex can vote no.
+/// The condition of an index on the rows, by which its replex can vote no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Constraint {
     /// No two rows have the same key, unless a part of it is NULL.
@@ -49,7 +50,7 @@ pub struct Index {
     pub name: String,
     /// Sorting key, as indexes into the table's columns.
     pub columns: Vec<usize>,
-    /// What it demands of the rows, if anything.
+    /// Its condition on the rows, if any.
     pub constraint: Option<Constraint>,
     /// How many of the first columns choose the partition; none is all of them, but for the last
     /// of a dense index. Rows that have them in common are in one partition, in order.
@@ -91,10 +92,10 @@ pub struct Schema {
     pub primary_partition_columns: Option<u8>,
 }
 
-/// What is wrong with a schema, and what to do. The user changes the statement and tries again.
+/// The fault of a schema, and the remedy. The user changes the statement and tries again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaError {
-    /// For people: what is wrong, with what, and the remedy.
+    /// For people: the fault, its object, and the remedy.
     pub message: String,
 }
 

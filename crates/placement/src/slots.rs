@@ -1,5 +1,4 @@
-//! Constraints on slots: what a predicate, a lost partition, or both at once, determine about where
-//! a row can be.
+//! Constraints on slots: where a row can be by a predicate, a lost partition, or both at once.
 //!
 //! A constraint is a conjunction of residues per key space. Key spaces are taken as independent;
 //! where two are not (the same columns cut in two ways) the answers are too wide, never too
@@ -8,7 +7,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// `(slot / stride) mod divisions == coordinate`: what one coordinate of a grid determines of a
+/// `(slot / stride) mod divisions == coordinate`: the condition of one coordinate of a grid on a
 /// slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Residue {
@@ -21,7 +20,7 @@ pub struct Residue {
 }
 
 impl Residue {
-    /// Returns whether its numbers are what they must be.
+    /// Returns whether its numbers are valid.
     pub fn is_possible(self) -> bool {
         self.stride > 0 && self.coordinate < self.divisions
     }
@@ -32,7 +31,7 @@ impl Residue {
     }
 
     /// Returns whether every slot that satisfies `self` satisfies `other`, as far as arithmetic
-    /// alone shows: the digits that `other` fixes are among those that `self` fixes.
+    /// alone shows: `self` fixes all digits that `other` fixes.
     fn implies(self, other: Residue) -> bool {
         if !other.stride.is_multiple_of(self.stride) {
             return false;
@@ -61,7 +60,7 @@ impl SlotConstraints {
         }
     }
 
-    /// Adds one residue, keeping the list free of what the others imply.
+    /// Adds one residue, keeping the list free of residues that the others imply.
     pub fn require(&mut self, key_space: usize, residue: Residue) {
         let residues = &mut self.residues[key_space];
         if residues.iter().any(|held| held.implies(residue)) {

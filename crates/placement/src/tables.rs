@@ -1,4 +1,4 @@
-//! Sorted tables of bytes: what a protocol machine reads and writes, whatever holds them.
+//! Sorted tables of bytes that a protocol machine reads and writes, in any storage.
 //!
 //! A table is a map from key to value, ordered bytewise by key. The trait is the edge between
 //! the pure machines and the stores: `storage` implements it over memory and disk, and
@@ -23,9 +23,9 @@ pub type EntryVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 /// Sorted tables of one core, read by the pure protocol machine. Keys order bytewise.
 ///
 /// A table exists as soon as something is put into it; a table never written reads as empty.
-/// Visitors borrow what they are shown for the call only, and must not use the same tables.
-/// A write is seen by every later read, and never fails: it goes to memory. Replaying the same
-/// writes in the same order over any prefix of them ends in the same tables.
+/// Visitors borrow their arguments for the call only, and must not use the same tables. A write is
+/// seen by every later read, and never fails: it goes to memory. Replaying the same writes in the
+/// same order over any prefix of them ends in the same tables.
 pub trait Tables {
     /// Shows `key`'s value to `visit` without copying it; false, and no visit, if it is absent.
     ///
@@ -72,7 +72,7 @@ pub trait Tables {
     /// About how many entries a table has, for people; 0 if that is not known.
     fn entries_about(&self, table: u64) -> u64;
 
-    /// Sets `key` to `value`, replacing what was there.
+    /// Sets `key` to `value`, replacing any earlier value.
     fn put(&mut self, table: u64, key: &[u8], value: &[u8]);
 
     /// Removes `key`; nothing happens if it is absent.
@@ -99,7 +99,7 @@ pub trait Tables {
 pub struct TablesError(String);
 
 impl TablesError {
-    /// Returns an error with what failed, on what, and what to do.
+    /// Returns an error with the failed action, its object, and the remedy.
     pub fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }

@@ -1,10 +1,10 @@
-//! Values as text: what CSV files and SQL literals hold, and what `psql` prints.
+//! Values as text, as in CSV files, in SQL literals, and in the output of `psql`.
 //!
 //! Printing then parsing gives the value back, for every value but NULL, which prints as nothing
 //! (how it is spelt is the caller's choice), and timestamps before PostgreSQL's first one, in 4714
-//! BC. A text that is accepted means what PostgreSQL takes it for. A timestamp has no zone, so a
-//! zone that is written after it does not count. Other spellings of dates, intervals and words
-//! such as `now` are left out.
+//! BC. An accepted text has the meaning that it has in PostgreSQL. A timestamp has no zone, so a
+//! zone that is written after it does not count. Other spellings of dates, intervals and words such
+//! as `now` are left out.
 
 use alloc::format;
 use alloc::string::String;

@@ -1,5 +1,5 @@
-//! Advice: the best hybrid by trying all, predictions equal to what the grid gives, and the
-//! report that a table is shown with.
+//! Advice: the best hybrid by trying all, predictions equal to those of the grid, and the report
+//! about a table.
 
 mod cases;
 

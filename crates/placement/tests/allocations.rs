@@ -16,8 +16,8 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: every call goes to the system's allocator unchanged; the counter is a constant-
-// initialised cell without a destructor, so touching it allocates nothing.
+// SAFETY: every call goes to the system's allocator unchanged. The counter is a
+// constant-initialised cell without a destructor, so touching it allocates nothing.
 #[allow(unsafe_code, reason = "the trait of an allocator is unsafe")]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, memory: Memory) -> *mut u8 {

@@ -92,7 +92,7 @@ fn voters_come_first_in_the_chain_whatever_their_number() {
 }
 
 #[test]
-fn what_others_are_made_of_stays() {
+fn source_index_of_a_copy_cannot_be_dropped() {
     let mut schema = table(12, 1, 1);
     let mut layout = Layout::base(&schema);
     let name = schema.indexes[0].name.clone();

@@ -1,5 +1,5 @@
-//! Placements: what `assign` returns survives every set of failures that it promises to, by
-//! enumeration of rows and failures; `prove` finds what enumeration finds; the load is even.
+//! Placements of `assign` survive every set of failures within their promise, by enumeration of
+//! rows and failures. `prove` agrees with enumeration. The load is even.
 
 mod cases;
 
@@ -81,7 +81,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn proof_is_what_enumeration_finds(
+    fn proof_agrees_with_enumeration(
         layout in layout(),
         servers in any_servers(),
         picks in prop::collection::vec(any::<prop::sample::Index>(), 32),
@@ -212,7 +212,7 @@ fn copies_in_one_domain_are_at_risk_together() {
     // Never all: then nothing would be left to decide by.
     let all = places_of(&layout, |_, _| 0);
     assert_eq!(copies_at_risk(&all, &three, 1), 2);
-    // Servers of one rack fail together; one that is not known fails alone.
+    // Servers of one rack fail together. A server without a rack fails alone.
     let mut racks = servers(&[1, 1]);
     racks[1].domain = racks[0].domain.clone();
     assert_eq!(copies_at_risk(&apart, &racks, 1), 2);
@@ -268,7 +268,7 @@ fn servers_of_one_domain_fail_together() {
 }
 
 #[test]
-fn errors_name_what_would_do() {
+fn errors_name_the_servers_to_add() {
     let layout = Layout::base(&flights(12, 2));
     let message = |cores: &[u16], failures_tolerated| {
         let result = assign(&layout, failures_tolerated, &servers(cores), &Loads::new());
@@ -293,7 +293,7 @@ fn errors_name_what_would_do() {
 }
 
 #[test]
-fn later_tables_fill_what_earlier_ones_left() {
+fn later_tables_balance_the_cores_that_earlier_tables_left() {
     // Two servers of four get half a copy each, the other two a whole one; the next table turns
     // that round.
     let layout = Layout::base(&flights(12, 2));

@@ -1,5 +1,5 @@
-//! Keys and rows: the order of keys is the order of values, what is written reads back, and no
-//! bytes whatever make a decoder panic.
+//! Keys and rows: the order of keys is the order of values, written values are read back, and no
+//! bytes make a decoder panic.
 
 mod cases;
 
@@ -21,7 +21,7 @@ fn tuple(types: &[ColumnType]) -> impl Strategy<Value = Vec<Value>> + use<> {
         .collect::<Vec<_>>()
 }
 
-/// Two tuples of the same types, whose first columns are often equal.
+/// Two tuples of the same types with equal first columns in many cases.
 fn two_tuples() -> impl Strategy<Value = (Vec<ColumnType>, Vec<Value>, Vec<Value>)> {
     prop::collection::vec(column_type(), 1..5).prop_flat_map(|types| {
         let pair = (
@@ -52,7 +52,7 @@ fn row() -> impl Strategy<Value = (Vec<Column>, Vec<Value>)> {
     })
 }
 
-/// Reads everything there is to read; whatever parses must also encode again.
+/// Reads every part. A part that parses must also encode again.
 fn read_all(columns: &[Column], bytes: &[u8]) {
     let Ok(row) = RowView::parse(columns, bytes) else {
         return;

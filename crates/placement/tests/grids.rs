@@ -60,7 +60,7 @@ proptest! {
     }
 
     #[test]
-    fn partitions_are_those_that_enumeration_finds((layout, residues) in constrained()) {
+    fn partitions_agree_with_enumeration((layout, residues) in constrained()) {
         let constraints = require(&layout, &residues);
         for replex in 0..layout.replexes.len() {
             let rows = all_rows(&layout);
@@ -74,7 +74,7 @@ proptest! {
     }
 
     #[test]
-    fn a_partition_is_what_its_constraints_describe(layout in layout()) {
+    fn partition_satisfies_its_constraints(layout in layout()) {
         for replex in 0..layout.replexes.len() {
             for partition in 0..layout.partition_count(replex) {
                 let constraints = layout.constraints_of_partition(replex, partition);

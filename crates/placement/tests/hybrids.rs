@@ -1,5 +1,5 @@
 //! Hybrids, exact replicas and hyperspaces as Replex section 3 and HyperDex define them, and the
-//! errors that name what is wrong with one.
+//! errors that name the fault of one.
 
 mod cases;
 
@@ -190,14 +190,14 @@ fn a_schema_names_copies_of_every_kind() {
         .map(|replex| layout.partition_count(replex))
         .collect();
     assert_eq!(counts, [12, 12, 12, 12, 12, 10]);
-    // The hybrid follows equation (2), whatever else there is.
+    // The hybrid follows equation (2), regardless of the other copies.
     let slots = vec![5; layout.key_spaces.len()];
     assert_eq!(layout.partition_of_slots(3, &slots), 4 * (5 % 3) + 5 % 4);
 }
 
 /// Section 5.3: with (A, n1), (B, n2) a failure in A costs n2 and a failure in B costs n1.
 #[test]
-fn the_report_predicts_what_a_hybrid_saves() {
+fn report_predicts_the_savings_of_a_hybrid() {
     let mut schema = table(12, 1, 1);
     let visited = |schema: &Schema| {
         let report = TableReport::new(schema, &Layout::base(schema), None);

@@ -3,7 +3,7 @@
 
 use alloc::string::String;
 
-use pg_wire::cut::WireMessage;
+use pg_wire::framing::WireMessage;
 use pg_wire::message;
 
 /// The state that a text leaves in its session.
@@ -13,7 +13,7 @@ pub enum SessionEffect {
     Nothing,
     /// It reads the state of the session's last use of a sequence: right only on that connection.
     ReadsSequenceState,
-    /// Settings are again what they were when the session began, at most.
+    /// Settings have their initial values of the session again, at most.
     ResetsSettings,
     /// Settings that concern only the session that has them, see [`pg_wire::settings::is_own`]: it
     /// may go on with any server that has the same.
@@ -26,7 +26,7 @@ pub enum SessionEffect {
 /// Reads texts of simple queries and prepared statements, which may hold several statements.
 #[derive(Clone, Copy, Debug)]
 pub struct Grammar {
-    /// Returns what a text may leave behind.
+    /// Returns the state that a text may leave behind.
     pub effect: fn(&[u8]) -> SessionEffect,
     /// Returns the savepoint that a text goes back to by its first statement, if that is ROLLBACK
     /// TO.
@@ -52,7 +52,7 @@ impl Grammar {
 }
 
 impl SessionEffect {
-    /// Returns what both leave together.
+    /// Returns the combined effect of both.
     #[must_use]
     pub fn and(self, other: SessionEffect) -> SessionEffect {
         match (self, other) {

@@ -1,12 +1,12 @@
-//! The decisions of the proxy, as pure code: which replica is fresh enough for a read, and what
-//! each message of a client's session means.
+//! The decisions of the proxy, as pure code: which replica is fresh enough for a read, and how a
+//! session reacts to each message of its client.
 //!
-//! - [`freshness`] knows what is being committed, what was committed, and how far each replica is.
-//! - [`routing`] decides where statements run, by what they have [`touched`] and what their
-//!   transaction [`writes`].
+//! - [`freshness`] holds the pending and finished commits, and the position of each replica.
+//! - [`routing`] decides where statements run, by their [`touched`] tables and the [`writes`] of
+//!   their transaction.
 //! - [`session`] is the machine between one client and the server connections that serve it.
-//! - [`server`] is what such a connection has, as far as sessions see it; [`names`] reads
-//!   statements about prepared statements; [`grammar`] is what sessions ask a parser of SQL.
+//! - [`server`] is the state of such a connection, as far as sessions see it. [`names`] reads
+//!   statements about prepared statements. [`grammar`] is the interface to a parser of SQL.
 //!
 //! This crate must not know sockets, clocks, threads, or the grammar of SQL: those come in as
 //! values and functions.

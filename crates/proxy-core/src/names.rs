@@ -16,7 +16,7 @@ const NAME_LEN_MAX: usize = 63;
 /// Longer texts are looked at by servers only, in bytes.
 const TEXT_LEN_MAX: usize = 256;
 
-/// Returns what a text does if it is one such command and nothing else, not even a comment.
+/// Returns the effect of a text if it is one such command and nothing else, not even a comment.
 pub fn command_of(text: &[u8]) -> Option<Deallocation> {
     // Most texts are something else.
     let text = text.trim_ascii();
@@ -66,7 +66,7 @@ fn has_any(text: &[u8], words: &[&[u8]]) -> bool {
     })
 }
 
-/// Returns what follows a word and the white space behind it.
+/// Returns the text after a word and the white space behind it.
 fn behind<'a>(text: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
     let (start, rest) = text.split_at_checked(word.len())?;
     let is_word = start.eq_ignore_ascii_case(word);

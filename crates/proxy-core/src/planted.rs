@@ -17,10 +17,10 @@ pub enum ProxyBug {
     MarkOfAnyEpoch,
     /// R31: an executed transaction commits without waiting for those before it.
     CommitsOutOfOrder,
-    /// R31: a group takes a commit that depends on what runs elsewhere, or waits outside of the
-    /// group.
+    /// R31: a group takes a commit that depends on a transaction that runs elsewhere, or waits
+    /// outside of the group.
     GroupTakesDependent,
-    /// R31: a group passes over what cannot be in it.
+    /// R31: a group passes over transactions that cannot be in it.
     GroupHasGaps,
     /// I14: a group notes its first commit's place.
     GroupNotesItsFirst,
@@ -30,21 +30,21 @@ pub enum ProxyBug {
     DoubtForgotten,
     /// R32: replicas get a commit that the primary does not show yet.
     GivenBeforeShown,
-    /// R33: a replica that has less than what was pruned serves what is not in the indexes.
+    /// R33: a replica below the pruned commits serves reads of items that are not in the indexes.
     FloorIgnored,
     /// R33: rows are pruned, and the floor does not rise.
     FloorStays,
-    /// R33: what may read anything need see nothing.
+    /// R33: reads that may read anything need see nothing.
     UnknownReadsNothing,
     /// R33: a read of a column need not see writes of whole rows.
     RowsHaveNoColumns,
     /// R33: a commit that is read again from the slot counts as the newest of its rows.
     IndexesGoBack,
-    /// P1: a read counts that has a commit, and not one that was shown before it.
+    /// P1: a read counts that has a commit without an earlier visible commit.
     TornReadsCount,
     /// P1: a read that has waited is watched only from the end of its wait.
     WaitIsNotWatched,
-    /// R32: a read that waits does not wait for what is Pending.
+    /// R32: a read that waits does not wait for Pending commits.
     WaitIgnoresPending,
     /// I14: commits that a replica shows count as being on its disk when the proxy begins to follow
     /// it.
@@ -52,14 +52,14 @@ pub enum ProxyBug {
     /// I14: statements that an Extractor had sent before its connections broke may still be
     /// executed.
     OldExtractorGoesOn,
-    /// I14: a replica that was offline is given what the reader remembers, though there is a gap
-    /// before it.
+    /// I14: a replica that was offline is given the commits that the reader remembers, though there
+    /// is a gap before them.
     RecentHasGaps,
-    /// I14: the slot forgets what an offline replica lacks before the transactions buffer has it on
-    /// its disks.
+    /// I14: the slot forgets commits that an offline replica lacks before the transactions buffer
+    /// has them on its disks.
     BufferNotWaitedFor,
-    /// I14: the slot forgets what the transactions buffer has, though another proxy waits that has
-    /// another one.
+    /// I14: the slot forgets commits that the transactions buffer has, though another proxy waits
+    /// that has another buffer.
     BufferIsForAll,
     /// I14: pages of the transactions buffer count though some between them are missing.
     PagesHaveGaps,
@@ -102,7 +102,7 @@ std::thread_local! {
     static PLANTED: core::cell::Cell<Option<ProxyBug>> = const { core::cell::Cell::new(None) };
 }
 
-/// Plants a bug, or none, in what this thread does from now on.
+/// Plants a bug, or none, in this thread from now on.
 #[cfg(feature = "planted")]
 pub fn plant(bug: Option<ProxyBug>) {
     PLANTED.set(bug);

@@ -13,12 +13,12 @@
 //! Everything that is not in the table runs on the primary (R33).
 
 use crate::freshness::ReadTarget;
-use crate::touched::{Touched, WRITES};
-use crate::writes::Writes;
+use crate::touched::{CombinedAnalysis, WRITES};
+use crate::writes::SessionWrites;
 
 /// Where a session stands when statements come.
 #[derive(Clone, Copy, Debug)]
-pub enum Situation<'a> {
+pub enum SessionSituation<'a> {
     /// It has no server, and no transaction on one.
     Free {
         /// Its client has begun a transaction, which is on no server yet.
@@ -27,10 +27,10 @@ pub enum Situation<'a> {
     /// Its transaction takes the one snapshot that it has where these run.
     TakesSnapshot,
     /// Its transaction waits on the primary, and has written this.
-    Waits(&'a Writes),
+    Waits(&'a SessionWrites),
     /// It has the primary's connection, and keeps it.
     OnPrimary {
-        /// For its transaction; otherwise for what it has left there.
+        /// For its transaction; otherwise for the state that it has left there.
         is_inside: bool,
     },
     /// Its transaction has its snapshot at a replica.
@@ -42,11 +42,11 @@ pub enum Situation<'a> {
 
 /// Statements that need a place, and the state of the session that has sent them.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct RoutingQuestion<'a> {
     /// Where the session stands.
-    pub situation: Situation<'a>,
-    /// What the statements touch.
-    pub touched: &'a Touched,
+    pub situation: SessionSituation<'a>,
+    /// The analysis of the statements.
+    pub touched: &'a CombinedAnalysis,
     /// Whether these are all statements of their batch.
     pub is_whole: bool,
     /// Whether they leave no state in the session.
@@ -63,10 +63,13 @@ pub struct Question<'a> {
     pub has_failed: bool,
 }
 
-impl<'a> Question<'a> {
+impl<'a> RoutingQuestion<'a> {
     /// Asks about a whole batch that leaves nothing, of a session without anything special.
-    pub fn of(situation: Situation<'a>, touched: &'a Touched) -> Question<'a> {
-        Question {
+    pub fn of(
+        situation: SessionSituation<'a>,
+        touched: &'a CombinedAnalysis,
+    ) -> RoutingQuestion<'a> {
+        RoutingQuestion {
             situation,
             touched,
             is_whole: true,
@@ -97,25 +100,28 @@ pub enum RoutingDecision {
     BeginsAgain,
 }
 
-/// What decisions ask about replicas.
-pub trait Freshness {
+/// The freshness of replicas, as decisions query it.
+pub trait ReplicaFreshness {
     /// Returns where a read of these can run.
-    fn target(&mut self, reads: &Touched) -> ReadTarget;
-    /// Returns the catalogue's generation. It is asked for after [`Freshness::target`]: as long as
-    /// a change of the schema is Pending, reads of what it touches go to the primary.
+    fn target(&mut self, reads: &CombinedAnalysis) -> ReadTarget;
+    /// Returns the catalogue's generation. It is read after [`ReplicaFreshness::target`]: as long
+    /// as a change of the schema is Pending, reads of its tables go to the primary.
     fn generation(&self) -> u64;
 }
 
 /// Decides where statements run.
-pub fn decide(question: Question<'_>, freshness: &mut impl Freshness) -> RoutingDecision {
+pub fn decide(
+    question: RoutingQuestion<'_>,
+    freshness: &mut impl ReplicaFreshness,
+) -> RoutingDecision {
     let touched = question.touched;
-    if let Situation::AtSnapshot { may_be_over } = question.situation {
+    if let SessionSituation::AtSnapshot { may_be_over } = question.situation {
         return match stays_at_snapshot(question) && !may_be_over {
             true => RoutingDecision::Stays,
             false => RoutingDecision::BeginsAgain,
         };
     }
-    if let Situation::OnPrimary { is_inside } = question.situation {
+    if let SessionSituation::OnPrimary { is_inside } = question.situation {
         let kept = match is_inside {
             true => "its transaction is there",
             false => "its session is there",
@@ -130,16 +136,18 @@ pub fn decide(question: Question<'_>, freshness: &mut impl Freshness) -> Routing
     }
     let leaves_nothing = question.is_whole && question.leaves_nothing;
     if !leaves_nothing || question.is_serializable || question.is_pinned {
-        return RoutingDecision::Primary("what it leaves is kept there");
+        return RoutingDecision::Primary("it leaves state in the session");
     }
-    let Situation::Waits(writes) = question.situation else {
+    let SessionSituation::Waits(writes) = question.situation else {
         return match question.situation {
-            Situation::TakesSnapshot if !touched.sets.is_written() => RoutingDecision::Snapshot,
+            SessionSituation::TakesSnapshot if !touched.sets.is_written() => {
+                RoutingDecision::Snapshot
+            }
             _ => RoutingDecision::Fresh(freshness.target(touched)),
         };
     };
     if !writes.is_independent(&touched.sets) {
-        return RoutingDecision::Primary("it touches what its transaction has written or locked");
+        return RoutingDecision::Primary("it touches writes or locks of its transaction");
     }
     let target = freshness.target(touched);
     let is_replica = matches!(target, ReadTarget::Replica { .. });
@@ -151,13 +159,13 @@ pub fn decide(question: Question<'_>, freshness: &mut impl Freshness) -> Routing
 
 /// Returns why statements need the primary as parts of a transaction that is on no server, or waits
 /// there: outside of it they would find another time, and other portals.
-fn needed_inside(question: Question<'_>) -> Option<&'static str> {
+fn needed_inside(question: RoutingQuestion<'_>) -> Option<&'static str> {
     let is_inside = match question.situation {
-        Situation::Free { is_inside } => is_inside,
-        Situation::Waits(_) => true,
-        Situation::TakesSnapshot | Situation::OnPrimary { .. } | Situation::AtSnapshot { .. } => {
-            false
-        }
+        SessionSituation::Free { is_inside } => is_inside,
+        SessionSituation::Waits(_) => true,
+        SessionSituation::TakesSnapshot
+        | SessionSituation::OnPrimary { .. }
+        | SessionSituation::AtSnapshot { .. } => false,
     };
     match (
         question.touched.of_transaction_time,
@@ -174,7 +182,7 @@ fn needed_inside(question: Question<'_>) -> Option<&'static str> {
 /// and savepoints may, and so may statements that only end it; after these, another transaction may
 /// begin. A write may in a transaction that the client has declared read-only: PostgreSQL refuses
 /// it there before it does anything, as it would on the primary.
-fn stays_at_snapshot(question: Question<'_>) -> bool {
+fn stays_at_snapshot(question: RoutingQuestion<'_>) -> bool {
     let touched = question.touched;
     let is_read = touched.needs_primary.is_none();
     let is_savepoint = touched.count == 1 && touched.commands == 1 && !touched.may_end;
@@ -190,8 +198,8 @@ mod tests {
     use super::*;
     use crate::freshness::paper::parts;
     use crate::freshness::{
-        Class, Manager, ManagerLimits, Reason, ReplicaId, ServerLife, Sets, TableOid, Touch, Tsid,
-        mark,
+        AccessSets, AffectingClass, FreshnessManager, ManagerLimits, PrimaryReason, ReplicaId,
+        ServerLife, TableAccess, TableOid, Tsid, mark,
     };
 
     const GENERATION: u64 = 3;
@@ -201,12 +209,12 @@ mod tests {
         applied: Tsid(2),
         life: ServerLife(7),
     };
-    const PENDING: ReadTarget = ReadTarget::Primary(Reason::Pending);
+    const PENDING: ReadTarget = ReadTarget::Primary(PrimaryReason::Pending);
 
     struct Replicas(ReadTarget, u64);
 
-    impl Freshness for Replicas {
-        fn target(&mut self, _: &Touched) -> ReadTarget {
+    impl ReplicaFreshness for Replicas {
+        fn target(&mut self, _: &CombinedAnalysis) -> ReadTarget {
             self.0
         }
 
@@ -215,11 +223,11 @@ mod tests {
         }
     }
 
-    fn sets(table: u32, writes: bool) -> Sets {
-        let all = || parts(Class::Rows, &[1], &[1]);
-        let mut sets = Sets::default();
-        let touch = Touch {
-            class: Class::Rows,
+    fn sets(table: u32, writes: bool) -> AccessSets {
+        let all = || parts(AffectingClass::Rows, &[1], &[1]);
+        let mut sets = AccessSets::default();
+        let touch = TableAccess {
+            class: AffectingClass::Rows,
             reads: (!writes).then(all),
             writes: writes.then(all),
         };
@@ -227,17 +235,17 @@ mod tests {
         sets
     }
 
-    fn read(table: u32) -> Touched {
-        Touched {
+    fn read(table: u32) -> CombinedAnalysis {
+        CombinedAnalysis {
             sets: sets(table, false),
             count: 1,
             generation: Some(GENERATION),
-            ..Touched::default()
+            ..CombinedAnalysis::default()
         }
     }
 
-    fn write() -> Touched {
-        Touched {
+    fn write() -> CombinedAnalysis {
+        CombinedAnalysis {
             sets: sets(1, true),
             needs_primary: Some(WRITES),
             ..read(1)
@@ -245,9 +253,9 @@ mod tests {
     }
 
     /// Returns a transaction that has written to table 1, known by the catalogue of [`GENERATION`].
-    fn written() -> Writes {
-        let mut writes = Writes::default();
-        let manager = || -> alloc::boxed::Box<Manager> { unreachable!("it does not end") };
+    fn written() -> SessionWrites {
+        let mut writes = SessionWrites::default();
+        let manager = || -> alloc::boxed::Box<FreshnessManager> { unreachable!("it does not end") };
         writes.note(&write(), true, manager);
         writes
     }
@@ -256,186 +264,186 @@ mod tests {
     #[test]
     fn table_of_cases() {
         use RoutingDecision::{BeginsAgain, FailedElsewhere, Fresh, Primary, Snapshot, Stays};
-        const KEPT: RoutingDecision = Primary("what it leaves is kept there");
-        const FREE: Situation<'_> = Situation::Free { is_inside: false };
-        const INSIDE: Situation<'_> = Situation::Free { is_inside: true };
-        const AT: Situation<'_> = Situation::AtSnapshot { may_be_over: false };
+        const KEPT: RoutingDecision = Primary("it leaves state in the session");
+        const FREE: SessionSituation<'_> = SessionSituation::Free { is_inside: false };
+        const INSIDE: SessionSituation<'_> = SessionSituation::Free { is_inside: true };
+        const AT: SessionSituation<'_> = SessionSituation::AtSnapshot { may_be_over: false };
         let (reads, other, writes) = (read(1), read(2), write());
         let written = written();
-        let waits = Situation::Waits(&written);
-        let timed = Touched {
+        let waits = SessionSituation::Waits(&written);
+        let timed = CombinedAnalysis {
             of_transaction_time: true,
             ..read(1)
         };
-        let savepoint = Touched {
+        let savepoint = CombinedAnalysis {
             commands: 1,
             needs_primary: Some("it begins or ends a transaction"),
             count: 1,
-            ..Touched::default()
+            ..CombinedAnalysis::default()
         };
-        let commits = Touched {
+        let commits = CombinedAnalysis {
             may_end: true,
             ..savepoint.clone()
         };
-        let anything = Touched::anything("it is not understood");
+        let anything = CombinedAnalysis::anything("it is not understood");
         let cases = [
             // Free.
-            (Question::of(FREE, &reads), REPLICA, Fresh(REPLICA)),
-            (Question::of(FREE, &reads), PENDING, Fresh(PENDING)),
-            (Question::of(FREE, &writes), REPLICA, Primary(WRITES)),
+            (RoutingQuestion::of(FREE, &reads), REPLICA, Fresh(REPLICA)),
+            (RoutingQuestion::of(FREE, &reads), PENDING, Fresh(PENDING)),
+            (RoutingQuestion::of(FREE, &writes), REPLICA, Primary(WRITES)),
             (
-                Question::of(FREE, &anything),
+                RoutingQuestion::of(FREE, &anything),
                 REPLICA,
                 Primary("it is not understood"),
             ),
-            (Question::of(FREE, &timed), REPLICA, Fresh(REPLICA)),
-            (Question::of(INSIDE, &reads), REPLICA, Fresh(REPLICA)),
+            (RoutingQuestion::of(FREE, &timed), REPLICA, Fresh(REPLICA)),
+            (RoutingQuestion::of(INSIDE, &reads), REPLICA, Fresh(REPLICA)),
             (
-                Question::of(INSIDE, &timed),
+                RoutingQuestion::of(INSIDE, &timed),
                 REPLICA,
                 Primary("it asks for the time of its transaction"),
             ),
             (
-                Question {
+                RoutingQuestion {
                     shares_portals: true,
-                    ..Question::of(INSIDE, &reads)
+                    ..RoutingQuestion::of(INSIDE, &reads)
                 },
                 REPLICA,
                 Primary("its transaction goes on with its portals"),
             ),
             (
-                Question {
+                RoutingQuestion {
                     shares_portals: true,
-                    ..Question::of(FREE, &reads)
+                    ..RoutingQuestion::of(FREE, &reads)
                 },
                 REPLICA,
                 Fresh(REPLICA),
             ),
             (
-                Question {
+                RoutingQuestion {
                     is_whole: false,
-                    ..Question::of(FREE, &reads)
+                    ..RoutingQuestion::of(FREE, &reads)
                 },
                 REPLICA,
                 KEPT,
             ),
             (
-                Question {
+                RoutingQuestion {
                     leaves_nothing: false,
-                    ..Question::of(FREE, &reads)
+                    ..RoutingQuestion::of(FREE, &reads)
                 },
                 REPLICA,
                 KEPT,
             ),
             (
-                Question {
+                RoutingQuestion {
                     is_pinned: true,
-                    ..Question::of(FREE, &reads)
+                    ..RoutingQuestion::of(FREE, &reads)
                 },
                 REPLICA,
                 KEPT,
             ),
             (
-                Question {
+                RoutingQuestion {
                     is_serializable: true,
-                    ..Question::of(FREE, &reads)
+                    ..RoutingQuestion::of(FREE, &reads)
                 },
                 REPLICA,
                 KEPT,
             ),
             (
-                Question {
+                RoutingQuestion {
                     has_failed: true,
-                    ..Question::of(FREE, &reads)
+                    ..RoutingQuestion::of(FREE, &reads)
                 },
                 REPLICA,
                 FailedElsewhere,
             ),
             // One snapshot for all.
             (
-                Question::of(Situation::TakesSnapshot, &reads),
+                RoutingQuestion::of(SessionSituation::TakesSnapshot, &reads),
                 PENDING,
                 Snapshot,
             ),
             (
-                Question::of(Situation::TakesSnapshot, &timed),
+                RoutingQuestion::of(SessionSituation::TakesSnapshot, &timed),
                 REPLICA,
                 Snapshot,
             ),
             (
-                Question::of(Situation::TakesSnapshot, &writes),
+                RoutingQuestion::of(SessionSituation::TakesSnapshot, &writes),
                 REPLICA,
                 Primary(WRITES),
             ),
             // Waits on the primary, where it has written to table 1.
-            (Question::of(waits, &other), REPLICA, Fresh(REPLICA)),
-            (Question::of(waits, &other), PENDING, Fresh(PENDING)),
+            (RoutingQuestion::of(waits, &other), REPLICA, Fresh(REPLICA)),
+            (RoutingQuestion::of(waits, &other), PENDING, Fresh(PENDING)),
             (
-                Question::of(waits, &reads),
+                RoutingQuestion::of(waits, &reads),
                 REPLICA,
-                Primary("it touches what its transaction has written or locked"),
+                Primary("it touches writes or locks of its transaction"),
             ),
             (
-                Question::of(waits, &timed),
+                RoutingQuestion::of(waits, &timed),
                 REPLICA,
                 Primary("it asks for the time of its transaction"),
             ),
             (
-                Question {
+                RoutingQuestion {
                     has_failed: true,
-                    ..Question::of(waits, &other)
+                    ..RoutingQuestion::of(waits, &other)
                 },
                 REPLICA,
                 FailedElsewhere,
             ),
             (
-                Question {
+                RoutingQuestion {
                     is_whole: false,
-                    ..Question::of(waits, &other)
+                    ..RoutingQuestion::of(waits, &other)
                 },
                 REPLICA,
                 KEPT,
             ),
             // On the primary, which it keeps.
             (
-                Question::of(Situation::OnPrimary { is_inside: true }, &reads),
+                RoutingQuestion::of(SessionSituation::OnPrimary { is_inside: true }, &reads),
                 REPLICA,
                 Primary("its transaction is there"),
             ),
             (
-                Question::of(Situation::OnPrimary { is_inside: false }, &reads),
+                RoutingQuestion::of(SessionSituation::OnPrimary { is_inside: false }, &reads),
                 REPLICA,
                 Primary("its session is there"),
             ),
             (
-                Question::of(Situation::OnPrimary { is_inside: true }, &writes),
+                RoutingQuestion::of(SessionSituation::OnPrimary { is_inside: true }, &writes),
                 REPLICA,
                 Primary(WRITES),
             ),
             // At the replica where its transaction has its snapshot.
-            (Question::of(AT, &reads), PENDING, Stays),
-            (Question::of(AT, &writes), PENDING, Stays),
-            (Question::of(AT, &savepoint), PENDING, Stays),
-            (Question::of(AT, &anything), PENDING, BeginsAgain),
-            (Question::of(AT, &commits), PENDING, BeginsAgain),
+            (RoutingQuestion::of(AT, &reads), PENDING, Stays),
+            (RoutingQuestion::of(AT, &writes), PENDING, Stays),
+            (RoutingQuestion::of(AT, &savepoint), PENDING, Stays),
+            (RoutingQuestion::of(AT, &anything), PENDING, BeginsAgain),
+            (RoutingQuestion::of(AT, &commits), PENDING, BeginsAgain),
             (
-                Question {
+                RoutingQuestion {
                     is_end: true,
-                    ..Question::of(AT, &commits)
+                    ..RoutingQuestion::of(AT, &commits)
                 },
                 PENDING,
                 Stays,
             ),
             (
-                Question {
+                RoutingQuestion {
                     leaves_nothing: false,
-                    ..Question::of(AT, &reads)
+                    ..RoutingQuestion::of(AT, &reads)
                 },
                 PENDING,
                 BeginsAgain,
             ),
             (
-                Question::of(Situation::AtSnapshot { may_be_over: true }, &reads),
+                RoutingQuestion::of(SessionSituation::AtSnapshot { may_be_over: true }, &reads),
                 PENDING,
                 BeginsAgain,
             ),
@@ -449,7 +457,7 @@ mod tests {
     #[test]
     fn schema_that_changed_since_its_transaction_wrote() {
         let (written, other) = (written(), read(2));
-        let question = Question::of(Situation::Waits(&written), &other);
+        let question = RoutingQuestion::of(SessionSituation::Waits(&written), &other);
         let newer = GENERATION + 1;
         let why = "the schema has changed since its transaction wrote";
         assert_eq!(
@@ -466,20 +474,21 @@ mod tests {
     /// The manager's own choice is the target.
     #[test]
     fn managers_target_counts() {
-        struct Real(Manager);
-        impl Freshness for Real {
-            fn target(&mut self, reads: &Touched) -> ReadTarget {
-                self.0.route(&reads.sets, crate::freshness::Level::Gssi)
+        struct Real(FreshnessManager);
+        impl ReplicaFreshness for Real {
+            fn target(&mut self, reads: &CombinedAnalysis) -> ReadTarget {
+                self.0
+                    .route(&reads.sets, crate::freshness::ConsistencyLevel::Gssi)
             }
             fn generation(&self) -> u64 {
                 GENERATION
             }
         }
         let key = mark::MarkKey::new(b"secret");
-        let manager = Manager::with_limits(key, 1, Tsid(10), ManagerLimits::SMALL);
+        let manager = FreshnessManager::with_limits(key, 1, Tsid(10), ManagerLimits::SMALL);
         let reads = read(1);
-        let question = Question::of(Situation::Free { is_inside: false }, &reads);
-        let none = ReadTarget::Primary(Reason::NoneFresh { need: Tsid(10) });
+        let question = RoutingQuestion::of(SessionSituation::Free { is_inside: false }, &reads);
+        let none = ReadTarget::Primary(PrimaryReason::NoneFresh { need: Tsid(10) });
         assert_eq!(
             decide(question, &mut Real(manager)),
             RoutingDecision::Fresh(none)

@@ -1,5 +1,5 @@
-//! What is known of one server connection, whichever session uses it: its prepared statements and
-//! the last settings that it reported.
+//! The state of one server connection that outlives its sessions: its prepared statements and the
+//! settings that it reported last.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -11,7 +11,7 @@ use bytes::Bytes;
 pub const STATEMENTS_MAX: usize = 500;
 
 /// Settings as the server reports them.
-pub type Parameters = BTreeMap<Bytes, Bytes>;
+pub type ReportedParameters = BTreeMap<Bytes, Bytes>;
 
 /// Names a statement among those of all clients: a hash of its text and parameter types.
 pub type StatementId = [u8; 16];
@@ -21,23 +21,23 @@ pub type UnnamedId = (u64, u64);
 
 /// When something was prepared, in the order of all preparations by all clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Turn(u64);
+pub struct PreparationNumber(u64);
 
-impl Turn {
-    /// Returns the present time: after all before.
-    pub fn now() -> Turn {
+impl PreparationNumber {
+    /// Returns a number that is higher than all before.
+    pub fn next() -> PreparationNumber {
         static LAST: AtomicU64 = AtomicU64::new(0);
-        Turn(LAST.fetch_add(1, Ordering::Relaxed) + 1)
+        PreparationNumber(LAST.fetch_add(1, Ordering::Relaxed) + 1)
     }
 }
 
 /// Statements that a server connection has.
-pub type Statements = BTreeMap<StatementId, Use>;
+pub type ServerStatements = BTreeMap<StatementId, StatementUse>;
 
 /// When a statement was prepared and used on a connection.
 #[derive(Debug)]
-pub struct Use {
-    since: Turn,
+pub struct StatementUse {
+    since: PreparationNumber,
     /// The time of its last use.
     last: u64,
 }
@@ -46,13 +46,13 @@ pub struct Use {
 #[derive(Debug, Default)]
 pub struct ServerConnection {
     /// Prepared on it, or sent to be.
-    prepared: BTreeMap<StatementId, Use>,
+    prepared: BTreeMap<StatementId, StatementUse>,
     /// Its backend process at the server.
     pub process: u32,
-    /// Whose unnamed statement it holds.
+    /// The client whose unnamed statement it holds.
     pub unnamed: Option<UnnamedId>,
     /// The settings that it has reported; shared until they change.
-    pub parameters: Arc<Parameters>,
+    pub parameters: Arc<ReportedParameters>,
     /// A client's session has left state on it that must not reach another client.
     pub is_dirty: bool,
     uses: u64,
@@ -60,15 +60,15 @@ pub struct ServerConnection {
 
 impl ServerConnection {
     /// Returns since when a statement is prepared, or sent to be, if it is. This counts as a use.
-    pub fn uses(&mut self, id: &StatementId) -> Option<Turn> {
+    pub fn uses(&mut self, id: &StatementId) -> Option<PreparationNumber> {
         self.uses += 1;
         let used = self.prepared.get_mut(id)?;
         used.last = self.uses;
         Some(used.since)
     }
 
-    /// Notes that a statement is being prepared. Returns the one that must be closed for it, if
-    /// there are too many.
+    /// Notes that a statement is being prepared. Returns the statement that must be closed for it,
+    /// if there are too many.
     pub fn prepare(&mut self, id: StatementId) -> Option<StatementId> {
         let mut closed = None;
         if self.prepared.len() >= STATEMENTS_MAX {
@@ -79,7 +79,7 @@ impl ServerConnection {
             self.prepared.remove(closed);
         }
         self.uses += 1;
-        self.put(id, Turn::now());
+        self.put(id, PreparationNumber::next());
         closed
     }
 
@@ -90,12 +90,12 @@ impl ServerConnection {
 
     /// Notes that a statement that was to be closed is still prepared.
     pub fn keep(&mut self, id: StatementId) {
-        self.put(id, Turn::default());
+        self.put(id, PreparationNumber::default());
     }
 
-    fn put(&mut self, id: StatementId, since: Turn) {
+    fn put(&mut self, id: StatementId, since: PreparationNumber) {
         let last = self.uses;
-        self.prepared.insert(id, Use { since, last });
+        self.prepared.insert(id, StatementUse { since, last });
     }
 
     /// Notes that it has other settings now: statements that were prepared before may mean
@@ -103,7 +103,7 @@ impl ServerConnection {
     pub fn outdate(&mut self) {
         self.unnamed = None;
         for used in self.prepared.values_mut() {
-            used.since = Turn::default();
+            used.since = PreparationNumber::default();
         }
     }
 
@@ -114,12 +114,12 @@ impl ServerConnection {
     }
 
     /// Removes all statements with names, and returns them.
-    pub fn forget_named(&mut self) -> Statements {
+    pub fn forget_named(&mut self) -> ServerStatements {
         core::mem::take(&mut self.prepared)
     }
 
     /// Notes that these statements are still there.
-    pub fn restore_named(&mut self, statements: Statements) {
+    pub fn restore_named(&mut self, statements: ServerStatements) {
         self.prepared = statements;
     }
 

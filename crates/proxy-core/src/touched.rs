@@ -1,24 +1,24 @@
-//! What statements touch, as far as it decides where they run.
+//! The combined analysis of statements, as far as it decides where they run.
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::freshness::{Class, Sets, TableOid};
-use crate::session::{AsPrepared, Classes, Numbers, Proof};
+use crate::freshness::{AccessSets, AffectingClass, TableOid};
+use crate::session::{ClassPrecision, PreparedForm, SnapshotProof, TableOidMap};
 
 /// How every name of that schema begins.
 const TEMPORARY_SCHEMA: &[u8] = b"pg_temp";
-/// Why the primary is needed by what writes, as far as that is understood.
+/// Why a write needs the primary, as far as it is understood.
 pub const WRITES: &str = "it writes";
 
-/// What some statements are, together.
+/// The combined analysis of some statements.
 #[derive(Clone, Debug, Default)]
-pub struct Touched {
+pub struct CombinedAnalysis {
     /// All that they touch.
-    pub sets: Sets,
-    /// What they lock, among other things.
-    pub locked: Sets,
+    pub sets: AccessSets,
+    /// The rows that they lock, among other things.
+    pub locked: AccessSets,
     /// The reason why they need the primary, if some part is not a read that any node can answer.
     pub needs_primary: Option<&'static str>,
     /// Whether their transaction may end with them, or with one of them.
@@ -43,19 +43,19 @@ pub struct Touched {
     /// The tables and views that reads among them name.
     pub named: BTreeSet<TableOid>,
     /// The only statement as a prepared statement, if that has the same result.
-    pub as_prepared: Option<AsPrepared>,
+    pub prepared_form: Option<PreparedForm>,
 }
 
-impl Touched {
-    /// Returns what shows that they have taken their snapshots at a replica.
-    pub fn proof(&self) -> Proof {
+impl CombinedAnalysis {
+    /// Returns the reply that proves that they have taken their snapshots at a replica.
+    pub fn proof(&self) -> SnapshotProof {
         match self.count {
-            1 => Proof::First,
-            _ => Proof::End,
+            1 => SnapshotProof::First,
+            _ => SnapshotProof::End,
         }
     }
 
-    /// Returns what their answers may contain rows of.
+    /// Returns the tables whose rows their answers may contain.
     pub fn named(&self) -> NamedTables {
         NamedTables {
             tables: self.named.clone(),
@@ -64,18 +64,18 @@ impl Touched {
     }
 
     /// Returns statements that are not understood, for this reason.
-    pub fn anything(why: &'static str) -> Touched {
-        Touched {
-            sets: Sets::writes_anything(),
+    pub fn anything(why: &'static str) -> CombinedAnalysis {
+        CombinedAnalysis {
+            sets: AccessSets::writes_anything(),
             needs_primary: Some(why),
             may_end: true,
             count: 1,
-            ..Touched::default()
+            ..CombinedAnalysis::default()
         }
     }
 
     /// Returns both together.
-    pub fn merge(&mut self, other: Touched) {
+    pub fn merge(&mut self, other: CombinedAnalysis) {
         self.sets.absorb(other.sets);
         self.locked.absorb(other.locked);
         self.needs_primary = self.needs_primary.or(other.needs_primary);
@@ -86,19 +86,19 @@ impl Touched {
         self.schema.extend(other.schema);
         self.refused = self.refused.or(other.refused);
         self.commands += other.commands;
-        self.as_prepared = other.as_prepared.filter(|_| self.count == 0);
+        self.prepared_form = other.prepared_form.filter(|_| self.count == 0);
         self.count += other.count;
         self.named.extend(other.named);
         let generations = [self.generation, other.generation];
         self.generation = generations.into_iter().flatten().min();
     }
 
-    /// Coarsens what they read to these classes.
-    pub fn coarsen(&mut self, classes: Classes) {
+    /// Coarsens their reads to these classes.
+    pub fn coarsen(&mut self, classes: ClassPrecision) {
         match classes {
-            Classes::Rows => {}
-            Classes::Columns => self.sets.coarsen(Class::Columns),
-            Classes::Tables => self.sets.coarsen(Class::Table),
+            ClassPrecision::Rows => {}
+            ClassPrecision::Columns => self.sets.coarsen(AffectingClass::Columns),
+            ClassPrecision::Tables => self.sets.coarsen(AffectingClass::Table),
         }
     }
 
@@ -112,7 +112,7 @@ impl Touched {
     }
 }
 
-/// Tables and views that are named in what a session holds.
+/// Tables and views that are named in the messages of a session.
 #[derive(Clone, Debug, Default)]
 pub struct NamedTables {
     /// By their numbers on the primary.
@@ -122,9 +122,9 @@ pub struct NamedTables {
 }
 
 impl NamedTables {
-    /// Returns what is known of their numbers wherever they are, if only one is read.
-    pub fn only(&self) -> Option<Numbers> {
+    /// Returns the known numbers on any server, if only one table is read.
+    pub fn only(&self) -> Option<TableOidMap> {
         let first = self.tables.first().filter(|_| self.tables.len() == 1)?;
-        Some(Numbers::One(first.0))
+        Some(TableOidMap::One(first.0))
     }
 }

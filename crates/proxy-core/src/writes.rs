@@ -2,29 +2,29 @@
 //!
 //! Before a statement is sent that may commit, all possible writes are Pending (R32). When the
 //! transaction has ended, marks are written into the primary's log, in a transaction of their own
-//! right after it on the same connection: once the slot's reader has seen a mark, it has seen what
-//! was committed before it, and the Pending item ends (R29).
+//! right after it on the same connection. Once the slot's reader has seen a mark, it has seen all
+//! earlier commits, and the Pending item ends (R29).
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::DerefMut;
 
 use crate::freshness::independence::independent;
-use crate::freshness::{CommitOutcome, Manager, Mark, Sets, TStateId};
+use crate::freshness::{AccessSets, CommitOutcome, FreshnessManager, Mark, TStateId};
 use crate::planted::{self, ProxyBug};
-use crate::touched::Touched;
+use crate::touched::CombinedAnalysis;
 
 /// The writes of one session. Its functions lock the manager only where they need it.
 #[derive(Debug, Default)]
-pub struct Writes {
+pub struct SessionWrites {
     /// Written in a transaction that cannot have committed.
-    unsent: Sets,
+    unsent: AccessSets,
     /// The rows and tables that it has locked: earlier writes there that bypass the proxy are
     /// visible on the primary at once.
-    locked: Sets,
+    locked: AccessSets,
     /// The oldest catalogue by which that is known.
     generation: Option<u64>,
-    /// What is Pending.
+    /// The marks of Pending commits.
     pending: Vec<Mark>,
     /// Whether the transaction may have ended, so that later statements run outside of it.
     may_be_over: bool,
@@ -36,12 +36,12 @@ pub struct Writes {
     has_run_anything: bool,
 }
 
-impl Writes {
+impl SessionWrites {
     /// Notes that statements are about to be sent. With `is_inside` they run inside of a
     /// transaction that goes on after them, unless it may end by them.
-    pub fn note<L: DerefMut<Target = Manager>>(
+    pub fn note<L: DerefMut<Target = FreshnessManager>>(
         &mut self,
-        touched: &Touched,
+        touched: &CombinedAnalysis,
         is_inside: bool,
         lock: impl FnOnce() -> L,
     ) {
@@ -72,7 +72,7 @@ impl Writes {
         self.has_settings
     }
 
-    /// Notes that the transaction has not ended, whatever was sent.
+    /// Notes that the transaction has not ended, in spite of the messages sent.
     pub fn goes_on(&mut self) {
         self.may_be_over = false;
     }
@@ -91,7 +91,7 @@ impl Writes {
 
     /// Returns whether a read touches none of the transaction's writes (Algorithm 1), and no table
     /// in which it has locked rows.
-    pub fn is_independent(&self, reads: &Sets) -> bool {
+    pub fn is_independent(&self, reads: &AccessSets) -> bool {
         independent(&self.unsent, reads) && !self.locked.shares_table(reads)
     }
 
@@ -108,19 +108,19 @@ impl Writes {
         !self.pending.is_empty()
     }
 
-    /// Returns what is Pending.
+    /// Returns the Pending marks.
     pub fn pending(&self) -> impl Iterator<Item = TStateId> {
         self.pending.iter().map(|mark| mark.id)
     }
 
     /// Returns the statements that are to be run now, each in a transaction of its own. To be
     /// called when no transaction is open any more and everything that was sent is answered.
-    pub fn ended<L: DerefMut<Target = Manager>>(
+    pub fn ended<L: DerefMut<Target = FreshnessManager>>(
         &mut self,
         lock: impl FnOnce() -> L,
     ) -> Vec<String> {
-        self.unsent = Sets::default();
-        self.locked = Sets::default();
+        self.unsent = AccessSets::default();
+        self.locked = AccessSets::default();
         self.generation = None;
         self.has_settings = false;
         self.may_be_over = false;
@@ -141,9 +141,9 @@ impl Writes {
         Vec::new()
     }
 
-    /// Notes that the session has ended without a connection to the primary: of what is Pending
-    /// nothing was sent.
-    pub fn never_sent<L: DerefMut<Target = Manager>>(&mut self, lock: impl FnOnce() -> L) {
+    /// Notes that the session has ended without a connection to the primary: no Pending commit was
+    /// sent.
+    pub fn never_sent<L: DerefMut<Target = FreshnessManager>>(&mut self, lock: impl FnOnce() -> L) {
         if !self.is_pending() {
             return;
         }
@@ -154,7 +154,11 @@ impl Writes {
     }
 
     /// Notes that the connection to this process on the primary is lost or closed.
-    pub fn lost<L: DerefMut<Target = Manager>>(&mut self, backend: u32, lock: impl FnOnce() -> L) {
+    pub fn lost<L: DerefMut<Target = FreshnessManager>>(
+        &mut self,
+        backend: u32,
+        lock: impl FnOnce() -> L,
+    ) {
         let mut manager = lock();
         for mark in self.pending.drain(..) {
             let backend = i32::try_from(backend).unwrap_or(0);

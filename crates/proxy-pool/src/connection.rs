@@ -13,13 +13,13 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsConnector;
 
-use super::{ConnectionKey, Login, StartSettings};
+use super::{ConnectionKey, ServerLogin, StartSettings};
 use pg_connect::address::Address;
 use pg_connect::auth::tls::TlsPolicy;
 use pg_connect::auth::{certificate, scram};
 use pg_connect::silence;
-use pg_connect::stream::{Peer, Stream};
-use pg_wire::cut::{Cutter, HEADER_LEN, Piece, Side, WHOLE_LEN_MAX};
+use pg_connect::stream::{BufferedStream, Stream};
+use pg_wire::framing::{HEADER_LEN, MessageCutter, MessageSender, StreamPiece, WHOLE_LEN_MAX};
 use pg_wire::message::{self, parameter_status};
 use pg_wire::quoting::literal;
 use pg_wire::report::{Report, Severity};
@@ -40,14 +40,14 @@ const UNREACHABLE: &str = "08001";
 #[derive(Debug)]
 pub struct Connection {
     /// The socket.
-    pub peer: Peer,
+    pub peer: BufferedStream,
     /// Where in the server's messages the reader is.
-    pub cutter: Cutter,
-    /// What is on it.
+    pub cutter: MessageCutter,
+    /// The state of the server connection.
     pub server: ServerConnection,
-    /// Names it in requests to cancel what it runs.
+    /// Names it in requests to cancel its statement.
     pub cancel_key: Arc<CancelKey>,
-    /// Whose connections it belongs to.
+    /// The key of the sessions that may use it.
     pub key: ConnectionKey,
     /// The right to be in use; none while it is idle.
     pub permit: Option<OwnedSemaphorePermit>,
@@ -55,7 +55,7 @@ pub struct Connection {
 
 /// The changes of a session's settings since its login.
 #[derive(Debug, Default)]
-pub struct Changed {
+pub struct ChangedSettings {
     /// Settings, each of which concerns only the session that has it.
     pub settings: StartSettings,
     /// The schemas in which names are looked up now, in order: those of `search_path` that are
@@ -70,7 +70,7 @@ const CHANGED: &str = "SELECT '', schema FROM pg_catalog.unnest(pg_catalog.curre
     AND name OPERATOR(pg_catalog.<>) 'application_name'";
 
 /// A message of a server while no session uses it.
-struct Answer {
+struct IdleMessage {
     tag: u8,
     body: Vec<u8>,
 }
@@ -80,20 +80,20 @@ impl Connection {
     pub async fn open(
         address: &Address,
         key: &ConnectionKey,
-        login: &Login,
+        login: &ServerLogin,
     ) -> Result<Connection, Report> {
         let unreachable = |what: String| {
             let text = format!("the server at {address} cannot be reached: {what}");
             Report::new(Severity::Error, UNREACHABLE, text)
-                .hint("It may be down or starting; what is asked again later may work.")
+                .hint("It may be down or starting; try again later.")
         };
         let opened = tokio::time::timeout(LOGIN_TIMEOUT, async {
             let stream = connect(address)
                 .await
                 .map_err(|error| unreachable(error.to_string()))?;
             let mut connection = Connection {
-                peer: Peer::new(stream),
-                cutter: Cutter::new(Side::Server),
+                peer: BufferedStream::new(stream),
+                cutter: MessageCutter::new(MessageSender::Server),
                 server: ServerConnection::default(),
                 cancel_key: Arc::default(),
                 key: key.clone(),
@@ -117,7 +117,7 @@ impl Connection {
     }
 
     /// Returns the next message, whole. The cutter is between messages before and after.
-    async fn receive(&mut self) -> io::Result<Answer> {
+    async fn receive(&mut self) -> io::Result<IdleMessage> {
         loop {
             if let Some(header) = self.peer.input.first_chunk::<HEADER_LEN>() {
                 let [tag, length @ ..] = *header;
@@ -128,7 +128,7 @@ impl Connection {
                 if self.peer.input.len() > length {
                     let message = self.peer.input.split_to(length + 1);
                     let body = message[HEADER_LEN..].to_vec();
-                    return Ok(Answer { tag, body });
+                    return Ok(IdleMessage { tag, body });
                 }
             }
             if self.peer.read().await? == 0 {
@@ -137,7 +137,7 @@ impl Connection {
         }
     }
 
-    async fn log_in(&mut self, login: &Login) -> Result<(), Report> {
+    async fn log_in(&mut self, login: &ServerLogin) -> Result<(), Report> {
         let lost = |error: io::Error| {
             let text = format!("the server's connection failed while logging in: {error}");
             Report::new(Severity::Error, UNREACHABLE, text)
@@ -170,7 +170,7 @@ impl Connection {
     }
 
     /// Answers one Authentication message.
-    async fn authenticate(&mut self, body: &[u8], login: &Login) -> Result<(), Report> {
+    async fn authenticate(&mut self, body: &[u8], login: &ServerLogin) -> Result<(), Report> {
         let (kind, rest) = match body.split_first_chunk::<4>() {
             Some((kind, rest)) => (u32::from_be_bytes(*kind), rest),
             None => (u32::MAX, body),
@@ -217,8 +217,8 @@ impl Connection {
         self.send(&out).await
     }
 
-    /// Logs in by the best of the mechanisms that the server offers, whose names end in zero bytes
-    /// each.
+    /// Logs in by the best of the mechanisms that the server offers, as names that end in zero
+    /// bytes.
     async fn scram(&mut self, offered: &[u8], password: &str) -> io::Result<()> {
         let mut names = offered.split(|&byte| byte == 0);
         let is_plus_offered = names.any(|name| name == scram::MECHANISM_PLUS.as_bytes());
@@ -288,9 +288,9 @@ impl Connection {
         }
     }
 
-    /// Returns what its session has changed since the login, but for the application's name, which
+    /// Returns the changes of its session since the login, except for the application's name, which
     /// servers report. None if the values do not show how to have the same elsewhere.
-    pub async fn changed(&mut self) -> io::Result<Option<Changed>> {
+    pub async fn changed(&mut self) -> io::Result<Option<ChangedSettings>> {
         let rows = tokio::time::timeout(RESET_TIMEOUT, self.rows(CHANGED)).await;
         let Ok(rows) = rows.map_err(io::Error::other)?? else {
             return Ok(None);
@@ -303,7 +303,7 @@ impl Connection {
                     .get(*name)
                     .is_some_and(|it| it == "UTF8")
             });
-        let mut changed = Changed::default();
+        let mut changed = ChangedSettings::default();
         let mut settings = Vec::new();
         for row in rows {
             let [name, value] = <[String; 2]>::try_from(row)
@@ -385,7 +385,7 @@ impl Connection {
         loop {
             let (tag, length) = match self.cutter.next(&self.peer.input) {
                 Ok(None) => return self.peer.input.is_empty(),
-                Ok(Some(Piece::Message(message))) if message.is_whole() => {
+                Ok(Some(StreamPiece::Message(message))) if message.is_whole() => {
                     (message.tag(), message.frame.len())
                 }
                 _ => return false,
@@ -399,7 +399,7 @@ impl Connection {
         }
     }
 
-    /// Ends a transaction that was left open and removes what a session left, so that the next
+    /// Ends a transaction that was left open and removes the state of a session, so that the next
     /// session finds the server as if it had just logged in.
     pub async fn reset(&mut self, is_in_transaction: bool) -> io::Result<()> {
         let mut out = BytesMut::new();

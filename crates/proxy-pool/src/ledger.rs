@@ -11,7 +11,7 @@ use pg_wire::report::{Report, Severity};
 /// How long is waited until it is written down; meanwhile the primary may be restarted.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Why what only the active proxy does is not done.
+/// Why statements of the active proxy alone are not executed.
 pub const UNPROVEN: &str = "the primary does not confirm that this proxy is the active one";
 
 /// SQLSTATE: no connection could be made.
@@ -31,7 +31,7 @@ pub struct LedgerEntry {
 pub struct ConnectionLedger(mpsc::Sender<LedgerEntry>);
 
 impl ConnectionLedger {
-    /// Makes one whose entries are written down by the receiver.
+    /// Makes a ledger whose entries are written down by the receiver.
     pub fn new(entries: mpsc::Sender<LedgerEntry>) -> ConnectionLedger {
         ConnectionLedger(entries)
     }

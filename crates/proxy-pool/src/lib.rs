@@ -23,14 +23,14 @@ pub use connection::Connection;
 use ledger::ConnectionLedger;
 use pg_connect::address::Address;
 use pg_wire::report::{Report, Severity};
-use pg_wire::startup::Startup;
+use pg_wire::startup::StartupPacket;
 use proxy_core::freshness::ServerLife;
 
 /// Different settings that are remembered, at most; past this all are forgotten.
 const KNOWN_MAX: usize = 1000;
 
-/// How long it is believed what sessions begin with.
-const OUTSET_MAX: Duration = Duration::from_secs(60);
+/// How long initial keys of sessions are valid.
+const INITIAL_KEY_MAX: Duration = Duration::from_secs(60);
 
 /// How long a session waits for a connection to become free.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -47,12 +47,13 @@ pub struct ConnectionKey {
     pub database: String,
     /// Settings that they start with.
     pub settings: StartSettings,
-    /// Settings that they have changed since. Servers get them after the login, so that RESET gives
-    /// back what the session started with. Last, so that keys that log in alike are neighbours.
+    /// Settings that they have changed since. Servers get them after the login, so that RESET
+    /// restores the session's initial values. Last, so that keys that log in alike are neighbours.
     pub changed: StartSettings,
 }
 
-/// Settings by name. Those that were made equal by [`KnownSettings::same`] are compared at once.
+/// Settings by name. Keys that [`KnownSettings::same`] has made equal are compared by their
+/// address.
 #[derive(Clone, Debug, Default)]
 pub struct StartSettings(Arc<BTreeMap<String, String>>);
 
@@ -103,26 +104,26 @@ impl Ord for StartSettings {
     }
 }
 
-/// What sessions that ask for the same begin with.
+/// The initial keys of sessions, by the keys that they request.
 #[derive(Debug, Default)]
-pub struct Outsets(Mutex<BTreeMap<ConnectionKey, (ConnectionKey, Instant)>>);
+pub struct InitialKeys(Mutex<BTreeMap<ConnectionKey, (ConnectionKey, Instant)>>);
 
-impl Outsets {
-    /// Returns what those begin with that ask for `asked`, if that was seen lately: their roles'
-    /// and databases' settings may be changed.
+impl InitialKeys {
+    /// Returns the initial key of sessions that request `asked`, if it was seen lately: their
+    /// roles' and databases' settings may be changed.
     pub fn of(&self, asked: &ConnectionKey) -> Option<ConnectionKey> {
-        let outsets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (outset, seen) = outsets.get(asked)?;
-        (seen.elapsed() < OUTSET_MAX).then(|| outset.clone())
+        let keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (initial, seen) = keys.get(asked)?;
+        (seen.elapsed() < INITIAL_KEY_MAX).then(|| initial.clone())
     }
 
-    /// Notes what a session that has just begun from scratch begins with.
-    pub fn saw(&self, asked: ConnectionKey, outset: ConnectionKey) {
-        let mut outsets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if outsets.len() >= KNOWN_MAX {
-            outsets.clear();
+    /// Notes the initial key of a session that has just begun from scratch.
+    pub fn note(&self, asked: ConnectionKey, initial: ConnectionKey) {
+        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if keys.len() >= KNOWN_MAX {
+            keys.clear();
         }
-        outsets.insert(asked, (outset, Instant::now()));
+        keys.insert(asked, (initial, Instant::now()));
     }
 }
 
@@ -151,8 +152,8 @@ impl KnownSettings {
 }
 
 impl ConnectionKey {
-    /// Returns what a client asked for when it connected.
-    pub fn of(startup: &Startup, user: &str) -> ConnectionKey {
+    /// Returns the settings that a client requested when it connected.
+    pub fn of(startup: &StartupPacket, user: &str) -> ConnectionKey {
         let database = startup.parameter("database").unwrap_or(user);
         let is_setting =
             |name: &str| !matches!(name, "user" | "database") && !name.starts_with("_pq_.");
@@ -179,7 +180,7 @@ impl ConnectionKey {
         }
     }
 
-    /// Returns the same, whose session has changed just these settings.
+    /// Returns the key of a session that has changed just these settings.
     #[must_use]
     pub fn changed_to(&self, changed: StartSettings) -> ConnectionKey {
         ConnectionKey {
@@ -217,7 +218,7 @@ impl ConnectionKey {
 
 /// How sessions of a key log in at servers.
 #[derive(Clone, Default)]
-pub struct Login {
+pub struct ServerLogin {
     /// The password, if it is known.
     pub password: Option<String>,
 }
@@ -230,11 +231,11 @@ pub struct ServerNode {
     connections_max: usize,
     /// Where its connections are written down.
     ledger: Option<ConnectionLedger>,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
 }
 
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     /// Idle connections, the last used last.
     #[expect(
         clippy::vec_box,
@@ -253,18 +254,18 @@ impl ServerNode {
             permits: Arc::new(Semaphore::new(connections_max)),
             connections_max,
             ledger: None,
-            open: Mutex::new(Open::default()),
+            open: Mutex::new(OpenConnections::default()),
         }
     }
 
-    /// Returns one whose connections are written down before they are used.
+    /// Returns a node whose connections are written down before they are used.
     #[must_use]
     pub fn with_ledger(mut self, ledger: ConnectionLedger) -> ServerNode {
         self.ledger = Some(ledger);
         self
     }
 
-    fn open(&self) -> std::sync::MutexGuard<'_, Open> {
+    fn open(&self) -> std::sync::MutexGuard<'_, OpenConnections> {
         // Nothing between lock and unlock leaves it half changed.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -273,22 +274,22 @@ impl ServerNode {
     pub async fn take(
         &self,
         key: &ConnectionKey,
-        login: &Login,
+        login: &ServerLogin,
     ) -> Result<Box<Connection>, Report> {
-        self.take_that(key, login, async |_| Ok(())).await
+        self.take_passing(key, login, async |_| Ok(())).await
     }
 
     /// Returns a connection of this key for a read at a replica of which something is known in this
-    /// life. If one is opened now to another life, it is refused: that server has crashed, and lost
-    /// what the read may have to see. One that was open before was in the same life then, and would
-    /// be closed since.
+    /// life. A connection that is opened now to another life is refused: that server has crashed,
+    /// and lost commits that the read may have to see. A connection that was open before was in the
+    /// same life then, and would be closed since.
     pub async fn take_for_read(
         &self,
         key: &ConnectionKey,
-        login: &Login,
+        login: &ServerLogin,
         life: ServerLife,
     ) -> Result<Box<Connection>, Report> {
-        self.take_that(key, login, async |connection| {
+        self.take_passing(key, login, async |connection| {
             if let Some(socket) = connection.peer.network() {
                 // Only a hint to the system.
                 let _ = pg_connect::silence::WITH_SERVERS.bound_sent(socket);
@@ -298,11 +299,11 @@ impl ServerNode {
         .await
     }
 
-    /// Returns a connection of this key: an idle one, or a new one that passes.
-    async fn take_that(
+    /// Returns a connection of this key: an idle one, or a new one that passes `check`.
+    async fn take_passing(
         &self,
         key: &ConnectionKey,
-        login: &Login,
+        login: &ServerLogin,
         passes: impl AsyncFnOnce(&mut Connection) -> Result<(), Report>,
     ) -> Result<Box<Connection>, Report> {
         let permit = self.permit().await?;
@@ -310,9 +311,9 @@ impl ServerNode {
             connection.permit = Some(permit);
             return Ok(connection);
         }
-        if let Some(mut connection) = self.take_alike(key) {
+        if let Some(mut connection) = self.take_with_same_login(key) {
             // It has a place already.
-            let counted = Counted(self);
+            let counted = CountedConnection(self);
             if connection.change_to(key).await.is_ok() {
                 std::mem::forget(counted);
                 connection.permit = Some(permit);
@@ -326,7 +327,7 @@ impl ServerNode {
     pub async fn open_new(
         &self,
         key: &ConnectionKey,
-        login: &Login,
+        login: &ServerLogin,
     ) -> Result<Box<Connection>, Report> {
         let permit = self.permit().await?;
         self.open_with(permit, (key, login), async |_| Ok(())).await
@@ -335,10 +336,10 @@ impl ServerNode {
     async fn open_with(
         &self,
         permit: OwnedSemaphorePermit,
-        (key, login): (&ConnectionKey, &Login),
+        (key, login): (&ConnectionKey, &ServerLogin),
         passes: impl AsyncFnOnce(&mut Connection) -> Result<(), Report>,
     ) -> Result<Box<Connection>, Report> {
-        let counted = Counted::new(self);
+        let counted = CountedConnection::new(self);
         let mut connection = Box::new(Connection::open(&self.address, key, login).await?);
         if let Some(ledger) = &self.ledger {
             ledger.write(connection.cancel_key.process).await?;
@@ -353,9 +354,9 @@ impl ServerNode {
     }
 
     /// Returns how many connections there are.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> ConnectionUsage {
         let open = self.open();
-        Usage {
+        ConnectionUsage {
             open: open.count,
             in_use: self.connections_max - self.permits.available_permits(),
             idle: open.idle.values().map(Vec::len).sum(),
@@ -396,7 +397,7 @@ impl ServerNode {
     /// Returns an idle connection that has logged in as this key does, if it can be spared: it has
     /// other settings since. A single one is left to its own sessions, but for new logins: else
     /// each of them would open another.
-    fn take_alike(&self, key: &ConnectionKey) -> Option<Box<Connection>> {
+    fn take_with_same_login(&self, key: &ConnectionKey) -> Option<Box<Connection>> {
         loop {
             let mut open = self.open();
             let has_room = open.count < self.connections_max;
@@ -438,7 +439,8 @@ impl ServerNode {
         drop(permit);
     }
 
-    /// Closes the idle connections of a user, who may not be the one any more that has opened them.
+    /// Closes the idle connections of a user. The user may have been dropped and created again
+    /// since they were opened.
     pub fn close_idle_of(&self, user: &str) {
         let mut open = self.open();
         let mut closed = Vec::new();
@@ -467,24 +469,24 @@ impl ServerNode {
 
 /// How many connections a node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Usage {
+pub struct ConnectionUsage {
     /// All that are open or being opened.
     pub open: usize,
-    /// Those that sessions have, or wait for while they are opened.
+    /// Connections that sessions have, or wait for while they are opened.
     pub in_use: usize,
-    /// Those that wait for a session.
+    /// Connections that wait for a session.
     pub idle: usize,
     /// So many there can be.
     pub max: usize,
 }
 
 /// A place among the open connections; given up unless it is forgotten.
-struct Counted<'a>(&'a ServerNode);
+struct CountedConnection<'a>(&'a ServerNode);
 
-impl Counted<'_> {
+impl CountedConnection<'_> {
     /// Closes an idle connection of another key if there is no place: the caller has a permit, so
     /// that not all open ones can be in use.
-    fn new(node: &ServerNode) -> Counted<'_> {
+    fn new(node: &ServerNode) -> CountedConnection<'_> {
         let mut open = node.open();
         if open.count >= node.connections_max {
             let mut idle = open.idle.values_mut();
@@ -495,11 +497,11 @@ impl Counted<'_> {
         }
         open.count += 1;
         drop(open);
-        Counted(node)
+        CountedConnection(node)
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CountedConnection<'_> {
     fn drop(&mut self) {
         self.0.open().count -= 1;
     }

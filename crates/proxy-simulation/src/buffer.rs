@@ -1,19 +1,19 @@
-//! The transactions buffer: a table that survives its store's crashes, unless it is lost, and what
-//! the proxy knows of it. Its pages and the decision on sources are the real ones.
+//! The transactions buffer: a table that survives its store's crashes, unless it is lost, and the
+//! proxy's knowledge of it. Its pages and the decision on sources are the real ones.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::replica::Commit;
 use proxy_core::freshness::Tsid;
-use replication::handover::Placed;
-use replication::pages::{Page, Pages};
+use replication::handover::LogPlaced;
+use replication::pages::{BufferPage, BufferPages};
 
 /// A commit, or that there is none up to here.
 #[derive(Clone, Debug)]
 pub(crate) struct Given(pub Tsid, pub Option<Rc<Commit>>);
 
-impl Placed for Given {
+impl LogPlaced for Given {
     fn tsid(&self) -> Tsid {
         self.0
     }
@@ -30,9 +30,9 @@ pub(crate) struct Buffer {
     pub is_up: bool,
     /// Whether it has lost something that was on its disks, or let it go for want of room.
     pub has_lost: bool,
-    rows: Vec<(Page, Vec<Given>)>,
+    rows: Vec<(BufferPage, Vec<Given>)>,
     /// As the proxy knows them; none before it has looked.
-    pub pages: Option<Pages>,
+    pub pages: Option<BufferPages>,
     /// Given to it, and not written; none while it does not follow.
     queue: Option<VecDeque<Given>>,
     length_max: u64,
@@ -61,7 +61,7 @@ impl Buffer {
         self.is_up && self.queue.as_ref().is_some_and(|queue| !queue.is_empty())
     }
 
-    /// Crashes the buffer's store: what was not written is gone.
+    /// Crashes the buffer's store. Pages that were not written are lost.
     pub fn crash(&mut self) {
         self.is_up = false;
         self.queue = None;
@@ -80,13 +80,14 @@ impl Buffer {
         self.queue = None;
     }
 
-    /// Looks at what there is, as `buffer::open` does. Returns behind which place it needs commits.
-    /// What is of no use may be left there, as by a proxy that dies before it has removed it.
+    /// Looks at the present pages, as `buffer::open` does. Returns behind which place it needs
+    /// commits. Useless pages may be left there, as by a proxy that dies before it has removed
+    /// them.
     pub fn open(&mut self, confirmed: Tsid, leaves: bool) -> Tsid {
-        let found: Vec<Page> = self.rows.iter().map(|(page, _)| *page).collect();
-        let (pages, useless) = match Pages::of(found.clone()) {
+        let found: Vec<BufferPage> = self.rows.iter().map(|(page, _)| *page).collect();
+        let (pages, useless) = match BufferPages::of(found.clone()) {
             Some((pages, useless)) if pages.until() >= confirmed => (pages, useless),
-            _ => (Pages::beginning_at(confirmed), found),
+            _ => (BufferPages::beginning_at(confirmed), found),
         };
         self.rows
             .retain(|(page, _)| leaves || !useless.contains(page));
@@ -96,14 +97,14 @@ impl Buffer {
         start
     }
 
-    /// Queues what the reader gives the buffer.
+    /// Queues the reader's commits for the buffer.
     pub fn give(&mut self, given: Given) {
         let queue = self.queue.as_mut().expect("it follows");
         queue.push_back(given);
     }
 
-    /// Writes some of what was given as a page, as `Keeper::write_page` does. Where its store dies
-    /// just then, the page is there, and no proxy knows.
+    /// Writes some of the queued commits as a page, as `BufferWriter::write_page` does. Where its
+    /// store dies just then, the page is there, and no proxy knows.
     pub fn write(&mut self, epoch: u64, count: usize, dies: bool) {
         let queue = self.queue.as_mut().expect("it follows");
         let states: Vec<Given> = queue.drain(..count).collect();
@@ -112,7 +113,7 @@ impl Buffer {
             Some(last) if last.length == 0 => last.after,
             _ => pages.until(),
         };
-        let page = Page {
+        let page = BufferPage {
             epoch,
             after,
             until: states.last().expect("there is one").0,
@@ -124,7 +125,7 @@ impl Buffer {
             self.crash();
             return;
         }
-        let mut gone: Vec<Page> = pages.push(page).into_iter().collect();
+        let mut gone: Vec<BufferPage> = pages.push(page).into_iter().collect();
         while let Some(surplus) = pages.take_surplus(self.length_max) {
             self.has_lost = true;
             gone.push(surplus);
@@ -137,8 +138,8 @@ impl Buffer {
         self.queue.as_ref().map_or(0, VecDeque::len)
     }
 
-    /// Returns what comes behind a place, with where that ends; none if it cannot be read, or if
-    /// there is no more.
+    /// Returns the page after a place, with its end; none if it cannot be read, or if there is no
+    /// more.
     pub fn read(&self, place: Tsid) -> Option<(Vec<Given>, Tsid)> {
         let page = self.pages.as_ref()?.next(place).filter(|_| self.is_up)?;
         let (_, states) = self.rows.iter().find(|(row, _)| *row == page)?;

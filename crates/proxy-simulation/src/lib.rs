@@ -1,6 +1,6 @@
-//! Manager, schedule and marks in a world that is made up: a small snapshot-isolation database in
-//! the primary's place, replicas that forget what was not on their disks, connections that break, a
-//! proxy that dies. One seed is one run, for ever the same.
+//! Manager, schedule and marks in a simulated world: a small snapshot-isolation database in the
+//! primary's place, replicas that forget unflushed commits, connections that break, a proxy that
+//! dies. One seed is one run, for ever the same.
 //!
 //! Real: `proxy_core::freshness`, `proxy_core::writes`, `replication::{schedule, handover}`, the
 //! buffer's pages, the messages in the log. Written once more, without sockets: the slot's reader,
@@ -8,17 +8,17 @@
 //! analysis of statements (sets come from statements of a few kinds), filling, and comparing.
 //!
 //! Properties:
-//! - I14: each state of a replica is one that a replay of the log gives.
-//! - R31: what a replica executes at the same time, or before its turn, is in the way of no other
-//!   there.
+//! - I14: each state of a replica equals a state that a replay of the log gives.
+//! - R31: transactions that a replica executes at the same time, or before their turn, conflict
+//!   with no other there.
 //! - GSSI: a read sees every commit that it touches and that a client knew of before it began: the
 //!   writer by its answer, or a reader that had seen it.
-//! - No long fork: a read has no commit without one that it touches, too, and that the primary
-//!   showed before.
-//! - A replica gets the error that no source has what it lacks only if the transactions buffer has
-//!   lost or dropped something, or if it was lacking that already when a proxy came that has
+//! - No long fork: a read sees no commit without an earlier commit that it touches, too, and that
+//!   the primary showed before.
+//! - A replica gets the error that no source has its missing commits only if the transactions
+//!   buffer has lost or dropped something, or if it lacked them already when a proxy came that has
 //!   another buffer, and is the active one by now.
-//! - No client sees time go back: what a replica showed, the primary shows.
+//! - No client sees time go back: the primary shows every commit that a replica has shown.
 //! - When faults stop, everything is settled, and all replicas are equal to the primary.
 
 #![cfg(test)]
@@ -38,8 +38,8 @@ use world::World;
 
 /// Seeds that the tests run, unless [`SEEDS`] is set.
 const SEEDS_DEFAULT: u64 = 2_000;
-/// Seeds that have failed once: a replica was given the stream of a new proxy, which began behind
-/// what it lacked; and what the reader remembered from before the stream skipped something.
+/// Seeds that have failed once. A replica was given the stream of a new proxy, which began behind
+/// its position. The commits that the reader remembered from before the stream had a gap.
 const SEEDS_KEPT: &[u64] = &[7_005_223, 7_236_767];
 /// Seeds in which a planted bug has to be found.
 const SEEDS_PLANTED: u64 = 10_000;
@@ -69,7 +69,7 @@ fn run(seed: u64) -> Result<Counts, String> {
     Err(format!("{story}\nseed {seed}: {problem}"))
 }
 
-/// What came of runs, to see that they are about something.
+/// Counts over the runs, which show that the runs cover the cases.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     commits: u64,
@@ -84,7 +84,7 @@ struct Counts {
 }
 
 #[test]
-fn reads_see_what_they_must_and_replicas_are_prefixes() {
+fn reads_are_fresh_and_replicas_are_prefixes() {
     let seeds = number(SEEDS).unwrap_or(SEEDS_DEFAULT);
     let first = number(SEED).unwrap_or(0);
     let mut all = Counts::default();

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use proxy_core::freshness::mark::emitted;
 use proxy_core::freshness::{
-    Class, ColumnNumber, Items, Parts, RowHash, Sets, TableOid, Touch, Tsid,
+    AccessSets, AffectingClass, ColumnNumber, CountedItems, RowHash, TableAccess, TableOid,
+    TableParts, Tsid,
 };
 
 /// Tables, and rows of each.
@@ -27,7 +28,7 @@ pub(crate) type Image = [u64; COLUMNS];
 /// All rows.
 pub(crate) type Data = BTreeMap<Key, Image>;
 
-/// What became of a row.
+/// The change of a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
     pub key: Key,
@@ -52,22 +53,25 @@ pub(crate) enum Statement {
 
 impl Statement {
     /// Returns the sets that the analysis would find for the statement.
-    pub fn sets(&self) -> Sets {
-        let column = |column: usize| Items::one(ColumnNumber(column as u16 + 1));
-        let rows = |key: &Key| Items::one(RowHash(key.row));
-        let mut sets = Sets::default();
+    pub fn sets(&self) -> AccessSets {
+        let column = |column: usize| CountedItems::one(ColumnNumber(column as u16 + 1));
+        let rows = |key: &Key| CountedItems::one(RowHash(key.row));
+        let mut sets = AccessSets::default();
         match self {
             Statement::Put(key, _) | Statement::Delete(key) => {
-                sets.touch(TableOid(key.table), Touch::write_rows([RowHash(key.row)]));
+                sets.touch(
+                    TableOid(key.table),
+                    TableAccess::write_rows([RowHash(key.row)]),
+                );
             }
             Statement::Set(key, number, _) => {
-                let touch = Touch {
-                    class: Class::Rows,
-                    reads: Some(Parts {
-                        columns: Items::default(),
+                let touch = TableAccess {
+                    class: AffectingClass::Rows,
+                    reads: Some(TableParts {
+                        columns: CountedItems::default(),
                         rows: rows(key),
                     }),
-                    writes: Some(Parts {
+                    writes: Some(TableParts {
                         columns: column(*number),
                         rows: rows(key),
                     }),
@@ -75,18 +79,18 @@ impl Statement {
                 sets.touch(TableOid(key.table), touch);
             }
             Statement::SetWhere(table, ..) => {
-                let parts = |number| Parts {
+                let parts = |number| TableParts {
                     columns: column(number),
-                    rows: Items::default(),
+                    rows: CountedItems::default(),
                 };
-                let touch = Touch {
-                    class: Class::Columns,
+                let touch = TableAccess {
+                    class: AffectingClass::Columns,
                     reads: Some(parts(0)),
                     writes: Some(parts(1)),
                 };
                 sets.touch(TableOid(*table), touch);
             }
-            Statement::Schema => sets = Sets::writes_anything(),
+            Statement::Schema => sets = AccessSets::writes_anything(),
         }
         sets
     }
@@ -143,9 +147,9 @@ struct Transaction {
 #[derive(Debug, Default)]
 pub(crate) struct Primary {
     pub log: Vec<Entry>,
-    /// What it shows.
+    /// The visible data.
     pub shown: Data,
-    /// What a replay of the log up to each commit gives.
+    /// The state after a replay of the log up to each commit.
     pub states: BTreeMap<Tsid, Data>,
     locks: BTreeMap<Key, i32>,
     backends: BTreeMap<i32, Transaction>,
@@ -243,7 +247,7 @@ impl Primary {
         self.backends[&backend].logged.is_some()
     }
 
-    /// Takes back what a connection has done.
+    /// Takes back the changes of a connection.
     pub fn roll_back(&mut self, backend: i32) {
         let own = self.backends.get_mut(&backend).expect("it is alive");
         let own = std::mem::take(own);
@@ -336,45 +340,45 @@ pub fn put(data: &mut Data, key: Key, image: Option<Image>) {
     };
 }
 
-/// What a query reads.
+/// The rows that a query reads.
 #[derive(Clone, Debug)]
 pub(crate) enum Reads {
     Row(Key),
     Column(u32, usize),
     Table(u32),
-    /// What is not known.
+    /// The rows are unknown.
     Anything,
 }
 
 impl Reads {
     /// Returns the sets that the analysis would find for the read.
-    pub fn sets(&self) -> Sets {
-        let mut sets = Sets::default();
+    pub fn sets(&self) -> AccessSets {
+        let mut sets = AccessSets::default();
         match self {
             Reads::Row(key) => {
-                let touch = Touch {
-                    class: Class::Rows,
-                    reads: Some(Parts {
-                        columns: Items::all(),
-                        rows: Items::one(RowHash(key.row)),
+                let touch = TableAccess {
+                    class: AffectingClass::Rows,
+                    reads: Some(TableParts {
+                        columns: CountedItems::all(),
+                        rows: CountedItems::one(RowHash(key.row)),
                     }),
                     writes: None,
                 };
                 sets.touch(TableOid(key.table), touch);
             }
             Reads::Column(table, column) => {
-                let touch = Touch {
-                    class: Class::Columns,
-                    reads: Some(Parts {
-                        columns: Items::one(ColumnNumber(*column as u16 + 1)),
-                        rows: Items::default(),
+                let touch = TableAccess {
+                    class: AffectingClass::Columns,
+                    reads: Some(TableParts {
+                        columns: CountedItems::one(ColumnNumber(*column as u16 + 1)),
+                        rows: CountedItems::default(),
                     }),
                     writes: None,
                 };
                 sets.touch(TableOid(*table), touch);
             }
-            Reads::Table(table) => sets.touch(TableOid(*table), Touch::read_table()),
-            Reads::Anything => sets = Sets::reads_anything(),
+            Reads::Table(table) => sets.touch(TableOid(*table), TableAccess::read_table()),
+            Reads::Anything => sets = AccessSets::reads_anything(),
         }
         sets
     }

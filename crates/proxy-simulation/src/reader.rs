@@ -1,5 +1,5 @@
-//! The slot's reader: gives every commit of the log to the manager and then, once the primary shows
-//! it, to the replicas, in order; and settles what is in doubt.
+//! The slot's reader. It passes every commit of the log to the manager and then, once the primary
+//! shows it, to the replicas, in order. It also settles commits in doubt.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -9,9 +9,10 @@ use super::primary::{Change, Entry, Primary};
 use super::replica::{Commit, Extractor};
 use proxy_core::freshness::mark::MarkMessage;
 use proxy_core::freshness::{
-    Committed, Manager, Mark, ReplicaId, RowHash, Sets, TStateId, TableOid, Touch, Tsid,
+    AccessSets, FreshnessManager, Mark, ReceivedCommit, ReplicaId, RowHash, TStateId, TableAccess,
+    TableOid, Tsid,
 };
-use replication::handover::{self, Recent, Source};
+use replication::handover::{self, CommitSource, RecentCommits};
 
 /// See the module.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(crate) struct Reader {
     given: BTreeMap<ReplicaId, Tsid>,
     /// The last that the buffer was given, if it follows.
     buffered: Option<Tsid>,
-    pub recent: Recent<Given>,
+    pub recent: RecentCommits<Given>,
     /// Commits in doubt whose process is gone, and the log's end then.
     doubts: BTreeMap<TStateId, Tsid>,
 }
@@ -40,7 +41,7 @@ impl Reader {
             unshown: None,
             given: BTreeMap::new(),
             buffered: None,
-            recent: Recent::default(),
+            recent: RecentCommits::default(),
             doubts: BTreeMap::new(),
         };
         reader.recent.begin(confirmed);
@@ -64,13 +65,13 @@ impl Reader {
         extractor: (ReplicaId, &mut Extractor),
         applied: Tsid,
         (primary, confirmed): (&Primary, Tsid),
-    ) -> Source {
+    ) -> CommitSource {
         let (id, extractor) = extractor;
         let read = (self.position, confirmed);
         let source = handover::source(applied, read, &self.recent, false);
         match source {
-            Source::Buffer | Source::Lost => return source,
-            Source::Recent => {
+            CommitSource::Buffer | CommitSource::Lost => return source,
+            CommitSource::Recent => {
                 let behind = self.recent.iter().filter(|given| given.0 > applied);
                 for Given(tsid, commit) in behind {
                     extractor.give(*tsid, commit.clone());
@@ -78,8 +79,8 @@ impl Reader {
                 self.given.insert(id, self.position.max(applied));
                 return source;
             }
-            Source::RestartedStream => self.restart(primary, confirmed),
-            Source::Stream => {}
+            CommitSource::RestartedStream => self.restart(primary, confirmed),
+            CommitSource::Stream => {}
         }
         self.given.insert(id, applied);
         source
@@ -97,15 +98,17 @@ impl Reader {
         self.buffered = Some(applied);
         let read = (self.position, confirmed);
         match handover::source(applied, read, &self.recent, false) {
-            Source::Stream => {}
-            Source::Recent => {
+            CommitSource::Stream => {}
+            CommitSource::Recent => {
                 for given in self.recent.iter().filter(|given| given.0 > applied) {
                     buffer.give(given.clone());
                 }
                 self.buffered = Some(self.position.max(applied));
             }
-            Source::RestartedStream => self.restart(primary, confirmed),
-            Source::Buffer | Source::Lost => unreachable!("it begins where the slot has all"),
+            CommitSource::RestartedStream => self.restart(primary, confirmed),
+            CommitSource::Buffer | CommitSource::Lost => {
+                unreachable!("it begins where the slot has all")
+            }
         }
     }
 
@@ -122,11 +125,11 @@ impl Reader {
         }
     }
 
-    /// Reads on, or gives what was read.
+    /// Reads on, or delivers the commits that were read.
     pub fn go_on(
         &mut self,
         primary: &Primary,
-        manager: &mut Manager,
+        manager: &mut FreshnessManager,
         extractors: &mut BTreeMap<ReplicaId, Extractor>,
         buffer: Option<&mut Buffer>,
     ) {
@@ -143,7 +146,7 @@ impl Reader {
             return;
         };
         self.next += 1;
-        let is_shown = manager.committed(&Committed {
+        let is_shown = manager.committed(&ReceivedCommit {
             tsid: entry.tsid,
             mark: mark(entry, manager),
             writes: &sets(entry),
@@ -159,8 +162,8 @@ impl Reader {
         }
     }
 
-    /// Looks at what is in doubt.
-    pub fn settle(&mut self, primary: &Primary, manager: &mut Manager) {
+    /// Looks at commits in doubt.
+    pub fn settle(&mut self, primary: &Primary, manager: &mut FreshnessManager) {
         let in_doubt = manager.in_doubt();
         for (id, backend) in &in_doubt {
             if !primary.is_alive(*backend) {
@@ -218,7 +221,7 @@ fn place(primary: &Primary, confirmed: Tsid) -> usize {
     primary.log.partition_point(|entry| entry.tsid <= confirmed)
 }
 
-fn mark(entry: &Entry, manager: &Manager) -> Option<Mark> {
+fn mark(entry: &Entry, manager: &FreshnessManager) -> Option<Mark> {
     let (prefix, bytes) = entry.message.as_ref()?;
     match MarkMessage::decode(prefix, bytes, manager.key())? {
         MarkMessage::Mark(mark) => Some(mark),
@@ -226,14 +229,17 @@ fn mark(entry: &Entry, manager: &Manager) -> Option<Mark> {
     }
 }
 
-/// What a commit has written, by its row images.
-fn sets(entry: &Entry) -> Sets {
-    let mut sets = Sets::default();
+/// The writes of a commit, by its row images.
+fn sets(entry: &Entry) -> AccessSets {
+    let mut sets = AccessSets::default();
     for Change { key, .. } in &entry.changes {
-        sets.touch(TableOid(key.table), Touch::write_rows([RowHash(key.row)]));
+        sets.touch(
+            TableOid(key.table),
+            TableAccess::write_rows([RowHash(key.row)]),
+        );
     }
     if entry.has_statements {
-        sets.merge(&Sets::writes_anything());
+        sets.merge(&AccessSets::writes_anything());
     }
     sets
 }

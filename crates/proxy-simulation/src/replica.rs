@@ -1,14 +1,14 @@
-//! A Replica: a database that forgets what was not on its disk when it crashes, and the Extractor's
-//! part that decides, which is the real one.
+//! A replica: a database that forgets unflushed commits when it crashes, and the Extractor's part
+//! that decides, which is the real one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use super::primary::{Change, Data, Key, put};
-use proxy_core::freshness::execution::{Company, Task};
-use proxy_core::freshness::{ServerLife, Sets, Tsid};
+use proxy_core::freshness::execution::{GroupSharing, Task};
+use proxy_core::freshness::{AccessSets, ServerLife, Tsid};
 use proxy_core::planted::{self, ProxyBug};
-use replication::schedule::{Schedule, Worker, WorkerCommand};
+use replication::schedule::{ReplaySchedule, WorkerCommand, WorkerNumber};
 
 /// Bytes of a commit, for the schedule.
 const LENGTH: usize = 1000;
@@ -18,7 +18,7 @@ const LENGTH: usize = 1000;
 pub(crate) struct Commit {
     pub tsid: Tsid,
     pub changes: Vec<Change>,
-    pub sets: Sets,
+    pub sets: AccessSets,
 }
 
 /// The database.
@@ -27,13 +27,13 @@ pub(crate) struct Database {
     /// How often it has started.
     pub life: u64,
     pub is_up: bool,
-    /// What it shows, and what it reports to have.
+    /// The visible data, and the position that it reports.
     pub data: Data,
     pub noted: Tsid,
-    /// What its disk has, and the commits since.
+    /// The state on its disk, and the commits since.
     durable: (Data, Tsid),
     recent: Vec<(Data, Tsid)>,
-    /// By the last of each group: its changes, and what it notes.
+    /// By the last commit of each group: its changes, and the position that it notes.
     executed: BTreeMap<Tsid, (Vec<Change>, Tsid)>,
     /// Commits that were sent on connections that have no reader any more.
     left: Vec<Tsid>,
@@ -54,7 +54,7 @@ impl Database {
         }
     }
 
-    /// Fills the database with what the primary had at a place.
+    /// Fills the database with the primary's state at a place.
     pub fn fill(&mut self, data: &Data, place: Tsid) {
         self.hang_up();
         self.data = data.clone();
@@ -62,7 +62,7 @@ impl Database {
         self.flush(place);
     }
 
-    /// Dies, and loses all but `kept` of what was not on disk.
+    /// Dies, and loses all but `kept` of the unflushed commits.
     pub fn crash(&mut self, kept: usize) {
         self.is_up = false;
         self.life += 1;
@@ -97,8 +97,7 @@ impl Database {
         self.left.clear();
     }
 
-    /// Notes that an Extractor is gone: what it has sent in this life of the database is still
-    /// there.
+    /// Notes that an Extractor is gone. Its transactions in this life of the database remain.
     pub fn leave(&mut self, extractor: &Extractor) {
         if extractor.life == self.life {
             self.left
@@ -109,7 +108,8 @@ impl Database {
         }
     }
 
-    /// Does what an Extractor has left, if there is something. Returns what it committed.
+    /// Executes the statements that an Extractor has left, if there are any. Returns the committed
+    /// group.
     pub fn do_left(&mut self) -> Option<Tsid> {
         let tsid = self.left.pop()?;
         self.commit(tsid);
@@ -125,7 +125,7 @@ impl Database {
     fn execute(&mut self, group: &[Rc<Commit>]) -> Result<(), Problem> {
         let held = self.executed.values().flat_map(|(changes, _)| changes);
         let held: BTreeSet<Key> = held.map(|change| change.key).collect();
-        // What the group itself has made of rows.
+        // The group's own versions of rows.
         let mut own = BTreeMap::new();
         for change in group.iter().flat_map(|commit| &commit.changes) {
             if held.contains(&change.key) {
@@ -166,14 +166,14 @@ impl Database {
 /// Why a commit cannot be executed now.
 #[derive(Debug)]
 enum Problem {
-    /// Another one that was executed has changed one of its rows.
+    /// Another executed transaction has changed one of its rows.
     InTheWay,
     Differs,
     /// Something passing, as a lock that a reader holds.
     Passing,
 }
 
-/// Whether the database does what it is sent.
+/// Whether the database executes its commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
     Willing,
@@ -186,7 +186,7 @@ pub(crate) enum Mood {
 enum Reply {
     Executed(Tsid),
     Failed(Tsid, Problem),
-    Committed(Worker, Tsid),
+    Committed(WorkerNumber, Tsid),
     RolledBack(Tsid),
 }
 
@@ -197,8 +197,8 @@ pub(crate) struct Extractor {
     pub lock: ServerLife,
     /// The life of the database that it speaks to.
     pub life: u64,
-    schedule: Schedule,
-    /// What the reader gave, and was not taken.
+    schedule: ReplaySchedule,
+    /// The commits that the reader has sent, and that were not received.
     queue: VecDeque<(Tsid, Option<Rc<Commit>>)>,
     in_hand: BTreeMap<Tsid, Rc<Commit>>,
     /// Sent to the database.
@@ -225,7 +225,7 @@ impl Extractor {
         Extractor {
             lock,
             life: database.life,
-            schedule: Schedule::new(pace.workers, pace.group_max),
+            schedule: ReplaySchedule::new(pace.workers, pace.group_max),
             queue: VecDeque::new(),
             in_hand: BTreeMap::new(),
             sent: Vec::new(),
@@ -261,14 +261,14 @@ impl Extractor {
         let (tsid, commit) = self.queue.pop_front().expect("there is one");
         match commit.filter(|commit| !commit.changes.is_empty()) {
             Some(commit) => {
-                let company = match commit.sets.may_write_anything() {
-                    true => Company::Own,
-                    false => Company::Any,
+                let sharing = match commit.sets.may_write_anything() {
+                    true => GroupSharing::Own,
+                    false => GroupSharing::Any,
                 };
                 let task = Task {
                     sets: commit.sets.clone(),
                     length: LENGTH,
-                    company,
+                    sharing,
                 };
                 self.schedule.add(tsid, task);
                 self.in_hand.insert(tsid, commit);
@@ -321,9 +321,8 @@ impl Extractor {
             Reply::Executed(tsid) => self.schedule.executed(tsid),
             Reply::Failed(tsid, problem) => {
                 self.schedule.failed(tsid);
-                // What runs at the same time touches no common row, and what is before has been
-                // committed or touches none either. So nothing fails for another reason, alone or
-                // not.
+                // Concurrent groups touch no common row, and each earlier group has committed or
+                // touches none of these rows. So nothing fails for another reason, alone or not.
                 assert!(
                     matches!(problem, Problem::Passing),
                     "the commit at {tsid} failed: {problem:?}"
@@ -340,7 +339,7 @@ impl Extractor {
     }
 
     fn go_on(&mut self) {
-        let mut commands = self.schedule.turns();
+        let mut commands = self.schedule.urgent_commands();
         commands.extend(self.schedule.commands());
         for command in commands {
             match command {

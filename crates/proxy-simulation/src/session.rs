@@ -1,22 +1,22 @@
-//! A client's session: what it does next, and what it waits for. What it has written is noted by
-//! the real code.
+//! A client's session: its next step, and the event that it waits for. The real code notes its
+//! writes.
 
 use std::collections::VecDeque;
 
 use super::primary::{Reads, Statement};
-use proxy_core::freshness::{Level, ReadMoment, ReplicaId, ServerLife, Tsid, Watch};
-use proxy_core::writes::Writes;
+use proxy_core::freshness::{ConsistencyLevel, ReadMoment, ReadWatch, ReplicaId, ServerLife, Tsid};
+use proxy_core::writes::SessionWrites;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     /// Its connection to the primary.
     pub backend: Option<i32>,
-    pub writes: Writes,
+    pub writes: SessionWrites,
     pub doing: Doing,
 }
 
-/// What a session does.
+/// The activity of a session.
 #[derive(Debug, Default)]
 pub(crate) enum Doing {
     /// Its client asks for nothing.
@@ -36,7 +36,7 @@ pub(crate) enum Doing {
     Logged(usize),
     /// It has sent its marks.
     Marks(VecDeque<String>),
-    /// Its read waits for a replica that has what it must see.
+    /// Its read waits for a replica that is fresh enough.
     Waits(Read, ReadMoment),
     /// Its read waits for a connection.
     Asks(Read, Option<Chosen>),
@@ -50,15 +50,15 @@ pub(crate) enum Doing {
 #[derive(Debug)]
 pub(crate) struct Read {
     pub reads: Reads,
-    pub level: Level,
+    pub level: ConsistencyLevel,
     pub started: u64,
     /// It takes its snapshot late.
     pub is_slow: bool,
-    pub watch: Option<Watch>,
+    pub watch: Option<ReadWatch>,
 }
 
-/// A replica that was chosen for a read, the life of its server that it was chosen for, and the one
-/// that the read runs in.
+/// A replica that was chosen for a read, with the life of its server at the choice and the life in
+/// which the read runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chosen {
     pub id: ReplicaId,

@@ -1,4 +1,4 @@
-//! All parts of one run, and what may happen next.
+//! All parts of one run, and the possible next events.
 
 mod copies;
 mod other;
@@ -17,9 +17,9 @@ use super::replica::{Database, Extractor, Mood, Pace};
 use super::session::{Chosen, Doing, Read, Session};
 use proxy_core::freshness::mark;
 use proxy_core::freshness::{
-    Level, Manager, ManagerLimits, ReadTarget, ReplicaId, ReplicaState, Tsid,
+    ConsistencyLevel, FreshnessManager, ManagerLimits, ReadTarget, ReplicaId, ReplicaState, Tsid,
 };
-use proxy_core::touched::Touched;
+use proxy_core::touched::CombinedAnalysis;
 use replication::locked;
 
 /// Things that happen while there are faults, and at most afterwards.
@@ -53,7 +53,7 @@ enum Action {
     Bypass,
     /// The slot's reader goes on.
     Read,
-    /// It looks at what is in doubt.
+    /// It looks at commits in doubt.
     Settle,
     /// Its stream breaks.
     Break,
@@ -67,14 +67,14 @@ enum Action {
     /// A database dies, and comes back.
     Crash(ReplicaId),
     Start(ReplicaId),
-    /// It does what an Extractor before had sent.
+    /// It executes the commands of an earlier Extractor.
     DoLeft(ReplicaId),
     /// Its connections break, or are found to be broken.
     Cut(ReplicaId),
     Notice(ReplicaId),
     /// It is taken up.
     Join(ReplicaId),
-    /// It is given what comes next, by the buffer or by the reader.
+    /// It gets the next commits, from the buffer or from the reader.
     Deliver(ReplicaId),
     /// The buffer is taken up, writes, dies, loses all it has, and comes back.
     OpenBuffer,
@@ -93,7 +93,7 @@ pub(crate) struct World {
     random: Random,
     now: u64,
     primary: Primary,
-    manager: Mutex<Manager>,
+    manager: Mutex<FreshnessManager>,
     reader: Reader,
     databases: BTreeMap<ReplicaId, Database>,
     extractors: BTreeMap<ReplicaId, Extractor>,
@@ -103,11 +103,12 @@ pub(crate) struct World {
     buffer: Option<Buffer>,
     /// Another proxy, where each has a buffer of its own: in every eighth world.
     other: Option<Other>,
-    /// Up to where those were given commits whom the reader does not give to yet.
+    /// The last position that was delivered to each replica to which the reader does not deliver
+    /// yet.
     delivered: BTreeMap<ReplicaId, Tsid>,
     /// How many proxies there were.
     epoch: u64,
-    /// The slot gives what is behind this.
+    /// The slot delivers the commits behind this.
     confirmed: Tsid,
     pace: Pace,
     /// Idle connections for reads: the life of the server that each was opened in.
@@ -222,7 +223,7 @@ impl World {
         self.perform(*action)
     }
 
-    /// What can happen now, each with how likely it is.
+    /// Returns the possible next events with their likelihoods.
     fn actions(&self) -> Vec<(u64, Action)> {
         let mut all = vec![(20, Action::Settle)];
         for (number, session) in self.sessions.iter().enumerate() {
@@ -466,7 +467,7 @@ impl World {
         self.sessions[number] = Session::default();
     }
 
-    /// Whatever a session's process on the primary was about may still happen there.
+    /// The statement of a session's process may still run on the primary.
     fn abandon(&mut self, number: usize, doing: &Doing) {
         let commits = match doing {
             Doing::Logged(_) => true,
@@ -532,9 +533,9 @@ impl World {
                 _ => Reads::Anything,
             };
             let level = match self.random.below(10) {
-                0 => Level::Weak,
-                1 => Level::RsiPc,
-                _ => Level::Gssi,
+                0 => ConsistencyLevel::Weak,
+                1 => ConsistencyLevel::RsiPc,
+                _ => ConsistencyLevel::Gssi,
             };
             let started = self.now;
             let sets = reads.sets();
@@ -581,13 +582,13 @@ impl World {
         self.send(number, more, alone);
     }
 
-    /// A session sends a statement. What it may write is noted before.
+    /// A session sends a statement. Its possible writes are noted before.
     fn send(&mut self, number: usize, more: u64, alone: bool) {
         let statement = self.statement();
-        let touched = Touched {
+        let touched = CombinedAnalysis {
             sets: statement.sets(),
             may_end: matches!(statement, Statement::Schema),
-            ..Touched::default()
+            ..CombinedAnalysis::default()
         };
         let session = &mut self.sessions[number];
         session
@@ -602,9 +603,9 @@ impl World {
 
     /// A session sends COMMIT or ROLLBACK.
     fn send_end(&mut self, number: usize, commits: bool) {
-        let touched = Touched {
+        let touched = CombinedAnalysis {
             may_end: true,
-            ..Touched::default()
+            ..CombinedAnalysis::default()
         };
         let session = &mut self.sessions[number];
         session
@@ -692,9 +693,9 @@ impl World {
 }
 
 /// A manager that begins at the log's end, which is higher than that of every one before.
-fn manager(floor: Tsid) -> Mutex<Manager> {
+fn manager(floor: Tsid) -> Mutex<FreshnessManager> {
     let key = mark::MarkKey::new(b"secret");
-    Mutex::new(Manager::with_limits(
+    Mutex::new(FreshnessManager::with_limits(
         key,
         floor.0,
         floor,

@@ -1,8 +1,8 @@
 //! A PostgreSQL proxy whose replicas answer consistently.
 //!
-//! Clients speak the PostgreSQL protocol to it. Writes go to the primary; each read goes to any
-//! replica that is fresh enough for what it reads. `serve` has the sessions, `console` the
-//! operators' commands, `check` the requirements on databases.
+//! Clients speak the PostgreSQL protocol to it. Writes go to the primary. Each read goes to any
+//! replica that is fresh enough for it. `serve` has the sessions, `console` the operators'
+//! commands, `check` the requirements on databases.
 //!
 //! It must not know the store's servers, partitions and messages.
 

@@ -17,7 +17,7 @@ const SETUP: &str = "
     CREATE TABLE named (id text PRIMARY KEY, n int);
     INSERT INTO named VALUES ('1', 1)";
 
-/// Every message of the answer to a simple query but what is about settings and keys.
+/// Every message of the answer to a simple query, except those about settings and keys.
 async fn answer(raw: &mut Raw, text: &str) -> Vec<(u8, Vec<u8>)> {
     raw.query(text).flush().await;
     let mut all = Vec::new();
@@ -83,7 +83,7 @@ async fn answers_are_the_same_byte_by_byte() {
         // It reports that it cuts the name off, each time that it is parsed; and now and then
         // without that.
         (&long, &long.replace("= 1", "= $1")),
-        // Numbers that are none of the key's, are of another type, or are not what the key is of.
+        // Numbers that are none of the key's, have another type, or do not have the key's type.
         ("SELECT n, 7 FROM t WHERE id = 1", ""),
         ("SELECT n FROM t WHERE id = 1 ORDER BY 1", ""),
         ("SELECT n FROM t WHERE id = 1 LIMIT 1", ""),
@@ -116,9 +116,10 @@ async fn answers_are_the_same_byte_by_byte() {
     }
 }
 
-/// What fails as a prepared statement is run as it is, on the primary, and there is its error.
+/// A text that fails as a prepared statement is run unchanged, on the primary, and the client gets
+/// the error from there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn errors_are_those_of_the_text() {
+async fn errors_equal_those_of_the_simple_query() {
     let Some(cluster) = cluster().await else {
         return;
     };
@@ -200,7 +201,7 @@ async fn tables_change() {
     assert_eq!(columns(&answer(&mut raw, READ).await), 7);
 }
 
-/// A read whose server process dies runs again; one that was cancelled does not.
+/// A read whose server process dies runs again. A cancelled read does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_that_are_cut_off() {
     const READ: &str = "SELECT n FROM t WHERE id = 1";
@@ -208,7 +209,7 @@ async fn reads_that_are_cut_off() {
         return;
     };
     let replica = connect(cluster.replicas[0].socket()).await;
-    // What a transaction sees of others' activities stays as it was.
+    // A transaction's view of other sessions' activities does not change.
     let admin = connect(cluster.replicas[0].socket()).await;
     for (ends, expected) in [
         ("pg_terminate_backend", "T'10'CZI"),

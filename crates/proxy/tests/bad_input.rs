@@ -1,5 +1,5 @@
-//! What clients and servers should not do has a clear end, costs no other session anything, and no
-//! memory without bound.
+//! Forbidden messages of clients and servers have a clear end. They cost no other session anything,
+//! and no memory without bound.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -8,9 +8,9 @@ mod support;
 use std::time::Duration;
 
 use pg_connect::address::Address;
-use pg_connect::auth::users::Users;
+use pg_connect::auth::users::UserSecrets;
 use pg_local::Postgres;
-use proxy::serve::Authentication;
+use proxy::serve::ClientAuthentication;
 use rcgen::PKCS_ECDSA_P256_SHA256;
 use support::raw::Raw;
 use support::tls::identity;
@@ -104,8 +104,8 @@ async fn too_many_clients() {
     }
 }
 
-/// The rows would need 2 GB. The server waits for the client, and the proxy keeps what fits into
-/// its buffers.
+/// The rows would need 2 GB. The server waits for the client, and the proxy keeps only as much as
+/// its buffers hold.
 #[tokio::test]
 async fn client_that_stops_reading_holds_up_its_server() {
     if !is_there() {
@@ -133,7 +133,7 @@ async fn client_that_stops_reading_holds_up_its_server() {
     assert_eq!(next.reply().await, "T'1'CZI");
 }
 
-/// What this process holds in memory.
+/// Returns the memory that this process uses.
 fn memory_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: usize = status.split(' ').nth(1).unwrap().parse().unwrap();
@@ -199,7 +199,7 @@ async fn passwords_and_encryption_on_both_sides() {
             .unwrap();
 
         let mut inner = options(&postgres, 1);
-        inner.admission.authentication = Authentication::Scram(users());
+        inner.admission.authentication = ClientAuthentication::Scram(users());
         inner.admission.tls = Some(identity(folder.path(), &PKCS_ECDSA_P256_SHA256));
         let inner = Front::start(inner).await;
         let mut outer = options(&postgres, 1);
@@ -209,7 +209,7 @@ async fn passwords_and_encryption_on_both_sides() {
             folder.path().join("chain.pem").display()
         );
         outer.primary = Address::parse(&url).unwrap();
-        outer.admission.authentication = Authentication::Scram(users());
+        outer.admission.authentication = ClientAuthentication::Scram(users());
         let outer = Front::start(outer).await;
 
         let (host, port) = (outer.address.ip(), outer.address.port());
@@ -248,9 +248,9 @@ async fn password_that_the_server_refuses() {
     let text = "CREATE ROLE ann LOGIN PASSWORD 'other'";
     admin.batch_execute(text).await.unwrap();
     ask_for_passwords(&postgres).await;
-    for known in [users(), Users::default()] {
+    for known in [users(), UserSecrets::default()] {
         let mut proxy_options = options(&postgres, 1);
-        proxy_options.admission.authentication = Authentication::Trust(known);
+        proxy_options.admission.authentication = ClientAuthentication::Trust(known);
         let front = Front::start(proxy_options).await;
         let mut raw = Raw::connect(front.address).await;
         raw.out = pg_wire::startup::write([("user", "ann"), ("database", "postgres")]);

@@ -8,12 +8,12 @@ mod support;
 use std::net::SocketAddr;
 
 use pg_connect::address::Address;
-use pg_connect::auth::tls::Identity;
+use pg_connect::auth::tls::TlsIdentity;
 use pg_local::{Postgres, SUPERUSER};
 use proxy::check::check;
-use proxy::serve::Authentication;
+use proxy::serve::ClientAuthentication;
 use rcgen::{PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
-use support::tls::{Between, Does, identity, require_tls};
+use support::tls::{AttackMode, Between, identity, require_tls};
 use support::{
     Front, PASSWORD, USER, complained, connect, is_there, options, printed, psql, users,
 };
@@ -25,9 +25,9 @@ const NEGOTIATION_FAILED: &str = "SCRAM channel binding negotiation error";
 
 /// A database that has [`USER`] and trusts everybody, and a proxy in front that wants her password
 /// and shows this.
-async fn proxy(postgres: &Postgres, identity: Identity) -> Front {
+async fn proxy(postgres: &Postgres, identity: TlsIdentity) -> Front {
     let mut proxy_options = options(postgres, 4);
-    proxy_options.admission.authentication = Authentication::Scram(users());
+    proxy_options.admission.authentication = ClientAuthentication::Scram(users());
     proxy_options.admission.tls = Some(identity);
     Front::start(proxy_options).await
 }
@@ -44,7 +44,8 @@ fn at(place: SocketAddr, words: &str) -> String {
     format!("host={} port={} {words}", place.ip(), place.port())
 }
 
-/// With certificates whose signatures have hashes of different lengths, and with one that has none.
+/// With certificates whose signatures have hashes of different lengths, and with a certificate
+/// without a hash.
 #[tokio::test]
 async fn psql_ties_its_login() {
     if !is_there() {
@@ -94,7 +95,10 @@ async fn attacker_between_client_and_proxy() {
     let front = proxy(&postgres, shown).await;
     let url = format!("postgresql://{USER}@{}?sslmode=require", front.address);
     let server = Address::parse(&url).unwrap();
-    for (does, message) in [(Does::Read, CHECK_FAILED), (Does::Hide, NEGOTIATION_FAILED)] {
+    for (does, message) in [
+        (AttackMode::Read, CHECK_FAILED),
+        (AttackMode::Hide, NEGOTIATION_FAILED),
+    ] {
         let shown = identity(other.path(), &PKCS_ECDSA_P256_SHA256);
         let between = Between::start(server.clone(), shown, does).await;
         let output = psql(&postgres, &at(between.address, "sslmode=require")).await;
@@ -126,7 +130,10 @@ async fn attacker_between_proxy_and_server() {
         "{findings}"
     );
     logged_in(&postgres, server.clone()).await.unwrap();
-    for (does, message) in [(Does::Read, CHECK_FAILED), (Does::Hide, NEGOTIATION_FAILED)] {
+    for (does, message) in [
+        (AttackMode::Read, CHECK_FAILED),
+        (AttackMode::Hide, NEGOTIATION_FAILED),
+    ] {
         let shown = identity(folder.path(), &PKCS_ECDSA_P256_SHA256);
         let between = Between::start(server.clone(), shown, does).await;
         let through = address(between.address);
@@ -141,7 +148,7 @@ async fn attacker_between_proxy_and_server() {
 async fn logged_in(postgres: &Postgres, primary: Address) -> Result<(), String> {
     let mut proxy_options = options(postgres, 4);
     proxy_options.primary = primary;
-    proxy_options.admission.authentication = Authentication::Trust(users());
+    proxy_options.admission.authentication = ClientAuthentication::Trust(users());
     let front = Front::start(proxy_options).await;
     let line = at(front.address, &format!("user={USER} dbname=postgres"));
     let connected = tokio_postgres::connect(&line, NoTls).await;

@@ -6,15 +6,15 @@ mod support;
 
 use pg_connect::address::Address;
 use pg_local::{Postgres, SUPERUSER};
-use proxy::check::{Finding, FindingWeight, check};
+use proxy::check::{CheckFinding, FindingWeight, check};
 use proxy::serve::routing::Routing;
 use proxy_core::freshness::ReplicaId;
-use replication::{Contents, ReplicationSettings};
+use replication::{ExistingData, ReplicationSettings};
 use support::{connect, is_there};
 
 /// The findings, which must contain this one.
-fn expect(findings: &[Finding], weight: FindingWeight, place: &str, what: &str) {
-    let is_it = |finding: &&Finding| {
+fn expect(findings: &[CheckFinding], weight: FindingWeight, place: &str, what: &str) {
+    let is_it = |finding: &&CheckFinding| {
         finding.weight == weight && finding.place.contains(place) && finding.what.contains(what)
     };
     let found = findings.iter().find(is_it);
@@ -26,8 +26,8 @@ fn expect(findings: &[Finding], weight: FindingWeight, place: &str, what: &str) 
     );
 }
 
-/// What would stop the proxy.
-fn stops(findings: &[Finding]) -> Vec<&str> {
+/// Returns the findings that would stop the proxy.
+fn stops(findings: &[CheckFinding]) -> Vec<&str> {
     let stops = findings
         .iter()
         .filter(|it| it.weight == FindingWeight::Stops);
@@ -82,15 +82,18 @@ async fn good_databases_pass_and_are_left_as_they_were() {
         "primary",
         "a proxy is active in front of this database",
     );
-    // What its console adds is looked at, too, and once.
+    // A replica that its console adds is checked, too, and once.
     let added = Postgres::start(&[]).unwrap();
     let url = format!("postgresql://{SUPERUSER}@{}/postgres", added.socket());
     let replicas = &routing.replicas;
-    replicas.register(&url, Contents::Kept, None).await.unwrap();
+    replicas
+        .register(&url, ExistingData::Kept, None)
+        .await
+        .unwrap();
     let place = added.socket().to_string();
     for named in [vec![], vec![added.address("postgres")]] {
         let findings = check(&at, &named, 40).await;
-        let version = |finding: &&Finding| {
+        let version = |finding: &&CheckFinding| {
             finding.place.contains(&place) && finding.what.starts_with("PostgreSQL")
         };
         assert_eq!(findings.iter().filter(version).count(), 1, "{findings:#?}");
@@ -109,7 +112,7 @@ async fn good_databases_pass_and_are_left_as_they_were() {
 }
 
 #[tokio::test]
-async fn what_is_missing_at_the_primary_is_found() {
+async fn missing_settings_of_the_primary_are_found() {
     if !is_there() {
         return;
     }
@@ -190,7 +193,7 @@ async fn standbys_and_what_is_not_reached_are_found() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_replica_is_found() {
+async fn faults_of_a_replica_are_found() {
     if !is_there() {
         return;
     }

@@ -6,7 +6,7 @@ mod support;
 
 use pg_connect::auth::tls::{self, ClientAuthorities};
 use pg_local::Postgres;
-use proxy::serve::{Authentication, Certificates};
+use proxy::serve::{CertificateUse, ClientAuthentication};
 use support::tls::{authority, certify, identity, number_of, revoke};
 use support::{
     Front, PASSWORD, USER, complained, connect, is_there, options, printed, psql, users,
@@ -18,26 +18,26 @@ const OTHER_NAME: &str = "certificate authentication failed for user \"ann\"";
 const NO_PASSWORD: &str = "password authentication failed for user \"ann\"";
 const IN: &str = "";
 
-/// How a client comes: with her certificate, with another user's, with none, or without TLS; each
-/// time with the right password and with a wrong one. And what becomes of that.
+/// A client's certificate: her own, another user's, none, or no TLS; each time with the right
+/// password and with a wrong one. And the outcome.
 type Expected = [(&'static str, &'static str); 4];
 
-fn expected(certificates: Certificates) -> Expected {
+fn expected(certificates: CertificateUse) -> Expected {
     match certificates {
-        Certificates::Unasked => [(IN, NO_PASSWORD); 4],
-        Certificates::Required => [
+        CertificateUse::Unasked => [(IN, NO_PASSWORD); 4],
+        CertificateUse::Required => [
             (IN, NO_PASSWORD),
             (OTHER_NAME, OTHER_NAME),
             (NO_CERTIFICATE, NO_CERTIFICATE),
             (NO_CERTIFICATE, NO_CERTIFICATE),
         ],
-        Certificates::Enough => [
+        CertificateUse::Enough => [
             (IN, IN),
             (OTHER_NAME, OTHER_NAME),
             (NO_CERTIFICATE, NO_CERTIFICATE),
             (NO_CERTIFICATE, NO_CERTIFICATE),
         ],
-        Certificates::Instead => [
+        CertificateUse::Instead => [
             (IN, IN),
             (IN, NO_PASSWORD),
             (IN, NO_PASSWORD),
@@ -71,17 +71,17 @@ async fn certificates_are_good_for_their_purpose() {
         "sslmode=disable".to_owned(),
     ];
     for certificates in [
-        Certificates::Unasked,
-        Certificates::Required,
-        Certificates::Enough,
-        Certificates::Instead,
+        CertificateUse::Unasked,
+        CertificateUse::Required,
+        CertificateUse::Enough,
+        CertificateUse::Instead,
     ] {
-        let vouching = (certificates != Certificates::Unasked).then_some(ClientAuthorities {
+        let vouching = (certificates != CertificateUse::Unasked).then_some(ClientAuthorities {
             authorities: &root,
             revoked: None,
         });
         let mut proxy_options = options(&postgres, 4);
-        proxy_options.admission.authentication = Authentication::Scram(users());
+        proxy_options.admission.authentication = ClientAuthentication::Scram(users());
         proxy_options.admission.tls = Some(tls::identity(&chain, &key, vouching).unwrap());
         proxy_options.admission.certificates = certificates;
         let mut front = Front::start(proxy_options).await;
@@ -109,7 +109,7 @@ async fn certificates_are_good_for_their_purpose() {
         // for one.
         let unknown = format!("host={host} sslmode=require {stranger}");
         match certificates {
-            Certificates::Unasked => come(&unknown, IN).await,
+            CertificateUse::Unasked => come(&unknown, IN).await,
             _ => drop(complained(
                 &psql(&postgres, &format!("port={port} {unknown}")).await,
             )),
@@ -117,7 +117,7 @@ async fn certificates_are_good_for_their_purpose() {
     }
 }
 
-/// A file of authorities in which there is none, and one that is not there.
+/// A file without authorities, and a file that is missing.
 #[test]
 fn authorities_that_cannot_be_read() {
     let folder = TempDir::new().unwrap();
@@ -180,7 +180,7 @@ async fn revoked_certificates_are_good_for_nothing() {
         };
         let mut proxy_options = options(&postgres, 4);
         proxy_options.admission.tls = Some(tls::identity(&chain, &key, Some(vouching)).unwrap());
-        proxy_options.admission.certificates = Certificates::Enough;
+        proxy_options.admission.certificates = CertificateUse::Enough;
         let front = Front::start(proxy_options).await;
         let (host, port) = (front.address.ip(), front.address.port());
         let way = |user: &str, certificate: &str| {

@@ -1,4 +1,4 @@
-//! Comparing a replica with the primary, while others change what tables are.
+//! Comparing a replica with the primary, while others change the definitions of tables.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -15,8 +15,8 @@ INSERT INTO a_large SELECT n, repeat('x', 100) FROM generate_series(1, 60000) AS
 CREATE TABLE latest (id int PRIMARY KEY, change text);
 INSERT INTO latest VALUES (1, '')";
 
-/// What changes tables while they are compared makes no difference: neither columns that come, nor
-/// tables that are emptied, or dropped and made again.
+/// Changes of tables while they are compared are no differences: neither new columns, nor tables
+/// that are emptied, or dropped and made again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_of_tables_are_no_differences() {
     if !is_there() {

@@ -1,4 +1,4 @@
-//! Operators see what the proxy does and change its replicas, through psql and through drivers; no
+//! Operators see the proxy's state and change its replicas, through psql and through drivers. No
 //! other user does.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -92,7 +92,7 @@ async fn replicas_are_added_and_removed_by_psql() {
     user.simple_query("SELECT count(*) FROM t").await.unwrap();
 }
 
-/// The metrics show what the console shows.
+/// The metrics show the figures of the console.
 fn expect_figures(front: &Front) {
     let figures = metrics::text(&front.proxy);
     for figure in [
@@ -106,7 +106,7 @@ fn expect_figures(front: &Front) {
     }
 }
 
-/// What drivers do: prepared commands, typed values in binary; and the thin client.
+/// Commands as drivers send them: prepared commands, typed values in binary; and the thin client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_have_types() {
     if !is_there() {
@@ -125,7 +125,7 @@ async fn answers_have_types() {
     let unknown = unknown.as_db_error().unwrap();
     assert_eq!(unknown.code().code(), "42601");
     assert!(unknown.hint().unwrap().contains("REPLICAS, ROUTES"));
-    // The session goes on, and what was prepared is closed.
+    // The session goes on, and its prepared statement is closed.
     let none = "REMOVE REPLICA 7";
     let error = operator.execute(none, &[]).await.unwrap_err();
     assert_eq!(error.as_db_error().unwrap().code().code(), "42704");

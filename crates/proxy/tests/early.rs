@@ -1,4 +1,4 @@
-//! What PostgreSQL sends before Sync, and what it sends in a transaction that has failed.
+//! Messages that PostgreSQL sends before Sync, and in a transaction that has failed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -30,7 +30,7 @@ async fn errors_come_without_sync() {
             raw.reply().await;
             raw.parse("", text).bind("").execute(0);
             raw.flush().await;
-            // What comes before the error is sent with it.
+            // Messages before the error are sent with it.
             let mut tags = String::new();
             while !tags.ends_with('E') {
                 tags.push(char::from(raw.message().await.unwrap().0));
@@ -101,7 +101,7 @@ async fn own_notifications_name_the_process_that_is_known() {
     }
 }
 
-/// Logs in, and returns what cancels the session's statements.
+/// Logs in, and returns the packet that cancels the session's statements.
 async fn log_in_with_key(address: std::net::SocketAddr) -> (Raw, CancelKey) {
     let mut raw = Raw::connect(address).await;
     raw.out = startup::write([("user", "postgres"), ("database", "postgres")]);
@@ -120,7 +120,7 @@ async fn log_in_with_key(address: std::net::SocketAddr) -> (Raw, CancelKey) {
     (raw, key)
 }
 
-/// Cancel requests that come at any time cancel what the client has sent, or nothing: its session
+/// Cancel requests that come at any time cancel the client's statement, or nothing: its session
 /// goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancel_requests_come_at_any_time() {

@@ -1,5 +1,5 @@
-//! What statements leave behind in their sessions: PostgreSQL itself is asked, and where the reads
-//! of a session go.
+//! The state that statements leave in their sessions, by PostgreSQL itself and by the servers of a
+//! session's reads.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -32,7 +32,7 @@ const STATE: &str = "SELECT concat_ws('|',
     (SELECT count(*) FROM pg_type WHERE typnamespace = pg_my_temp_schema()),
     (SELECT count(*) FROM pg_replication_slots WHERE active_pid = pg_backend_pid()))";
 
-/// Words that belong to what leaves something, and so do the names of the functions below.
+/// Words of statements that leave something, and so are the names of the functions below.
 const WORDS: &[&str] = &[
     "current_schema",
     "discard",
@@ -147,7 +147,7 @@ const STATEMENTS: &[&str] = &[
 /// A statement counts as leaving something exactly where a session of PostgreSQL has something
 /// afterwards that it did not have before.
 #[tokio::test]
-async fn effects_are_those_of_postgresql() {
+async fn effects_equal_those_of_postgresql() {
     if !is_there() {
         return;
     }
@@ -182,7 +182,7 @@ async fn effects_are_those_of_postgresql() {
     }
 }
 
-/// What leaves nothing does not bind its session: it goes on reading at the replica.
+/// A statement that leaves nothing does not bind its session: it goes on reading at the replica.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_are_bound_by_statements_not_by_words() {
     if !is_there() {

@@ -69,7 +69,7 @@ const BYTES: &str = "
 INSERT INTO whole_18 SELECT n, n::\"char\" FROM generate_series(-128, 127) AS n;
 INSERT INTO keyed_18 SELECT n::\"char\", n FROM generate_series(-128, -120) AS n";
 
-/// What becomes of all of them. Where two rows are alike, of one.
+/// Changes of all of them. Where two rows are alike, of one.
 const CHANGES: &str = "
 DO $$
 DECLARE t regclass;
@@ -95,7 +95,7 @@ SELECT string_agg(format('%s %s', c.oid::regclass, query_to_xml(
          true, false, '')), E'\\n' ORDER BY c.oid::regclass::text)
   FROM pg_class c WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relname NOT LIKE '%\\_18'";
 
-/// All replicas serve, and have what the primary has.
+/// All replicas serve, and have the primary's rows.
 async fn assert_equal(cluster: &Cluster, query: &str) {
     cluster.settle().await;
     cluster
@@ -135,7 +135,7 @@ async fn rows_are_found_by_values_of_every_type() {
     for sql in [
         // Its row is found by all of it.
         "UPDATE sample SET text = text || '!' WHERE id = 1",
-        // What of its kind was reported.
+        // The reports of its kind.
         "UPDATE whole_16 SET id = id + 1; DELETE FROM whole_1042; UPDATE whole_869 SET v = NULL",
     ] {
         through.batch_execute(sql).await.unwrap();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use pg_local::Postgres;
 use proxy_core::freshness::{ReplicaId, ReplicaState, Tsid};
-use replication::{Contents, Replication, ReplicationSettings};
+use replication::{ExistingData, Replication, ReplicationSettings, StartedReplication};
 use support::cluster::{PATIENCE, text};
 use support::held::{hold_commits, let_commits_go, wait_until_held};
 use support::{connect, is_there};
@@ -18,15 +18,15 @@ const ID: ReplicaId = ReplicaId(1);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What is in the log and not shown yet, as while it waits for a standby, is not left out when a
-/// replica is filled just then.
+/// A commit that is in the log and not shown yet, as while it waits for a standby, is not left out
+/// when a replica is filled just then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commit_that_is_not_shown_yet_is_not_lost() {
     if !is_there() {
         return;
     }
     let primary = Postgres::start(&["synchronous_commit=on"]).unwrap();
-    // Before: whatever else commits after the one that waits would reveal that there is one.
+    // Before: any commit after the waiting one would reveal that there is one.
     let replica = Postgres::start(&[]).unwrap();
     let client = connect(primary.socket()).await;
     // By default a session waits for no standby.
@@ -42,13 +42,17 @@ async fn commit_that_is_not_shown_yet_is_not_lost() {
         &ReplicationSettings::default(),
     )
     .await;
-    let (replication, manager, _) = started.unwrap();
+    let StartedReplication {
+        replication,
+        manager,
+        ..
+    } = started.unwrap();
     let waiting = connect(primary.socket()).await;
     let insert = "SET synchronous_commit = on; INSERT INTO t VALUES (1)";
     let waiting = tokio::spawn(async move { waiting.batch_execute(insert).await });
     wait_until_held(&client).await;
     let started = Instant::now();
-    replication.add_replica(ID, &replica.address("postgres"), Contents::Kept);
+    replication.add_replica(ID, &replica.address("postgres"), ExistingData::Kept);
     let status_text = || {
         let status = replication.status().remove(&ID);
         status.map(|status| status.text).unwrap_or_default()

@@ -1,14 +1,14 @@
-//! A replica that has crashed has lost what was not on its disk. Until replication has noticed,
-//! only a session that opens a connection there can know.
+//! A replica that has crashed has lost its unflushed commits. Until replication has noticed, only a
+//! session that opens a connection there can know.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 
 use pg_local::{Postgres, SUPERUSER};
-use pg_wire::startup::Startup;
+use pg_wire::startup::StartupPacket;
 use proxy_core::freshness::ServerLife;
-use proxy_pool::{ConnectionKey, Login, ServerNode};
+use proxy_pool::{ConnectionKey, ServerLogin, ServerNode};
 use support::{connect, is_there};
 
 /// A key with both halves in use, and bit 31 of the lower one set.
@@ -29,12 +29,12 @@ async fn server_in_another_life_is_found_out_by_new_connections() {
     }
     let mut postgres = Postgres::start(&[]).unwrap();
     let node = ServerNode::new(postgres.address("postgres"), 2);
-    let startup = Startup {
+    let startup = StartupPacket {
         minor: 0,
         parameters: vec![("database".into(), "postgres".into())],
     };
     let key = ConnectionKey::of(&startup, SUPERUSER);
-    let login = Login::default();
+    let login = ServerLogin::default();
     let asked = async |life| match node.take_for_read(&key, &login, life).await {
         Ok(mut connection) => {
             let answer = connection.row("SELECT 1").await;

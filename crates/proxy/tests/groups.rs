@@ -1,5 +1,5 @@
-//! Commits that wait are executed in groups at a replica: each group is there as a whole and in its
-//! turn, or not at all, whatever fails and whatever server dies.
+//! Waiting commits are executed in groups at a replica. Each group is there as a whole and in its
+//! turn, or not at all, under any failure of statements and servers.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -103,8 +103,8 @@ async fn commit_of_a_group_that_cannot_be_done_is_named() {
     assert!(number(&replica, transactions).await < 24);
 }
 
-/// What fails in a group, and is done one by one then, is done; also where commits depend on each
-/// other in a way that rows do not show: a unique value goes from row to row.
+/// A commit that fails in a group is executed alone, and succeeds. So do commits that depend on
+/// each other in a way that rows do not show: a unique value goes from row to row.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn groups_that_fail_are_done_one_by_one() {
     if !is_there() {
@@ -135,8 +135,8 @@ async fn groups_that_fail_are_done_one_by_one() {
         .await;
 }
 
-/// A replica that dies again and again while it makes up for what it has missed loses what was not
-/// on its disk, and has everything once in the end.
+/// A replica that dies again and again while it catches up loses its unflushed commits, and has
+/// everything once in the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replica_that_dies_in_a_backlog_has_everything_once() {
     if !is_there() {
@@ -149,7 +149,7 @@ async fn replica_that_dies_in_a_backlog_has_everything_once() {
         .wait(|states| states == [ReplicaState::Unavailable])
         .await;
     for round in 0..2000 {
-        // Every second one depends on one that was not long before.
+        // Every second commit depends on a recent one.
         let sql = match round % 2 {
             0 => format!("INSERT INTO t VALUES ({}, NULL, 1)", 1000 + round),
             _ => format!("UPDATE t SET v = v + 1 WHERE id = {}", 1 + round * 7 % 60),

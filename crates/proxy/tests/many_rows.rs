@@ -71,7 +71,7 @@ async fn one_statement_changes_many_rows() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_fails_together_is_done_one_by_one() {
+async fn failed_multirow_change_is_executed_row_by_row() {
     if !is_there() {
         return;
     }
@@ -89,8 +89,8 @@ async fn what_fails_together_is_done_one_by_one() {
         .await;
 }
 
-/// Columns of many kinds, one of them gone; a key of two columns; a computed column; no key; what
-/// inherits, and partitions.
+/// Columns of many kinds, one of them dropped; a key of two columns; a computed column; no key; a
+/// child table, and partitions.
 const KINDS: &str = r#"
 CREATE TABLE "Odd ""name" ("a,b" text, gone int, "k(" int, x bytea, y text[], z numeric(12, 3), c char(5),
                            j jsonb, big text, PRIMARY KEY ("k(", "a,b"));
@@ -137,7 +137,7 @@ const DONE: [&str; 18] = [
     "TRUNCATE parted, parent",
 ];
 
-/// At once, and where what is done together fails.
+/// At once, and where a group of rows fails.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_of_every_kind_arrive() {
     if !is_there() {

@@ -1,5 +1,5 @@
-//! SQL and the protocol share the names of prepared statements, as they do in PostgreSQL; and what
-//! sessions share on a server is theirs whatever another one deallocates there.
+//! SQL and the protocol share the names of prepared statements, as they do in PostgreSQL. A
+//! session's statements on a shared server remain when another session deallocates there.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -13,7 +13,7 @@ const SETUP: &str = "CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (
     CREATE FUNCTION deallocates_all() RETURNS int LANGUAGE plpgsql AS
         $$ BEGIN EXECUTE 'DEALLOCATE ' || 'ALL'; RETURN 1; END $$";
 
-/// What clients say, each in a session of its own.
+/// Conversations of clients, each in a session of its own.
 const CONVERSATIONS: &[&[&str]] = &[
     // As PDO does, in and outside of a transaction.
     &[
@@ -49,7 +49,7 @@ const CONVERSATIONS: &[&[&str]] = &[
         "d!",
         "a!",
     ],
-    // What is prepared after it in the batch is there.
+    // A statement that is prepared after it in the batch is there.
     &[
         "a = SELECT 1",
         "deallocate all. & b = SELECT 2",
@@ -94,7 +94,7 @@ const CONVERSATIONS: &[&[&str]] = &[
         "SELECT 1",
         "ROLLBACK",
     ],
-    // SQL finds what the protocol has prepared, and the other way round.
+    // SQL finds the statements that the protocol has prepared, and the other way round.
     &[
         "a = SELECT 1",
         "EXECUTE a",
@@ -168,9 +168,9 @@ async fn converse(raw: &mut Raw, lines: &[&str]) -> Vec<String> {
     replies
 }
 
-/// What is sent to a PostgreSQL, and through the proxy to that same one.
+/// The same messages go to a PostgreSQL, and through the proxy to that same server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_are_those_of_the_client() {
+async fn names_equal_those_of_the_client() {
     if !is_there() {
         return;
     }
@@ -200,7 +200,7 @@ async fn deallocate_keeps_no_connection() {
         raw.reply().await;
         raw.query(text);
         assert_eq!(raw.reply().await, "CZI");
-        // What did not exist before may have written anything.
+        // A table that did not exist before may have been written by anything.
         cluster.settle().await;
         raw.converse_at(&[("SELECT count(*) FROM t", "replica", "T'2'CZI")])
             .await;

@@ -1,4 +1,4 @@
-//! What each node has values of its own of is read on the primary: system columns, numbers of the
+//! Values that each node has of its own are read on the primary: system columns, numbers of the
 //! catalogue.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -10,10 +10,10 @@ use support::cluster::{Cluster, text};
 use support::raw::Raw;
 use support::{connect, is_there};
 
-/// The number of a type on PostgreSQL: what a `regclass` is declared by.
+/// The number of a type on PostgreSQL: a `regclass` is declared with it.
 const REGCLASS: u32 = 2205;
 
-/// A table whose number and whose rows' places are others on a replica.
+/// A table whose number and whose rows' places differ on a replica.
 const TABLES: &str = "
     BEGIN; CREATE TABLE before (id int PRIMARY KEY); DROP TABLE before;
     CREATE TABLE t (id int PRIMARY KEY, v text);
@@ -31,7 +31,7 @@ const TABLES: &str = "
     BEGIN; INSERT INTO t VALUES (8, 'gone'), (9, 'gone'); ROLLBACK;
     INSERT INTO t SELECT n, 'old' FROM generate_series(1, 5) n; INSERT INTO r VALUES (1, 't')";
 
-/// Of what a node has values of its own.
+/// Statements about values that each node has of its own.
 const OF_NODES: &[&str] = &[
     PLACES,
     "SELECT xmin FROM t WHERE id = 4",
@@ -88,7 +88,7 @@ const PLACES: &str = "SELECT ctid::text FROM t ORDER BY id";
 
 /// Every statement has the answer that the primary gives, from a replica that differs in all of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_differs_is_read_on_the_primary() {
+async fn properties_of_one_server_are_read_on_the_primary() {
     if !is_there() {
         return;
     }
@@ -129,7 +129,7 @@ async fn what_differs_is_read_on_the_primary() {
     let place = text(&client, "SELECT ctid FROM t WHERE id = 3").await;
     let update = format!("UPDATE t SET v = 'new' WHERE ctid = '{place}' RETURNING id");
     assert_eq!(text(&client, &update).await, "3");
-    // What does not differ is read at the replica.
+    // Equal values are read at the replica.
     cluster.settle().await;
     let served = cluster.served();
     for asked in [
@@ -288,8 +288,8 @@ async fn numbers_of_types_and_tables_are_the_primarys() {
     }
 }
 
-/// What is described in a batch of its own is described as it is after the change that was answered
-/// before.
+/// A statement that is described in a batch of its own is described as it is after the change that
+/// was acknowledged before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_tables_are_described() {
     if !is_there() {

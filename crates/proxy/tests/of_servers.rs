@@ -1,5 +1,5 @@
-//! What is another thing on each server: tablespaces, other databases, and checks that depend on
-//! the time, the user, settings or other tables. No such statement stops a replica.
+//! Objects that differ on each server: tablespaces, other databases, and checks that depend on the
+//! time, the user, settings or other tables. No such statement stops a replica.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -9,7 +9,7 @@ use proxy_core::freshness::ReplicaState;
 use support::cluster::{Cluster, text};
 use support::{connect, is_there};
 
-/// What is made before there is a proxy.
+/// The schema before there is a proxy.
 const SETUP: &str = "
 CREATE ROLE ann;
 CREATE TABLE known (id int PRIMARY KEY);
@@ -78,7 +78,7 @@ const STATEMENTS: &[&str] = &[
      ALTER DATABASE elsewhere SET work_mem = '5MB';; ALTER DATABASE elsewhere RENAME TO there;;
      ALTER DATABASE there RENAME TO elsewhere",
     "COMMENT ON DATABASE postgres IS 'here';; GRANT TEMPORARY ON DATABASE postgres TO ann",
-    // What makes tables of queries, however it is written.
+    // Spellings of statements that make tables of queries.
     "CREATE TABLE made AS SELECT id FROM known WITH DATA -- all of them;; DROP TABLE made",
     "CREATE TABLE made AS SELECT 'with data' AS t, id FROM known WITH /* all */ DATA;; DROP TABLE made",
     "CREATE TABLE seen (id int PRIMARY KEY, n int);; CREATE STATISTICS seen_both ON id, n FROM seen;;
@@ -158,7 +158,7 @@ const ROLES: &[&str] = &[
     "PREPARE p AS SELECT 1;; CREATE ROLE another ROLE ann;; REASSIGN OWNED BY another TO ann;; REVOKE bound FROM ann",
     "CREATE TEMP TABLE mine (id int);; BEGIN;; CREATE ROLE undone;; ROLLBACK;; CREATE ROLE one; CREATE ROLE two",
 ];
-/// What depends on its session, or on the settings of that.
+/// Expressions that depend on their session, or on its settings.
 const OF_SESSIONS: &[&str] = &[
     "GRANT one TO CURRENT_USER",
     "ALTER ROLE CURRENT_USER SET work_mem = '6MB'",

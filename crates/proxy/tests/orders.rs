@@ -1,9 +1,9 @@
 //! Any order of messages is answered through the proxy as PostgreSQL answers it straight.
 //!
 //! A seed draws bursts of messages, of all kinds that a client may send, sensible or not. They are
-//! sent to a PostgreSQL, and through the proxy to another one that began alike; all that both say
-//! must be equal, but for what names a server's own things: object identifiers, and places in its
-//! source. Each burst ends with a *fence*, which both answer whatever state the burst has left:
+//! sent to a PostgreSQL, and through the proxy to another one that began alike. All answers must be
+//! equal, but for names of a server's own things: object identifiers, and places in its source.
+//! Each burst ends with a *fence*, which both answer in any state that the burst has left:
 //! CopyFail, Sync, and an empty query, whose answer nothing else has. Where a burst ends the
 //! connection, both must have ended.
 
@@ -28,7 +28,7 @@ const SEEDS_DEFAULT: u64 = 150;
 const SEEDS: &str = "REPLEX_ORDERS_SEEDS";
 /// Names the environment's variable with the first seed.
 const SEED: &str = "REPLEX_ORDERS_SEED";
-/// The error of what cannot run in a transaction whose snapshot is at a replica.
+/// The error of a statement that cannot run in a transaction whose snapshot is at a replica.
 const AT_REPLICA: &str = "the transaction has its snapshot at a replica";
 /// One burst is answered within this.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -245,7 +245,7 @@ async fn run(servers: &Servers, seed: u64) -> Result<usize, String> {
         let replies =
             replies.map_err(|_| format!("{story}the proxy waits; expected {expected:#?}"))?;
         if differs_as_known(&expected, &replies) {
-            // What follows may differ, too.
+            // Later answers may differ, too.
             break;
         }
         if replies != expected {
@@ -260,10 +260,10 @@ async fn run(servers: &Servers, seed: u64) -> Result<usize, String> {
 }
 
 /// Returns whether their first difference is a known one. In a transaction whose snapshot is at a
-/// replica, what cannot run there fails, as documented. What has read elsewhere has read nothing on
-/// the primary, where its modes may be set still. Of one that is on no server yet, the portal of
-/// its BEGIN is not there; and once it has failed, what has no rows is not described, and nothing
-/// else is found wrong.
+/// replica, a statement that cannot run there fails, as documented. A transaction that has read
+/// elsewhere has read nothing on the primary, where its modes may be set still. While a transaction
+/// is on no server yet, the portal of its BEGIN is not there. Once it has failed, statements
+/// without rows are not described, and no further faults are found.
 fn differs_as_known(expected: &[String], replies: &[String]) -> bool {
     let mut both = expected.iter().zip(replies);
     let Some((expected, replies)) = both.find(|(expected, replies)| expected != replies) else {

@@ -19,12 +19,12 @@ use proxy::serve::routing::Routing;
 use proxy_core::freshness::ReplicaState;
 use replication::lineage;
 use replication::promotion::{PromotionOutcome, promote};
-use replication::{Contents, ReplicationError, ReplicationSettings};
+use replication::{ExistingData, ReplicationError, ReplicationSettings};
 use support::cluster::{Cluster, PATIENCE, text};
 use support::{Front, connect, is_there, options_at, try_connect};
 use tokio_postgres::Client;
 
-/// Sequences of every kind, and what does not come as row images.
+/// Sequences of every kind, and changes that do not come as row images.
 const SETUP: &str = "
     CREATE TABLE owned (id serial PRIMARY KEY, n int);
     CREATE TABLE identity (id int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY, n int);
@@ -73,22 +73,25 @@ fn addresses(cluster: &Cluster) -> Vec<Address> {
     replicas.map(|it| it.address("postgres")).collect()
 }
 
-/// A proxy in front of what was promoted.
+/// A proxy in front of the promoted server.
 async fn front(promoted: &PromotionOutcome) -> Front {
     let routing = Routing::start(&promoted.primary, 10, &ReplicationSettings::default())
         .await
         .unwrap();
     for follower in &promoted.followers {
-        routing.replicas.add(follower, Contents::Kept).unwrap();
+        routing.replicas.add(follower, ExistingData::Kept).unwrap();
     }
     for (address, _) in &promoted.left {
-        routing.replicas.add(address, Contents::Dropped).unwrap();
+        routing
+            .replicas
+            .add(address, ExistingData::Dropped)
+            .unwrap();
     }
     routing.replicas.replication().knows_all();
     let manager = Arc::clone(&routing.manager);
     let front = Front::routed(options_at(promoted.primary.clone(), 10), Some(routing)).await;
     let started = Instant::now();
-    let serve = |manager: &proxy_core::freshness::Manager| {
+    let serve = |manager: &proxy_core::freshness::FreshnessManager| {
         manager
             .replicas()
             .all(|(_, it)| it.state == ReplicaState::Serving)
@@ -125,7 +128,7 @@ async fn two_replicas() -> Cluster {
     let second = Postgres::start(&[]).unwrap();
     let replicas = cluster.front.replicas();
     replicas
-        .add(&second.address("postgres"), Contents::Kept)
+        .add(&second.address("postgres"), ExistingData::Kept)
         .unwrap();
     cluster.replicas.push(second);
     cluster
@@ -173,17 +176,19 @@ async fn stay_apart(old: &Address, promoted: &PromotionOutcome, named: &[Address
         "it was promoted to be the primary",
     ];
     assert_eq!(found, expected.into());
-    // One that follows the new primary does not follow it, even where no other names it.
+    // A server that follows the new primary does not follow it, even where no other names it.
     let routing = Routing::start(old, 10, &ReplicationSettings::default())
         .await
         .unwrap();
     let replicas = &routing.replicas;
     replicas
-        .add(&promoted.followers[0], Contents::Kept)
+        .add(&promoted.followers[0], ExistingData::Kept)
         .unwrap();
     wait_for(replicas, "a replica of another primary").await;
     // Nor is the new one emptied for it.
-    replicas.add(&promoted.primary, Contents::Dropped).unwrap();
+    replicas
+        .add(&promoted.primary, ExistingData::Dropped)
+        .unwrap();
     wait_for(replicas, "this database was promoted").await;
 }
 
@@ -247,13 +252,13 @@ async fn replica_takes_the_primarys_place() {
     others.unwrap();
     stay_apart(&old, &promoted, &named).await;
     // Emptied, the old one can follow the new one.
-    new.replicas().add(&old, Contents::Dropped).unwrap();
+    new.replicas().add(&old, ExistingData::Dropped).unwrap();
     wait_until(&new, &old, &text(&client, ALL).await).await;
 }
 
-/// What was answered at `1sr` is there, whenever the primary dies.
+/// A commit that was acknowledged at `1sr` is there, whenever the primary dies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_lost_that_every_replica_had() {
+async fn promotion_keeps_every_commit_that_all_replicas_had() {
     if !is_there() {
         return;
     }
@@ -338,7 +343,7 @@ async fn held_back(replicas: usize) -> (Cluster, Client) {
 /// A commit at `1sr` is not answered because its replica goes to take the primary's place without
 /// it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_replica_lacks_is_not_answered_when_it_is_promoted() {
+async fn commit_that_a_promoted_replica_lacks_is_not_acknowledged() {
     if !is_there() {
         return;
     }
@@ -369,9 +374,9 @@ async fn what_a_replica_lacks_is_not_answered_when_it_is_promoted() {
     assert!(insert.await.unwrap().is_err());
 }
 
-/// One that lags is not promoted unless the others are given up, and cannot follow.
+/// A replica that lags is not promoted unless the others are given up, and cannot follow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_is_behind_is_passed_over() {
+async fn lagging_replica_is_not_promoted() {
     if !is_there() {
         return;
     }
@@ -428,7 +433,10 @@ async fn standby_takes_the_primarys_place() {
     let address = standby.address("postgres");
     let url = format!("postgresql://{SUPERUSER}@{}/postgres", standby.socket());
     let replicas = cluster.front.replicas();
-    replicas.register(&url, Contents::Kept, None).await.unwrap();
+    replicas
+        .register(&url, ExistingData::Kept, None)
+        .await
+        .unwrap();
     cluster
         .wait(|states| states == [ReplicaState::Serving])
         .await;
@@ -457,7 +465,7 @@ async fn standby_takes_the_primarys_place() {
     write(&client).await;
     let replica = Postgres::start(&[]).unwrap();
     new.replicas()
-        .add(&replica.address("postgres"), Contents::Kept)
+        .add(&replica.address("postgres"), ExistingData::Kept)
         .unwrap();
     wait_until(
         &new,
@@ -471,7 +479,7 @@ async fn standby_takes_the_primarys_place() {
     let other = Proxy::standing_by(options_at(old, 10));
     let stood = tokio::time::timeout(
         PATIENCE,
-        other.stand(&ReplicationSettings::default(), |_| {}),
+        other.compete_for_leadership(&ReplicationSettings::default(), |_| {}),
     )
     .await;
     let why = stood.expect("it does not stand there").to_string();
@@ -484,7 +492,7 @@ async fn standby_and_replica() -> (Cluster, Postgres) {
     let standby = Postgres::standby_of(&cluster.primary, &std::env::temp_dir(), &[]).unwrap();
     let replicas = cluster.front.replicas();
     replicas
-        .add(&standby.address("postgres"), Contents::Kept)
+        .add(&standby.address("postgres"), ExistingData::Kept)
         .unwrap();
     cluster
         .wait(|states| states == [ReplicaState::Serving; 2])
@@ -496,7 +504,7 @@ async fn standby_and_replica() -> (Cluster, Postgres) {
     (cluster, standby)
 }
 
-/// What a promotion does that ends right behind it.
+/// The effects of a promotion that ends right behind it.
 async fn promote_half_way(standby: &Postgres) {
     let standby = connect(standby.socket()).await;
     assert_eq!(text(&standby, "SELECT pg_promote(true, 60)").await, "t");
@@ -553,8 +561,8 @@ async fn standby_that_was_promoted_half_way_is_gone_on_with() {
     come_back(&mut cluster, &new).await;
 }
 
-/// What takes writes for other reasons looks the same: it is not taken where others have more, or
-/// where it is in use, and none is promoted beside it.
+/// A standby that takes writes for other reasons looks the same: it is not taken where others have
+/// more, or where it is in use, and none is promoted beside it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn standby_that_takes_writes_for_long_is_not_promoted() {
     if !is_there() {
@@ -580,7 +588,7 @@ async fn standby_that_takes_writes_for_long_is_not_promoted() {
     there.batch_execute(lock).await.unwrap();
     let why = refused(promote(&old, &named, None, ignore).await);
     assert!(why.contains("is a primary"), "{why}");
-    // One that has just gone is no reason.
+    // A proxy that has just ended is no reason.
     let unlock = "SELECT pg_sleep(0.5), pg_advisory_unlock_all()";
     let (promoted, unlocked) = tokio::join!(
         promote(&old, &named, None, ignore),

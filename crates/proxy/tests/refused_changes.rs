@@ -13,7 +13,7 @@ use support::equality::assert_equal;
 use support::{connect, is_there};
 use tokio_postgres::error::SqlState;
 
-/// What is made before there is a proxy.
+/// The schema before there is a proxy.
 const SETUP: &str = "
 CREATE ROLE ann;
 CREATE TABLE account (id int PRIMARY KEY, name text);
@@ -98,8 +98,8 @@ const OTHER: &[&str] = &[
 const SPREAD: &str = "CREATE TABLE spread (id int PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE TABLE low PARTITION OF spread FOR VALUES FROM (0) TO (10); INSERT INTO spread VALUES (1)";
 
-/// What else only a replica could find out, each as messages of one session where it has `;;`,
-/// and a part of the error.
+/// Other statements that only a replica could decide, each as messages of one session where it has
+/// `;;`, and a part of the error.
 const UNCLEAR: &[(&str, &str)] = &[
     (
         "CREATE TABLE place (id int PRIMARY KEY, o oid GENERATED ALWAYS AS (tableoid) STORED)",
@@ -161,10 +161,10 @@ const UNCLEAR: &[(&str, &str)] = &[
     ),
 ];
 
-/// Where only the primary's triggers see the statement, they refuse what may differ, and nothing
-/// else: in functions, through the proxy too, and around it.
+/// Where only the primary's triggers see the statement, they refuse changes that may differ, and
+/// nothing else: in functions, through the proxy too, and around it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_may_differ_is_refused_on_the_primary() {
+async fn nondeterministic_changes_are_refused_on_the_primary() {
     if !is_there() {
         return;
     }
@@ -200,7 +200,7 @@ async fn what_may_differ_is_refused_on_the_primary() {
             (&through, &dynamic),
         ];
         let last = if is_same { 1 } else { refusals.len() };
-        // Those that are not refused can be done once.
+        // Statements that are not refused can be done once.
         let skipped = if is_same { number % refusals.len() } else { 0 };
         for (client, text) in refusals.into_iter().skip(skipped).take(last) {
             let done = client.batch_execute(text).await;
@@ -214,7 +214,7 @@ async fn what_may_differ_is_refused_on_the_primary() {
                 ),
             }
         }
-        // No row is left that would be filled. Of an unlogged table replicas keep what they had.
+        // No row is left that would be filled. Replicas keep their rows of an unlogged table.
         if *part == "SET UNLOGGED" {
             continue;
         }
@@ -226,9 +226,9 @@ async fn what_may_differ_is_refused_on_the_primary() {
     assert_equal(&cluster, "the parts of ALTER TABLE").await;
 }
 
-/// The same of texts and statements of which it cannot be found out what replicas are to do.
+/// The same of texts and statements for which the replicas' part is undecidable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_unclear_is_refused_on_the_primary() {
+async fn undecidable_changes_are_refused_on_the_primary() {
     if !is_there() {
         return;
     }
@@ -263,8 +263,8 @@ async fn what_is_unclear_is_refused_on_the_primary() {
     assert_equal(&cluster, "what is unclear").await;
 }
 
-/// What fills, converts or fires, after which each replica has the same, whether it was refused or
-/// not; and whether it must be.
+/// Statements that fill, convert or fire, after which each replica has the same rows, whether they
+/// were refused or not; and whether they must be.
 const FILLS: &[(&str, bool)] = &[
     (
         "CREATE DOMAIN lucky AS float8 DEFAULT random();; ALTER TABLE t ADD x lucky",
@@ -338,7 +338,7 @@ const FILLS: &[(&str, bool)] = &[
     ),
 ];
 
-/// What is made before each of them.
+/// The schema before each of them.
 const FILLED: &str = "
 DROP SCHEMA public CASCADE; CREATE SCHEMA public; CREATE TABLE account (id int PRIMARY KEY, name text);
 INSERT INTO account VALUES (1, 'ann');
@@ -349,7 +349,7 @@ CREATE FUNCTION counts() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO 
 CREATE TRIGGER counts AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION counts()";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_fills_rows_does_it_alike_or_is_refused() {
+async fn statements_that_fill_rows_fill_them_alike_or_are_refused() {
     if !is_there() {
         return;
     }
@@ -365,7 +365,7 @@ async fn what_fills_rows_does_it_alike_or_is_refused() {
                 Ok(_) => {}
                 Err(error) => refused = Some(error.as_db_error().unwrap().message().to_owned()),
             }
-            // What the proxy knows of the schema is what was committed.
+            // The proxy's view of the schema is the committed one.
             cluster.settle().await;
         }
         assert_eq!(refused.is_some(), *is_refused, "{sql}: {refused:?}");
@@ -375,7 +375,7 @@ async fn what_fills_rows_does_it_alike_or_is_refused() {
 
 /// Where it is so already, the proxy does not start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_would_fire_again_is_found_before() {
+async fn triggers_that_fire_again_are_found_at_the_start() {
     if !is_there() {
         return;
     }

@@ -46,7 +46,9 @@ impl Running {
             let report = |standing| received.lock().unwrap().push(format!("{standing:?}"));
             panic!(
                 "{}",
-                stands.stand(&ReplicationSettings::default(), report).await
+                stands
+                    .compete_for_leadership(&ReplicationSettings::default(), report)
+                    .await
             );
         });
         Running {
@@ -96,7 +98,7 @@ impl Running {
         addresses.collect()
     }
 
-    /// Waits until a replica has answered a read, and has what was written just before.
+    /// Waits until a replica has answered a read, and has the row that was written just before.
     async fn serves(&self, replica: &Postgres) {
         let user = connect(self.address).await;
         let write = "INSERT INTO t SELECT 1 + count(*) FROM t";
@@ -130,7 +132,7 @@ async fn registered(primary: &Client) -> String {
     text(primary, "SELECT url FROM hihooi.replica ORDER BY added").await
 }
 
-/// A primary that logs all that it is asked and grants what it can, and two databases.
+/// A primary that logs every statement and grants every right that it can, and two databases.
 async fn databases() -> (Postgres, [Postgres; 2]) {
     let primary = Postgres::start(&["synchronous_commit=on", "log_statement=all"]).unwrap();
     let setup = "CREATE ROLE ann; ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO PUBLIC;
@@ -199,7 +201,7 @@ async fn expect_secrecy(primary: &Postgres, admin: &Client) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_removed_is_not_followed_again() {
+async fn removed_replica_is_not_followed_again() {
     if !is_there() {
         return;
     }
@@ -209,7 +211,7 @@ async fn what_was_removed_is_not_followed_again() {
     let first = Running::start(&primary, &[&named]).await;
     first.status_text("Active").await;
     first.ask(&add(&added)).await;
-    // What is no more in the file, but in the register, stays.
+    // A replica that is no more in the file, but in the register, stays.
     let addresses = [&named, &added].map(|it| it.address("postgres"));
     let replicas = &first.proxy.followed().unwrap().replicas;
     let exchanged = replicas.exchange(&addresses, &addresses[..1]).await;
@@ -227,7 +229,7 @@ async fn what_was_removed_is_not_followed_again() {
     let second = Running::start(&primary, &[&named]).await;
     second.status_text("Active").await;
     assert_eq!(second.replicas().await, places[..1]);
-    // An operator that removes what is named is warned that it comes back, and so it does.
+    // An operator that removes a named replica is warned that it comes back, and so it does.
     let words = ["-At", "-c", "REMOVE REPLICA 1", "hihooi"];
     let output = run(&primary, "psql", second.address, &words).await;
     let noticed = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -244,9 +246,10 @@ async fn what_was_removed_is_not_followed_again() {
     third.stop().await;
 }
 
-/// Neither a replica nor a word of it is left of what the primary does not note, and none is lost.
+/// Neither a replica nor a log line of it is left of a change that the primary does not note, and
+/// none is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_noted_is_not_done() {
+async fn change_that_the_register_cannot_note_is_not_made() {
     if !is_there() {
         return;
     }
@@ -299,7 +302,7 @@ async fn what_cannot_be_noted_is_not_done() {
     running.stop().await;
 }
 
-/// What the primary does not answer is not done.
+/// A change that the primary does not answer is not made.
 async fn expect_silence(running: &Running, replica: &Postgres, other: &Postgres) {
     let why = running.try_ask(&add(other)).await.unwrap_err();
     assert!(why.contains("did not confirm the change in time"), "{why}");

@@ -1,38 +1,38 @@
-//! Replicas follow a real primary, whatever is written there and whatever server is killed.
+//! Replicas follow a real primary under any writes and any kill of a server.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-use pg_analysis::Analyser;
 use pg_local::Postgres;
 use proxy_core::freshness::mark::AnnouncedStatement;
-use proxy_core::freshness::{CommitOutcome, Level, Manager, ReadTarget, ReplicaId, ReplicaState};
-use replication::{Contents, Replication, ReplicationError, ReplicationSettings};
+use proxy_core::freshness::{
+    AccessSets, CommitOutcome, ConsistencyLevel, FreshnessManager, ReadTarget, ReplicaId,
+    ReplicaState,
+};
+use replication::{
+    ExistingData, Replication, ReplicationError, ReplicationSettings, StartedReplication,
+};
 use rustix::process::Signal;
 use support::{connect, is_there, signal};
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-/// What takes longer has come to a stop, however busy the machine.
+/// A wait beyond this has come to a stop, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 const FIRST: ReplicaId = ReplicaId(1);
 const SECOND: ReplicaId = ReplicaId(2);
 
 fn postgres() -> Postgres {
-    // What is answered is on disk, as far as a killed process goes: the slot reads only that.
+    // Acknowledged commits are on disk, as far as a killed process goes: the slot reads only those.
     Postgres::start(&["synchronous_commit=on", "max_prepared_transactions=5"]).unwrap()
 }
 
-struct Hihooi {
-    replication: Replication,
-    manager: Arc<Mutex<Manager>>,
-    analyser: Arc<Analyser>,
-}
+struct Hihooi(StartedReplication);
 
 impl Hihooi {
     async fn start(primary: &Postgres) -> Hihooi {
@@ -45,30 +45,32 @@ impl Hihooi {
             replay_connections,
             ..ReplicationSettings::default()
         };
-        let started = Instant::now();
+        let since = Instant::now();
         loop {
             match Replication::start(&address, &settings).await {
-                Ok((replication, manager, analyser)) => {
-                    return Hihooi {
-                        replication,
-                        manager,
-                        analyser,
-                    };
-                }
-                Err(problem) => assert!(started.elapsed() < PATIENCE, "{problem}"),
+                Ok(started) => return Hihooi(started),
+                Err(problem) => assert!(since.elapsed() < PATIENCE, "{problem}"),
             }
         }
     }
 
-    fn add(&self, id: ReplicaId, replica: &Postgres) {
-        let address = replica.address("postgres");
-        let contents = Contents::Kept;
-        self.replication.add_replica(id, &address, contents);
+    fn manager(&self) -> MutexGuard<'_, FreshnessManager> {
+        self.0.manager.lock().unwrap()
     }
 
-    /// What a replica does, in words.
+    fn route(&self, reads: &AccessSets, level: ConsistencyLevel) -> ReadTarget {
+        self.manager().route(reads, level)
+    }
+
+    fn add(&self, id: ReplicaId, replica: &Postgres) {
+        let address = replica.address("postgres");
+        let contents = ExistingData::Kept;
+        self.0.replication.add_replica(id, &address, contents);
+    }
+
+    /// Returns a replica's status, in words.
     fn status_text(&self, id: ReplicaId) -> String {
-        let status = self.replication.status().remove(&id);
+        let status = self.0.replication.status().remove(&id);
         status.map(|status| status.text).unwrap_or_default()
     }
 
@@ -83,7 +85,7 @@ impl Hihooi {
         let nudge = "SELECT pg_logical_emit_message(true, 'test', '')";
         primary.batch_execute(nudge).await.unwrap();
         let there = || {
-            let manager = self.manager.lock().unwrap();
+            let manager = self.manager();
             let mut replicas = manager.replicas();
             replicas.any(|(other, replica)| {
                 other == id && replica.state == ReplicaState::Serving && replica.applied.0 >= end
@@ -95,14 +97,14 @@ impl Hihooi {
     async fn wait(&self, condition: impl Fn() -> bool) {
         let started = Instant::now();
         while !condition() {
-            let status = self.replication.status();
+            let status = self.0.replication.status();
             assert!(started.elapsed() < PATIENCE, "{status:?}");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
 
     fn state(&self, id: ReplicaId) -> Option<ReplicaState> {
-        let manager = self.manager.lock().unwrap();
+        let manager = self.manager();
         let mut replicas = manager.replicas();
         replicas
             .find(|(other, _)| *other == id)
@@ -153,7 +155,7 @@ async fn text(client: &Client, sql: &str) -> String {
     panic!("no row from {sql}")
 }
 
-/// One line for each table: its count and its rows' checksum; then all columns, with their types,
+/// One line for each table: its count and its rows' checksum. Then all columns, with their types,
 /// and indexes.
 async fn checksums(client: &Client) -> Vec<String> {
     let tables = client
@@ -396,7 +398,7 @@ async fn schema_changes_are_made_in_their_place() {
         ..
     } = pair;
     let path = ["public".to_owned()];
-    let key = hihooi.manager.lock().unwrap().key().clone();
+    let key = hihooi.manager().key().clone();
     let texts = [
         "CREATE ROLE ann",
         "CREATE TABLE fruit (id serial PRIMARY KEY, name text) -- with a comment",
@@ -412,7 +414,7 @@ async fn schema_changes_are_made_in_their_place() {
         "DROP TABLE audit",
     ];
     for text in texts {
-        let analysis = hihooi.analyser.analyse(text, &path);
+        let analysis = hihooi.0.analyser.analyse(text, &path);
         let schema = match &analysis[0].action {
             pg_analysis::StatementAction::Schema(text) => Some(AnnouncedStatement {
                 search_path: "public".into(),
@@ -422,22 +424,22 @@ async fn schema_changes_are_made_in_their_place() {
             _ => None,
         };
         let writes = analysis[0].sets(&[]);
-        let mark = hihooi.manager.lock().unwrap().begin_commit(writes, None);
+        let mark = hihooi.manager().begin_commit(writes, None);
         let before = schema.map(|schema| schema.sql(&key)).unwrap_or_default();
         let all = format!("BEGIN; {before}; {text}\n; {}; COMMIT", mark.sql(&key));
         client.simple_query(&all).await.unwrap();
         let outcome = CommitOutcome::Committed;
-        hihooi.manager.lock().unwrap().finished(mark.id, outcome);
+        hihooi.manager().finished(mark.id, outcome);
         assert_equal(&hihooi, FIRST, &client, &replica).await;
     }
-    assert_eq!(hihooi.manager.lock().unwrap().pending_count(), 0);
+    assert_eq!(hihooi.manager().pending_count(), 0);
     // The catalogue followed.
-    let view = hihooi.analyser.analyse("SELECT id FROM dear", &path);
+    let view = hihooi.0.analyser.analyse("SELECT id FROM dear", &path);
     assert_eq!(view[0].action, pg_analysis::StatementAction::Read);
 }
 
-/// What was returned to a client is seen by every read that begins later, wherever it goes (R32);
-/// and no replica shows a later commit without an earlier one (R31).
+/// Every acknowledged commit is seen by every read that begins later, on any server (R32). No
+/// replica shows a later commit without an earlier one (R31).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_see_all_that_was_answered() {
     let Some(pair) = Pair::start(
@@ -460,33 +462,31 @@ async fn reads_see_all_that_was_answered() {
     let writer = {
         let (hihooi, answered) = (Arc::clone(&hihooi), Arc::clone(&answered));
         tokio::spawn(async move {
-            let key = hihooi.manager.lock().unwrap().key().clone();
+            let key = hihooi.manager().key().clone();
             for count in 1..=400 {
                 for id in [1, 2] {
                     let update = format!("UPDATE counter SET n = {count} WHERE id = {id}");
-                    let analysis = hihooi.analyser.analyse(&update, &["public".into()]);
+                    let analysis = hihooi.0.analyser.analyse(&update, &["public".into()]);
                     let writes = analysis[0].sets(&[]);
-                    let mark = hihooi.manager.lock().unwrap().begin_commit(writes, None);
+                    let mark = hihooi.manager().begin_commit(writes, None);
                     let all = format!("BEGIN; {update}; {}; COMMIT", mark.sql(&key));
                     client.simple_query(&all).await.unwrap();
                     let outcome = CommitOutcome::Committed;
-                    hihooi.manager.lock().unwrap().finished(mark.id, outcome);
+                    hihooi.manager().finished(mark.id, outcome);
                 }
                 answered.store(count, Ordering::SeqCst);
             }
             client
         })
     };
-    let (at_primary, at_replica) = (
-        connect(primary.socket()).await,
-        connect(replica.socket()).await,
-    );
+    let at_primary = connect(primary.socket()).await;
+    let at_replica = connect(replica.socket()).await;
     let mut served = 0;
     while !writer.is_finished() {
         let text = "SELECT n FROM counter WHERE id = 2";
-        let reads = hihooi.analyser.analyse(text, &["public".into()])[0].sets(&[]);
+        let reads = hihooi.0.analyser.analyse(text, &["public".into()])[0].sets(&[]);
         let before = answered.load(Ordering::SeqCst);
-        let target = hihooi.manager.lock().unwrap().route(&reads, Level::Gssi);
+        let target = hihooi.route(&reads, ConsistencyLevel::Gssi);
         let node = match target {
             ReadTarget::Primary(_) => &at_primary,
             ReadTarget::Replica { .. } => {
@@ -502,10 +502,11 @@ async fn reads_see_all_that_was_answered() {
     let client = writer.await.unwrap();
     hihooi.wait_for(FIRST, &client).await;
     let reads = hihooi
+        .0
         .analyser
         .analyse("SELECT * FROM counter", &["public".into()])[0]
         .sets(&[]);
-    let target = hihooi.manager.lock().unwrap().route(&reads, Level::Gssi);
+    let target = hihooi.route(&reads, ConsistencyLevel::Gssi);
     assert!(matches!(target, ReadTarget::Replica { .. }), "{target:?}");
     println!("{served} reads were served by the replica");
 }
@@ -534,10 +535,11 @@ async fn replica_that_differs_is_quarantined() {
     let status = hihooi.status_text(FIRST);
     assert!(status.contains("found 0 rows instead of 1"), "{status}");
     let reads = hihooi
+        .0
         .analyser
         .analyse("SELECT 1 FROM loose", &["public".into()])[0]
         .sets(&[]);
-    let target = hihooi.manager.lock().unwrap().route(&reads, Level::Weak);
+    let target = hihooi.route(&reads, ConsistencyLevel::Weak);
     assert!(matches!(target, ReadTarget::Primary(_)));
 }
 
@@ -552,7 +554,8 @@ async fn replica_that_is_silent_serves_nothing_until_it_answers() {
         hihooi,
         ..
     } = pair;
-    // It is stopped in the midst of commits: what it was sent is still done when it goes on.
+    // It is stopped in the midst of commits: the statements that it was sent are still executed
+    // when it goes on.
     for round in 0..50 {
         write(&client, round).await;
     }
@@ -598,8 +601,7 @@ async fn lost_slot_is_noticed() {
     assert!(status.contains("give --buffer"), "{status}");
 }
 
-/// A difference that no change comes across is found by comparing; and what only lags is not taken
-/// for a difference.
+/// A difference that no change meets is found by comparing, and lag is not taken for a difference.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn planted_difference_is_found() {
     let Some(pair) = Pair::start(SCHEMA).await else {
@@ -613,10 +615,10 @@ async fn planted_difference_is_found() {
     } = pair;
     let rounds = Arc::new(AtomicU64::new(0));
     let writers = load(&primary, &rounds, 1500);
-    let compared = || hihooi.replication.compared().get(&FIRST).copied();
+    let compared = || hihooi.0.replication.compared().get(&FIRST).copied();
     hihooi
         .wait(|| {
-            hihooi.replication.compare_now();
+            hihooi.0.replication.compare_now();
             compared() >= Some(5)
         })
         .await;
@@ -629,7 +631,7 @@ async fn planted_difference_is_found() {
     meddler.batch_execute(change).await.unwrap();
     hihooi
         .wait(|| {
-            hihooi.replication.compare_now();
+            hihooi.0.replication.compare_now();
             hihooi.state(FIRST) == Some(ReplicaState::Quarantined)
         })
         .await;
@@ -647,38 +649,39 @@ async fn planted_difference_is_found() {
     {
         assert!(started.elapsed() < PATIENCE);
     }
-    hihooi.replication.remove_replica(FIRST).await;
+    hihooi.0.replication.remove_replica(FIRST).await;
     hihooi.add(SECOND, &replica);
     hihooi
         .wait(|| hihooi.state(SECOND) == Some(ReplicaState::Quarantined))
         .await;
     let status = hihooi.status_text(SECOND);
     assert!(status.contains("was found to differ"), "{status}");
-    hihooi.replication.remove_replica(SECOND).await;
+    hihooi.0.replication.remove_replica(SECOND).await;
     let (third, address) = (ReplicaId(3), replica.address("postgres"));
     hihooi
+        .0
         .replication
-        .add_replica(third, &address, Contents::Dropped);
+        .add_replica(third, &address, ExistingData::Dropped);
     assert_equal(&hihooi, third, &client, &replica).await;
 }
 
-/// The primary keeps its log for no replica that was removed; one that comes back where the log
-/// still begins goes on, another one gets the error that it cannot.
+/// The primary keeps its log for no removed replica. A replica that comes back where the log still
+/// begins goes on. Another replica gets the error that it cannot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removed_replica_goes_on_only_where_nothing_is_lost() {
     let Some(pair) = Pair::start(SCHEMA).await else {
         return;
     };
     let (hihooi, client, replica) = (&pair.hihooi, &pair.client, &pair.replica);
-    hihooi.replication.remove_replica(FIRST).await;
-    assert!(hihooi.replication.status().is_empty());
+    hihooi.0.replication.remove_replica(FIRST).await;
+    assert!(hihooi.0.replication.status().is_empty());
     write(client, 2).await;
     // The slot still begins where it was.
     hihooi.add(SECOND, replica);
     assert_equal(hihooi, SECOND, client, replica).await;
 
-    hihooi.replication.knows_all();
-    hihooi.replication.remove_replica(SECOND).await;
+    hihooi.0.replication.knows_all();
+    hihooi.0.replication.remove_replica(SECOND).await;
     write(client, 2).await;
     let end = number(client, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn").await;
     let confirmed = "SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots";
@@ -708,21 +711,18 @@ async fn doubt_about_a_commit_is_settled() {
     let lost = connect(primary.socket()).await;
     let backend = number(&lost, "SELECT pg_backend_pid()").await as i32;
     let writes = hihooi
+        .0
         .analyser
         .analyse("DELETE FROM loose", &["public".into()])[0]
         .sets(&[]);
-    let mark = hihooi.manager.lock().unwrap().begin_commit(writes, None);
+    let mark = hihooi.manager().begin_commit(writes, None);
     hihooi
-        .manager
-        .lock()
-        .unwrap()
+        .manager()
         .finished(mark.id, CommitOutcome::InDoubt { backend });
     // While its process lives, this is not known.
-    assert_eq!(hihooi.manager.lock().unwrap().pending_count(), 1);
+    assert_eq!(hihooi.manager().pending_count(), 1);
     drop(lost);
-    hihooi
-        .wait(|| hihooi.manager.lock().unwrap().pending_count() == 0)
-        .await;
+    hihooi.wait(|| hihooi.manager().pending_count() == 0).await;
 }
 
 /// A slot that is dropped and made again leaves a gap: that is reported, and not passed over.
@@ -749,7 +749,7 @@ async fn recreated_slot_is_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_replicated_is_refused_in_words() {
+async fn unsupported_primary_is_refused_with_its_reason() {
     if !is_there() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Reads go to replicas and never miss what was committed; everything else goes to the primary.
+//! Reads go to replicas and never miss an acknowledged commit. Everything else goes to the primary.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -10,14 +10,14 @@ use std::time::Instant;
 
 use pg_local::Postgres;
 use proxy_core::freshness::{ReplicaId, ReplicaState};
-use replication::Contents;
+use replication::ExistingData;
 use support::cluster::{Cluster, PATIENCE, text};
 use support::raw::Raw;
 use support::{connect, connect_by, is_there, printed, run};
 use tokio_postgres::Client;
 
-/// What a user may do in the database as its owner, or by a right of its own, is done on replicas,
-/// too.
+/// The statements that a user may execute in the database as its owner, or by a right of its own,
+/// are executed on replicas, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rights_in_the_database_are_the_same_everywhere() {
     if !is_there() {
@@ -65,7 +65,7 @@ async fn unnamed_statements_are_run_again_after_a_commit() {
     }
 }
 
-/// What is refused fails as any other statement: its transaction does, and its session goes on.
+/// A refused statement fails as any other statement: its transaction does, and its session goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refused_changes_of_the_schema_leave_the_session() {
     if !is_there() {
@@ -150,7 +150,7 @@ async fn functions_and_triggers_keep_no_session() {
     let names = "SELECT string_agg(proname, ' ' ORDER BY 1) FROM pg_proc WHERE oid >= 16384
         AND pronamespace = 'public'::regnamespace";
     cluster.wait_until_equal(names).await;
-    // What is made for the session alone keeps it.
+    // An object that is made for the session alone keeps it.
     let temporary = function("pg_temp.own");
     raw.query(&temporary);
     assert_eq!(raw.reply().await, "CZI");
@@ -166,9 +166,9 @@ async fn make_two_rows(client: &Client, key: &str) {
     client.batch_execute(insert).await.unwrap();
 }
 
-/// R32: every reader after a commit was answered sees it, through whatever connection.
+/// R32: every reader after a commit was acknowledged sees it, through any connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reads_never_miss_what_was_committed() {
+async fn reads_never_miss_acknowledged_commits() {
     if !is_there() {
         return;
     }
@@ -208,7 +208,7 @@ async fn reads_never_miss_what_was_committed() {
         assert_eq!(row.get::<_, i32>(0), round);
         reader.query("SELECT id FROM calm", &[]).await.unwrap();
     }
-    // What was not written was read at replicas meanwhile.
+    // Rows that were not written were read at replicas meanwhile.
     assert!(cluster.served() >= 200, "{}", cluster.served());
 }
 
@@ -337,7 +337,7 @@ async fn databases_are_equal_after_a_load() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_replicated_is_refused() {
+async fn unsupported_statements_are_refused() {
     if !is_there() {
         return;
     }
@@ -396,8 +396,8 @@ async fn sessions_outlive_a_replica() {
     assert_eq!(raw.reply().await, "CZI");
     cluster.wait_until_equal("SELECT count(*) FROM t").await;
     let slow = "SELECT count(*) FROM t, generate_series(1, 1000000000)";
-    // A function that waits would go to the primary, so this one is busy: what is sent in one batch
-    // and what is not.
+    // A function that waits would go to the primary, so this one is busy: messages in one batch and
+    // in several.
     let mut extended = Raw::log_in(cluster.front.address).await;
     extended.parse("kept", "SELECT 7").sync();
     assert_eq!(extended.reply().await, "1ZI");
@@ -437,8 +437,8 @@ async fn sessions_outlive_a_replica() {
     cluster.wait_until_equal("SELECT n FROM t").await;
 }
 
-/// Replicas are added and removed while clients read and write; nothing fails, and those that are
-/// there in the end are equal.
+/// Replicas are added and removed while clients read and write. Nothing fails, and the final
+/// replicas are equal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_come_and_go_under_load() {
     if !is_there() {
@@ -470,8 +470,8 @@ async fn replicas_come_and_go_under_load() {
     let added = Postgres::start(&[]).unwrap();
     let address = added.address("postgres");
     let replicas = cluster.front.replicas();
-    let second = replicas.add(&address, Contents::Kept).unwrap();
-    let twice = replicas.add(&address, Contents::Kept).unwrap_err();
+    let second = replicas.add(&address, ExistingData::Kept).unwrap();
+    let twice = replicas.add(&address, ExistingData::Kept).unwrap_err();
     assert!(
         twice.to_string().contains("is replica 2 already"),
         "{twice}"
@@ -483,7 +483,10 @@ async fn replicas_come_and_go_under_load() {
     let replicas = cluster.front.replicas();
     assert!(replicas.remove(ReplicaId(1)).await.unwrap());
     assert!(!replicas.remove(ReplicaId(1)).await.unwrap());
-    let emptied = replicas.add(&cluster.replicas[0].address("postgres"), Contents::Dropped);
+    let emptied = replicas.add(
+        &cluster.replicas[0].address("postgres"),
+        ExistingData::Dropped,
+    );
     assert_eq!((second, emptied.unwrap()), (ReplicaId(2), ReplicaId(3)));
     cluster
         .wait(|states| states == [ReplicaState::Serving; 2])
@@ -540,8 +543,8 @@ async fn two_rows_at_a_replica() -> Option<(Cluster, Raw)> {
     Some((cluster, raw))
 }
 
-/// Where statements inside of transactions go, and what their clients receive of transactions that
-/// were on no server.
+/// Where statements inside of transactions go, and the answers that their clients receive in
+/// transactions that were on no server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transactions_begin_where_they_must() {
     let Some((cluster, mut raw)) = two_rows_at_a_replica().await else {
@@ -666,7 +669,7 @@ fn long_transactions() -> usize {
         .count()
 }
 
-/// What a transaction did that is too long for memory waits in a file, and reaches the replica.
+/// The changes of a transaction beyond the limit of memory wait in a file, and reach the replica.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_transactions_are_followed() {
     if !is_there() {

@@ -1,18 +1,18 @@
-//! Changes of the schema, around the proxy and through it: replicas follow where they can, and say
-//! what they cannot.
+//! Changes of the schema, around the proxy and through it: replicas follow where they can, and
+//! report where they cannot.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 
 use proxy_core::freshness::ReplicaState;
-use replication::Contents;
+use replication::ExistingData;
 use support::cluster::{Cluster, text};
 use support::equality::{assert_equal, assert_equal_after};
 use support::{connect, is_there};
 use tokio_postgres::error::SqlState;
 
-/// What is made before there is a proxy.
+/// The schema before there is a proxy.
 const SETUP: &str = "
 CREATE ROLE ann;
 CREATE TABLE account (id int PRIMARY KEY, name text);
@@ -48,7 +48,7 @@ const CHANGES: &[&str] = &[
      INSERT INTO a VALUES (2); CREATE TABLE IF NOT EXISTS a (wrong int); ALTER TABLE a ADD m int DEFAULT 8;
      INSERT INTO a VALUES (3, 3, 3); DROP TABLE IF EXISTS nothing; CREATE INDEX IF NOT EXISTS by_n ON a (n)",
     "BEGIN; ALTER TABLE a RENAME n TO o; UPDATE a SET o = o + 1; COMMIT",
-    // What is rolled back was never done.
+    // A change that is rolled back was never made.
     "BEGIN; ALTER TABLE a ADD p int; INSERT INTO a VALUES (4);; SAVEPOINT s;; ALTER TABLE a ADD q int;;
      ROLLBACK TO s;; ALTER TABLE a ADD r int; INSERT INTO a VALUES (5); COMMIT",
     "BEGIN; DROP TABLE a; ROLLBACK",
@@ -59,7 +59,7 @@ const CHANGES: &[&str] = &[
     "CREATE TEMP TABLE t AS SELECT 1 AS id; CREATE INDEX ON t (id); DROP TABLE t",
     "INSERT INTO b VALUES (20, 2); SELECT 1 AS id INTO TEMP b; CREATE TABLE c AS SELECT 2 AS id; DROP TABLE b",
     "CREATE TEMP TABLE b AS SELECT 1 AS id;; DROP TABLE IF EXISTS b, nothing",
-    // Those that do nothing, and a role, for which no trigger fires.
+    // Statements that do nothing, and a role, for which no trigger fires.
     "ALTER TABLE IF EXISTS nothing ADD n int; ALTER TABLE c ADD n int; INSERT INTO c VALUES (1, 1);
      DROP TABLE IF EXISTS nothing; CREATE ROLE bob; ALTER TABLE c OWNER TO bob; INSERT INTO c VALUES (2)",
     // By functions, several times.
@@ -100,7 +100,7 @@ const CHANGES: &[&str] = &[
      CREATE TABLE day PARTITION OF days FOR VALUES FROM (0) TO (10); INSERT INTO days VALUES (1);;
      ALTER TABLE days DETACH PARTITION day CONCURRENTLY;; DELETE FROM day",
     "CREATE INDEX CONCURRENTLY by_b ON b (id);; ALTER INDEX by_b RENAME TO of_b;; DROP INDEX of_b",
-    // What is not tables.
+    // Objects other than tables.
     "CREATE TYPE mood AS ENUM ('sad', 'glad'); ALTER TABLE b ADD mood mood DEFAULT 'glad'; INSERT INTO b VALUES (2)",
     "ALTER TYPE mood ADD VALUE 'merry'",
     "CREATE FUNCTION doubled(n int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT n * 2'",
@@ -121,7 +121,7 @@ const CHANGES: &[&str] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn replicas_follow_what_goes_around_the_proxy() {
+async fn replicas_follow_writes_around_the_proxy() {
     if !is_there() {
         return;
     }
@@ -135,8 +135,9 @@ async fn replicas_follow_what_goes_around_the_proxy() {
     }
 }
 
-/// What the proxy has sent to replicas itself they do once; what functions do that are called
-/// through it comes as what goes around it. Messages as in [`CHANGES`].
+/// Replicas execute once the statements that the proxy itself has sent to them. The effects of
+/// functions that are called through it come as those of writes around it. Messages as in
+/// [`CHANGES`].
 const THROUGH: &[&str] = &[
     "CREATE TABLE fruit (id serial PRIMARY KEY, name text)",
     "BEGIN;; ALTER TABLE fruit ADD price int DEFAULT 5;; INSERT INTO fruit (name) VALUES ('apple');;
@@ -148,8 +149,8 @@ const THROUGH: &[&str] = &[
     "DO $$ BEGIN ALTER TABLE fruit DROP price CASCADE; INSERT INTO fruit (name) VALUES ('pear'); END $$",
     "CREATE TEMP TABLE mine (id int);; ALTER TABLE mine ADD n int;; SELECT 1 AS id INTO TEMP yours;;
      DROP TABLE mine, yours",
-    // In a session that has changed its settings, one that is bound to its server, and together
-    // with other statements.
+    // In a session that has changed its settings, in a session that is bound to its server, and
+    // together with other statements.
     "SET lock_timeout = '4s';; CREATE ROLE cow;; DROP ROLE cow;; SET a.b = 1;; ALTER TABLE fruit ADD unbound int DEFAULT 1",
     "SET lock_timeout = '5s';; ALTER TABLE fruit ADD bound int DEFAULT 1;; SET search_path = other;;
      CREATE TABLE fruit (id int PRIMARY KEY);; INSERT INTO fruit VALUES (1);; DROP TABLE fruit;; CREATE EXTENSION pg_trgm",
@@ -165,7 +166,7 @@ const THROUGH: &[&str] = &[
     "CREATE ROLE owl;; GRANT ALL ON SCHEMA public TO owl;; GRANT INSERT (id) ON account TO owl;; DROP OWNED BY owl CASCADE",
     "CREATE ROLE dog;; ALTER TABLE mixed OWNER TO dog;; REASSIGN OWNED BY dog TO ann;; COMMENT ON ROLE dog IS 'a dog'",
     "CREATE ROLE bob;; ALTER TABLE fruit OWNER TO bob;; CREATE INDEX CONCURRENTLY ON fruit (name)",
-    // Each server builds its own indexes, and renames and drops what it has.
+    // Each server builds its own indexes, and renames and drops its own.
     "CREATE INDEX CONCURRENTLY IF NOT EXISTS by_price ON fruit (weight) WHERE weight > 1;;
      ALTER INDEX by_price RENAME TO by_weight;; COMMENT ON INDEX by_weight IS 'concurrently';;
      ALTER INDEX by_weight SET (fillfactor = 70);; REINDEX INDEX CONCURRENTLY by_weight;;
@@ -210,7 +211,7 @@ async fn an_interrupted_detach_is_finished() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_goes_through_the_proxy_is_done_once() {
+async fn changes_through_the_proxy_are_executed_once() {
     if !is_there() {
         return;
     }
@@ -243,7 +244,7 @@ async fn what_goes_through_the_proxy_is_done_once() {
     assert_equal(&cluster, "nothing").await;
 }
 
-/// Each, and what is reported of it.
+/// Each statement, and its report.
 const LOST: &[(&str, &str)] = &[
     (
         "SET standard_conforming_strings = off;; ALTER TABLE account ADD c text DEFAULT 'it\\'s'",
@@ -255,8 +256,8 @@ const LOST: &[(&str, &str)] = &[
     ),
 ];
 
-/// A replica that cannot follow reports why, and is not asked any more: here one whose primary has
-/// not refused what it should have.
+/// A replica that cannot follow reports why, and serves no reads any more: here a replica whose
+/// primary has not refused a change that it should have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_that_cannot_be_followed_are_reported() {
     if !is_there() {
@@ -286,7 +287,7 @@ async fn changes_that_cannot_be_followed_are_reported() {
         );
         assert!(replicas.remove(*id).await.unwrap());
         let address = cluster.replicas[0].address("postgres");
-        replicas.add(&address, Contents::Dropped).unwrap();
+        replicas.add(&address, ExistingData::Dropped).unwrap();
         assert_equal(&cluster, sql).await;
     }
 }
@@ -319,7 +320,7 @@ async fn reads_of_no_table_see_the_schema() {
     }
 }
 
-/// A view is read as it is now, and waits for what it reads now.
+/// A view is read with its present definition, and waits for the tables that it reads now.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_follow_views() {
     if !is_there() {
@@ -364,8 +365,8 @@ CREATE DOMAIN evil.text AS pg_catalog.text CHECK (VALUE <> 'none');
 CREATE DOMAIN evil.bool AS pg_catalog.bool CHECK (NOT VALUE);
 CREATE TABLE evil.schema_change (id int)";
 
-/// The triggers work for a user that may do nothing else there, and no user that may not write what
-/// they write.
+/// The triggers work for a user that may do nothing else there, and no other user may write their
+/// table.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn triggers_are_nobodys_tool() {
     if !is_there() {
@@ -434,7 +435,7 @@ const TEMPORARY: &[&str] = &[
     "CREATE FUNCTION pg_temp.f(mine) RETURNS int LANGUAGE sql AS 'SELECT 1';; GRANT EXECUTE ON FUNCTION pg_temp.f TO ann",
     "DO $$ BEGIN CREATE TEMP TABLE inner_one (id int); GRANT SELECT ON inner_one TO ann;
      CREATE TABLE by_do (id int PRIMARY KEY); INSERT INTO by_do VALUES (1); DROP TABLE inner_one; END $$",
-    // What is called as a temporary table is another one with its schema.
+    // A table with the name of a temporary table is another one with its schema.
     "CREATE TEMP TABLE account (x int);; CREATE TABLE of_real AS SELECT * FROM public.account;;
      GRANT SELECT ON public.account TO ann;; ALTER TABLE account ADD y int;; DROP TABLE account",
     "CREATE TABLE mine_too (LIKE public.account INCLUDING ALL);; COMMENT ON TABLE mine_too IS 'no temporary one'",
@@ -442,7 +443,7 @@ const TEMPORARY: &[&str] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_temporary_is_left_out() {
+async fn temporary_objects_are_left_out() {
     if !is_there() {
         return;
     }
@@ -467,7 +468,7 @@ async fn what_is_temporary_is_left_out() {
     }
 }
 
-/// What would last and needs a temporary table is refused, and replicas go on: by a client of the
+/// A lasting object that needs a temporary table is refused, and replicas go on: by a client of the
 /// proxy, and in functions.
 const OF_TEMPORARY: &[&str] = &[
     "CREATE TABLE bad AS SELECT * FROM mine",
@@ -488,7 +489,7 @@ const OF_TEMPORARY: &[&str] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_would_last_of_temporary_tables_is_refused() {
+async fn lasting_changes_by_temporary_objects_are_refused() {
     if !is_there() {
         return;
     }
@@ -521,7 +522,7 @@ async fn what_would_last_of_temporary_tables_is_refused() {
     }
 }
 
-/// Statements in functions that do not say what they run, and whether they are refused.
+/// Statements in functions that do not report their statements, and whether they are refused.
 const IN_SQL: &[(&str, bool)] = &[
     ("CREATE TABLE of_sql (id int PRIMARY KEY)", true),
     ("CREATE TABLE of_sql AS SELECT id FROM account", true),
@@ -572,7 +573,8 @@ const KEYLESS: &[&str] = &[
      INSERT INTO many VALUES (1);; UPDATE many SET id = 2",
     "DO $$ BEGIN CREATE TABLE inside (id int); INSERT INTO inside VALUES (1); UPDATE inside SET id = 2; END $$",
     "ALTER TABLE made ADD PRIMARY KEY (id);; UPDATE made SET id = id + 10",
-    // Those that say that they have none, and those whose key goes with what it needs.
+    // Tables that declare that they have none, and tables whose key goes with a column that it
+    // needs.
     "ALTER TABLE plain REPLICA IDENTITY NOTHING;; UPDATE plain SET n = 6;; DELETE FROM plain WHERE id = 1",
     "CREATE TABLE nothing (id int PRIMARY KEY);; INSERT INTO nothing VALUES (1);;
      ALTER TABLE nothing REPLICA IDENTITY NOTHING;; UPDATE nothing SET id = 2",

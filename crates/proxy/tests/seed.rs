@@ -19,7 +19,7 @@ const SECOND: ReplicaId = ReplicaId(2);
 const ROWS: &str =
     "SELECT count(*) || ' ' || coalesce(sum(hashtextextended(t::text, 0)::numeric), 0) FROM t";
 
-/// The console's answer: columns are names, rows are texts; or its error.
+/// Returns the console's answer: columns are names, rows are texts; or its error.
 async fn console(cluster: &Cluster, command: &str) -> Result<Vec<Vec<String>>, String> {
     let mut address = cluster.primary.address("postgres");
     address.host = cluster.front.address.ip().to_string();
@@ -56,8 +56,7 @@ async fn wait(cluster: &Cluster, what: &str, is: impl Fn() -> bool) {
     }
 }
 
-/// What is committed while it is copied, before and after, is there once; and what is copied comes
-/// from the seed.
+/// A commit before, during or after the copy is there once, and the copied rows come from the seed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_replica_is_filled_from_another_under_load() {
     if !is_there() {
@@ -73,7 +72,7 @@ async fn new_replica_is_filled_from_another_under_load() {
     let fill = "INSERT INTO t SELECT n, 0, repeat('x', 100) FROM generate_series(1, 20000) n";
     client.batch_execute(fill).await.unwrap();
     cluster.settle().await;
-    // Where rows come from is shown by one that only the seed has.
+    // A row that only the seed has shows where rows come from.
     let seed = connect(cluster.replicas[0].socket()).await;
     seed.batch_execute("CREATE TABLE of_seed (id int PRIMARY KEY)")
         .await
@@ -111,7 +110,7 @@ async fn new_replica_is_filled_from_another_under_load() {
     assert_eq!(state(&cluster, SECOND), Some(ReplicaState::Serving));
 }
 
-/// A database that cannot be a seed is refused in words; one that is offline is waited for.
+/// An invalid seed is refused in words. A seed that is offline is waited for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn seed_must_be_a_replica_that_is_as_the_primary() {
     if !is_there() {
@@ -199,14 +198,14 @@ async fn seed_dies_while_it_is_copied() {
         client.batch_execute(sql).await.unwrap();
     }
     cluster.settle().await;
-    // The one that copies it waits for this.
+    // The session that copies it waits for this.
     let seed = connect(cluster.replicas[0].socket()).await;
     seed.batch_execute("BEGIN; LOCK TABLE t").await.unwrap();
     let new = Postgres::start(&[]).unwrap();
     console(&cluster, &add(&new, "FROM 1")).await.unwrap();
     let waits = "SELECT count(*) FROM pg_stat_activity
                   WHERE application_name = 'replex copy' AND wait_event_type = 'Lock'";
-    // The transaction itself goes on seeing what it saw first.
+    // The transaction itself goes on seeing its first snapshot.
     let other = connect(cluster.replicas[0].socket()).await;
     let begun = Instant::now();
     while text(&other, waits).await == "0" {
@@ -249,7 +248,7 @@ async fn checkpoint_has_all_on_disk() {
     for id in [FIRST, SECOND] {
         assert!(durable[&id] >= Tsid(before), "{durable:?}");
     }
-    // The disk has it: what a killed server had not flushed is gone.
+    // The disk has it: rows that a killed server had not flushed are lost.
     cluster.replicas[0].kill();
     wait(&cluster, "it is unavailable", || {
         state(&cluster, FIRST) == Some(ReplicaState::Unavailable)

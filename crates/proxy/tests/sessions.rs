@@ -1,5 +1,5 @@
-//! What the protocol promises holds although sessions share connections: batches, errors before
-//! Sync, prepared statements, COPY, cancel, and nothing of one session reaches another.
+//! The guarantees of the protocol hold although sessions share connections: batches, errors before
+//! Sync, prepared statements, COPY and cancel. No state of one session reaches another.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -34,7 +34,7 @@ async fn batches_and_errors_before_sync() {
         assert_eq!(raw.reply().await, "ZI");
         assert_eq!(raw.until_ready().await, "ZI");
 
-        // What follows the error is skipped, up to Sync; what follows Sync is not.
+        // Messages after the error are skipped, up to Sync. Messages after Sync are not.
         raw.parse("", "SELECT 7").bind("").execute(0);
         raw.parse("bad", "SELEC").bind("bad").execute(0).close("x");
         raw.sync()
@@ -75,8 +75,8 @@ async fn batches_and_errors_before_sync() {
     .await;
 }
 
-/// Sessions share what servers have prepared. A session that prepares a statement after its table
-/// has changed must not get one from before, which would fail for good.
+/// Sessions share the statements that servers have prepared. A session that prepares a statement
+/// after its table has changed must not get one from before, which would fail for good.
 #[tokio::test]
 async fn statements_are_prepared_again_when_their_table_has_changed() {
     with(1, async |front: &Front| {
@@ -132,7 +132,7 @@ async fn prepared_statements_are_their_clients_own() {
         assert_eq!(two.reply().await, "T'0'CZI");
         two.bind("").execute(0).sync();
         assert_eq!(two.reply().await, "[26000]ZI");
-        // A name is taken until it is closed; one that is not there is not found.
+        // A name is taken until it is closed. A name that is not there is not found.
         one.parse("s", "SELECT 3").sync();
         assert_eq!(one.reply().await, "[42P05]ZI");
         one.close("s")
@@ -195,7 +195,7 @@ async fn copy_in_simple_and_extended_protocol() {
             .sync();
         raw.say(b'd', &[b"2\n"]).say(b'c', &[]).sync();
         assert_eq!(raw.reply().await, "12GCZI");
-        // An error in the data: what follows of them is ignored.
+        // An error in the data: the rest of the data is ignored.
         raw.query("COPY t FROM STDIN")
             .say(b'd', &[b"x\n"])
             .flush()
@@ -220,7 +220,7 @@ async fn copy_in_simple_and_extended_protocol() {
 }
 
 #[tokio::test]
-async fn nothing_of_a_session_reaches_another() {
+async fn session_state_never_reaches_another_session() {
     with(1, async |front: &Front| {
         for leaves in [
             "SET search_path = elsewhere",
@@ -437,7 +437,8 @@ async fn long_messages_both_ways() {
         let rows = client.query("SELECT a FROM t", &[]).await.unwrap();
         assert_eq!(rows.len(), 2);
         assert!(rows.iter().all(|row| row.get::<_, Vec<u8>>(0) == value));
-        // A long text runs as well; what it might leave behind is not known, so it is kept.
+        // A long text runs as well. Its effect on the session is not known, so the connection is
+        // kept.
         let text = format!("SELECT length('{}')", "x".repeat(1_000_000));
         let row = client.query_one(&text, &[]).await.unwrap();
         assert_eq!(row.get::<_, i32>(0), 1_000_000);

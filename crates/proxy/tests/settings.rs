@@ -24,7 +24,7 @@ const AT: &str = "SELECT at FROM t WHERE id = 1";
 const UTC: &str = "T'2024-01-02 00:00:00+00'CZI";
 const TOKYO: &str = "T'2024-01-02 09:00:00+09'CZI";
 
-/// What sets something, a read, and how that is answered from then on.
+/// A statement that sets something, a read, and the answer of the read from then on.
 const LOOKS: &[(&str, &str, &str)] = &[
     ("SET TimeZone = 'Asia/Tokyo'", AT, TOKYO),
     (
@@ -143,7 +143,7 @@ async fn rows_look_the_same_at_replicas() {
     ] {
         raw.converse_at(&[(show, SESSION, expected)]).await;
     }
-    // What is not the session's own binds it.
+    // A setting that is not the session's own binds it.
     raw.converse_at(&[
         ("SET a.b = 1", SESSION, "CZI"),
         ("SELECT d FROM t", "the primary", "T'02.01.2024'CZI"),
@@ -176,8 +176,8 @@ async fn settings_by_extended_messages() {
     assert_eq!(reply, "12'0.3'CZI");
     raw.converse_at(&[("SHOW application_name", SESSION, "T'mine'CZI")])
         .await;
-    // One that was prepared before is run later, twice. What was prepared before it goes by the
-    // settings of now.
+    // A statement that was prepared before it is run later, twice. A statement that was prepared
+    // before it uses the current settings.
     raw.parse("tokyo", "SET TimeZone = 'Asia/Tokyo'").sync();
     raw.reply_at().await;
     let literal = "SELECT id FROM t WHERE at = '2024-01-02 09:00'";
@@ -197,7 +197,7 @@ async fn settings_by_extended_messages() {
         raw.converse_at(&[("RESET TimeZone", SESSION, "CZI"), (AT, THERE, UTC)])
             .await;
     }
-    // In one batch with what reads by it.
+    // In one batch with a statement that reads by it.
     raw.parse("", "SET search_path = a").bind("").execute(0);
     raw.parse("", "UPDATE s SET n = n + 1").bind("").execute(0);
     assert_eq!(raw.sync().reply_at().await.1, "12C12CZI");
@@ -216,7 +216,7 @@ async fn settings_by_extended_messages() {
     assert!(cluster.served() > before);
 }
 
-/// Names mean what they mean where a statement runs, for reads and for writes.
+/// Names have the meaning of the server where a statement runs, for reads and for writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_are_looked_up_where_the_server_does() {
     if !is_there() {
@@ -245,7 +245,7 @@ async fn names_are_looked_up_where_the_server_does() {
         for n in n {
             raw.query(update).reply().await;
             assert_eq!(touches(&mut raw), format!("{schema}.s"), "{set}");
-            // It is Pending under its own name, so that no session reads what was before.
+            // It is Pending under its own name, so that no session reads the earlier rows.
             raw.query(read);
             let reply = raw.reply().await.replace('N', "");
             assert_eq!(reply, format!("T'{n}'CZI"), "{set}");
@@ -255,7 +255,7 @@ async fn names_are_looked_up_where_the_server_does() {
                 .await;
         }
     }
-    // In one text nothing is known of what follows.
+    // In one text nothing is known of the later statements.
     for text in [
         "SET search_path = a; UPDATE s SET n = 30 WHERE id = 1",
         "BEGIN; SET LOCAL search_path = b; UPDATE s SET n = 40 WHERE id = 1; COMMIT",
@@ -267,7 +267,7 @@ async fn names_are_looked_up_where_the_server_does() {
     raw.converse_at(&[(read, THERE, "T'30'CZI")]).await;
     raw.converse_at(&[("SELECT n FROM b.s", THERE, "T'40'CZI")])
         .await;
-    // Whatever is made where temporary tables are is the session's alone.
+    // A table that is made in the schema of temporary tables is the session's alone.
     raw.converse_at(&[
         ("SET search_path = 'pg_temp', b", SESSION, "CZI"),
         ("CREATE TABLE mine (id int)", "the primary", "CZI"),
@@ -333,7 +333,7 @@ async fn errors_change_nothing() {
     .await;
 }
 
-/// A setting goes back to what the session began with, whatever its connections were opened with,
+/// A setting goes back to the session's initial value, whatever its connections were opened with,
 /// and is reported to the client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_go_back() {
@@ -380,8 +380,8 @@ async fn settings_go_back() {
     }
 }
 
-/// What a transaction has set is there if it commits, and only then; psycopg begins one in front of
-/// everything.
+/// A setting of a transaction is there if it commits, and only then. psycopg begins a transaction
+/// in front of everything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_of_a_transaction() {
     if !is_there() {
@@ -426,7 +426,7 @@ async fn settings_of_a_transaction() {
     ];
     let in_one_text = "BEGIN; SET TimeZone = 'UTC'; COMMIT";
     let (tokyo, utc) = (&*inside(TOKYO), &*inside(UTC));
-    // Its reads go by what was set before it.
+    // Its reads use the setting before it.
     let writes = &[
         (set, SESSION, "CZI"),
         ("BEGIN", "no server", "CZT"),
@@ -524,8 +524,8 @@ async fn settings_that_a_replica_refuses() {
     .await;
 }
 
-/// Sessions with settings of all kinds share two connections; each finds its own, whatever session
-/// came before.
+/// Sessions with settings of all kinds share two connections. Each finds its own settings after any
+/// other session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_reach_no_other_session() {
     if !is_there() {

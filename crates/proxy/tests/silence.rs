@@ -24,7 +24,7 @@ fn runs(program: &str, words: &[&str]) -> bool {
     run.is_ok_and(|status| status.success())
 }
 
-/// Returns whether what the test needs is on this machine.
+/// Returns whether the test's requirements are on this machine.
 fn is_possible() -> bool {
     let tools = [
         ("unshare", &["--net", "true"][..]),
@@ -92,7 +92,7 @@ async fn fall_silent() {
     while text(&writer, "SELECT count(*) FROM t").await != "1" {
         assert!(cut.elapsed() < SOON);
     }
-    // The one that ran there fails, and its session goes on.
+    // The session that ran there fails, and its session goes on.
     let ended = tokio::time::timeout(SOON, endless).await;
     let (reader, ended) = ended.expect("it is waited for").unwrap();
     let error = ended.unwrap_err();

@@ -12,7 +12,7 @@ use support::{connect, is_there};
 /// The tags that PostgreSQL answers with, for each way to fail before a query; and that the session
 /// goes on, its connection is free, and reads go to replicas again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn queries_behind_what_has_failed() {
+async fn queries_after_a_failed_message_answer_as_in_postgresql() {
     if !is_there() {
         return;
     }
@@ -64,7 +64,7 @@ async fn queries_behind_what_has_failed() {
 /// A batch that has begun to write and is not ended keeps no reads from replicas: nothing of it can
 /// have been committed. Nor does a session that is gone in the middle of one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_pending_before_sync_nor_behind_the_end() {
+async fn commits_are_pending_only_between_sync_and_the_end() {
     if !is_there() {
         return;
     }

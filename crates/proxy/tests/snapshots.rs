@@ -68,7 +68,8 @@ async fn snapshots_stay_where_they_were_taken() {
             "CZT",
         ),
         ("COMMIT", "no server", "CZI"),
-        // What may write has its snapshot on the primary, as has what begins by something else.
+        // A transaction that may write has its snapshot on the primary, and so has a transaction
+        // that begins otherwise.
         (
             "BEGIN ISOLATION LEVEL REPEATABLE READ",
             "the primary",
@@ -127,10 +128,10 @@ async fn the_usual_level_counts() {
     }
 }
 
-/// What is no read for any node fails as what can be tried again, which then works; and it leaves
-/// nothing at the replica.
+/// A statement that is no read for any node fails with an error after which the client can retry,
+/// and the retry works. It leaves nothing at the replica.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_run_there_is_tried_again_on_the_primary() {
+async fn statement_refused_at_a_snapshot_can_be_retried() {
     let Some(cluster) = cluster().await else {
         return;
     };
@@ -175,7 +176,7 @@ async fn what_cannot_run_there_is_tried_again_on_the_primary() {
         ])
         .await;
     }
-    // What follows an end in the same batch would be outside of the snapshot.
+    // A statement after an end in the same batch would be outside of the snapshot.
     let mut raw = traced(&cluster).await;
     cluster.settle().await;
     raw.converse_at(&BEGUN).await;
@@ -286,7 +287,8 @@ async fn transactions_end_with_their_replica() {
     }
 }
 
-/// What is being committed when a transaction begins, others may have seen on the primary already.
+/// Other clients may have seen on the primary already the commits that are under way when a
+/// transaction begins.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn snapshots_wait_for_no_transaction() {
     let Some(cluster) = cluster().await else {
@@ -306,7 +308,7 @@ async fn snapshots_wait_for_no_transaction() {
         tokio::task::yield_now().await;
     }
     let mut raw = traced(&cluster).await;
-    let why = "the primary, what it must see is being committed";
+    let why = "the primary, it must see a commit under way";
     raw.converse_at(&[
         (BEGIN, "no server", "CZT"),
         (READ, why, "T'0'CZT"),

@@ -11,7 +11,7 @@ use std::time::Instant;
 use pg_local::Postgres;
 use proxy::check::{FindingWeight, check};
 use proxy_core::freshness::ReplicaState;
-use replication::Contents;
+use replication::ExistingData;
 use support::cluster::{Cluster, PATIENCE, text};
 use support::{connect, is_there};
 use tokio::task::JoinSet;
@@ -20,8 +20,8 @@ fn standby_of(primary: &Postgres) -> Postgres {
     Postgres::standby_of(primary, &std::env::temp_dir(), &[]).unwrap()
 }
 
-/// What was answered is read by others at once, wherever that is; a standby that dies and comes
-/// back serves again, and one that is promoted does not.
+/// Every acknowledged commit is read by others at once, on any server. A standby that dies and
+/// comes back serves again, and a promoted standby does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_at_a_standby_see_all_that_was_answered() {
     if !is_there() {
@@ -31,7 +31,7 @@ async fn reads_at_a_standby_see_all_that_was_answered() {
     let mut standby = standby_of(&cluster.primary);
     let address = standby.address("postgres");
     let replicas = cluster.front.replicas();
-    replicas.add(&address, Contents::Kept).unwrap();
+    replicas.add(&address, ExistingData::Kept).unwrap();
     cluster
         .wait(|states| states == [ReplicaState::Serving])
         .await;
@@ -105,7 +105,7 @@ async fn standbys_of_others_are_refused() {
     ];
     assert_eq!(of_standbys, expected);
     let whys = ["of another server", "without EMPTY"];
-    let contents = [Contents::Kept, Contents::Dropped];
+    let contents = [ExistingData::Kept, ExistingData::Dropped];
     for ((standby, contents), why) in standbys.iter().zip(contents).zip(whys) {
         let replicas = cluster.front.replicas();
         let id = replicas.add(&standby.address("postgres"), contents);
@@ -138,8 +138,8 @@ async fn write_until(cluster: &Cluster, is_over: &Arc<AtomicBool>) -> JoinSet<()
     writers
 }
 
-/// A standby becomes a replica of its own while writers go on: no commit is missing there, and none
-/// done twice; also none that was prepared before and committed after.
+/// A standby becomes a replica of its own while writers go on. No commit is missing there, and none
+/// is executed twice; also none that was prepared before and committed after.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn standby_is_converted_under_load() {
     if !is_there() {
@@ -163,7 +163,7 @@ async fn standby_is_converted_under_load() {
     let is_over = Arc::new(AtomicBool::new(false));
     let mut writers = write_until(&cluster, &is_over).await;
     let replicas = cluster.front.replicas();
-    let id = replicas.add(&standby.address("postgres"), Contents::Converted);
+    let id = replicas.add(&standby.address("postgres"), ExistingData::Converted);
     let id = id.unwrap();
     let serving = [ReplicaState::Serving; 2];
     cluster.wait(|states| states == serving).await;
@@ -190,10 +190,10 @@ async fn standby_is_converted_under_load() {
     }
     // It goes on where it stopped, as any other, and is none that could be converted again.
     assert!(replicas.remove(id).await.unwrap());
-    let again = replicas.add(&standby.address("postgres"), Contents::Kept);
+    let again = replicas.add(&standby.address("postgres"), ExistingData::Kept);
     cluster.wait(|states| states == serving).await;
     assert!(replicas.remove(again.unwrap()).await.unwrap());
-    let id = replicas.add(&standby.address("postgres"), Contents::Converted);
+    let id = replicas.add(&standby.address("postgres"), ExistingData::Converted);
     cluster
         .wait(|states| states == [ReplicaState::Serving, ReplicaState::Quarantined])
         .await;
@@ -212,7 +212,7 @@ async fn standby_of_another_is_not_converted() {
     let other = Postgres::start(&[]).unwrap();
     let standby = standby_of(&other);
     let replicas = cluster.front.replicas();
-    let id = replicas.add(&standby.address("postgres"), Contents::Converted);
+    let id = replicas.add(&standby.address("postgres"), ExistingData::Converted);
     cluster
         .wait(|states| states == [ReplicaState::Quarantined])
         .await;

@@ -1,4 +1,4 @@
-//! Databases that speak with TLS only, and want passwords, as those that others run do.
+//! Databases that speak with TLS only, and require passwords, as hosted ones do.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -8,12 +8,12 @@ use std::fs;
 use std::sync::Arc;
 
 use pg_connect::address::Address;
-use pg_connect::auth::users::Users;
+use pg_connect::auth::users::UserSecrets;
 use pg_local::{Postgres, SUPERUSER};
-use proxy::serve::Authentication;
+use proxy::serve::ClientAuthentication;
 use proxy::serve::routing::Routing;
 use rcgen::{CertificateParams, KeyPair};
-use replication::{Contents, ReplicationSettings};
+use replication::{ExistingData, ReplicationSettings};
 use support::cluster::until_all_serve;
 use support::tls::{
     authority, certify, know_authority, number_of, require_tls, require_tls_with, revoke,
@@ -47,19 +47,20 @@ async fn databases_with_tls_only_are_followed() {
     let manager = Arc::clone(&routing.manager);
     for (replica, query) in replicas.iter().zip([proven.as_str(), "sslmode=require"]) {
         let at = address(replica, query);
-        let added = routing.replicas.add(&at, Contents::Kept);
+        let added = routing.replicas.add(&at, ExistingData::Kept);
         added.unwrap();
     }
     let mut options = options(&primary, 10);
     options.primary = at;
-    let mut users = Users::default();
+    let mut users = UserSecrets::default();
     users.add(SUPERUSER, PASSWORD).unwrap();
-    options.admission.authentication = Authentication::Trust(users);
+    options.admission.authentication = ClientAuthentication::Trust(users);
     let front = Front::routed(options, Some(routing)).await;
     until_all_serve(&front, &manager).await;
 }
 
-/// The proxy shows servers a certificate that want one, in what it does itself and for its clients.
+/// The proxy shows a certificate to servers that want one, on its own connections and on those of
+/// its clients.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn databases_that_want_certificates_are_followed() {
     if !is_there() {
@@ -98,19 +99,19 @@ async fn databases_that_want_certificates_are_followed() {
         .unwrap();
     let manager = Arc::clone(&routing.manager);
     let there = address(&replica, &proven);
-    routing.replicas.add(&there, Contents::Kept).unwrap();
+    routing.replicas.add(&there, ExistingData::Kept).unwrap();
     let mut options = options(&primary, 10);
     options.primary = at;
-    let mut users = Users::default();
+    let mut users = UserSecrets::default();
     users.add(SUPERUSER, PASSWORD).unwrap();
-    options.admission.authentication = Authentication::Trust(users);
+    options.admission.authentication = ClientAuthentication::Trust(users);
     let front = Front::routed(options, Some(routing)).await;
     until_all_serve(&front, &manager).await;
 }
 
 /// A proxy that has the list of `sslcrl` does not connect to one whose certificate was revoked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn databases_whose_certificate_was_revoked() {
+async fn databases_with_a_revoked_certificate_are_refused() {
     if !is_there() {
         return;
     }

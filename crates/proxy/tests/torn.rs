@@ -1,6 +1,6 @@
 //! Two commits become visible on the primary in another order than that of its log, while a read is
-//! on its way to a replica, which has only the one that is first in the log. Another client has
-//! seen the other one without that.
+//! on its way to a replica, which has only the first of them in the log. Another client has seen
+//! the other one without that.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use pg_local::{Postgres, SUPERUSER};
 use proxy_core::freshness::{ReplicaId, ReplicaState};
-use replication::Contents;
+use replication::ExistingData;
 use rustix::process::{Pid, Signal, kill_process};
 use support::cluster::{Cluster, PATIENCE, text};
 use support::held::{hold_commits, let_commits_go, wait_until_held};
@@ -192,7 +192,7 @@ async fn standby_shows_nothing_before_the_primary() {
     let standby = Postgres::standby_of(&cluster.primary, &std::env::temp_dir(), &[]).unwrap();
     let address = standby.address("postgres");
     let replicas = cluster.front.replicas();
-    replicas.add(&address, Contents::Kept).unwrap();
+    replicas.add(&address, ExistingData::Kept).unwrap();
     cluster
         .wait(|states| states == [ReplicaState::Serving])
         .await;

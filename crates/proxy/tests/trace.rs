@@ -65,7 +65,7 @@ async fn trace_reports_where_statements_go() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn trace_reports_what_statements_touch() {
+async fn trace_reports_touched_tables() {
     if !is_there() {
         return;
     }
@@ -152,7 +152,7 @@ async fn trace_reports_each_statement_of_a_transaction() {
         (&*written.message, &*written.detail),
         ("replex: the primary, it writes", touches)
     );
-    // What is not run is not reported.
+    // A statement that is not run is not reported.
     let failing = "SELECT 1 / (n - 2) FROM t";
     raw.parse("", failing).bind("").execute(0);
     raw.parse("", read).bind("").execute(0);

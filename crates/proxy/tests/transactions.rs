@@ -15,7 +15,7 @@ use tokio_postgres::error::SqlState;
 
 /// Where a statement went.
 const REPLICA: &str = "replica 1,";
-const OWN: &str = "the primary, it touches what its transaction has written or locked";
+const OWN: &str = "the primary, it touches writes or locks of its transaction";
 
 /// How most transactions begin here, where that goes, and the reply.
 const WRITES: [(&str, &str, &str); 2] = [
@@ -23,7 +23,7 @@ const WRITES: [(&str, &str, &str); 2] = [
     ("UPDATE t SET n = 7 WHERE id = 1", "the primary", "CZT"),
 ];
 
-/// What is in the database: a table that transactions write, and one that they read.
+/// The schema: a table that transactions write, and a table that they read.
 const SETUP: &str = "
     CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0), (2, 0);
     CREATE TABLE u (id int PRIMARY KEY, n int); INSERT INTO u VALUES (1, 0), (2, 0);
@@ -60,7 +60,7 @@ async fn reads_behind_writes_run_elsewhere() {
         ),
     ];
     raw.converse_at(&begun).await;
-    // What others commit meanwhile is seen at once, wherever the read goes.
+    // Commits of others are seen at once, wherever the read goes.
     let other = cluster.front.connect().await;
     for n in 1..=50 {
         let update = format!("UPDATE u SET n = {n} WHERE id = 1");
@@ -148,7 +148,7 @@ async fn locked_tables_are_read_on_the_primary() {
     .await;
 }
 
-/// What a savepoint takes back counts as written still; the rest goes on as before.
+/// A write that a savepoint takes back counts as written still. The rest goes on as before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn savepoints_and_levels_of_isolation() {
     let Some((cluster, mut raw)) = cluster("").await else {
@@ -203,7 +203,7 @@ async fn savepoints_and_levels_of_isolation() {
 
 /// An error elsewhere is one of the transaction, if the primary returns the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_fails_elsewhere_runs_again_on_the_primary() {
+async fn read_that_fails_at_a_replica_runs_again_on_the_primary() {
     let Some((cluster, mut raw)) = cluster("").await else {
         return;
     };
@@ -229,7 +229,7 @@ async fn what_fails_elsewhere_runs_again_on_the_primary() {
     assert_eq!(text(&primary, "SELECT n FROM t WHERE id = 1").await, "7");
 }
 
-/// What was relayed of an answer stays: the primary's transaction fails behind it.
+/// The part of an answer that was relayed stays: the primary's transaction fails behind it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_answers_are_relayed_as_they_come() {
     let Some((_cluster, mut raw)) = cluster("").await else {
@@ -366,8 +366,8 @@ async fn clients_leave_no_transactions() {
     assert_eq!(text(&primary, "SELECT n FROM t WHERE id = 1").await, "2");
 }
 
-/// Portals belong to the transaction: those that outlive their batch are on the primary, and the
-/// unnamed one is what the last batch made of it.
+/// Portals belong to the transaction. Portals that outlive their batch are on the primary, and the
+/// unnamed one is that of the last batch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn portals_and_prepared_statements() {
     let Some((_cluster, mut raw)) = cluster("").await else {
@@ -405,16 +405,16 @@ async fn portals_and_prepared_statements() {
     goes(&mut raw, portals, "2'0'sZT").await;
     raw.bind("u").execute(0).sync();
     goes(&mut raw, REPLICA, "2'0''0'CZT").await;
-    // It has ended; what the primary has under this name is older.
+    // It has ended. The primary's portal of this name is older.
     raw.execute(0).sync();
     goes(&mut raw, portals, "[34000]ZE").await;
     raw.query("ROLLBACK");
     goes(&mut raw, "", "CZI").await;
 }
 
-/// A transaction sees what its triggers and cascades have written, in whatever table.
+/// A transaction sees the rows that its triggers and cascades have written, in any table.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_writes_bring_about_is_seen() {
+async fn effects_of_triggers_and_cascades_are_seen() {
     let further = "
         CREATE TABLE audit (id int PRIMARY KEY);
         CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS
@@ -480,8 +480,8 @@ async fn what_writes_bring_about_is_seen() {
     assert_eq!(cluster.served(), 0);
 }
 
-/// What a client has prepared since a table changed is not run as it was prepared on another server
-/// before.
+/// A statement that a client has prepared since a table changed is not run as it was prepared on
+/// another server before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn statements_are_prepared_again_wherever_they_run() {
     let Some((cluster, mut raw)) = cluster("").await else {
@@ -493,7 +493,7 @@ async fn statements_are_prepared_again_wherever_they_run() {
     raw.query("ALTER TABLE u ADD COLUMN note text DEFAULT 'new'");
     raw.reply_at().await;
     cluster.settle().await;
-    // One that asks for the time is on the primary, and so is what is prepared with it.
+    // A transaction that asks for the time is on the primary, and so are its prepared statements.
     raw.query("BEGIN");
     raw.reply_at().await;
     raw.query("SELECT now() > 'epoch'");

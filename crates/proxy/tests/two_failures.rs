@@ -78,8 +78,8 @@ fn proxy_dies_while_the_primary_stops_for_a_moment() {
     );
 }
 
-/// What clients of the proxy had asked for is executed when it is gone. One that waits for a row is
-/// not there any more when it could go on.
+/// A request that clients of the proxy had sent is executed when it is gone. A session that waits
+/// for a row is not there any more when it could go on.
 async fn stop_for_a_moment(test: &'static str) {
     let mut pair = Pair::start(test, 2).await;
     let load = Load::start(&pair, 0..4);
@@ -146,7 +146,7 @@ fn proxy_sleeps_while_the_primary_dies() {
     run("proxy_sleeps_while_the_primary_dies", sleep_and_lose);
 }
 
-/// What replicas show is old by then, and it is asked for.
+/// The rows that replicas show are old by then, and clients read them.
 async fn sleep_and_lose(test: &'static str) {
     let mut pair = Pair::start(test, 2).await;
     let mut load = Load::start(&pair, 0..4);
@@ -163,7 +163,7 @@ async fn sleep_and_lose(test: &'static str) {
     sessions.push((writer, "COMMIT"));
     load.grow(COMMITS).await;
     pair.active.signal(Signal::STOP);
-    // Nothing is executed at replicas any more once what the sleeper has begun there is ended.
+    // Nothing is executed at replicas any more once the sleeper's transactions there are ended.
     let mut held = JoinSet::new();
     for replica in &pair.replicas {
         let client = connect(replica.socket()).await;
@@ -178,7 +178,7 @@ async fn sleep_and_lose(test: &'static str) {
     pair.primary.start_again().unwrap();
     pair.standby.status_text("Active").await;
     let held = held.join_all().await;
-    // Others come, as those from before wait for the one that sleeps.
+    // New clients come, as those from before wait for the proxy that sleeps.
     load.join(4..8);
     let is_written = || async { (load.counter(4) > 0).then_some(()) };
     wait("commit that was acknowledged", is_written).await;
@@ -237,7 +237,7 @@ fn proxy_that_slept_follows_the_one_that_followed_it() {
     );
 }
 
-/// It knows nothing of what the other one did, so that it begins from scratch.
+/// It knows nothing of the other proxy's work, so that it begins from scratch.
 async fn sleep_and_inherit(test: &'static str) {
     let (mut pair, mut load) = under_load(test).await;
     pair.active.signal(Signal::STOP);

@@ -1,5 +1,5 @@
-//! Of two proxies in front of one primary one is active, whatever becomes of it: killed, stopped
-//! for longer than its lease, cut off from the primary, or ended in good order.
+//! Of two proxies in front of one primary one is active. It may be killed, stopped for longer than
+//! its lease, cut off from the primary, or ended in good order.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -48,7 +48,7 @@ async fn take_over(test: &'static str) {
     pair.standby.serves().await;
 }
 
-/// A standby refuses its clients so that they find the active one, and shows operators what it is.
+/// A standby refuses its clients so that they find the active one, and shows its role to operators.
 async fn expect_refusal(primary: &Postgres, active: &Running, standby: &Running) {
     let (code, message) = refused(standby.address).await;
     assert_eq!(code, "57P03");
@@ -102,7 +102,7 @@ async fn sleep_through(test: &'static str) {
     wait_for_reads(&watch, READ, 1).await;
     zombie.signal(Signal::STOP);
     let stopped = Instant::now();
-    // Nothing more is executed at the replica, so that what is read there is old.
+    // Nothing more is executed at the replica, so that reads there are old.
     let held = connect(replica.socket()).await;
     held.batch_execute("BEGIN; LOCK TABLE hihooi.applied IN EXCLUSIVE MODE")
         .await
@@ -110,7 +110,7 @@ async fn sleep_through(test: &'static str) {
     other.status_text("Active").await;
     println!("active {:?} after the other fell silent", stopped.elapsed());
     let new = connect(other.address).await;
-    // The second is not in the way any more of what the zombie has written.
+    // The zombie's transactions do not block the second proxy any more.
     for write in [
         "UPDATE counter SET n = 1 WHERE id = 1",
         "UPDATE counter SET n = n + 7 WHERE id = 2",
@@ -157,7 +157,7 @@ const HOLDER: &str = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND o
     AND classid = 1751738479 AND granted";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_gives_up_is_followed_at_once() {
+async fn standby_follows_at_once_when_the_active_proxy_gives_up() {
     if !is_there() {
         return;
     }
@@ -173,7 +173,11 @@ async fn one_that_gives_up_is_followed_at_once() {
     let second = {
         let address = address.clone();
         let output = move |name: &str| waits.send(name.to_owned()).unwrap();
-        tokio::spawn(async move { Replication::stand(&address, output).await.unwrap() })
+        tokio::spawn(async move {
+            Replication::acquire_leadership(&address, output)
+                .await
+                .unwrap()
+        })
     };
     let name = is_waiting.recv().await.unwrap();
     assert!(
@@ -241,7 +245,7 @@ async fn reads_at_replica(cluster: &Cluster, client: &Client) {
 }
 
 /// Nothing is read at replicas while the primary does not confirm that the proxy is active, and
-/// what was read there before is relayed only once it has.
+/// earlier answers from there are relayed only once it has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_say_nothing_while_the_lease_is_not_renewed() {
     if !is_there() {
@@ -316,7 +320,8 @@ async fn stranger_with_the_lock_is_waited_for() {
     let address = primary.address("postgres");
     let (waits, mut is_waiting) = tokio::sync::mpsc::unbounded_channel();
     let output = move |name: &str| waits.send(name.to_owned()).unwrap();
-    let standing = tokio::spawn(async move { Replication::stand(&address, output).await });
+    let standing =
+        tokio::spawn(async move { Replication::acquire_leadership(&address, output).await });
     let name = is_waiting.recv().await.unwrap();
     assert!(
         name.contains(&format!("an unknown session: user {SUPERUSER}")),
@@ -329,7 +334,8 @@ async fn stranger_with_the_lock_is_waited_for() {
     assert!(leadership.lease.is_valid());
 }
 
-/// What a proxy before has begun at a replica, and not committed, it never commits.
+/// A transaction that an earlier proxy has begun at a replica, and not committed, is never
+/// committed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn extractor_of_a_proxy_before_is_ended() {
     if !is_there() {
@@ -364,7 +370,7 @@ async fn extractor_of_a_proxy_before_is_ended() {
     assert!(GOODBYES.contains(&reply.as_str()), "{reply}");
 }
 
-/// What a later proxy has taken up is not executed at any more.
+/// A replica that a later proxy follows is not executed at any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replica_of_a_later_epoch_is_left_alone() {
     if !is_there() {

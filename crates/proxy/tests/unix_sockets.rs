@@ -14,10 +14,10 @@ use std::time::Instant;
 use pg_connect::address::{Address, socket_in};
 use pg_local::{Postgres, SUPERUSER};
 use pg_wire::startup::write_tls;
-use proxy::serve::Authentication;
-use proxy::serve::listener::Local;
+use proxy::serve::ClientAuthentication;
+use proxy::serve::listener::UnixSocket;
 use proxy::serve::routing::Routing;
-use replication::{Contents, ReplicationSettings};
+use replication::{ExistingData, ReplicationSettings};
 use support::cluster::{PATIENCE, text, until_all_serve};
 use support::{Front, complained, connect_by, is_there, options, printed, psql, users};
 use tempfile::TempDir;
@@ -45,7 +45,7 @@ async fn clients_come_by_a_unix_socket() {
     let role = format!("CREATE ROLE {} LOGIN", support::USER);
     admin.batch_execute(&role).await.unwrap();
     let mut proxy_options = options(&postgres, 4);
-    proxy_options.admission.authentication = Authentication::Scram(users());
+    proxy_options.admission.authentication = ClientAuthentication::Scram(users());
     let shown = support::tls::identity(folder.path(), &rcgen::PKCS_ECDSA_P256_SHA256);
     proxy_options.admission.tls = Some(shown);
     let mut front = Front::start(proxy_options).await;
@@ -103,12 +103,12 @@ async fn statement_is_cancelled_by_a_unix_socket() {
     assert_eq!(error.code(), Some(&SqlState::QUERY_CANCELED), "{error}");
 }
 
-/// What processes left that are gone is taken over, and nothing else.
+/// The socket of a process that is gone is replaced, and nothing else.
 #[tokio::test]
-async fn only_what_is_left_behind_is_taken_over() {
+async fn only_abandoned_sockets_are_replaced() {
     let folder = TempDir::new().unwrap();
     let socket = socket_in(folder.path(), PORT);
-    let bind = || Local::bind(folder.path(), PORT);
+    let bind = || UnixSocket::bind(folder.path(), PORT);
     let names = || {
         let entries = fs::read_dir(folder.path()).unwrap();
         entries
@@ -147,12 +147,11 @@ async fn only_what_is_left_behind_is_taken_over() {
     let refused = bind().await.unwrap_err().to_string();
     assert!(refused.contains("not a socket"), "{refused}");
     assert_eq!(fs::read_to_string(&socket).unwrap(), "of another process");
-    let elsewhere = Local::bind(&folder.path().join("nowhere"), PORT).await;
+    let elsewhere = UnixSocket::bind(&folder.path().join("nowhere"), PORT).await;
     assert!(elsewhere.is_err());
 }
 
-/// The socket of a PostgreSQL that serves is left alone, and that of one that has died is taken
-/// over.
+/// The socket of a PostgreSQL that serves is left alone, and the socket of a dead one is replaced.
 #[tokio::test]
 async fn postgresql_has_the_socket() {
     if !is_there() {
@@ -162,7 +161,7 @@ async fn postgresql_has_the_socket() {
     let setting = format!("unix_socket_directories={}", folder.path().display());
     let mut postgres = Postgres::start(&[&setting]).unwrap();
     let port = postgres.socket().port();
-    let bind = || Local::bind(folder.path(), port);
+    let bind = || UnixSocket::bind(folder.path(), port);
     let refused = bind().await.unwrap_err().to_string();
     assert!(refused.contains("another program"), "{refused}");
     let line = format!(
@@ -211,7 +210,7 @@ async fn databases_are_reached_by_unix_sockets() {
         .await
         .unwrap();
     let manager = Arc::clone(&routing.manager);
-    let added = routing.replicas.add(&address(&replica), Contents::Kept);
+    let added = routing.replicas.add(&address(&replica), ExistingData::Kept);
     added.unwrap();
     let mut proxy_options = options(&primary, 10);
     proxy_options.primary = address(&primary);

@@ -120,7 +120,7 @@ async fn reads_that_wait_are_cancelled() {
     }
 }
 
-/// It sees what was written before it, and need not see what was written since.
+/// It sees the commits before it, and need not see later ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_wait_while_the_primary_is_busier() {
     if !is_there() {
@@ -167,7 +167,8 @@ async fn reads_do_not_wait_for_an_idle_primary() {
     assert_eq!(held.cluster.served(), served);
 }
 
-/// A view may be another one by now, and what the read must see was found out by the old one.
+/// A view may have another definition by now, and the commits that the read must see were
+/// determined by the old one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_do_not_wait_beyond_a_change_of_the_schema() {
     if !is_there() {

@@ -1,7 +1,7 @@
 //! The command tree: every word and option of `replex`, with its help.
 //!
-//! Nothing is done here. Help texts describe what a command is for, what it prints and how it is
-//! typed. The meaning of the options is described once, here.
+//! Nothing is done here. Help texts describe the purpose of a command, its output and its syntax.
+//! The meaning of the options is described once, here.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// Where a coordinator listens, and is looked for, by default.
 pub const COORDINATOR_DEFAULT: &str = "127.0.0.1:7400";
 
-/// What the coordinators' keys in etcd begin with by default.
+/// The default prefix of the coordinators' keys in etcd.
 pub const ETCD_PREFIX_DEFAULT: &str = "/replex";
 
 /// Tables whose copies are their indexes.
@@ -30,7 +30,7 @@ pub const ETCD_PREFIX_DEFAULT: &str = "/replex";
         line is wrong; 3 the cluster cannot be reached; 130 it was interrupted."
 )]
 pub struct Arguments {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: ReplexCommand,
 }
@@ -66,7 +66,7 @@ pub enum ReplexCommand {
     Baseline(BaselineArguments),
 }
 
-/// What the proxy would be given.
+/// The arguments that the proxy would get.
 #[cfg(not(feature = "proxy"))]
 #[derive(Args, Clone, Debug)]
 pub struct ProxyIsMissing {
@@ -76,7 +76,7 @@ pub struct ProxyIsMissing {
 
 #[cfg(not(feature = "proxy"))]
 impl ProxyIsMissing {
-    /// Returns what to do.
+    /// Returns the command.
     pub fn failure(&self) -> replex::failure::CommandFailure {
         replex::failure::CommandFailure::Usage(
             "this build has no proxy: run `cargo build --release --features proxy`, which needs a C \
@@ -100,7 +100,7 @@ pub struct ClusterArguments {
         global = true
     )]
     pub coordinator: Vec<String>,
-    /// Give up what has not been answered after so many seconds.
+    /// Give up requests without an answer after so many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, global = true)]
     pub deadline: u64,
 }
@@ -167,14 +167,14 @@ pub struct ServerArguments {
     /// Event loops, each with its own log and partitions.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub cores: u16,
-    /// What fails together with this server, as a rack or a zone; by default it fails alone.
+    /// The failure domain, such as a rack or a zone; by default the server fails alone.
     #[arg(long, value_name = "NAME", default_value = "")]
     pub domain: String,
     /// Keep everything in memory and nothing on the disk: to measure, not to keep data.
     #[arg(long)]
     pub memory: bool,
-    /// Memory for the tables of each core, in MiB, so that a server takes it as often as it has
-    /// cores; what is colder is read from the disk.
+    /// Memory for the tables of each core, in MiB. A server uses it once per core, and reads the
+    /// rest of the tables from the disk.
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     pub tables_memory_mib: u32,
     /// Serve counters as Prometheus text here; port 0 takes a free one.
@@ -183,7 +183,7 @@ pub struct ServerArguments {
     /// Poll without sleeping: faster by some microseconds a hop, burns a CPU per core.
     #[arg(long)]
     pub spin: bool,
-    /// What it shares with `coordinator`.
+    /// The options that it shares with `coordinator`.
     #[command(flatten)]
     pub process: ProcessArguments,
 }
@@ -210,7 +210,7 @@ pub struct CoordinatorArguments {
     /// Keep the state in this etcd instead: its members, tried in order.
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     pub etcd: Vec<String>,
-    /// What its keys in etcd begin with: one cluster, one prefix.
+    /// The prefix of its keys in etcd: one cluster, one prefix.
     #[arg(long, value_name = "PREFIX", default_value = ETCD_PREFIX_DEFAULT, requires = "etcd")]
     pub etcd_prefix: String,
     /// Where it listens; port 0 takes a free one.
@@ -223,16 +223,15 @@ pub struct CoordinatorArguments {
     /// is over, or `never`. Until then writes to its rows wait.
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
     pub replace_after: Duration,
-    /// The same for one that was stopped in order, and may just be started again. While writes wait
-    /// for it (an epoch ends), it has 5 seconds, or those of --replace-after if that is more.
+    /// The same for a server that was stopped in order, and may just be started again. While writes
+    /// wait for it (an epoch ends), it has 5 seconds, or those of --replace-after if that is more.
     #[arg(long, value_name = "SECONDS", default_value = "never", value_parser = seconds)]
     pub replace_stopped_after: Duration,
-    /// Compare all copies of all tables so often, at low rate, and log what differs; or `never`.
+    /// Compare all copies of all tables so often, at low rate, and log differences; or `never`.
     #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
     pub check_every: Duration,
-    /// Rebuild the state from what the servers know, because it is lost: with an empty folder, or
-    /// one that was restored from an older copy. It waits until all servers that were up have
-    /// reported.
+    /// Rebuild the lost state from the servers: with an empty folder, or a folder
+    /// that was restored from an older copy. It waits until all servers that were up have reported.
     #[arg(long)]
     pub recover: bool,
     /// With --recover: do not wait for these servers, which are lost for good.
@@ -243,7 +242,7 @@ pub struct CoordinatorArguments {
         requires = "recover"
     )]
     pub without: Vec<u32>,
-    /// What it shares with `server`.
+    /// The options that it shares with `server`.
     #[command(flatten)]
     pub process: ProcessArguments,
 }
@@ -259,7 +258,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
-/// What `server` and `coordinator` share.
+/// The options that `server` and `coordinator` share.
 #[derive(Args, Clone, Debug)]
 pub struct ProcessArguments {
     /// Listen on a network although nothing is encrypted and there is no login yet.
@@ -308,7 +307,7 @@ pub struct SqlArguments {
     pub cluster: ClusterArguments,
 }
 
-/// What an import does with a row whose primary key exists.
+/// The treatment of a row whose primary key exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum OnConflictArgument {
     /// It is an error of that line.
@@ -339,7 +338,7 @@ pub struct ImportArguments {
     /// Go on after a line that cannot be loaded; it exits with 1 all the same.
     #[arg(long)]
     pub skip_errors: bool,
-    /// What to do with a row whose primary key exists.
+    /// The treatment of a row whose primary key exists.
     #[arg(long, value_enum, default_value_t)]
     pub on_conflict: OnConflictArgument,
     /// Leave out the lines before this one; the header is line 1 and is always read.
@@ -378,7 +377,7 @@ pub struct ExportArguments {
     replex admin table show flights\n  \
     replex admin check flights --json")]
 pub struct AdminArguments {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: AdminCommand,
     /// Print JSON, for programs.
@@ -389,26 +388,26 @@ pub struct AdminArguments {
     pub cluster: ClusterArguments,
 }
 
-/// What `admin` can do.
+/// The commands of `admin`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum AdminCommand {
-    /// The cluster at a glance: servers, tables, and what every core has done.
+    /// The cluster at a glance: servers, tables, and the counters of every core.
     Status,
-    /// Tables: their copies, and what failures do to them.
+    /// Tables: their copies, and the effect of failures on them.
     Table {
-        /// What to do.
+        /// The command.
         #[command(subcommand)]
         command: TableCommand,
     },
     /// Servers.
     Server {
-        /// What to do.
+        /// The command.
         #[command(subcommand)]
         command: ServerCommand,
     },
     /// Coordinators: the leader, and where their state is.
     Coordinator {
-        /// What to do.
+        /// The command.
         #[command(subcommand)]
         command: CoordinatorCommand,
     },
@@ -418,7 +417,7 @@ pub enum AdminCommand {
         /// The table.
         table: String,
     },
-    /// Refill, from the other copies, what most copies of a table contradict.
+    /// Refill partitions that contradict most copies of a table, from the other copies.
     Repair {
         /// The table.
         table: String,
@@ -428,19 +427,19 @@ pub enum AdminCommand {
     },
 }
 
-/// What `admin table` can do.
+/// The commands of `admin table`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum TableCommand {
     /// All tables.
     List,
-    /// One table: its copies, how many failures it survives and what a failure costs.
+    /// One table: its copies, how many failures it survives and the cost of a failure.
     Show {
         /// The table.
         table: String,
     },
 }
 
-/// What `admin server` can do.
+/// The commands of `admin server`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ServerCommand {
     /// All servers.
@@ -472,7 +471,7 @@ pub enum ServerCommand {
     },
 }
 
-/// What `admin coordinator` can do.
+/// The commands of `admin coordinator`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum CoordinatorCommand {
     /// Show the leader, the standbys and where the state is; exits with 1 if there is no leader.
@@ -499,7 +498,7 @@ pub struct MigrateArguments {
     /// The members of etcd.
     #[arg(long, value_name = "URL", value_delimiter = ',', required = true)]
     pub etcd: Vec<String>,
-    /// What the keys in etcd begin with.
+    /// The prefix of the keys in etcd.
     #[arg(long, value_name = "PREFIX", default_value = ETCD_PREFIX_DEFAULT)]
     pub etcd_prefix: String,
 }
@@ -517,7 +516,7 @@ pub enum StatePlace {
 #[derive(Args, Clone, Debug)]
 #[command(disable_help_flag = true)]
 pub struct BenchArguments {
-    /// What to measure, with its options; `replex bench --help` lists them.
+    /// The measurement, with its options; `replex bench --help` lists them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub arguments: Vec<std::ffi::OsString>,
 }

@@ -1,4 +1,5 @@
-//! Copies of a table, compared row by row: which rows differ, where, and what most copies hold.
+//! Copies of a table, compared row by row: the rows that differ, the partitions, and the rows of
+//! most copies.
 //!
 //! Goes through the primary copy range by range and asks every other copy for the same rows, as
 //! redirected reads do (Replex section 4). Reads of several copies are of no single moment: a row
@@ -22,7 +23,7 @@ use crate::inspect::{InspectError, Inspector, read};
 const RANGE_ROWS: u32 = 1_000;
 /// Different rows are compared again after this.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(200);
-/// Times that a range is looked at before what keeps changing is taken to be written.
+/// Looks at a range before changing rows count as written.
 const LOOKS_MAX: u32 = 4;
 /// Differences that one comparison goes on to find.
 const DIFFERENCES_MAX: usize = 10_000;
@@ -35,7 +36,8 @@ pub struct CopyDifference {
     /// Of each copy, its name and the versions of the row that it holds: none, one, or wrongly
     /// more.
     pub copies: Vec<(String, Vec<Version>)>,
-    /// What is wrong, by number of the replex and of the partition; none if no row has a majority.
+    /// The wrong partitions, by number of the replex and of the partition; none if no row has a
+    /// majority.
     pub wrong: Option<BTreeSet<(u8, u32)>>,
 }
 
@@ -60,7 +62,7 @@ impl fmt::Display for CopyDifference {
 
 /// A part of a table that is compared in one go.
 #[derive(Default)]
-struct Range {
+struct ComparedRange {
     /// The primary copy's partition.
     number: u32,
     /// First key.
@@ -68,14 +70,14 @@ struct Range {
 }
 
 /// A row as a partition holds it.
-type Held = (u32, Version, Vec<u8>);
+type HeldRow = (u32, Version, Vec<u8>);
 
-/// What a copy holds of a range.
+/// The rows of a copy in a range.
 #[derive(Default)]
-struct Copy {
+struct ComparedCopy {
     replex: usize,
     /// By primary key.
-    rows: BTreeMap<Vec<u8>, Vec<Held>>,
+    rows: BTreeMap<Vec<u8>, Vec<HeldRow>>,
     /// Its partitions that were left out.
     absent: BTreeSet<u32>,
 }
@@ -91,7 +93,7 @@ impl Inspector {
         trust: Option<&str>,
     ) -> Result<Vec<CopyDifference>, InspectError> {
         let mut differences = Vec::new();
-        let mut next = Some(Range::default());
+        let mut next = Some(ComparedRange::default());
         while let Some(range) = next.filter(|_| differences.len() < DIFFERENCES_MAX) {
             let found;
             (found, next) = self.compare(table, &range, trust).await?;
@@ -100,13 +102,13 @@ impl Inspector {
         Ok(differences)
     }
 
-    /// Compares a range of a table: what differs, and the range after it, if any.
+    /// Compares a range of a table. Returns the differences, and the range after it, if any.
     async fn compare(
         &mut self,
         name: &str,
-        range: &Range,
+        range: &ComparedRange,
         trust: Option<&str>,
-    ) -> Result<(Vec<CopyDifference>, Option<Range>), InspectError> {
+    ) -> Result<(Vec<CopyDifference>, Option<ComparedRange>), InspectError> {
         let table = self.table(name)?;
         let end = self.end_of(&table, range).await?;
         let mut before = self.look(&table, range, &end).await?;
@@ -135,11 +137,11 @@ impl Inspector {
             .map(|key| difference(&table, key, &before, trust))
             .collect();
         let next = match end {
-            Some(start) => Some(Range {
+            Some(start) => Some(ComparedRange {
                 number: range.number,
                 start,
             }),
-            None => Some(Range {
+            None => Some(ComparedRange {
                 number: range.number + 1,
                 start: Bytes::default(),
             })
@@ -204,7 +206,7 @@ impl Inspector {
     async fn end_of(
         &mut self,
         table: &PlacedTable,
-        range: &Range,
+        range: &ComparedRange,
     ) -> Result<Option<Bytes>, InspectError> {
         let partition = partition(table, 0, range.number);
         let mut read = read(partition, &range.start);
@@ -218,19 +220,19 @@ impl Inspector {
         }
     }
 
-    /// Returns what every copy has of a range, by copy.
+    /// Returns every copy's rows of a range, by copy.
     async fn look(
         &mut self,
         table: &PlacedTable,
-        range: &Range,
+        range: &ComparedRange,
         end: &Option<Bytes>,
-    ) -> Result<Vec<Copy>, InspectError> {
+    ) -> Result<Vec<ComparedCopy>, InspectError> {
         let constraints = table.layout.constraints_of_partition(0, range.number);
         let mut copies = Vec::new();
         for replex in table.readable() {
-            let mut copy = Copy {
+            let mut copy = ComparedCopy {
                 replex,
-                ..Copy::default()
+                ..ComparedCopy::default()
             };
             for number in table.layout.partitions(&constraints, replex) {
                 let mut read = read(partition(table, replex, number), &range.start);
@@ -246,7 +248,7 @@ impl Inspector {
                 }
             }
             // The rows that were read of it before it was lost are not all of its rows.
-            let Copy { rows, absent, .. } = &mut copy;
+            let ComparedCopy { rows, absent, .. } = &mut copy;
             for held in rows.values_mut() {
                 held.retain(|(number, ..)| !absent.contains(number));
             }
@@ -261,7 +263,7 @@ impl Inspector {
         &mut self,
         table: &PlacedTable,
         mut read: Read,
-        copy: &mut Copy,
+        copy: &mut ComparedCopy,
     ) -> Result<(), InspectError> {
         loop {
             let page = self.page(&read).await?;
@@ -304,11 +306,15 @@ fn redirect(constraints: &SlotConstraints) -> Redirect {
     }
 }
 
-/// Returns the copies that can be compared of a key, with what each holds: without those that would
-/// have its row, as any other copy has it, in a partition that was left out.
-fn compared<'a>(table: &PlacedTable, key: &[u8], copies: &'a [Copy]) -> Vec<(usize, &'a [Held])> {
-    let held = |copy: &'a Copy| copy.rows.get(key).map_or(&[][..], Vec::as_slice);
-    let could_be_absent = |copy: &Copy| {
+/// Returns the copies that can be compared of a key, with the rows of each: without those that
+/// would have its row, as any other copy has it, in a partition that was left out.
+fn compared<'a>(
+    table: &PlacedTable,
+    key: &[u8],
+    copies: &'a [ComparedCopy],
+) -> Vec<(usize, &'a [HeldRow])> {
+    let held = |copy: &'a ComparedCopy| copy.rows.get(key).map_or(&[][..], Vec::as_slice);
+    let could_be_absent = |copy: &ComparedCopy| {
         let mut rows = copies.iter().flat_map(held);
         rows.any(|(_, _, row)| {
             let cell = cell_of(table, copy.replex, row);
@@ -321,7 +327,7 @@ fn compared<'a>(table: &PlacedTable, key: &[u8], copies: &'a [Copy]) -> Vec<(usi
 }
 
 /// Returns keys that not all copies hold alike, or that one holds twice or where it should not.
-fn different(table: &PlacedTable, copies: &[Copy]) -> BTreeSet<Vec<u8>> {
+fn different(table: &PlacedTable, copies: &[ComparedCopy]) -> BTreeSet<Vec<u8>> {
     let keys: BTreeSet<&Vec<u8>> = copies.iter().flat_map(|copy| copy.rows.keys()).collect();
     let alike = |key: &Vec<u8>| {
         let mut held = compared(table, key, copies)
@@ -344,7 +350,7 @@ fn different(table: &PlacedTable, copies: &[Copy]) -> BTreeSet<Vec<u8>> {
 }
 
 /// Returns whether a row is in the partition where a lookup would find it.
-fn belongs(table: &PlacedTable, replex: usize, (number, _, row): &Held) -> bool {
+fn belongs(table: &PlacedTable, replex: usize, (number, _, row): &HeldRow) -> bool {
     cell_of(table, replex, row) == Some(*number)
 }
 
@@ -355,9 +361,9 @@ fn cell_of(table: &PlacedTable, replex: usize, row: &[u8]) -> Option<u32> {
 
 /// A copy's state of a key: the row where it belongs, or nothing; none if the copy contradicts
 /// itself.
-type Opinion<'a> = Option<Option<(Version, &'a Vec<u8>)>>;
+type CopyOpinion<'a> = Option<Option<(Version, &'a Vec<u8>)>>;
 
-fn opinion<'a>(table: &PlacedTable, replex: usize, held: &'a [Held]) -> Opinion<'a> {
+fn opinion<'a>(table: &PlacedTable, replex: usize, held: &'a [HeldRow]) -> CopyOpinion<'a> {
     match held {
         [] => Some(None),
         [one] if belongs(table, replex, one) => Some(Some((one.1, &one.2))),
@@ -368,12 +374,12 @@ fn opinion<'a>(table: &PlacedTable, replex: usize, held: &'a [Held]) -> Opinion<
 fn difference(
     table: &PlacedTable,
     key: &[u8],
-    copies: &[Copy],
+    copies: &[ComparedCopy],
     trust: Option<&str>,
 ) -> CopyDifference {
     let held = compared(table, key, copies);
     let name = |replex: usize| table.layout.replexes[replex].name.clone();
-    let opinions: Vec<(usize, Opinion<'_>)> = held
+    let opinions: Vec<(usize, CopyOpinion<'_>)> = held
         .iter()
         .map(|(replex, held)| (*replex, opinion(table, *replex, held)))
         .collect();

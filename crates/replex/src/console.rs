@@ -1,4 +1,4 @@
-//! The output of the commands to stdout and stderr, whose readers may have closed them.
+//! The output of the commands to stdout and stderr. Their readers may have closed them.
 //!
 //! The reader of a pipe may leave, as `head` does, which ends a command quietly. Anything else that
 //! keeps stdout from being written, such as a full disk, is an error of the command. Text that
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 /// Why stdout takes no more; the first reason stays.
 static ENDED: Mutex<Option<io::ErrorKind>> = Mutex::new(None);
-/// What was wrong, unless the reader left.
+/// The fault of the output, unless the reader left.
 static WRONG: Mutex<Option<String>> = Mutex::new(None);
 /// Wakes the task that waits for the end of stdout.
 static END: Notify = Notify::const_new();

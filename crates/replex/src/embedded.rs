@@ -19,7 +19,7 @@ use crate::failure::CommandFailure;
 
 /// Memory for its tables, in bytes; colder rows are read from disk.
 const MEMORY: usize = 64 << 20;
-/// What is logged between two checkpoints, and a segment of the log, in bytes.
+/// Bytes of the log between two checkpoints, and of a segment of the log.
 const CHECKPOINT: u64 = 64 << 20;
 const SEGMENT: u64 = 16 << 20;
 
@@ -33,7 +33,7 @@ pub struct EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// Starts it, with what is in this folder; the folder is made if it is not there. Returns when
+    /// Starts it, with the data in this folder. The folder is made if it is not there. Returns when
     /// it serves.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl Drop for EmbeddedStore {
         self.stop_server.stop();
         let mut threads = std::mem::take(&mut self.threads).into_iter();
         let join = |thread: JoinHandle<()>| {
-            // One that panicked has printed it.
+            // A thread that panicked has printed the panic.
             let _ = thread.join();
         };
         threads.next().into_iter().for_each(join);

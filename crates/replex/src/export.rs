@@ -76,7 +76,7 @@ impl ExportError {
 }
 
 async fn to_stdout(client: &Client, table: &str) -> Result<(), CommandFailure> {
-    let mut out = Watched::new(BufWriter::new(io::stdout()));
+    let mut out = ErrorKeepingWriter::new(BufWriter::new(io::stdout()));
     let hidden = ProgressBar::hidden();
     let exported = sql::import::export(client, table, &mut out, &hidden).await;
     let flushed = out.flush();
@@ -96,7 +96,7 @@ async fn write(
     packed: bool,
     bar: &ProgressBar,
 ) -> Result<ExportSummary, ExportError> {
-    let mut out = Watched::new(BufWriter::new(file));
+    let mut out = ErrorKeepingWriter::new(BufWriter::new(file));
     let exported = if packed {
         let mut encoder = GzEncoder::new(&mut out, Compression::default());
         let exported = sql::import::export(client, table, &mut encoder, bar).await;
@@ -114,14 +114,14 @@ async fn write(
 }
 
 /// A writer that keeps its first error, which others only pass on as text.
-struct Watched<W> {
+struct ErrorKeepingWriter<W> {
     inner: W,
     error: Option<io::Error>,
 }
 
-impl<W> Watched<W> {
-    fn new(inner: W) -> Watched<W> {
-        Watched { inner, error: None }
+impl<W> ErrorKeepingWriter<W> {
+    fn new(inner: W) -> ErrorKeepingWriter<W> {
+        ErrorKeepingWriter { inner, error: None }
     }
 
     fn watch<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
@@ -135,7 +135,7 @@ impl<W> Watched<W> {
     }
 }
 
-impl<W: Write> Write for Watched<W> {
+impl<W: Write> Write for ErrorKeepingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.inner.write(bytes);
         self.watch(written)

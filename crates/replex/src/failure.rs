@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// Why a command failed. `Display` shows what happened, to what, and what to do.
+/// Why a command failed. `Display` shows the event, its object, and the remedy.
 #[derive(Debug)]
 pub enum CommandFailure {
     /// It did not work, or a check found something wrong.
@@ -14,7 +14,7 @@ pub enum CommandFailure {
     Unreachable(String),
     /// Ctrl-C, SIGTERM or a closed terminal.
     Interrupted,
-    /// The same, and what had been done by then.
+    /// The same, with the work that was complete by then.
     InterruptedAfter(String),
     /// The error was printed already.
     Reported,

@@ -129,7 +129,7 @@ fn state(arguments: &ImportArguments, summary: &ImportSummary) -> String {
     )
 }
 
-/// Prints what was done: to stdout what programs read, to stderr the bad lines.
+/// Prints the result: to stdout the figures for programs, to stderr the bad lines.
 fn report(arguments: &ImportArguments, summary: &ImportSummary, failure: Option<&str>) {
     if arguments.json {
         say!("{:#}", summary_json(summary, failure));

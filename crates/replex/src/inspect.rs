@@ -27,7 +27,7 @@ const ASK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 /// A core that takes longer for one answer is asked again, if it still is the one to be asked.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
-/// What keeps a copy from being read.
+/// The reason why a copy cannot be read.
 #[derive(Debug)]
 pub enum InspectError {
     /// There is no such table; the ones there are.
@@ -129,8 +129,8 @@ impl Inspector {
         self
     }
 
-    /// Leaves out partitions on servers that are down, and those that are being filled, from now
-    /// on.
+    /// Leaves out partitions on servers that are down, and partitions that are being filled, from
+    /// now on.
     pub fn leaving_out(mut self) -> Self {
         self.leaves_out = true;
         self
@@ -256,7 +256,7 @@ impl Inspector {
         Ok(rows)
     }
 
-    /// Returns a page of rows, in whatever epoch it is.
+    /// Returns a page of rows, in any epoch.
     pub(crate) async fn page(&mut self, read: &Read) -> Result<RowPage, InspectError> {
         let request = |epoch| {
             let mut read = read.clone();
@@ -363,7 +363,7 @@ impl Inspector {
         Ok(())
     }
 
-    /// Returns numbers and names of a table's replexes, but for those that are being made.
+    /// Returns numbers and names of a table's replexes, except for unfinished ones.
     fn replexes(&self, table: &str) -> Result<Vec<(usize, String)>, InspectError> {
         let table = self.table(table)?;
         let name = |number: usize| (number, table.layout.replexes[number].name.clone());

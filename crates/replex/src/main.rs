@@ -84,12 +84,12 @@ fn measure(options: &arguments::BenchArguments) -> Result<(), CommandFailure> {
 fn run(command: impl Future<Output = Result<(), CommandFailure>>) -> Result<(), CommandFailure> {
     let runtime = runtime()?;
     let result = runtime.block_on(interruptible(command));
-    // What waits in a system call, as for the reader of a FIFO, ends with the process.
+    // Threads that wait in a system call, as for the reader of a FIFO, end with the process.
     runtime.shutdown_background();
     result
 }
 
-/// One thread: what waits for a cluster needs no more.
+/// One thread: commands that wait for a cluster need no more.
 fn runtime() -> Result<Runtime, CommandFailure> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build();

@@ -15,7 +15,8 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Returns what stdout is now. `NO_COLOR` turns colours off, see <https://no-color.org>.
+    /// Returns the properties of stdout now. `NO_COLOR` turns colours off, see
+    /// <https://no-color.org>.
     pub fn of_stdout() -> Screen {
         let is_terminal = stdout().is_terminal();
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

@@ -1,5 +1,5 @@
 //! A file that a command writes. A regular file appears whole or not at all, and keeps its old
-//! content until then; a device, a FIFO or the like is written through; links are followed.
+//! content until then. A device, a FIFO or the like is written through. Links are followed.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -20,7 +20,7 @@ pub struct OutputFile {
     replacement: Option<Replacement>,
 }
 
-/// A file that is not whole yet, beside the one that it will be.
+/// An unfinished file, beside the file that it will replace.
 #[derive(Debug)]
 struct Replacement {
     part: PathBuf,
@@ -29,11 +29,11 @@ struct Replacement {
     replaced: Option<Metadata>,
 }
 
-/// What a path names, links followed.
-enum Place {
+/// The target of a path, links followed.
+enum OutputTarget {
     /// Something to write through, by this path.
     Through(PathBuf),
-    /// One of the process's own descriptors.
+    /// A descriptor of this process.
     Descriptor(PathBuf),
     /// A regular file.
     Regular(PathBuf, Metadata),
@@ -45,25 +45,25 @@ impl OutputFile {
     /// Opens a file to write. To open a FIFO waits for its reader.
     ///
     /// # Errors
-    /// Those of the file system, and if the path names a directory.
+    /// Errors of the file system. Also if the path names a directory.
     pub fn open(path: &Path) -> io::Result<OutputFile> {
         let (target, replaced) = match place(path)? {
-            Place::Through(path) => {
+            OutputTarget::Through(path) => {
                 let file = OpenOptions::new().write(true).open(path)?;
                 let replacement = None;
                 return Ok(OutputFile { file, replacement });
             }
-            Place::Descriptor(path) => {
+            OutputTarget::Descriptor(path) => {
                 let file = descriptor(&path)?;
                 let replacement = None;
                 return Ok(OutputFile { file, replacement });
             }
-            Place::Regular(target, metadata) => {
+            OutputTarget::Regular(target, metadata) => {
                 // It could be replaced without a permission to write it, and must not be.
                 OpenOptions::new().write(true).open(&target)?;
                 (target, Some(metadata))
             }
-            Place::Vacant(target) => (target, None),
+            OutputTarget::Vacant(target) => (target, None),
         };
         let (file, part) = create_part(&target)?;
         let replacement = Some(Replacement {
@@ -84,10 +84,10 @@ impl OutputFile {
         self.replacement.is_some()
     }
 
-    /// Lets the file appear, with the permissions and the owner of the one that it replaces.
+    /// Publishes the file, with the permissions and the owner of the file that it replaces.
     ///
     /// # Errors
-    /// Those of the file system; the file that was there stays.
+    /// Errors of the file system. The earlier file stays.
     pub fn finish(self) -> io::Result<()> {
         let Some(replacement) = &self.replacement else {
             return Ok(());
@@ -119,13 +119,13 @@ impl Drop for Replacement {
     }
 }
 
-fn place(path: &Path) -> io::Result<Place> {
+fn place(path: &Path) -> io::Result<OutputTarget> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         let metadata = match fs::symlink_metadata(&path) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Place::Vacant(path));
+                return Ok(OutputTarget::Vacant(path));
             }
             Err(error) => return Err(error),
         };
@@ -133,15 +133,15 @@ fn place(path: &Path) -> io::Result<Place> {
             return Err(io::Error::other("it is a directory: name a file in it"));
         }
         if metadata.is_file() {
-            return Ok(Place::Regular(path, metadata));
+            return Ok(OutputTarget::Regular(path, metadata));
         }
         if !metadata.is_symlink() {
-            return Ok(Place::Through(path));
+            return Ok(OutputTarget::Through(path));
         }
-        // Links of /proc stand for what is open, whatever their text.
+        // Links of /proc stand for open files, with any text.
         let folder = fs::canonicalize(folder(&path))?;
         if folder.starts_with("/proc") {
-            return Ok(Place::Descriptor(path));
+            return Ok(OutputTarget::Descriptor(path));
         }
         path = folder.join(fs::read_link(&path)?);
     }

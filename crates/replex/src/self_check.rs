@@ -37,7 +37,7 @@ pub fn start(coordinator: String, every: Duration) -> io::Result<()> {
 async fn go_on(coordinators: &[String], every: Duration) {
     loop {
         tokio::time::sleep(every).await;
-        // One that does not lead, or that is not ready, compares nothing.
+        // A coordinator that does not lead, or that is not ready, compares nothing.
         let Ok(inspector) = Inspector::new(coordinators, ROUND_MAX).await else {
             continue;
         };

@@ -1,5 +1,5 @@
-//! `replex sql`: crate `sql` between a cluster and scripts, pipes or a person; and what the
-//! commands that talk to a cluster share.
+//! `replex sql`: crate `sql` between a cluster and scripts, pipes or a person. Also the code that
+//! the commands of a cluster's clients share.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use crate::arguments::{ClusterArguments, FormatArgument, SqlArguments};
 use crate::{interruptible, runtime};
 
-/// The file in the home folder that remembers what was typed.
+/// The file in the home folder with the typed lines.
 const HISTORY_FILE: &str = ".replex_history";
 /// The name of a file that means stdin.
 pub const STDIN: &str = "-";
@@ -39,11 +39,11 @@ pub async fn connect(cluster: &ClusterArguments) -> Result<Client, CommandFailur
     })
 }
 
-/// What `replex sql` runs.
+/// The source of statements for `replex sql`.
 enum Source {
-    /// What a person types.
+    /// A person at a terminal.
     Person,
-    /// Whole scripts, with the names that errors call them.
+    /// Whole scripts, with their names in errors.
     Scripts(Vec<(String, String)>),
     /// A script that comes piece by piece.
     Pieces(String, mpsc::Receiver<io::Result<Vec<u8>>>),
@@ -91,12 +91,12 @@ pub fn sql(arguments: &SqlArguments) -> Result<(), CommandFailure> {
                 let (piece, input) = match pieces.recv().await {
                     Some(piece) => {
                         let piece = piece.map_err(CommandFailure::at(format!("read {name}")))?;
-                        (piece, ScriptInput::Goes)
+                        (piece, ScriptInput::Open)
                     }
                     None => (Vec::new(), ScriptInput::Ended),
                 };
                 let more = run_piece(&mut shell, &mut feed, &piece, input).await?;
-                goes_on = more && input == ScriptInput::Goes;
+                goes_on = more && input == ScriptInput::Open;
             }
             shell.end(&feed).map_err(script_failure)
         })),

@@ -8,7 +8,7 @@ use replex::say;
 
 use crate::output::{Screen, ShortDuration, count};
 
-/// What has been printed and claimed so far.
+/// The text that was printed, and the claims so far.
 pub struct Story {
     /// The capabilities of stdout.
     pub screen: Screen,
@@ -72,7 +72,7 @@ impl Story {
             return Ok(());
         }
         Err(CommandFailure::Failed(format!(
-            "the demo claims what is not true: {}",
+            "a claim of the demo is false: {}",
             broken.join("; ")
         )))
     }

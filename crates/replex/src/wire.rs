@@ -1,7 +1,7 @@
 //! A plain connection that speaks frames: one question at a time, no routing, no retries.
 //!
-//! It is for what has to know exactly what goes over the wire: waiting until a process is ready,
-//! and tests that send what a client never would. Everybody else uses crate `client`.
+//! It is for code that has to know exactly which bytes go over the wire: waiting until a process is
+//! ready, and tests that send messages that no client would. Everybody else uses crate `client`.
 
 use std::io;
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl FrameConnection {
     /// Asks the coordinator.
     ///
     /// # Errors
-    /// The connection broke, or the other side sends what it should not.
+    /// The connection broke, or the other side sends an unexpected message.
     pub async fn ask(&mut self, request: CoordinatorRequest) -> io::Result<CoordinatorReply> {
         match self.call(&Message::Ask(request)).await? {
             Message::Answer(reply) => Ok(reply),
@@ -88,7 +88,7 @@ impl FrameConnection {
         }
     }
 
-    /// Sends a message and waits for the one that answers it.
+    /// Sends a message and returns its answer.
     async fn call(&mut self, message: &Message) -> io::Result<Message> {
         self.correlation += 1;
         let mut bytes = Vec::new();
@@ -115,7 +115,7 @@ impl FrameConnection {
         within(self.stream.write_all(bytes)).await
     }
 
-    /// Returns the next frame, whatever it is.
+    /// Returns the next frame of any kind.
     ///
     /// # Errors
     /// The connection ended (`UnexpectedEof`), broke, or carried no frame (`InvalidData`).

@@ -1,4 +1,4 @@
-//! What `replex admin` prints of a cluster, to people and to programs.
+//! The output of `replex admin` about a cluster, for people and for programs.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

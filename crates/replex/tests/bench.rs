@@ -1,5 +1,5 @@
 //! `replex bench` from end to end, as short as can be: that it runs, counts and writes its files.
-//! What it measures is asserted nowhere.
+//! Its figures are asserted nowhere.
 
 #[path = "../../../tests/needs.rs"]
 mod needs;

@@ -1,5 +1,5 @@
-//! The transactions buffer: replicas that were offline get from the store what the primary has
-//! forgotten by then, whatever happens to the store.
+//! The transactions buffer: replicas that were offline get from the store the commits that the
+//! primary no longer has, under any failure of the store.
 
 #![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -11,14 +11,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pg_local::Postgres;
-use proxy_core::freshness::{Manager, ReplicaId, ReplicaState};
+use proxy_core::freshness::{FreshnessManager, ReplicaId, ReplicaState};
 use replex::cluster::Cluster;
 use replex::embedded::EmbeddedStore;
 use replication::buffer::{BufferOptions, BufferStatus};
-use replication::{Contents, Replication, ReplicationSettings};
+use replication::{ExistingData, Replication, ReplicationSettings};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
-/// What takes longer has come to a stop, however busy the machine.
+/// A wait beyond this has come to a stop, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 const FIRST: ReplicaId = ReplicaId(1);
 const SECOND: ReplicaId = ReplicaId(2);
@@ -36,7 +36,7 @@ struct Stage {
     client: Client,
     settings: ReplicationSettings,
     replication: Replication,
-    manager: Arc<Mutex<Manager>>,
+    manager: Arc<Mutex<FreshnessManager>>,
 }
 
 fn url(postgres: &Postgres) -> String {
@@ -59,13 +59,13 @@ async fn connect(postgres: &Postgres) -> Client {
 async fn replicate(
     primary: &Postgres,
     settings: &ReplicationSettings,
-) -> (Replication, Arc<Mutex<Manager>>) {
-    let started = Instant::now();
+) -> (Replication, Arc<Mutex<FreshnessManager>>) {
+    let since = Instant::now();
     loop {
         match Replication::start(&primary.address("postgres"), settings).await {
-            Ok((replication, manager, _)) => return (replication, manager),
-            // What one before had open may still be there.
-            Err(problem) => assert!(started.elapsed() < PATIENCE, "{problem}"),
+            Ok(started) => return (started.replication, started.manager),
+            // The sessions of an earlier proxy may still be there.
+            Err(problem) => assert!(since.elapsed() < PATIENCE, "{problem}"),
         }
     }
 }
@@ -123,7 +123,8 @@ impl Stage {
 
     fn add(&self, id: ReplicaId) {
         let address = self.replicas[id.0 as usize - 1].address("postgres");
-        self.replication.add_replica(id, &address, Contents::Kept);
+        self.replication
+            .add_replica(id, &address, ExistingData::Kept);
     }
 
     fn status_text(&self, id: ReplicaId) -> String {
@@ -131,7 +132,7 @@ impl Stage {
         status.map(|status| status.text).unwrap_or_default()
     }
 
-    async fn wait(&self, what: &str, condition: impl Fn(&Manager, &BufferStatus) -> bool) {
+    async fn wait(&self, what: &str, condition: impl Fn(&FreshnessManager, &BufferStatus) -> bool) {
         let started = Instant::now();
         loop {
             let buffer = self.replication.buffer().unwrap();
@@ -154,7 +155,7 @@ impl Stage {
         // Something after it, so that the stream goes past it.
         let nudge = "SELECT pg_logical_emit_message(true, 'test', '')";
         self.client.batch_execute(nudge).await.unwrap();
-        let has = |manager: &Manager, _: &BufferStatus| {
+        let has = |manager: &FreshnessManager, _: &BufferStatus| {
             let mut replicas = manager.replicas();
             replicas.any(|(other, replica)| {
                 other == id && replica.state == ReplicaState::Serving && replica.applied.0 >= end
@@ -164,7 +165,7 @@ impl Stage {
     }
 
     async fn wait_until_is(&self, state: ReplicaState, id: ReplicaId) {
-        let is = |manager: &Manager, _: &BufferStatus| {
+        let is = |manager: &FreshnessManager, _: &BufferStatus| {
             let mut replicas = manager.replicas();
             replicas.any(|(other, it)| other == id && it.state == state)
         };
@@ -182,7 +183,7 @@ impl Stage {
     }
 
     async fn wait_until_buffer_follows(&self) {
-        let follows = |_: &Manager, buffer: &BufferStatus| buffer.is_following;
+        let follows = |_: &FreshnessManager, buffer: &BufferStatus| buffer.is_following;
         self.wait("buffer that follows", follows).await;
     }
 
@@ -191,7 +192,8 @@ impl Stage {
         self.wait_until_is(ReplicaState::Unavailable, id).await;
     }
 
-    /// Kills a replica, and commits what only the buffer keeps for it; the others go on.
+    /// Kills a replica, and commits transactions that only the buffer keeps for it. The others go
+    /// on.
     async fn have_miss(&mut self, id: ReplicaId, from: u32) {
         self.kill(id).await;
         self.write(from).await;
@@ -202,8 +204,8 @@ impl Stage {
         self.wait_until_forgotten(id).await;
     }
 
-    /// Commits of all kinds: short ones, one of many rows, one that is too long for memory, and
-    /// several at once.
+    /// Commits of all kinds: short ones, a commit of many rows, a commit beyond the limit of
+    /// memory, and several at once.
     async fn write(&self, from: u32) {
         for id in from..from + 20 {
             let insert = format!("INSERT INTO t VALUES ({id}, 'row {id}')");
@@ -229,7 +231,7 @@ impl Stage {
         number(&self.client, sql).await
     }
 
-    /// Waits until the primary has forgotten what this replica lacks.
+    /// Waits until the primary has forgotten this replica's missing commits.
     async fn wait_until_forgotten(&self, id: ReplicaId) {
         let has = self.replication.durable()[&id].0;
         let started = Instant::now();
@@ -245,7 +247,8 @@ impl Stage {
         }
     }
 
-    /// Waits until this replica, should it crash, still has what the primary has forgotten.
+    /// Waits until this replica, should it crash, still has the commits that the primary has
+    /// forgotten.
     async fn wait_until_kept(&self, id: ReplicaId) {
         let started = Instant::now();
         while self.replication.durable()[&id].0 < self.forgotten().await {
@@ -254,7 +257,7 @@ impl Stage {
         }
     }
 
-    /// Waits until the primary has got two reports of what it may forget.
+    /// Waits until the primary has got two reports of the position that it may forget.
     async fn wait_until_confirmed(&self) {
         let printed = "SELECT max(reply_time)::text FROM pg_stat_replication WHERE application_name = 'replex slot'";
         for _ in 0..2 {
@@ -323,7 +326,7 @@ async fn a_proxy_that_takes_over_with_its_own_buffer_lacks_nothing() {
     let Some(mut stage) = Stage::start_with(own(first)).await else {
         return;
     };
-    // While no other proxy waits, the primary forgets what the buffer has.
+    // While no other proxy waits, the primary forgets the commits that the buffer has.
     stage.have_miss(SECOND, 1_000).await;
     stage.restart(SECOND);
     stage.check_equal().await;
@@ -342,11 +345,14 @@ async fn a_proxy_that_takes_over_with_its_own_buffer_lacks_nothing() {
     stage.write(10_000).await;
     stage.wait_for(FIRST).await;
     let applied = stage.replication.durable()[&FIRST];
-    let has = |_: &Manager, buffer: &BufferStatus| buffer.covered.is_some_and(|it| it.1 >= applied);
+    let has = |_: &FreshnessManager, buffer: &BufferStatus| {
+        buffer.covered.is_some_and(|it| it.1 >= applied)
+    };
     stage.wait("commits in the buffer", has).await;
     stage.wait_until_confirmed().await;
     stage.replication.give_up().await;
-    let (replication, manager, _) = other.await.unwrap().unwrap();
+    let started = other.await.unwrap().unwrap();
+    let (replication, manager) = (started.replication, started.manager);
     (stage.replication, stage.manager) = (replication, manager);
     stage.add(FIRST);
     stage.add(SECOND);
@@ -357,7 +363,7 @@ async fn a_proxy_that_takes_over_with_its_own_buffer_lacks_nothing() {
 /// The primary need not keep its log for an offline replica, and it has all once it is back, be it
 /// the same proxy that kept it or the next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn offline_replica_gets_what_the_primary_has_forgotten() {
+async fn offline_replica_catches_up_beyond_the_primarys_wal() {
     let (_folder, _store, coordinators) = embedded();
     let Some(mut stage) = Stage::start(coordinators, ENOUGH).await else {
         return;
@@ -375,7 +381,7 @@ async fn offline_replica_gets_what_the_primary_has_forgotten() {
     }
 }
 
-/// One that was removed goes on where it stopped, though only the buffer kept anything for it.
+/// A removed replica goes on where it stopped, though only the buffer kept commits for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removed_replica_goes_on_where_it_stopped() {
     let (_folder, _store, coordinators) = embedded();
@@ -391,7 +397,7 @@ async fn removed_replica_goes_on_where_it_stopped() {
         assert!(started.elapsed() < PATIENCE, "it remembers all");
         stage.wait_for(FIRST).await;
     }
-    // The next proxy has what this one has kept.
+    // The next proxy has the commits that this one has kept.
     stage.start_again().await;
     stage.add(FIRST);
     stage.wait_for(FIRST).await;
@@ -400,9 +406,9 @@ async fn removed_replica_goes_on_where_it_stopped() {
     stage.check_equal().await;
 }
 
-/// While the store is unavailable, replicas go on without it, and the primary keeps its log for
-/// those that rely on it; killed and started again, it has what it had, and takes up what it has
-/// missed.
+/// While the store is unavailable, replicas go on without it, and the primary keeps its log for the
+/// replicas that rely on it. Killed and started again, the store has its earlier commits, and
+/// catches up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_go_on_while_the_buffer_is_killed() {
     let mut cluster: Cluster = support::cluster(1).await;
@@ -422,7 +428,7 @@ async fn replicas_go_on_while_the_buffer_is_killed() {
         stage.forgotten().await <= until.0,
         "it is kept for the replica that relies on the buffer"
     );
-    // A replica that comes back meanwhile waits: what it lacks is nowhere else.
+    // A replica that comes back meanwhile waits: its missing commits are nowhere else.
     stage.restart(SECOND);
     cluster.restart(0).await.unwrap();
     stage.check_equal().await;
@@ -487,7 +493,7 @@ async fn a_full_buffer_lets_the_oldest_go() {
     };
     stage.kill(SECOND).await;
     let has = stage.replication.durable()[&SECOND];
-    // The slot keeps nothing for it while the buffer has what it lacks, nor after.
+    // The slot keeps nothing for it while the buffer has its missing commits, nor after.
     let insert = "INSERT INTO t VALUES (9999, 'little')";
     stage.client.batch_execute(insert).await.unwrap();
     stage.wait_until_forgotten(SECOND).await;
@@ -547,8 +553,8 @@ async fn missing_buffer_stops_no_replica() {
     }
 }
 
-/// Writes rows until it is asked to stop, whatever happens to the primary meanwhile; returns how
-/// many were answered.
+/// Writes rows until it is asked to stop, under any failure of the primary, and returns the number
+/// of acknowledged rows.
 async fn write_on(primary: String, stops: Arc<AtomicBool>, answered: Arc<AtomicU32>) {
     let mut id = 1_000_000;
     while !stops.load(Ordering::Relaxed) {

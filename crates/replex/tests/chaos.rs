@@ -1,7 +1,7 @@
 //! Real processes under every failure that this machine can make, one after the other and in random
-//! order, while clients work: whatever was acknowledged is there, no lookup by any index shows what
-//! a single machine could not have shown, and in the end all copies are equal (I2,
-//! I4, I5, I7, I12, I16).
+//! order, while clients work. Every acknowledged write is there. No lookup by any index shows a
+//! state that a single machine could not have shown. In the end all copies are equal (I2, I4, I5,
+//! I7, I12, I16).
 //!
 //! Where it can, each server has a host of its own (`support::hosts`). Without the right to that it
 //! prints so, and makes the failures that need none.
@@ -39,7 +39,7 @@ const ENDED_WITHIN: Duration = Duration::from_secs(30);
 /// The host of the coordinator, after the servers'.
 const COORDINATOR: usize = SERVERS;
 
-/// What goes wrong.
+/// A kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// A server is killed and started again.
@@ -52,7 +52,7 @@ enum Kind {
     Rolling,
     /// A server is killed for good and replaced; much later it comes back.
     Lose,
-    /// What one server sends does not arrive at another.
+    /// Messages of one server do not arrive at another.
     CutOneWay,
     /// A server reaches some, and receives from others.
     CutSome,
@@ -87,7 +87,7 @@ impl Kind {
     }
 }
 
-/// What the environment asks for.
+/// The parameters from the environment.
 struct Settings {
     span: Duration,
     seed: u64,
@@ -247,7 +247,7 @@ struct World {
 }
 
 impl World {
-    /// Has it happen and repairs it. Returns what it was.
+    /// Has it happen and repairs it. Returns the event.
     async fn fail(&mut self, kind: Kind, noise: &mut Noise) -> String {
         let victim = self.victim(noise).await;
         let other = (victim + 1 + noise.below(SERVERS as u64 - 1) as usize) % SERVERS;

@@ -17,7 +17,7 @@ use protocol::codec::Bytes;
 use protocol::operation::RequestResult;
 
 #[tokio::test]
-async fn the_example_sees_what_it_prints() {
+async fn example_prints_its_documented_output() {
     let cluster = support::cluster(3).await;
     let seen = flights::tour(cluster.coordinator_address()).await.unwrap();
     let expected = [

@@ -28,7 +28,7 @@ const NUMBERS: i64 = 7;
 /// The row whose copies die one by one.
 const VICTIM: i64 = 5;
 const INDEXES: [&str; 3] = ["t", "by_tail", "by_number"];
-/// A read of what is nowhere left must fail before its deadline.
+/// A read of rows that are nowhere left must fail before its deadline.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn lookups_visit_as_many_partitions_as_predicted_while_servers_die() {
     check(&client, &table, &dead).await;
     let layout = &table.definition().layout;
     let victim = row(VICTIM);
-    // The primary, the hybrid that covers it, then what covers that.
+    // The primary, the hybrid that covers it, then the cover of that.
     for replex in [0, 3, 1] {
         let number = layout.partition_of_values(replex, |column| victim[column].as_ref());
         let server = table.definition().placement[replex][number as usize]
@@ -103,8 +103,8 @@ async fn lookups_visit_as_many_partitions_as_predicted_while_servers_die() {
     );
 }
 
-/// One more is dead than the table tolerates: so they are not replaced, and rows that have a copy
-/// there take no writes; others do. Returns the number of such a row.
+/// One server more is dead than the table tolerates. So they are not replaced, and rows that have a
+/// copy there take no writes. Others do. Returns the number of such a row.
 async fn check_writes(table: &Table, dead: &BTreeSet<ServerId>) -> i64 {
     let is_lost = |id: &i64| {
         let row = row(*id);
@@ -220,9 +220,9 @@ fn living(client: &Client, dead: &BTreeSet<ServerId>) -> Vec<CoreId> {
     living.map(|server| CoreId { server, core: 0 }).collect()
 }
 
-/// Looks up every key of every index, and reads everything; all rows must be there, once, and each
-/// redirected lookup must visit what the grid predicts, and look at no rows but those that it
-/// gives. Returns the most that were visited, by index.
+/// Looks up every key of every index, and reads everything. All rows must be there, once. Each
+/// redirected lookup must visit the partitions that the grid predicts, and read only the rows that
+/// it returns. Returns the most that were visited, by index.
 async fn check(client: &Client, table: &Table, dead: &BTreeSet<ServerId>) -> Vec<u32> {
     let mut visited = Vec::new();
     for (column, index) in INDEXES.iter().enumerate() {

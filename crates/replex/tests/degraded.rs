@@ -1,5 +1,5 @@
-//! A server is down: reports to operators are about what is there now, and name what of it cannot
-//! be looked at.
+//! A server is down: reports to operators are about the present servers, and name the parts that
+//! cannot be examined.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -13,7 +13,7 @@ use support::rows::{insert, is_quiet};
 const ROWS: i64 = 200;
 
 #[tokio::test]
-async fn copies_are_compared_and_failures_counted_by_what_is_there() {
+async fn copies_are_compared_and_failures_counted_by_live_servers() {
     let mut cluster = support::cluster(3).await;
     let address = cluster.coordinator_address().to_owned();
     let client = Client::connect(ConnectOptions::new([address.clone()]));

@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-/// What the demo must have claimed, each with its mark.
+/// The claims of the demo, each with its mark.
 const CLAIMS: &[&str] = &[
     "✓ Every possible row survives the loss of any 2 servers",
     "✓ Every lookup found exactly the flights that were loaded",
@@ -21,7 +21,7 @@ const CLAIMS: &[&str] = &[
     "✓ The kill came in mid-load, and every insert was acknowledged in the end",
     "✓ Count and checksum are equal in all copies",
     "✓ Each of the 27,004 acknowledged rows is in each copy",
-    "✓ Lookups of what the lost server held found every flight",
+    "✓ Lookups found every flight of the lost server",
     "✓ They visited exactly as many partitions as the grid of the hybrid predicts",
     "✓ All 3,000 inserts that were begun without it were acknowledged",
     "✓ Every possible row of it survives the loss of any 2 servers again",
@@ -34,7 +34,7 @@ fn is_empty(folder: &Path) -> bool {
 }
 
 #[test]
-fn demo_holds_what_it_claims_and_cleans_up() {
+fn demo_proves_its_claims_and_cleans_up() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().display().to_string();
     let stdout = support::run_well(&["demo", "--folder", &place]);
@@ -49,7 +49,7 @@ fn demo_holds_what_it_claims_and_cleans_up() {
     assert!(is_empty(folder.path()));
 }
 
-/// Types the indented lines of a text into a shell, whose input then ends.
+/// Types the indented lines of a text into a shell, and closes its input.
 fn type_in(text: &str) -> Output {
     let lines = text.lines().filter_map(|line| line.strip_prefix("  "));
     Command::new("sh")

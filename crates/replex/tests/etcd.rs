@@ -30,7 +30,7 @@ use tokio::task::JoinHandle;
 
 /// Writes that must be acknowledged before the next thing goes wrong.
 const STEPS: i64 = 200;
-/// A write must be acknowledged within this, whatever is offline.
+/// A write must be acknowledged within this, also while coordinators or etcd are offline.
 const PROGRESS_WITHIN: Duration = Duration::from_secs(60);
 const WRITERS: i64 = 4;
 
@@ -61,7 +61,7 @@ async fn connect(cluster: &Cluster) -> Client {
     Client::connect(options).await.unwrap()
 }
 
-/// Writers that insert and read back, and what they were acknowledged.
+/// Writers that insert and read back, and their acknowledged rows.
 struct Load {
     table: Table,
     stop: Arc<AtomicBool>,
@@ -194,11 +194,11 @@ async fn leaders_and_members_of_etcd_die_in_turn_under_load() {
         let before = configuration(&mut cluster).await.epoch;
         let leader = cluster.leader().await.unwrap();
         cluster.kill_coordinator(leader).await.unwrap();
-        // While no coordinator leads, nothing of this needs one that does.
+        // While no coordinator leads, none of this needs a leader.
         load.progress().await;
         etcd.kill(round);
         load.progress().await;
-        // The new leader begins with what the one before has sent.
+        // The new leader begins with the state that its predecessor has sent.
         let now = configuration(&mut cluster).await;
         assert!(now.epoch >= before, "{:?} after {before:?}", now.epoch);
         let table = schema(&format!("made_in_round_{round}"), 1);
@@ -293,7 +293,7 @@ async fn until_it_follows(address: &str) -> Leadership {
 }
 
 #[tokio::test]
-async fn etcd_offline_or_full_stops_only_what_changes_the_cluster() {
+async fn etcd_offline_or_full_stops_only_changes_of_the_cluster() {
     if !etcd::is_there() {
         return;
     }
@@ -324,7 +324,7 @@ async fn etcd_offline_or_full_stops_only_what_changes_the_cluster() {
     cluster.leader().await.unwrap();
     load.progress().await;
 
-    // Full: what changes nothing is answered, what would change something is refused.
+    // Full: requests without a change are answered, and changes are refused.
     let client = connect(&cluster).await;
     etcd.fill();
     let refused = client.create_table(schema("more", 1), IfExists::Fail).await;
@@ -434,7 +434,7 @@ fn migrate(data: &str, urls: &str, to: &str) -> Output {
 }
 
 #[tokio::test]
-async fn state_beyond_what_one_value_of_etcd_holds_is_kept_in_parts() {
+async fn state_beyond_one_etcd_value_is_kept_in_parts() {
     if !etcd::is_there() {
         return;
     }
@@ -508,7 +508,7 @@ fn large_state() -> CoordinatorState {
 }
 
 #[tokio::test]
-async fn what_is_not_this_clusters_is_refused() {
+async fn servers_and_states_of_other_clusters_are_refused() {
     if !etcd::is_there() {
         return;
     }
@@ -543,7 +543,7 @@ async fn what_is_not_this_clusters_is_refused() {
         assert!(stderr.contains("name another place"), "{to}: {stderr}");
     }
 
-    // What is under the prefix is no state, or was changed without the leader's knowledge.
+    // The value under the prefix is no state, or was changed without the leader's knowledge.
     own.start_coordinator(0).await.unwrap();
     own.leader().await.unwrap();
     let state = serde_json::json!({ "key": "L3JlcGxleC9zdGF0ZQ==", "value": "Zm9v" });

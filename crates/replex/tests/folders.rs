@@ -1,4 +1,4 @@
-//! Starts that must fail: each reports what is wrong with what and what to do, and changes nothing.
+//! Starts that must fail: each reports the fault, its object and the remedy, and changes nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,5 +1,5 @@
-//! What a process does with bytes and requests that no client would send: it reports why, closes or
-//! refuses, and no other client notices.
+//! Bytes and requests that no client would send: the process reports the reason, closes or refuses,
+//! and no other client notices.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -16,7 +16,7 @@ use replex::cluster::Cluster;
 use replex::wire::FrameConnection;
 use support::noise::Noise;
 
-/// Memory that a process may take beyond what it had, for any number of malformed frames.
+/// Memory that a process may take beyond its earlier size, for any number of malformed frames.
 const GROWTH_BYTES_MAX: u64 = 8 << 20;
 
 /// The first core of the first server, and its address.
@@ -25,7 +25,7 @@ async fn first_core(cluster: &Cluster) -> String {
     configuration.servers[0].cores[0].clone()
 }
 
-/// Sends bytes and takes what comes until the other side closes; the reason it gave.
+/// Sends bytes and reads until the other side closes. Returns the reason it gave.
 async fn provoke(address: &str, bytes: &[u8]) -> Option<String> {
     let mut connection = FrameConnection::open(address).await.unwrap();
     // It may close before it has read everything.

@@ -21,7 +21,7 @@ use support::people::{Outcome, People, Person};
 use support::rows::is_quiet;
 
 const TMPFS: &str = "the right to mount a tmpfs, which root has";
-/// The small disk, and what another process has put on it.
+/// The small disk, and the space that another process uses on it.
 const DISK_BYTES: usize = 256 << 20;
 const BALLAST_BYTES: usize = 100 << 20;
 /// Rows are this large, so that the disk fills soon.
@@ -94,7 +94,7 @@ async fn full_disk_refuses_writes_and_loses_nothing() {
     let note = "x".repeat(NOTE_BYTES);
     let mut written = 0;
     let address = cluster.coordinator_address().to_owned();
-    // A checkpoint that ends just now may give room back; what then fits fills the disk for good.
+    // A checkpoint that ends just now may free space. Later writes then fill the disk for good.
     let since = Instant::now();
     let refusal = loop {
         assert!(
@@ -128,7 +128,7 @@ async fn full_disk_refuses_writes_and_loses_nothing() {
         assert_eq!(people.by_id(id).await, [person(id)]);
         assert_eq!(people.by_city(&person(id).city).await, [person(id)]);
     }
-    // What gives room back is let through.
+    // Writes that free space are admitted.
     assert_eq!(people.delete(0).await, Outcome::Done);
     assert!(people.by_id(0).await.is_empty());
     assert_eq!(people.update(&person(1)).await, Outcome::Done);
@@ -150,7 +150,7 @@ async fn full_disk_refuses_writes_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_full_disk_holds_moves_to_servers_with_room_and_writes_go_on() {
+async fn partitions_leave_a_full_disk_while_writes_go_on() {
     let mut cluster = support::cluster(3).await;
     let disk = SmallDisk::mount(cluster.server_folder(3));
     let Some(disk) = needs::require(TMPFS, disk.ok()) else {

@@ -1,4 +1,4 @@
-//! The coordinator's folder is restored from an older copy, or lost: the servers know what it knew.
+//! The coordinator's folder is restored from an older copy, or lost: the servers have its state.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -93,7 +93,7 @@ async fn an_older_copy_is_found_out_and_the_servers_state_taken() {
     // Clients that were there before go on, too.
     rows::expect_all(&table, 0..ROWS + 10).await;
     assert!(client.table("later").await.is_ok());
-    // What is made after that stays.
+    // Tables made after that stay.
     let mut more = support::people(1, Durability::Sync);
     more.name = "more".to_owned();
     client.create_table(more, IfExists::Fail).await.unwrap();

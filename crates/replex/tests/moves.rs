@@ -1,5 +1,5 @@
-//! Partitions move between servers that serve, under load: to one that is added, off one that is
-//! drained.
+//! Partitions move between servers that serve, under load: to an added server, and off a drained
+//! one.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -54,7 +54,7 @@ async fn a_server_is_added_and_another_one_drained_while_writes_go_on() {
 }
 
 #[tokio::test]
-async fn what_no_other_server_can_hold_is_not_drained() {
+async fn server_without_a_substitute_is_not_drained() {
     let cluster = support::cluster(2).await;
     let address = cluster.coordinator_address().to_owned();
     support::create(&cluster, support::people(1, Durability::Sync)).await;

@@ -1,5 +1,5 @@
-//! A server comes back with an older copy of its data folder: nothing of it is served, and what it
-//! held is refilled from the other copies, or no client gets anything of it (R16, R25).
+//! A server comes back with an older copy of its data folder. None of its rows is served, and its
+//! partitions are refilled from the other copies, or no client gets any of their rows (R16, R25).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,5 +1,5 @@
-//! A server that was replaced comes back with its old disk: it gets back what it held, and of that
-//! only what has changed meanwhile travels (R25).
+//! A server that was replaced comes back with its old disk: it gets its partitions back, and only
+//! the rows that changed meanwhile travel (R25).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -22,7 +22,7 @@ const NOTE_BYTES: usize = 1_000;
 const CHANGED: i64 = 40;
 
 #[tokio::test]
-async fn a_server_that_was_replaced_gets_back_what_it_held_by_what_has_changed() {
+async fn replaced_server_gets_its_partitions_back_by_changes_only() {
     let mut options = support::options(4);
     options.server_arguments = ["--tables-memory-mib", "1"].map(str::to_owned).into();
     let mut cluster = Cluster::start(options).await.unwrap();
@@ -74,14 +74,14 @@ async fn a_server_that_was_replaced_gets_back_what_it_held_by_what_has_changed()
         .unwrap();
     let counters = cluster.counters(core).await.unwrap();
     let moved = counter(&counters, "moved_rows");
-    // All that was inserted since the last checkpoint, too, and what changed.
+    // All rows that were inserted since the last checkpoint, too, and the changed ones.
     assert!(
         moved > 0 && moved < rows / 2,
         "{moved} of {rows} rows moved"
     );
     let check = admin(&["check", "people"]);
     assert!(check.contains("All copies hold the same rows"), "{check}");
-    // Nothing is kept of what it might have had beyond: nothing waits for its disk any more.
+    // Its possible later rows are dropped: nothing waits for its disk any more.
     let configuration = cluster.configuration().await.unwrap();
     assert!(configuration.places().all(|(_, it)| it.former.is_none()));
 }

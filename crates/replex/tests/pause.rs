@@ -1,6 +1,6 @@
-//! A server that stands still past its lease, as a suspended machine does, and then goes on: no
-//! reader ever sees a value that is older than what was acknowledged before it asked, by whichever
-//! index it asks, and the server catches up (R9, R10, R15).
+//! A server that stands still past its lease, as a suspended machine does, and then goes on. No
+//! reader ever sees a value that is older than the acknowledged one before its request, by any
+//! index, and the server catches up (R9, R10, R15).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -214,7 +214,7 @@ async fn an_export_replaces_regular_files_and_nothing_else() {
             .contains("it is a directory: name a file in it")
     );
 
-    // A failure leaves what was there.
+    // A failure leaves the earlier file.
     fs::write(at("kept.csv"), "kept").unwrap();
     let path = at("kept.csv");
     let arguments = ["export", "none", "--output", path.to_str().unwrap()];
@@ -236,7 +236,7 @@ async fn an_export_replaces_regular_files_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn an_export_writes_through_what_is_no_regular_file() {
+async fn export_writes_through_special_files() {
     let cluster = filled().await;
     let folder = tempfile::tempdir().unwrap();
     let fifo = folder.path().join("fifo");
@@ -361,7 +361,7 @@ async fn a_program_can_wait_for_an_answer_before_it_writes_the_next_statement() 
 }
 
 #[tokio::test]
-// tidy: long — one story, of an import and the one that goes on
+// tidy: long — one story, of an import and its continuation
 async fn an_interrupted_import_prints_how_to_go_on() {
     let cluster = support::cluster(1).await;
     sql(

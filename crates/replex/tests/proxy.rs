@@ -1,4 +1,4 @@
-//! `replex proxy` as a process: its demo, and what operators do with it.
+//! `replex proxy` as a process: its demo, and the tasks of operators.
 
 #![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use support::{is_empty, postgres_is_there, program, run, run_badly, run_well};
 use tempfile::{NamedTempFile, TempDir};
 
-/// What takes longer has come to a stop, however busy the machine.
+/// A wait beyond this has come to a stop, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A proxy, killed when it is dropped.
@@ -28,10 +28,10 @@ struct Running {
     stdout: BufReader<ChildStdout>,
     /// The first line of its output.
     line: String,
-    /// What it printed when it was ready, by name.
+    /// The addresses that it printed when it was ready, by name.
     proxy: String,
     metrics: String,
-    /// Where it keeps what outlives it, by default.
+    /// The folder of its lasting data, by default.
     state: TempDir,
     log: NamedTempFile,
 }
@@ -209,9 +209,9 @@ fn have_differ(running: &Running, primary: &Postgres, replica: &Postgres) {
     ask(&running.proxy, "UPDATE t SET note = 'xyzzy again'");
 }
 
-/// What operators look for stands in the log, and what is private does not.
+/// Events for operators are in the log, and private values are not.
 #[test]
-fn what_happens_is_logged_without_values() {
+fn events_are_logged_without_values() {
     if !postgres_is_there() {
         return;
     }
@@ -315,7 +315,7 @@ fn an_alarm_comes_before_the_slot_is_lost() {
     }
 }
 
-/// The store in its folder is this user's alone and one process's, and has what it had when that is
+/// The store in its folder is this user's alone and one process's, and keeps its data when that is
 /// killed.
 #[test]
 fn a_buffer_in_a_folder_is_kept() {
@@ -353,7 +353,7 @@ fn a_buffer_in_a_folder_is_kept() {
     Running::start(&arguments).wait_for_buffer();
 }
 
-/// Without an option for the buffer there is one, where programs keep what outlives them.
+/// Without an option for the buffer there is one, in the default folder of lasting data.
 #[test]
 fn there_is_a_buffer_by_default() {
     if !postgres_is_there() {
@@ -418,7 +418,7 @@ fn a_buffer_that_cannot_be_is_refused() {
     assert!(message.contains("--replicate"), "{message}");
 }
 
-/// One that is stopped removes its socket; what one leaves that is killed, the next takes over.
+/// A proxy that is stopped removes its socket. The next proxy replaces the socket of a killed one.
 #[test]
 fn a_unix_socket_is_served() {
     if !postgres_is_there() {
@@ -462,8 +462,8 @@ fn a_unix_socket_is_served() {
     assert!(is_empty(sockets.path()));
 }
 
-/// A certificate for the superuser by a new authority, whose own is then in the folder's `ca.pem`.
-/// Returns libpq's words for it.
+/// A certificate for the superuser by a new authority. The authority's own is then in the folder's
+/// `ca.pem`. Returns libpq's words for it.
 fn certify(folder: &Path, name: &str) -> String {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -688,7 +688,7 @@ fn replicas_are_named_in_a_file() {
 }
 
 #[test]
-fn check_reports_what_is_missing_and_fails_if_it_must() {
+fn check_reports_faults_and_fails_on_severe_ones() {
     if !postgres_is_there() {
         return;
     }

@@ -1,4 +1,4 @@
-//! `replex proxy demo` as a process: what it claims, what it leaves, and what it needs.
+//! `replex proxy demo` as a process: its claims, the files that it leaves, and its requirements.
 
 #![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use support::{is_empty, needs, postgres_is_there, program};
 use tempfile::TempDir;
 
-/// What the demo must have claimed, each with its mark.
+/// The claims of the demo, each with its mark.
 const CLAIMS: &[&str] = &[
     "✓ The update went to the primary, reads of unwritten rows went to replicas",
     "✓ Both replicas answered reads",
@@ -24,10 +24,10 @@ const CLAIMS: &[&str] = &[
     " were answered without it; ",
     "✓ The primary keeps no log for it: the transactions buffer has the ",
     " were answered without it, and none failed",
-    "✓ It has what it had, and all that was committed since, ",
+    "✓ It has its earlier commits, and all commits since, ",
     "✓ Count and checksum of each table are equal in all four databases",
     "✓ Each of the ",
-    " reads missed what was answered before it",
+    " reads missed an earlier acknowledged commit",
     "✓ No read saw a transaction in parts",
     "All 12 claims held",
 ];
@@ -46,7 +46,7 @@ fn demo(folder: &Path) -> Child {
 }
 
 #[test]
-fn demo_holds_what_it_claims_and_cleans_up() {
+fn demo_proves_its_claims_and_cleans_up() {
     if !postgres_is_there() {
         return;
     }
@@ -82,7 +82,7 @@ fn demo_without_postgres(apt_get: &str) -> Option<(TempDir, Command)> {
 }
 
 #[test]
-fn demo_installs_what_it_needs() {
+fn demo_installs_its_requirements() {
     let hidden = postgres_is_there().then(|| demo_without_postgres("umount /usr/lib/postgresql"));
     let Some((_folder, mut command)) = hidden.flatten() else {
         return;
@@ -98,7 +98,7 @@ fn demo_installs_what_it_needs() {
 }
 
 #[test]
-fn demo_reports_what_its_needs_lack() {
+fn demo_reports_missing_requirements() {
     let hidden =
         postgres_is_there().then(|| demo_without_postgres("echo no network >&2; exit 100"));
     let Some((_folder, mut command)) = hidden.flatten() else {

@@ -15,14 +15,14 @@ use replex::cluster::Cluster;
 use replex::inspect::Inspector;
 use server::folder::DataFolder;
 use server::identity_file::ServerIdentity;
-use storage::log::Flush;
+use storage::log::FlushTiming;
 use storage::{DurableStore, StoreOptions};
 
 const ROWS: i64 = 300;
 const NOTE: usize = 3;
 
 #[tokio::test]
-async fn what_most_copies_contradict_is_named_and_refilled() {
+async fn minority_copy_is_named_and_refilled() {
     let mut cluster = support::cluster(3).await;
     let coordinator = cluster.coordinator_address().to_owned();
     support::create(&cluster, support::people(2, Durability::Sync)).await;
@@ -74,7 +74,7 @@ async fn what_most_copies_contradict_is_named_and_refilled() {
 }
 
 #[tokio::test]
-async fn what_differs_is_found_automatically() {
+async fn different_copies_are_found_automatically() {
     let mut options = support::options(3);
     let every = ["--check-every", "0.1"].map(str::to_owned);
     options.coordinator_arguments.extend(every);
@@ -164,7 +164,7 @@ async fn plant(cluster: &mut Cluster, replex: usize, id: i64) {
     let epoch = configuration.epoch.0;
     let at = store
         .log
-        .append(epoch, &record.to_bytes(), Flush::Now)
+        .append(epoch, &record.to_bytes(), FlushTiming::Now)
         .unwrap();
     store.submit();
     while store.log.durable() < at {

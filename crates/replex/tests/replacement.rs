@@ -1,5 +1,5 @@
-//! A server that is killed for good is replaced: what was undecided is resolved, others rebuild its
-//! partitions, and writes go on meanwhile (R4, R17 to R20).
+//! A server that is killed for good is replaced: undecided operations are resolved, others rebuild
+//! its partitions, and writes go on meanwhile (R4, R17 to R20).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -12,7 +12,7 @@ use support::rows::{self, expect_all, insert, is_quiet};
 const ROWS: i64 = 400;
 
 #[tokio::test]
-async fn others_rebuild_what_a_lost_server_held_while_writes_go_on() {
+async fn remaining_servers_rebuild_lost_partitions_while_writes_go_on() {
     let mut cluster = support::cluster(4).await;
     let address = cluster.coordinator_address().to_owned();
     let table = rows::create(&cluster).await;
@@ -42,7 +42,7 @@ async fn others_rebuild_what_a_lost_server_held_while_writes_go_on() {
     let check = admin(&["check", "people"]);
     assert!(check.contains("All copies hold the same rows"), "{check}");
 
-    // It comes back with its old disk: what it has of all that is a hint at most.
+    // It comes back with its old disk: its rows are hints at most.
     cluster.restart(lost.0 as usize - 1).await.unwrap();
     cluster.wait_until_serving().await.unwrap();
     insert(&table, 2 * ROWS..2 * ROWS + 20).await;

@@ -1,7 +1,7 @@
 //! SQL scripts through the built program against real servers, with all that they print.
 //!
-//! `tests/sql/NAME.sql` is run statement by statement, errors included; what it must print is in
-//! `NAME.out`. `REPLEX_UPDATE=1` writes what it prints now, to be looked at before it is kept.
+//! `tests/sql/NAME.sql` is run statement by statement, errors included. Its expected output is in
+//! `NAME.out`. `REPLEX_UPDATE=1` writes the present output, to be checked before it is kept.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -33,7 +33,7 @@ fn statements(text: &str) -> Vec<String> {
     statements
 }
 
-/// Each statement, what it printed, and how it ended.
+/// Each statement, its output, and how it ended.
 fn transcript(cluster: &Cluster, text: &str) -> String {
     let mut transcript = String::new();
     for statement in statements(text) {
@@ -74,7 +74,7 @@ fn check(cluster: &Cluster, name: &str) {
 }
 
 #[tokio::test]
-async fn scripts_print_what_they_should() {
+async fn scripts_print_their_golden_output() {
     let cluster = support::cluster(3).await;
     for name in ["tour", "constraints", "mistakes", "indexes"] {
         check(&cluster, name);

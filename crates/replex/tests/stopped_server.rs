@@ -1,4 +1,4 @@
-//! A server that stands still, or whose disk does, without breaking a connection: clients that were
+//! A server that stands still, or whose disk does, without breaking a connection. Clients that were
 //! connected before learn that it is replaced, and each of their writes ends once (R13, R15).
 //!
 //! The server stands still to the end of each test, so that no write ends because it goes on. The

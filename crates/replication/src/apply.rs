@@ -1,11 +1,11 @@
-//! The statements by which a replica repeats what a transaction state did on the primary.
+//! The statements by which a replica repeats the effects of a transaction state.
 //!
 //! Values are text literals whose type is left open, so that each column's own input function reads
-//! what its output function wrote. Every statement must find just the rows that it is about (R30).
+//! the text of its output function. Every statement must find just the rows that it is about (R30).
 //!
 //! Rows of one table that follow each other are changed together, by one statement: that takes a
 //! fraction of the time. PostgreSQL chooses the order in which one statement changes them, which
-//! may matter to a unique index. So what fails together is tried again one by one, as it was on the
+//! may matter to a unique index. So a group that fails is tried again one by one, as it was on the
 //! primary.
 
 mod row_match;
@@ -13,7 +13,7 @@ mod row_match;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::change::{CommitChange, Shape, ShapeColumn};
+use super::change::{CommitChange, ShapeColumn, TableShape};
 use super::pgoutput::{OldTuple, Tuple, TupleValue};
 use super::{ReplicationError, checks};
 use pg_analysis::replicas::at_replica;
@@ -34,7 +34,7 @@ pub const AS_IMAGES: [(&str, &str); 9] = [
 
 /// Rows that one statement changes, at most.
 const ROWS_MAX: usize = 1000;
-/// Fewer are quicker one by one, but for those that are inserted.
+/// Fewer rows are quicker one by one, except for inserted rows.
 const ROWS_MIN: usize = 6;
 
 /// One statement, and how many rows it must affect.
@@ -95,7 +95,7 @@ impl ApplyPart {
     }
 }
 
-/// Returns what does these changes, in order.
+/// Returns the statements of these changes, in order.
 pub fn parts(changes: &[CommitChange]) -> Result<Vec<ApplyPart>, ReplicationError> {
     let mut parts = Vec::new();
     let mut rest = changes;
@@ -168,9 +168,9 @@ fn steps(change: &CommitChange) -> Result<Vec<ApplyStatement>, ReplicationError>
     })
 }
 
-/// Returns statements after which every schema is in the search path, after those that are in it by
-/// default. Functions of indexes, of generated columns and of checks may depend on the path of the
-/// session that wrote a row, which no image carries.
+/// Returns statements that append every schema to the default search path. Functions of indexes, of
+/// generated columns and of checks may depend on the path of the session that wrote a row, which no
+/// image carries.
 pub fn every_schema() -> [ApplyStatement; 2] {
     [
         any("SET LOCAL search_path TO DEFAULT".into()),
@@ -231,7 +231,7 @@ fn is_alike(first: &CommitChange, second: &CommitChange) -> bool {
 }
 
 /// Returns whether rows of it can be written as values of its row type, with a key to find them by.
-fn can_be_named(table: &Shape) -> bool {
+fn can_be_named(table: &TableShape) -> bool {
     let is_text = |column: &ShapeColumn| column.type_oid != row_match::CHAR;
     table.has_key && table.is_whole && table.columns.iter().all(is_text)
 }
@@ -241,7 +241,7 @@ fn is_set(column: &ShapeColumn, value: &TupleValue) -> bool {
     *value != TupleValue::Unchanged && !column.in_key && column.settable
 }
 
-fn key_of<'t>(table: &Shape, tuple: &'t Tuple) -> Vec<&'t TupleValue> {
+fn key_of<'t>(table: &TableShape, tuple: &'t Tuple) -> Vec<&'t TupleValue> {
     let columns = table.columns.iter().zip(tuple);
     let key = columns.filter(|(column, _)| column.in_key);
     key.map(|(_, value)| value).collect()
@@ -294,7 +294,7 @@ fn rows(run: &[CommitChange]) -> Result<RowBatch, ReplicationError> {
 }
 
 /// Returns the end of a statement about rows that are written as values of their table's row type.
-fn found_in_rows(table: &Shape) -> String {
+fn found_in_rows(table: &TableShape) -> String {
     let key = table.columns.iter().filter(|column| column.in_key);
     let same = key.map(|column| {
         let (name, equality) = (quoted(&column.name), &column.equality);
@@ -306,7 +306,7 @@ fn found_in_rows(table: &Shape) -> String {
 
 /// Returns a row as a value of its table's row type; columns that are not wanted are NULL.
 fn row_literal(
-    table: &Shape,
+    table: &TableShape,
     tuple: &Tuple,
     wants: impl Fn(&ShapeColumn, &TupleValue) -> bool,
 ) -> Result<String, ReplicationError> {
@@ -337,7 +337,7 @@ fn any(sql: String) -> ApplyStatement {
     }
 }
 
-fn insert(table: &Shape, new: &Tuple) -> Result<String, ReplicationError> {
+fn insert(table: &TableShape, new: &Tuple) -> Result<String, ReplicationError> {
     match new.is_empty() {
         true => Ok(format!("INSERT INTO {} DEFAULT VALUES", name(table))),
         false => Ok(format!("{}({})", into(table, new)?, values(table, new)?)),
@@ -345,7 +345,7 @@ fn insert(table: &Shape, new: &Tuple) -> Result<String, ReplicationError> {
 }
 
 /// Returns an INSERT up to its rows.
-fn into(table: &Shape, new: &Tuple) -> Result<String, ReplicationError> {
+fn into(table: &TableShape, new: &Tuple) -> Result<String, ReplicationError> {
     let names = pairs(table, new)?.into_iter();
     let names: Vec<String> = names.map(|(column, _)| quoted(&column.name)).collect();
     Ok(format!(
@@ -356,7 +356,7 @@ fn into(table: &Shape, new: &Tuple) -> Result<String, ReplicationError> {
 }
 
 /// Returns the values of a row.
-fn values(table: &Shape, new: &Tuple) -> Result<String, ReplicationError> {
+fn values(table: &TableShape, new: &Tuple) -> Result<String, ReplicationError> {
     let texts = pairs(table, new)?.into_iter();
     let texts = texts.map(|(column, value)| text(column, value));
     Ok(texts
@@ -364,7 +364,11 @@ fn values(table: &Shape, new: &Tuple) -> Result<String, ReplicationError> {
         .join(", "))
 }
 
-fn update(table: &Shape, old: Option<&OldTuple>, new: &Tuple) -> Result<String, ReplicationError> {
+fn update(
+    table: &TableShape,
+    old: Option<&OldTuple>,
+    new: &Tuple,
+) -> Result<String, ReplicationError> {
     let found = match old {
         Some(old) => row_match::condition(table, old)?,
         None => row_match::key_condition(table, new)?,
@@ -397,7 +401,7 @@ fn update(table: &Shape, old: Option<&OldTuple>, new: &Tuple) -> Result<String, 
 
 /// Returns whether UPDATE can give a row all of its new values. It cannot where an identity that is
 /// always generated may have got another one, by `SET id = DEFAULT`.
-fn can_keep_row(table: &Shape, old: &Option<&OldTuple>, new: &Tuple) -> bool {
+fn can_keep_row(table: &TableShape, old: &Option<&OldTuple>, new: &Tuple) -> bool {
     let before = match old {
         Some(OldTuple::Key(tuple) | OldTuple::Row(tuple)) => Some(tuple),
         None => None,
@@ -411,7 +415,7 @@ fn can_keep_row(table: &Shape, old: &Option<&OldTuple>, new: &Tuple) -> bool {
 }
 
 /// Deletes a row and inserts the new one in its place.
-fn replacement(table: &Shape, new: &Tuple, found: &str) -> Result<String, ReplicationError> {
+fn replacement(table: &TableShape, new: &Tuple, found: &str) -> Result<String, ReplicationError> {
     let mut values = Vec::with_capacity(new.len());
     for (column, value) in pairs(table, new)? {
         values.push(match value {
@@ -429,7 +433,7 @@ fn replacement(table: &Shape, new: &Tuple, found: &str) -> Result<String, Replic
 }
 
 fn pairs<'t>(
-    table: &'t Shape,
+    table: &'t TableShape,
     tuple: &'t Tuple,
 ) -> Result<Vec<(&'t ShapeColumn, &'t TupleValue)>, ReplicationError> {
     match table.columns.len() == tuple.len() {
@@ -465,13 +469,13 @@ fn utf8(bytes: &[u8]) -> Result<&str, ReplicationError> {
 
 /// Returns a table that is emptied. Tables that inherit from it are named themselves, if they are
 /// emptied, too; partitions are always.
-fn truncated(table: &Shape) -> String {
+fn truncated(table: &TableShape) -> String {
     match table.is_partitioned {
         true => name(table),
         false => format!("ONLY {}", name(table)),
     }
 }
 
-fn name(table: &Shape) -> String {
+fn name(table: &TableShape) -> String {
     format!("{}.{}", quoted(&table.schema), quoted(&table.name))
 }

@@ -17,8 +17,8 @@ use tokio::task::JoinHandle;
 
 use pg_connect::address::{Address, socket_in};
 use pg_wire::message;
-use pg_wire::startup::{self, First};
-use proxy_pool::{Connection, ConnectionKey, Login};
+use pg_wire::startup::{self, FirstPacket};
+use proxy_pool::{Connection, ConnectionKey, ServerLogin};
 
 /// The port that stands in the socket's name, as PostgreSQL's clients form it.
 pub const PORT: u16 = 5432;
@@ -41,7 +41,7 @@ impl Bridge {
         let address = address.clone();
         let task = tokio::spawn(async move {
             if let Ok((socket, _)) = listener.accept().await {
-                // What goes wrong ends the stream, which reports it.
+                // An error ends the stream, which reports it.
                 let _ = lead(socket, &address).await;
             }
         });
@@ -62,13 +62,13 @@ async fn lead(mut socket: UnixStream, address: &Address) -> io::Result<()> {
     let length = startup::length(&packet).map_err(io::Error::other)?;
     packet.resize(length.unwrap_or(packet.len()), 0);
     socket.read_exact(&mut packet[4..]).await?;
-    let First::Startup(startup) = startup::read(&packet).map_err(io::Error::other)? else {
+    let FirstPacket::Startup(startup) = startup::read(&packet).map_err(io::Error::other)? else {
         return Err(io::Error::other("no session is asked for"));
     };
     let key = ConnectionKey::of(&startup, &address.user);
     let password = address.password.clone();
     let mut out = BytesMut::new();
-    let server = match Connection::open(address, &key, &Login { password }).await {
+    let server = match Connection::open(address, &key, &ServerLogin { password }).await {
         Ok(connection) => connection.peer.into_stream(),
         Err(report) => {
             report.fatal().write(&mut out);

@@ -64,11 +64,11 @@ const CASCADES: &str = "
 SELECT confrelid, conrelid FROM pg_constraint
  WHERE contype = 'f' AND (confupdtype IN ('c', 'n', 'd') OR confdeltype IN ('c', 'n', 'd'))";
 
-/// Some of PostgreSQL's own are declared immutable, but look up what a number names in the
-/// catalogue (`pg_partition_root`, `satisfies_hash_partition`, `ts_token_type`), or know the node's
-/// log (`pg_walfile_name`). So all functions with such numbers as arguments or results are left out
-/// but for aggregates, which compare them; and so are those that depend on the Unicode version of a
-/// node.
+/// Some of PostgreSQL's own are declared immutable, but look up a number in the catalogue
+/// (`pg_partition_root`, `satisfies_hash_partition`, `ts_token_type`), or know the node's log
+/// (`pg_walfile_name`). So all functions with such numbers as arguments or results are left out,
+/// except for aggregates, which compare them. Functions that depend on the Unicode version of a
+/// node are left out, too.
 const IMMUTABLE: &str = "
 WITH of_nodes AS MATERIALIZED (
      SELECT array_agg(oid) AS types FROM pg_type
@@ -229,7 +229,7 @@ fn columns(text: &str) -> Result<Vec<ColumnNumber>, ReplicationError> {
         .collect())
 }
 
-/// Returns what is reached from each table by these edges, at any depth, but for itself.
+/// Returns the nodes that each table reaches by these edges, at any depth, without itself.
 fn reachable(
     edges: &[SimpleQueryRow],
 ) -> Result<BTreeMap<TableOid, Vec<TableOid>>, ReplicationError> {

@@ -14,18 +14,21 @@ const EQUAL: &str = "OPERATOR(pg_catalog.=)";
 #[derive(Debug)]
 pub enum CommitChange {
     /// A row is new.
-    Insert { table: Arc<Shape>, new: Tuple },
+    Insert { table: Arc<TableShape>, new: Tuple },
     /// A row changed.
     Update {
-        table: Arc<Shape>,
+        table: Arc<TableShape>,
         old: Option<OldTuple>,
         new: Tuple,
     },
     /// A row is gone.
-    Delete { table: Arc<Shape>, old: OldTuple },
+    Delete {
+        table: Arc<TableShape>,
+        old: OldTuple,
+    },
     /// Tables are emptied.
     Truncate {
-        tables: Vec<Arc<Shape>>,
+        tables: Vec<Arc<TableShape>>,
         restart_identity: bool,
     },
     /// A statement that is run as it is, with these settings.
@@ -36,7 +39,7 @@ pub enum CommitChange {
 
 /// A table as the stream describes it.
 #[derive(Clone, Debug)]
-pub struct Shape {
+pub struct TableShape {
     /// Its number on the primary.
     pub table: TableOid,
     /// Its schema.
@@ -71,8 +74,8 @@ pub struct ShapeColumn {
     pub equality: String,
 }
 
-impl Shape {
-    pub(super) fn new(relation: pgoutput::RelationMessage, known: Option<&Relation>) -> Shape {
+impl TableShape {
+    pub(super) fn new(relation: pgoutput::RelationMessage, known: Option<&Relation>) -> TableShape {
         let settable = |name: &str| {
             let column = known.and_then(|known| known.column(name));
             column.is_none_or(|column| !column.always_generated)
@@ -112,7 +115,7 @@ impl Shape {
             let positions: Option<Vec<usize>> = key.iter().map(position).collect();
             Some((*index, positions?))
         });
-        Shape {
+        TableShape {
             table: TableOid(relation.oid),
             schema: match relation.schema.is_empty() {
                 true => "pg_catalog".into(),

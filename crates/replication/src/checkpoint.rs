@@ -1,5 +1,5 @@
-//! A place in the primary's log that all are past, on disk: what operators ask for before they stop
-//! a server, or copy its files.
+//! A position in the primary's log that all servers are past, on disk. Operators request it before
+//! they stop a server, or copy its files.
 //!
 //! An offline replica is not waited for, as that may be for ever: it is reported instead.
 
@@ -38,7 +38,7 @@ impl Replication {
         primary.batch_execute(nudge).await?;
         let begun = Instant::now();
         loop {
-            let Standing { lack, unavailable } = standing(shared, at);
+            let LaggingServers { lack, unavailable } = lagging_servers(shared, at);
             if lack.is_empty() {
                 return Ok(ReplicationCheckpoint {
                     at,
@@ -48,7 +48,7 @@ impl Replication {
             if begun.elapsed() > CHECKPOINT_MAX {
                 let lack = lack.join(", ");
                 return Err(ReplicationError::Connection(format!(
-                    "what was committed up to {at} is not on disk everywhere yet: {lack}. SHOW LAG shows how far each is"
+                    "the commits up to {at} are not on disk everywhere yet: {lack}. SHOW LAG shows the position of each"
                 )));
             }
             sleep(LOOK_INTERVAL).await;
@@ -56,26 +56,26 @@ impl Replication {
     }
 }
 
-/// The servers that are not past a place yet, and those that are offline, for people.
-struct Standing {
+/// The servers that are not past a position yet, and the servers that are offline, for people.
+struct LaggingServers {
     lack: Vec<String>,
     unavailable: Vec<String>,
 }
 
-fn standing(shared: &Shared, at: Tsid) -> Standing {
+fn lagging_servers(shared: &Shared, at: Tsid) -> LaggingServers {
     let known: Vec<(ReplicaId, ReplicaState, Tsid)> = {
         let manager = shared.manager();
         let all = manager.replicas();
         all.map(|(id, it)| (id, it.state, it.applied)).collect()
     };
     let durable = shared.durable().clone();
-    let mut standing = Standing {
+    let mut standing = LaggingServers {
         lack: Vec::new(),
         unavailable: Vec::new(),
     };
     for (id, state, applied) in known {
         let name = format!("replica {}", id.0);
-        // A streaming standby writes its log to disk before it shows what is in it.
+        // A streaming standby writes its log to disk before it shows the commits in it.
         let on_disk = durable.get(&id).copied().unwrap_or(applied);
         match state {
             ReplicaState::Serving if on_disk < at => standing.lack.push(name),
@@ -87,7 +87,7 @@ fn standing(shared: &Shared, at: Tsid) -> Standing {
     }
     if let Some(buffer) = &shared.buffer {
         let name = "the transactions buffer".to_owned();
-        match buffer.standing().is_following {
+        match buffer.status().is_following {
             true if buffer.until() < Some(at) => standing.lack.push(name),
             true => {}
             false => standing.unavailable.push(name),

@@ -42,7 +42,7 @@ pub async fn convert(
     // The slot does not go past this any more: nothing is confirmed for this replica.
     let confirmed = setup::confirmed(&primary).await?;
     while standby::position(&client).await? < confirmed {
-        shared.set_status(id, "waiting until it has what the others have");
+        shared.set_status(id, "waiting until it has all commits of the others");
         tokio::time::sleep(LOOK_INTERVAL).await;
     }
     shared.set_status(id, "promoting the standby to a database of its own");
@@ -53,7 +53,9 @@ pub async fn convert(
     }
     let unreadable =
         || ReplicationError::Setup("PostgreSQL does not report where its replay ended".into());
-    let parted = standby::parted(&client).await?.ok_or_else(unreadable)?;
+    let parted = standby::timeline_fork(&client)
+        .await?
+        .ok_or_else(unreadable)?;
     let start = ReplicaStart {
         applied: parted.at,
         seed: None,

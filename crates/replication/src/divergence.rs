@@ -1,17 +1,17 @@
 //! Looks for differences between a replica and the primary, continuously (P4).
 //!
-//! Both are compared at the same place in the order, without stopping writers: the Extractor is
-//! held, a snapshot of the primary is taken, the Extractor goes on until it has exactly what that
-//! snapshot shows and is held again, a snapshot of the replica is taken, and it goes on. Then
-//! tables are compared by count and checksum, in the two snapshots.
+//! Both are compared at the same place in the order, without stopping writers. The Extractor is
+//! held, and a snapshot of the primary is taken. The Extractor goes on until it has exactly the
+//! commits of that snapshot, and is held again. A snapshot of the replica is taken, and the
+//! Extractor goes on. Then tables are compared by count and checksum, in the two snapshots.
 //!
 //! A snapshot that lacks a commit whose record is in the log already is no prefix: it is given up,
 //! and another is taken.
 //!
 //! Snapshots are of rows, and not of the catalogue: an ALTER TABLE or TRUNCATE that comes meanwhile
 //! makes a table look otherwise at one of the two. So a table that seems to differ is compared
-//! again at a later place, row by row and locked on both sides from before the snapshots: only what
-//! differs then does.
+//! again at a later place, row by row and locked on both sides from before the snapshots. Only rows
+//! that differ then do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -46,8 +46,8 @@ SET search_path = ''; SET row_security = off; SET statement_timeout = 0";
 pub enum ExtractorRequest {
     /// Take nothing more, and answer when all that was taken is applied.
     Pause(oneshot::Sender<()>),
-    /// Apply what is up to `until`. Then answer whether that is just what `snapshot` shows, and do
-    /// nothing until `resume` is dropped or sent.
+    /// Apply the commits up to `until`. Then answer whether they are exactly those that `snapshot`
+    /// shows, and do nothing until `resume` is dropped or sent.
     Until {
         snapshot: Snapshot,
         until: Tsid,
@@ -83,7 +83,7 @@ async fn compare(
     replica: &Address,
     requests: &mpsc::Sender<ExtractorRequest>,
 ) -> Result<bool, ReplicationError> {
-    let two = Two {
+    let two = ComparedPair {
         primary: connect(&shared.primary, "replex compare").await?,
         nudger: connect(&shared.primary, "replex compare").await?,
         there: connect(replica, "replex compare").await?,
@@ -109,7 +109,7 @@ async fn compare(
 }
 
 /// The primary and a replica.
-struct Two<'a> {
+struct ComparedPair<'a> {
     primary: Client,
     /// Writes into the primary's log, so that something comes from after a place.
     nudger: Client,
@@ -117,7 +117,7 @@ struct Two<'a> {
     requests: &'a mpsc::Sender<ExtractorRequest>,
 }
 
-impl Two<'_> {
+impl ComparedPair<'_> {
     /// Opens snapshots of both at one place, with these tables locked on both sides; false if that
     /// did not come about.
     async fn hold(&self, tables: &[String]) -> Result<bool, ReplicationError> {
@@ -140,7 +140,7 @@ impl Two<'_> {
         let ended = |_| ReplicationError::Connection("the Extractor has ended".into());
         self.primary.batch_execute(BEGIN).await?;
         // That takes no snapshot yet. Transactions that change the table wait from here on. The
-        // lock waits for those that do so now, but not for long.
+        // lock waits for sessions that do so now, but not for long.
         let locks: String = tables.iter().map(|name| lock(name)).collect();
         let locks = format!("SET LOCAL lock_timeout = '1s'; {locks}");
         let locked = self.primary.batch_execute(&locks);
@@ -255,7 +255,7 @@ impl Two<'_> {
     }
 }
 
-/// Locks tables, so that nothing changes what they are; their rows may.
+/// Locks tables, so that their definitions do not change. Their rows may.
 fn lock(name: &str) -> String {
     format!("LOCK TABLE ONLY {name} IN ACCESS SHARE MODE;")
 }

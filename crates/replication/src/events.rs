@@ -1,7 +1,7 @@
 //! Events for the operator's log, by the facade `log`: rare ones, each with a name.
 //!
-//! An event has no statement, no value of a row and no password. One that repeats while its cause
-//! lasts is reported once.
+//! An event has no statement, no value of a row and no password. An event that repeats while its
+//! cause lasts is reported once.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

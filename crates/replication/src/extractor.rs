@@ -1,5 +1,5 @@
-//! The Extractor of one replica: executes commits on several connections, those that wait in
-//! groups, commits them in order, and reports how far it is.
+//! The Extractor of one replica executes commits on several connections, in groups where several
+//! wait. It commits them in order and reports its position.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,16 +15,16 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 use super::apply::{self, AS_IMAGES, ApplyPart, ApplyStatement, RowGrouping};
 use super::divergence::ExtractorRequest;
 use super::progress::{ANSWER_MAX, SERVING};
-use super::reader::Commit;
-use super::schedule::{Schedule, Worker, WorkerCommand};
-use super::setup::{self, FLUSHER, ReplicaStart, Seed};
+use super::reader::StreamedCommit;
+use super::schedule::{ReplaySchedule, WorkerCommand, WorkerNumber};
+use super::setup::{self, FLUSHER, ReplicaStart, SeedSnapshot};
 use super::snapshot::Snapshot;
-use super::spill::Spill;
+use super::spill::SpillFile;
 use super::tstate::{CommitEffect, TState};
-use super::{Progress, ReplicationError, Shared, checks, connect, described, fence};
+use super::{ReplicationError, Shared, TaskProgress, checks, connect, described, fence};
 use pg_connect::address::Address;
 use pg_wire::quoting::literal;
-use proxy_core::freshness::execution::{Company, Task};
+use proxy_core::freshness::execution::{GroupSharing, Task};
 use proxy_core::freshness::{ReplicaId, ReplicaState, Tsid};
 use proxy_core::planted::{self, ProxyBug};
 
@@ -34,7 +34,7 @@ pub const QUEUE_LENGTH_MAX: usize = 1024;
 const IN_HAND_MAX: usize = 256;
 /// Commits are held back no longer than this without a message from the requester.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Time between two flushes of what is applied.
+/// Time between two flushes of applied commits.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 /// Statements of one commit are sent in pieces of about this size, in bytes.
 const PIECE_LENGTH: usize = 1 << 20;
@@ -49,24 +49,24 @@ SET check_function_bodies = off; SET client_min_messages = error;
 SET default_transaction_read_only = off; SET default_transaction_isolation = 'read committed';
 SET row_security = off";
 
-/// What a connection does. Groups are named by the last of their commits.
-enum Work {
+/// The work of a connection. Groups are named by the last of their commits.
+enum ConnectionWork {
     /// These commits, as one transaction.
     Execute(Vec<Arc<TState>>, RowGrouping),
     Commit(Tsid),
     Rollback(Tsid),
 }
 
-enum Event {
+enum ExtractorEvent {
     Executed(Tsid),
-    Failed(Tsid, Failure),
-    Committed(Worker, Tsid),
+    Failed(Tsid, ExecutionFailure),
+    Committed(WorkerNumber, Tsid),
     RolledBack(Tsid),
     Gone(ReplicationError),
 }
 
 /// Why a commit could not be executed.
-struct Failure {
+struct ExecutionFailure {
     text: String,
     /// Whether it was only in the way of another transaction.
     may_pass: bool,
@@ -75,12 +75,12 @@ struct Failure {
 /// The inputs of an Extractor.
 pub struct ExtractorInputs {
     /// Commits, in TSID order.
-    pub commits: mpsc::Receiver<Commit>,
+    pub commits: mpsc::Receiver<StreamedCommit>,
     /// Where to hold.
     pub requests: mpsc::Receiver<ExtractorRequest>,
 }
 
-/// Applies what is received until the queue ends or something goes wrong.
+/// Applies received commits until the queue ends or a failure.
 pub async fn run(
     shared: &Shared,
     id: ReplicaId,
@@ -109,21 +109,21 @@ pub async fn run(
         // One to execute or take back, and one to commit: never more for one connection.
         let (work_in, work) = mpsc::channel(2);
         workers.push(work_in);
-        tasks.spawn(serve(Worker(number), client, work, events_in.clone()));
+        tasks.spawn(serve(WorkerNumber(number), client, work, events_in.clone()));
     }
     let mut extractor = Extractor {
         shared,
         id,
         control,
         workers,
-        schedule: Schedule::new(worker_count, usize::from(shared.replay_group)),
+        schedule: ReplaySchedule::new(worker_count, usize::from(shared.replay_group)),
         in_hand: BTreeMap::new(),
         begun: (start.applied, Instant::now()),
         given: start.applied,
         applied: start.applied,
         flushed: start.applied,
         seed: start.seed,
-        hold: Hold::No,
+        hold: CommitHold::No,
     };
     extractor.report_progress();
     if !extractor.is_catching_up() {
@@ -147,7 +147,7 @@ pub async fn run(
 }
 
 /// Whether commits are held back, so that the replica can be compared.
-enum Hold {
+enum CommitHold {
     No,
     /// Nothing is taken; the requester gets an answer once all that was taken is applied.
     Paused {
@@ -159,21 +159,21 @@ enum Hold {
         snapshot: Snapshot,
         until: Tsid,
         is_prefix: bool,
-        next: Option<Commit>,
+        next: Option<StreamedCommit>,
         ready: Option<oneshot::Sender<bool>>,
         resume: oneshot::Receiver<()>,
     },
 }
 
-impl Hold {
+impl CommitHold {
     /// Waits until the holder releases it.
     async fn resumed(&mut self) {
         match self {
-            Hold::No => std::future::pending().await,
+            CommitHold::No => std::future::pending().await,
             // The requester comes back with the place; if it does not, nothing is held for long.
-            Hold::Paused { until, .. } => tokio::time::sleep_until(*until).await,
+            CommitHold::Paused { until, .. } => tokio::time::sleep_until(*until).await,
             // Dropping releases it, too.
-            Hold::Until { resume, .. } => {
+            CommitHold::Until { resume, .. } => {
                 let _ = resume.await;
             }
         }
@@ -195,8 +195,8 @@ struct Extractor<'a> {
     shared: &'a Shared,
     id: ReplicaId,
     control: Client,
-    workers: Vec<mpsc::Sender<Work>>,
-    schedule: Schedule,
+    workers: Vec<mpsc::Sender<ConnectionWork>>,
+    schedule: ReplaySchedule,
     in_hand: BTreeMap<Tsid, Arc<TState>>,
     /// Where it began, and when.
     begun: (Tsid, Instant),
@@ -204,22 +204,22 @@ struct Extractor<'a> {
     given: Tsid,
     applied: Tsid,
     flushed: Tsid,
-    seed: Option<Seed>,
-    hold: Hold,
+    seed: Option<SeedSnapshot>,
+    hold: CommitHold,
 }
 
 impl Extractor<'_> {
     fn takes_commits(&self) -> bool {
         let is_open = match &self.hold {
-            Hold::No => true,
-            Hold::Paused { .. } => false,
-            Hold::Until { next, .. } => next.is_none(),
+            CommitHold::No => true,
+            CommitHold::Paused { .. } => false,
+            CommitHold::Until { next, .. } => next.is_none(),
         };
         is_open && self.schedule.count() < IN_HAND_MAX
     }
 
-    fn take_or_hold(&mut self, commit: Commit) {
-        if let Hold::Until {
+    fn take_or_hold(&mut self, commit: StreamedCommit) {
+        if let CommitHold::Until {
             snapshot,
             until,
             is_prefix,
@@ -231,7 +231,7 @@ impl Extractor<'_> {
                 *next = Some(commit);
                 return;
             }
-            if let Commit::Transaction(tstate) = &commit {
+            if let StreamedCommit::Transaction(tstate) = &commit {
                 *is_prefix &= snapshot.shows(tstate.xid);
             }
         }
@@ -241,7 +241,7 @@ impl Extractor<'_> {
     fn hold_at(&mut self, request: ExtractorRequest) {
         self.release();
         self.hold = match request {
-            ExtractorRequest::Pause(asked) => Hold::Paused {
+            ExtractorRequest::Pause(asked) => CommitHold::Paused {
                 asked: Some(asked),
                 until: Instant::now() + PAUSE_MAX,
             },
@@ -250,7 +250,7 @@ impl Extractor<'_> {
                 until,
                 ready,
                 resume,
-            } => Hold::Until {
+            } => CommitHold::Until {
                 snapshot,
                 until,
                 // Unless the pause was over before.
@@ -263,9 +263,9 @@ impl Extractor<'_> {
     }
 
     fn release(&mut self) {
-        if let Hold::Until {
+        if let CommitHold::Until {
             next: Some(commit), ..
-        } = std::mem::replace(&mut self.hold, Hold::No)
+        } = std::mem::replace(&mut self.hold, CommitHold::No)
         {
             self.take(commit);
         }
@@ -278,12 +278,12 @@ impl Extractor<'_> {
         }
         // The requester may have given up: then the hold ends.
         match &mut self.hold {
-            Hold::Paused { asked, .. } => {
+            CommitHold::Paused { asked, .. } => {
                 if let Some(asked) = asked.take() {
                     let _ = asked.send(());
                 }
             }
-            Hold::Until {
+            CommitHold::Until {
                 next: Some(_),
                 is_prefix,
                 ready,
@@ -297,18 +297,18 @@ impl Extractor<'_> {
         }
     }
 
-    fn take(&mut self, commit: Commit) {
+    fn take(&mut self, commit: StreamedCommit) {
         let tsid = commit.tsid();
         if tsid <= self.given {
             return;
         }
         self.given = tsid;
         match commit {
-            Commit::Transaction(tstate) if !self.is_empty(&tstate) => {
+            StreamedCommit::Transaction(tstate) if !self.is_empty(&tstate) => {
                 let task = Task {
                     sets: tstate.sets.clone(),
                     length: tstate.length,
-                    company: company(&tstate),
+                    sharing: sharing(&tstate),
                 };
                 self.schedule.add(tsid, task);
                 self.in_hand.insert(tsid, tstate);
@@ -325,10 +325,10 @@ impl Extractor<'_> {
             || seed.is_some_and(|seed| tstate.tsid <= seed.until && seed.snapshot.shows(tstate.xid))
     }
 
-    fn on(&mut self, event: Event) -> Result<(), ReplicationError> {
+    fn on(&mut self, event: ExtractorEvent) -> Result<(), ReplicationError> {
         match event {
-            Event::Executed(tsid) => self.schedule.executed(tsid),
-            Event::Failed(tsid, failure) => {
+            ExtractorEvent::Executed(tsid) => self.schedule.executed(tsid),
+            ExtractorEvent::Failed(tsid, failure) => {
                 if self.schedule.failed(tsid) && !failure.may_pass {
                     return Err(ReplicationError::Differs(format!(
                         "the commit at {tsid} cannot be done as on the primary: {}. Remove \
@@ -337,7 +337,7 @@ impl Extractor<'_> {
                     )));
                 }
             }
-            Event::Committed(worker, tsid) => {
+            ExtractorEvent::Committed(worker, tsid) => {
                 self.schedule.committed(worker, tsid);
                 while let Some(first) = self.in_hand.first_entry()
                     && *first.key() <= tsid
@@ -346,16 +346,16 @@ impl Extractor<'_> {
                 }
                 self.advance(tsid);
             }
-            Event::RolledBack(tsid) => self.schedule.rolled_back(tsid),
-            Event::Gone(error) => return Err(error),
+            ExtractorEvent::RolledBack(tsid) => self.schedule.rolled_back(tsid),
+            ExtractorEvent::Gone(error) => return Err(error),
         }
         Ok(())
     }
 
     async fn go_on(&mut self) -> Result<(), ReplicationError> {
-        let turns = self.schedule.turns();
-        if !turns.is_empty() {
-            self.send_to_workers(turns).await?;
+        let urgent = self.schedule.urgent_commands();
+        if !urgent.is_empty() {
+            self.send_to_workers(urgent).await?;
             // They are sent before anything that takes longer.
             tokio::task::yield_now().await;
         }
@@ -376,10 +376,13 @@ impl Extractor<'_> {
                         false => RowGrouping::Together,
                     };
                     let tstates = group.tsids.iter().map(|tsid| &self.in_hand[tsid]);
-                    (worker, Work::Execute(tstates.cloned().collect(), pace))
+                    (
+                        worker,
+                        ConnectionWork::Execute(tstates.cloned().collect(), pace),
+                    )
                 }
-                WorkerCommand::Commit(worker, tsid) => (worker, Work::Commit(tsid)),
-                WorkerCommand::Rollback(worker, tsid) => (worker, Work::Rollback(tsid)),
+                WorkerCommand::Commit(worker, tsid) => (worker, ConnectionWork::Commit(tsid)),
+                WorkerCommand::Rollback(worker, tsid) => (worker, ConnectionWork::Rollback(tsid)),
                 WorkerCommand::Advance(tsid) => {
                     self.advance(tsid);
                     continue;
@@ -398,13 +401,13 @@ impl Extractor<'_> {
         self.report_progress();
     }
 
-    /// Reports to the manager how far it is. While it lacks some of what its snapshot did not show,
-    /// it is no state that the primary ever had, and serves nothing.
+    /// Reports to the manager how far it is. While it lacks some commits that its snapshot did not
+    /// show, it is no state that the primary ever had, and serves nothing.
     fn report_progress(&self) {
         let (from, since) = self.begun;
         if let Some(seed) = self.seed.as_ref().filter(|_| self.is_catching_up()) {
             let (done, all) = (self.applied.0 - from.0, seed.until.0 - from.0);
-            let progress = Progress::of(done, all, since.elapsed());
+            let progress = TaskProgress::of(done, all, since.elapsed());
             let id = self.id;
             self.shared.set_progress(id, "catching up", Some(progress));
             return;
@@ -430,7 +433,7 @@ impl Extractor<'_> {
         flushed.map_err(silent)?
     }
 
-    /// Writes down how far it is, on disk: whatever was committed before is on disk then, too.
+    /// Writes its position to the disk. All earlier commits are on disk then, too.
     async fn write_down(&mut self) -> Result<(), ReplicationError> {
         if self.applied == self.flushed {
             return Ok(self.control.batch_execute("").await?);
@@ -460,24 +463,24 @@ impl Extractor<'_> {
 
 /// Runs one connection's task.
 async fn serve(
-    worker: Worker,
+    worker: WorkerNumber,
     client: Client,
-    mut work: mpsc::Receiver<Work>,
-    events: mpsc::Sender<Event>,
+    mut work: mpsc::Receiver<ConnectionWork>,
+    events: mpsc::Sender<ExtractorEvent>,
 ) {
     while let Some(work) = work.recv().await {
         let event = match work {
-            Work::Execute(group, pace) => execute(worker, &client, &group, pace).await,
-            Work::Commit(tsid) => {
+            ConnectionWork::Execute(group, pace) => execute(worker, &client, &group, pace).await,
+            ConnectionWork::Commit(tsid) => {
                 let done = client.batch_execute("COMMIT").await;
-                done.map(|()| Event::Committed(worker, tsid))
+                done.map(|()| ExtractorEvent::Committed(worker, tsid))
             }
-            Work::Rollback(tsid) => {
+            ConnectionWork::Rollback(tsid) => {
                 let done = client.batch_execute("ROLLBACK").await;
-                done.map(|()| Event::RolledBack(tsid))
+                done.map(|()| ExtractorEvent::RolledBack(tsid))
             }
         };
-        let event = event.unwrap_or_else(|error| Event::Gone(error.into()));
+        let event = event.unwrap_or_else(|error| ExtractorEvent::Gone(error.into()));
         if events.send(event).await.is_err() {
             return;
         }
@@ -486,36 +489,36 @@ async fn serve(
 
 /// Returns which commits may share a group with this one: none if it takes long, or leaves settings
 /// behind.
-fn company(tstate: &TState) -> Company {
+fn sharing(tstate: &TState) -> GroupSharing {
     match (&tstate.effect, tstate.has_statements) {
-        (CommitEffect::Long(_), _) | (_, true) => Company::Own,
-        _ => Company::Any,
+        (CommitEffect::Long(_), _) | (_, true) => GroupSharing::Own,
+        _ => GroupSharing::Any,
     }
 }
 
 /// Executes a group without committing it.
 async fn execute(
-    worker: Worker,
+    worker: WorkerNumber,
     client: &Client,
     group: &[Arc<TState>],
     pace: RowGrouping,
-) -> Result<Event, tokio_postgres::Error> {
+) -> Result<ExtractorEvent, tokio_postgres::Error> {
     let name = group.last().expect("a group is of something").tsid;
     let Err(failure) = try_execute(worker, client, group, pace).await else {
-        return Ok(Event::Executed(name));
+        return Ok(ExtractorEvent::Executed(name));
     };
     client.batch_execute("ROLLBACK").await?;
-    Ok(Event::Failed(name, failure))
+    Ok(ExtractorEvent::Failed(name, failure))
 }
 
-/// Executes the group, whose last statement notes the last commit's place: whatever happens, the
-/// group is there with its note, or not at all.
+/// Executes the group. Its last statement notes the last commit's position, so that a failure
+/// leaves the group there with its note, or not at all.
 async fn try_execute(
-    worker: Worker,
+    worker: WorkerNumber,
     client: &Client,
     group: &[Arc<TState>],
     pace: RowGrouping,
-) -> Result<(), Failure> {
+) -> Result<(), ExecutionFailure> {
     let mut parts = vec![ApplyPart::One(ApplyStatement {
         sql: "BEGIN".into(),
         row_count: None,
@@ -547,11 +550,15 @@ async fn try_execute(
     do_all(client, parts, pace).await
 }
 
-/// Executes what is in a file, piece by piece.
-async fn do_spilled(client: &Client, spill: &Spill, pace: RowGrouping) -> Result<(), Failure> {
+/// Executes the statements in a file, piece by piece.
+async fn do_spilled(
+    client: &Client,
+    spill: &SpillFile,
+    pace: RowGrouping,
+) -> Result<(), ExecutionFailure> {
     let mut reading = spill.read();
     loop {
-        let unreadable = |error: io::Error| Failure {
+        let unreadable = |error: io::Error| ExecutionFailure {
             text: error.to_string(),
             may_pass: true,
         };
@@ -567,15 +574,19 @@ async fn do_spilled(client: &Client, spill: &Spill, pace: RowGrouping) -> Result
     }
 }
 
-fn lasting(text: String) -> Failure {
-    Failure {
+fn lasting(text: String) -> ExecutionFailure {
+    ExecutionFailure {
         text,
         may_pass: false,
     }
 }
 
 /// Runs statements, many in one message.
-async fn do_all(client: &Client, parts: Vec<ApplyPart>, pace: RowGrouping) -> Result<(), Failure> {
+async fn do_all(
+    client: &Client,
+    parts: Vec<ApplyPart>,
+    pace: RowGrouping,
+) -> Result<(), ExecutionFailure> {
     let steps: Vec<ApplyStatement> = parts
         .into_iter()
         .flat_map(|part| part.steps(pace))
@@ -616,15 +627,15 @@ async fn do_all(client: &Client, parts: Vec<ApplyPart>, pace: RowGrouping) -> Re
     Ok(())
 }
 
-fn refused(error: tokio_postgres::Error) -> Failure {
+fn refused(error: tokio_postgres::Error) -> ExecutionFailure {
     let passing = [
         SqlState::LOCK_NOT_AVAILABLE,
         SqlState::T_R_DEADLOCK_DETECTED,
         SqlState::QUERY_CANCELED,
     ];
     let code = error.code();
-    Failure {
-        // A connection that broke is noticed by what is tried next on it.
+    ExecutionFailure {
+        // The next statement on it notices a broken connection.
         may_pass: code.is_none_or(|code| passing.contains(code)),
         text: described(&error),
     }

@@ -1,4 +1,4 @@
-//! Keeps proxies of earlier epochs, and what they have begun, from a replica.
+//! Keeps proxies of earlier epochs, and their unfinished statements, from a replica.
 //!
 //! Invariant: once an epoch was raised, no session of an earlier one commits there. Such a session
 //! was either there when those were ended, or looks at the epoch later, before it executes
@@ -50,7 +50,7 @@ pub async fn raise(control: &Client, epoch: u64) -> Result<(), ReplicationError>
     let began = Instant::now();
     while !planted::is(ProxyBug::OldExtractorGoesOn) && one(control, &end).await? != "0" {
         if began.elapsed() > END_MAX {
-            let text = "what a proxy before has begun there does not end";
+            let text = "a transaction of an earlier proxy there does not end";
             return Err(ReplicationError::Connection(text.into()));
         }
         sleep(LOOK_INTERVAL).await;

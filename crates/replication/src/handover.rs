@@ -1,13 +1,13 @@
-//! The sources of a replica's commits: the slot's stream, what the reader remembers of it, or the
-//! transactions buffer; and what the slot may forget because of that. No I/O: the simulation runs
-//! the same.
+//! The sources of a replica's commits: the slot's stream, the reader's memory of it, or the
+//! transactions buffer. The slot may forget commits that another source has. No I/O: the simulation
+//! runs the same.
 //!
-//! Invariant: if the next commit comes from one of them, that one has every commit after what the
-//! replica has.
+//! Invariant: if the next commit comes from a source, that source has every commit after the
+//! replica's position.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::pages::Pages;
+use super::pages::BufferPages;
 use proxy_core::freshness::{ReplicaId, Tsid};
 use proxy_core::planted::{self, ProxyBug};
 
@@ -16,7 +16,7 @@ const RECENT_MAX: usize = 1024;
 const RECENT_LENGTH_MAX: usize = 16 << 20;
 
 /// Something with a place in the primary's log.
-pub trait Placed {
+pub trait LogPlaced {
     /// Returns the place.
     fn tsid(&self) -> Tsid;
     /// Returns bytes of memory that it takes, about.
@@ -25,7 +25,7 @@ pub trait Placed {
 
 /// The newest commits, as far as the transactions buffer has not got them.
 #[derive(Debug)]
-pub struct Recent<C> {
+pub struct RecentCommits<C> {
     commits: VecDeque<C>,
     length: usize,
     /// Every commit after this place is here.
@@ -33,9 +33,9 @@ pub struct Recent<C> {
     until: Tsid,
 }
 
-impl<C> Default for Recent<C> {
-    fn default() -> Recent<C> {
-        Recent {
+impl<C> Default for RecentCommits<C> {
+    fn default() -> RecentCommits<C> {
+        RecentCommits {
             commits: VecDeque::new(),
             length: 0,
             after: Tsid(0),
@@ -44,7 +44,7 @@ impl<C> Default for Recent<C> {
     }
 }
 
-impl<C: Placed> Recent<C> {
+impl<C: LogPlaced> RecentCommits<C> {
     /// Notes that the stream begins after this place. The remembered commits are of no use if they
     /// end before: no source has the commits in between.
     pub fn begin(&mut self, place: Tsid) {
@@ -55,7 +55,7 @@ impl<C: Placed> Recent<C> {
         }
     }
 
-    /// Remembers the next commit. One that is read again is known already.
+    /// Remembers the next commit. A commit that is read again is ignored.
     pub fn push(&mut self, commit: C) {
         if commit.tsid() <= self.until {
             return;
@@ -78,7 +78,7 @@ impl<C: Placed> Recent<C> {
         !self.commits.is_empty() && (place >= self.after || planted::is(ProxyBug::RecentHasGaps))
     }
 
-    /// Notes that the transactions buffer has what is up to here.
+    /// Notes that the transactions buffer has all commits up to here.
     pub fn forget(&mut self, until: Tsid) {
         while self.commits.front().is_some_and(|it| it.tsid() <= until) {
             self.forget_first();
@@ -92,9 +92,9 @@ impl<C: Placed> Recent<C> {
     }
 }
 
-/// The source of what comes next.
+/// The source of the next commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum CommitSource {
     /// The stream gives it next.
     Stream,
     /// The reader remembers it.
@@ -107,32 +107,32 @@ pub enum Source {
     Lost,
 }
 
-/// Returns the source of what comes next for a follower that has everything up to `applied`. Every
-/// commit up to `position` was read, and the slot gives what is after `confirmed`.
-pub fn source<C: Placed>(
+/// Returns the source of the next commits for a follower that has everything up to `applied`. Every
+/// commit up to `position` was read, and the slot delivers the commits after `confirmed`.
+pub fn source<C: LogPlaced>(
     applied: Tsid,
     (position, confirmed): (Tsid, Tsid),
-    recent: &Recent<C>,
+    recent: &RecentCommits<C>,
     buffer_has_more: bool,
-) -> Source {
+) -> CommitSource {
     match () {
         // Of a new proxy nothing was read, and the stream begins after `confirmed`.
-        () if applied >= position.max(confirmed) => Source::Stream,
-        () if recent.has_every_commit_after(applied) => Source::Recent,
-        () if buffer_has_more => Source::Buffer,
-        () if applied >= confirmed => Source::RestartedStream,
-        () => Source::Lost,
+        () if applied >= position.max(confirmed) => CommitSource::Stream,
+        () if recent.has_every_commit_after(applied) => CommitSource::Recent,
+        () if buffer_has_more => CommitSource::Buffer,
+        () if applied >= confirmed => CommitSource::RestartedStream,
+        () => CommitSource::Lost,
     }
 }
 
 /// Returns up to where the slot may forget the log, as far as replicas are concerned; none if there
 /// is none. A replica of `unavailable` whose missing commits are in the buffer needs the log only
 /// from the buffer's end on. Where another proxy waits that does not have this buffer, `slot` is
-/// its position: that proxy needs all that the slot gives, which is what is behind it.
+/// its position: that proxy needs all commits of the slot, which are those behind it.
 pub fn forgettable(
     durable: &BTreeMap<ReplicaId, Tsid>,
     unavailable: &BTreeSet<ReplicaId>,
-    (buffer, slot): (Option<&Pages>, Option<Tsid>),
+    (buffer, slot): (Option<&BufferPages>, Option<Tsid>),
 ) -> Option<Tsid> {
     let needs = durable.iter().map(|(id, tsid)| {
         let has_slot =
@@ -147,8 +147,8 @@ pub fn forgettable(
     needs.min()
 }
 
-/// Returns the same where a buffer follows, whose pages would have a gap otherwise.
-pub fn forgettable_by_buffer(tsid: Tsid, pages: &Pages) -> Tsid {
+/// Returns the same for a buffer that follows, and whose pages would have a gap otherwise.
+pub fn forgettable_by_buffer(tsid: Tsid, pages: &BufferPages) -> Tsid {
     match planted::is(ProxyBug::BufferNotWaitedFor) {
         true => tsid,
         false => tsid.min(pages.until()),
@@ -161,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    impl Placed for Tsid {
+    impl LogPlaced for Tsid {
         fn tsid(&self) -> Tsid {
             *self
         }
@@ -174,24 +174,24 @@ mod tests {
     /// Found by the simulation, seed 7,005,223.
     #[test]
     fn a_new_stream_gives_nothing_that_the_slot_has_forgotten() {
-        let mut recent = Recent::<Tsid>::default();
+        let mut recent = RecentCommits::<Tsid>::default();
         recent.begin(Tsid(8));
         let new = (Tsid(0), Tsid(8));
-        assert_eq!(source(Tsid(7), new, &recent, false), Source::Lost);
-        assert_eq!(source(Tsid(7), new, &recent, true), Source::Buffer);
-        assert_eq!(source(Tsid(8), new, &recent, true), Source::Stream);
+        assert_eq!(source(Tsid(7), new, &recent, false), CommitSource::Lost);
+        assert_eq!(source(Tsid(7), new, &recent, true), CommitSource::Buffer);
+        assert_eq!(source(Tsid(8), new, &recent, true), CommitSource::Stream);
     }
 
     proptest! {
-        /// Whatever was forgotten, and wherever the stream begins again: a follower whose source is
-        /// not lost gets all that it lacks, and nothing else. (A stream that skips something was
+        /// After any forgetting and any restart of the stream, a follower whose source is not lost
+        /// gets all commits that it lacks, and nothing else. (A stream that skips something was
         /// found by the simulation, seed 7,236,767.)
         #[test]
-        fn what_is_recent_has_no_gap(
+        fn recent_commits_have_no_gap(
             steps in prop::collection::vec((1_u64..5, any::<bool>(), 0_u64..30, 0..4_u8), 1..60),
             begin in 1_u64..10,
         ) {
-            let mut recent = Recent::default();
+            let mut recent = RecentCommits::default();
             recent.begin(Tsid(begin));
             let (mut position, mut given, mut skips) = (begin, Vec::new(), begin);
             for (gap, forgets, back, breaks) in steps {

@@ -11,7 +11,7 @@
 //! - `seed` fills a new replica while the primary goes on; `convert` makes one of a standby.
 //! - `checkpoint` waits until all servers are past a place.
 //! - `handover` decides which source gives commits to a replica that has been offline.
-//! - `catalogue` reads what `pg-analysis` must know of the primary.
+//! - `catalogue` reads the primary's catalogue for `pg-analysis`.
 //! - `promotion` makes a replica the primary after the primary is gone.
 //! - `leadership` decides which of several proxies is active; `fence` keeps the others from
 //!   replicas.
@@ -19,8 +19,8 @@
 //! Invariants:
 //! - A replica's database shows a prefix of the primary's commits (I14), and notes in the same
 //!   transaction which: `hihooi.applied` (R31). So nothing is applied twice after a restart.
-//! - The slot is confirmed only up to what every replica has on disk, or has the transactions
-//!   buffer for, and only by the active proxy.
+//! - The slot is confirmed only up to the position that every replica has on disk, or the
+//!   transactions buffer has for it, and only by the active proxy.
 //! - A change that does not find exactly its row is never passed over: the replica is quarantined.
 
 pub mod buffer;
@@ -75,17 +75,17 @@ use tokio_postgres::tls::TlsConnect;
 use tokio_postgres::{AsyncMessage, Client, Config};
 
 use crate::events::EventLog;
-use buffer::Buffer;
+use buffer::TransactionsBuffer;
 pub use checkpoint::ReplicationCheckpoint;
 use leadership::ProxyLeadership;
 use leadership::lease::Lease;
-use leadership::register::Register;
+use leadership::register::ReplicaRegister;
 use pg_analysis::Analyser;
 use pg_connect::address::Address;
 use pg_connect::stream::Stream;
 use progress::SERVING;
-pub use progress::{Progress, Status};
-use proxy_core::freshness::{Manager, ReplicaId, ReplicaState, Tsid};
+pub use progress::{ReplicaStatus, TaskProgress};
+use proxy_core::freshness::{FreshnessManager, ReplicaId, ReplicaState, Tsid};
 use proxy_pool::connection;
 use proxy_pool::ledger::ConnectionLedger;
 pub use quarantine::is_same;
@@ -93,11 +93,11 @@ pub use quarantine::noted as noted_difference;
 use reader::{JoinRequest, SlotReader};
 use seed::ReplicaFill;
 pub use seed::{dump_version, has_tables};
-pub use slot::Kept;
+pub use slot::RetainedWal;
 pub use standby::refused as refused_standby;
 
 /// Locks the manager for a moment: none of its functions waits, and none leaves it half changed.
-pub fn locked(manager: &Mutex<Manager>) -> MutexGuard<'_, Manager> {
+pub fn locked(manager: &Mutex<FreshnessManager>) -> MutexGuard<'_, FreshnessManager> {
     manager.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -121,7 +121,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// Replicas that wait to be taken up by the reader, at most.
 const JOINS_MAX: usize = 64;
 
-/// What can go wrong.
+/// The errors of replication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplicationError {
     /// A server is not reached, or its connection is lost: trying again may help.
@@ -159,7 +159,7 @@ impl From<io::Error> for ReplicationError {
     }
 }
 
-/// Returns an error with what the server reported.
+/// Returns an error with the server's report.
 fn described(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(reported) => format!("{} ({})", reported.message(), reported.code().code()),
@@ -170,20 +170,20 @@ fn described(error: &tokio_postgres::Error) -> String {
     }
 }
 
-/// What all parts share.
+/// The state that all parts share.
 #[derive(Clone)]
 struct Shared {
     primary: Address,
-    manager: Arc<Mutex<Manager>>,
+    manager: Arc<Mutex<FreshnessManager>>,
     analyser: Arc<Analyser>,
     /// Up to where each replica has everything on disk.
     durable: Arc<Mutex<BTreeMap<ReplicaId, Tsid>>>,
-    status: Arc<Mutex<BTreeMap<ReplicaId, Status>>>,
+    status: Arc<Mutex<BTreeMap<ReplicaId, ReplicaStatus>>>,
     /// How often each replica was compared and found equal.
     compared: Arc<Mutex<BTreeMap<ReplicaId, u64>>>,
     compare_now: Arc<Notify>,
-    /// What the primary keeps for the slot.
-    kept: Arc<Mutex<Kept>>,
+    /// The size of the WAL that the primary retains for the slot.
+    retained_wal: Arc<Mutex<RetainedWal>>,
     /// Whether every replica is known that the primary keeps its log for.
     knows_all: Arc<AtomicBool>,
     /// Connections that execute at one replica.
@@ -191,8 +191,8 @@ struct Shared {
     /// Commits that one of them executes as one transaction, at most.
     replay_group: u16,
     /// The store of commits for offline replicas, if there is one.
-    buffer: Option<Arc<Buffer>>,
-    /// What was logged of replicas.
+    buffer: Option<Arc<TransactionsBuffer>>,
+    /// The events of replicas in the log.
     events: Arc<EventLog>,
     /// The epoch of this proxy, and whether it is the active one.
     epoch: u64,
@@ -203,7 +203,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn manager(&self) -> MutexGuard<'_, Manager> {
+    fn manager(&self) -> MutexGuard<'_, FreshnessManager> {
         locked(&self.manager)
     }
 
@@ -212,9 +212,9 @@ impl Shared {
     }
 
     /// Returns from where on the primary's log is needed by a server that has no other source; none
-    /// if it is not. An offline replica that gets what it lacks from the transactions buffer does
-    /// not need it, unless another proxy waits that does not have this buffer: then it needs what
-    /// the slot still has, which is what is after `slot`.
+    /// if it is not. An offline replica that gets its missing commits from the transactions buffer
+    /// does not need it, unless another proxy waits that does not have this buffer. Then it needs
+    /// the commits that the slot still has, which are those after `slot`.
     fn needed(&self, slot: Tsid) -> Option<Tsid> {
         let unavailable: BTreeSet<ReplicaId> = {
             let manager = self.manager();
@@ -240,11 +240,11 @@ impl Shared {
         compared.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn status(&self) -> MutexGuard<'_, BTreeMap<ReplicaId, Status>> {
+    fn status(&self) -> MutexGuard<'_, BTreeMap<ReplicaId, ReplicaStatus>> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reports what a replica does now, for people and for the log.
+    /// Reports a replica's status, for people and for the log.
     fn set_status(&self, id: ReplicaId, text: &str) {
         if text != CONNECTING {
             self.report(Level::Info, id, text);
@@ -256,9 +256,9 @@ impl Shared {
         self.events.report(level, "replica", Some(id), text);
     }
 
-    fn set_progress(&self, id: ReplicaId, text: impl Into<String>, progress: Option<Progress>) {
+    fn set_progress(&self, id: ReplicaId, text: impl Into<String>, progress: Option<TaskProgress>) {
         let text = text.into();
-        self.status().insert(id, Status { text, progress });
+        self.status().insert(id, ReplicaStatus { text, progress });
     }
 }
 
@@ -269,16 +269,23 @@ pub struct Replication {
     buffer: Option<JoinHandle<()>>,
     replicas: Mutex<BTreeMap<ReplicaId, JoinHandle<()>>>,
     ledger: ConnectionLedger,
-    register: Register,
+    register: ReplicaRegister,
     leadership: Mutex<Option<ProxyLeadership>>,
 }
 
-/// Replication, and what the proxy routes by.
-pub type Started = (Replication, Arc<Mutex<Manager>>, Arc<Analyser>);
+/// Replication that has begun, and the two objects that it shares with routing.
+pub struct StartedReplication {
+    /// The tasks.
+    pub replication: Replication,
+    /// The freshness of replicas, which replication reports and routing reads.
+    pub manager: Arc<Mutex<FreshnessManager>>,
+    /// The analyser of statements. Replication replaces its catalogue.
+    pub analyser: Arc<Analyser>,
+}
 
-/// What is done with the data in the database of a new replica.
+/// The treatment of the data in the database of a new replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contents {
+pub enum ExistingData {
     /// It goes on from there if it is a replica's; otherwise it must be empty.
     Kept,
     /// It is dropped first.
@@ -287,18 +294,18 @@ pub enum Contents {
     Converted,
 }
 
-/// How a new replica comes to what it must have.
+/// How a new replica gets its initial data.
 #[derive(Clone, Debug)]
-pub struct Intake {
-    /// What is done with the data in its database.
-    pub contents: Contents,
+pub struct ReplicaIntake {
+    /// The treatment of the data in its database.
+    pub contents: ExistingData,
     /// The replica that it is filled from if it must be filled; otherwise that is the primary.
     pub seed: Option<Address>,
 }
 
-impl From<Contents> for Intake {
-    fn from(contents: Contents) -> Intake {
-        Intake {
+impl From<ExistingData> for ReplicaIntake {
+    fn from(contents: ExistingData) -> ReplicaIntake {
+        ReplicaIntake {
             contents,
             seed: None,
         }
@@ -310,7 +317,7 @@ impl From<Contents> for Intake {
 pub struct ReplicationSettings {
     /// Connections to each replica that execute commits.
     pub replay_connections: u16,
-    /// Commits that one of them executes as one transaction, at most: of those that wait anyhow.
+    /// Commits that one of them executes as one transaction, at most, if so many wait.
     pub replay_group: u16,
     /// The store of commits for offline replicas, if there is to be one.
     pub buffer: Option<buffer::BufferOptions>,
@@ -332,21 +339,21 @@ impl Replication {
     pub async fn start(
         primary: &Address,
         settings: &ReplicationSettings,
-    ) -> Result<Started, ReplicationError> {
-        let leadership = Replication::stand(primary, |_| {}).await?;
+    ) -> Result<StartedReplication, ReplicationError> {
+        let leadership = Replication::acquire_leadership(primary, |_| {}).await?;
         Replication::begin(primary, settings, leadership).await
     }
 
     /// Becomes the active proxy, however long another one is. `waits` gets the name of that one,
     /// whenever it changes. Fails at once where the primary is not set up for it.
-    pub async fn stand(
+    pub async fn acquire_leadership(
         primary: &Address,
         waits: impl FnMut(&str),
     ) -> Result<ProxyLeadership, ReplicationError> {
         let client = connect(primary, "replex set-up").await?;
         setup::check(&client).await?;
         drop(client);
-        leadership::stand(primary, waits).await
+        leadership::acquire(primary, waits).await
     }
 
     /// Prepares the primary, reads its catalogue and begins to read its slot.
@@ -354,7 +361,7 @@ impl Replication {
         primary: &Address,
         settings: &ReplicationSettings,
         leadership: ProxyLeadership,
-    ) -> Result<Started, ReplicationError> {
+    ) -> Result<StartedReplication, ReplicationError> {
         assert!(
             settings.replay_connections > 0,
             "at least one connection executes"
@@ -365,7 +372,7 @@ impl Replication {
         // All that others have committed is before this place, as they are fenced.
         let (key, floor) = setup::prepare(&client).await?;
         let analyser = Arc::new(Analyser::new(catalogue::read(&client).await?));
-        let manager = Manager::new(key, leadership.epoch, floor);
+        let manager = FreshnessManager::new(key, leadership.epoch, floor);
         let manager = Arc::new(Mutex::new(manager));
         let (joins, joined) = mpsc::channel(JOINS_MAX);
         let shared = Shared {
@@ -376,7 +383,7 @@ impl Replication {
             status: Arc::default(),
             compared: Arc::default(),
             compare_now: Arc::default(),
-            kept: Arc::default(),
+            retained_wal: Arc::default(),
             knows_all: Arc::default(),
             replay_connections: settings.replay_connections,
             replay_group: settings.replay_group,
@@ -384,7 +391,7 @@ impl Replication {
             buffer: settings
                 .buffer
                 .clone()
-                .map(|options| Arc::new(Buffer::new(options))),
+                .map(|options| Arc::new(TransactionsBuffer::new(options))),
             epoch: leadership.epoch,
             lease: leadership.lease.clone(),
             joins,
@@ -402,7 +409,11 @@ impl Replication {
             register: leadership.register.clone(),
             leadership: Mutex::new(Some(leadership)),
         };
-        Ok((replication, manager, analyser))
+        Ok(StartedReplication {
+            replication,
+            manager,
+            analyser,
+        })
     }
 
     /// Returns whether this proxy is the active one.
@@ -421,7 +432,7 @@ impl Replication {
     }
 
     /// Returns the register of replicas that operators add, which the next active proxy reads.
-    pub fn register(&self) -> &Register {
+    pub fn register(&self) -> &ReplicaRegister {
         &self.register
     }
 
@@ -449,7 +460,7 @@ impl Replication {
     /// must be new.
     ///
     /// Returns at once; [`Replication::status`] shows the progress.
-    pub fn add_replica(&self, id: ReplicaId, replica: &Address, intake: impl Into<Intake>) {
+    pub fn add_replica(&self, id: ReplicaId, replica: &Address, intake: impl Into<ReplicaIntake>) {
         let (replica, intake) = (replica.clone(), intake.into());
         // Holds the slot from now on.
         self.shared.durable().insert(id, Tsid(0));
@@ -460,8 +471,8 @@ impl Replication {
         assert!(before.is_none(), "a number is used once");
     }
 
-    /// Has the primary keep its log only for the replicas that there are, and for none if there is
-    /// none: those that were followed before have been added.
+    /// Has the primary retain its log only for the present replicas, and for none if there is none.
+    /// Replicas that were followed before have been added by now.
     pub fn knows_all(&self) {
         self.shared.knows_all.store(true, Ordering::Release);
     }
@@ -482,8 +493,8 @@ impl Replication {
         self.shared.events.forget(id);
     }
 
-    /// Returns what each replica does, for people.
-    pub fn status(&self) -> BTreeMap<ReplicaId, Status> {
+    /// Returns the status of each replica, for people.
+    pub fn status(&self) -> BTreeMap<ReplicaId, ReplicaStatus> {
         self.shared.status().clone()
     }
 
@@ -494,14 +505,14 @@ impl Replication {
 
     /// Returns the status of the transactions buffer, if there is one.
     pub fn buffer(&self) -> Option<buffer::BufferStatus> {
-        Some(self.shared.buffer.as_ref()?.standing())
+        Some(self.shared.buffer.as_ref()?.status())
     }
 
-    /// Returns what the primary kept of its log for the slot, when it was asked last.
-    pub fn kept(&self) -> Kept {
+    /// Returns the size of the WAL that the primary retained for the slot at the last check.
+    pub fn retained_wal(&self) -> RetainedWal {
         *self
             .shared
-            .kept
+            .retained_wal
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
@@ -529,20 +540,20 @@ impl Drop for Replication {
 }
 
 /// Keeps one replica until it differs from the primary.
-async fn keep(shared: Shared, id: ReplicaId, replica: Address, intake: Intake) {
-    let Intake { mut contents, seed } = intake;
+async fn keep(shared: Shared, id: ReplicaId, replica: Address, intake: ReplicaIntake) {
+    let ReplicaIntake { mut contents, seed } = intake;
     let mut wait = RETRY_WAIT_MIN;
     loop {
         let followed = async {
             match contents {
-                Contents::Kept => {}
-                Contents::Dropped => {
+                ExistingData::Kept => {}
+                ExistingData::Dropped => {
                     shared.set_status(id, "emptying its database");
                     quarantine::empty(&shared, &replica).await?;
                 }
-                Contents::Converted => convert::convert(&shared, id, &replica).await?,
+                ExistingData::Converted => convert::convert(&shared, id, &replica).await?,
             }
-            contents = Contents::Kept;
+            contents = ExistingData::Kept;
             follow(&shared, id, (&replica, seed.as_ref()), &mut wait).await
         };
         let problem = match followed.await {
@@ -583,8 +594,7 @@ fn leave(shared: &Shared, id: ReplicaId) {
     shared.durable().remove(&id);
 }
 
-/// Refuses a replica that has what was committed up to `applied`, where no source has all that
-/// comes next.
+/// Refuses a replica that has all commits up to `applied`, where no source has all later ones.
 fn refuse_gap(shared: &Shared, applied: Tsid, confirmed: Tsid) -> Result<(), ReplicationError> {
     let buffer = shared.buffer.as_ref();
     let is_kept = buffer.is_some_and(|buffer| buffer.covers(applied));
@@ -593,8 +603,7 @@ fn refuse_gap(shared: &Shared, applied: Tsid, confirmed: Tsid) -> Result<(), Rep
     }
     let remedy = match buffer {
         Some(buffer) if buffer.until().is_none() => {
-            let text =
-                "what it has missed may be in the transactions buffer, which is not reached yet";
+            let text = "the commits that it has missed may be in the transactions buffer, which is not reached yet";
             return Err(ReplicationError::Connection(text.into()));
         }
         Some(_) => "remove it and add it again with EMPTY",
@@ -604,7 +613,7 @@ fn refuse_gap(shared: &Shared, applied: Tsid, confirmed: Tsid) -> Result<(), Rep
         }
     };
     Err(ReplicationError::Setup(format!(
-        "the primary's slot has gone past what this replica has, and the commits between are lost to it: {remedy}"
+        "the primary's slot has gone past this replica's position, and the commits between are lost to it: {remedy}"
     )))
 }
 
@@ -624,7 +633,7 @@ async fn follow(
     }
     let line = lineage::line(&primary).await?;
     if lineage::has_replaced(&control, &line).await? {
-        // A client that writes to the old one from now on writes what no other server will see.
+        // From now on, no other server sees the writes of a client of the old primary.
         shared.lease.end();
         return Err(lineage::replaced("this replica"));
     }
@@ -680,7 +689,7 @@ pub async fn connect(address: &Address, name: &str) -> Result<Client, Replicatio
     connect_with_notices(address, name, |_| {}).await
 }
 
-/// Connects in the same way. Notices are passed on before the answer to what they are about.
+/// Connects in the same way. Notices are passed on before the answer that they belong to.
 pub async fn connect_with_notices(
     address: &Address,
     name: &str,
@@ -691,8 +700,8 @@ pub async fn connect_with_notices(
         .user(&address.user)
         .dbname(&address.database)
         .application_name(name)
-        // Whether there is TLS is decided already; this has the library ask the stream for what
-        // ties a login to it.
+        // Whether there is TLS is decided already. This has the library ask the stream for its
+        // channel binding.
         .ssl_mode(SslMode::Require)
         .ssl_negotiation(SslNegotiation::Direct);
     if let Some(password) = &address.password {
@@ -701,7 +710,7 @@ pub async fn connect_with_notices(
     let connected = timeout(CONNECT_MAX, async {
         let stream = connection::connect(address).await;
         let stream = stream.map_err(|error| ReplicationError::Connection(error.to_string()))?;
-        Ok::<_, ReplicationError>(config.connect_raw(stream, AsItIs).await?)
+        Ok::<_, ReplicationError>(config.connect_raw(stream, KeepStream).await?)
     });
     let silent = |_| ReplicationError::Connection("it does not answer".into());
     let (client, mut connection) = connected.await.map_err(silent)??;
@@ -717,9 +726,9 @@ pub async fn connect_with_notices(
 }
 
 /// Leaves a stream to a server as it is: with TLS, or without.
-struct AsItIs;
+struct KeepStream;
 
-impl TlsConnect<Stream> for AsItIs {
+impl TlsConnect<Stream> for KeepStream {
     type Stream = Stream;
     type Error = Infallible;
     type Future = Ready<Result<Stream, Infallible>>;

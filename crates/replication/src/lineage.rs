@@ -43,8 +43,8 @@ pub async fn has_replaced(client: &Client, line: &str) -> Result<bool, Replicati
     Ok(one(client, &marked).await? != "0")
 }
 
-/// Fails if one of these databases has taken the primary's place. Those that do not answer soon are
-/// passed over, and so is a primary that does not.
+/// Fails if one of these databases has taken the primary's place. Replicas that do not answer soon
+/// are passed over, and so is a primary that does not.
 pub async fn refuse_replaced(
     primary: &Address,
     replicas: &[Address],
@@ -92,8 +92,8 @@ pub async fn follows(client: &Client) -> Result<Option<String>, ReplicationError
     follows.first().map(|row| value(row, 0)).transpose()
 }
 
-/// Fails if a replica follows another primary; one that was filled before that was written down
-/// follows this one.
+/// Fails if a replica follows another primary. A replica that was filled before the line was
+/// written down follows this one.
 pub async fn keep_to_line(replica: &Client, line: &str) -> Result<(), ReplicationError> {
     let line = literal(line);
     let note = format!(

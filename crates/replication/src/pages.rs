@@ -11,7 +11,7 @@ use proxy_core::planted::{self, ProxyBug};
 
 /// All commits after one place, up to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct BufferPage {
     /// The epoch of the proxy that wrote it.
     pub epoch: u64,
     /// Its commits are after this place.
@@ -26,20 +26,20 @@ pub struct Page {
 
 /// Pages without a gap between them.
 #[derive(Clone, Debug)]
-pub struct Pages {
+pub struct BufferPages {
     /// By where they end. None is inside of another one.
-    all: BTreeMap<Tsid, Page>,
-    /// What is covered begins here.
+    all: BTreeMap<Tsid, BufferPage>,
+    /// The first covered position.
     from: Tsid,
     /// And ends here.
     until: Tsid,
     length: u64,
 }
 
-impl Pages {
+impl BufferPages {
     /// Makes none, of a buffer that begins at this place.
-    pub fn beginning_at(place: Tsid) -> Pages {
-        Pages {
+    pub fn beginning_at(place: Tsid) -> BufferPages {
+        BufferPages {
             all: BTreeMap::new(),
             from: place,
             until: place,
@@ -49,10 +49,10 @@ impl Pages {
 
     /// Returns those of the pages that lead to the newest without a gap, and the others, which are
     /// of no use any more. None without pages.
-    pub fn of(mut found: Vec<Page>) -> Option<(Pages, Vec<Page>)> {
+    pub fn of(mut found: Vec<BufferPage>) -> Option<(BufferPages, Vec<BufferPage>)> {
         found.sort_by_key(|page| (page.until, std::cmp::Reverse(page.after)));
         let until = found.last()?.until;
-        let mut pages = Pages::beginning_at(until);
+        let mut pages = BufferPages::beginning_at(until);
         let mut useless = Vec::new();
         while let Some(page) = found.pop() {
             let leads = page.until >= pages.from || planted::is(ProxyBug::PagesHaveGaps);
@@ -69,8 +69,7 @@ impl Pages {
         Some((pages, useless))
     }
 
-    /// Moves the beginning of what is covered to here: a replica that lacks what is before finds no
-    /// help.
+    /// Returns the first covered position: a replica that lacks earlier commits finds no help.
     pub fn from(&self) -> Tsid {
         self.from
     }
@@ -95,9 +94,9 @@ impl Pages {
         (self.from..=self.until).contains(&place)
     }
 
-    /// Returns the page with what comes next to one that has everything up to this place; none if
-    /// there is no more, or if some of it is gone.
-    pub fn next(&self, place: Tsid) -> Option<Page> {
+    /// Returns the next page for a reader that has everything up to this position; none if there is
+    /// no more, or if a part of it is lost.
+    pub fn next(&self, place: Tsid) -> Option<BufferPage> {
         if !self.covers(place) {
             return None;
         }
@@ -108,12 +107,12 @@ impl Pages {
     }
 
     /// Returns the newest.
-    pub fn last(&self) -> Option<&Page> {
+    pub fn last(&self) -> Option<&BufferPage> {
         self.all.values().next_back()
     }
 
-    /// Adds one that follows the newest, or takes its place: then that one is given back.
-    pub fn push(&mut self, page: Page) -> Option<Page> {
+    /// Adds a page after the newest, or in its place, and returns the replaced page.
+    pub fn push(&mut self, page: BufferPage) -> Option<BufferPage> {
         assert!(page.until > self.until, "pages are added in order");
         assert!(page.after <= self.until, "pages leave no gap");
         let replaced = self.last().copied().filter(|last| last.after == page.after);
@@ -128,7 +127,7 @@ impl Pages {
     }
 
     /// Removes the oldest, if there are more bytes than this; never the newest.
-    pub fn take_surplus(&mut self, length_max: u64) -> Option<Page> {
+    pub fn take_surplus(&mut self, length_max: u64) -> Option<BufferPage> {
         if self.length <= length_max || self.all.len() < 2 {
             return None;
         }
@@ -146,8 +145,8 @@ mod tests {
 
     use super::*;
 
-    fn page(after: u64, until: u64) -> Page {
-        Page {
+    fn page(after: u64, until: u64) -> BufferPage {
+        BufferPage {
             epoch: 1,
             after: Tsid(after),
             until: Tsid(until),
@@ -157,9 +156,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_a_gap_is_of_no_use() {
+    fn pages_after_a_gap_are_dropped() {
         let found = vec![page(10, 20), page(50, 60), page(20, 30), page(40, 50)];
-        let (pages, useless) = Pages::of(found).unwrap();
+        let (pages, useless) = BufferPages::of(found).unwrap();
         assert_eq!((pages.from(), pages.until()), (Tsid(40), Tsid(60)));
         assert_eq!(useless, [page(20, 30), page(10, 20)]);
         assert_eq!(pages.next(Tsid(45)), Some(page(40, 50)));
@@ -170,7 +169,7 @@ mod tests {
 
     #[test]
     fn an_empty_page_makes_way_for_a_longer_one() {
-        let mut pages = Pages::beginning_at(Tsid(10));
+        let mut pages = BufferPages::beginning_at(Tsid(10));
         assert_eq!(pages.push(page(10, 12)), None);
         assert_eq!(pages.push(page(10, 15)), Some(page(10, 12)));
         assert_eq!((pages.count(), pages.length()), (1, 5));
@@ -178,15 +177,15 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever pages were found, in whatever order: a reader that follows them from any
-        /// covered place meets each place up to the end, and none that is in no page.
+        /// For any pages in any order: a reader that follows them from any covered position meets
+        /// each position up to the end, and none outside of the pages.
         #[test]
         fn reader_of_the_pages_misses_nothing(
             found in prop::collection::vec((0_u64..60, 1_u64..20), 1..20),
             surplus in 0_u64..80,
         ) {
-            let found: Vec<Page> = found.into_iter().map(|(after, length)| page(after, after + length)).collect();
-            let (mut pages, useless) = Pages::of(found.clone()).unwrap();
+            let found: Vec<BufferPage> = found.into_iter().map(|(after, length)| page(after, after + length)).collect();
+            let (mut pages, useless) = BufferPages::of(found.clone()).unwrap();
             prop_assert_eq!(pages.count() + useless.len(), found.len());
             while let Some(gone) = pages.take_surplus(surplus) {
                 prop_assert!(!pages.covers(Tsid(gone.until.0 - 1)));

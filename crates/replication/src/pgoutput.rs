@@ -1,7 +1,7 @@
 //! Decodes the row messages of PostgreSQL's output plugin `pgoutput`, protocol 1, text values.
 //!
 //! Begin, Commit and Message are decoded by the library that reads the stream. Bytes come from the
-//! network: whatever they are, this does not panic.
+//! network, and no bytes cause a panic.
 
 use bytes::{Buf, Bytes};
 
@@ -24,7 +24,7 @@ pub enum TupleValue {
 /// The values of a row, in the order of the relation's columns.
 pub type Tuple = Vec<TupleValue>;
 
-/// What a table looks like from here on in the stream.
+/// The shape of a table from here on in the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelationMessage {
     /// Object identifier on the primary.
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_longer_is_malformed() {
+    fn truncated_and_longer_messages_are_malformed() {
         let whole = b"I\0\0\0\x07N\0\x01t\0\0\0\x011";
         assert!(decode(Bytes::from_static(whole)).is_ok());
         for end in 0..whole.len() {

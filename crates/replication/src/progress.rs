@@ -1,4 +1,4 @@
-//! How far something long is, and when it will be done: by what it took so far (the paper's section
+//! The progress of a long task, and when it will be done, by the elapsed time (the paper's section
 //! 6.3).
 
 use std::time::Duration;
@@ -10,31 +10,31 @@ pub const SERVING: &str = "serving";
 
 /// How far something is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Progress {
-    /// What is done of it, from 0 to 1.
+pub struct TaskProgress {
+    /// The completed share, from 0 to 1.
     pub share: f64,
     /// About how long the rest takes; none before anything is done.
     pub left: Option<Duration>,
 }
 
-impl Progress {
-    /// Makes the progress of work of which so much is done in this time. What is done may come out
-    /// higher than all, which was an estimate: then it is almost done.
-    pub fn of(done: u64, all: u64, elapsed: Duration) -> Progress {
+impl TaskProgress {
+    /// Makes the progress of work of which so much is done in this time. The done part may exceed
+    /// the estimate of all: then it is almost done.
+    pub fn of(done: u64, all: u64, elapsed: Duration) -> TaskProgress {
         const ALMOST: f64 = 0.99;
         let share = (done as f64 / all.max(1) as f64).min(ALMOST);
         let left = (done > 0).then(|| elapsed.mul_f64((1.0 - share) / share));
-        Progress { share, left }
+        TaskProgress { share, left }
     }
 }
 
-/// What a replica does, for people.
+/// The status of a replica, for people.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Status {
+pub struct ReplicaStatus {
     /// In words.
     pub text: String,
     /// How far that is, if it has an end.
-    pub progress: Option<Progress>,
+    pub progress: Option<TaskProgress>,
 }
 
 #[cfg(test)]
@@ -42,13 +42,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn estimate_goes_by_what_it_took() {
+    fn estimate_follows_the_elapsed_time() {
         let elapsed = Duration::from_secs(10);
-        let progress = Progress::of(25, 100, elapsed);
+        let progress = TaskProgress::of(25, 100, elapsed);
         assert_eq!(progress.left, Some(Duration::from_secs(30)));
-        assert_eq!(Progress::of(0, 100, elapsed).left, None);
-        let beyond = Progress::of(300, 100, elapsed);
+        assert_eq!(TaskProgress::of(0, 100, elapsed).left, None);
+        let beyond = TaskProgress::of(300, 100, elapsed);
         assert!(beyond.share < 1.0 && beyond.left.is_some());
-        assert_eq!(Progress::of(0, 0, elapsed).share, 0.0);
+        assert_eq!(TaskProgress::of(0, 0, elapsed).share, 0.0);
     }
 }

@@ -1,11 +1,11 @@
 //! Promotion: a replica becomes the primary after the primary is gone.
 //!
-//! All replicas hold prefixes of one order (I14), so the one that has most has all that any other
-//! has. Sessions that execute there are ended and kept out first (`fence`), so that what is read of
-//! it then is all that it will ever have. It gets a *mark* that names the primary whose place it
-//! takes, its sequences go past what its tables have, and it gets what a primary must have. Those
-//! that have exactly the same follow it from the beginning of its slot, before which no client has
-//! written; the others have to be filled again.
+//! All replicas hold prefixes of one order (I14), so the most advanced replica has every commit of
+//! the others. Sessions that execute there are ended and kept out first (`fence`), so that the
+//! commits found then are all that it will ever have. It gets a *mark* that names the primary whose
+//! place it takes. Its sequences go past the values in its tables, and it gets the objects of a
+//! primary. Replicas with exactly the same commits follow it from the beginning of its slot, before
+//! which no client has written. The others must be filled again.
 //!
 //! Invariants:
 //! - A replica notes which primary it follows: [`line()`]. It follows no other one.
@@ -13,9 +13,9 @@
 //!   become active.
 //! - A promotion that was begun can be continued: the database with the mark is taken again, and so
 //!   is a standby that was promoted and has no mark yet. It is not known whether a client has
-//!   written there since, so no replica follows that one without being filled again. What else has
-//!   stopped being a standby looks the same: it is not taken where another replica has more, and
-//!   none is promoted beside it.
+//!   written there since, so no replica follows that one without being filled again. A server that
+//!   has stopped being a standby for another reason looks the same: it is not taken where another
+//!   replica has more, and none is promoted beside it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,11 +33,11 @@ use pg_wire::quoting::literal;
 use proxy_core::freshness::Tsid;
 use proxy_pool::connection;
 
-/// What our connections are called here.
+/// The name of our connections here.
 const NAME: &str = "replex promotion";
 /// A primary that takes longer to answer is gone.
 const GONE_AFTER: Duration = Duration::from_secs(5);
-/// How long a standby may take to replay what it has received.
+/// Time in which a standby must replay the WAL that it has received.
 const REPLAY_MAX: Duration = Duration::from_secs(60);
 /// Time between two looks how far that is.
 const REPLAY_INTERVAL: Duration = Duration::from_millis(20);
@@ -63,11 +63,11 @@ SELECT s.oid::regclass, q.seqincrement < 0, u.adrelid::regclass, quote_ident(a.a
 pub struct PromotionOutcome {
     /// The new primary.
     pub primary: Address,
-    /// Those that can follow it.
+    /// The replicas that can follow it.
     pub followers: Vec<Address>,
-    /// Those that cannot, and why.
+    /// The replicas that cannot follow it, with the reasons.
     pub left: Vec<(Address, String)>,
-    /// What people have to look at.
+    /// Notes for operators.
     pub notes: Vec<String>,
 }
 
@@ -82,11 +82,11 @@ async fn line_before(client: &Client, parted: &TimelineFork) -> Result<String, R
 /// More than any server has.
 const NOT_KNOWN: Tsid = Tsid(u64::MAX);
 
-/// That a database was promoted.
+/// The mark of a database that was promoted.
 #[derive(Clone, Copy, Debug)]
-struct Mark {
-    /// What it had of the old primary's, and the last commit of that; [`NOT_KNOWN`] if others may
-    /// have written since.
+struct PromotionMark {
+    /// The position that it had of the old primary, and the last commit of that; [`NOT_KNOWN`] if
+    /// other clients may have written since.
     has: Tsid,
     last: Tsid,
     /// Where its own slot began; none if that was not written down.
@@ -94,13 +94,13 @@ struct Mark {
 }
 
 /// A replica that answers.
-struct Reached {
+struct ReachedReplica {
     address: Address,
     client: Client,
     is_standby: bool,
     /// The highest epoch that it knows.
     epoch: u64,
-    mark: Option<Mark>,
+    mark: Option<PromotionMark>,
     /// It was a standby of a primary, takes writes, and has no mark.
     parted: Option<TimelineFork>,
     /// The primary that it follows, if it has noted one.
@@ -108,9 +108,9 @@ struct Reached {
 }
 
 /// A database that may be promoted.
-struct Candidate {
-    reached: Reached,
-    /// What it has, and its last commit, which may be less: nothing is between them.
+struct PromotionCandidate {
+    reached: ReachedReplica,
+    /// Its position, and its last commit, which may be less. No commit is between them.
     has: Tsid,
     last: Tsid,
 }
@@ -129,15 +129,15 @@ pub async fn promote(
     let mut reached = Vec::new();
     for address in replicas {
         report(&format!("looking at {address}"));
-        match Reached::new(address).await {
+        match ReachedReplica::new(address).await {
             Ok(there) => reached.push(there),
             Err(problem) => left.push((address.clone(), problem.to_string())),
         }
     }
-    // Those that follow one that was promoted before are left in peace.
+    // Replicas that follow a database that was promoted before stay unchanged.
     if let Some(marked) = reached.iter().find(|there| there.mark.is_some()) {
         let new = Some(line(&marked.client).await?);
-        let follows = |there: &mut Reached| there.follows == new;
+        let follows = |there: &mut ReachedReplica| there.follows == new;
         followers.extend(reached.extract_if(.., follows).map(|there| there.address));
     }
     refuse_primaries(&reached).await?;
@@ -169,7 +169,7 @@ pub async fn promote(
                 followers.push(address);
                 continue;
             }
-            _ => "it has not exactly what the new primary has: add it with EMPTY",
+            _ => "it does not have exactly the commits of the new primary: add it with EMPTY",
         };
         left.push((address, why.into()));
     }
@@ -181,7 +181,7 @@ pub async fn promote(
     })
 }
 
-/// Fails while a server answers at the primary's address, whatever the answer is.
+/// Fails while a server answers at the primary's address, with any answer.
 async fn refuse_alive(primary: &Address) -> Result<(), ReplicationError> {
     match timeout(GONE_AFTER, connection::connect(primary)).await {
         Ok(Ok(_)) => Err(ReplicationError::Setup(format!(
@@ -192,9 +192,9 @@ async fn refuse_alive(primary: &Address) -> Result<(), ReplicationError> {
     }
 }
 
-/// Fails if a server that takes writes already may not be the one that an earlier run has promoted.
-/// Otherwise no proxy becomes active in front of it as long as it is connected to.
-async fn refuse_primaries(reached: &[Reached]) -> Result<(), ReplicationError> {
+/// Fails if a server that takes writes already may not be the server that an earlier run has
+/// promoted. Otherwise no proxy becomes active in front of it as long as it is connected to.
+async fn refuse_primaries(reached: &[ReachedReplica]) -> Result<(), ReplicationError> {
     let mut all_parted = reached.iter().filter(|there| there.parted.is_some());
     let Some((first, Some(parted))) = all_parted.next().map(|there| (there, &there.parted)) else {
         return Ok(());
@@ -209,7 +209,7 @@ async fn refuse_primaries(reached: &[Reached]) -> Result<(), ReplicationError> {
         )));
     }
     let before = line_before(&first.client, parted).await?;
-    let is_other = |there: &&Reached| there.follows.as_ref().is_some_and(|it| *it != before);
+    let is_other = |there: &&ReachedReplica| there.follows.as_ref().is_some_and(|it| *it != before);
     if let Some(other) = reached.iter().find(is_other) {
         let other = &other.address;
         return Err(ReplicationError::Setup(format!(
@@ -226,13 +226,14 @@ async fn refuse_primaries(reached: &[Reached]) -> Result<(), ReplicationError> {
     Ok(())
 }
 
-/// Returns the number of the one that is to be promoted.
+/// Returns the number of the replica to promote.
 fn choose(
-    candidates: &[Candidate],
+    candidates: &[PromotionCandidate],
     chosen: Option<&Address>,
     left: &[(Address, String)],
 ) -> Result<usize, ReplicationError> {
-    let takes_writes = |it: &Candidate| it.reached.mark.is_some() || it.reached.parted.is_some();
+    let takes_writes =
+        |it: &PromotionCandidate| it.reached.mark.is_some() || it.reached.parted.is_some();
     let marked = candidates.iter().position(takes_writes);
     let most = (0..candidates.len()).max_by_key(|number| {
         let candidate = &candidates[*number];
@@ -244,8 +245,8 @@ fn choose(
     {
         let [marked, most] = [marked, most].map(|it| &candidates[it].reached.address);
         return Err(ReplicationError::Setup(format!(
-            "{marked} takes writes already, and has less than {most}. Leave out the one that must not be the \
-             primary, and see that it is not written to any more: what it has more is lost"
+            "{marked} takes writes already, and has less than {most}. Leave out the server that must not be the \
+             primary, and make sure that it takes no more writes: its further commits are lost"
         )));
     }
     let Some(most) = marked.or(most) else {
@@ -272,7 +273,7 @@ fn choose(
         }
         Some(wanted) if wanted == most || candidates[wanted].has >= last => Ok(wanted),
         Some(_) => Err(ReplicationError::Setup(format!(
-            "{chosen} has less than {most_address}. Promote that one; or leave it out, if what it has more may be lost"
+            "{chosen} has less than {most_address}. Promote that server; or leave it out, if its further commits may be lost"
         ))),
         None => Err(ReplicationError::Setup(format!(
             "{chosen} cannot be promoted: {}",
@@ -288,10 +289,10 @@ fn is_same(one: &Address, other: &Address) -> bool {
     format!("{one:?}") == format!("{other:?}")
 }
 
-impl Reached {
-    async fn new(address: &Address) -> Result<Reached, ReplicationError> {
+impl ReachedReplica {
+    async fn new(address: &Address) -> Result<ReachedReplica, ReplicationError> {
         let client = connect(address, NAME).await?;
-        // Names of tables are whole, whatever the settings of the reader.
+        // Names of tables are qualified, whatever the settings of the reader.
         client.batch_execute("SET search_path = ''").await?;
         let is_standby = standby::is_one(&client).await?;
         let mut epoch = 0;
@@ -305,13 +306,13 @@ impl Reached {
         let (mut mark, mut parted) = (None, None);
         if !is_standby && !has_table(&client, "applied").await? {
             if has_table(&client, "promoted").await? {
-                mark = Mark::read(&client).await?;
+                mark = PromotionMark::read(&client).await?;
             }
             if mark.is_none() && has_table(&client, "leader").await? {
-                parted = standby::parted(&client).await?;
+                parted = standby::timeline_fork(&client).await?;
             }
         }
-        Ok(Reached {
+        Ok(ReachedReplica {
             address: address.clone(),
             client,
             is_standby,
@@ -322,8 +323,8 @@ impl Reached {
         })
     }
 
-    /// Ensures that it gets nothing more, and returns what it has. Fails if it cannot be promoted.
-    async fn stop(self, epoch: u64) -> Result<Candidate, ReplicationError> {
+    /// Ensures that it gets nothing more, and returns its position. Fails if it cannot be promoted.
+    async fn stop(self, epoch: u64) -> Result<PromotionCandidate, ReplicationError> {
         let client = &self.client;
         let (has, last) = if let Some(mark) = self.mark {
             (mark.has, mark.last)
@@ -353,7 +354,7 @@ impl Reached {
             let last = "SELECT coalesce(max(tsid), 0) FROM hihooi.applied WHERE worker >= 0";
             (start.applied, Tsid(number(&one(client, last).await?)?))
         };
-        Ok(Candidate {
+        Ok(PromotionCandidate {
             reached: self,
             has,
             last,
@@ -361,9 +362,9 @@ impl Reached {
     }
 }
 
-impl Candidate {
+impl PromotionCandidate {
     /// Returns whether neither has a commit that the other does not have.
-    fn is_equal(&self, other: &Candidate) -> bool {
+    fn is_equal(&self, other: &PromotionCandidate) -> bool {
         self.last <= other.has && other.last <= self.has
     }
 
@@ -405,10 +406,10 @@ impl Candidate {
     }
 
     /// Makes it take writes, and notes that it does. A standby has the old primary's register of
-    /// replicas, in which it may be itself: a proxy that starts gets the list of those that can
-    /// follow. From here on no proxy takes the old primary for one, if it finds this database among
-    /// its replicas.
-    async fn mark(&self) -> Result<Mark, ReplicationError> {
+    /// replicas, in which it may be itself: a proxy that starts gets the list of the replicas that
+    /// can follow. From here on no proxy takes the old primary for one, if it finds this database
+    /// among its replicas.
+    async fn mark(&self) -> Result<PromotionMark, ReplicationError> {
         let client = &self.reached.client;
         let (has, mut last) = (self.has, self.last);
         if self.reached.is_standby && one(client, "SELECT pg_promote(true, 60)").await? != "t" {
@@ -422,7 +423,9 @@ impl Candidate {
                     "PostgreSQL does not report which primary it has followed".into(),
                 )
             };
-            let parted = standby::parted(client).await?.ok_or_else(unreadable)?;
+            let parted = standby::timeline_fork(client)
+                .await?
+                .ok_or_else(unreadable)?;
             line_before(client, &parted).await?
         } else if let Some(parted) = &self.reached.parted {
             last = NOT_KNOWN;
@@ -442,7 +445,7 @@ impl Candidate {
              DROP TABLE IF EXISTS hihooi.applied, hihooi.seed, hihooi.follows, hihooi.replica; COMMIT"
         );
         client.batch_execute(&note).await?;
-        Ok(Mark {
+        Ok(PromotionMark {
             has,
             last,
             begins: None,
@@ -463,10 +466,10 @@ impl Candidate {
     }
 }
 
-impl Mark {
+impl PromotionMark {
     /// Returns the last one of this database's own: a standby that is promoted has its primary's,
     /// too.
-    async fn read(client: &Client) -> Result<Option<Mark>, ReplicationError> {
+    async fn read(client: &Client) -> Result<Option<PromotionMark>, ReplicationError> {
         let own = literal(&line(client).await?);
         let sql = format!(
             "SELECT has, last, coalesce(begins::text, '') FROM hihooi.promoted p
@@ -477,7 +480,7 @@ impl Mark {
             return Ok(None);
         };
         let begins = value(row, 2)?;
-        Ok(Some(Mark {
+        Ok(Some(PromotionMark {
             has: Tsid(number(&value(row, 0)?)?),
             last: Tsid(number(&value(row, 1)?)?),
             begins: match begins.is_empty() {
@@ -499,14 +502,14 @@ async fn replayed(standby: &Client) -> Result<Tsid, ReplicationError> {
             return Ok(Tsid(number(&replayed)?));
         }
         if began.elapsed() > REPLAY_MAX {
-            let text = "it does not replay what it has received: is its replay paused?";
+            let text = "it does not replay the WAL that it has received: is its replay paused?";
             return Err(ReplicationError::Connection(text.into()));
         }
         sleep(REPLAY_INTERVAL).await;
     }
 }
 
-/// Sets sequences after what was taken from them, by the columns that they are for.
+/// Sets sequences past their used values, by the columns that they are for.
 async fn set_sequences(client: &Client, notes: &mut Vec<String>) -> Result<(), ReplicationError> {
     // Each with whether it descends.
     let mut sequences: BTreeMap<(String, bool), Vec<String>> = BTreeMap::new();
@@ -543,7 +546,8 @@ async fn set_sequences(client: &Client, notes: &mut Vec<String>) -> Result<(), R
     Ok(())
 }
 
-/// Fills materialised views, whose rows do not come as changes. Those that others read come first.
+/// Fills materialised views, whose rows are not replicated as changes. Views that other views read
+/// come first.
 async fn refresh(
     client: &Client,
     notes: &mut Vec<String>,

@@ -1,5 +1,5 @@
-//! Checks of a replica's database before it is filled or followed: that it was not found to differ,
-//! and is not the primary; and how it is emptied.
+//! Checks a replica's database before it is filled or followed: it must not be known to differ, and
+//! must not be the primary. Also empties it.
 //!
 //! Invariant: a database that was found to differ is not followed again until it was emptied,
 //! whichever proxy asks and however often it was started since.
@@ -38,7 +38,7 @@ pub async fn noted(replica: &Client) -> Result<Option<String>, ReplicationError>
     Ok(Some(why))
 }
 
-/// Returns whether two connections lead to the same database of the same server, whatever their
+/// Returns whether two connections lead to the same database of the same server, under any
 /// addresses. Both servers must take writes.
 pub async fn is_same(primary: &Client, replica: &Client) -> Result<bool, ReplicationError> {
     // A lock is seen only in its own database.

@@ -1,12 +1,12 @@
 //! Reads the slot: every commit of the primary, in the order of its log (R29).
 //!
-//! For each commit, in this order: the catalogue is read again if it changed; the manager learns of
-//! it; the primary shows it; every follower gets it: each replica, and the transactions buffer if
-//! there is one. When a follower joins that needs older commits than the last one read, and the
-//! transactions buffer does not have them, the stream begins again from where the slot is
-//! confirmed. Every other follower is spared what it was given before. What the buffer does not
-//! have on its disks yet is remembered here, so that a follower that comes from there finds what
-//! comes next.
+//! For each commit, in this order: the catalogue is read again if it changed, the manager registers
+//! the commit, the primary shows it, and every follower gets it. Followers are the replicas, and
+//! the transactions buffer if there is one. When a follower joins that needs older commits than the
+//! last one read, and the transactions buffer does not have them, the stream begins again from
+//! where the slot is confirmed. Every other follower does not get commits again that it has had.
+//! Commits that the buffer does not have on its disks yet are remembered here, so that a follower
+//! that comes from there finds its next commits.
 
 use super::query;
 use std::borrow::Cow;
@@ -23,22 +23,22 @@ use tokio::time::MissedTickBehavior;
 use tokio_postgres::Client;
 
 use super::bridge::{self, Bridge};
-use super::handover::{self, Placed, Recent, Source};
-use super::slot::Kept;
+use super::handover::{self, CommitSource, LogPlaced, RecentCommits};
+use super::slot::RetainedWal;
 use super::snapshot::Snapshot;
-use super::tstate::{Assembler, TState};
+use super::tstate::{TState, TStateAssembler};
 use super::{
     RETRY_WAIT_MAX, RETRY_WAIT_MIN, ReplicationError, SLOT, Shared, catalogue, connect, setup,
 };
 use crate::events::EventLog;
 use pg_connect::address::Address;
 use pg_connect::auth::tls::TlsPolicy;
-use proxy_core::freshness::{Committed, ReplicaId, TStateId, Tsid};
+use proxy_core::freshness::{ReceivedCommit, ReplicaId, TStateId, Tsid};
 use proxy_pool::ledger::UNPROVEN;
 
 /// Name in the log of events of the slot.
 const EVENT: &str = "slot";
-/// Time between two looks at what can be confirmed and what is in doubt.
+/// Time between two checks of the confirmable position and of commits in doubt.
 const TICK: Duration = Duration::from_millis(200);
 /// Time between two looks at how much of its log the primary keeps.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
@@ -66,7 +66,7 @@ pub enum Follower {
 pub struct JoinRequest {
     follower: Follower,
     applied: Tsid,
-    commits: mpsc::Sender<Commit>,
+    commits: mpsc::Sender<StreamedCommit>,
     insists: bool,
     answer: oneshot::Sender<JoinAnswer>,
 }
@@ -77,7 +77,7 @@ pub async fn join(
     joins: &mpsc::Sender<JoinRequest>,
     follower: Follower,
     applied: Tsid,
-    commits: mpsc::Sender<Commit>,
+    commits: mpsc::Sender<StreamedCommit>,
     insists: bool,
 ) -> Result<JoinAnswer, ReplicationError> {
     let ended = || ReplicationError::Connection("the slot's reader has ended".into());
@@ -98,23 +98,23 @@ pub async fn join(
 pub enum JoinAnswer {
     /// All that follows is given.
     Taken,
-    /// What comes next is in the transactions buffer: to be asked again once it was given.
+    /// The next commits are in the transactions buffer: ask again once they were delivered.
     BufferHasMore,
-    /// What comes next cannot be had any more.
+    /// The next commits are lost.
     Gone,
 }
 
 /// The state of one follower.
-struct Given {
+struct FollowerState {
     /// The last that was put into the queue.
     applied: Tsid,
-    commits: mpsc::Sender<Commit>,
+    commits: mpsc::Sender<StreamedCommit>,
     stall_max: Duration,
 }
 
-impl Given {
+impl FollowerState {
     /// Returns whether it takes this, or has it already.
-    async fn give(&mut self, commit: &Commit) -> bool {
+    async fn give(&mut self, commit: &StreamedCommit) -> bool {
         if self.applied >= commit.tsid() {
             return true;
         }
@@ -124,34 +124,34 @@ impl Given {
     }
 }
 
-/// What an Extractor gets, in TSID order.
+/// An item of an Extractor's input, in TSID order.
 #[derive(Clone, Debug)]
-pub enum Commit {
+pub enum StreamedCommit {
     /// A commit.
     Transaction(Arc<TState>),
     /// There is no other commit up to here.
     Nothing(Tsid),
 }
 
-impl Commit {
+impl StreamedCommit {
     /// Returns its place.
     pub fn tsid(&self) -> Tsid {
         match self {
-            Commit::Transaction(tstate) => tstate.tsid,
-            Commit::Nothing(tsid) => *tsid,
+            StreamedCommit::Transaction(tstate) => tstate.tsid,
+            StreamedCommit::Nothing(tsid) => *tsid,
         }
     }
 }
 
-impl Placed for Commit {
+impl LogPlaced for StreamedCommit {
     fn tsid(&self) -> Tsid {
-        Commit::tsid(self)
+        StreamedCommit::tsid(self)
     }
 
     fn length(&self) -> usize {
         match self {
-            Commit::Transaction(tstate) => tstate.length,
-            Commit::Nothing(_) => 0,
+            StreamedCommit::Transaction(tstate) => tstate.length,
+            StreamedCommit::Nothing(_) => 0,
         }
     }
 }
@@ -160,17 +160,17 @@ impl Placed for Commit {
 pub struct SlotReader {
     shared: Shared,
     joined: mpsc::Receiver<JoinRequest>,
-    followers: BTreeMap<Follower, Given>,
+    followers: BTreeMap<Follower, FollowerState>,
     /// Every commit up to here has been read.
     position: Tsid,
-    /// The slot gives nothing any more of what is before this place.
+    /// The slot no longer delivers commits before this place.
     confirmed: Tsid,
-    recent: Recent<Commit>,
+    recent: RecentCommits<StreamedCommit>,
     snapshot: Snapshot,
     /// Commits in doubt whose process is gone: if they are not read up to here, they did not
     /// happen.
     doubts: BTreeMap<TStateId, Tsid>,
-    /// What was logged of the slot.
+    /// The events of the slot in the log.
     events: EventLog,
 }
 
@@ -183,7 +183,7 @@ impl SlotReader {
             followers: BTreeMap::new(),
             position: Tsid(0),
             confirmed: Tsid(0),
-            recent: Recent::default(),
+            recent: RecentCommits::default(),
             snapshot: Snapshot::default(),
             doubts: BTreeMap::new(),
             events: EventLog::default(),
@@ -236,7 +236,7 @@ impl SlotReader {
         self.begin_behind(setup::confirmed(&primary).await?)?;
         nudge(&primary).await?;
         let key = self.shared.manager().key().clone();
-        let mut assembler = Assembler::default();
+        let mut assembler = TStateAssembler::default();
         let mut is_inside = false;
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -275,7 +275,7 @@ impl SlotReader {
                 join = self.joined.recv() => {
                     let Some(join) = join else { return Ok(()) };
                     if self.needs_older(join).await {
-                        // Whatever it sends while it ends, the next stream begins again.
+                        // The next stream begins again, whatever this one sends while it ends.
                         let _ = stream.shutdown().await;
                         return Ok(());
                     }
@@ -289,7 +289,7 @@ impl SlotReader {
         }
     }
 
-    /// Notes that the stream gives what is after this place.
+    /// Notes that the stream delivers the commits after this place.
     fn begin_behind(&mut self, confirmed: Tsid) -> Result<(), ReplicationError> {
         if confirmed == setup::NO_SLOT {
             return Err(ReplicationError::Stream(
@@ -318,7 +318,7 @@ impl SlotReader {
             let generation = analyser.generation();
             self.shared.manager().catalogue_replaced(generation);
         }
-        let is_shown = self.shared.manager().committed(&Committed {
+        let is_shown = self.shared.manager().committed(&ReceivedCommit {
             tsid: tstate.tsid,
             mark: tstate.mark,
             writes: &tstate.sets,
@@ -329,14 +329,15 @@ impl SlotReader {
             self.shared.manager().shown(tstate.tsid);
         }
         self.position = self.position.max(tstate.tsid);
-        self.give(&Commit::Transaction(Arc::new(tstate))).await;
+        self.give(&StreamedCommit::Transaction(Arc::new(tstate)))
+            .await;
         Ok(())
     }
 
     async fn nothing(&mut self, until: Tsid) {
         if until > self.position {
             self.position = until;
-            self.give(&Commit::Nothing(until)).await;
+            self.give(&StreamedCommit::Nothing(until)).await;
         }
     }
 
@@ -352,7 +353,7 @@ impl SlotReader {
         Ok(())
     }
 
-    async fn give(&mut self, commit: &Commit) {
+    async fn give(&mut self, commit: &StreamedCommit) {
         if self.shared.buffer.is_some() {
             self.recent.push(commit.clone());
         }
@@ -367,8 +368,8 @@ impl SlotReader {
         }
     }
 
-    /// Adds a follower, if what it needs can be had. Returns whether the stream must begin again
-    /// for it.
+    /// Adds a follower, if the commits that it needs are available. Returns whether the stream must
+    /// begin again for it.
     async fn needs_older(&mut self, join: JoinRequest) -> bool {
         let JoinRequest {
             follower,
@@ -377,7 +378,7 @@ impl SlotReader {
             insists,
             answer,
         } = join;
-        let mut given = Given {
+        let mut given = FollowerState {
             applied,
             commits,
             stall_max: match follower {
@@ -391,29 +392,30 @@ impl SlotReader {
         let source = handover::source(applied, read, &self.recent, has_more);
         // A follower that does not receive the answer has ended, and is dropped with its queue.
         match source {
-            Source::Buffer => {
+            CommitSource::Buffer => {
                 let _ = answer.send(JoinAnswer::BufferHasMore);
                 return false;
             }
-            Source::Lost => {
+            CommitSource::Lost => {
                 let _ = answer.send(JoinAnswer::Gone);
                 return false;
             }
-            Source::Recent => {
+            CommitSource::Recent => {
                 for commit in self.recent.iter() {
                     if !given.give(commit).await {
                         return false;
                     }
                 }
             }
-            Source::Stream | Source::RestartedStream => {}
+            CommitSource::Stream | CommitSource::RestartedStream => {}
         }
         self.followers.insert(follower, given);
         let _ = answer.send(JoinAnswer::Taken);
-        source == Source::RestartedStream
+        source == CommitSource::RestartedStream
     }
 
-    /// Lets the primary forget what every replica has on disk; everything, if there is none.
+    /// Confirms the position that every replica has on disk to the primary; everything, if there is
+    /// none.
     fn confirm(&mut self, stream: &ReplicationClient) {
         if !self.shared.lease.is_valid() {
             return;
@@ -426,8 +428,8 @@ impl SlotReader {
             durable = durable.map(|durable| buffer.holds(durable));
         }
         if let Some(durable) = durable.filter(|durable| *durable > Tsid(0)) {
-            // A follower that got older commits from the transactions buffer may be behind what the
-            // slot has.
+            // A follower that got older commits from the transactions buffer may be behind the
+            // slot.
             self.confirmed = self.confirmed.max(durable);
             stream.update_applied_lsn(Lsn::from_u64(self.confirmed.0));
         }
@@ -436,13 +438,13 @@ impl SlotReader {
     /// Logs a warning when the primary keeps so much for offline replicas that the slot may be
     /// lost.
     async fn look(&self, primary: &Client) -> Result<(), ReplicationError> {
-        let kept = Kept::of(primary).await?;
+        let retained = RetainedWal::of(primary).await?;
         *self
             .shared
-            .kept
+            .retained_wal
             .lock()
-            .unwrap_or_else(PoisonError::into_inner) = kept;
-        let (level, text) = match kept.is_alarming() {
+            .unwrap_or_else(PoisonError::into_inner) = retained;
+        let (level, text) = match retained.is_alarming() {
             false => (Level::Info, "the primary's slot is read"),
             true => (
                 Level::Warn,

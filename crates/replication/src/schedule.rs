@@ -1,19 +1,19 @@
 //! In which order an Extractor's connections execute, commit and roll back transactions.
 //!
-//! Pure. A connection executes a group of transactions that follow each other as one transaction of
-//! the replica's; a group's name is its last TSID, which is what the replica has once it has
-//! committed. Groups are of what waits already: there is more than one in a group only where more
-//! wait than there are connections, and no transaction waits for a group to be full.
+//! Pure. A connection executes a group of consecutive transactions as one transaction of the
+//! replica. A group's name is its last TSID, which is the replica's position once it has committed.
+//! Groups consist of waiting transactions. A group has more than one only where more wait than
+//! there are connections, and no transaction waits for a group to be full.
 //!
-//! Invariants: commits are in TSID order (R31); an independent group may execute before its turn,
-//! but if one before it fails or is in its way, it is rolled back. What fails as a group is tried
-//! again one by one, when it is the oldest, with nothing else running. If it fails alone, the
+//! Invariants: commits are in TSID order (R31). An independent group may execute before its turn,
+//! but if an earlier group fails or is blocked by it, it is rolled back. A group that fails is
+//! tried again one by one, when it is the oldest, with nothing else running. If it fails alone, the
 //! replica differs from the primary.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proxy_core::freshness::Tsid;
-use proxy_core::freshness::execution::{Company, Execution, GroupLimits, Task};
+use proxy_core::freshness::execution::{Execution, GroupLimits, GroupSharing, Task};
 use proxy_core::planted::{self, ProxyBug};
 
 /// Bytes of the transactions of one group, at most, unless it is a single one: no group takes
@@ -22,24 +22,24 @@ const GROUP_LENGTH_MAX: usize = 256 * 1024;
 
 /// A connection's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Worker(pub usize);
+pub struct WorkerNumber(pub usize);
 
-/// What a connection, or none, is to do. Groups are named by their last transaction.
+/// A command for a connection, or for none. Groups are named by their last transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerCommand {
     /// Execute without committing.
-    Execute(Worker, Tsid),
-    /// Commit what was executed.
-    Commit(Worker, Tsid),
-    /// Roll back what was executed.
-    Rollback(Worker, Tsid),
+    Execute(WorkerNumber, Tsid),
+    /// Commit the executed group.
+    Commit(WorkerNumber, Tsid),
+    /// Roll back the executed group.
+    Rollback(WorkerNumber, Tsid),
     /// All up to here is applied, without work at the replica.
     Advance(Tsid),
 }
 
 /// How far a group is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum GroupPhase {
     Executing,
     Executed,
     Committing,
@@ -48,16 +48,16 @@ enum Phase {
 
 /// Transactions that a connection executes as one.
 #[derive(Debug)]
-pub struct Group {
+pub struct CommitGroup {
     /// They follow each other, but for such as have nothing to do.
     pub tsids: Vec<Tsid>,
     /// Whether it runs with nothing else running, since it failed before.
     pub is_alone: bool,
-    worker: Worker,
-    phase: Phase,
+    worker: WorkerNumber,
+    phase: GroupPhase,
 }
 
-impl Group {
+impl CommitGroup {
     fn first(&self) -> Tsid {
         self.tsids[0]
     }
@@ -65,31 +65,32 @@ impl Group {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Schedule {
-    /// Those that wait, and those that are in groups, until they have left and that was looked at.
+pub struct ReplaySchedule {
+    /// The transactions that wait or are in groups, until they have left and the departure was
+    /// handled.
     execution: Execution,
-    /// Those that have nothing to do, and whose turn has not come.
+    /// Transactions without changes whose turn has not come.
     empty: BTreeSet<Tsid>,
     /// By name, and so in TSID order, as no two overlap.
-    groups: BTreeMap<Tsid, Group>,
-    /// Those that have left, and that `execution` still has.
+    groups: BTreeMap<Tsid, CommitGroup>,
+    /// The groups that have left and that `execution` still has.
     left: Vec<Vec<Tsid>>,
-    idle: Vec<Worker>,
+    idle: Vec<WorkerNumber>,
     worker_count: usize,
     group_max: usize,
 }
 
-impl Schedule {
+impl ReplaySchedule {
     /// Makes one for this many connections, and groups of so many transactions at most.
-    pub fn new(worker_count: usize, group_max: usize) -> Schedule {
+    pub fn new(worker_count: usize, group_max: usize) -> ReplaySchedule {
         assert!(worker_count > 0, "at least one connection executes");
         assert!(group_max > 0, "something has to be executed");
-        Schedule {
+        ReplaySchedule {
             execution: Execution::default(),
             empty: BTreeSet::new(),
             groups: BTreeMap::new(),
             left: Vec::new(),
-            idle: (0..worker_count).rev().map(Worker).collect(),
+            idle: (0..worker_count).rev().map(WorkerNumber).collect(),
             worker_count,
             group_max,
         }
@@ -102,7 +103,7 @@ impl Schedule {
     }
 
     /// Returns a group that is to be executed.
-    pub fn group(&self, name: Tsid) -> &Group {
+    pub fn group(&self, name: Tsid) -> &CommitGroup {
         &self.groups[&name]
     }
 
@@ -121,16 +122,16 @@ impl Schedule {
         let group = self.groups.get_mut(&name).expect("it was to be executed");
         assert_eq!(
             group.phase,
-            Phase::Executing,
+            GroupPhase::Executing,
             "only what executes is executed"
         );
-        group.phase = Phase::Executed;
+        group.phase = GroupPhase::Executed;
     }
 
     /// Notes that a connection could not execute it, and has rolled it back. Returns whether it was
     /// alone: then trying again changes nothing.
     pub fn failed(&mut self, name: Tsid) -> bool {
-        let group = self.put_back(name, Phase::Executing);
+        let group = self.put_back(name, GroupPhase::Executing);
         for tsid in &group.tsids {
             self.execution.isolate(*tsid);
         }
@@ -138,9 +139,13 @@ impl Schedule {
     }
 
     /// Notes that a connection has committed it.
-    pub fn committed(&mut self, worker: Worker, name: Tsid) {
+    pub fn committed(&mut self, worker: WorkerNumber, name: Tsid) {
         let group = self.groups.remove(&name).expect("it was to be committed");
-        assert_eq!(group.phase, Phase::Committing, "it was sent the command");
+        assert_eq!(
+            group.phase,
+            GroupPhase::Committing,
+            "it was sent the command"
+        );
         assert_eq!(
             group.worker, worker,
             "the connection that executed it commits it"
@@ -153,12 +158,12 @@ impl Schedule {
 
     /// Notes that a connection has rolled it back.
     pub fn rolled_back(&mut self, name: Tsid) {
-        self.put_back(name, Phase::RollingBack);
+        self.put_back(name, GroupPhase::RollingBack);
     }
 
     /// Returns whose turn it is. The command is to be sent before anything else is done, as all
     /// others wait for it.
-    pub fn turns(&mut self) -> Vec<WorkerCommand> {
+    pub fn urgent_commands(&mut self) -> Vec<WorkerCommand> {
         let mut commands = Vec::new();
         let waiting = self.execution.oldest_waiting().map(|(tsid, _)| tsid);
         let group = self.groups.iter_mut().next();
@@ -171,18 +176,18 @@ impl Schedule {
             commands.push(WorkerCommand::Advance(empty));
         }
         if let Some((name, group)) = group
-            && group.phase == Phase::Executed
+            && group.phase == GroupPhase::Executed
         {
-            group.phase = Phase::Committing;
+            group.phase = GroupPhase::Committing;
             commands.push(WorkerCommand::Commit(group.worker, *name));
         }
         commands
     }
 
-    /// Returns what else is to be done now.
+    /// Returns the other commands that are due now.
     pub fn commands(&mut self) -> Vec<WorkerCommand> {
         let mut commands = Vec::new();
-        // Lets those go on that have waited for what has left.
+        // Frees the transactions that have waited for the departed ones.
         for group in std::mem::take(&mut self.left) {
             self.execution.complete(&group);
         }
@@ -190,10 +195,10 @@ impl Schedule {
         let group = self.groups.values().next();
         let group = group.filter(|group| waiting.is_none_or(|(tsid, _)| group.first() < tsid));
         match (group, waiting) {
-            (Some(group), _) if group.is_alone && group.phase == Phase::Executing => {
+            (Some(group), _) if group.is_alone && group.phase == GroupPhase::Executing => {
                 return commands;
             }
-            (None, Some((_, task))) if task.company == Company::Alone => {
+            (None, Some((_, task))) if task.sharing == GroupSharing::Alone => {
                 self.clear_the_way(&mut commands);
                 return commands;
             }
@@ -201,8 +206,8 @@ impl Schedule {
         }
         if planted::is(ProxyBug::CommitsOutOfOrder) {
             for (name, group) in &mut self.groups {
-                if group.phase == Phase::Executed {
-                    group.phase = Phase::Committing;
+                if group.phase == GroupPhase::Executed {
+                    group.phase = GroupPhase::Committing;
                     commands.push(WorkerCommand::Commit(group.worker, *name));
                 }
             }
@@ -211,22 +216,23 @@ impl Schedule {
         commands
     }
 
-    /// Makes way for the oldest to run alone: whatever else was executed is rolled back first.
+    /// Clears the way for the oldest transaction to run alone: all other executed groups are rolled
+    /// back first.
     fn clear_the_way(&mut self, commands: &mut Vec<WorkerCommand>) {
         for (name, group) in &mut self.groups {
-            if group.phase == Phase::Executed {
-                group.phase = Phase::RollingBack;
+            if group.phase == GroupPhase::Executed {
+                group.phase = GroupPhase::RollingBack;
                 commands.push(WorkerCommand::Rollback(group.worker, *name));
             }
         }
         if self.groups.is_empty()
             && let Some(tsid) = self.execution.start_alone()
         {
-            self.execute(vec![tsid], Company::Alone, commands);
+            self.execute(vec![tsid], GroupSharing::Alone, commands);
         }
     }
 
-    /// Connections that are idle share what waits, as far as it may run now.
+    /// Idle connections share the waiting transactions, as far as they may run now.
     fn start(&mut self, commands: &mut Vec<WorkerCommand>) {
         while !self.idle.is_empty() {
             let share = self.execution.waiting_count() / self.worker_count;
@@ -238,25 +244,30 @@ impl Schedule {
             if tsids.is_empty() {
                 break;
             }
-            self.execute(tsids, Company::Any, commands);
+            self.execute(tsids, GroupSharing::Any, commands);
         }
     }
 
-    fn execute(&mut self, tsids: Vec<Tsid>, company: Company, commands: &mut Vec<WorkerCommand>) {
+    fn execute(
+        &mut self,
+        tsids: Vec<Tsid>,
+        sharing: GroupSharing,
+        commands: &mut Vec<WorkerCommand>,
+    ) {
         let worker = self.idle.pop().expect("a connection is idle");
         let name = *tsids.last().expect("a group is of something");
         commands.push(WorkerCommand::Execute(worker, name));
-        let group = Group {
+        let group = CommitGroup {
             tsids,
-            is_alone: company == Company::Alone,
+            is_alone: sharing == GroupSharing::Alone,
             worker,
-            phase: Phase::Executing,
+            phase: GroupPhase::Executing,
         };
         self.groups.insert(name, group);
     }
 
     /// Puts the transactions of a group back: they wait again.
-    fn put_back(&mut self, name: Tsid, phase: Phase) -> Group {
+    fn put_back(&mut self, name: Tsid, phase: GroupPhase) -> CommitGroup {
         let group = self.groups.remove(&name).expect("it was to be executed");
         assert_eq!(group.phase, phase, "it was not sent this command");
         self.execution.put_back(&group.tsids);
@@ -270,36 +281,36 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use proxy_core::freshness::{RowHash, Sets, TableOid, Touch};
+    use proxy_core::freshness::{AccessSets, RowHash, TableAccess, TableOid};
 
     fn write(row: u64) -> Task {
-        let mut sets = Sets::default();
-        sets.touch(TableOid(1), Touch::write_rows([RowHash(row)]));
+        let mut sets = AccessSets::default();
+        sets.touch(TableOid(1), TableAccess::write_rows([RowHash(row)]));
         Task {
             sets,
             length: 100,
-            company: Company::Any,
+            sharing: GroupSharing::Any,
         }
     }
 
-    /// Whose turn it is, and what else is to be done.
-    fn all(schedule: &mut Schedule) -> Vec<WorkerCommand> {
-        let mut commands = schedule.turns();
+    /// Returns the urgent commands and all others.
+    fn all(schedule: &mut ReplaySchedule) -> Vec<WorkerCommand> {
+        let mut commands = schedule.urgent_commands();
         commands.extend(schedule.commands());
         commands
     }
 
-    fn tsids(schedule: &Schedule, name: u64) -> Vec<u64> {
+    fn tsids(schedule: &ReplaySchedule, name: u64) -> Vec<u64> {
         let tsids = &schedule.group(Tsid(name)).tsids;
         tsids.iter().map(|tsid| tsid.0).collect()
     }
 
     #[test]
     fn later_one_executes_early_and_commits_in_order() {
-        let mut schedule = Schedule::new(2, 1);
+        let mut schedule = ReplaySchedule::new(2, 1);
         schedule.add(Tsid(1), write(1));
         schedule.add(Tsid(2), write(2));
-        let [first, second] = [Worker(0), Worker(1)];
+        let [first, second] = [WorkerNumber(0), WorkerNumber(1)];
         let execute = [
             WorkerCommand::Execute(first, Tsid(1)),
             WorkerCommand::Execute(second, Tsid(2)),
@@ -314,15 +325,15 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_tried_again_alone_and_once() {
-        let mut schedule = Schedule::new(2, 1);
+    fn failed_group_is_retried_alone_and_once() {
+        let mut schedule = ReplaySchedule::new(2, 1);
         schedule.add(Tsid(1), write(1));
         schedule.add(Tsid(2), write(2));
         schedule.add(Tsid(3), write(3));
         all(&mut schedule);
         schedule.executed(Tsid(2));
         assert!(!schedule.failed(Tsid(1)));
-        let back = WorkerCommand::Rollback(Worker(1), Tsid(2));
+        let back = WorkerCommand::Rollback(WorkerNumber(1), Tsid(2));
         assert_eq!(all(&mut schedule), [back]);
         schedule.rolled_back(Tsid(2));
         let again = all(&mut schedule);
@@ -332,55 +343,56 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_advances_in_its_turn() {
-        let mut schedule = Schedule::new(1, 1);
+    fn empty_commit_advances_in_order() {
+        let mut schedule = ReplaySchedule::new(1, 1);
         schedule.add(Tsid(1), write(1));
         schedule.add_empty(Tsid(2));
         all(&mut schedule);
         schedule.executed(Tsid(1));
         all(&mut schedule);
-        schedule.committed(Worker(0), Tsid(1));
+        schedule.committed(WorkerNumber(0), Tsid(1));
         assert_eq!(all(&mut schedule), [WorkerCommand::Advance(Tsid(2))]);
         assert_eq!(schedule.count(), 0);
     }
 
-    /// What waits is shared out among the connections; no transaction waits for others to come.
+    /// Waiting transactions are shared out among the connections. No transaction waits for later
+    /// ones.
     #[test]
-    fn groups_are_of_what_waits() {
-        let mut schedule = Schedule::new(2, 4);
+    fn groups_contain_waiting_transactions() {
+        let mut schedule = ReplaySchedule::new(2, 4);
         schedule.add(Tsid(1), write(1));
         assert_eq!(
             all(&mut schedule),
-            [WorkerCommand::Execute(Worker(0), Tsid(1))]
+            [WorkerCommand::Execute(WorkerNumber(0), Tsid(1))]
         );
         for tsid in 2..=9 {
             schedule.add(Tsid(tsid), write(tsid));
         }
         assert_eq!(
             all(&mut schedule),
-            [WorkerCommand::Execute(Worker(1), Tsid(5))]
+            [WorkerCommand::Execute(WorkerNumber(1), Tsid(5))]
         );
         assert_eq!(tsids(&schedule, 5), [2, 3, 4, 5]);
         schedule.executed(Tsid(1));
         all(&mut schedule);
-        schedule.committed(Worker(0), Tsid(1));
+        schedule.committed(WorkerNumber(0), Tsid(1));
         assert_eq!(
             all(&mut schedule),
-            [WorkerCommand::Execute(Worker(0), Tsid(7))]
+            [WorkerCommand::Execute(WorkerNumber(0), Tsid(7))]
         );
         assert_eq!(tsids(&schedule, 7), [6, 7]);
         assert_eq!(schedule.count(), 8);
     }
 
-    /// What has nothing to do is passed over inside a group, and what fails in it is tried one by
-    /// one.
+    /// Transactions without changes are passed over inside a group, and a group that fails is tried
+    /// one by one.
     #[test]
     fn group_that_fails_is_done_one_by_one() {
-        let mut schedule = Schedule::new(1, 4);
+        let mut schedule = ReplaySchedule::new(1, 4);
         schedule.add(Tsid(1), write(1));
         schedule.add_empty(Tsid(2));
         schedule.add(Tsid(3), write(1));
-        let execute = |name| WorkerCommand::Execute(Worker(0), Tsid(name));
+        let execute = |name| WorkerCommand::Execute(WorkerNumber(0), Tsid(name));
         assert_eq!(all(&mut schedule), [execute(3)]);
         assert_eq!(tsids(&schedule, 3), [1, 3]);
         assert!(!schedule.failed(Tsid(3)));
@@ -389,21 +401,21 @@ mod tests {
         schedule.executed(Tsid(1));
         assert_eq!(
             all(&mut schedule),
-            [WorkerCommand::Commit(Worker(0), Tsid(1))]
+            [WorkerCommand::Commit(WorkerNumber(0), Tsid(1))]
         );
-        schedule.committed(Worker(0), Tsid(1));
+        schedule.committed(WorkerNumber(0), Tsid(1));
         let rest = [WorkerCommand::Advance(Tsid(2)), execute(3)];
         assert_eq!(all(&mut schedule), rest);
         assert!(schedule.group(Tsid(3)).is_alone);
         assert!(schedule.failed(Tsid(3)));
     }
 
-    /// What a run knows of the transactions: their rows, none if there is nothing to do.
+    /// The known changes of the transactions: their rows, none for a transaction without changes.
     struct Run {
         rows: Vec<Option<u64>>,
         committed: u64,
         failures: BTreeSet<Tsid>,
-        /// By name: those that are executed, and not committed.
+        /// By name: the groups that are executed, and not committed.
         executing: BTreeMap<Tsid, Vec<Tsid>>,
     }
 
@@ -412,8 +424,8 @@ mod tests {
             self.rows[tsid as usize - 1]
         }
 
-        /// A group follows, and conflicts with nothing that is before it, nor with what runs.
-        fn begins(&mut self, group: &Group) -> Result<(), TestCaseError> {
+        /// A group follows, and conflicts with no earlier and no running transaction.
+        fn begins(&mut self, group: &CommitGroup) -> Result<(), TestCaseError> {
             let (first, last) = (group.tsids[0].0, group.tsids[group.tsids.len() - 1].0);
             let between = (first..=last).filter(|tsid| self.row(*tsid).is_some());
             prop_assert_eq!(between.map(Tsid).collect::<Vec<_>>(), &group.tsids[..]);
@@ -447,15 +459,15 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever fails and in whatever order connections answer, all commit, in order, in groups
-        /// of what follows each other, of which no two that run conflict.
+        /// Under any failures and any order of the connections' answers, all transactions commit,
+        /// in order, in groups of consecutive transactions. No two running groups conflict.
         #[test]
         fn everything_commits_in_order(
             rows in prop::collection::vec(prop::option::weighted(0.8, 0_u64..6), 1..40),
             (workers, group_max) in (1_usize..4, 1_usize..6),
             answers in prop::collection::vec((any::<prop::sample::Index>(), 0..8_u8), 400),
         ) {
-            let mut schedule = Schedule::new(workers, group_max);
+            let mut schedule = ReplaySchedule::new(workers, group_max);
             let mut run = Run {
                 rows,
                 committed: 0,

@@ -2,12 +2,12 @@
 //! replicas in their place among the rows of their transaction.
 //!
 //! The triggers write each into a table of our own, which only superusers may write, and delete it
-//! again: the slot's stream has it all the same, and no other user can have put it there. What a
-//! trigger knows is the text that the client sent, which may be several statements. Each of them
-//! that an event trigger can see is noted, also those that did nothing or concern temporary tables,
-//! so that the notes are matched with the statements in order. Those in functions are found by
-//! PL/pgSQL's own account of what it runs. What is ambiguous or cannot be run again is *lost*: no
-//! replica can do it.
+//! again: the slot's stream has it all the same, and no other user can have put it there. A trigger
+//! knows the text that the client sent, which may be several statements. Each of them that an event
+//! trigger can see is noted, also statements that did nothing or concern temporary tables, so that
+//! the notes are matched with the statements in order. Statements in functions are found by
+//! PL/pgSQL's own call stack. A statement that is ambiguous or cannot be run again is *lost*: no
+//! replica can execute it.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ use tokio_postgres::error::SqlState;
 use super::ReplicationError;
 use super::pgoutput::{Tuple, TupleValue};
 use super::query::setup_error;
-use pg_analysis::temporary::{self, Named, Uses};
+use pg_analysis::temporary::{self, TemporaryNames, TemporaryTableUse};
 use pg_analysis::{
     Analyser, StatementAction, TEMPORARY_TABLE, TransactionCommand, fires_triggers, search_path,
 };
@@ -34,7 +34,7 @@ CREATE OR REPLACE FUNCTION hihooi.note_schema_change() RETURNS event_trigger LAN
 /// See [`STAND_IN`].
 pub const FORGET: &str = "DROP FUNCTION IF EXISTS hihooi.note_schema_change() CASCADE";
 
-/// What the triggers check.
+/// The checks of the triggers.
 const CHECKS: &str = include_str!("schema_checks.sql");
 /// The table, the triggers and their functions.
 const TRIGGERS: &str = include_str!("schema_changes.sql");
@@ -55,8 +55,8 @@ pub async fn prepare(primary: &Client) -> Result<bool, ReplicationError> {
     }
 }
 
-/// Returns a statement that does `otherwise`, in PL/pgSQL, where the triggers will not note what
-/// the session does next.
+/// Returns a statement that does `otherwise`, in PL/pgSQL, where the triggers will not note the
+/// session's next statements.
 ///
 /// Before that it refuses `text`, the statement that follows, if that makes something for good of
 /// temporary tables.
@@ -73,11 +73,11 @@ pub fn unless_noted(otherwise: &str, text: &str) -> String {
 
 /// Returns PL/pgSQL that fails if these tables are the session's own, or some of them where all may
 /// be.
-fn refusing_temporary(named: &Named) -> String {
+fn refusing_temporary(named: &TemporaryNames) -> String {
     if named.names.is_empty() && named.temporary_count == 0 {
         return String::new();
     }
-    // As the client's bytes, whatever its settings say of quotes.
+    // As the client's bytes, independent of its settings for quotes.
     let hex = |name: &String| name.bytes().map(|byte| format!("{byte:02x}")).collect();
     let names: Vec<String> = named.names.iter().map(hex).collect();
     let (names, sure, most) = (
@@ -104,7 +104,7 @@ fn refusing_temporary(named: &Named) -> String {
 const UNLESS_NOTED: &str = "DO $replex_noted$";
 const END_UNLESS_NOTED: &str = "END$replex_noted$";
 
-/// Returns what is behind such statements.
+/// Returns the text behind such statements.
 fn behind_preludes(mut text: &str) -> &str {
     while let Some((_, rest)) = text
         .strip_prefix(UNLESS_NOTED)
@@ -115,16 +115,17 @@ fn behind_preludes(mut text: &str) -> &str {
     text
 }
 
-/// What a trigger has written.
+/// A note of a trigger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Note {
+pub struct SchemaNote {
     /// When the client's text began to run; it names the text within a session.
     pub at: String,
     /// The event at which the trigger ran.
     pub event: String,
     /// The command tag.
     pub tag: String,
-    /// Whether the statement changes what replicas have. For a DROP, the note before shows that.
+    /// Whether the statement changes objects that replicas have. For a DROP, the note before shows
+    /// that.
     pub matters: bool,
     /// Settings by which texts mean something else, a line for each.
     pub settings: String,
@@ -132,18 +133,18 @@ pub struct Note {
     pub path: String,
     /// The role.
     pub role: String,
-    /// What the client sent.
+    /// The text that the client sent.
     pub query: String,
-    /// What PL/pgSQL was doing, innermost first; the first line is the trigger's own.
+    /// The PL/pgSQL stack, innermost first. The first line is the trigger's own.
     pub context: String,
     /// Temporary tables, views and sequences that the session had, a line for each.
     pub temporary: String,
 }
 
-impl Note {
-    /// Returns a row of the table, whose columns have these names.
-    pub fn of<'c>(columns: impl Iterator<Item = &'c str>, row: &Tuple) -> Option<Note> {
-        let mut note = Note::default();
+impl SchemaNote {
+    /// Reads a row of the table, with columns of these names.
+    pub fn of<'c>(columns: impl Iterator<Item = &'c str>, row: &Tuple) -> Option<SchemaNote> {
+        let mut note = SchemaNote::default();
         for (column, value) in columns.zip(row) {
             let TupleValue::Text(text) = value else {
                 return None;
@@ -186,7 +187,7 @@ impl Note {
     }
 }
 
-/// What replicas are to do.
+/// The change for replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplayableChange {
     /// This, with these settings.
@@ -201,33 +202,33 @@ pub struct SchemaChanges {
     /// Statements that the proxy wrote into the log itself, right before they run.
     announced: Vec<String>,
     /// The text that the client sent last, of which a statement was noted.
-    sent: Option<Text>,
-    /// The one that a function ran last.
-    inner: Option<Text>,
-    /// Whether the DROP that is to be noted next has dropped what replicas have.
+    sent: Option<NotedText>,
+    /// The text that a function ran last.
+    inner: Option<NotedText>,
+    /// Whether the DROP that is to be noted next has dropped objects that replicas have.
     drops: bool,
 }
 
 /// A text, and how far its statements were noted.
 #[derive(Debug)]
-struct Text {
-    /// When what the client sent began to run.
+struct NotedText {
+    /// When the client's text began to run.
     at: String,
     text: String,
-    /// What was noted last of it.
-    note: Note,
-    /// Those of its statements that change the schema and were not noted yet, in order. `None` is
-    /// one that is not for replicas: it makes something temporary, or they know of it.
+    /// The last note of it.
+    note: SchemaNote,
+    /// The statements that change the schema and were not noted yet, in order. `None` is a
+    /// statement that is not for replicas: it makes something temporary, or they have it already.
     rest: VecDeque<Option<String>>,
     /// Why it cannot be run again.
     problem: Option<&'static str>,
-    /// Whether the text runs scripts, whose statements are noted as if they were its own.
+    /// Whether the text runs scripts. Their statements are noted as if they were its own.
     has_script: bool,
     /// Whether the text may run statements that are not seen.
     is_unproven: bool,
 }
 
-impl Text {
+impl NotedText {
     fn is(&self, at: &str, text: &str) -> bool {
         self.at == at && self.text == text
     }
@@ -244,19 +245,19 @@ impl Text {
         ReplayableChange::Statement(statement, settings.collect())
     }
 
-    /// Runs one that was noted, unless it is about temporary tables.
+    /// Returns the change of a noted statement, unless it is about temporary tables.
     fn run_noted(&self, text: String) -> Option<ReplayableChange> {
         let own: Vec<&str> = self.note.temporary.lines().collect();
         match temporary::uses(&text, &own) {
-            Uses::Nothing => Some(self.run(text)),
-            Uses::Only => None,
-            Uses::Some => Some(self.note.lost("it uses a temporary table")),
+            TemporaryTableUse::Nothing => Some(self.run(text)),
+            TemporaryTableUse::Only => None,
+            TemporaryTableUse::Some => Some(self.note.lost("it uses a temporary table")),
         }
     }
 
-    /// Returns what replicas run for a note. The statement that was noted is the next of this tag;
-    /// those before it are of kinds that no trigger sees.
-    fn noted(&mut self, note: &Note, matters: bool) -> Vec<ReplayableChange> {
+    /// Returns the statements that replicas run for a note. The statement that was noted is the
+    /// next of this tag; those before it are of kinds that no trigger sees.
+    fn noted(&mut self, note: &SchemaNote, matters: bool) -> Vec<ReplayableChange> {
         self.note = note.clone();
         if let Some(why) = self.problem {
             return matters.then(|| note.lost(why)).into_iter().collect();
@@ -264,7 +265,7 @@ impl Text {
         let is_it = |it: &Option<String>| it.as_ref().is_none_or(|text| is_of(text, &note.tag));
         let Some(place) = self.rest.iter().position(is_it) else {
             return match self.is_unproven && matters {
-                true => vec![note.lost("what ran it is not understood")],
+                true => vec![note.lost("the statement that ran it is unknown")],
                 false => Vec::new(),
             };
         };
@@ -291,9 +292,9 @@ impl SchemaChanges {
     }
 
     /// Handles a note.
-    pub fn noted(&mut self, note: &Note, analyser: &Analyser) -> Vec<ReplayableChange> {
+    pub fn noted(&mut self, note: &SchemaNote, analyser: &Analyser) -> Vec<ReplayableChange> {
         let mut found = Vec::new();
-        let is_same = |it: &Text| it.is(&note.at, &note.query);
+        let is_same = |it: &NotedText| it.is(&note.at, &note.query);
         if !self.sent.as_ref().is_some_and(is_same) {
             found = self.end();
             let announced = std::mem::take(&mut self.announced);
@@ -325,7 +326,8 @@ impl SchemaChanges {
             }
         };
         // The same statement may run again and again.
-        let is_same = |it: &Text| it.is(&note.at, inner) && (it.has_script || !it.rest.is_empty());
+        let is_same =
+            |it: &NotedText| it.is(&note.at, inner) && (it.has_script || !it.rest.is_empty());
         if !self.inner.as_ref().is_some_and(is_same) {
             let before = self.inner.take();
             found.extend(before.into_iter().flat_map(|mut it| it.take_rest()));
@@ -349,8 +351,13 @@ impl SchemaChanges {
 }
 
 /// Begins a text whose first statement is noted.
-fn begin(note: &Note, text: &str, mut announced: Vec<String>, analyser: &Analyser) -> Text {
-    let mut begun = Text {
+fn begin(
+    note: &SchemaNote,
+    text: &str,
+    mut announced: Vec<String>,
+    analyser: &Analyser,
+) -> NotedText {
+    let mut begun = NotedText {
         at: note.at.clone(),
         text: text.to_owned(),
         note: note.clone(),
@@ -399,7 +406,7 @@ fn begin(note: &Note, text: &str, mut announced: Vec<String>, analyser: &Analyse
         begun.problem = Some("its text has several transactions");
     }
     if begun.has_script && begun.is_unproven {
-        begun.problem = Some("its text also runs what is not seen");
+        begun.problem = Some("its text also runs statements that the triggers do not see");
     }
     if begun.problem.is_some() {
         begun.rest.clear();
@@ -445,8 +452,8 @@ mod tests {
     use super::*;
     use pg_analysis::Catalogue;
 
-    /// Returns what is found of notes of this text, by event and tag; `~` stands for what does not
-    /// matter.
+    /// Returns the changes that are found for notes of this text, by event and tag; `~` stands for
+    /// a change without effect on replicas.
     fn found(query: &str, notes: &[&str]) -> Vec<String> {
         let mut changes = SchemaChanges::default();
         found_by(&mut changes, query, notes)
@@ -469,13 +476,13 @@ mod tests {
                 "" => "PL/pgSQL function note".to_owned(),
                 inner => format!("PL/pgSQL function note\n{inner}"),
             };
-            let note = Note {
+            let note = SchemaNote {
                 event: event.into(),
                 tag: tag.into(),
                 matters,
                 query: query.into(),
                 context,
-                ..Note::default()
+                ..SchemaNote::default()
             };
             found.extend(changes.noted(&note, &analyser));
         }
@@ -524,12 +531,12 @@ mod tests {
         );
         assert_eq!(
             found("CREATE EXTENSION e; SELECT f()", &["CREATE EXTENSION"]),
-            ["lost: its text also runs what is not seen"]
+            ["lost: its text also runs statements that the triggers do not see"]
         );
     }
 
     #[test]
-    fn functions_say_what_they_run() {
+    fn functions_name_their_statements() {
         let inner = "CREATE TABLE|SQL statement \"CREATE TABLE \"a\" (a int)\"\nPL/pgSQL function f() line 1";
         let found_twice = found(
             "SELECT f(), f()",
@@ -561,7 +568,7 @@ mod tests {
         );
         assert_eq!(
             found("SELECT f()", &["CREATE TABLE"]),
-            ["lost: what ran it is not understood"]
+            ["lost: the statement that ran it is unknown"]
         );
     }
 

@@ -16,9 +16,9 @@ use tokio::time::Instant;
 use tokio_postgres::{Client, SimpleQueryRow};
 
 use super::query::{self, rows, value};
-use super::setup::{self, ReplicaStart, Seed};
+use super::setup::{self, ReplicaStart, SeedSnapshot};
 use super::{
-    Progress, ReplicationError, Shared, connect, fence, quarantine, schema_changes, standby,
+    ReplicationError, Shared, TaskProgress, connect, fence, quarantine, schema_changes, standby,
 };
 use pg_connect::address::Address;
 use pg_wire::quoting::quoted;
@@ -52,16 +52,16 @@ pub async fn refuse_tables(control: &Client) -> Result<(), ReplicationError> {
     match has_tables(control).await? {
         true => Err(ReplicationError::Setup(
             "its database has tables, but was not filled from here: give an empty one, or add it with \
-             EMPTY, which drops what is there"
+             EMPTY, which drops its contents"
                 .into(),
         )),
         false => Ok(()),
     }
 }
 
-/// A new replica that is being filled, whose database must be empty.
+/// A new replica that is being filled. Its database must be empty.
 pub struct ReplicaFill<'a> {
-    /// What all parts share.
+    /// The state that all parts share.
     pub shared: &'a Shared,
     /// Its number.
     pub id: ReplicaId,
@@ -72,7 +72,7 @@ pub struct ReplicaFill<'a> {
 }
 
 /// A snapshot that a session has exported, which must live until it is copied.
-struct Taken<'a> {
+struct ExportedSnapshot<'a> {
     of: &'a Address,
     session: &'a Client,
     name: String,
@@ -109,11 +109,11 @@ impl ReplicaFill<'_> {
         }
         let shown = "pg_current_snapshot(), pg_current_wal_insert_lsn() - '0/0'::pg_lsn";
         let row = export(primary, shown).await?;
-        let seed = Seed {
+        let seed = SeedSnapshot {
             snapshot: value(&row, 1)?.parse()?,
             until: Tsid(query::number(&value(&row, 2)?)?),
         };
-        let taken = Taken {
+        let taken = ExportedSnapshot {
             of: &self.shared.primary,
             session: primary,
             name: value(&row, 0)?,
@@ -151,13 +151,13 @@ impl ReplicaFill<'_> {
             if value(&row, 2)? == "0" {
                 break row;
             }
-            // What it shows is no state of the primary until it is past its own snapshot.
+            // Its visible state is no state of the primary until it is past its own snapshot.
             session.batch_execute("ROLLBACK").await?;
             self.report("waiting until the replica that it is filled from has caught up");
             tokio::time::sleep(LOOK_INTERVAL).await;
         };
         let applied = Tsid(query::number(&value(&row, 1)?)?);
-        let taken = Taken {
+        let taken = ExportedSnapshot {
             of: seed,
             session: &session,
             name: value(&row, 0)?,
@@ -170,7 +170,11 @@ impl ReplicaFill<'_> {
     }
 
     /// Copies everything that a snapshot shows, and checks that it is there.
-    async fn copy(&self, primary: &Client, taken: &Taken<'_>) -> Result<(), ReplicationError> {
+    async fn copy(
+        &self,
+        primary: &Client,
+        taken: &ExportedSnapshot<'_>,
+    ) -> Result<(), ReplicationError> {
         let expected = query::number(&query::one(taken.session, SIZE).await?)?;
         // Event triggers are copied, also those of a schema that is not.
         self.control.batch_execute(schema_changes::STAND_IN).await?;
@@ -200,14 +204,14 @@ impl ReplicaFill<'_> {
                 Err(problem) => return problem,
             };
             let grown = size.saturating_sub(*before.get_or_insert(size));
-            let progress = Progress::of(grown, expected, begun.elapsed());
+            let progress = TaskProgress::of(grown, expected, begun.elapsed());
             self.shared.set_progress(self.id, COPYING, Some(progress));
             tokio::time::sleep(LOOK_INTERVAL).await;
         }
     }
 
     /// Copies roles, then everything in the database, by PostgreSQL's own tools.
-    async fn copy_by_tools(&self, taken: &Taken<'_>) -> Result<(), ReplicationError> {
+    async fn copy_by_tools(&self, taken: &ExportedSnapshot<'_>) -> Result<(), ReplicationError> {
         self.report("copying roles");
         let mut dump = tool("pg_dumpall", (&self.shared.primary, fence::SOURCE));
         dump.args(["--roles-only", "--no-comments"]);
@@ -263,8 +267,8 @@ impl ReplicaFill<'_> {
     }
 }
 
-/// Begins a transaction whose snapshot others can use. Returns the snapshot's name, and what else
-/// is asked of it.
+/// Begins a transaction whose snapshot others can use. Returns the snapshot's name, and the answers
+/// to the other queries.
 async fn export(session: &Client, asked: &str) -> Result<SimpleQueryRow, ReplicationError> {
     session
         .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -311,7 +315,7 @@ async fn set_rights(
     let mut text = format!("ALTER DATABASE {name} OWNER TO {owner};");
     let rights = rows(primary, RIGHTS).await?;
     if !rights.is_empty() {
-        // What is granted replaces what everybody may do by default.
+        // The grants replace the default rights of PUBLIC.
         text += &format!("REVOKE ALL ON DATABASE {name} FROM PUBLIC;");
     }
     for right in &rights {

@@ -1,4 +1,4 @@
-//! What must be there on the primary and on replicas before anything is replicated.
+//! Objects and settings that replication requires on the primary and on replicas.
 
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -9,8 +9,8 @@ use proxy_core::freshness::mark::MarkKey;
 use proxy_core::freshness::{ServerLife, Tsid};
 use proxy_core::planted::{self, ProxyBug};
 
-/// The name by which `hihooi.applied` has what is on disk; connections that execute are numbered
-/// from 0.
+/// The number by which `hihooi.applied` has the position on disk. Connections that execute are
+/// numbered from 0.
 pub const FLUSHER: i32 = -1;
 
 /// Where a replica begins.
@@ -19,12 +19,12 @@ pub struct ReplicaStart {
     /// It has everything up to here, as far as `seed` does not say otherwise.
     pub applied: Tsid,
     /// The snapshot that it was filled from, until it is past it.
-    pub seed: Option<Seed>,
+    pub seed: Option<SeedSnapshot>,
 }
 
 /// A snapshot that a replica was filled from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seed {
+pub struct SeedSnapshot {
     /// The snapshot as `pg_current_snapshot()` writes it.
     pub snapshot: super::snapshot::Snapshot,
     /// Every commit that it shows is at or before this place.
@@ -74,8 +74,8 @@ pub async fn check(primary: &Client) -> Result<(), ReplicationError> {
     let firing = one(primary, FIRING).await?;
     if !firing.is_empty() {
         return Err(ReplicationError::Setup(format!(
-            "these are ENABLE ALWAYS or ENABLE REPLICA, and would run again at replicas, where rows come with what \
-             they have done: {firing}. {FIX_FIRING}"
+            "these are ENABLE ALWAYS or ENABLE REPLICA, and would run again at replicas, where rows come with their \
+             effects: {firing}. {FIX_FIRING}"
         )));
     }
     Ok(())
@@ -106,7 +106,7 @@ pub async fn prepare(primary: &Client) -> Result<(MarkKey, Tsid), ReplicationErr
 }
 
 /// Returns the key that is kept on the primary; made if it is missing. It outlives managers, so
-/// that what one wrote is known by the next.
+/// that each can verify the marks of earlier ones.
 async fn key(primary: &Client) -> Result<MarkKey, ReplicationError> {
     let mut secret = [0; 32];
     let no_chance = |_| ReplicationError::Setup("the system returned no random numbers".into());
@@ -178,7 +178,7 @@ pub async fn applied(replica: &Client) -> Result<Option<ReplicaStart>, Replicati
         _ => None,
     });
     let seed = match seed {
-        Some((snapshot, until)) => Some(Seed {
+        Some((snapshot, until)) => Some(SeedSnapshot {
             snapshot: snapshot.parse()?,
             until: Tsid(number(&until)?),
         }),
@@ -187,7 +187,8 @@ pub async fn applied(replica: &Client) -> Result<Option<ReplicaStart>, Replicati
     Ok(Some(ReplicaStart { applied, seed }))
 }
 
-/// Has what a replica shows on its disk from now on: Extractors commit without waiting for that.
+/// Flushes the visible commits of a replica to its disk: Extractors commit without waiting for
+/// that.
 pub async fn flush(replica: &Client) -> Result<(), ReplicationError> {
     let sql = format!(
         "BEGIN; SET LOCAL synchronous_commit = on;

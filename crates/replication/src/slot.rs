@@ -8,17 +8,17 @@ use super::{ReplicationError, SLOT};
 
 /// In bytes, both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
-    /// What is kept now, for offline replicas.
+pub struct RetainedWal {
+    /// The size of the WAL that is retained now, for offline replicas.
     pub held: u64,
     /// How much more may be written before the slot is lost, by `max_slot_wal_keep_size`; none if
     /// that has no limit.
     pub safe: Option<u64>,
 }
 
-impl Kept {
+impl RetainedWal {
     /// Reads it from the primary.
-    pub async fn of(primary: &Client) -> Result<Kept, ReplicationError> {
+    pub async fn of(primary: &Client) -> Result<RetainedWal, ReplicationError> {
         // Both are missing where the slot is lost: the stream reports that.
         let sql = format!(
             "SELECT coalesce(pg_current_wal_insert_lsn() - restart_lsn, 0), coalesce(safe_wal_size::text, '')
@@ -26,10 +26,10 @@ impl Kept {
         );
         let found = rows(primary, &sql).await?;
         let Some(row) = found.first() else {
-            return Ok(Kept::default());
+            return Ok(RetainedWal::default());
         };
         let safe = value(row, 1)?;
-        Ok(Kept {
+        Ok(RetainedWal {
             held: number(&value(row, 0)?)?,
             // It has gone below nothing by the time the slot is lost.
             safe: (!safe.is_empty()).then(|| safe.parse().unwrap_or(0)),
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn the_second_half_is_alarming() {
-        let kept = |held, safe| Kept { held, safe };
+        let kept = |held, safe| RetainedWal { held, safe };
         assert!(!kept(u64::MAX, None).is_alarming());
         assert!(!kept(4, Some(5)).is_alarming());
         assert!(kept(5, Some(4)).is_alarming());

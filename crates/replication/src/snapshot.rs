@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::ReplicationError;
 
-/// What `pg_current_snapshot()` gives: all below `begin` have ended, none from `end` on has, and of
-/// those between the ones in `running` have not.
+/// The answer of `pg_current_snapshot()`: all transactions below `begin` have ended, and none from
+/// `end` on has. Of those in between, the transactions in `running` have not ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     begin: u64,
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shows_what_has_ended() {
+    fn snapshot_shows_ended_transactions() {
         let snapshot: Snapshot = "100:110:103,105".parse().expect("it is one");
         let shown: Vec<u32> = (98..112).filter(|xid| snapshot.shows(*xid)).collect();
         assert_eq!(shown, [98, 99, 100, 101, 102, 104, 106, 107, 108, 109]);

@@ -1,5 +1,5 @@
-//! What a long transaction did, in a file without a name instead of in memory: as the statements by
-//! which replicas do it, one after the other.
+//! The changes of a long transaction in a file without a name instead of in memory. They are the
+//! statements that replicas execute, one after the other.
 //!
 //! A statement stands there as a byte for whether it must find exactly one row, its length in four
 //! bytes, and its text; rows that are changed together as a byte of their own, the length of all
@@ -20,7 +20,7 @@ use super::change::CommitChange;
 const HEAD_LENGTH: usize = 5;
 /// Bytes of a length.
 const LENGTH_LENGTH: usize = 4;
-/// The first byte of a statement, of one that must find one row, and of rows.
+/// The first byte of a statement, of a statement that must find one row, and of rows.
 const STATEMENT: u8 = 0;
 const ONE_ROW: u8 = 1;
 const ROWS: u8 = 2;
@@ -29,23 +29,24 @@ const PIECE_LENGTH: u64 = 1 << 20;
 
 /// A file that grows, or that everything is in.
 #[derive(Clone, Debug)]
-pub struct Spill {
+pub struct SpillFile {
     file: Arc<File>,
     length: u64,
     failure: Option<String>,
 }
 
-impl Spill {
+impl SpillFile {
     /// Returns an empty one, where temporary files are.
-    pub fn new() -> io::Result<Spill> {
-        Ok(Spill {
+    pub fn new() -> io::Result<SpillFile> {
+        Ok(SpillFile {
             file: Arc::new(tempfile::tempfile()?),
             length: 0,
             failure: None,
         })
     }
 
-    /// Appends what these changes do. After an error what was there is there still.
+    /// Appends the statements of these changes. After an error the earlier contents are still
+    /// there.
     pub async fn add(&mut self, changes: &[CommitChange]) -> io::Result<()> {
         if self.failure.is_some() {
             return Ok(());
@@ -58,7 +59,7 @@ impl Spill {
         self.append(bytes).await
     }
 
-    /// Appends what another one has as bytes.
+    /// Appends the contents of another file as bytes.
     pub async fn append(&mut self, bytes: Vec<u8>) -> io::Result<()> {
         let (file, at, length) = (Arc::clone(&self.file), self.length, bytes.len() as u64);
         spawn_blocking(move || file.write_all_at(&bytes, at))
@@ -68,7 +69,7 @@ impl Spill {
         Ok(())
     }
 
-    /// Notes that no replica can do what follows, for this reason.
+    /// Notes that no replica can execute the later changes, for this reason.
     pub fn fail(&mut self, failure: Option<String>) {
         self.failure = failure;
     }
@@ -87,7 +88,7 @@ impl Spill {
         spawn_blocking(read).await.map_err(io::Error::other)?
     }
 
-    /// Returns why what follows the statements that are here cannot be done by any replica, if so.
+    /// Returns the reason why no replica can execute the changes after these statements, if so.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
@@ -103,17 +104,17 @@ impl Spill {
 
 /// How far one reader has read.
 pub struct SpillCursor {
-    spill: Spill,
+    spill: SpillFile,
     at: u64,
 }
 
 impl SpillCursor {
-    /// Returns what comes next; nothing at the end.
+    /// Returns the next parts; nothing at the end.
     pub async fn next(&mut self) -> io::Result<Vec<ApplyPart>> {
         let (mut parts, used) = self.piece(PIECE_LENGTH).await?;
         self.at += used;
         if parts.is_empty() && self.at < self.spill.length {
-            // One that is longer than a piece.
+            // A statement that is longer than a piece.
             let head = self.bytes(HEAD_LENGTH as u64).await?;
             let length = head.get(1..HEAD_LENGTH).and_then(<[u8]>::first_chunk);
             let length = u32::from_le_bytes(*length.ok_or_else(cut_off)?);
@@ -145,7 +146,7 @@ impl SpillCursor {
 }
 
 fn cut_off() -> io::Error {
-    io::Error::other("a file of a long transaction is not what was written")
+    io::Error::other("a file of a long transaction is damaged")
 }
 
 /// Appends a part.
@@ -192,7 +193,7 @@ pub(super) fn decode_all(mut bytes: &[u8]) -> io::Result<Vec<ApplyPart>> {
     Ok(parts)
 }
 
-/// Returns the first part and what follows it; none if it is not all here.
+/// Returns the first part and the bytes after it; none if it is not all here.
 fn decode(bytes: &[u8]) -> io::Result<Option<(ApplyPart, &[u8])>> {
     let Some((kind, bytes)) = bytes.split_first() else {
         return Ok(None);
@@ -227,7 +228,7 @@ fn decode_rows(body: &[u8]) -> io::Result<RowBatch> {
     })
 }
 
-/// Returns bytes after their length, and what follows them; none if they are not all here.
+/// Returns bytes after their length, and the rest; none if they are not all here.
 fn decode_bytes(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<LENGTH_LENGTH>()?;
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)
@@ -243,7 +244,7 @@ mod tests {
     use super::*;
     use crate::tstate::statement;
 
-    async fn all(spill: &Spill) -> Vec<ApplyPart> {
+    async fn all(spill: &SpillFile) -> Vec<ApplyPart> {
         let mut reading = spill.read();
         let mut parts = Vec::new();
         loop {
@@ -255,10 +256,10 @@ mod tests {
         }
     }
 
-    /// Everything comes back in order, also what is longer than a piece.
+    /// Everything comes back in order, also a statement that is longer than a piece.
     #[tokio::test]
-    async fn what_is_added_is_read() {
-        let mut spill = Spill::new().unwrap();
+    async fn appended_changes_are_read() {
+        let mut spill = SpillFile::new().unwrap();
         assert_eq!(all(&spill).await, []);
         let long = "x".repeat(3 * PIECE_LENGTH as usize);
         let mut expected = Vec::new();

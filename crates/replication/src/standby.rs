@@ -4,8 +4,8 @@
 //! A TSID is the place in the log after a commit's record, and a standby shows a commit once its
 //! replay has gone past that. It may do so before the primary does, a moment or, where that waits
 //! for its standbys, much longer: a read there that may have seen such a commit is done again
-//! (`proxy_core::freshness::watch`). For what is written around the proxy that moment remains,
-//! until the slot's reader has read it.
+//! (`proxy_core::freshness::watch`). For writes around the proxy that moment remains, until the
+//! slot's reader has read them.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ const REPLAYED: &str = "SELECT CASE WHEN pg_is_in_recovery()
 pub struct TimelineFork {
     /// The timeline that it had followed, as eight digits.
     pub timeline: String,
-    /// It has every commit of that whose record ends here or before, and no other.
+    /// It has every commit of that timeline whose record ends here or before, and no other.
     pub at: Tsid,
 }
 
@@ -116,7 +116,7 @@ pub async fn position(standby: &Client) -> Result<Tsid, ReplicationError> {
 }
 
 /// Returns where a server that takes writes was a standby last; none if it never was.
-pub async fn parted(client: &Client) -> Result<Option<TimelineFork>, ReplicationError> {
+pub async fn timeline_fork(client: &Client) -> Result<Option<TimelineFork>, ReplicationError> {
     let timeline = one(client, TIMELINE).await?;
     let file = literal(&format!("pg_wal/{timeline}.history"));
     // The first timeline has no history.
@@ -133,8 +133,8 @@ pub async fn parted(client: &Client) -> Result<Option<TimelineFork>, Replication
     }))
 }
 
-/// Returns the last timeline of a history, and where the one that follows it begins: its lines are
-/// a timeline, where that ended, and why.
+/// Returns the last timeline of a history, and where its successor begins. Each line is a timeline,
+/// the position of its end, and the reason.
 fn last_switch(history: &str) -> Option<(&str, &str)> {
     let mut lines = history.lines().map(str::trim);
     let last = lines.rfind(|line| line.starts_with(|sign: char| sign.is_ascii_digit()))?;

@@ -1,4 +1,5 @@
-//! Transaction states: what one commit of the primary did, put together from the slot's messages.
+//! Transaction states: the effects of one commit of the primary, assembled from the slot's
+//! messages.
 //!
 //! Invariant: a state's sets hold every row that it writes, so that two states whose sets are
 //! independent touch no common row.
@@ -11,25 +12,25 @@ use bytes::Bytes;
 
 use super::ReplicationError;
 use super::apply::ApplyPart;
-use super::change::{CommitChange, Shape};
+use super::change::{CommitChange, TableShape};
 use super::pgoutput::{self, OldTuple, PgoutputMessage, Tuple};
-use super::schema_changes::{self, Note, ReplayableChange, SchemaChanges};
-use super::spill::{self, Spill};
+use super::schema_changes::{self, ReplayableChange, SchemaChanges, SchemaNote};
+use super::spill::{self, SpillFile};
 use pg_analysis::{Analyser, Catalogue};
 use proxy_core::freshness::mark::{self, Mark};
-use proxy_core::freshness::{RowHash, Sets, TableOid, Touch, Tsid};
+use proxy_core::freshness::{AccessSets, RowHash, TableAccess, TableOid, Tsid};
 
 /// Rows of one table that a state names one by one, at most; with more it touches the whole table.
 const ROWS_MAX: usize = 4096;
 
-/// Longer ones are kept in a file, in bytes: this and what may wait for a replica is what
-/// replication holds in memory.
+/// Longer transactions are kept in a file, in bytes. Replication holds this much in memory, and the
+/// commits that may wait for a replica.
 const LENGTH_MAX: usize = 256 * 1024;
 
-/// Where proxies keep what is their own, which differs from node to node.
+/// The schema of the proxies' own objects, which differ from node to node.
 const OWN_SCHEMA: &str = "hihooi";
 
-/// What one commit did.
+/// The effects of one commit.
 #[derive(Debug)]
 pub struct TState {
     /// Its place in the order.
@@ -38,38 +39,38 @@ pub struct TState {
     pub xid: u32,
     /// Our mark.
     pub mark: Option<Mark>,
-    /// What it did, in order.
+    /// Its changes, in order.
     pub effect: CommitEffect,
-    /// What it wrote; everything, if it has statements.
-    pub sets: Sets,
+    /// Its writes; everything, if it has statements.
+    pub sets: AccessSets,
     /// Whether it has statements like DDL.
     pub has_statements: bool,
     /// Bytes of memory that it takes, about.
     pub length: usize,
 }
 
-/// What a commit did.
+/// The changes of a commit.
 #[derive(Debug)]
 pub enum CommitEffect {
     /// These changes.
     Short(Vec<CommitChange>),
     /// More than is kept in memory.
-    Long(Spill),
-    /// What the transactions buffer has kept of changes.
-    Recorded(Recorded),
+    Long(SpillFile),
+    /// Changes as the transactions buffer has kept them.
+    Recorded(RecordedChanges),
 }
 
 /// Changes as `spill` writes them.
 #[derive(Debug)]
-pub struct Recorded {
+pub struct RecordedChanges {
     /// Their bytes.
     pub parts: Bytes,
     /// Why no replica can do them, if so.
     pub failure: Option<String>,
 }
 
-impl Recorded {
-    /// Returns what does them.
+impl RecordedChanges {
+    /// Returns their statements.
     pub fn parts(&self) -> Result<Vec<ApplyPart>, ReplicationError> {
         match &self.failure {
             Some(failure) => Err(ReplicationError::Stream(failure.clone())),
@@ -79,22 +80,22 @@ impl Recorded {
 }
 
 impl TState {
-    /// Returns what a state writes: of each table rows, or all of it; everything, if it has
-    /// statements.
+    /// Returns the writes of a state: rows of each table, or all of it. They are everything, if it
+    /// has statements.
     pub fn sets_of(
         writes: impl IntoIterator<Item = (TableOid, Option<BTreeSet<RowHash>>)>,
         has_statements: bool,
-    ) -> Sets {
-        let mut sets = Sets::default();
+    ) -> AccessSets {
+        let mut sets = AccessSets::default();
         for (table, rows) in writes {
             let touch = match rows {
-                Some(rows) => Touch::write_rows(rows),
-                None => Touch::write_table(),
+                Some(rows) => TableAccess::write_rows(rows),
+                None => TableAccess::write_table(),
             };
             sets.touch(table, touch);
         }
         if has_statements {
-            sets.merge(&Sets::writes_anything());
+            sets.merge(&AccessSets::writes_anything());
         }
         sets
     }
@@ -113,8 +114,8 @@ impl CommitEffect {
 
 /// Puts states together from the stream's messages.
 #[derive(Default)]
-pub struct Assembler {
-    shapes: BTreeMap<u32, Arc<Shape>>,
+pub struct TStateAssembler {
+    shapes: BTreeMap<u32, Arc<TableShape>>,
     /// Tables of the schema in which proxies keep their own, which are not replicated.
     own: BTreeSet<u32>,
     /// That of them in which changes of the schema are noted.
@@ -127,13 +128,13 @@ pub struct Assembler {
     changes: Vec<CommitChange>,
     /// Bytes of messages that the changes were made of, and of which they hold most.
     length: usize,
-    /// What came before the changes, if that was too much.
-    spill: Option<Spill>,
+    /// Earlier changes of the transaction, if they exceed the limit of memory.
+    spill: Option<SpillFile>,
     has_statements: bool,
     writes: BTreeMap<TableOid, Option<BTreeSet<RowHash>>>,
 }
 
-impl Assembler {
+impl TStateAssembler {
     /// Begins a transaction.
     pub fn begin(&mut self, xid: u32) {
         assert!(self.changes.is_empty(), "the last one was committed");
@@ -216,7 +217,7 @@ impl Assembler {
 
     fn noted(&mut self, row: &Tuple, analyser: &Analyser) {
         let columns = self.notes.iter().flat_map(|(_, columns)| columns);
-        if let Some(note) = Note::of(columns.map(String::as_str), row) {
+        if let Some(note) = SchemaNote::of(columns.map(String::as_str), row) {
             let found = self.schema_changes.noted(&note, analyser);
             self.found(found);
         }
@@ -235,7 +236,7 @@ impl Assembler {
         }
     }
 
-    /// Moves what there is of it into a file, if it is too much for memory.
+    /// Moves its present changes into a file, if they are too much for memory.
     pub async fn bound(&mut self) -> io::Result<()> {
         match self.length > LENGTH_MAX {
             true => self.spill().await,
@@ -246,7 +247,7 @@ impl Assembler {
     async fn spill(&mut self) -> io::Result<()> {
         let spill = match &mut self.spill {
             Some(spill) => spill,
-            none => none.insert(Spill::new()?),
+            none => none.insert(SpillFile::new()?),
         };
         spill.add(&self.changes).await?;
         self.changes.clear();
@@ -295,17 +296,17 @@ impl Assembler {
         self.catalogue_is_old |= !agrees;
         let oid = relation.oid;
         self.shapes
-            .insert(oid, Arc::new(Shape::new(relation, known)));
+            .insert(oid, Arc::new(TableShape::new(relation, known)));
     }
 
-    fn shape(&self, relation: u32) -> Result<Arc<Shape>, ReplicationError> {
+    fn shape(&self, relation: u32) -> Result<Arc<TableShape>, ReplicationError> {
         let shape = self.shapes.get(&relation).cloned();
         shape.ok_or_else(|| {
             ReplicationError::Stream("a row came before its table was described".into())
         })
     }
 
-    fn write<'t>(&mut self, table: &Shape, tuples: impl IntoIterator<Item = &'t Tuple>) {
+    fn write<'t>(&mut self, table: &TableShape, tuples: impl IntoIterator<Item = &'t Tuple>) {
         let entry = self.writes.entry(table.table);
         let entry = entry.or_insert_with(|| Some(BTreeSet::new()));
         if !table.has_key {

@@ -1,7 +1,7 @@
 //! The baselines that every published figure is a ratio of: `echo` and `chain-echo`.
 //!
-//! They are the server's own event loop with a handler that keeps no state: what remains is what
-//! sockets, frames and batching cost. `echo` answers each `Message::Echo` with the same bytes;
+//! They are the server's own event loop with a handler that keeps no state: only the cost of
+//! sockets, frames and batching remains. `echo` answers each `Message::Echo` with the same bytes;
 //! with a next process, the bytes go down the chain and back up (a write's way, Replex Fig. 3).
 
 use std::collections::VecDeque;
@@ -15,8 +15,8 @@ use crate::event_loop::{
     ConnectionId, ConnectionSide, EventLoop, Handler, Io, LoopHandle, LoopOptions,
 };
 
-/// Frames passed on and not come back. By this a chain that is slower than its clients is
-/// distinguished from one that has lost frames.
+/// Frames passed on and not come back. This distinguishes a chain that is slower than its clients
+/// from a chain that has lost frames.
 const UNDER_WAY_MAX: usize = 1 << 20;
 
 /// A baseline process that listens and does not run yet.

@@ -29,7 +29,7 @@ pub fn read(folder: &DataFolder) -> Result<Option<Configuration>, ServerError> {
     Ok(configuration.filter(|it| it.check().is_ok()))
 }
 
-/// Keeps it. That it cannot be written, on a full disk for one, ends no server: it is noted.
+/// Keeps it. A failed write, on a full disk for instance, ends no server: it is logged.
 pub fn write(folder: &DataFolder, configuration: &Configuration) {
     if let Err(error) = folder.replace(NAME, &ENVELOPE.encode(configuration)) {
         journal::line(

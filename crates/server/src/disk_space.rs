@@ -1,7 +1,8 @@
 //! How much of the disk below a folder is free, asked of the system now and then.
 //!
-//! What a server logs and keeps has limits of its own; this is about a disk that is small, or that
-//! others fill. A quota of a user does not show here: it shows when a segment cannot be made.
+//! A server's logs and tables have limits of their own. This module is about a disk that is small,
+//! or that others fill. A quota of a user does not show here: it shows when a segment cannot be
+//! made.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -23,13 +24,13 @@ pub struct DiskSpace {
     folder: PathBuf,
     /// Free bytes below which the disk is low.
     reserve_bytes: u64,
-    figures: Cell<Figures>,
+    figures: Cell<SpaceFigures>,
     is_low: Cell<bool>,
     looked_at: Cell<Option<Instant>>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Figures {
+struct SpaceFigures {
     bytes: u64,
     free_bytes: u64,
     /// None where the file system has no limit of files.
@@ -66,8 +67,8 @@ impl DiskSpace {
         checkpoint_bytes(self.figures.get().bytes, wanted)
     }
 
-    /// Returns whether what is free is only what is kept for checkpoints. It is low until a quarter
-    /// more is free.
+    /// Returns whether the free space is only the reserve for checkpoints. It is low until a
+    /// quarter more is free.
     pub fn is_low(&self) -> bool {
         if self
             .looked_at
@@ -80,7 +81,7 @@ impl DiskSpace {
         self.judge(self.figures.get())
     }
 
-    fn judge(&self, figures: Figures) -> bool {
+    fn judge(&self, figures: SpaceFigures) -> bool {
         let needed = match self.is_low.get() {
             true => self.reserve_bytes + self.reserve_bytes / 4,
             false => self.reserve_bytes,
@@ -120,7 +121,7 @@ impl DiskSpace {
         let existing = self.folder.ancestors().find(|path| path.exists());
         // Where the system does not report it, only the log's own limits hold.
         if let Some(Ok(found)) = existing.map(rustix::fs::statvfs) {
-            self.figures.set(Figures {
+            self.figures.set(SpaceFigures {
                 bytes: found.f_blocks * found.f_frsize,
                 free_bytes: found.f_bavail * found.f_frsize,
                 free_files: (found.f_files > 0).then_some(found.f_favail),
@@ -171,7 +172,7 @@ mod tests {
     fn a_disk_is_low_below_its_reserve_until_a_quarter_more_is_free() {
         let space = DiskSpace::of(Path::new("/")).with_reserve(8 << 20);
         let is_low = |free_bytes, free_files| {
-            space.judge(Figures {
+            space.judge(SpaceFigures {
                 bytes: 1 << 30,
                 free_bytes,
                 free_files,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use machines::core::{CoreMachine, LogRecord};
 use placement::Durability;
 use protocol::identity::Position;
-use storage::log::{Flush, LogAdmission, ReplayItem};
+use storage::log::{FlushTiming, LogAdmission, ReplayItem};
 use storage::tables::DurableTables;
 use storage::{DurableStore, StorageError, StoreOptions, StoreRecovery};
 
@@ -41,7 +41,7 @@ pub struct DiskStore {
 pub struct DiskStoreOptions {
     /// Names the data folder (R16).
     pub disk: u64,
-    /// Memory, checkpoints, segments; and whether the core is new: otherwise an empty folder is a
+    /// Memory, checkpoints, segments. Also whether the core is new: otherwise an empty folder is a
     /// loss.
     pub store: StoreOptions,
 }
@@ -71,7 +71,7 @@ impl DiskStore {
         if let Some(damage) = recovery.log.damage.first() {
             return Err(ServerError::Folder(format!(
                 "the log in {} is damaged ({damage}): votes and rows may be lost, so this server \
-                 must not serve; let the others take over what it held (replex admin server \
+                 must not serve; let the others take over its partitions (replex admin server \
                  remove), and start a new server on an empty folder",
                 folder.display()
             )));
@@ -115,8 +115,8 @@ impl CoreStore for DiskStore {
 
     fn append(&mut self, record: &LogRecord) -> Result<(), ServerError> {
         let flush = match record.durability {
-            Durability::Sync => Flush::Now,
-            Durability::Replicated => Flush::Interval,
+            Durability::Sync => FlushTiming::Now,
+            Durability::Replicated => FlushTiming::Interval,
         };
         let position = self
             .store

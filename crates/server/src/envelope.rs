@@ -14,7 +14,7 @@ use protocol::codec::Wire;
 
 const HEADER_BYTES: usize = 14;
 
-/// What a record is, in this program.
+/// The form of a log record in this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Envelope {
     /// The first bytes.
@@ -26,14 +26,14 @@ pub(crate) struct Envelope {
 /// The reason why bytes are no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EnvelopeError {
-    /// They are not what was written.
+    /// They are damaged.
     Damaged,
     /// They are of this format, which this program does not know.
     Format(u16),
 }
 
 impl Envelope {
-    /// Returns the record's bytes with what stands around them.
+    /// Returns the record's bytes with the envelope around them.
     pub fn encode(self, record: &impl Wire) -> Vec<u8> {
         let mut out = self.magic.to_vec();
         self.format.encode(&mut out);
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_it_wrote_and_refuses_the_rest() {
+    fn written_envelope_is_read_and_others_are_refused() {
         let envelope = Envelope {
             magic: b"RPXTESTS",
             format: 3,

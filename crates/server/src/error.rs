@@ -1,4 +1,4 @@
-//! What can end a server, or keep it from starting.
+//! Errors that end a server, or keep it from starting.
 
 use std::fmt;
 use std::io;
@@ -12,12 +12,12 @@ use storage::StorageError;
 pub enum ServerError {
     /// The operating system refused something.
     Io {
-        /// What was being done, to what.
+        /// The failed action and its object.
         what: String,
         /// Its message.
         source: io::Error,
     },
-    /// The options do not fit together. Contains which and what to do.
+    /// The options do not fit together. Contains the file and the remedy.
     Options(String),
     /// A table could not be read: memory no longer agrees with the log, and the process must stop
     /// rather than answer.
@@ -31,7 +31,7 @@ pub enum ServerError {
         /// Its process number, if it could be read.
         process: Option<u32>,
     },
-    /// The contents of the folder cannot be used. Contains what and what to do. Nothing was
+    /// The contents of the folder cannot be used. Contains the fault and the remedy. Nothing was
     /// changed.
     Folder(String),
     /// The coordinator refused; its words.

@@ -25,7 +25,7 @@ const ENVELOPE: Envelope = Envelope {
 pub struct ServerIdentity {
     /// Names the folder.
     pub disk: u64,
-    /// Cores that have a log in the folder: one that is missing is lost, not new.
+    /// Cores that have a log in the folder. A missing log is a loss: such a core is not new.
     pub cores: u16,
     /// The cluster that it belongs to and its number there, once it has joined.
     pub joined: Option<(u64, ServerId)>,
@@ -37,7 +37,7 @@ pub struct ServerIdentity {
     pub attempt: Option<u64>,
     /// The last process has ended in good order: all that it had is in the log, and durable.
     pub has_stopped: bool,
-    /// The log has been found to be older than what the coordinator knows of it.
+    /// The log has been found to be older than the coordinator's record of it.
     pub is_old: bool,
 }
 
@@ -55,8 +55,8 @@ impl ServerIdentity {
             let path = path.display();
             ServerError::Folder(match problem {
                 EnvelopeError::Damaged => format!(
-                    "{path} is damaged: this server cannot come back; let the others take over what it \
-                     held (replex admin server remove), and start a new server on an empty folder"
+                    "{path} is damaged: this server cannot come back; let the others take over its \
+                     partitions (replex admin server remove), and start a new server on an empty folder"
                 ),
                 EnvelopeError::Format(found) => format!(
                     "{path} is of format {found}, this program knows {}: use the release that \
@@ -67,7 +67,7 @@ impl ServerIdentity {
         })
     }
 
-    /// Returns what is reported of it to the coordinator.
+    /// Returns its report to the coordinator.
     pub fn report(&self, epoch: Epoch) -> FolderReport {
         FolderReport {
             disk: self.disk,
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_it_wrote() {
+    fn written_identity_is_read() {
         for joined in [None, Some((7, ServerId(3)))] {
             let identity = ServerIdentity {
                 disk: 1 << 60,

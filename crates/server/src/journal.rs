@@ -1,7 +1,7 @@
 //! The operator's log: one line per event on stderr, `time level key=value …`.
 //!
-//! It is for what happens seldom (starts, stops, connections refused, errors). Operations are
-//! counted, not logged.
+//! It is for rare events (starts, stops, connections refused, errors). Operations are counted, not
+//! logged.
 
 use std::fmt::{self, Write as _};
 use std::io::Write as _;

@@ -1,9 +1,9 @@
 //! The server process: event loops, sockets, timers, and the roles that run on them.
 //!
-//! One event loop per core reads frames, hands them to a [`event_loop::Handler`] and writes what
-//! it answers; no thread stands between the socket and the state machine. The
-//! rules of the store are in `protocol`: this crate turns bytes, time and disks into its inputs
-//! and carries out its outputs, and must not decide anything about data itself.
+//! One event loop per core reads frames, hands them to a [`event_loop::Handler`] and writes its
+//! answers. No thread stands between the socket and the state machine. The rules of the store are
+//! in `protocol`: this crate turns bytes, time and disks into its inputs and carries out its
+//! outputs, and must not decide anything about data itself.
 
 pub mod baseline;
 mod blocking;

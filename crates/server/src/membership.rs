@@ -1,9 +1,9 @@
-//! What a server sends to its coordinator outside of any event loop: that it joins, that it is
-//! there while its cores still read their disks, and that it has stopped.
+//! Messages of a server to its coordinator outside of any event loop. They report that it joins,
+//! that it is there while its cores still read their disks, and that it has stopped.
 //!
-//! A server that joins waits for a coordinator that is unavailable. One that refuses is believed,
-//! unless the reason will pass (a lease of the process before that is still running). No server
-//! waits for the answer to a goodbye longer than for the lease that it would save.
+//! A server that joins waits for a coordinator that is unavailable. A refusal is final, unless its
+//! reason will pass (a lease of the previous process that still runs). No server waits for the
+//! answer to a goodbye longer than for the lease that it would save.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -21,8 +21,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// How long one attempt to join may take.
 const ATTEMPT_MAX: Duration = Duration::from_secs(12);
-/// How long a coordinator may take to greet, which it does at once: one that stands still is left
-/// for the next one.
+/// Time in which a coordinator must greet. It does so at once, and a coordinator that stands still
+/// is left for the next one.
 const GREETING_MAX: Duration = Duration::from_secs(1);
 /// How long a goodbye may take, at each address: as long as the lease that it gives back.
 const GOODBYE_MAX: Duration = Duration::from_secs(1);
@@ -95,11 +95,11 @@ pub(crate) fn join(
                 });
             }
             Ok(CoordinatorReply::Wait { message }) => message,
-            // It has lost its state, and receives what this folder knows.
+            // It has lost its state, and receives this folder's knowledge.
             Ok(CoordinatorReply::Recall) => match &patience.memory {
                 None => "it recovers its state, and this folder knows nothing".to_owned(),
                 Some(memory) => match ask(*address, cluster, memory, ATTEMPT_MAX) {
-                    Ok(_) => "it recovers its state from what its servers know".to_owned(),
+                    Ok(_) => "it recovers its state from its servers".to_owned(),
                     Err(
                         Failure::Unavailable(reason)
                         | Failure::Refused {
@@ -190,7 +190,7 @@ impl JoinHeartbeat {
             let address = self.coordinators[0];
             self.coordinators.rotate_left(1);
             let connected = Blocking::connect(address, Some(self.cluster), PULSE_MAX);
-            // One that stands by sends that instead of a greeting.
+            // A standby sends that instead of a greeting.
             self.connection = connected.ok().and_then(|mut connection| {
                 let greeted = matches!(connection.receive(), Ok(Message::Welcome(_)));
                 greeted.then_some(connection)
@@ -206,8 +206,8 @@ impl JoinHeartbeat {
 }
 
 /// Reports that this incarnation has stopped, so that the next one need not wait for the end of its
-/// lease. The caller's cores serve nothing any more, whatever becomes of the message. A coordinator
-/// that does not receive it waits for the lease: that is logged, and no failure.
+/// lease. The caller's cores serve nothing any more, whether or not the message arrives. A
+/// coordinator that does not receive it waits for the lease: that is logged, and no failure.
 pub(crate) fn send_goodbye(
     coordinators: &[SocketAddr],
     cluster: u64,

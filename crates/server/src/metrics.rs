@@ -44,7 +44,7 @@ impl Metrics {
         self.address
     }
 
-    /// Serves what `text` gives at every request, on a thread that ends with the process.
+    /// Serves the result of `text` at every request, on a thread that ends with the process.
     ///
     /// # Errors
     /// The system has no thread left.

@@ -27,7 +27,7 @@ pub struct ServerOptions {
     pub cores: u16,
     /// `host:port` of each coordinator, to be tried in order.
     pub coordinators: Vec<String>,
-    /// What fails together with this server; empty is this server alone.
+    /// The failure domain; empty is this server alone.
     pub domain: String,
     /// Listen on a network although nothing is encrypted.
     pub allow_unencrypted_network: bool,
@@ -93,8 +93,8 @@ pub struct CoordinatorOptions {
     pub allow_unencrypted_network: bool,
     /// Leases and other intervals.
     pub settings: CoordinatorSettings,
-    /// Rebuild the state from what the servers know, because it is lost or an older copy; servers
-    /// that are named are lost for good, and not waited for.
+    /// Rebuild the state from the servers, because it is lost or an older copy. The named servers
+    /// are lost for good, and not waited for.
     pub recover: Option<BTreeSet<ServerId>>,
     /// Limits of its event loop.
     pub loop_limits: event_loop::LoopLimits,
@@ -114,7 +114,7 @@ pub enum StateOptions {
 pub struct EtcdOptions {
     /// `http://host:port` of its members, to be tried in order.
     pub urls: Vec<String>,
-    /// What all keys begin with: one cluster of ours, one prefix.
+    /// The prefix of all keys. Each cluster has its own.
     pub prefix: String,
 }
 
@@ -145,7 +145,7 @@ fn loopback() -> SocketAddr {
 /// Refuses an address that others than this machine can reach, unless that is requested by name.
 ///
 /// # Errors
-/// It is refused. Contains why and what to do.
+/// It is refused. Contains the reason and the remedy.
 pub fn check_listen(address: SocketAddr, allow_unencrypted: bool) -> Result<(), ServerError> {
     if address.ip().is_loopback() || allow_unencrypted {
         return Ok(());

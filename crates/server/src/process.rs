@@ -1,6 +1,6 @@
 //! A server process: its folder, its identity, its cores and their threads.
 //!
-//! It opens the folder, listens, joins the cluster, and then each core restores what it knew and
+//! It opens the folder, listens and joins the cluster. Then each core restores its state and
 //! serves, on a thread of its own. When one core fails the others are stopped too: a server is
 //! there or it is not.
 
@@ -57,7 +57,7 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Asks every core to finish what is under way and end.
+    /// Asks every core to finish its open work and end.
     pub fn stop(&self) {
         for handle in &self.handles {
             handle.stop();
@@ -84,9 +84,9 @@ pub struct ServingServer {
     pub metrics: Option<SocketAddr>,
 }
 
-/// What a core's thread reports.
+/// A report of a core's thread.
 enum CoreEvent {
-    /// It knows what its disk knew, and waits to begin.
+    /// It has restored the state of its disk, and waits to begin.
     Restored,
     /// It has received a configuration.
     Configured(Arc<Configuration>),
@@ -184,12 +184,12 @@ impl ServerProcess {
         }
     }
 
-    /// Joins the cluster, restores what the folder holds and serves until it is stopped. `ready`
-    /// is called once all cores serve.
+    /// Joins the cluster, restores the folder's state and serves until it is stopped. `ready` is
+    /// called once all cores serve.
     ///
     /// # Errors
-    /// The coordinator refused, the folder cannot be used, or a core failed: then the process is
-    /// to end with an error, and a new one reads what is really on the disk (R23).
+    /// The coordinator refused, the folder is unusable, or a core failed. Then the process must end
+    /// with an error, and a new process reads the actual contents of the disk (R23).
     pub fn run(mut self, ready: impl FnOnce(&ServingServer)) -> Result<(), ServerError> {
         let stopper = self.stopper();
         // Before it joins, so that it is not taken for down while it reads its disk.
@@ -222,8 +222,8 @@ impl ServerProcess {
         }
         if result.is_ok() {
             // Every core's loop has ended and its log is closed: this is the last message. A
-            // process that failed does not send it, for it is not known what it has still under
-            // way. The folder records it as well, for a coordinator that does not receive it.
+            // process that failed does not send it, since its open work is unknown. The folder
+            // records it as well, for a coordinator that does not receive it.
             self.identity.has_stopped = true;
             self.identity.write(&self.folder)?;
             let goodbye = CoordinatorRequest::Stopped {
@@ -241,7 +241,7 @@ impl ServerProcess {
         result
     }
 
-    /// Lets the cores begin once all have restored what they knew, and follows them to their end.
+    /// Lets the cores begin once all have restored their state, and follows them to their end.
     fn follow(
         &mut self,
         cores: &mut Cores,
@@ -425,7 +425,7 @@ struct Cores {
     events: Receiver<CoreEvent>,
     /// One for each core that waits to begin; a core whose sender is dropped ends.
     begin: Vec<Sender<()>>,
-    /// Beats until all cores have restored what they knew.
+    /// Beats until all cores have restored their state.
     pulse: Option<JoinHeartbeat>,
 }
 
@@ -504,7 +504,7 @@ impl Cores {
     }
 }
 
-/// What a core needs to start, on its own thread.
+/// The values that a core needs to start, on its own thread.
 struct CoreStart {
     identity: CoreIdentity,
     configuration: Arc<Configuration>,

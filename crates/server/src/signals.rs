@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT: finish what is under way and end; a second one ends at once.
+//! SIGTERM and SIGINT end the process in good order. A second signal ends it at once.
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;

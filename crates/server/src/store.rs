@@ -1,4 +1,4 @@
-//! What a core needs of its disk: a log with group commit and sorted tables.
+//! The storage of a core: a log with group commit and sorted tables.
 //!
 //! The trait is the edge between the driver and `storage`, and lets tests and baselines run a core
 //! without a disk. The meaning of records is the machine's business; how bytes are kept is the
@@ -21,8 +21,7 @@ pub trait CoreStore {
     /// Returns the tables, as of the last write.
     fn tables(&mut self) -> &mut Self::Tables;
 
-    /// Hands what the disk holds to a machine that was just made: what a checkpoint saved, then
-    /// the log's records.
+    /// Hands the disk's contents to a new machine: the checkpoint, then the log's records.
     ///
     /// # Errors
     /// It cannot be read: the process must not serve.
@@ -34,7 +33,7 @@ pub trait CoreStore {
     /// The record cannot be taken: the process must stop.
     fn append(&mut self, record: &LogRecord) -> Result<(), ServerError>;
 
-    /// Hands over what was appended to be written; once per turn.
+    /// Hands over the appended records to be written; once per turn.
     fn submit(&mut self);
 
     /// Returns the last durable position.

@@ -223,7 +223,7 @@ fn large_frames_under_way_share_a_bound() {
     let mut second = begin(7 << 20);
     let reason = second.farewell();
     assert!(reason.contains("large frames"), "{reason}");
-    // The first one ends: what it claimed is free again.
+    // The first connection ends: its share is free again.
     first.stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(first.receive(), None);
     let mut third = Wire::connect(echo.address);
@@ -244,7 +244,7 @@ fn a_slow_reader_is_held_back_and_stalls_no_other() {
         );
     }
     // Nothing is read back, so at some point nothing more is taken: the kernel's buffers and the
-    // loop's limit are full. That is far below what an unbounded loop would have swallowed.
+    // loop's limit are full. That is far below the size that an unbounded loop would have read.
     let bound = 64 << 20;
     let mut taken = 0;
     let mut refusals = 0;
@@ -258,7 +258,7 @@ fn a_slow_reader_is_held_back_and_stalls_no_other() {
             Err(error) if error.kind() == ErrorKind::WouldBlock => refusals += 1,
             Err(error) => panic!("{error}"),
         }
-        // Whole round trips of another client are the clock here.
+        // Complete round trips of another client are the clock here.
         other.echo(1, 100);
     }
     assert!(
@@ -313,7 +313,7 @@ fn a_connection_beyond_the_limit_is_refused_with_a_reason() {
         let reason = over.farewell();
         assert!(reason.contains("3 connections"), "{reason}");
     }
-    // Room is made by one that leaves, once the loop has noticed.
+    // A connection that leaves makes room, once the loop has noticed.
     let gone = wires.pop().unwrap();
     gone.stream.shutdown(Shutdown::Write).unwrap();
     let mut gone = gone;
@@ -325,7 +325,7 @@ fn a_connection_beyond_the_limit_is_refused_with_a_reason() {
 }
 
 #[test]
-fn stopping_answers_what_was_asked_and_sends_farewell() {
+fn stop_answers_open_requests_and_sends_farewell() {
     let echo = Echo::start(LoopLimits::default());
     let mut wire = Wire::connect(echo.address);
     wire.echo(1, 10);
@@ -402,8 +402,8 @@ fn an_idle_loop_sleeps() {
     let thread = std::thread::spawn(move || event_loop.run(&mut handler));
     let mut wire = Wire::connect(address);
     wire.echo(1, 10);
-    // Silence is what is tested: nothing is to come in this time, and no turn to be taken but the
-    // last look at whether the new connection has spoken.
+    // The subject is silence: nothing may come in this time, and the loop takes no turn but the
+    // last check whether the new connection has spoken.
     let silence = Some(Duration::from_millis(300));
     wire.stream.set_read_timeout(silence).unwrap();
     let before = turns.load(Ordering::Relaxed);

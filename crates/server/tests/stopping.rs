@@ -1,5 +1,5 @@
-//! Servers that stop in good order: what they wait for, what they send last, and that the next
-//! process of a server then need not wait for a lease (R15).
+//! Servers that stop in good order: the work that they wait for, their last messages, and that the
+//! next process of a server then need not wait for a lease (R15).
 #![allow(clippy::unwrap_used, reason = "a failed expectation fails the test")]
 
 mod support;
@@ -150,7 +150,7 @@ fn pass_on(
     while let Some(frame) = server.receive() {
         match frame.message {
             Message::Ask(request @ CoordinatorRequest::Stopped { .. }) => {
-                // The receiver is gone once the test has what it waited for.
+                // The receiver is gone once the test has its result.
                 let _ = sender.send((request, server));
                 return;
             }

@@ -1,8 +1,8 @@
 //! The inputs and outputs of a client's session machine.
 //!
-//! The driver (client library or simulator) owns connections and time: it opens the connections
-//! that are requested, writes what is to be sent, and hands in what comes back. A connection must
-//! deliver a request at most once, as TCP does: a refusal then speaks for its attempt.
+//! The driver (client library or simulator) owns connections and time. It opens the requested
+//! connections, writes the outgoing messages, and hands in the answers. A connection must deliver a
+//! request at most once, as TCP does: a refusal then speaks for its attempt.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -19,21 +19,21 @@ use protocol::operation::{Mutation, RequestResult};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Ticket(pub u64);
 
-/// What a client wants. Epochs in it are overwritten by the machine.
+/// An operation of a client. Epochs in it are overwritten by the machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SessionOperation {
     /// Changes, run exactly once, by the core of the primary partition of the first pk.
     Execute {
         /// The table.
         table: TableId,
-        /// What to do: one for now, at least one.
+        /// The mutations: one for now, at least one.
         mutations: Vec<Mutation>,
     },
     /// One page of one partition. Its epoch is that of the configuration by which its copy was
     /// chosen: numbers of copies are used again. It is sent with the epoch of then.
     Read(Read),
-    /// Ranges of partitions of one table, read as of one moment (R35). Each is as a `Read`
-    /// whose limit is that of all its pages together, and whose agreement is overwritten.
+    /// Ranges of partitions of one table, read as of one moment (R35). Each is as a `Read` whose
+    /// limit is that of all its pages together, and whose agreement is overwritten.
     Moment(Vec<Read>),
     /// The end of holds; only the machine itself asks for it.
     Release(HoldRelease),
@@ -43,14 +43,14 @@ pub enum SessionOperation {
     Status(CoreId),
 }
 
-/// What happened.
+/// An input of the machine.
 #[derive(Clone, Debug)]
 pub enum SessionInput {
     /// Something is wanted.
     Submit {
         /// Its name.
         ticket: Ticket,
-        /// What.
+        /// The operation.
         operation: SessionOperation,
         /// When to give up, on the monotonic clock.
         deadline_us: u64,
@@ -63,14 +63,14 @@ pub enum SessionInput {
     },
     /// A connection that was asked for is open, and its `Welcome` had this epoch.
     Connected {
-        /// To whom.
+        /// The destination.
         core: CoreId,
         /// The core's epoch.
         epoch: Epoch,
     },
     /// A connection broke, or could not be opened.
     Disconnected {
-        /// To whom.
+        /// The destination.
         core: CoreId,
     },
     /// A core answered.
@@ -79,7 +79,7 @@ pub enum SessionInput {
         core: CoreId,
         /// Which attempt.
         correlation: u64,
-        /// What.
+        /// The reply.
         reply: Reply,
     },
     /// The coordinator answered `Fetch` with a configuration.
@@ -102,7 +102,7 @@ pub enum SessionInput {
     Tick,
 }
 
-/// What is to be done. The driver empties it after each step or batch of steps.
+/// An output of the machine. The driver empties it after each step or batch of steps.
 #[derive(Debug, Default)]
 pub struct SessionOutput {
     /// Connections to open, at the address in the configuration; each is answered by
@@ -112,7 +112,7 @@ pub struct SessionOutput {
     pub sends: Vec<Attempt>,
     /// For the coordinator: `Fetch` and `OpenSession`. They may be lost; they are asked again.
     pub asks: Vec<CoordinatorRequest>,
-    /// What has ended.
+    /// The operations that have ended.
     pub completions: Vec<Completion>,
     /// When to step with [`SessionInput::Tick`] at the latest, on the monotonic clock; the last one
     /// counts.
@@ -122,11 +122,11 @@ pub struct SessionOutput {
 /// A request on its way.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {
-    /// To whom.
+    /// The destination.
     pub core: CoreId,
     /// Returned with the reply; never reused.
     pub correlation: u64,
-    /// What.
+    /// The request.
     pub request: Request,
 }
 
@@ -186,7 +186,7 @@ pub enum SessionFailure {
     Lost {
         /// The partition that was to be read, or at which the write was to begin.
         partition: PartitionId,
-        /// What is missing and what to do, for people.
+        /// The missing part and the remedy, for people.
         message: String,
     },
     /// A server has no space for writes.
@@ -273,7 +273,7 @@ pub struct SessionLimits {
     pub failures_suspected: u32,
     /// For so long reads go around a core that is suspected, where other copies have their rows.
     pub suspect_us: u64,
-    /// A read of what is down and nowhere else to be read waits for so long.
+    /// A read of lost rows without another copy waits for so long.
     pub lost_us: u64,
     /// The first pause after a refusal or a broken connection, doubling up to `pause_us_max`.
     pub pause_us: u64,

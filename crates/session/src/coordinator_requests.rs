@@ -1,8 +1,9 @@
-//! What the session machine asks of the coordinator: configurations, when it learns that its
-//! own is old, and sessions, before the first operation and when one has come of age.
+//! Requests of the session machine to the coordinator. It fetches a configuration when it learns
+//! that its own is old. It opens a session before the first operation and when the current one has
+//! reached its age.
 //!
-//! Questions and answers may be lost, and come twice. Nothing here waits for the coordinator but
-//! what cannot go on without it.
+//! Questions and answers may be lost, and come twice. Only operations that need the coordinator's
+//! answer wait for it.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -13,7 +14,8 @@ use protocol::identity::{Epoch, PartitionId, SessionId, TableId};
 use protocol::message::CoordinatorRequest;
 
 use super::{
-    Fetch, Place, SessionFailure, SessionMachine, SessionOperation, SessionOutput, Ticket, Timer,
+    Fetch, RequestPhase, SessionFailure, SessionMachine, SessionOperation, SessionOutput, Ticket,
+    Timer,
 };
 
 impl SessionMachine {
@@ -42,7 +44,7 @@ impl SessionMachine {
         }
         self.follow_partitions(now_us, output);
         self.place_again(now_us, output, |place| {
-            matches!(place, Place::Waiting | Place::Queued(_))
+            matches!(place, RequestPhase::Waiting | RequestPhase::Queued(_))
         });
     }
 
@@ -75,8 +77,8 @@ impl SessionMachine {
         }
     }
 
-    /// Finds the copies whose numbers mean others now: another copy can have the number of one that
-    /// is gone, and with it other rows in the range.
+    /// Finds copies whose numbers have another meaning now: another copy can have the number of a
+    /// dropped one, and with it other rows in the range.
     fn compare_copies(&mut self, before: &Configuration) {
         let now = self.configuration.as_ref().expect("callers have set it");
         for table in &now.tables {
@@ -154,7 +156,7 @@ impl SessionMachine {
         self.session_asks = None;
         self.timers.clear(Timer::Session);
         self.all_ready();
-        self.place_again(now_us, output, |place| place == Place::Waiting);
+        self.place_again(now_us, output, |place| place == RequestPhase::Waiting);
     }
 
     /// Puts an operation without a name aside if there is no session to name it in.
@@ -172,7 +174,7 @@ impl SessionMachine {
             self.ask_session(now_us, output);
         }
         if !current {
-            self.move_to(ticket, Place::Waiting, None);
+            self.move_to(ticket, RequestPhase::Waiting, None);
         }
         !current
     }

@@ -1,4 +1,4 @@
-//! What happens to the session machine: answers, refusals, connections that come and go, time.
+//! Events of the session machine: answers, refusals, opened and closed connections, time.
 
 use alloc::vec::Vec;
 
@@ -7,8 +7,8 @@ use protocol::message::{Refusal, Reply};
 
 use super::moment::ReceivedPage;
 use super::{
-    Flight, LinkState, Parent, Place, SessionFailure, SessionMachine, SessionOperation,
-    SessionOutcome, SessionOutput, Ticket, Timer,
+    AttemptInFlight, LinkState, RequestParent, RequestPhase, SessionFailure, SessionMachine,
+    SessionOperation, SessionOutcome, SessionOutput, Ticket, Timer,
 };
 
 impl SessionMachine {
@@ -51,7 +51,7 @@ impl SessionMachine {
                 SessionOutcome::Executed(result)
             }
             (SessionOperation::Read(_), Reply::Rows(page)) => {
-                if let Some(Parent::Cover(_)) = pending.part_of {
+                if let Some(RequestParent::Cover(_)) = pending.part_of {
                     self.forget_attempt(correlation);
                     self.on_member_page(now_us, flight.ticket, &page, output);
                 } else {
@@ -91,7 +91,7 @@ impl SessionMachine {
         output: &mut SessionOutput,
     ) {
         match self.requests[&ticket].part_of {
-            Some(Parent::Moment(_)) => self.on_range_page(now_us, ticket, came, output),
+            Some(RequestParent::Moment(_)) => self.on_range_page(now_us, ticket, came, output),
             _ => self.finish(ticket, SessionOutcome::Rows(came.page), output),
         }
     }
@@ -99,11 +99,11 @@ impl SessionMachine {
     /// Returns whether a later attempt may run the request though this one did not change anything:
     /// at another head, which need not know that it had ended. A request that took effect is known
     /// to every head.
-    fn may_run_later(&self, correlation: u64, flight: Flight) -> bool {
+    fn may_run_later(&self, correlation: u64, flight: AttemptInFlight) -> bool {
         let pending = &self.requests[&flight.ticket];
         let newest = pending.flying.last().map(|newest| &self.attempts[newest]);
         let is_elsewhere =
-            |newest: &Flight| (newest.core, newest.epoch) != (flight.core, flight.epoch);
+            |newest: &AttemptInFlight| (newest.core, newest.epoch) != (flight.core, flight.epoch);
         correlation < pending.lost || newest.is_some_and(is_elsewhere)
     }
 
@@ -111,11 +111,11 @@ impl SessionMachine {
         &mut self,
         now_us: u64,
         correlation: u64,
-        flight: Flight,
+        flight: AttemptInFlight,
         refusal: Refusal,
         output: &mut SessionOutput,
     ) {
-        let Flight { ticket, epoch, .. } = flight;
+        let AttemptInFlight { ticket, epoch, .. } = flight;
         self.inquire_after(now_us, flight.core, &refusal, output);
         self.forget_attempt(correlation);
         let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
@@ -128,7 +128,7 @@ impl SessionMachine {
         let refusals = pending.refusals;
         let uncertain = pending.uncertain();
         let flying = !pending.flying.is_empty();
-        let redirected = pending.place == Place::Parted;
+        let redirected = pending.place == RequestPhase::Parted;
         let writes = matches!(pending.operation, SessionOperation::Execute { .. });
         pending.last = Some(refusal.clone());
         match refusal {
@@ -164,7 +164,7 @@ impl SessionMachine {
                 self.place(now_us, ticket, output);
             }
             Refusal::StaleEpoch { epoch } if epoch > known => {
-                self.move_to(ticket, Place::Waiting, None);
+                self.move_to(ticket, RequestPhase::Waiting, None);
             }
             Refusal::WrongPartition | Refusal::Begun => {
                 self.pause(now_us, ticket, refusals);
@@ -251,13 +251,13 @@ impl SessionMachine {
             self.forget_attempt(correlation);
             let pending = self.requests.get_mut(&ticket).expect("it was flying");
             pending.lost = pending.lost.max(correlation);
-            if pending.place == Place::Flying && pending.flying.is_empty() {
+            if pending.place == RequestPhase::Flying && pending.flying.is_empty() {
                 self.place(now_us, ticket, output);
             }
         }
         if failures >= self.limits.failures_suspected {
             self.suspect(now_us, core);
-            self.place_again(now_us, output, |place| place == Place::Queued(core));
+            self.place_again(now_us, output, |place| place == RequestPhase::Queued(core));
         }
         // The server may be elsewhere by now.
         let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
@@ -274,7 +274,7 @@ impl SessionMachine {
                 Timer::Fetch if self.requests.is_empty() => self.fetch = None,
                 Timer::Fetch => self.ask_fetch(now_us, output),
                 Timer::Session => {
-                    let wanted = |pending: &super::Pending| pending.place == Place::Waiting;
+                    let wanted = |pending: &super::Pending| pending.place == RequestPhase::Waiting;
                     if self.requests.values().any(wanted) {
                         self.ask_session_again(now_us, output);
                     } else {

@@ -5,11 +5,11 @@
 //! at most, and no page is asked for whose rows the limit makes needless.
 //!
 //! Two ways lead to pages. A small result is read as of one moment (R35): a *moment* of all
-//! partitions ([`Gather::moment_reads`]), whose pages are handed in together. A larger result comes
-//! page by page, and neither one epoch nor one moment of all pages is promised (R12): every row
-//! that stayed as it was meanwhile is given out exactly once, because a row has one place in the
-//! order of a replex; a row that moves in the order of an index replex while it is read may be
-//! missed or be seen twice. The primary replex has no such moves.
+//! partitions ([`Gather::moment_reads`]). Its pages are handed in together. A larger result comes
+//! page by page, and neither one epoch nor one moment of all pages is promised (R12). Every row
+//! that did not change meanwhile is returned exactly once, because a row has one place in the order
+//! of a replex. A row that moves in the order of an index replex while it is read may be missed or
+//! be seen twice. The primary replex has no such moves.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -40,7 +40,7 @@ pub enum RowOrder {
     Descending,
 }
 
-/// What is to be read.
+/// The plan of a read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatherPlan {
     /// Partitions of one replex of one table.
@@ -195,8 +195,8 @@ impl Gather {
         }
     }
 
-    /// Returns the columns by which rows are read: those that the plan asks for, maybe with others
-    /// after them.
+    /// Returns the columns by which rows are read: the plan's columns, maybe with others after
+    /// them.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
@@ -249,7 +249,7 @@ impl Gather {
         Some((index, self.read(index, limit)))
     }
 
-    /// Returns what is still to be read of a partition.
+    /// Returns the unread rest of a partition.
     fn read(&self, index: usize, limit: u32) -> Read {
         let source = &self.sources[index];
         Read {

@@ -9,7 +9,7 @@
 //!                            ▲                          ▲             │ refused, broken, silent
 //!                            └──── stale epoch ─────────┴── Pausing ◀─┘
 //! ```
-//! Only an attempt that was refused is known to have done nothing. One whose connection broke
+//! Only an attempt that was refused is known to have done nothing. A request whose connection broke
 //! may have happened, so from then on the request ends with its result or as `Unknown`.
 //!
 //! A read whose partition is lost goes to a cover instead (`redirect`). Several ranges that are to
@@ -64,11 +64,11 @@ pub struct SessionMachine {
     configuration: Option<Arc<Configuration>>,
     /// Tables with servers that are down and cannot be replaced, and these servers.
     lost: BTreeMap<TableId, BTreeSet<ServerId>>,
-    /// Since when numbers of copies mean what they mean; for ever where none is given.
+    /// Since when numbers of copies have their meaning; for ever where none is given.
     copies_since: BTreeMap<(TableId, u8), Epoch>,
     requests: BTreeMap<Ticket, Pending>,
     /// Attempts without an answer, by correlation.
-    attempts: BTreeMap<u64, Flight>,
+    attempts: BTreeMap<u64, AttemptInFlight>,
     last_correlation: u64,
     last_order: u64,
     last_part: u64,
@@ -100,7 +100,7 @@ struct Pending {
     deadline_us: u64,
     /// The time of its timer, if it has one.
     wake_us: Option<u64>,
-    place: Place,
+    place: RequestPhase,
     /// Given with the first attempt of an `Execute`.
     name: Option<RequestId>,
     /// Attempts without an answer, oldest first.
@@ -112,7 +112,7 @@ struct Pending {
     tries: u32,
     refusals: u32,
     /// The request that it is a part of.
-    part_of: Option<Parent>,
+    part_of: Option<RequestParent>,
     /// Rounds of its parts that did not agree.
     rounds: u32,
     /// In the last of them some part was read from a cover.
@@ -123,7 +123,7 @@ struct Pending {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum RequestPhase {
     Waiting,
     Queued(CoreId),
     Flying,
@@ -134,7 +134,7 @@ enum Place {
 
 /// Why the machine has made a request of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Parent {
+enum RequestParent {
     /// It is a member of the cover of this read's partition.
     Cover(Ticket),
     /// It reads a range of this `Moment`, or ends its holds.
@@ -144,7 +144,7 @@ enum Parent {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Flight {
+struct AttemptInFlight {
     ticket: Ticket,
     core: CoreId,
     /// The epoch of its table that it was sent with.
@@ -155,7 +155,7 @@ struct Flight {
     counted: bool,
 }
 
-/// What is known of the connection to a core.
+/// The state of the connection to a core.
 #[derive(Debug, Default)]
 struct Link {
     state: LinkState,
@@ -200,7 +200,7 @@ impl Pending {
             order,
             deadline_us,
             wake_us: None,
-            place: Place::Waiting,
+            place: RequestPhase::Waiting,
             name: None,
             flying: Vec::new(),
             lost: 0,
@@ -280,7 +280,7 @@ impl SessionMachine {
         self.attempts.len()
     }
 
-    /// Takes in what happened and returns what is to be done.
+    /// Handles an input and returns the output.
     pub fn step(&mut self, now: ClockReading, input: SessionInput, output: &mut SessionOutput) {
         let now_us = now.monotonic_us;
         match input {
@@ -354,10 +354,10 @@ impl SessionMachine {
         }
     }
 
-    /// Finds the core for a request and sends it there, or lets it wait for what is missing.
+    /// Finds the core for a request and sends it there, or has it wait for the missing part.
     fn place(&mut self, now_us: u64, ticket: Ticket, output: &mut SessionOutput) {
         let Some(configuration) = &self.configuration else {
-            self.move_to(ticket, Place::Waiting, None);
+            self.move_to(ticket, RequestPhase::Waiting, None);
             self.fetch(now_us, Epoch(0), output);
             return;
         };
@@ -389,13 +389,13 @@ impl SessionMachine {
         let pending = &self.requests[&ticket];
         let order = pending.order;
         let look_us = now_us.saturating_add(self.limits.silent_us);
-        self.move_to(ticket, Place::Queued(core), Some(look_us));
+        self.move_to(ticket, RequestPhase::Queued(core), Some(look_us));
         let link = self.links.get_mut(&core).expect("made above");
         link.queue.insert((order, ticket));
         self.ready.insert(core);
     }
 
-    /// Sends what waits for a core, as far as its connection and window allow.
+    /// Sends the requests that wait for a core, as far as its connection and window allow.
     fn serve_queue(&mut self, now_us: u64, core: CoreId, output: &mut SessionOutput) {
         let Some(link) = self.links.get_mut(&core) else {
             return;
@@ -463,7 +463,7 @@ impl SessionMachine {
         let attempt_us = self.limits.attempt_us << pending.tries.min(3);
         let wait_us = attempt_us.min(self.limits.silent_us);
         pending.tries += 1;
-        let flight = Flight {
+        let flight = AttemptInFlight {
             ticket,
             core,
             epoch,
@@ -473,7 +473,11 @@ impl SessionMachine {
         self.attempts.insert(correlation, flight);
         let link = self.links.get_mut(&core).expect("the caller looked at it");
         link.in_flight += 1;
-        self.move_to(ticket, Place::Flying, Some(now_us.saturating_add(wait_us)));
+        self.move_to(
+            ticket,
+            RequestPhase::Flying,
+            Some(now_us.saturating_add(wait_us)),
+        );
         output.sends.push(Attempt {
             core,
             correlation,
@@ -537,7 +541,12 @@ impl SessionMachine {
     }
 
     /// Makes a request that is a part of another one.
-    fn part(&mut self, parent: Parent, deadline_us: u64, operation: SessionOperation) -> Ticket {
+    fn part(
+        &mut self,
+        parent: RequestParent,
+        deadline_us: u64,
+        operation: SessionOperation,
+    ) -> Ticket {
         self.last_part += 1;
         self.last_order += 1;
         let ticket = Ticket(PART_TICKETS | self.last_part);
@@ -552,12 +561,12 @@ impl SessionMachine {
         ticket.0 < PART_TICKETS
     }
 
-    /// Routes again what waits, in the order of submission.
+    /// Routes waiting requests again, in the order of submission.
     fn place_again(
         &mut self,
         now_us: u64,
         output: &mut SessionOutput,
-        which: impl Fn(Place) -> bool,
+        which: impl Fn(RequestPhase) -> bool,
     ) {
         let mut waiting: Vec<(u64, Ticket)> = self
             .requests
@@ -579,7 +588,7 @@ impl SessionMachine {
 
     fn pause(&mut self, now_us: u64, ticket: Ticket, refusals: u32) {
         let wake_us = now_us + self.pause_us(refusals.saturating_sub(1));
-        self.move_to(ticket, Place::Pausing, Some(wake_us));
+        self.move_to(ticket, RequestPhase::Pausing, Some(wake_us));
     }
 
     /// Returns a pause that doubles with each failure, spread over its upper half.
@@ -615,8 +624,8 @@ impl SessionMachine {
     fn finish(&mut self, mut ticket: Ticket, outcome: SessionOutcome, output: &mut SessionOutput) {
         while let Some(parent) = self.requests[&ticket].part_of {
             match parent {
-                Parent::Cover(parent) | Parent::Moment(parent) => ticket = parent,
-                Parent::Nothing => {
+                RequestParent::Cover(parent) | RequestParent::Moment(parent) => ticket = parent,
+                RequestParent::Nothing => {
                     self.remove(ticket);
                     return;
                 }
@@ -675,7 +684,7 @@ impl SessionMachine {
 
     fn leave_queue(&mut self, ticket: Ticket) {
         if let Some(pending) = self.requests.get(&ticket)
-            && let Place::Queued(core) = pending.place
+            && let RequestPhase::Queued(core) = pending.place
         {
             let link = self.links.get_mut(&core).expect("it is queued there");
             link.queue.remove(&(pending.order, ticket));
@@ -685,7 +694,7 @@ impl SessionMachine {
     /// Sets a request's place and when to look at it again, at its deadline at the latest. A
     /// refusal of an earlier attempt can come while it is queued for the next: it leaves the queue
     /// then.
-    fn move_to(&mut self, ticket: Ticket, place: Place, wake_us: Option<u64>) {
+    fn move_to(&mut self, ticket: Ticket, place: RequestPhase, wake_us: Option<u64>) {
         self.leave_queue(ticket);
         let pending = self.requests.get_mut(&ticket).expect("callers hold it");
         pending.place = place;
@@ -728,7 +737,7 @@ fn head(
     })
 }
 
-/// Returns the core that an operation goes to; none for one whose parts go to several.
+/// Returns the core that an operation goes to; none if its parts go to several.
 fn target(
     configuration: &Configuration,
     operation: &SessionOperation,

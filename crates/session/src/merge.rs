@@ -1,8 +1,8 @@
 //! Pages of a cover's members, put together to one page of the lost partition.
 //!
-//! Members give rows in the lost partition's order or in their own; the merged page is in the lost
-//! one's, each row once: of two copies the one with the higher version, which is the later one.
-//! Memory is bounded: no more rows are kept than the page may have.
+//! Members return rows in the lost partition's order or in their own. The merged page is in the
+//! lost partition's order and has each row once: of two copies the one with the higher version,
+//! which is the later one. Memory is bounded: no more rows are kept than the page may have.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -42,7 +42,7 @@ pub(super) struct Merge {
 }
 
 impl Merge {
-    /// Begins one page of `read`, whose partition is lost.
+    /// Begins one page of `read`. Its partition is lost.
     pub fn new(table: &PlacedTable, read: &Read) -> Merge {
         let all = &table.schema.columns;
         let mut projection = match read.count_only {
@@ -174,7 +174,7 @@ impl Merge {
         }
     }
 
-    /// Leaves out what is beyond the frontier, and what is too much for one page.
+    /// Leaves out rows beyond the frontier, and rows beyond the size of one page.
     fn trim(&mut self) -> Result<(), RowError> {
         loop {
             let farthest = match self.descending {

@@ -1,8 +1,8 @@
 //! Several ranges, or several pages of one, read as of one moment (R35).
 //!
-//! A read of several partitions is several questions, and between two of their answers a row can
-//! move from the one that is asked last to the one that was asked first. So the answers must agree
-//! on a moment. Two ways, in rounds:
+//! A read of several partitions is several requests. Between two of their answers a row can move
+//! from the partition that answers last to the partition that has answered first. So the answers
+//! must agree on a moment. Two ways, in rounds:
 //!
 //! | round | asks | the answers are of one moment if |
 //! |---|---|---|
@@ -27,7 +27,8 @@ use protocol::message::{Agreement, Consistency, HoldRelease, Read, RowPage};
 use protocol::planted::{self, Bug};
 
 use super::{
-    Parent, Place, SessionMachine, SessionOperation, SessionOutcome, SessionOutput, Ticket,
+    RequestParent, RequestPhase, SessionMachine, SessionOperation, SessionOutcome, SessionOutput,
+    Ticket,
 };
 
 /// Quiet rounds that follow one another before one with holds.
@@ -48,7 +49,7 @@ pub(super) struct Moment {
     ranges: Vec<Range>,
     /// Ranges that are still to be asked for, in this order.
     unread: VecDeque<usize>,
-    /// What is under way: reads, with their range, or releases.
+    /// The requests under way: reads, with their range, or releases.
     open: BTreeMap<Ticket, usize>,
     pages: usize,
     rows: u64,
@@ -131,7 +132,7 @@ impl SessionMachine {
             redirected: false,
             holds: BTreeMap::new(),
         };
-        self.move_to(ticket, Place::Parted, None);
+        self.move_to(ticket, RequestPhase::Parted, None);
         self.moments.insert(ticket, moment);
         self.read_on(now_us, ticket, output);
     }
@@ -189,7 +190,7 @@ impl SessionMachine {
             MomentMode::Held => Agreement::Hold(HOLD_US << (rounds - ROUNDS_QUIET).min(3)),
         };
         let part = self.part(
-            Parent::Moment(ticket),
+            RequestParent::Moment(ticket),
             deadline_us,
             SessionOperation::Read(read),
         );
@@ -208,7 +209,7 @@ impl SessionMachine {
     ) {
         let ReceivedPage { page, held_by } = came;
         let pending = &self.requests[&part];
-        let Some(Parent::Moment(ticket)) = pending.part_of else {
+        let Some(RequestParent::Moment(ticket)) = pending.part_of else {
             panic!("callers have looked");
         };
         let SessionOperation::Read(read) = &pending.operation else {
@@ -273,14 +274,14 @@ impl SessionMachine {
         let parts: Vec<Ticket> = releases(holds)
             .map(|release| {
                 let operation = SessionOperation::Release(release);
-                let part = self.part(Parent::Moment(ticket), deadline_us, operation);
+                let part = self.part(RequestParent::Moment(ticket), deadline_us, operation);
                 let moment = self.moments.get_mut(&ticket).expect("it was there");
                 moment.open.insert(part, 0);
                 part
             })
             .collect();
         for part in parts {
-            // One of them can have ended the round.
+            // Each of them can have ended the round.
             if self.requests.contains_key(&part) {
                 self.place(now_us, part, output);
             }
@@ -295,7 +296,7 @@ impl SessionMachine {
         lasted: bool,
         output: &mut SessionOutput,
     ) {
-        let Some(Parent::Moment(ticket)) = self.requests[&part].part_of else {
+        let Some(RequestParent::Moment(ticket)) = self.requests[&part].part_of else {
             self.remove(part);
             return;
         };
@@ -343,7 +344,7 @@ impl SessionMachine {
         }
     }
 
-    /// Forgets what a round has asked. Writers need not wait any longer for what it holds.
+    /// Drops the requests of a round. Writers need not wait any longer for its holds.
     pub(super) fn drop_moment(&mut self, ticket: Ticket) {
         let Some(moment) = self.moments.remove(&ticket) else {
             return;
@@ -359,7 +360,7 @@ impl SessionMachine {
         for release in core::mem::take(&mut self.abandoned) {
             let deadline_us = now_us + RELEASE_US;
             let part = self.part(
-                Parent::Nothing,
+                RequestParent::Nothing,
                 deadline_us,
                 SessionOperation::Release(release),
             );
@@ -368,7 +369,7 @@ impl SessionMachine {
     }
 }
 
-/// Returns what ends these holds.
+/// Returns the requests that end these holds.
 fn releases(holds: Holds) -> impl Iterator<Item = HoldRelease> {
     holds
         .into_iter()

@@ -1,6 +1,6 @@
 //! Names of requests: a session, and numbers that rise by one and are never reused (R13).
 //!
-//! Also what a client may let servers forget: everything below the lowest number whose result it
+//! Also the results that servers may forget: those below the lowest number whose result the client
 //! does not know yet (R14). When sessions begin and end is the machine's.
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -34,7 +34,7 @@ impl Numbering {
         self.current
     }
 
-    /// Begins a session; false for one that is not newer than all before it.
+    /// Begins a session; false if it is not newer than all before it.
     pub fn begin(&mut self, session: SessionId) -> bool {
         if self.newest.is_some_and(|newest| newest >= session) {
             return false;
@@ -94,7 +94,7 @@ impl Numbering {
         }
     }
 
-    /// Returns what goes with every attempt at an open request.
+    /// Returns the numbers that go with every attempt at an open request.
     pub fn acknowledged_below(&self, request: RequestId) -> u64 {
         let below = self.sessions[&request.session].acknowledged_below();
         assert!(

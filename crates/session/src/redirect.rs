@@ -3,12 +3,12 @@
 //! A partition is lost for a client if its server is down by the configuration, or if the client
 //! cannot reach it. Its rows are then read from the cheapest cover that is wholly available, one
 //! request per member, and put together to the page that was requested. If no cover is left, the
-//! read waits a little for a server to come back, then reports what is missing.
+//! read waits a little for a server to come back, then reports the missing partition.
 //!
 //! Pages of several members make one answer only if all members were, at one moment, as they were
 //! read: the moment when they were asked. Each reports for how long nothing had changed there
 //! ([`RowPage::quiet_us`]); if that is less than the time since they were asked, all are asked
-//! again. That a row moved between two members meanwhile is such a change too (R12).
+//! again. A move of a row between two members meanwhile is such a change too (R12).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -25,12 +25,12 @@ use protocol::planted::{self, Bug};
 use super::merge::Merge;
 use super::moment::ReceivedPage;
 use super::{
-    LinkState, Parent, Place, SessionFailure, SessionMachine, SessionOperation, SessionOutput,
-    Ticket,
+    LinkState, RequestParent, RequestPhase, SessionFailure, SessionMachine, SessionOperation,
+    SessionOutput, Ticket,
 };
 
-/// A silent core's partitions are requested again after this part of the silence, so that what
-/// asking adds to a wait stays small, and so does what a long wait asks.
+/// A silent core's partitions are requested again after this part of the silence. Inquiries then
+/// add little to a wait, and a long wait causes few inquiries.
 const INQUIRY_SHARE: u64 = 4;
 /// Rounds that follow one another at once.
 const ROUNDS_AT_ONCE: u32 = 3;
@@ -68,7 +68,7 @@ impl SessionMachine {
         if !down && self.is_reachable(place.core, now_us) {
             return false;
         }
-        if let Some(Parent::Cover(parent)) = pending.part_of {
+        if let Some(RequestParent::Cover(parent)) = pending.part_of {
             // Not this cover, then.
             self.redirect_again(now_us, parent, output);
             return true;
@@ -128,11 +128,11 @@ impl SessionMachine {
         for correlation in pending.flying.clone() {
             self.uncount(correlation);
         }
-        self.move_to(ticket, Place::Parted, None);
+        self.move_to(ticket, RequestPhase::Parted, None);
         let mut open = BTreeSet::new();
         for read in reads {
             let member = self.part(
-                Parent::Cover(ticket),
+                RequestParent::Cover(ticket),
                 deadline_us,
                 SessionOperation::Read(read),
             );
@@ -164,14 +164,14 @@ impl SessionMachine {
         output: &mut SessionOutput,
     ) {
         let pending = self.requests.get_mut(&member).expect("it was flying");
-        let Some(Parent::Cover(parent)) = pending.part_of else {
+        let Some(RequestParent::Cover(parent)) = pending.part_of else {
             panic!("callers have looked");
         };
         let SessionOperation::Read(read) = &mut pending.operation else {
             panic!("members are read");
         };
         let stale = read.consistency == Consistency::Stale;
-        // Elsewhere what it waits for can be followed by more before it is answered.
+        // Elsewhere more operations can follow the awaited one before it is answered.
         let holds_back = read.partition.replex != 0;
         let asked = read.redirect.as_mut().expect("members are asked so");
         let begins = asked.scan_from.is_none();
@@ -224,7 +224,7 @@ impl SessionMachine {
         }
     }
 
-    /// Begins a redirected read again, with whatever cover there is then.
+    /// Begins a redirected read again, with the cover that is available then.
     fn redirect_again(&mut self, now_us: u64, ticket: Ticket, output: &mut SessionOutput) {
         self.drop_members(ticket);
         let pending = self.requests.get_mut(&ticket).expect("members go with it");
@@ -252,7 +252,7 @@ impl SessionMachine {
         }
     }
 
-    /// Forgets what a redirected read has asked.
+    /// Drops the requests of a redirected read.
     pub(super) fn drop_members(&mut self, ticket: Ticket) {
         if let Some(redirected) = self.redirects.remove(&ticket) {
             for member in redirected.open {
@@ -275,7 +275,7 @@ impl SessionMachine {
         let until_us = lost_us.saturating_add(self.limits.lost_us);
         if now_us < until_us {
             let wake_us = until_us.min(now_us + self.limits.pause_us_max);
-            self.move_to(ticket, Place::Waiting, Some(wake_us));
+            self.move_to(ticket, RequestPhase::Waiting, Some(wake_us));
             // No other event would report that a server is back.
             let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
             self.fetch(now_us, known, output);
@@ -349,7 +349,7 @@ impl SessionMachine {
     fn silence(&self, now_us: u64, ticket: Ticket) -> Option<(CoreId, u64)> {
         let pending = &self.requests[&ticket];
         let (core, since_us) = match pending.place {
-            Place::Queued(core) => {
+            RequestPhase::Queued(core) => {
                 let link = self.links.get(&core)?;
                 if link.state == LinkState::Up {
                     return None;
@@ -359,7 +359,7 @@ impl SessionMachine {
                     link.received_us.max(link.useless_since_us.unwrap_or(0)),
                 )
             }
-            Place::Flying => {
+            RequestPhase::Flying => {
                 let core = self.attempts.get(pending.flying.last()?)?.core;
                 let flights = pending.flying.iter().map(|flying| &self.attempts[flying]);
                 let first = flights
@@ -378,7 +378,7 @@ impl SessionMachine {
     pub(super) fn waits_on(&mut self, now_us: u64, ticket: Ticket) -> bool {
         let pending = &self.requests[&ticket];
         let last = pending.flying.last().and_then(|it| self.attempts.get(it));
-        let Some(flight) = last.filter(|_| pending.place == Place::Flying) else {
+        let Some(flight) = last.filter(|_| pending.place == RequestPhase::Flying) else {
             return false;
         };
         let attempt_us = self.limits.attempt_us << (pending.tries - 1).min(3);
@@ -391,7 +391,7 @@ impl SessionMachine {
             past if past <= now_us => now_us.saturating_add(self.limits.silent_us),
             next => next,
         };
-        self.move_to(ticket, Place::Flying, Some(until_us.min(look_us)));
+        self.move_to(ticket, RequestPhase::Flying, Some(until_us.min(look_us)));
         true
     }
 
@@ -403,7 +403,7 @@ impl SessionMachine {
         let mut left = Vec::new();
         for (ticket, pending) in &self.requests {
             let newest = pending.flying.last().map(|newest| &self.attempts[newest]);
-            let Some(flight) = newest.filter(|_| pending.place == Place::Flying) else {
+            let Some(flight) = newest.filter(|_| pending.place == RequestPhase::Flying) else {
                 continue;
             };
             let core = super::target(&configuration, &pending.operation);
@@ -431,7 +431,7 @@ impl SessionMachine {
     }
 }
 
-/// Returns what each member of a cover is asked. A partition that is a member twice is asked once,
+/// Returns the request to each member of a cover. A partition that is a member twice is asked once,
 /// for all wanted rows: rows that others return, too, are left out when pages are merged.
 fn members(table: &PlacedTable, read: &Read, merge: &Merge, cover: &Cover) -> Vec<Read> {
     let lost = usize::from(read.partition.replex);
@@ -471,7 +471,7 @@ fn members(table: &PlacedTable, read: &Read, merge: &Merge, cover: &Cover) -> Ve
     members.collect()
 }
 
-/// Returns what is missing to read a partition, and what to do, for people.
+/// Returns the missing parts for a read of a partition, and the remedy, for people.
 fn missing(configuration: &Configuration, partition: PartitionId) -> String {
     let table = configuration.table(partition.table).expect("it was routed");
     let replex = &table.layout.replexes[usize::from(partition.replex)].name;
@@ -481,8 +481,8 @@ fn missing(configuration: &Configuration, partition: PartitionId) -> String {
     let servers: BTreeSet<u32> = down.map(|place| place.core.server.0).collect();
     let servers: Vec<String> = servers.iter().map(u32::to_string).collect();
     format!(
-        "partition {} of {replex} (replex {} of table {}) is on server {}, which is down, and what \
-         other copies have of its rows is on servers that are down too ({}): start one of them \
+        "partition {} of {replex} (replex {} of table {}) is on server {}, which is down, and the \
+         other copies of its rows are on servers that are down too ({}): start one of them \
          again",
         partition.number,
         partition.replex,

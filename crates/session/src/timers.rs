@@ -6,7 +6,7 @@ use protocol::identity::CoreId;
 
 use super::Ticket;
 
-/// What is to be looked at.
+/// The subject of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     /// A request: its deadline, a silent attempt, the end of a pause.

@@ -1,8 +1,8 @@
 //! Everything that can go wrong with a statement, worded so that a person can fix it.
 //!
 //! Each variant names the thing and the remedy. A refusal by the store comes as
-//! [`SqlError::Store`], whose text is the client's. The rest was found before anything was sent,
-//! unless the variant's comment differs.
+//! [`SqlError::Store`], with the client's text. The rest was found before anything was sent, unless
+//! the variant's comment differs.
 
 use std::fmt;
 
@@ -16,9 +16,9 @@ pub enum SqlError {
     Syntax(SyntaxError),
     /// SQL that PostgreSQL has and this store has not, or not yet.
     Unsupported {
-        /// What was requested.
+        /// The requested feature.
         what: String,
-        /// What to do instead.
+        /// The alternative.
         remedy: String,
     },
     /// No table has this name.
@@ -43,7 +43,7 @@ pub enum SqlError {
     Literal {
         /// Where it was to go, as `column id of table t`; empty if the type was written beside it.
         place: String,
-        /// What is wrong with it.
+        /// Its fault.
         error: ValueError,
     },
     /// An expression without a type or a value.
@@ -71,7 +71,8 @@ pub enum SqlError {
         /// Why not.
         error: KeyError,
     },
-    /// No index serves a statement, and the table is larger than what it reads unasked.
+    /// No index serves a statement, and the table is larger than the limit for a read without
+    /// consent.
     NoIndex {
         /// The table.
         table: String,
@@ -89,14 +90,14 @@ pub enum SqlError {
         /// The column.
         column: String,
     },
-    /// A row with this key exists. If the statement had several rows, `done` is what became of the
+    /// A row with this key exists. If the statement had several rows, `done` is the outcome of the
     /// others.
     Duplicate {
         /// The table.
         table: String,
         /// The index that refused it: `primary key` or its name, with columns and values.
         key: String,
-        /// What the statement did nevertheless.
+        /// The completed part of the statement.
         done: StatementProgress,
     },
     /// A dense index lacks the value before this one.
@@ -107,16 +108,16 @@ pub enum SqlError {
         index: String,
         /// The only value that an insert may have; a delete may take the one before it.
         expected: i64,
-        /// What the statement did nevertheless.
+        /// The completed part of the statement.
         done: StatementProgress,
     },
-    /// The row cannot take the change. Contains why and what to do.
+    /// The row cannot take the change. Contains the reason and the remedy.
     Invalid {
         /// The table.
         table: String,
         /// For people.
         message: String,
-        /// What the statement did nevertheless.
+        /// The completed part of the statement.
         done: StatementProgress,
     },
     /// Other operations held the row for too long. Nothing of this row was changed: run the
@@ -124,26 +125,26 @@ pub enum SqlError {
     Conflict {
         /// The table.
         table: String,
-        /// What the statement did nevertheless.
+        /// The completed part of the statement.
         done: StatementProgress,
     },
-    /// Parts of the statement have no meaning together. Contains what and what to do.
+    /// Parts of the statement have no meaning together. Contains the fault and the remedy.
     Statement {
         /// For people.
         message: String,
     },
     /// The client's or the store's own words.
     Store {
-        /// For people: what happened, to what, what to do.
+        /// For people: the event, its object, and the remedy.
         message: String,
-        /// Whether what the statement asked for may have happened all the same (R14).
+        /// Whether the change may have happened all the same (R14).
         unknown: bool,
-        /// What the statement did nevertheless.
+        /// The completed part of the statement.
         done: StatementProgress,
     },
 }
 
-/// What a statement of many rows had done before it stopped: rows are operations of their own.
+/// The completed part of a statement of many rows that stopped: rows are operations of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatementProgress {
     /// Rows changed.

@@ -55,10 +55,11 @@ impl fmt::Display for OutputFormat {
     }
 }
 
-/// Writes what a statement came to; `beside` takes what is no row where programs read the rows.
+/// Writes the outcome of a statement. `beside` gets everything but rows where programs read the
+/// rows.
 ///
 /// # Errors
-/// Those of `out` and `beside`.
+/// Errors of `out` and `beside`.
 pub fn write_outcome(
     out: &mut dyn Write,
     beside: &mut dyn Write,
@@ -86,7 +87,7 @@ pub fn write_outcome(
 /// Writes rows.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write_rows(out: &mut dyn Write, rows: &ResultRows, format: OutputFormat) -> io::Result<()> {
     match format {
         OutputFormat::Table => {
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_quotes_what_needs_it() {
+    fn csv_quotes_special_characters() {
         assert_eq!(
             written(&rows(), OutputFormat::Csv),
             "id,note,late,at\n1,\"a, \"\"b\"\"\nc\",2.5,1970-01-01 00:00:00\n1234,,NaN,\n"
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_stands_beside_rows_that_programs_read() {
+    fn messages_go_beside_csv_and_json() {
         let outcome = StatementOutcome::Done("INSERT 0 3".into());
         for (format, expected, expected_beside) in [
             (OutputFormat::Table, "INSERT 0 3\n", ""),

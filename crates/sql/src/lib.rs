@@ -3,7 +3,7 @@
 //! A statement is parsed ([`parse`]), given a meaning over a configuration ([`plan::plan`]), and
 //! run by a [`SqlSession`] over a [`Store`], which is a `client::Client` in earnest. The first two
 //! are pure. Invariants: a feature of PostgreSQL that the store does not have is refused by name,
-//! never ignored; nothing is sent before the whole statement has been checked; a filter and the
+//! never ignored. Nothing is sent before the whole statement has been checked. A filter and the
 //! ranges it is read by together are equivalent to the `WHERE`.
 //!
 //! ```no_run
@@ -45,7 +45,7 @@ pub mod statement;
 mod store;
 
 pub use error::{SqlError, StatementProgress, SyntaxError};
-pub use parse::{FAILURES_TOLERATED_DEFAULT, ParseError, Parsed, parse};
+pub use parse::{FAILURES_TOLERATED_DEFAULT, ParseError, ParsedStatement, parse};
 pub use plan::text::literal;
 pub use run::{
     CHANGE_ROWS_MAX, CONFLICT_RETRIES_MAX, OutputColumn, ROWS_HELD_MAX, ROWS_IN_FLIGHT_MAX,

@@ -459,20 +459,20 @@ fn row_after(
     })
 }
 
-enum No {
+enum RefusedMutation {
     Duplicate(Vec<u8>),
     NotDense(i64),
 }
 
-impl No {
+impl RefusedMutation {
     fn by(self, replex: usize) -> RequestResult {
         let replex = replex as u8;
         match self {
-            No::Duplicate(key) => RequestResult::Duplicate {
+            RefusedMutation::Duplicate(key) => RequestResult::Duplicate {
                 replex,
                 key: protocol::codec::Bytes(key),
             },
-            No::NotDense(expected) => RequestResult::NotDense { replex, expected },
+            RefusedMutation::NotDense(expected) => RequestResult::NotDense { replex, expected },
         }
     }
 }
@@ -483,7 +483,7 @@ fn vote(
     columns: &[usize],
     constraint: Constraint,
     (old, new): (Option<&Vec<Value>>, Option<&Vec<Value>>),
-) -> Result<(), No> {
+) -> Result<(), RefusedMutation> {
     let key = |row: &Vec<Value>| -> Vec<Value> {
         columns.iter().map(|column| row[*column].clone()).collect()
     };
@@ -504,7 +504,7 @@ fn vote(
             let has_null = new_key.contains(&Value::Null);
             if !has_null && others().any(|other| other == new_key) {
                 let key = encode_key(new_key.iter().map(Value::as_ref));
-                return Err(No::Duplicate(key));
+                return Err(RefusedMutation::Duplicate(key));
             }
         }
         Constraint::Dense => {
@@ -516,8 +516,10 @@ fn vote(
             let next = count as i64 + 1;
             for key in [&old_key, &new_key].into_iter().flatten() {
                 if key.last() != Some(&Value::Int64(next)) {
-                    // Of a delete, the next value is one beyond what there is.
-                    return Err(No::NotDense(next + i64::from(old_key.is_some())));
+                    // Of a delete, the next value is one beyond the last.
+                    return Err(RefusedMutation::NotDense(
+                        next + i64::from(old_key.is_some()),
+                    ));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! What identifiers and names of types in SQL stand for.
+//! The meaning of identifiers and of names of types in SQL.
 
 use placement::ColumnType;
 use sqlparser::ast;
@@ -24,8 +24,8 @@ pub(crate) fn column_type(data_type: &ast::DataType) -> Result<ColumnType, SqlEr
     })
 }
 
-/// Returns what to write for a type of PostgreSQL that the store does not have. A type that would
-/// take other values, or order them otherwise, does not stand in for it.
+/// Returns the type to write instead of a type of PostgreSQL that the store does not have. A type
+/// that would take other values, or order them otherwise, does not stand in for it.
 fn type_to_write_instead(written: &str) -> String {
     let bare = written.split(['(', '[']).next().unwrap_or(written).trim();
     let remedy = match bare {

@@ -1,4 +1,4 @@
-//! Statements of the store, reduced to what it can do.
+//! Statements of the store, reduced to its features.
 //!
 //! `parse` makes them from text, `plan` gives them a meaning over a configuration. Expressions
 //! stay as the parser's trees, because their types depend on the table that they are about.
@@ -52,7 +52,7 @@ pub enum Statement {
     Show(Show),
     /// `SET`.
     Set(Set),
-    /// `SET` of a setting of PostgreSQL to what it always is here.
+    /// `SET` of a setting of PostgreSQL to its fixed value here.
     SetAlready,
 }
 
@@ -63,20 +63,21 @@ pub struct CreateIndex {
     pub name: String,
     /// The table.
     pub table: String,
-    /// What stands in the parentheses: columns; indexes for hybrids and replicas.
+    /// The names in the parentheses: columns; indexes for hybrids and replicas.
     pub names: Vec<String>,
-    /// What it is.
+    /// Its kind.
     pub kind: IndexKind,
     /// Whether one of the same name is left as it is.
     pub if_not_exists: bool,
 }
 
-/// What `USING` specifies of an index. Numbers are as they were written, and none if they were not.
+/// The kind of an index, as `USING` specifies it. Numbers are as they were written, and none if
+/// they were not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexKind {
     /// A copy sorted by columns.
     Sorted {
-        /// What it demands of the rows.
+        /// Its condition on the rows.
         constraint: Option<Constraint>,
         /// The columns by which it is partitioned; none is all that it is sorted by.
         partition_by: Vec<String>,
@@ -124,7 +125,7 @@ impl std::fmt::Display for CreateIndex {
     }
 }
 
-/// A table that a statement is about, and what the statement calls it.
+/// The table of a statement, and its alias there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableName {
     /// Its name.
@@ -142,11 +143,11 @@ pub struct Insert {
     pub columns: Option<Vec<String>>,
     /// One list of values per row; none is `DEFAULT`.
     pub rows: Vec<Vec<Option<Expr>>>,
-    /// What to do where the primary key exists.
+    /// The action where the primary key exists.
     pub on_conflict: Option<OnConflict>,
 }
 
-/// What becomes of a row whose primary key exists.
+/// The treatment of a row whose primary key exists.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OnConflict {
     /// The columns that the statement named as the conflict's, if it named any.
@@ -158,7 +159,7 @@ pub struct OnConflict {
 /// `DO UPDATE SET … WHERE …`
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConflictUpdate {
-    /// What columns become.
+    /// The new values of columns.
     pub assignments: Vec<SetColumn>,
     /// Whether to.
     pub condition: Option<Expr>,
@@ -169,7 +170,7 @@ pub struct ConflictUpdate {
 pub struct Select {
     /// None computes from constants alone.
     pub table: Option<TableName>,
-    /// What to return of each row.
+    /// The expressions to return of each row.
     pub items: Vec<SelectItem>,
     /// Of which rows.
     pub filter: Option<Expr>,
@@ -199,7 +200,7 @@ pub enum SelectItem {
     },
     /// An expression, under this name.
     Expression {
-        /// What to compute.
+        /// The expression to compute.
         expression: Expr,
         /// The output's name.
         name: String,
@@ -233,7 +234,7 @@ pub struct SetColumn {
 pub struct Update {
     /// The table.
     pub table: TableName,
-    /// What columns become.
+    /// The new values of columns.
     pub assignments: Vec<SetColumn>,
     /// Which rows.
     pub filter: Option<Expr>,
@@ -252,7 +253,7 @@ pub struct Delete {
     pub scan: bool,
 }
 
-/// What `SHOW` returns.
+/// The subject of a `SHOW`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Show {
     /// All tables.

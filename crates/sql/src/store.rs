@@ -1,4 +1,4 @@
-//! What running a statement needs of a store: pages, operations, tables.
+//! The interface of a store for running statements: pages, operations, tables.
 //!
 //! The real one is `adapter` over the client; tests use a model in memory. Routing, retries and
 //! exactly-once are behind this line; merging pages and filtering by value are before it.
@@ -76,7 +76,7 @@ pub trait Store: Sync {
 /// Why a store did not do it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
-    /// For people: what happened, to what, what to do.
+    /// For people: the event, its object, and the remedy.
     pub message: String,
     /// Whether it may have happened all the same (R14): never to be reported as failure.
     pub unknown: bool,

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use placement::median;
 use placement::tables::Tables;
-use storage::log::{Flush, ReplayItem};
+use storage::log::{FlushTiming, ReplayItem};
 use storage::tables::DurableTables;
 use storage::{DurableStore, StoreOptions};
 
@@ -146,7 +146,7 @@ fn memory_tables(rows: u64) -> Outcome {
     report("tables", rows, [insert, get, scan], before)
 }
 
-/// What a loop sleeps on until the store has news.
+/// A loop sleeps on this until the store has news.
 #[derive(Default)]
 struct Wakeup {
     news: Mutex<bool>,
@@ -219,7 +219,7 @@ fn commit_records(store: &mut DurableStore, wakeup: &Wakeup) -> Result<f64, Box<
         store.health()?;
         let answered = store.log.durable().0;
         while store.log.last().0 < (answered + IN_FLIGHT).min(first + records) {
-            store.log.append(1, &[7; VALUE_BYTES], Flush::Now)?;
+            store.log.append(1, &[7; VALUE_BYTES], FlushTiming::Now)?;
         }
         store.submit();
         if store.log.durable().0 == answered {
@@ -292,7 +292,7 @@ fn load(folder: &Path, rows: u64) -> Outcome {
             let (key, value) = (key(number ^ (table << 40)), value(number));
             store
                 .log
-                .append(1, &[&key[..], &value].concat(), Flush::Interval)?;
+                .append(1, &[&key[..], &value].concat(), FlushTiming::Interval)?;
             store.tables.put(table, &key, &value);
         }
         if number % 16 == 0 {

@@ -32,7 +32,7 @@ pub trait DiskFile: Send + Sync {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Makes everything written durable. After an error it is not known what is (R23).
+    /// Makes everything written durable. After an error the contents are unknown (R23).
     fn sync(&self) -> io::Result<()>;
 }
 

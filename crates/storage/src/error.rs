@@ -3,13 +3,13 @@
 use std::fmt;
 use std::io;
 
-/// An expected failure. The text contains what happened, to what, and what to do.
+/// An expected failure. The text contains the event, its object, and the remedy.
 #[derive(Debug)]
 pub enum StorageError {
     /// The operating system refused. At opening: remove the cause and start again. Later: the
     /// process must stop (R23).
     Io {
-        /// What was being done, to which file.
+        /// The failed action and its file.
         action: String,
         /// The system's own words.
         source: io::Error,
@@ -35,10 +35,10 @@ pub enum StorageError {
         /// The file.
         file: String,
     },
-    /// Files that must be there are not, or cannot be read as what they are. The partitions are
-    /// lost: wipe the folder, and the server returns under a new incarnation (R16).
+    /// Required files are missing, or unreadable as files of their kind. The partitions are lost:
+    /// wipe the folder, and the server returns under a new incarnation (R16).
     Lost {
-        /// What is missing or unreadable.
+        /// The missing or unreadable file.
         what: String,
     },
     /// A record is longer than the log takes. The caller must split or refuse it.
@@ -48,10 +48,10 @@ pub enum StorageError {
         /// Bytes allowed.
         bytes_max: usize,
     },
-    /// A write or a flush failed, or a thread of the log died: it is not known what the disk holds.
-    /// The process must stop; a restart reads what is really there (R23).
+    /// A write or a flush failed, or a thread of the log died: the contents of the disk are
+    /// unknown. The process must stop. A restart reads the actual contents (R23).
     Fatal {
-        /// What failed.
+        /// The failed part.
         what: String,
     },
 }
@@ -96,7 +96,7 @@ impl fmt::Display for StorageError {
             ),
             Self::Fatal { what } => write!(
                 f,
-                "{what}; the process must stop, since it is not known what the disk holds"
+                "{what}; the process must stop, since the contents of the disk are unknown"
             ),
         }
     }

@@ -54,7 +54,7 @@ pub struct StoredRecord<'a> {
     pub epoch: u64,
     /// Every record up to and including this position was durable when this one was appended.
     pub durable: Position,
-    /// What the state machine gave to the log.
+    /// The payload that the state machine gave to the log.
     pub payload: &'a [u8],
 }
 
@@ -123,7 +123,7 @@ pub struct SegmentScan<'a> {
     bytes: &'a [u8],
     offset: usize,
     expected: Position,
-    /// What was durable by the last valid record.
+    /// The durable position in the last valid record.
     durable: Position,
 }
 
@@ -185,8 +185,8 @@ impl<'a> SegmentScan<'a> {
     /// Returns whether a record of this log can be there, behind a bad one. Recycled files are full
     /// of bytes that could be anything, so everything is checked that can be without its checksum.
     fn is_plausible(&self, offset: usize, record: &StoredRecord) -> bool {
-        // Positions after are left over from what was overwritten; each missing record took a
-        // header at least.
+        // Later positions are left over from overwritten data. Each missing record took a header at
+        // least.
         let missing = record.position.0.checked_sub(self.expected.0);
         let room = ((offset - self.offset) / HEADER_BYTES) as u64;
         // Durable records stay durable.
@@ -424,8 +424,8 @@ mod tests {
         let (mut bytes, ends) = encoded(4);
         let tail = 1 << 20;
         bytes.resize(ends[3] + tail, 0);
-        // What an earlier use of the file left: lengths of much, and either a position that cannot
-        // have been reached so soon, or a durable one below that of the last record.
+        // Remains of an earlier use of the file: plausible lengths, with either a position that
+        // cannot have been reached so soon, or a durable position below that of the last record.
         let leftovers = [(17_104_u64, 103_u64, tail / 2), (20_000, 101, tail)];
         for (position, durable, reach) in leftovers {
             let mut bytes = bytes.clone();
@@ -452,7 +452,7 @@ mod tests {
         }
 
         #[test]
-        fn damaged_logs_yield_only_what_was_written(
+        fn damaged_logs_yield_only_written_records(
             hits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         ) {
             let (mut bytes, _) = encoded(20);

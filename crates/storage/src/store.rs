@@ -1,9 +1,9 @@
 //! The durable state of one core: a folder with its log and its tables, opened and kept together.
 //!
-//! The log is the truth. A *checkpoint* brings the cold store to what the tables were right after
-//! some record, and lets the log before it go; a restart replays the log from there on. This
-//! module knows the order in which the parts must become durable, and nothing of what records
-//! and entries mean.
+//! The log is the truth. A *checkpoint* brings the cold store to the state of the tables right
+//! after some record, and releases the log before it. A restart replays the log from there on. This
+//! module knows the order in which the parts must become durable, and nothing of the meaning of
+//! records and entries.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -19,7 +19,7 @@ use crate::disk::FolderDisk;
 use crate::error::StorageError;
 use crate::log::{Log, LogAdmission, LogOptions, Recovery};
 use crate::manifest::{Manifest, State};
-use crate::tables::{CheckpointMark, Checkpointer, Cold, DurableTables};
+use crate::tables::{CheckpointMark, Checkpointer, ColdStore, DurableTables};
 
 /// Changed leaves handed to the checkpointer per turn of the loop, so that no turn is long.
 const GATHER_RANGES: usize = 128;
@@ -51,7 +51,7 @@ pub struct StoreOptions {
     /// Whether the folder may be new: otherwise an empty one is a loss, not a beginning.
     pub create: bool,
     /// Memory for the tables, in bytes: colder rows are read from disk. A sixteenth more, between 8
-    /// and 256 MiB, caches what is read there.
+    /// and 256 MiB, caches reads from there.
     pub memory_bytes: usize,
     /// A checkpoint is due when this many bytes were logged since the last one, however busy the
     /// log is: a restart reads no more than about these.
@@ -89,26 +89,26 @@ pub struct DurableStore {
     /// The tables.
     pub tables: DurableTables,
     checkpointer: Checkpointer,
-    running: Option<Running>,
+    running: Option<RunningCheckpoint>,
     last: Option<CheckpointMark>,
     failure: Option<String>,
     purge: VecDeque<(u64, Vec<u8>)>,
-    /// What the log had taken when the last checkpoint began.
+    /// Bytes that the log had received when the last checkpoint began.
     logged_before: u64,
     /// The size of the log beyond the checkpoint when it was opened; 0 once there is a newer
     /// checkpoint.
     replayed_bytes: u64,
-    /// What the log had taken when it was last found to have taken more, and when that was.
+    /// Bytes that the log had received at the last change of that number, and its time.
     appended: (u64, Instant),
     checkpoints: u64,
     options: StoreOptions,
     wake: Arc<dyn Fn() + Send + Sync>,
-    cold: Cold,
+    cold: ColdStore,
     _lock: File,
 }
 
 /// A checkpoint on its way.
-struct Running {
+struct RunningCheckpoint {
     mark: CheckpointMark,
     gathered: bool,
     finishing: bool,
@@ -118,7 +118,7 @@ struct Running {
 pub struct StoreRecovery {
     /// The checkpoint that the tables are at; None if there is none, and they are empty.
     pub checkpoint: Option<CheckpointMark>,
-    /// The records to replay, and what is wrong with the log.
+    /// The records to replay, and the damage of the log.
     pub log: Recovery,
 }
 
@@ -141,7 +141,7 @@ impl DurableStore {
         let manifest = open_manifest(folder, identity, options.create)?;
         let cache_bytes = options.memory_bytes as u64 / CACHE_SHARE;
         let cache_bytes = cache_bytes.clamp(*CACHE_BYTES.start(), *CACHE_BYTES.end());
-        let cold = Cold::open(&folder.join("tables"), cache_bytes)?;
+        let cold = ColdStore::open(&folder.join("tables"), cache_bytes)?;
         let checkpoint = cold.mark()?;
         let log_options = LogOptions {
             create: manifest.state == State::Creating,
@@ -192,7 +192,7 @@ impl DurableStore {
         Ok((store, recovery))
     }
 
-    /// Hands what was appended to the disk, and moves a checkpoint on by a bounded step.
+    /// Hands the appended records to the disk, and moves a checkpoint on by a bounded step.
     pub fn submit(&mut self) {
         self.log.submit();
         let appended = self.log.appended_bytes();
@@ -221,14 +221,14 @@ impl DurableStore {
         due && self.running.is_none()
     }
 
-    /// Begins a checkpoint of the tables as they are now, right after the last record appended.
-    /// The log from `retain_from` on is kept whatever the checkpoint covers. Nothing happens if
-    /// one is on its way.
+    /// Begins a checkpoint of the tables as they are now, right after the last record appended. The
+    /// log from `retain_from` on is kept even if the checkpoint covers it. Nothing happens if one
+    /// is on its way.
     pub fn checkpoint(&mut self, retain_from: Position) {
         if self.running.is_some() {
             return;
         }
-        // What the last checkpoint left to forget refers to leaves as they were.
+        // The entries that the last checkpoint left to forget refer to earlier leaves.
         while self.purge_some() {}
         let mark = CheckpointMark {
             position: self.log.last(),
@@ -238,7 +238,7 @@ impl DurableStore {
         self.replayed_bytes = 0;
         let generations = self.tables.begin_gathering();
         self.checkpointer.begin(mark, generations);
-        self.running = Some(Running {
+        self.running = Some(RunningCheckpoint {
             mark,
             gathered: false,
             finishing: false,
@@ -251,7 +251,7 @@ impl DurableStore {
         self.log.appended_bytes() - self.logged_before + self.replayed_bytes
     }
 
-    /// Waits until no checkpoint is on its way, but no longer than this, and not for one that
+    /// Waits until no checkpoint is under way, up to this time, and not for a checkpoint that
     /// fails.
     pub fn finish_checkpoint(&mut self, within: Duration) {
         let begin = Instant::now();
@@ -363,7 +363,7 @@ impl DurableStore {
         ]
     }
 
-    /// Writes and flushes what was appended, and gives the folder up. A checkpoint on its way is
+    /// Writes and flushes the appended records, and gives the folder up. A checkpoint on its way is
     /// abandoned: the log has it all.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use placement::tables::Tables;
-use storage::log::Flush;
+use storage::log::FlushTiming;
 use storage::store::QUIET;
 use storage::{DurableStore, StorageError, StoreOptions};
 
@@ -73,7 +73,7 @@ fn checkpointed(folder: &Path) {
     let wake = move || sender.send(()).unwrap_or_default();
     let (mut store, _) = DurableStore::open(folder, IDENTITY, options(true), wake).unwrap();
     for number in 0..ROWS {
-        store.log.append(0, b"row", Flush::Interval).unwrap();
+        store.log.append(0, b"row", FlushTiming::Interval).unwrap();
         store.tables.put(1, &number.to_be_bytes(), &value(number));
     }
     store.checkpoint(store.log.last().next());
@@ -94,7 +94,7 @@ fn a_quiet_log_is_due_for_a_checkpoint_before_a_busy_one() {
     };
     let (mut store, _) = DurableStore::open(folder.path(), IDENTITY, options, || {}).unwrap();
     for _ in 0..10 {
-        store.log.append(0, &[1; 1000], Flush::Now).unwrap();
+        store.log.append(0, &[1; 1000], FlushTiming::Now).unwrap();
     }
     store.submit();
     let begun = Instant::now();

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use placement::Position;
 use placement::tables::Tables;
-use storage::log::{Flush, LogAdmission, ReplayItem};
+use storage::log::{FlushTiming, LogAdmission, ReplayItem};
 use storage::{DurableStore, StoreOptions};
 
 struct Mount(tempfile::TempDir);
@@ -72,7 +72,7 @@ fn open(folder: &Path) -> (DurableStore, mpsc::Receiver<()>) {
 fn append(store: &mut DurableStore, wakes: &mpsc::Receiver<()>) {
     let position = store.log.last().next();
     let payload = vec![position.0 as u8; 1000];
-    store.log.append(0, &payload, Flush::Now).unwrap();
+    store.log.append(0, &payload, FlushTiming::Now).unwrap();
     store.tables.put(0, &key(position.0), &payload);
     store.submit();
     while store.log.durable() < position {
@@ -128,7 +128,7 @@ fn full_disk_refuses_and_recovers() {
         }
     }
     assert!(refused, "a full disk was never noticed");
-    // Decisions on what was let in go on, and so do reads.
+    // Decisions on admitted operations go on, and so do reads.
     for _ in 0..20 {
         append(&mut store, &wakes);
     }

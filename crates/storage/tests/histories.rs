@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use placement::Position;
 use placement::tables::{MemoryTables, Tables};
-use storage::log::{Flush, ReplayItem};
+use storage::log::{FlushTiming, ReplayItem};
 use storage::tables::DurableTables;
 use storage::{DurableStore, StoreOptions};
 
@@ -179,7 +179,7 @@ fn history(seed: u64) {
         let change = Change::random(&mut random, spread);
         store
             .log
-            .append(0, &change.encode(), Flush::Interval)
+            .append(0, &change.encode(), FlushTiming::Interval)
             .unwrap();
         change.apply(&mut model);
         change.apply(&mut hot);

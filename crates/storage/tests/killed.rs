@@ -1,5 +1,5 @@
-//! A process that logs, applies and checkpoints is killed at random moments: what it had called
-//! durable is there afterwards, and the tables are exactly what the log describes.
+//! A process that logs, applies and checkpoints is killed at random moments. Afterwards all records
+//! that it had called durable are there, and the tables are exactly as the log describes.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use placement::Position;
 use placement::tables::{MemoryTables, Tables};
-use storage::log::{Flush, ReplayItem};
+use storage::log::{FlushTiming, ReplayItem};
 use storage::{DurableStore, StoreOptions};
 
 /// Set in the process that is to be killed.
@@ -79,7 +79,7 @@ fn work(folder: &Path) {
         while store.log.last().0 < store.log.durable().0 + 32 {
             let position = store.log.last().0 + 1;
             let payload = [0; 60];
-            store.log.append(0, &payload, Flush::Now).unwrap();
+            store.log.append(0, &payload, FlushTiming::Now).unwrap();
             apply(position, &mut store.tables);
         }
         store.submit();

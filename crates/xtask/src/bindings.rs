@@ -1,7 +1,8 @@
-//! `cargo xtask bindings`: generates, by the real bindgen, what crate `bindgen` returns.
+//! `cargo xtask bindings`: generates, by the real bindgen, the bindings that crate `bindgen`
+//! returns.
 //!
 //! A copy of `pg_raw_parse` is built in a folder of its own, where no crate is replaced. Its build
-//! script is extended there to keep what bindgen returned to it.
+//! script is extended there to keep the output of bindgen.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +17,7 @@ const SCRATCH: &str = "target/bindings";
 /// Where the result goes.
 const GENERATED: &str = "crates/bindgen/generated";
 
-/// Lines of the build script, and what is inserted before each.
+/// Lines of the build script, and the insertion before each.
 const INSERTIONS: &[(&str, &str)] = &[
     (
         "    let node_structs =\n",
@@ -94,7 +95,7 @@ fn source(root: &Path) -> Result<PathBuf, String> {
     folder.ok_or_else(|| format!("{manifest} is in no folder"))
 }
 
-/// Returns the manifest of the crate, in what `cargo metadata` prints.
+/// Returns the manifest of the crate, from the output of `cargo metadata`.
 fn manifest_path(metadata: &str) -> Option<&str> {
     let folder = format!("/{PACKAGE}-");
     metadata

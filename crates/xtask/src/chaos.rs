@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_those_of_the_test() {
+    fn settings_equal_those_of_the_test() {
         let test = Path::new(env!("CARGO_MANIFEST_DIR")).join("../replex/tests/chaos.rs");
         let text = std::fs::read_to_string(test).unwrap();
         for (name, _) in parsed("--seed 1 --only Kill").unwrap() {

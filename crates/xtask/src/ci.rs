@@ -14,7 +14,7 @@ use crate::{cargo, needs};
 /// Seeds that the simulator runs for every commit; `cargo xtask sim` runs more.
 const SIMULATOR_SEEDS: &str = "1000";
 
-/// What `cargo xtask ci --help` prints.
+/// The output of `cargo xtask ci --help`.
 pub const HELP: &str = "Usage: cargo xtask ci [--allow-missing] [STEP…]\n\n\
     Runs the steps below in order, or only those named, and stops at the first that fails.\n\
     The last line is `N passed, N failed`, counting steps. Nothing in the tree is changed.\n\n\
@@ -46,7 +46,7 @@ enum Missing {
 
 struct Step {
     name: &'static str,
-    /// What to do when it fails.
+    /// The remedy for a failure.
     remedy: &'static str,
     run: fn(&Context<'_>) -> Result<(), String>,
 }
@@ -68,7 +68,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "tidy",
-        remedy: "Each line above names a file, a line and what to do there.",
+        remedy: "Each line above names a file, a line and the remedy.",
         run: |context| tidy::run(context.root, &[]),
     },
     Step {
@@ -79,7 +79,7 @@ const STEPS: &[Step] = &[
             let line =
                 "clippy --workspace --features replex/proxy --all-targets --locked -- -D warnings";
             cargo::run(context.root, line.split(' '))?;
-            // And what the demo builds.
+            // Also the build of the demo.
             cargo::run(
                 context.root,
                 "clippy -p replex --locked -- -D warnings".split(' '),
@@ -138,7 +138,7 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// Runs all steps, or those that `arguments` name.
+/// Runs all steps, or the steps that `arguments` name.
 pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let (options, names): (Vec<_>, Vec<_>) = arguments
         .iter()
@@ -184,7 +184,7 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     }
 }
 
-/// Returns the steps to run, in the order of the table whatever the order of `names`.
+/// Returns the steps to run, in the order of the table for any order of `names`.
 fn chosen(names: &[String]) -> Result<Vec<&'static Step>, String> {
     if let Some(unknown) = names
         .iter()
@@ -200,7 +200,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Step>, String> {
     Ok(STEPS.iter().filter(wanted).collect())
 }
 
-/// Returns the summary: times, what did not run, and alone on the last line the count.
+/// Returns the summary: times, steps that did not run, and alone on the last line the count.
 fn closing(steps: &[&Step], times: &[(&str, Duration)], failure: Option<&str>) -> String {
     let mut text = String::new();
     for (name, elapsed) in times {
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_step_is_named_with_those_that_exist() {
+    fn unknown_step_is_named_with_the_existing_steps() {
         let Err(message) = chosen(&["test".into()]) else {
             panic!("accepted")
         };

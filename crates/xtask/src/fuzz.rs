@@ -9,7 +9,7 @@ use crate::tidy::Tree;
 /// Long enough to get past the headers of every format.
 const SECONDS_DEFAULT: u32 = 60;
 
-/// What the command line asks for.
+/// The options of the command line.
 #[derive(Debug, PartialEq, Eq)]
 struct Request {
     seconds: u32,

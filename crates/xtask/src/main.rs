@@ -22,7 +22,7 @@ pub struct XtaskCommand {
     pub name: &'static str,
     /// One line for the overview.
     pub summary: &'static str,
-    /// What `--help` prints below the summary.
+    /// The text of `--help` below the summary.
     pub help: &'static str,
     /// An error without a message was printed already.
     run: fn(root: &Path, arguments: &[String]) -> Result<(), String>,
@@ -40,13 +40,13 @@ pub const COMMANDS: &[XtaskCommand] = &[
         name: "fix",
         summary: "Apply the automatic fixes of compiler and linter, then format",
         help: "Usage: cargo xtask fix\n\n\
-               Rewrites files in place, uncommitted changes included. What it cannot fix, such\n\
+               Rewrites files in place, uncommitted changes included. Problems that it cannot fix, such\n\
                as a function that is too long, is left for `cargo xtask ci` to report.",
         run: fix,
     },
     XtaskCommand {
         name: "tidy",
-        summary: "Check what compilers do not: lengths, crate edges, documents",
+        summary: "Make the checks that compilers do not: lengths, crate edges, documents",
         help: tidy::HELP,
         run: tidy::run,
     },
@@ -102,7 +102,7 @@ pub const COMMANDS: &[XtaskCommand] = &[
         help: "Usage: cargo xtask foreign [SUITE…] [--list]\n\n\
                Fetches each suite with the tool of its language (apt-get, pip, go, mvn, npm; for two\n\
                of them git) into target/foreign, runs it against a PostgreSQL and through the proxy\n\
-               in front of one with two replicas, and prints what differs. Differences that are known\n\
+               in front of one with two replicas, and prints the differences. Differences that are known\n\
                are in crates/foreign/known, each with its reason; any other fails the run. Takes from\n\
                one minute to an hour for each suite, and is not part of `cargo xtask ci`.",
         run: foreign,
@@ -112,7 +112,7 @@ pub const COMMANDS: &[XtaskCommand] = &[
         summary: "Feed the decoders bytes that a fuzzer makes up",
         help: "Usage: cargo xtask fuzz [--seconds N] [TARGET…]\n\n\
                Runs each target of fuzz/fuzz_targets, or those named, for N seconds (default 60).\n\
-               What it finds is kept in fuzz/corpus, what fails in fuzz/artifacts; bytes that fail\n\
+               New inputs are kept in fuzz/corpus, failures in fuzz/artifacts; bytes that fail\n\
                go into a test beside the decoder. Needs a nightly compiler and the tool cargo-fuzz.\n\
                The same entries run with made-up bytes in every `cargo xtask ci`.",
         run: fuzz::run,
@@ -227,7 +227,7 @@ fn model(root: &Path, arguments: &[String]) -> Result<(), String> {
 }
 
 fn mutants(root: &Path, arguments: &[String]) -> Result<(), String> {
-    // Those of fills and moves are found by histories as well, with fewer faults and in a moment.
+    // Bugs of fills and moves are found by histories as well, with fewer faults and in a moment.
     let histories = "test --package machines --features planted --test scenarios";
     cargo::run(root, histories.split(' '))?;
     if arguments.is_empty() {
@@ -250,7 +250,7 @@ fn foreign(root: &Path, arguments: &[String]) -> Result<(), String> {
     )
 }
 
-/// A leading `--` keeps `--help` from being taken for ours; it is not part of what is passed on.
+/// A leading `--` keeps `--help` from being taken for ours. It is not passed on.
 fn without_separator(arguments: &[String]) -> impl Iterator<Item = &str> {
     let skipped = usize::from(arguments.first().is_some_and(|first| first == "--"));
     arguments[skipped..].iter().map(String::as_str)
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_command_lists_those_that_exist() {
+    fn unknown_command_lists_the_existing_commands() {
         let message = dispatch(&words("cii")).unwrap_err();
         assert!(message.contains("no command `cii`"), "{message}");
         assert!(message.contains("  ci "), "{message}");

@@ -1,15 +1,15 @@
-//! What the steps of `cargo xtask ci` need beyond a Rust toolchain, installed where that can be
-//! done: on Debian, as root.
+//! The requirements of the steps of `cargo xtask ci` beyond a Rust toolchain, installed where that
+//! is possible: on Debian, as root.
 
 use std::process::{Command, Stdio};
 
 /// Lets tests whose tools are missing be left out. `tests/needs.rs` reads it.
 pub const ALLOW_MISSING: &str = "REPLEX_ALLOW_MISSING";
 
-/// One of Debian's packages.
+/// A package of Debian.
 struct Package {
     name: &'static str,
-    /// What fails without it.
+    /// The failure without it.
     without: &'static str,
     /// A program that does as well, wherever it comes from, with arguments that show that it runs.
     program: Option<(&'static str, &'static str)>,
@@ -73,11 +73,11 @@ const PACKAGES: &[Package] = &[
     },
 ];
 
-/// Installs what is missing. A package that cannot be installed is listed, and is no failure here:
+/// Installs missing packages. A package that cannot be installed is listed, and is no failure here:
 /// its tests fail, or are left out with `--allow-missing`.
 pub fn install() {
     if !is_present("apt-get", &["--version"]) {
-        println!("this is not Debian: provide what these packages have");
+        println!("this is not Debian: provide the contents of these packages");
         return list(PACKAGES.iter());
     }
     let missing: Vec<&Package> = missing().collect();
@@ -119,7 +119,7 @@ fn is_present(program: &str, arguments: &[&str]) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// Its failure shows in what is missing afterwards.
+/// Its failure shows in the packages that are missing afterwards.
 fn run(arguments: &[&str]) {
     let mut command = Command::new("apt-get");
     let command = command

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: what compilers and linters do not check.
+//! `cargo xtask tidy`: the checks that compilers and linters do not make.
 //!
 //! Every check is a pure function from the tree of files to problems, so that its tests show it
 //! failing on a tree of their own. Checks read text with a small scanner, not with a parser: they
@@ -17,6 +17,7 @@ mod places;
 mod purity;
 mod rules;
 mod rust_text;
+mod subjects;
 mod tree;
 mod words;
 
@@ -25,7 +26,7 @@ use std::path::Path;
 pub use tree::Tree;
 use tree::{File, Problem};
 
-/// What `cargo xtask tidy --help` prints.
+/// The output of `cargo xtask tidy --help`.
 pub const HELP: &str = "Usage: cargo xtask tidy\n\n\
     Every Rust file opens with `//!`, has at most 800 lines, comments of at most 100 columns and\n\
     functions of at most 70 lines (where a dispatching match needs more: `// tidy: long —\n\
@@ -37,7 +38,7 @@ pub const HELP: &str = "Usage: cargo xtask tidy\n\n\
     reason above it. Links in documents resolve, and the commands, crates and files that they name\n\
     exist. No path or host of one machine. Comments cite rules of docs/rules.md, and each rule\n\
     there names its guard. Code and documents avoid the words in\n\
-    crates/xtask/src/tidy/words.rs.";
+    crates/xtask/src/tidy/words.rs, and sentences name their subject where `What` could stand.";
 
 type Check = fn(&Tree) -> Vec<Problem>;
 
@@ -53,6 +54,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("document", documents::check),
     ("place", places::check),
     ("rule", rules::check),
+    ("subject", subjects::check),
     ("word", words::check),
 ];
 

@@ -1,4 +1,5 @@
-//! What the measurements of lost servers share: several runs reported beside the paper's figures.
+//! The common code of measurements of lost servers: several runs reported beside the paper's
+//! figures.
 
 use crate::options::MeasureOptions;
 use crate::outage::OutageOutcome;
@@ -14,7 +15,7 @@ pub fn kilobyte_rows(options: &MeasureOptions) -> u64 {
     (options.failure_rows / KILOBYTE_SHARE).max(2)
 }
 
-/// What stands beside the figures of some runs.
+/// The paper's figures beside the figures of some runs.
 pub struct PaperFigures<'a> {
     pub what: &'a str,
     /// The paper's recovery time in seconds, and its lookups per second until then; empty if it

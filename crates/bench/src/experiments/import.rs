@@ -1,8 +1,8 @@
 //! `replex import` of CSV into three copies, `sync`, beside PostgreSQL's `COPY` of the same file
 //! into one table with two secondary indexes (S12).
 //!
-//! Both are what a user would type, with a process for the client; both sides begin each round with
-//! a new folder and an empty table, and neither runs while the other does. PostgreSQL is Debian's,
+//! Both are commands of a user, with a process for the client. Both sides begin each round with a
+//! new folder and an empty table, and neither runs while the other does. PostgreSQL is Debian's,
 //! with its default settings.
 
 use std::io::{self, BufWriter, Write};
@@ -26,7 +26,7 @@ use crate::store;
 const TABLE: &str = "imported";
 const SERVERS: usize = 3;
 
-/// What the rows look like.
+/// The form of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rows {
     /// Numbers and short texts, indexed by a customer and by an article: some 60 bytes.
@@ -35,7 +35,7 @@ enum Rows {
     Texts,
 }
 
-/// What one side took.
+/// The result of one side.
 #[derive(Default)]
 struct Side {
     seconds: Measurements,
@@ -208,7 +208,7 @@ impl Rows {
         builder.build().map_err(store::failed)
     }
 
-    /// Returns what makes the table in PostgreSQL.
+    /// Returns the statements that make the table in PostgreSQL.
     fn statements(self) -> Vec<String> {
         let columns = self.columns();
         let columns = columns.iter().map(|(name, it)| format!("{name} {it}"));

@@ -39,7 +39,7 @@ impl Target {
     }
 }
 
-/// What was measured: the baselines, and the store at both durabilities.
+/// The measured systems: the baselines, and the store at both durabilities.
 #[derive(Default)]
 struct Measured {
     chain_one: Series,

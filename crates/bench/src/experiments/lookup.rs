@@ -20,7 +20,7 @@ const TABLE: &str = "lookup";
 /// The keys, as columns of the table, and their names.
 const KEYS: [(usize, &str); 3] = [(0, "primary key"), (1, "field0"), (2, "field1")];
 
-/// What is requested: the keys of one replex.
+/// The requested keys of one replex.
 #[derive(Clone)]
 struct Keys {
     replex: u8,

@@ -1,4 +1,4 @@
-//! The measurements, one file each: what is run in turn with what, and how to read it.
+//! The measurements, one file each: which systems run in turn, and how to read the result.
 
 pub mod baselines;
 pub mod changes;

@@ -14,7 +14,7 @@ const MIXES: [[u32; 2]; 3] = [[50, 50], [25, 75], [75, 25]];
 /// The replexes of the keys, as the paper calls them.
 const A: usize = 0;
 const B: usize = 1;
-/// Whose server is lost, under which mix of reads: Figure 13, then Figure 14.
+/// The replex whose server is lost, and the mix of reads: Figure 13, then Figure 14.
 const LOST: [(usize, [u32; 2]); 4] = [(B, MIXES[0]), (B, MIXES[1]), (B, MIXES[2]), (A, MIXES[1])];
 
 /// Runs `replex bench parametrization`.

@@ -1,6 +1,6 @@
-//! How fast what a lost server held is there again, with nothing else to do (target F3). From the
-//! word that the server will not come back until everything serves: ending the epochs before is
-//! part of it.
+//! How fast the partitions of a lost server are there again, with nothing else to do (target F3).
+//! From the word that the server will not come back until everything serves: ending the epochs
+//! before is part of it.
 
 use std::io;
 

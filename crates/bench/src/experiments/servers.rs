@@ -1,4 +1,4 @@
-//! From 3 to 24 servers on one machine, in memory: CPU time per operation should stay what it is,
+//! From 3 to 24 servers on one machine, in memory: CPU time per operation should stay equal,
 //! because no operation touches more servers than before (S10).
 //!
 //! Rates mean nothing here, since all servers share the same few cores.

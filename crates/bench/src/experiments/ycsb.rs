@@ -1,5 +1,5 @@
 //! YCSB with 32 clients, rows of 100 B and 1 kB, `replicated`, beside `echo` with as many
-//! connections, and beside what rivals were measured at elsewhere (S7, S8).
+//! connections, and beside published figures of rivals (S7, S8).
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -20,8 +20,8 @@ use crate::ycsb::{WORKLOADS, YcsbClient, YcsbRows};
 
 const CLIENTS: usize = 32;
 const NAMES: [&str; 6] = ["Load", "A", "B", "C", "D", "F"];
-/// Server CPU per operation, µs, of HyperDex's last source: three servers, two failures, ten
-/// fields, 32 clients, a machine of two cores; single runs, ± 25%. F was not measured.
+/// Server CPU per operation, µs, of HyperDex's last source, with three servers, two failures, ten
+/// fields and 32 clients on a machine of two cores. Single runs, ± 25%. F was not measured.
 const HYPERDEX_US: [(usize, [Option<f64>; 6]); 2] = [
     (
         10,
@@ -56,7 +56,7 @@ const CASSANDRA_US: [Option<f64>; 6] = [
     None,
 ];
 
-/// What was measured at one row size.
+/// The results at one row size.
 struct Measured {
     /// In the order of [`NAMES`].
     workloads: Vec<Series>,

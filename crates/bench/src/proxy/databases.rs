@@ -19,7 +19,7 @@ use crate::quota::Quota;
 
 /// The database in each server.
 pub const DATABASE: &str = "postgres";
-/// Between two looks at what goes on.
+/// Between two looks at the state.
 pub const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// The same where a look costs a database that is held back.
 const SETTLE_LOOK: Duration = Duration::from_millis(200);
@@ -168,8 +168,8 @@ impl DatabaseSite {
         Ok((all, there))
     }
 
-    /// Waits until all replicas have what the primary has now, so that what one run has left does
-    /// not burden the next.
+    /// Waits until all replicas have the primary's present commits, so that the backlog of one run
+    /// does not burden the next.
     ///
     /// # Errors
     /// A server does not answer, or that takes too long.

@@ -1,5 +1,5 @@
-//! What stands between a client and its database, by what it adds to a query: PgBouncer, the proxy
-//! as a pooler, and the proxy that routes to a replica, all before one primary (H1, H2).
+//! The time that a proxy adds to a query: PgBouncer, the proxy as a pooler, and the proxy that
+//! routes to a replica, all before one primary (H1, H2).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,7 +23,7 @@ const MANY: usize = 16;
 /// How long a thread looks for messages that spins: longer than a query takes, µs.
 const SPIN_US: &str = "1000";
 const PROTOCOLS: [Protocol; 2] = [Protocol::Simple, Protocol::Prepared];
-/// What `pgbench -S` asks, over our own number of rows.
+/// The query of `pgbench -S`, over our own number of rows.
 pub const SELECT: &str = "\\set aid random(1, :rows)\n\
     SELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n";
 
@@ -73,7 +73,7 @@ impl Measured {
         series.expect("it can always be gone")
     }
 
-    /// What a way adds to the time of a query, one client, µs.
+    /// The time that a path adds to a query, one client, µs.
     fn added_us(&self, way: ConnectionPath, protocol: Protocol) -> Option<Measurements> {
         let direct = self.direct(ONE, protocol).p50_of_whole_us();
         let series = self.of(way, ONE, protocol)?;
@@ -81,7 +81,7 @@ impl Measured {
     }
 }
 
-/// What runs.
+/// The running processes.
 struct Stage {
     pgbouncer: Option<(Rival, bool)>,
     pooling: BenchProcess,

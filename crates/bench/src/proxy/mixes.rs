@@ -1,7 +1,7 @@
-//! TPC-C and YCSB in the paper's mixes, each database held to an equal share of a core: at each
-//! level of consistency with more and more replicas (the paper's Figures 2 and 3 and, of the times,
-//! 4); with serial and with parallel replay (Figure 7); with reads that wait for a replica; and
-//! with routing made coarser, over two replicas (Figures 6 and 8).
+//! TPC-C and YCSB in the paper's mixes. Each database is held to an equal share of a core. Varied
+//! are the level of consistency with more and more replicas (the paper's Figures 2 and 3 and, of
+//! the times, 4), serial and parallel replay (Figure 7), reads that wait for a replica, and coarser
+//! routing over two replicas (Figures 6 and 8).
 //!
 //! YCSB is as in `balanced`; its range scans take up to 100 rows from a key on.
 
@@ -21,7 +21,7 @@ use crate::report::FigureReport;
 const REPLICAS: &[usize] = &[1, 2, 4];
 /// With so many the rest is, as in the paper.
 const TWO: &[usize] = &[2];
-/// With so many it shows what waiting earns.
+/// With so many it shows the gain of waiting.
 const FOUR: &[usize] = &[4];
 
 /// A way to run a mix.
@@ -86,7 +86,7 @@ const BUFFERS: &[MixVariant] = &[
     MixVariant::started("with", &[]),
 ];
 
-/// What is drawn of runs, and its name.
+/// The plotted figure of runs, and its name.
 type Figure = (&'static str, fn(&Series) -> f64);
 
 const RATE: Figure = ("transactions per second", |series| series.rate().median());
@@ -100,7 +100,7 @@ struct Mix {
     scripts: Vec<Script>,
 }
 
-/// What is run: tables, and mixes of transactions over them.
+/// The workload: tables, and mixes of transactions over them.
 struct Workload {
     name: &'static str,
     /// In names of files.

@@ -1,9 +1,9 @@
 //! `replex bench proxy …`: the PostgreSQL proxy beside a direct connection, beside PgBouncer, and
 //! beside Pgpool-II over streaming standbys, all in one run (H1 to H5).
 //!
-//! Databases are started for it, on loopback in temporary folders, without durability: what stands
-//! between client and database is under measurement, not the disk. Rivals are Debian's packages; a
-//! rival that is not installed is left out, with a message.
+//! Databases are started for it, on loopback in temporary folders, without durability: the proxies
+//! are under measurement, not the disk. Rivals are Debian's packages; a rival that is not installed
+//! is left out, with a message.
 
 mod balanced;
 mod databases;
@@ -36,7 +36,8 @@ const CLIENTS_PER_REPLICA: usize = 6;
 /// The measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
 pub enum Measurement {
-    /// What the proxy and PgBouncer add to a query: time with one client, CPU with 16: H1, H2.
+    /// The cost that the proxy and PgBouncer add to a query: time with one client, CPU with 16: H1,
+    /// H2.
     Latency,
     /// Reads through the proxy with 1 to 4 replicas, each database under a quota: H3, the paper's
     /// Figure 3 (a).
@@ -44,7 +45,7 @@ pub enum Measurement {
     /// YCSB, 85% reads and 15% inserts, beside Pgpool-II and the primary alone, each database under
     /// a quota: H4, the paper's Figure 11.
     Balanced,
-    /// How quickly a replica makes up for what it missed, over its number of connections: H5.
+    /// How quickly a replica catches up, over its number of connections: H5.
     Replay,
     /// Reads and errors of clients while a replica is offline, and while replication stands still,
     /// each database under a quota: the paper's Figures 9 and 10.
@@ -74,7 +75,7 @@ pub enum Measurement {
     All,
 }
 
-/// Those of [`Measurement::All`].
+/// The measurements of [`Measurement::All`].
 pub const ALL: [Measurement; 5] = [
     Measurement::Latency,
     Measurement::Reads,
@@ -116,8 +117,8 @@ pub async fn run(
     }
 }
 
-/// Returns whether databases can be held to equal shares here; prints what is left out where they
-/// cannot.
+/// Returns whether databases can be held to equal shares here, and prints the measurements that are
+/// left out where they cannot.
 fn has_quotas(id: &str) -> bool {
     match quota::try_out() {
         Ok(()) => true,

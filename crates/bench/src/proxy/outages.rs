@@ -70,7 +70,7 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
     Ok(report)
 }
 
-/// What clients do, and what came of it.
+/// The load of the clients, and its result.
 struct PgbenchLoad {
     place: SocketAddr,
     newest_first: Zipfian,
@@ -221,7 +221,7 @@ async fn serves_reads(site: &DatabaseSite) -> io::Result<bool> {
     Ok(rows[0][3] == "serving" && rows[0][8] != "0")
 }
 
-/// What is written down while something happens.
+/// The samples that are taken during an event.
 struct Watch {
     load: Arc<PgbenchLoad>,
     begun: Instant,
@@ -308,14 +308,14 @@ impl Watch {
     }
 }
 
-/// What came of it; seconds from the beginning, and milliseconds.
+/// The result of a run; seconds from the beginning, and milliseconds.
 struct Timeline {
     /// When each statement ended, and how long it took.
     answered: Vec<(f64, f64)>,
     length: f64,
     outage: [f64; 2],
     failed: u64,
-    /// Of the batches during the outage, those that replicas answered.
+    /// Of the batches during the outage, the share that replicas answered.
     share_meanwhile: f64,
     /// From the outage's end.
     first_read: Option<f64>,

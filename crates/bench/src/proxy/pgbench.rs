@@ -1,8 +1,8 @@
 //! The load: PostgreSQL's own pgbench with our scripts.
 //!
 //! It speaks both protocols, keeps every client's variables and logs each transaction's time in
-//! microseconds, so no driver of our own is needed; what it costs is the same for all that is
-//! compared. It counts whole seconds only.
+//! microseconds, so no driver of our own is needed. Its cost is the same for all compared systems.
+//! It counts whole seconds only.
 
 use std::io;
 use std::net::SocketAddr;
@@ -52,19 +52,19 @@ pub struct Script {
     pub weight: u32,
 }
 
-/// What is run.
+/// The load.
 #[derive(Clone, Debug)]
 pub struct PgbenchLoad {
     pub scripts: Vec<Script>,
     /// Each has one transaction under way all the time.
     pub clients: usize,
     pub protocol: Protocol,
-    /// What scripts find set.
+    /// The variables of the scripts.
     pub variables: Vec<(&'static str, u64)>,
     /// How long; whole seconds, at least one.
     pub span: Duration,
-    /// Before that, and not counted: whole seconds, until servers have opened and warmed what each
-    /// of their connections needs.
+    /// Before that, and not counted: whole seconds, until servers have opened and warmed their
+    /// connections.
     pub ramp_up: Duration,
 }
 
@@ -195,7 +195,7 @@ struct Logged {
     took_us: f64,
 }
 
-/// What the logs in a folder say.
+/// Returns the transactions in the logs of a folder.
 fn logged(folder: &Path) -> io::Result<Vec<Logged>> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -225,8 +225,8 @@ fn logged_in(line: &str) -> Option<Logged> {
     })
 }
 
-/// Those that ended within `span` after a run had ramped up. Its end shows little: the last
-/// transactions of many clients may come late.
+/// Returns the transactions that ended within `span` after a run had ramped up. Its end shows
+/// little: the last transactions of many clients may come late.
 fn within(all: &[Logged], ramp_up: Duration, span: Duration) -> Vec<Logged> {
     let started = all
         .iter()
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ramps_up_is_not_counted() {
+    fn ramp_up_is_not_counted() {
         let all: Vec<Logged> = (1..=10)
             .map(|second| Logged {
                 ended_us: second * 1_000_000,

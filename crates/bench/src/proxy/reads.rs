@@ -16,7 +16,7 @@ use crate::report::FigureReport;
 
 const REPLICAS: [usize; 4] = [1, 2, 3, 4];
 
-/// What was measured with one number of replicas.
+/// The results with one number of replicas.
 #[derive(Default)]
 struct Measured {
     /// Its primary, asked directly by as many clients.

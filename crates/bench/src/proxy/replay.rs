@@ -1,5 +1,4 @@
-//! How quickly a replica makes up for what it has missed, with several connections and with one
-//! (H5).
+//! How quickly a replica catches up, with several connections and with one (H5).
 //!
 //! Serial replay, to which all is compared, has one connection and makes each commit a transaction
 //! of its own, as the paper means it. The proxy's default differs in two ways: it has more
@@ -12,11 +11,11 @@
 //! The load is TPC-C's two transactions that write most, New-Order and Payment, as often as there
 //! (45 to 43), over ten warehouses: it goes to the primary directly. Orders have ten lines, which
 //! is TPC-C's mean, customers are found by number, and reads that leave nothing behind are left
-//! out. The time is that between two commits at the replica, the first and the last of what it
-//! missed, by its own clock.
+//! out. The time is that between two commits at the replica, the first and the last of its missed
+//! commits, by its own clock.
 //!
-//! And how long a replica takes for one statement that changes many rows, beside what that took
-//! at the primary.
+//! And how long a replica takes for one statement that changes many rows, beside its time at the
+//! primary.
 
 use std::io;
 use std::time::Instant;
@@ -43,7 +42,7 @@ const DEFAULT: ReplayMode = WAYS[3];
 /// The store of the commits that a replica has missed, until the replica catches up.
 const KEEPERS: [Keeper; 2] = [Keeper::Slot, Keeper::Buffer];
 const CLIENTS: usize = 8;
-/// What is written down of each run, and what single statements change.
+/// The columns of each run, and the changes that single statements make.
 const RUNS: &str = "
 CREATE TABLE run (number bigint, what text, PRIMARY KEY (number, what));
 CREATE TABLE many (id int PRIMARY KEY, kind int, word text, changed timestamptz)";
@@ -102,7 +101,7 @@ impl ReplayMode {
     }
 }
 
-/// What keeps the commits that a replica has missed.
+/// The keeper of the commits that a replica has missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keeper {
     /// The primary's slot, while the proxy is stopped.

@@ -1,4 +1,4 @@
-//! What one would put in front of PostgreSQL instead: PgBouncer, and Pgpool-II over streaming
+//! Alternatives to the proxy in front of PostgreSQL: PgBouncer, and Pgpool-II over streaming
 //! standbys, as Debian packages them and set up as well as we can.
 
 use std::fs::File;

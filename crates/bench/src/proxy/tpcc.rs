@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-/// What New-Order reads besides: TPC-C has it read the warehouse's and the customer's rates and
+/// The further reads of New-Order: TPC-C has it read the warehouse's and the customer's rates and
 /// each item's price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TpccReads {

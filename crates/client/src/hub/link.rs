@@ -88,7 +88,7 @@ async fn read(hub: &Hub, core: CoreId, mut half: OwnedReadHalf, mut reader: Fram
                 Ok(Some(frame)) => match frame.message {
                     Message::Reply(reply) => replies.push((frame.correlation, reply)),
                     Message::Goodbye { reason } => break Some(reason),
-                    _ => break Some("it sent what no client asks for".to_owned()),
+                    _ => break Some("it sent an unexpected message".to_owned()),
                 },
             }
         };

@@ -1,5 +1,5 @@
-//! What all handles and tasks of a client share: the session machine, the waiters, and the
-//! connections. Carries out the machine's output; decides nothing itself.
+//! The state that all handles and tasks of a client share: the session machine, the waiters, and
+//! the connections. Carries out the machine's output; decides nothing itself.
 //!
 //! The lock is held for a step of the machine and never across a wait or a system call.
 
@@ -50,7 +50,7 @@ struct State {
     links: HashMap<CoreId, Link>,
     /// When the timer task wakes up.
     timer_us: Option<u64>,
-    /// What happened to a connection last, for the text of errors.
+    /// The last fault of a connection, for the text of errors.
     trouble: Option<String>,
     closed: bool,
 }
@@ -65,7 +65,7 @@ struct Link {
 #[derive(Debug)]
 pub(crate) enum Waiter {
     One(oneshot::Sender<SessionOutcome>),
-    /// One of many, by number.
+    /// A numbered operation of many.
     Many(usize, mpsc::UnboundedSender<(usize, SessionOutcome)>),
 }
 
@@ -131,7 +131,7 @@ impl Hub {
         Arc::clone(configuration.expect("a client is made with one"))
     }
 
-    /// Returns what happened to a connection last.
+    /// Returns the last fault of a connection.
     pub fn trouble(&self) -> Option<String> {
         self.lock().trouble.clone()
     }
@@ -154,7 +154,7 @@ impl Hub {
         outcome
     }
 
-    /// Submits something. The waiter is notified of its end, unless what is returned is dropped
+    /// Submits something. The waiter is notified of its end, unless the returned guard is dropped
     /// before.
     pub fn submit(
         self: &Arc<Self>,
@@ -181,7 +181,7 @@ impl Hub {
         }
     }
 
-    /// Forgets what was submitted.
+    /// Drops a submitted operation.
     pub fn cancel(&self, ticket: Ticket) {
         let mut state = self.lock();
         if state.waiters.remove(&ticket).is_some() {
@@ -194,7 +194,7 @@ impl Hub {
         self.step_locked(self.lock(), [input]);
     }
 
-    /// Hands several to it, and carries out what comes of them together.
+    /// Hands several inputs to it, and carries out their outputs together.
     pub fn step_all(&self, inputs: impl IntoIterator<Item = SessionInput>) {
         self.step_locked(self.lock(), inputs);
     }

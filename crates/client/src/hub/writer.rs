@@ -1,7 +1,7 @@
 //! The writing side of a connection to a core.
 //!
 //! A caller writes its request to the socket itself while nothing else is under way: that saves a
-//! task switch. Otherwise the writer task writes what has gathered in one piece.
+//! task switch. Otherwise the writer task writes the gathered frames in one piece.
 
 use std::io::ErrorKind;
 use std::sync::{Mutex, PoisonError};
@@ -37,18 +37,20 @@ impl LinkWriter {
         }
     }
 
-    /// Queues a frame after those that wait.
+    /// Queues a frame after the waiting ones.
     pub fn push(&self, correlation: u64, message: &Message) {
         let mut outgoing = self.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
         frame::encode(correlation, message, &mut outgoing.bytes);
     }
 
-    /// Has the writer task write what waits, after the tasks that are ready now have added theirs.
+    /// Has the writer task write the waiting frames, after the tasks that are ready now have added
+    /// theirs.
     pub fn flush_soon(&self) {
         self.wake.notify_one();
     }
 
-    /// Writes what waits at once, as far as the socket takes it; the writer task does the rest.
+    /// Writes the waiting frames at once, as far as the socket takes them. The writer task does the
+    /// rest.
     pub fn flush_now(&self) {
         // An error shows at the reading side too, which ends the connection.
         if !matches!(self.write_some(), Ok(true)) {

@@ -1,5 +1,5 @@
-//! A cluster of one server that does what a test scripts, on loopback: for what real servers do too
-//! seldom.
+//! A cluster of one server that follows a test's script, on loopback: for events that are too rare
+//! with real servers.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 pub const CLUSTER: u64 = 0xabc;
 
-/// What the server does with a request.
+/// The server's reaction to a request.
 pub enum Reaction {
     /// Answers.
     Reply(Reply),
@@ -32,7 +32,7 @@ pub enum Reaction {
 
 type Script = dyn FnMut(u64, Request) -> Reaction + Send;
 
-/// The server's address, and what it was asked.
+/// The server's address, and the requests that it received.
 pub struct Fake {
     pub coordinator: String,
     pub configuration: Arc<Mutex<Configuration>>,

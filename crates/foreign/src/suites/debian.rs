@@ -6,7 +6,7 @@ use crate::{Failure, program};
 
 /// Debian's lists of packages, in their newer form.
 const LISTS: &str = "/etc/apt/sources.list.d/debian.sources";
-/// What the machine's system is.
+/// The file that names the machine's system.
 const RELEASE: &str = "/etc/os-release";
 
 /// Unpacks the source of a package into `folder`.

@@ -1,8 +1,9 @@
 //! PostgreSQL's isolation tests: specifications whose sessions run their steps in many orders.
 //!
 //! The program that runs a specification finds out by process numbers whether a session waits for
-//! another. Those that a client of the proxy knows are no server's, so the program is compiled with
-//! a query that finds the sessions by the `application_name` that it gives each of them.
+//! another. The process numbers that a client of the proxy knows are no server's, so the program is
+//! compiled with a query that finds the sessions by the `application_name` that it gives each of
+//! them.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,11 +22,12 @@ const STEP_SECONDS_MAX: &str = "20";
 /// Where the sources have the tests.
 const TESTS: &str = "src/test/isolation";
 
-/// Tests that are left out, as they stop every replica: an index on a function that is declared
-/// immutable and reads a setting, and changes of a TOAST table, whose name differs at replicas.
+/// Tests that are left out, as they stop every replica. One has an index on a function that is
+/// declared immutable and reads a setting. Another changes a TOAST table, whose name differs at
+/// replicas.
 const LEFT_OUT: &[&str] = &["insert-conflict-specconflict", "reindex-concurrently-toast"];
 
-/// Texts of `isolationtester.c`, and what replaces them.
+/// Texts of `isolationtester.c`, and their replacements.
 const REPLACED: &[(&str, &str)] = &[
     (
         r#"psprintf("%d", conns[i].backend_pid)"#,
@@ -74,7 +76,7 @@ pub const SUITE: Suite = Suite {
     },
 };
 
-/// Compiles the program that runs a specification, beside the one that runs them all.
+/// Compiles the program that runs a specification, beside the program that runs them all.
 fn compile(folder: &Path, part: &Path) -> Result<(), Failure> {
     let programs = regress::programs()?;
     let pg_config = |what: &str| {

@@ -12,9 +12,8 @@ use crate::{Failure, program};
 const MOST: Duration = Duration::from_secs(60 * 60);
 const ARTIFACT: &str = "org.postgresql:postgresql:42.7.8:tar.gz:jdbc-src";
 
-/// Packages and classes that are run, and what is left out of them: thousands of texts that are
-/// quoted, and a test that writes until its session is terminated, by a process number that is no
-/// server's.
+/// Packages and classes that are run, and excluded tests: thousands of texts in quotes, and a test
+/// that writes until its session is terminated, by a process number that is no server's.
 const TESTS: &[&str] = &[
     "org/postgresql/test/jdbc*/**/*Test*",
     "org/postgresql/jdbc/*Test*",
@@ -63,7 +62,7 @@ pub const PGJDBC: Suite = Suite {
     },
 };
 
-/// What the tests expect of the database.
+/// Creates the roles and tables that the tests expect in the database.
 fn prepare(target: &SuiteTarget) -> Result<(), Failure> {
     for statement in [
         "CREATE EXTENSION IF NOT EXISTS hstore",
@@ -75,7 +74,7 @@ fn prepare(target: &SuiteTarget) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Overrides what the source says about where the server is.
+/// Overrides the server's address in the source.
 fn server_properties(target: &SuiteTarget) -> String {
     let SuiteTarget {
         host,

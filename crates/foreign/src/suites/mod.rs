@@ -24,7 +24,7 @@ pub struct Suite {
     pub name: &'static str,
     /// The project, with its version, and which of its tests.
     pub about: &'static str,
-    /// What it needs of its servers.
+    /// The requirements of its servers.
     pub needs: SuiteRequirements,
     /// Differences that are known, in the form that `known` reads.
     pub known: &'static str,
@@ -67,7 +67,7 @@ fn once(
     std::fs::rename(&part, &whole).map_err(failed)
 }
 
-/// Runs a suite's program for at most so long, and reads the outcomes from what it prints, bytes
+/// Runs a suite's program for at most so long, and reads the outcomes from its output, with bytes
 /// that are no text replaced. An error if no test ran.
 fn judge(
     command: &mut Command,

@@ -12,7 +12,8 @@ use crate::{Failure, program};
 /// How long a suite may take.
 const MOST: Duration = Duration::from_secs(30 * 60);
 
-/// What the tests import. The native bindings are left out, as they need to be compiled.
+/// The packages that the tests import. The native bindings are left out, as they need to be
+/// compiled.
 const PACKAGES: &[&str] = &[
     "pg@8.16.3",
     "pg-cursor@2.15.3",

@@ -178,7 +178,7 @@ pub const DJANGO: Suite = Suite {
     },
 };
 
-/// Those of Django's apps with tests that ask the database most.
+/// The apps of Django with tests that query the database most.
 const DJANGO_APPS: &[&str] = &[
     "aggregation",
     "annotations",
@@ -230,7 +230,7 @@ fn source(folder: &Path, package: &str) -> Result<(), Failure> {
     once(folder, "source", |part| {
         let download = "python3 -m pip -q download --no-deps --no-binary :all:";
         let mut pip = program::words(download, part);
-        // Some ask PostgreSQL's programs what they would be built for.
+        // Some ask PostgreSQL's programs for their build options.
         let path = std::env::var("PATH").unwrap_or_default();
         let programs = pg_local::programs().unwrap_or_default();
         pip.env("PATH", format!("{path}:{}", programs.display()));

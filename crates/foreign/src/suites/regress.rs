@@ -64,7 +64,7 @@ pub(super) fn sources(folder: &Path) -> Result<(), Failure> {
     let version = version(&programs()?)?;
     once(folder, "debian", |part| {
         let package = format!("postgresql-{version}");
-        // Of the release that is installed: its tests expect what it answers.
+        // Of the installed release: its tests expect its answers.
         let query = "dpkg-query --show --showformat ${source:Version}";
         let release = program::run(program::words(query, part).arg(&package))?;
         // A mirror may have the program of a release and not its source.
@@ -96,7 +96,7 @@ fn fetch(folder: &Path) -> Result<(), Failure> {
 
 /// Which of PostgreSQL's tests run.
 pub(super) struct Schedule<'a> {
-    /// The source's own schedule, beside what it names.
+    /// The source's own schedule, beside the files that it names.
     pub file: &'a Path,
     /// Tests of it that do not run.
     pub left_out: &'a [&'a str],

@@ -1,4 +1,4 @@
-//! What a text leaves behind in its session, by PostgreSQL's own grammar.
+//! The state that a text leaves behind in its session, by PostgreSQL's own grammar.
 //!
 //! A statement is known by its kind, and by the functions that it calls anywhere.
 
@@ -20,11 +20,11 @@ const TEMPORARY_SCHEMA: &str = "pg_temp";
 /// The persistence of a temporary table.
 const TEMPORARY: u8 = b't';
 
-/// What is left by functions whose names begin so: connections to other databases, and what a
-/// server that is being upgraded remembers.
+/// Functions whose names begin so leave state: connections to other databases, or the memory of a
+/// server under upgrade.
 const KEEPS_CALLS_OF: &[&str] = &["binary_upgrade_", "dblink"];
 
-/// Returns what a text leaves behind; none where it is not understood.
+/// Returns the state that a text leaves behind; none if the text is unknown.
 pub fn of(text: &[u8]) -> Option<SessionEffect> {
     // A backslash may be an escape, or in another encoding a part of a character.
     if text.len() > TEXT_LENGTH_MAX || text.contains(&b'\\') {
@@ -67,7 +67,7 @@ fn of_statement(node: Node<'_>, text: &str) -> Option<SessionEffect> {
     Some(effect)
 }
 
-/// Returns what a statement leaves by its kind.
+/// Returns the state that a statement of this kind leaves.
 fn of_kind(node: Node<'_>, found: &[calls::FoundName<'_>]) -> SessionEffect {
     let keeps = match node {
         Node::SelectStmt(select) => makes_temporary(select),
@@ -104,8 +104,8 @@ fn of_kind(node: Node<'_>, found: &[calls::FoundName<'_>]) -> SessionEffect {
         Node::CreateStmt(create) => is_temporary(create.relation()),
         Node::ViewStmt(view) => is_temporary(view.view()),
         Node::CreateSeqStmt(create) => is_temporary(create.sequence()),
-        // Anything else changes the schema, or concerns one server: it leaves what it makes for its
-        // session alone.
+        // Any other statement changes the schema, or concerns one server: only objects that it
+        // makes for its session alone are left.
         _ => {
             let first = found.first().map_or("", |found| &found.name);
             let is_known = LEAVES_NOTHING.contains(&first) || first == "import";
@@ -118,8 +118,8 @@ fn of_kind(node: Node<'_>, found: &[calls::FoundName<'_>]) -> SessionEffect {
     }
 }
 
-/// Returns whether a query makes a temporary table. Of those that UNION and the like combine, INTO
-/// stands in the first.
+/// Returns whether a query makes a temporary table. Of the queries that UNION and the like combine,
+/// INTO stands in the first.
 fn makes_temporary(mut select: &SelectStmt) -> bool {
     while let Some(left) = select.larg() {
         select = left;
@@ -166,7 +166,7 @@ fn of_set(set: &VariableSetStmt) -> SessionEffect {
     }
 }
 
-/// Returns what is left by setting this to values of which these are texts.
+/// Returns the state that is left by setting this to values with these texts.
 fn of_setting<'a>(name: &str, mut values: impl Iterator<Item = &'a str>) -> SessionEffect {
     let is_path = name.eq_ignore_ascii_case("search_path");
     let is_own = settings::is_own(name.as_bytes());
@@ -186,8 +186,8 @@ fn text_of(node: Node<'_>) -> Option<&str> {
     }
 }
 
-/// Returns what a query leaves that does nothing but set settings, by `SELECT set_config(…), …`.
-/// None if it is another one.
+/// Returns the state that a query leaves that does nothing but set settings, by `SELECT
+/// set_config(…), …`. None if it is another one.
 fn of_set_config(select: &SelectStmt) -> Option<SessionEffect> {
     if !is_list_alone(select) || select.into_clause().is_some() {
         return None;

@@ -1,4 +1,5 @@
-//! What certificates say that logins need: what ties a login to one, and whom it names.
+//! Properties of certificates that logins need: the channel binding of a login, and the name of the
+//! subject.
 
 use ring::digest::{self, Algorithm, SHA256, SHA384, SHA512};
 use rustls::pki_types::CertificateDer;
@@ -17,7 +18,7 @@ pub fn end_point(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
     Some(digest::digest(hash, certificate).as_ref().to_vec())
 }
 
-/// Returns what a kind of signature, by its number, makes `tls-server-end-point` by.
+/// Returns the hash by which `tls-server-end-point` is made, for a kind of signature by its number.
 fn hash_of(signature: &str) -> Option<&'static Algorithm> {
     match signature {
         // RSA with MD5, SHA-1 and SHA-256, then ECDSA with SHA-1 and SHA-256.
@@ -33,8 +34,8 @@ fn hash_of(signature: &str) -> Option<&'static Algorithm> {
     }
 }
 
-/// Returns the common name of whom a certificate is for, as PostgreSQL reads it: the first, if
-/// there are several.
+/// Returns the common name of a certificate's subject, as PostgreSQL reads it: the first, if there
+/// are several.
 pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
     let (_, parsed) = parse_x509_certificate(certificate).ok()?;
     let name = parsed.subject().iter_common_name().next()?;
@@ -69,7 +70,7 @@ mod tests {
         assert_eq!(end_point(&certificate), by(&SHA384, &certificate));
         let certificate = made(params(), &rcgen::PKCS_ED25519);
         assert_eq!(end_point(&certificate), None);
-        // RFC 5929 puts SHA-256 in the place of what is broken.
+        // RFC 5929 puts SHA-256 in the place of broken hashes.
         for old in [
             "1.2.840.113549.1.1.4",
             "1.2.840.113549.1.1.5",

@@ -16,28 +16,28 @@ pub const MECHANISM_PLUS: &str = "SCRAM-SHA-256-PLUS";
 /// The only kind of channel binding that PostgreSQL knows.
 const BOUND_HEADER: &str = "p=tls-server-end-point,,";
 
-/// What proves a password without containing it.
+/// Verifies a password without containing it.
 #[derive(Clone)]
-pub struct Verifier {
+pub struct ScramVerifier {
     iterations: u32,
     salt: Vec<u8>,
     stored_key: Vec<u8>,
     server_key: Vec<u8>,
 }
 
-impl Verifier {
+impl ScramVerifier {
     /// Makes one from a password, with a salt of its own.
-    pub fn of_password(password: &str) -> Verifier {
+    pub fn of_password(password: &str) -> ScramVerifier {
         let text = postgres_protocol::password::scram_sha_256(password.as_bytes());
-        Verifier::parse(&text).expect("the library writes PostgreSQL's format")
+        ScramVerifier::parse(&text).expect("the library writes PostgreSQL's format")
     }
 
     /// Parses `SCRAM-SHA-256$iterations:salt$stored key:server key`; none if it is something else.
-    pub fn parse(text: &str) -> Option<Verifier> {
+    pub fn parse(text: &str) -> Option<ScramVerifier> {
         let (numbers, keys) = text.strip_prefix("SCRAM-SHA-256$")?.split_once('$')?;
         let (iterations, salt) = numbers.split_once(':')?;
         let (stored_key, server_key) = keys.split_once(':')?;
-        let verifier = Verifier {
+        let verifier = ScramVerifier {
             iterations: iterations.parse().ok()?,
             salt: BASE64.decode(salt).ok()?,
             stored_key: BASE64.decode(stored_key).ok()?,
@@ -50,8 +50,9 @@ impl Verifier {
 
 /// The mechanisms that a client is offered.
 #[derive(Clone, Debug, Default)]
-pub struct Offer {
-    /// What ties the login to its TLS connection, see [`end_point`](super::certificate::end_point).
+pub struct OfferedMechanisms {
+    /// The channel binding of the login to its TLS connection, see
+    /// [`end_point`](super::certificate::end_point).
     pub end_point: Option<Vec<u8>>,
 }
 
@@ -70,7 +71,7 @@ pub enum LoginRefusal {
     Password,
 }
 
-impl Offer {
+impl OfferedMechanisms {
     /// Returns the names of the mechanisms, the best first.
     pub fn mechanisms(&self) -> &'static [&'static str] {
         match self.end_point {
@@ -86,7 +87,7 @@ impl Offer {
         mechanism: &[u8],
         first: &[u8],
         nonce: &[u8],
-        verifier: Verifier,
+        verifier: ScramVerifier,
     ) -> Result<(ScramExchange, String), LoginRefusal> {
         let mut mechanisms = self.mechanisms().iter();
         let mechanism = mechanisms.find(|name| name.as_bytes() == mechanism);
@@ -126,8 +127,8 @@ impl Offer {
 
 /// An exchange in which the client has sent its first message.
 pub struct ScramExchange {
-    verifier: Verifier,
-    /// The client's channel binding header, which it must repeat, and what it is bound to.
+    verifier: ScramVerifier,
+    /// The client's channel binding header, which it must repeat, and the bound data.
     binding: String,
     is_bound: bool,
     nonce: String,
@@ -179,7 +180,7 @@ mod tests {
     /// Returns the result of a login with the password `given` where it is `known`, by the best
     /// mechanism that `binding` allows.
     fn log_in(
-        offer: &Offer,
+        offer: &OfferedMechanisms,
         binding: ChannelBinding,
         known: &str,
         given: &str,
@@ -189,7 +190,7 @@ mod tests {
             true => MECHANISM_PLUS,
             false => MECHANISM,
         };
-        let verifier = Verifier::of_password(known);
+        let verifier = ScramVerifier::of_password(known);
         let (mechanism, first) = (mechanism.as_bytes(), client.message());
         let (exchange, answer) = offer.start(mechanism, first, &[7; 18], verifier)?;
         client.update(answer.as_bytes()).unwrap();
@@ -202,15 +203,15 @@ mod tests {
         ChannelBinding::tls_server_end_point(vec![hash; 32])
     }
 
-    fn offer(hash: u8) -> Offer {
-        Offer {
+    fn offer(hash: u8) -> OfferedMechanisms {
+        OfferedMechanisms {
             end_point: Some(vec![hash; 32]),
         }
     }
 
     #[test]
     fn only_the_right_password_logs_in() {
-        let offers = [Offer::default(), offer(1)];
+        let offers = [OfferedMechanisms::default(), offer(1)];
         for offer in &offers {
             let log_in = |known, given| log_in(offer, ChannelBinding::unsupported(), known, given);
             assert_eq!(log_in("correct horse", "correct horse"), Ok(()));
@@ -230,7 +231,7 @@ mod tests {
         let other = log_in(&offer(1), bound_to(2), "x", "x");
         assert_eq!(other, Err(LoginRefusal::OtherEndPoint));
         // It was not offered.
-        let unasked = log_in(&Offer::default(), bound_to(1), "x", "x");
+        let unasked = log_in(&OfferedMechanisms::default(), bound_to(1), "x", "x");
         assert_eq!(unasked, Err(LoginRefusal::Mechanism));
     }
 
@@ -240,12 +241,15 @@ mod tests {
         let could = ChannelBinding::unrequested;
         let hidden = log_in(&offer(1), could(), "x", "x");
         assert_eq!(hidden, Err(LoginRefusal::Downgraded));
-        assert_eq!(log_in(&Offer::default(), could(), "x", "x"), Ok(()));
+        assert_eq!(
+            log_in(&OfferedMechanisms::default(), could(), "x", "x"),
+            Ok(())
+        );
     }
 
     #[test]
     fn invalid_messages_are_refused() {
-        let verifier = Verifier::of_password("x");
+        let verifier = ScramVerifier::of_password("x");
         let start = |mechanism: &str, first: &str| {
             let (mechanism, first) = (mechanism.as_bytes(), first.as_bytes());
             let started = offer(1).start(mechanism, first, b"", verifier.clone());

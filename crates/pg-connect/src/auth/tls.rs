@@ -44,7 +44,7 @@ pub struct Tls {
 pub struct TlsFiles {
     /// Certificates of the authorities for servers.
     pub roots: Option<PathBuf>,
-    /// Their lists of what they have revoked.
+    /// Their revocation lists.
     pub revoked: Option<PathBuf>,
     /// The certificates that servers are shown, and their key.
     pub proof: Option<(PathBuf, PathBuf)>,
@@ -102,7 +102,7 @@ impl TlsPolicy {
 
 /// The certificate that clients are shown.
 #[derive(Clone, Debug)]
-pub struct Identity {
+pub struct TlsIdentity {
     /// How they are spoken to.
     pub config: Arc<ServerConfig>,
     /// The channel binding of their logins.
@@ -114,19 +114,19 @@ pub struct Identity {
 pub struct ClientAuthorities<'a> {
     /// Certificates of the authorities.
     pub authorities: &'a Path,
-    /// Their lists of what they have revoked. As with PostgreSQL's `ssl_crl_file`, there must be a
-    /// list of each authority that has signed something, and none may be out of date.
+    /// Their revocation lists. As with PostgreSQL's `ssl_crl_file`, there must be a list of each
+    /// authority that has signed something, and none may be out of date.
     pub revoked: Option<&'a Path>,
 }
 
-/// Returns what clients are shown: a chain of certificates and their key, both PEM. With
-/// authorities they are asked for a certificate of their own, but need not have one; one that none
-/// of these has signed, or that was revoked, ends the handshake.
+/// Returns the configuration towards clients from a chain of certificates and their key, both PEM.
+/// With authorities, clients are asked for a certificate of their own, but need not have one. A
+/// certificate that none of these authorities has signed, or that was revoked, ends the handshake.
 pub fn identity(
     certificates: &Path,
     key: &Path,
     vouching: Option<ClientAuthorities<'_>>,
-) -> Result<Identity, String> {
+) -> Result<TlsIdentity, String> {
     let chain = certificates_of(certificates)?;
     let end_point = chain.first().and_then(certificate::end_point);
     let key = key_of(key)?;
@@ -154,7 +154,7 @@ pub fn identity(
     let config = config
         .with_single_cert(chain, key)
         .map_err(|error| format!("cannot use {}: {error}", certificates.display()))?;
-    Ok(Identity {
+    Ok(TlsIdentity {
         config: Arc::new(config),
         end_point,
     })
@@ -204,7 +204,8 @@ fn roots_of(path: &Path) -> Result<RootCertStore, String> {
     Ok(store)
 }
 
-/// Returns what servers are asked for, which is nothing unless `verifies`, and what they are shown.
+/// Returns the configuration for servers: the checks of their certificates, which are none unless
+/// `verifies`, and the certificate that this client presents.
 fn client_config(files: &TlsFiles, verifies: bool) -> Result<ClientConfig, String> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()

@@ -1,40 +1,40 @@
 //! Users and their secrets, from a file with a line `"name" "secret"` for each.
 //!
-//! A secret is a password, or what PostgreSQL keeps in `pg_authid.rolpassword`
-//! (`SCRAM-SHA-256$…`). With the latter a client can log in to the proxy, but the proxy cannot log
-//! in to servers that want the password.
+//! A secret is a password, or the text in PostgreSQL's `pg_authid.rolpassword` (`SCRAM-SHA-256$…`).
+//! With the latter a client can log in to the proxy, but the proxy cannot log in to servers that
+//! want the password.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use super::scram::Verifier;
+use super::scram::ScramVerifier;
 
 /// The users that may log in, with their secrets.
 #[derive(Default)]
-pub struct Users {
-    users: BTreeMap<String, User>,
+pub struct UserSecrets {
+    users: BTreeMap<String, UserSecret>,
 }
 
 /// One user's secret.
 #[derive(Clone)]
-pub struct User {
+pub struct UserSecret {
     /// The verifier of a client's proof.
-    pub verifier: Verifier,
+    pub verifier: ScramVerifier,
     /// The secret for servers, if they ask.
     pub password: Option<String>,
 }
 
-impl Users {
-    /// Reads a file. The error names the file and the line, but not what stands there.
-    pub fn read(path: &Path) -> Result<Users, String> {
+impl UserSecrets {
+    /// Reads a file. The error names the file and the line, but not its text.
+    pub fn read(path: &Path) -> Result<UserSecrets, String> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("cannot read users from {}: {error}", path.display()))?;
-        Users::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
+        UserSecrets::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    fn parse(text: &str) -> Result<Users, String> {
-        let mut users = Users::default();
+    fn parse(text: &str) -> Result<UserSecrets, String> {
+        let mut users = UserSecrets::default();
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with([';', '#']) {
@@ -55,14 +55,14 @@ impl Users {
     /// it looks like one.
     pub fn add(&mut self, name: &str, secret: &str) -> Result<(), String> {
         let user = if secret.starts_with("SCRAM-SHA-256$") {
-            let verifier = Verifier::parse(secret).ok_or("the verifier is damaged")?;
-            User {
+            let verifier = ScramVerifier::parse(secret).ok_or("the verifier is damaged")?;
+            UserSecret {
                 verifier,
                 password: None,
             }
         } else {
-            User {
-                verifier: Verifier::of_password(secret),
+            UserSecret {
+                verifier: ScramVerifier::of_password(secret),
                 password: Some(secret.to_string()),
             }
         };
@@ -71,18 +71,18 @@ impl Users {
     }
 
     /// Returns the user of a name.
-    pub fn find(&self, name: &str) -> Option<&User> {
+    pub fn find(&self, name: &str) -> Option<&UserSecret> {
         self.users.get(name)
     }
 }
 
-impl fmt::Debug for Users {
+impl fmt::Debug for UserSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.users.keys()).finish()
     }
 }
 
-/// Returns a word in double quotes, in which `""` is one quote, and what follows it.
+/// Returns a word in double quotes, in which `""` is one quote, and the text after it.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut rest = text.strip_prefix('"')?;
     let mut word = String::new();
@@ -105,7 +105,8 @@ mod tests {
 
     #[test]
     fn file_is_read() {
-        let users = Users::parse("; note\n\"ann\" \"se\"\"cret\"\n\n  \"bob\"   \"x\" \n").unwrap();
+        let users =
+            UserSecrets::parse("; note\n\"ann\" \"se\"\"cret\"\n\n  \"bob\"   \"x\" \n").unwrap();
         let password = |name| users.find(name).and_then(|user| user.password.clone());
         assert_eq!(password("ann").as_deref(), Some("se\"cret"));
         assert_eq!(password("bob").as_deref(), Some("x"));
@@ -120,7 +121,7 @@ mod tests {
             "\n\"ann\" \"secret",
             "\n\"ann\" \"SCRAM-SHA-256$secret\"",
         ] {
-            let error = Users::parse(text).unwrap_err();
+            let error = UserSecrets::parse(text).unwrap_err();
             assert!(
                 error.contains("line 2") && !error.contains("ann"),
                 "{error}"

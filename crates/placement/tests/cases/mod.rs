@@ -120,7 +120,7 @@ fn all_axes(slots: &[u32]) -> Vec<Axis> {
     axes
 }
 
-/// Every combination of slots: what all possible rows look like to a layout.
+/// Every combination of slots: all possible rows from a layout's point of view.
 pub fn all_rows(layout: &Layout) -> Vec<Vec<u32>> {
     layout
         .key_spaces

@@ -1,10 +1,10 @@
 //! Algorithm 2: which transactions an Extractor may run at the same time at one replica.
 //!
-//! Invariants: a transaction that runs is independent of every earlier one that has not committed
-//! and is not of its own group, which are transactions that follow each other and run on one
-//! connection; transactions become visible in TSID order only (R31), so a group leaves the running
-//! state when it has *committed*. The paper lets them commit out of order, which shows readers
-//! states that the primary never had.
+//! Invariants: a running transaction is independent of every earlier transaction that has not
+//! committed and is not of its own group. A group is a list of consecutive transactions that run on
+//! one connection. Transactions become visible in TSID order only (R31), so a group leaves the
+//! running state when it has *committed*. The paper lets them commit out of order, which shows
+//! readers states that the primary never had.
 //!
 //! Three departures:
 //! - The paper runs each transaction for itself. Transactions that wait anyhow run in groups, as
@@ -12,8 +12,7 @@
 //! - Whether one may run is decided when there is a connection for it, not when it comes (line 5):
 //!   by then, many of the transactions that it would have had to wait for have committed.
 //! - Where the oldest that waits cannot run yet, the next ones are looked at all the same (the
-//!   paper's line 16 ends there). Without that, one hot row holds up what has nothing to do with
-//!   it.
+//!   paper's line 16 ends there). Without that, one hot row holds up unrelated transactions.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -21,26 +20,27 @@ use core::ops::Bound;
 
 use super::independence::independent;
 use super::items::Tsid;
-use super::sets::Sets;
+use super::sets::AccessSets;
 use crate::planted::{self, ProxyBug};
 
-/// Of those that wait, so many are looked at that cannot run. Each costs some microseconds.
+/// The number of waiting transactions that are examined and cannot run. Each costs some
+/// microseconds.
 const WINDOW: usize = 16;
 
 /// A transaction that is to run.
 #[derive(Debug)]
 pub struct Task {
-    /// What it touches.
-    pub sets: Sets,
+    /// The sets of its statements.
+    pub sets: AccessSets,
     /// Bytes that it takes, about.
     pub length: usize,
-    /// With whom it runs.
-    pub company: Company,
+    /// Which transactions may be in its group.
+    pub sharing: GroupSharing,
 }
 
 /// Which transactions may share a group with one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Company {
+pub enum GroupSharing {
     /// Those before and after it may be in its group.
     Any,
     /// It is a group of its own.
@@ -59,22 +59,22 @@ pub struct GroupLimits {
     pub length: usize,
 }
 
-/// The running state, and those that wait, in TSID order.
+/// The running transactions, and the waiting ones in TSID order.
 #[derive(Debug, Default)]
 pub struct Execution {
     running: BTreeMap<Tsid, Task>,
-    running_state: Sets,
+    running_state: AccessSets,
     waiting: BTreeMap<Tsid, Task>,
-    passed: Passed,
+    passed: BlockedOldest,
 }
 
-/// Those of the oldest that wait of which it is known that they cannot run before something has
+/// The oldest waiting transactions that are known to depend on a transaction that has not
 /// committed.
 #[derive(Debug, Default)]
-struct Passed {
+struct BlockedOldest {
     count: usize,
     last: Option<Tsid>,
-    state: Sets,
+    state: AccessSets,
 }
 
 impl Execution {
@@ -84,10 +84,10 @@ impl Execution {
         self.waiting.insert(tsid, task);
     }
 
-    /// Starts a group, and returns its transactions. They are the oldest that is independent of all
-    /// earlier ones that have not committed, and as many of those that follow it as are so, too.
-    /// Earlier transactions of the group do not count, as they run before them. Returns none if
-    /// nothing may run.
+    /// Starts a group, and returns its transactions. They are the oldest transaction that is
+    /// independent of all earlier ones that have not committed, and as many of its successors as
+    /// are so, too. Earlier transactions of the group do not count, as they run before them.
+    /// Returns none if nothing may run.
     pub fn start(&mut self, limits: GroupLimits) -> Vec<Tsid> {
         let group = match self.first_to_run() {
             Some(first) => self.group_from(first, limits),
@@ -99,7 +99,7 @@ impl Execution {
         group
     }
 
-    /// Starts the oldest alone, whatever it touches: nothing else runs.
+    /// Starts the oldest transaction alone, for any sets of it: no other transaction runs.
     pub fn start_alone(&mut self) -> Option<Tsid> {
         assert!(self.running.is_empty(), "nothing else runs");
         let (tsid, _) = self.waiting.first_key_value()?;
@@ -110,7 +110,7 @@ impl Execution {
 
     /// Notes that a group has committed (line 15).
     pub fn complete(&mut self, group: &[Tsid]) {
-        self.passed = Passed::default();
+        self.passed = BlockedOldest::default();
         for tsid in group {
             let is_oldest = self.running.keys().next() == Some(tsid);
             assert!(
@@ -125,7 +125,7 @@ impl Execution {
 
     /// Notes that a group was rolled back: its transactions wait again, each in its place.
     pub fn put_back(&mut self, group: &[Tsid]) {
-        self.passed = Passed::default();
+        self.passed = BlockedOldest::default();
         for tsid in group {
             let task = self.leave(*tsid);
             self.waiting.insert(*tsid, task);
@@ -135,7 +135,7 @@ impl Execution {
     /// Has a waiting transaction run alone.
     pub fn isolate(&mut self, tsid: Tsid) {
         let task = self.waiting.get_mut(&tsid).expect("it waits");
-        task.company = Company::Alone;
+        task.sharing = GroupSharing::Alone;
     }
 
     /// Returns the oldest that waits.
@@ -160,7 +160,7 @@ impl Execution {
         let first_running = running.keys().next();
         let behind = passed.last.map_or(Bound::Unbounded, Bound::Excluded);
         for (tsid, task) in waiting.range((behind, Bound::Unbounded)) {
-            if passed.count == WINDOW || task.company == Company::Alone {
+            if passed.count == WINDOW || task.sharing == GroupSharing::Alone {
                 break;
             }
             // All that runs after the oldest is independent of it, even if the state of it
@@ -188,7 +188,7 @@ impl Execution {
             let is_first = group.is_empty();
             let follows = next_running.is_none_or(|running| *tsid < running);
             let has_room = group.len() < limits.count && length + task.length <= limits.length;
-            let may_follow = follows && has_room && task.company == Company::Any;
+            let may_follow = follows && has_room && task.sharing == GroupSharing::Any;
             if !is_first && !may_follow {
                 break;
             }
@@ -204,7 +204,7 @@ impl Execution {
             }
             group.push(*tsid);
             length += task.length;
-            if task.company != Company::Any {
+            if task.sharing != GroupSharing::Any {
                 break;
             }
         }
@@ -237,26 +237,26 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::freshness::fixture::{Transaction, transaction};
+    use crate::freshness::fixture::{TestTransaction, transaction};
     use crate::freshness::paper;
-    use crate::freshness::{RowHash, TableOid, Touch};
+    use crate::freshness::{RowHash, TableAccess, TableOid};
 
     const ONE: GroupLimits = GroupLimits {
         count: 1,
         length: 0,
     };
 
-    fn task(sets: Sets) -> Task {
+    fn task(sets: AccessSets) -> Task {
         Task {
             sets,
             length: 10,
-            company: Company::Any,
+            sharing: GroupSharing::Any,
         }
     }
 
-    fn write(row: u64) -> Sets {
-        let mut sets = Sets::default();
-        sets.touch(TableOid(1), Touch::write_rows([RowHash(row)]));
+    fn write(row: u64) -> AccessSets {
+        let mut sets = AccessSets::default();
+        sets.touch(TableOid(1), TableAccess::write_rows([RowHash(row)]));
         sets
     }
 
@@ -287,7 +287,7 @@ mod tests {
 
     /// A transaction that waits for a hot row holds up none that has nothing to do with that row.
     #[test]
-    fn later_ones_pass_those_that_wait() {
+    fn independent_transactions_pass_waiting_ones() {
         let mut both = write(1);
         both.merge(&write(2));
         let mut execution = Execution::default();
@@ -309,7 +309,7 @@ mod tests {
     /// A transaction that depends on the group itself may be in it; a transaction that depends on
     /// others ends it.
     #[test]
-    fn groups_are_of_those_that_follow_each_other() {
+    fn groups_contain_consecutive_transactions() {
         let limits = GroupLimits {
             count: 3,
             length: 100,
@@ -337,13 +337,13 @@ mod tests {
         };
         let mut execution = Execution::default();
         for tsid in 1..=8 {
-            let company = match tsid {
-                5 => Company::Own,
-                7 => Company::Alone,
-                _ => Company::Any,
+            let sharing = match tsid {
+                5 => GroupSharing::Own,
+                7 => GroupSharing::Alone,
+                _ => GroupSharing::Any,
             };
             let task = Task {
-                company,
+                sharing,
                 ..task(write(tsid))
             };
             execution.add(Tsid(tsid), task);
@@ -361,7 +361,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_runs_together_touches_no_common_cell(
+        fn concurrent_groups_touch_no_common_cell(
             history in prop::collection::vec((transaction(), 0..4_u8), 1..16),
             count in 1_usize..5,
         ) {
@@ -406,10 +406,10 @@ mod tests {
     }
 
     /// A group's transactions follow each other, and conflict with no earlier one outside of it.
-    /// `all` has those that have not committed.
+    /// `all` has the transactions that have not committed.
     fn check(
         execution: &Execution,
-        all: &BTreeMap<Tsid, Transaction>,
+        all: &BTreeMap<Tsid, TestTransaction>,
         group: &[Tsid],
     ) -> Result<(), TestCaseError> {
         let Some(first) = group.first() else {

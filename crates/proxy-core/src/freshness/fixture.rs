@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::items::{ColumnNumber, RowHash, TableOid};
 use super::paper::parts;
-use super::sets::{Class, Parts, Sets, Touch};
+use super::sets::{AccessSets, AffectingClass, TableAccess, TableParts};
 
 const TABLES: u32 = 3;
 const COLUMNS: u16 = 4;
@@ -15,11 +15,16 @@ const ROWS: u64 = 4;
 
 /// Returns a statement on one table: `reads` are columns, `writes` pairs of column (0: all) and
 /// row.
-pub fn statement(table: TableOid, class: Class, reads: &[u16], writes: &[(u16, u64)]) -> Sets {
+pub fn statement(
+    table: TableOid,
+    class: AffectingClass,
+    reads: &[u16],
+    writes: &[(u16, u64)],
+) -> AccessSets {
     let rows: Vec<u64> = writes.iter().map(|(_, row)| *row).collect();
     let columns: Vec<u16> = writes.iter().map(|(column, _)| *column).collect();
-    let mut sets = Sets::default();
-    let touch = Touch {
+    let mut sets = AccessSets::default();
+    let touch = TableAccess {
         class,
         reads: (!reads.is_empty()).then(|| parts(class, reads, &rows)),
         writes: (!writes.is_empty()).then(|| parts(class, &columns, &rows)),
@@ -28,14 +33,14 @@ pub fn statement(table: TableOid, class: Class, reads: &[u16], writes: &[(u16, u
     sets
 }
 
-fn touch() -> impl Strategy<Value = Touch> {
+fn touch() -> impl Strategy<Value = TableAccess> {
     let class = prop_oneof![
-        4 => Just(Class::Rows), 2 => Just(Class::Columns), 1 => Just(Class::Table)
+        4 => Just(AffectingClass::Rows), 2 => Just(AffectingClass::Columns), 1 => Just(AffectingClass::Table)
     ];
     let columns = || prop::collection::vec(0..=COLUMNS, 0..3);
     let rows = prop::collection::vec(0..ROWS, 1..3);
     (class, columns(), columns(), rows, any::<(bool, bool)>()).prop_map(
-        |(class, read, written, rows, (reads, writes))| Touch {
+        |(class, read, written, rows, (reads, writes))| TableAccess {
             class,
             reads: (reads || !writes).then(|| parts(class, &read, &rows)),
             writes: writes.then(|| parts(class, &written, &rows)),
@@ -43,28 +48,28 @@ fn touch() -> impl Strategy<Value = Touch> {
     )
 }
 
-/// What up to three statements do, one after the other.
+/// Up to three statements, one after the other.
 #[derive(Clone, Debug)]
-pub struct Transaction(Vec<(TableOid, Touch)>);
+pub struct TestTransaction(Vec<(TableOid, TableAccess)>);
 
 /// Draws any transaction.
-pub fn transaction() -> impl Strategy<Value = Transaction> {
+pub fn transaction() -> impl Strategy<Value = TestTransaction> {
     let statement = (0..TABLES, touch()).prop_map(|(table, touch)| (TableOid(table), touch));
-    prop::collection::vec(statement, 0..4).prop_map(Transaction)
+    prop::collection::vec(statement, 0..4).prop_map(TestTransaction)
 }
 
 /// Draws any sets.
-pub fn sets() -> impl Strategy<Value = Sets> {
+pub fn sets() -> impl Strategy<Value = AccessSets> {
     transaction().prop_map(|transaction| transaction.sets())
 }
 
 /// One value of one row of one table; column 0 holds whether the row exists.
 type Cell = (u32, u64, u16);
 
-impl Transaction {
+impl TestTransaction {
     /// Returns its sets.
-    pub fn sets(&self) -> Sets {
-        let mut sets = Sets::default();
+    pub fn sets(&self) -> AccessSets {
+        let mut sets = AccessSets::default();
         for (table, touch) in &self.0 {
             sets.touch(*table, touch.clone());
         }
@@ -73,8 +78,9 @@ impl Transaction {
 
     /// Returns whether one writes a cell that the other reads or writes: the truth that the
     /// algorithms must never contradict.
-    pub fn conflicts(&self, other: &Transaction) -> bool {
-        let meet = |a: &Transaction, b: &Transaction| !a.written().is_disjoint(&b.touched());
+    pub fn conflicts(&self, other: &TestTransaction) -> bool {
+        let meet =
+            |a: &TestTransaction, b: &TestTransaction| !a.written().is_disjoint(&b.touched());
         meet(self, other) || meet(other, self)
     }
 
@@ -108,10 +114,16 @@ impl Transaction {
     }
 }
 
-fn add(cells: &mut BTreeSet<Cell>, table: TableOid, class: Class, parts: &Parts, existence: bool) {
+fn add(
+    cells: &mut BTreeSet<Cell>,
+    table: TableOid,
+    class: AffectingClass,
+    parts: &TableParts,
+    existence: bool,
+) {
     for row in 0..ROWS {
-        let row_in =
-            class != Class::Rows || parts.rows.meets(&[RowHash(row)].into_iter().collect());
+        let row_in = class != AffectingClass::Rows
+            || parts.rows.meets(&[RowHash(row)].into_iter().collect());
         for column in 0..=COLUMNS {
             let column_in = match column {
                 0 => existence,

@@ -1,13 +1,13 @@
 //! Algorithm 1: whether two transactions, or groups of transactions, are independent.
 //!
-//! One departure: a table that both only read makes neither dependent, whatever the classes (the
-//! paper's line 6 looks at every common table once one table conflicts).
+//! One departure: a table that both transactions only read makes neither dependent, whatever the
+//! classes. The paper's line 6 looks at every common table once one table conflicts.
 
-use super::sets::{Class, Parts, Sets, TableSets};
+use super::sets::{AccessSets, AffectingClass, TableParts, TableSets};
 
-/// Returns whether neither writes what the other touches; if so they may run at the same time, in
-/// any order.
-pub fn independent(first: &Sets, second: &Sets) -> bool {
+/// Returns whether neither writes a part that the other touches. Then they may run at the same
+/// time, in any order.
+pub fn independent(first: &AccessSets, second: &AccessSets) -> bool {
     if first.may_write_anything() || second.may_write_anything() {
         return first.is_empty() || second.is_empty();
     }
@@ -24,9 +24,10 @@ pub fn independent(first: &Sets, second: &Sets) -> bool {
     })
 }
 
-/// Returns whether a read must see a commit that writes this. What may write anything may change
-/// the schema, and also a read of no table has types, functions and operators of the schema.
-pub fn may_see(writes: &Sets, reads: &Sets) -> bool {
+/// Returns whether a read must see a commit that writes this. A statement that may write anything
+/// may change the schema, and a read of no table still uses types, functions and operators of the
+/// schema.
+pub fn may_see(writes: &AccessSets, reads: &AccessSets) -> bool {
     let is_of_schema = writes.may_write_anything() && reads.is_empty();
     is_of_schema || !independent(writes, reads)
 }
@@ -38,20 +39,24 @@ fn independent_at_table(here: &TableSets, there: &TableSets) -> bool {
     }
     match (here.class(), there.class()) {
         // Lines 8 to 11.
-        (Class::Columns, Class::Columns) => {
-            let meet = |a: &Parts, b: &Parts| a.columns.meets(&b.columns);
+        (AffectingClass::Columns, AffectingClass::Columns) => {
+            let meet = |a: &TableParts, b: &TableParts| a.columns.meets(&b.columns);
             disjoint(here, there, meet)
         }
         // Lines 12 to 15.
-        (Class::Rows, Class::Rows) => {
-            let meet = |a: &Parts, b: &Parts| a.rows.meets(&b.rows);
+        (AffectingClass::Rows, AffectingClass::Rows) => {
+            let meet = |a: &TableParts, b: &TableParts| a.rows.meets(&b.rows);
             disjoint(here, there, meet)
         }
         _ => false,
     }
 }
 
-fn disjoint(here: &TableSets, there: &TableSets, meet: impl Fn(&Parts, &Parts) -> bool) -> bool {
+fn disjoint(
+    here: &TableSets,
+    there: &TableSets,
+    meet: impl Fn(&TableParts, &TableParts) -> bool,
+) -> bool {
     !meet(here.written(), there.written())
         && !meet(here.written(), there.read())
         && !meet(here.read(), there.written())
@@ -65,7 +70,7 @@ mod tests {
     use crate::freshness::fixture::{sets, transaction};
     use crate::freshness::items::TableOid;
     use crate::freshness::paper;
-    use crate::freshness::sets::Touch;
+    use crate::freshness::sets::TableAccess;
 
     /// The paper's running example, section 4.2.
     #[test]
@@ -80,18 +85,24 @@ mod tests {
     }
 
     #[test]
-    fn what_may_write_anything_is_dependent_on_all() {
-        let mut read = Sets::default();
-        read.touch(TableOid(1), Touch::read_table());
-        assert!(!independent(&Sets::writes_anything(), &read));
+    fn unknown_writes_depend_on_all_transactions() {
+        let mut read = AccessSets::default();
+        read.touch(TableOid(1), TableAccess::read_table());
+        assert!(!independent(&AccessSets::writes_anything(), &read));
         assert!(!independent(
-            &Sets::writes_anything(),
-            &Sets::reads_anything()
+            &AccessSets::writes_anything(),
+            &AccessSets::reads_anything()
         ));
-        assert!(independent(&Sets::writes_anything(), &Sets::default()));
-        assert!(independent(&Sets::reads_anything(), &read));
-        assert!(may_see(&Sets::writes_anything(), &Sets::default()));
-        assert!(!may_see(&Sets::default(), &Sets::default()));
+        assert!(independent(
+            &AccessSets::writes_anything(),
+            &AccessSets::default()
+        ));
+        assert!(independent(&AccessSets::reads_anything(), &read));
+        assert!(may_see(
+            &AccessSets::writes_anything(),
+            &AccessSets::default()
+        ));
+        assert!(!may_see(&AccessSets::default(), &AccessSets::default()));
     }
 
     proptest! {

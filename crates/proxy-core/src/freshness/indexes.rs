@@ -1,9 +1,9 @@
 //! TIndex, CIndex and RIndex: which commit last wrote a table, a column, a row (section 5.1).
 //! Algorithm 3 fills them, Algorithm 4 asks them.
 //!
-//! Invariants: no answer is older than the last commit that wrote what is requested; no answer is
-//! below the floor, so that a replica that joins with less than what was pruned, or than what was
-//! committed before this manager began, serves nothing by them (R33).
+//! Invariants: no answer is older than the last commit that wrote a requested item. No answer is
+//! below the floor. A replica that joins with less than the indexes have pruned, or with less than
+//! was committed before this manager began, therefore serves no read by them (R33).
 //!
 //! Departures from the paper: a table's newest row write is kept apart from RIndex, so that pruning
 //! never lowers line 9's `maxValue`; a write of all columns is one entry of CIndex.
@@ -13,11 +13,12 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 
-use super::items::{ColumnNumber, Items, RowHash, TableOid, Tsid};
-use super::sets::{Class, Sets, TableSets};
+use super::items::{ColumnNumber, CountedItems, RowHash, TableOid, Tsid};
+use super::sets::{AccessSets, AffectingClass, TableSets};
 use crate::planted::{self, ProxyBug};
 
-/// Rows in RIndex, at most; past this its older half goes, and the floor rises to what has gone.
+/// Rows in RIndex, at most. Past this its older half is dropped, and the floor rises to the newest
+/// dropped entry.
 pub const ROWS_MAX: usize = 1 << 20;
 
 /// Room that a table keeps for rows when it is pruned.
@@ -71,8 +72,7 @@ impl Indexes {
         self.row_count
     }
 
-    /// Returns memory that they take, in bytes, near enough: what their entries take in the tables
-    /// that hold them.
+    /// Returns their approximate memory in bytes: the size of their entries in the hash tables.
     pub fn bytes(&self) -> usize {
         self.tables.values().map(TableIndex::bytes).sum()
     }
@@ -89,7 +89,7 @@ impl Indexes {
 
     /// Notes the write sets of the commit at `tsid` (Algorithm 3). Commits may come again after a
     /// restart of the slot's reader: nothing ever goes back.
-    pub fn update(&mut self, sets: &Sets, tsid: Tsid) {
+    pub fn update(&mut self, sets: &AccessSets, tsid: Tsid) {
         self.latest = self.latest.max(tsid);
         if sets.may_write_anything() {
             self.anything = self.anything.max(tsid);
@@ -101,9 +101,11 @@ impl Indexes {
             let before = index.rows.len();
             match sets.class() {
                 // Lines 4 and 5.
-                Class::Table | Class::Columns => index.put_columns(&sets.written().columns, tsid),
+                AffectingClass::Table | AffectingClass::Columns => {
+                    index.put_columns(&sets.written().columns, tsid)
+                }
                 // Lines 6 and 7.
-                Class::Rows => index.put_rows(&sets.written().rows, tsid),
+                AffectingClass::Rows => index.put_rows(&sets.written().rows, tsid),
             }
             self.row_count += index.rows.len() - before;
         }
@@ -114,7 +116,7 @@ impl Indexes {
 
     /// Returns the oldest state in which a read with these sets sees every commit so far that it
     /// must see (Algorithm 4).
-    pub fn need(&self, sets: &Sets) -> Tsid {
+    pub fn need(&self, sets: &AccessSets) -> Tsid {
         if sets.may_read_anything() || sets.may_write_anything() {
             return match planted::is(ProxyBug::UnknownReadsNothing) {
                 true => Tsid(0),
@@ -173,7 +175,7 @@ impl TableIndex {
         size_of::<(TableOid, TableIndex)>() + of_rows + of_columns
     }
 
-    fn put_columns(&mut self, columns: &Items<ColumnNumber>, tsid: Tsid) {
+    fn put_columns(&mut self, columns: &CountedItems<ColumnNumber>, tsid: Tsid) {
         if columns.is_all() {
             self.all_columns = self.all_columns.max(tsid);
         }
@@ -183,7 +185,7 @@ impl TableIndex {
         }
     }
 
-    fn put_rows(&mut self, rows: &Items<RowHash>, tsid: Tsid) {
+    fn put_rows(&mut self, rows: &CountedItems<RowHash>, tsid: Tsid) {
         self.newest_row = self.newest_row.max(tsid);
         if rows.is_all() {
             self.all_columns = self.all_columns.max(tsid);
@@ -201,20 +203,20 @@ impl TableIndex {
         let read = sets.read();
         match sets.class() {
             // Lines 5 and 6.
-            Class::Table => self.table,
+            AffectingClass::Table => self.table,
             // Lines 7 to 9: any row that was written may have had any of its columns written.
-            Class::Columns if planted::is(ProxyBug::RowsHaveNoColumns) => {
+            AffectingClass::Columns if planted::is(ProxyBug::RowsHaveNoColumns) => {
                 self.need_of_columns(&read.columns)
             }
-            Class::Columns => self.need_of_columns(&read.columns).max(self.newest_row),
+            AffectingClass::Columns => self.need_of_columns(&read.columns).max(self.newest_row),
             // Lines 10 to 12.
-            Class::Rows => self
+            AffectingClass::Rows => self
                 .need_of_rows(&read.rows)
                 .max(self.need_of_columns(&read.columns)),
         }
     }
 
-    fn need_of_columns(&self, columns: &Items<ColumnNumber>) -> Tsid {
+    fn need_of_columns(&self, columns: &CountedItems<ColumnNumber>) -> Tsid {
         if columns.is_all() {
             let newest = self.columns.values().copied().max().unwrap_or_default();
             return newest.max(self.all_columns);
@@ -225,7 +227,7 @@ impl TableIndex {
         named.copied().fold(self.all_columns, Tsid::max)
     }
 
-    fn need_of_rows(&self, rows: &Items<RowHash>) -> Tsid {
+    fn need_of_rows(&self, rows: &CountedItems<RowHash>) -> Tsid {
         if rows.is_all() {
             return self.newest_row;
         }
@@ -241,7 +243,7 @@ mod tests {
     use super::*;
     use crate::freshness::fixture::{sets, transaction};
     use crate::freshness::paper;
-    use crate::freshness::sets::Touch;
+    use crate::freshness::sets::TableAccess;
 
     fn after_table_1() -> Indexes {
         let mut indexes = Indexes::new(Tsid(0));
@@ -282,8 +284,8 @@ mod tests {
         let [_, row_100, ..] = paper::reads();
         assert_eq!(indexes.need(&row_100), Tsid(3));
         let row = |row| {
-            let mut sets = Sets::default();
-            sets.touch(TableOid(1), Touch::write_rows([RowHash(row)]));
+            let mut sets = AccessSets::default();
+            sets.touch(TableOid(1), TableAccess::write_rows([RowHash(row)]));
             sets
         };
         for tsid in 10..15 {
@@ -298,8 +300,8 @@ mod tests {
     fn memory_is_given_back() {
         let mut indexes = Indexes::new(Tsid(0));
         let row = |row| {
-            let mut sets = Sets::default();
-            sets.touch(TableOid(1), Touch::write_rows([RowHash(row)]));
+            let mut sets = AccessSets::default();
+            sets.touch(TableOid(1), TableAccess::write_rows([RowHash(row)]));
             sets
         };
         for tsid in 1..=100_000 {
@@ -326,7 +328,7 @@ mod tests {
                 if *prune == 0 {
                     indexes.prune(Tsid(tsid / 2));
                 }
-                // Only what writes nothing is ever routed.
+                // Only reads without writes are ever routed.
                 if read.written().is_empty() {
                     let need = indexes.need(&read.sets());
                     prop_assert!(need >= newest);

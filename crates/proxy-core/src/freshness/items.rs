@@ -1,4 +1,4 @@
-//! What transactions touch: tables, columns and rows, by the primary's own numbers.
+//! Tables, columns and rows that transactions touch, by the primary's own numbers.
 //!
 //! A row is known by a hash of its canonical key. Two rows with one hash count as one row: that can
 //! send a read to the primary or delay a transaction, and can never hide a conflict.
@@ -59,43 +59,43 @@ impl core::fmt::Display for Tsid {
 
 /// Items, each with the number of statements that touch it, and the number that touch all of them.
 ///
-/// The paper's hash tables of counters (section 4.2): because items are counted, removing what was
-/// added leaves exactly what was there before.
+/// The paper's hash tables of counters (section 4.2): because items are counted, removing an added
+/// set leaves exactly the earlier items.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Items<T: Ord> {
+pub struct CountedItems<T: Ord> {
     all: u64,
     named: BTreeMap<T, u64>,
 }
 
-impl<T: Ord> Default for Items<T> {
-    fn default() -> Items<T> {
-        Items {
+impl<T: Ord> Default for CountedItems<T> {
+    fn default() -> CountedItems<T> {
+        CountedItems {
             all: 0,
             named: BTreeMap::new(),
         }
     }
 }
 
-impl<T: Ord + Copy> FromIterator<T> for Items<T> {
-    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Items<T> {
-        Items {
+impl<T: Ord + Copy> FromIterator<T> for CountedItems<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> CountedItems<T> {
+        CountedItems {
             all: 0,
             named: items.into_iter().map(|item| (item, 1)).collect(),
         }
     }
 }
 
-impl<T: Ord + Copy> Items<T> {
+impl<T: Ord + Copy> CountedItems<T> {
     /// Returns every item there is: `*`.
-    pub fn all() -> Items<T> {
-        Items {
+    pub fn all() -> CountedItems<T> {
+        CountedItems {
             all: 1,
             named: BTreeMap::new(),
         }
     }
 
     /// Returns one item.
-    pub fn one(item: T) -> Items<T> {
+    pub fn one(item: T) -> CountedItems<T> {
         [item].into_iter().collect()
     }
 
@@ -115,7 +115,7 @@ impl<T: Ord + Copy> Items<T> {
     }
 
     /// Returns whether an item is in both.
-    pub fn meets(&self, other: &Items<T>) -> bool {
+    pub fn meets(&self, other: &CountedItems<T>) -> bool {
         if self.is_all() || other.is_all() {
             return !self.is_empty() && !other.is_empty();
         }
@@ -127,7 +127,7 @@ impl<T: Ord + Copy> Items<T> {
     }
 
     /// Counts the other's items in.
-    pub fn merge(&mut self, other: &Items<T>) {
+    pub fn merge(&mut self, other: &CountedItems<T>) {
         self.all += other.all;
         for (item, count) in &other.named {
             *self.named.entry(*item).or_default() += count;
@@ -135,7 +135,7 @@ impl<T: Ord + Copy> Items<T> {
     }
 
     /// Returns the same, consuming sets that have no other user.
-    pub fn absorb(&mut self, other: Items<T>) {
+    pub fn absorb(&mut self, other: CountedItems<T>) {
         match self.is_empty() {
             true => *self = other,
             false => self.merge(&other),
@@ -148,7 +148,7 @@ impl<T: Ord + Copy> Items<T> {
     }
 
     /// Counts items out that have been merged before.
-    pub fn remove(&mut self, other: &Items<T>) {
+    pub fn remove(&mut self, other: &CountedItems<T>) {
         assert!(self.all >= other.all, "only what was merged is removed");
         self.all -= other.all;
         for (item, count) in &other.named {
@@ -180,11 +180,11 @@ mod tests {
     }
 
     #[test]
-    fn all_meets_what_is_there() {
-        let some: Items<ColumnNumber> = [ColumnNumber(2)].into_iter().collect();
-        assert!(Items::all().meets(&some));
-        assert!(some.meets(&Items::all()));
-        assert!(!Items::all().meets(&Items::<ColumnNumber>::default()));
+    fn all_intersects_every_nonempty_set() {
+        let some: CountedItems<ColumnNumber> = [ColumnNumber(2)].into_iter().collect();
+        assert!(CountedItems::all().meets(&some));
+        assert!(some.meets(&CountedItems::all()));
+        assert!(!CountedItems::all().meets(&CountedItems::<ColumnNumber>::default()));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! row images (DDL) right before it runs.
 //!
 //! Any client may write such messages. Each of ours therefore ends with a code that only the owner
-//! of the key can make: HMAC-SHA-256 of the prefix and of what stands before the code. A message
+//! of the key can make: HMAC-SHA-256 of the prefix and of the bytes before the code. A message
 //! without the right code is ignored.
 //!
 //! Layouts, all numbers big-endian. Mark: epoch (8 bytes), id (8), code (32). Statement: search
@@ -32,7 +32,7 @@ impl MarkKey {
         hmac::sign(&self.0, &[prefix.as_bytes(), &[0], bytes].concat())
     }
 
-    /// Returns what stands before the code, if the code is right.
+    /// Returns the bytes before the code, if the code is right.
     fn checked<'b>(&self, prefix: &str, bytes: &'b [u8]) -> Option<&'b [u8]> {
         let (bytes, code) = bytes.split_at_checked(bytes.len().checked_sub(CODE_LENGTH)?)?;
         let signed = [prefix.as_bytes(), &[0], bytes].concat();
@@ -65,7 +65,7 @@ pub struct Mark {
 pub struct AnnouncedStatement {
     /// The `search_path` that it ran with, as the setting's text.
     pub search_path: String,
-    /// The role that ran it, and that owns what it makes; replicas run it as that role.
+    /// The role that ran it, and that owns its objects. Replicas run it as that role.
     pub role: String,
     /// Its text.
     pub text: String,
@@ -130,7 +130,7 @@ fn emit(prefix: &str, mut bytes: Vec<u8>, key: &MarkKey) -> String {
     let code = key.code(prefix, &bytes);
     bytes.extend(code.as_ref());
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    // Whatever `standard_conforming_strings` is.
+    // The literal means the same under either `standard_conforming_strings`.
     format!(
         "SELECT pg_catalog.pg_logical_emit_message(true, '{prefix}', E'\\\\x{hex}'::pg_catalog.bytea)"
     )

@@ -2,14 +2,14 @@
 //! has, and the servers at which a read may run.
 //!
 //! No I/O, no clock. The proxy reports commits before and after they happen, the slot's reader
-//! their order, the Extractors their progress. One lock around a [`Manager`] is enough, as no call
-//! waits.
+//! their order, the Extractors their progress. One lock around a [`FreshnessManager`] is enough, as
+//! no call waits.
 //!
 //! Invariants:
 //! - From before COMMIT is sent until the indexes know the commit, its write set is in Pending, and
 //!   a read that may touch it goes to the primary (R32).
-//! - A read goes to a replica only if that has applied every commit that the read must see, by
-//!   Algorithm 4; and what is not proven goes to the primary (R33).
+//! - A read goes to a replica only if the replica has applied every commit that the read must see,
+//!   by Algorithm 4. Without a proof it goes to the primary (R33).
 //! - A commit is given to replicas only after the primary shows it.
 
 use alloc::vec::Vec;
@@ -31,20 +31,20 @@ mod pending;
 mod replicas;
 mod watch;
 
-pub use items::{ColumnNumber, Items, RowHash, TableOid, Tsid};
+pub use items::{ColumnNumber, CountedItems, RowHash, TableOid, Tsid};
 pub use mark::{Mark, TStateId};
 pub use moment::ReadMoment;
 pub use pending::CommitOutcome;
 pub use replicas::{Replica, ReplicaId, ReplicaState, ServerLife};
-pub use sets::{Class, Parts, Sets, TableSets, Touch};
-pub use watch::Watch;
+pub use sets::{AccessSets, AffectingClass, TableAccess, TableParts, TableSets};
+pub use watch::ReadWatch;
 
 use independence::may_see;
 use indexes::Indexes;
 use moment::TimedOutWaits;
-use pending::Pending;
+use pending::PendingTransactions;
 use replicas::ReplicaMap;
-use watch::{Commits, Watcher};
+use watch::{ReadWatcher, WatchedCommits};
 
 use crate::planted::{self, ProxyBug};
 
@@ -56,8 +56,8 @@ const PRUNE_ROWS: usize = 4096;
 pub struct ManagerLimits {
     /// Commits between two prunings of RIndex.
     pub prune_interval: u64,
-    /// While there are no more rows in RIndex, those are kept that an unavailable replica lacks: it
-    /// serves what it has as soon as it is back.
+    /// While RIndex has no more rows than this, it keeps the rows that an unavailable replica
+    /// lacks. The replica then serves as soon as it is back.
     pub rows_for_unavailable_max: usize,
 }
 
@@ -84,15 +84,16 @@ const SPARE: u64 = 4;
 
 /// How consistent a session's reads are (the paper's section 5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Level {
-    /// Global Strong Snapshot Isolation: every read sees all that it must of what was committed.
+pub enum ConsistencyLevel {
+    /// Global Strong Snapshot Isolation: every read sees all committed transactions that it must
+    /// see.
     #[default]
     Gssi,
     /// Weak: any replica, however old.
     Weak,
     /// Only replicas that have everything.
     RsiPc,
-    /// Reads as [`Level::Gssi`]; the proxy answers a commit once all replicas have it.
+    /// Reads as [`ConsistencyLevel::Gssi`]; the proxy answers a commit once all replicas have it.
     OneCopy,
 }
 
@@ -100,17 +101,17 @@ pub enum Level {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadTarget {
     /// The primary.
-    Primary(Reason),
+    Primary(PrimaryReason),
     /// A replica that has `applied`, at least the `need`.
     Replica {
         /// Which.
         id: ReplicaId,
         /// The commits that the read must see.
         need: Tsid,
-        /// What the replica has.
+        /// The position up to which the replica has applied all commits.
         applied: Tsid,
         /// The life of its server that has it. A connection that is opened for this read, and
-        /// reaches another life, has found a server that crashed and lost what it had, which
+        /// reaches another life, has found a server that crashed and lost commits, which
         /// replication has not noticed yet.
         life: ServerLife,
     },
@@ -118,12 +119,12 @@ pub enum ReadTarget {
 
 /// Why a read goes to the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum PrimaryReason {
     /// It writes, or it is not proven that it does not.
     Writes,
-    /// It touches what is being committed.
+    /// It touches a commit under way.
     Pending,
-    /// No replica serves that has what it must see.
+    /// No serving replica has all commits that it must see.
     NoneFresh {
         /// The commits that it must see.
         need: Tsid,
@@ -134,27 +135,27 @@ pub enum Reason {
 
 /// A commit as the slot's reader received it.
 #[derive(Debug)]
-pub struct Committed<'a> {
+pub struct ReceivedCommit<'a> {
     /// Its place in the order.
     pub tsid: Tsid,
     /// Our own mark in it; none in a write around the proxy.
     pub mark: Option<Mark>,
-    /// What it wrote, by its row images.
-    pub writes: &'a Sets,
-    /// Whether it has statements like DDL, whose effects are not among the row images.
+    /// The written rows, from its row images.
+    pub writes: &'a AccessSets,
+    /// Whether it has statements like DDL. Row images do not show their effects.
     pub has_statements: bool,
 }
 
 /// Pending and finished commits, and the commits that each replica has.
 #[derive(Debug)]
-pub struct Manager {
+pub struct FreshnessManager {
     key: mark::MarkKey,
     epoch: u64,
     next_id: u64,
-    pending: Pending,
+    pending: PendingTransactions,
     indexes: Indexes,
     /// Those since reads that are watched.
-    commits: Commits,
+    commits: WatchedCommits,
     replicas: ReplicaMap,
     /// Sessions that are on the primary.
     primary_running: u64,
@@ -164,16 +165,16 @@ pub struct Manager {
     rows_max: usize,
     /// Memory that the indexes took, at most, in bytes.
     index_bytes_max: usize,
-    /// The catalogue by which what is touched is known now; it rises with each change.
+    /// The catalogue by which touched tables are determined now. It rises with each change.
     generation: u64,
     limits: ManagerLimits,
 }
 
-impl Manager {
+impl FreshnessManager {
     /// Makes a manager that begins when everything up to `floor` was committed. `epoch` is higher
-    /// than that of every manager before; `key` signs what it writes into the log.
-    pub fn new(key: mark::MarkKey, epoch: u64, floor: Tsid) -> Manager {
-        Manager::with_limits(key, epoch, floor, ManagerLimits::default())
+    /// than that of every manager before. `key` signs the manager's messages in the log.
+    pub fn new(key: mark::MarkKey, epoch: u64, floor: Tsid) -> FreshnessManager {
+        FreshnessManager::with_limits(key, epoch, floor, ManagerLimits::default())
     }
 
     /// Makes one with other limits.
@@ -182,15 +183,15 @@ impl Manager {
         epoch: u64,
         floor: Tsid,
         limits: ManagerLimits,
-    ) -> Manager {
-        Manager {
+    ) -> FreshnessManager {
+        FreshnessManager {
             limits,
             key,
             epoch,
             next_id: 1,
-            pending: Pending::default(),
+            pending: PendingTransactions::default(),
             indexes: Indexes::new(floor),
-            commits: Commits::default(),
+            commits: WatchedCommits::default(),
             replicas: ReplicaMap::default(),
             primary_running: 0,
             timed_out: TimedOutWaits::default(),
@@ -204,12 +205,12 @@ impl Manager {
     /// Notes that COMMIT is about to be sent for a transaction that writes `writes` (R32), known by
     /// the catalogue of this generation, if by one. The mark must be written inside that
     /// transaction (R29).
-    pub fn begin_commit(&mut self, writes: Sets, generation: Option<u64>) -> Mark {
+    pub fn begin_commit(&mut self, writes: AccessSets, generation: Option<u64>) -> Mark {
         let id = TStateId(self.next_id);
         self.next_id += 1;
         let is_outdated = generation.is_some_and(|generation| generation < self.generation);
         let writes = match is_outdated {
-            true => Sets::writes_anything(),
+            true => AccessSets::writes_anything(),
             false => writes,
         };
         self.pending.insert(id, writes);
@@ -234,8 +235,8 @@ impl Manager {
 
     /// Notes the outcome of a commit as the primary's connection has reported it.
     ///
-    /// What was committed stays Pending until the slot's reader has it; so does what is in doubt,
-    /// at most until [`Manager::settle_doubts`].
+    /// A committed transaction stays Pending until the slot's reader has it. So does a transaction
+    /// in doubt, at most until [`FreshnessManager::settle_doubts`].
     pub fn finished(&mut self, id: TStateId, outcome: CommitOutcome) {
         self.pending.finished(id, outcome, TStateId(self.next_id));
     }
@@ -260,11 +261,11 @@ impl Manager {
 
     /// Notes a commit of the slot's reader. Returns whether the primary is known to show it
     /// already: if not, the reader asks the primary before it gives the commit to replicas.
-    pub fn committed(&mut self, committed: &Committed<'_>) -> bool {
+    pub fn committed(&mut self, committed: &ReceivedCommit<'_>) -> bool {
         self.indexes.update(committed.writes, committed.tsid);
         if committed.has_statements {
             self.indexes
-                .update(&Sets::writes_anything(), committed.tsid);
+                .update(&AccessSets::writes_anything(), committed.tsid);
         }
         self.prune_now_and_then();
         let is_ours =
@@ -272,7 +273,7 @@ impl Manager {
         let id = committed.mark.filter(is_ours).map(|mark| mark.id);
         let shown = id.and_then(|id| self.pending.committed(id));
         let writes = || match committed.has_statements {
-            true => Sets::writes_anything(),
+            true => AccessSets::writes_anything(),
             false => committed.writes.clone(),
         };
         self.commits.committed((committed.tsid, id), shown, writes);
@@ -285,56 +286,63 @@ impl Manager {
     }
 
     /// Returns where a read with these sets goes. The caller brackets its work there with
-    /// [`Manager::started`] and [`Manager::ended`].
-    pub fn route(&mut self, reads: &Sets, level: Level) -> ReadTarget {
+    /// [`FreshnessManager::started`] and [`FreshnessManager::ended`].
+    pub fn route(&mut self, reads: &AccessSets, level: ConsistencyLevel) -> ReadTarget {
         if reads.is_written() {
-            return ReadTarget::Primary(Reason::Writes);
+            return ReadTarget::Primary(PrimaryReason::Writes);
         }
         let need = self.need(reads, level);
         let touches_pending = match level {
-            Level::Weak => false,
-            Level::RsiPc => !self.pending.is_empty(),
-            Level::Gssi | Level::OneCopy => may_see(self.pending.state(), reads),
+            ConsistencyLevel::Weak => false,
+            ConsistencyLevel::RsiPc => !self.pending.is_empty(),
+            ConsistencyLevel::Gssi | ConsistencyLevel::OneCopy => {
+                may_see(self.pending.state(), reads)
+            }
         };
         if touches_pending {
-            return ReadTarget::Primary(Reason::Pending);
+            return ReadTarget::Primary(PrimaryReason::Pending);
         }
         self.least_loaded(need, |_, _| true)
     }
 
-    /// Returns what a read must see of the commits that have a place in the order.
-    fn need(&self, reads: &Sets, level: Level) -> Tsid {
+    /// Returns the position that a read must see, of the commits that have a place in the order.
+    fn need(&self, reads: &AccessSets, level: ConsistencyLevel) -> Tsid {
         match level {
-            Level::Weak => Tsid(0),
-            Level::RsiPc => self.indexes.latest(),
-            Level::Gssi | Level::OneCopy => self.indexes.need(reads),
+            ConsistencyLevel::Weak => Tsid(0),
+            ConsistencyLevel::RsiPc => self.indexes.latest(),
+            ConsistencyLevel::Gssi | ConsistencyLevel::OneCopy => self.indexes.need(reads),
         }
     }
 
-    /// Watches a read for which [`Manager::route`] has just chosen this replica; returns none if it
-    /// cannot be torn there, or its level promises less.
-    pub fn watch(&self, reads: &Sets, level: Level, id: ReplicaId) -> Option<Watch> {
+    /// Watches a read for which [`FreshnessManager::route`] has just chosen this replica; returns
+    /// none if it cannot be torn there, or its level promises less.
+    pub fn watch(
+        &self,
+        reads: &AccessSets,
+        level: ConsistencyLevel,
+        id: ReplicaId,
+    ) -> Option<ReadWatch> {
         if !Self::is_strict(level) {
             return None;
         }
         let shows_early = self.replicas.shows_early(id);
         let watcher = || self.watcher();
-        Watch::new(reads, watcher, self.indexes.latest(), shows_early)
+        ReadWatch::new(reads, watcher, self.indexes.latest(), shows_early)
     }
 
     /// Returns whether a snapshot that was taken at the replica since then may be torn: the read is
     /// to be done again, on the primary.
-    pub fn is_torn(&self, watch: &Watch) -> bool {
+    pub fn is_torn(&self, watch: &ReadWatch) -> bool {
         self.commits.is_torn(watch, &self.indexes, &self.pending)
             && !planted::is(ProxyBug::TornReadsCount)
     }
 
-    fn watcher(&self) -> Watcher {
+    fn watcher(&self) -> ReadWatcher {
         self.commits.watcher(self.indexes.latest())
     }
 
-    fn is_strict(level: Level) -> bool {
-        matches!(level, Level::Gssi | Level::OneCopy)
+    fn is_strict(level: ConsistencyLevel) -> bool {
+        matches!(level, ConsistencyLevel::Gssi | ConsistencyLevel::OneCopy)
     }
 
     fn least_loaded(&self, need: Tsid, is_good: impl Fn(ReplicaId, Tsid) -> bool) -> ReadTarget {
@@ -345,7 +353,7 @@ impl Manager {
                 applied,
                 life,
             },
-            None => ReadTarget::Primary(Reason::NoneFresh { need }),
+            None => ReadTarget::Primary(PrimaryReason::NoneFresh { need }),
         }
     }
 
@@ -434,7 +442,7 @@ impl Manager {
         self.pending.count()
     }
 
-    /// Returns what every serving replica has, if one serves.
+    /// Returns the position that every serving replica has, if one serves.
     pub fn applied_everywhere(&self) -> Option<Tsid> {
         self.replicas.applied_everywhere()
     }
@@ -465,20 +473,20 @@ mod tests {
     pub(super) const SECOND: ReplicaId = ReplicaId(2);
     pub(super) const LIFE: ServerLife = ServerLife(1);
 
-    pub(super) fn read(table: u32) -> Sets {
-        let mut sets = Sets::default();
-        sets.touch(TableOid(table), Touch::read_table());
+    pub(super) fn read(table: u32) -> AccessSets {
+        let mut sets = AccessSets::default();
+        sets.touch(TableOid(table), TableAccess::read_table());
         sets
     }
 
-    pub(super) fn write(table: u32, row: u64) -> Sets {
-        let mut sets = Sets::default();
-        sets.touch(TableOid(table), Touch::write_rows([RowHash(row)]));
+    pub(super) fn write(table: u32, row: u64) -> AccessSets {
+        let mut sets = AccessSets::default();
+        sets.touch(TableOid(table), TableAccess::write_rows([RowHash(row)]));
         sets
     }
 
-    pub(super) fn two_replicas() -> Manager {
-        let mut manager = Manager::with_limits(
+    pub(super) fn two_replicas() -> FreshnessManager {
+        let mut manager = FreshnessManager::with_limits(
             mark::MarkKey::new(b"secret"),
             1,
             Tsid(10),
@@ -491,8 +499,13 @@ mod tests {
         manager
     }
 
-    pub(super) fn see(manager: &mut Manager, tsid: u64, mark: Option<Mark>, writes: &Sets) -> bool {
-        manager.committed(&Committed {
+    pub(super) fn see(
+        manager: &mut FreshnessManager,
+        tsid: u64,
+        mark: Option<Mark>,
+        writes: &AccessSets,
+    ) -> bool {
+        manager.committed(&ReceivedCommit {
             tsid: Tsid(tsid),
             mark,
             writes,
@@ -500,8 +513,11 @@ mod tests {
         })
     }
 
-    fn goes_to_primary(manager: &mut Manager, reads: &Sets) -> Option<Reason> {
-        match manager.route(reads, Level::Gssi) {
+    fn goes_to_primary(
+        manager: &mut FreshnessManager,
+        reads: &AccessSets,
+    ) -> Option<PrimaryReason> {
+        match manager.route(reads, ConsistencyLevel::Gssi) {
             ReadTarget::Primary(reason) => Some(reason),
             ReadTarget::Replica { .. } => None,
         }
@@ -512,14 +528,14 @@ mod tests {
     fn commit_is_never_missed() {
         let mut manager = two_replicas();
         let mark = manager.begin_commit(write(1, 7), None);
-        let pending = Some(Reason::Pending);
+        let pending = Some(PrimaryReason::Pending);
         assert_eq!(goes_to_primary(&mut manager, &read(1)), pending);
         assert_eq!(goes_to_primary(&mut manager, &read(2)), None);
         manager.finished(mark.id, CommitOutcome::Committed);
         assert_eq!(goes_to_primary(&mut manager, &read(1)), pending);
         assert!(see(&mut manager, 12, Some(mark), &write(1, 7)));
         let need = Tsid(12);
-        let stale = Some(Reason::NoneFresh { need });
+        let stale = Some(PrimaryReason::NoneFresh { need });
         assert_eq!(goes_to_primary(&mut manager, &read(1)), stale);
         manager.applied(SECOND, need);
         let expected = ReadTarget::Replica {
@@ -528,7 +544,7 @@ mod tests {
             applied: need,
             life: LIFE,
         };
-        assert_eq!(manager.route(&read(1), Level::Gssi), expected);
+        assert_eq!(manager.route(&read(1), ConsistencyLevel::Gssi), expected);
     }
 
     #[test]
@@ -543,7 +559,7 @@ mod tests {
     #[test]
     fn doubt_keeps_reads_on_the_primary_until_it_is_settled() {
         let mut manager = two_replicas();
-        let mark = manager.begin_commit(Sets::writes_anything(), None);
+        let mark = manager.begin_commit(AccessSets::writes_anything(), None);
         manager.finished(mark.id, CommitOutcome::InDoubt { backend: 99 });
         assert_eq!(manager.in_doubt(), [(mark.id, 99)]);
         assert!(goes_to_primary(&mut manager, &read(5)).is_some());
@@ -572,44 +588,44 @@ mod tests {
     #[test]
     fn statement_touches_everything() {
         let mut manager = two_replicas();
-        let mark = manager.begin_commit(Sets::writes_anything(), None);
-        manager.committed(&Committed {
+        let mark = manager.begin_commit(AccessSets::writes_anything(), None);
+        manager.committed(&ReceivedCommit {
             tsid: Tsid(12),
             mark: Some(mark),
-            writes: &Sets::default(),
+            writes: &AccessSets::default(),
             has_statements: true,
         });
         let need = Tsid(12);
         let reason = goes_to_primary(&mut manager, &read(9));
-        assert_eq!(reason, Some(Reason::NoneFresh { need }));
+        assert_eq!(reason, Some(PrimaryReason::NoneFresh { need }));
     }
 
-    /// What may change the schema may make the operators of a read of no table.
+    /// A schema change may create the operators of a read of no table.
     #[test]
     fn reads_of_no_table_see_the_schema() {
         let mut manager = two_replicas();
-        let nothing = Sets::default();
+        let nothing = AccessSets::default();
         assert_eq!(goes_to_primary(&mut manager, &nothing), None);
-        let mark = manager.begin_commit(Sets::writes_anything(), None);
+        let mark = manager.begin_commit(AccessSets::writes_anything(), None);
         let reason = goes_to_primary(&mut manager, &nothing);
-        assert_eq!(reason, Some(Reason::Pending));
-        let mut moment = manager.moment(&nothing, Level::Gssi);
+        assert_eq!(reason, Some(PrimaryReason::Pending));
+        let mut moment = manager.moment(&nothing, ConsistencyLevel::Gssi);
         let (target, _) = manager.route_moment(&mut moment);
-        assert_eq!(target, ReadTarget::Primary(Reason::Pending));
-        see(&mut manager, 12, Some(mark), &Sets::writes_anything());
+        assert_eq!(target, ReadTarget::Primary(PrimaryReason::Pending));
+        see(&mut manager, 12, Some(mark), &AccessSets::writes_anything());
         let need = Tsid(12);
         let reason = goes_to_primary(&mut manager, &nothing);
-        assert_eq!(reason, Some(Reason::NoneFresh { need }));
+        assert_eq!(reason, Some(PrimaryReason::NoneFresh { need }));
     }
 
-    /// A write that used an old catalogue may have written what a new trigger writes.
+    /// A write that used an old catalogue may have written the rows of a new trigger.
     #[test]
     fn writes_by_an_old_catalogue_may_be_of_anything() {
         let mut manager = two_replicas();
         let old = manager.begin_commit(write(1, 7), Some(0));
         assert_eq!(goes_to_primary(&mut manager, &read(2)), None);
         manager.catalogue_replaced(1);
-        let pending = Some(Reason::Pending);
+        let pending = Some(PrimaryReason::Pending);
         assert_eq!(goes_to_primary(&mut manager, &read(2)), pending);
         see(&mut manager, 12, Some(old), &write(1, 7));
         assert_eq!(goes_to_primary(&mut manager, &read(2)), None);
@@ -624,19 +640,19 @@ mod tests {
     fn levels_differ() {
         let mut manager = two_replicas();
         let mark = manager.begin_commit(write(1, 7), None);
-        let on_primary = |manager: &mut Manager, table, level| {
+        let on_primary = |manager: &mut FreshnessManager, table, level| {
             matches!(manager.route(&read(table), level), ReadTarget::Primary(_))
         };
-        assert!(!on_primary(&mut manager, 1, Level::Weak));
-        assert!(on_primary(&mut manager, 2, Level::RsiPc));
-        assert!(!on_primary(&mut manager, 2, Level::Gssi));
+        assert!(!on_primary(&mut manager, 1, ConsistencyLevel::Weak));
+        assert!(on_primary(&mut manager, 2, ConsistencyLevel::RsiPc));
+        assert!(!on_primary(&mut manager, 2, ConsistencyLevel::Gssi));
         see(&mut manager, 12, Some(mark), &write(1, 7));
-        assert!(on_primary(&mut manager, 2, Level::RsiPc));
-        assert!(!on_primary(&mut manager, 2, Level::OneCopy));
+        assert!(on_primary(&mut manager, 2, ConsistencyLevel::RsiPc));
+        assert!(!on_primary(&mut manager, 2, ConsistencyLevel::OneCopy));
     }
 
     #[test]
-    fn replica_that_has_gone_back_has_not_what_it_had() {
+    fn replica_that_has_gone_back_loses_its_position() {
         let mut manager = two_replicas();
         manager.applied(FIRST, Tsid(12));
         assert!(manager.has(FIRST, Tsid(12)));
@@ -691,7 +707,9 @@ mod tests {
     #[test]
     fn reads_go_to_the_least_loaded_that_serves() {
         let mut manager = two_replicas();
-        let target = |manager: &mut Manager| match manager.route(&read(1), Level::Gssi) {
+        let target = |manager: &mut FreshnessManager| match manager
+            .route(&read(1), ConsistencyLevel::Gssi)
+        {
             ReadTarget::Replica { id, .. } => Some(id),
             ReadTarget::Primary(_) => None,
         };
@@ -706,9 +724,9 @@ mod tests {
     }
 
     #[test]
-    fn what_writes_never_leaves_the_primary() {
+    fn writes_stay_on_the_primary() {
         let mut manager = two_replicas();
-        let target = manager.route(&write(1, 1), Level::Weak);
-        assert_eq!(target, ReadTarget::Primary(Reason::Writes));
+        let target = manager.route(&write(1, 1), ConsistencyLevel::Weak);
+        assert_eq!(target, ReadTarget::Primary(PrimaryReason::Writes));
     }
 }

@@ -1,8 +1,8 @@
 //! Reads that wait for a replica, instead of going to the primary.
 //!
-//! What a read must see is what was committed when it began to wait, and what was Pending then,
-//! since others may have seen that on the primary. All the rest is too late for it: so its wait
-//! ends, however much is written meanwhile.
+//! A read must see the commits that were finished when it began to wait. It must also see the
+//! commits that were Pending then, since another client may have seen them on the primary. All the
+//! rest is too late for it: so its wait ends, however much is written meanwhile.
 //!
 //! Where one wait has timed out, other reads do not wait: for the same commits, or until a replica
 //! gets something.
@@ -14,26 +14,26 @@ use super::independence::may_see;
 use super::items::Tsid;
 use super::mark::TStateId;
 use super::replicas::ReplicaId;
-use super::sets::Sets;
-use super::watch::{Watch, Watcher};
-use super::{Level, Manager, ReadTarget, Reason};
+use super::sets::AccessSets;
+use super::watch::{ReadWatch, ReadWatcher};
+use super::{ConsistencyLevel, FreshnessManager, PrimaryReason, ReadTarget};
 use crate::planted::{self, ProxyBug};
 
-/// When a read began to wait, and for what.
+/// When a read began to wait, and the commits that it waits for.
 #[derive(Debug)]
 pub struct ReadMoment {
-    reads: Sets,
-    level: Level,
-    /// The catalogue by which it is known what is touched.
+    reads: AccessSets,
+    level: ConsistencyLevel,
+    /// The catalogue by which the touched tables were determined.
     generation: u64,
-    /// What was Pending then and touches it.
+    /// The commits that were Pending then and touch it.
     pending: Vec<TStateId>,
     /// The commits that it must see, once all of them have their place in the order.
     need: Option<Tsid>,
-    /// What the replica had then that had most.
+    /// The position of the most advanced replica at that time.
     newest: Option<Tsid>,
     /// If it is to be watched.
-    watcher: Option<Watcher>,
+    watcher: Option<ReadWatcher>,
 }
 
 /// Waits that have timed out.
@@ -44,18 +44,20 @@ pub struct TimedOutWaits {
     newest: Option<Tsid>,
 }
 
-impl Manager {
+impl FreshnessManager {
     /// Notes that a read begins to wait. A transaction waits, too, that is to see everything that
     /// was committed, and goes on with that: it may read anything.
-    pub fn moment(&self, reads: &Sets, level: Level) -> ReadMoment {
+    pub fn moment(&self, reads: &AccessSets, level: ConsistencyLevel) -> ReadMoment {
         let reads = match level {
-            Level::RsiPc => Sets::reads_anything(),
-            Level::Weak | Level::Gssi | Level::OneCopy => reads.clone(),
+            ConsistencyLevel::RsiPc => AccessSets::reads_anything(),
+            ConsistencyLevel::Weak | ConsistencyLevel::Gssi | ConsistencyLevel::OneCopy => {
+                reads.clone()
+            }
         };
         let pending = self.pending.iter();
         let touching = pending.filter(|(_, writes)| may_see(writes, &reads));
         let pending = match level {
-            Level::Weak => Vec::new(),
+            ConsistencyLevel::Weak => Vec::new(),
             _ if planted::is(ProxyBug::WaitIgnoresPending) => Vec::new(),
             _ => touching.map(|(id, _)| id).collect(),
         };
@@ -89,30 +91,31 @@ impl Manager {
         }
     }
 
-    /// Returns where a read that waits may go now. As long as it is not known what must be seen, or
-    /// no replica has it, that is the primary; ask again a little later (P1). Otherwise it is
-    /// watched from the moment on.
-    pub fn route_moment(&mut self, moment: &mut ReadMoment) -> (ReadTarget, Option<Watch>) {
+    /// Returns where a read that waits may go now. As long as the required commits are unknown, or
+    /// no replica has them, that is the primary. The caller asks again a little later (P1).
+    /// Otherwise it is watched from the moment on.
+    pub fn route_moment(&mut self, moment: &mut ReadMoment) -> (ReadTarget, Option<ReadWatch>) {
         if moment.generation != self.generation {
-            return (ReadTarget::Primary(Reason::Outdated), None);
+            return (ReadTarget::Primary(PrimaryReason::Outdated), None);
         }
         if planted::is(ProxyBug::WaitIsNotWatched) {
             moment.watcher = moment.watcher.take().map(|_| self.watcher());
         }
         moment.pending.retain(|id| self.pending.contains(*id));
         if !moment.pending.is_empty() {
-            return (ReadTarget::Primary(Reason::Pending), None);
+            return (ReadTarget::Primary(PrimaryReason::Pending), None);
         }
         let need = self.need(&moment.reads, moment.level);
         let need = *moment.need.get_or_insert(need);
-        let watch = |id, has| -> Option<Watch> {
+        let watch = |id, has| -> Option<ReadWatch> {
             let shows_early = self.replicas.shows_early(id);
             let watcher = moment.watcher.as_ref()?;
-            Watch::new(&moment.reads, || watcher.clone(), has, shows_early)
+            ReadWatch::new(&moment.reads, || watcher.clone(), has, shows_early)
         };
         let is_whole = |id: ReplicaId, has: Tsid| {
             let commits = &self.commits;
-            let is_split = |watch: &Watch| commits.is_split(watch, &self.indexes, &self.pending);
+            let is_split =
+                |watch: &ReadWatch| commits.is_split(watch, &self.indexes, &self.pending);
             watch(id, has).is_none_or(|watch| !is_split(&watch))
                 || planted::is(ProxyBug::TornReadsCount)
         };
@@ -128,9 +131,11 @@ impl Manager {
 mod tests {
     use super::super::tests::{FIRST, LIFE, SECOND, read, see, two_replicas, write};
     use super::*;
-    use crate::freshness::{Class, CommitOutcome, Mark, Parts, RowHash, TableOid, Touch};
+    use crate::freshness::{
+        AffectingClass, CommitOutcome, Mark, RowHash, TableAccess, TableOid, TableParts,
+    };
 
-    fn committed(manager: &mut Manager, tsid: u64, mark: Mark, row: u64) {
+    fn committed(manager: &mut FreshnessManager, tsid: u64, mark: Mark, row: u64) {
         manager.finished(mark.id, CommitOutcome::Committed);
         see(manager, tsid, Some(mark), &write(1, row));
     }
@@ -144,15 +149,16 @@ mod tests {
         }
     }
 
-    /// P1: a snapshot covers what was acknowledged and what was Pending, and waits for no more.
+    /// P1: a snapshot covers the acknowledged and the Pending commits, and waits for no later
+    /// commit.
     #[test]
-    fn what_was_pending_is_waited_for_and_no_more() {
-        for reads in [read(1), Sets::reads_anything()] {
+    fn moment_waits_for_earlier_pending_commits_only() {
+        for reads in [read(1), AccessSets::reads_anything()] {
             let mut manager = two_replicas();
             let first = manager.begin_commit(write(1, 7), None);
-            let mut moment = manager.moment(&reads, Level::Gssi);
-            let mut weak = manager.moment(&reads, Level::Weak);
-            let pending = ReadTarget::Primary(Reason::Pending);
+            let mut moment = manager.moment(&reads, ConsistencyLevel::Gssi);
+            let mut weak = manager.moment(&reads, ConsistencyLevel::Weak);
+            let pending = ReadTarget::Primary(PrimaryReason::Pending);
             assert_eq!(manager.route_moment(&mut moment).0, pending);
             let (target, watch) = manager.route_moment(&mut weak);
             assert_eq!(
@@ -162,7 +168,7 @@ mod tests {
             committed(&mut manager, 12, first, 7);
             let later = manager.begin_commit(write(1, 8), None);
             let need = Tsid(12);
-            let lacks = ReadTarget::Primary(Reason::NoneFresh { need });
+            let lacks = ReadTarget::Primary(PrimaryReason::NoneFresh { need });
             assert_eq!(manager.route_moment(&mut moment).0, lacks);
             committed(&mut manager, 13, later, 8);
             manager.applied(SECOND, need);
@@ -174,35 +180,38 @@ mod tests {
 
     /// A read does not wait for Pending commits that do not touch it.
     #[test]
-    fn what_is_not_touched_is_not_waited_for() {
+    fn moment_ignores_commits_of_other_rows() {
         let mut manager = two_replicas();
         manager.begin_commit(write(2, 7), None);
-        let mut moment = manager.moment(&read(1), Level::Gssi);
+        let mut moment = manager.moment(&read(1), ConsistencyLevel::Gssi);
         assert_eq!(manager.route_moment(&mut moment).0, at(FIRST, Tsid(10)));
-        let mut moment = manager.moment(&read(1), Level::RsiPc);
-        let pending = ReadTarget::Primary(Reason::Pending);
+        let mut moment = manager.moment(&read(1), ConsistencyLevel::RsiPc);
+        let pending = ReadTarget::Primary(PrimaryReason::Pending);
         assert_eq!(manager.route_moment(&mut moment).0, pending);
     }
 
     /// Two commits under way together, of which the replica has the first: the second may have been
     /// visible before.
     #[test]
-    fn what_would_tear_is_not_chosen() {
+    fn tearing_replica_is_not_chosen() {
         let mut manager = two_replicas();
         let first = manager.begin_commit(write(1, 7), None);
-        let mut moment = manager.moment(&read(1), Level::Gssi);
+        let mut moment = manager.moment(&read(1), ConsistencyLevel::Gssi);
         let second = manager.begin_commit(write(1, 8), None);
         committed(&mut manager, 12, first, 7);
         manager.applied(SECOND, Tsid(12));
         let (split, need) = (manager.route_moment(&mut moment).0, Tsid(12));
-        assert_eq!(split, ReadTarget::Primary(Reason::NoneFresh { need }));
+        assert_eq!(
+            split,
+            ReadTarget::Primary(PrimaryReason::NoneFresh { need })
+        );
         committed(&mut manager, 13, second, 8);
         manager.applied(FIRST, Tsid(13));
         let (whole, watch) = manager.route_moment(&mut moment);
         assert_eq!(whole, at(FIRST, need).with(Tsid(13)));
         let watch = watch.expect("it reads more than a row");
         assert!(!manager.is_torn(&watch));
-        let mut row = manager.moment(&row_of(7), Level::Gssi);
+        let mut row = manager.moment(&row_of(7), ConsistencyLevel::Gssi);
         assert!(manager.route_moment(&mut row).1.is_none(), "one row");
     }
 
@@ -211,18 +220,18 @@ mod tests {
     fn wait_that_timed_out_is_not_repeated() {
         let mut manager = two_replicas();
         let slow = manager.begin_commit(write(1, 7), None);
-        let moment = manager.moment(&read(1), Level::Gssi);
+        let moment = manager.moment(&read(1), ConsistencyLevel::Gssi);
         assert!(!manager.is_hopeless(&moment));
         manager.wait_timed_out(&moment);
-        let again = |manager: &Manager, table| {
-            let moment = manager.moment(&read(table), Level::Gssi);
+        let again = |manager: &FreshnessManager, table| {
+            let moment = manager.moment(&read(table), ConsistencyLevel::Gssi);
             manager.is_hopeless(&moment)
         };
         assert!(again(&manager, 1));
         assert!(!again(&manager, 2), "another table");
         committed(&mut manager, 12, slow, 7);
         assert!(!again(&manager, 1), "it is in the log");
-        let moment = manager.moment(&read(1), Level::Gssi);
+        let moment = manager.moment(&read(1), ConsistencyLevel::Gssi);
         manager.wait_timed_out(&moment);
         assert!(again(&manager, 1) && again(&manager, 2));
         manager.applied(SECOND, Tsid(11));
@@ -235,25 +244,27 @@ mod tests {
     #[test]
     fn a_new_catalogue_ends_the_wait() {
         let mut manager = two_replicas();
-        let mut moment = manager.moment(&read(1), Level::Gssi);
+        let mut moment = manager.moment(&read(1), ConsistencyLevel::Gssi);
         manager.catalogue_replaced(1);
-        let outdated = ReadTarget::Primary(Reason::Outdated);
+        let outdated = ReadTarget::Primary(PrimaryReason::Outdated);
         assert_eq!(manager.route_moment(&mut moment).0, outdated);
     }
 
     /// It shows commits before the primary does: a client that has seen one there, and asks the
     /// primary, would not see it.
     #[test]
-    fn what_a_standby_shows_early_does_not_count() {
+    fn early_commits_of_a_standby_do_not_count() {
         let mut manager = two_replicas();
         manager.shows_early(FIRST);
         let reads = row_of(7);
         assert!(
-            manager.watch(&reads, Level::Gssi, SECOND).is_none(),
+            manager
+                .watch(&reads, ConsistencyLevel::Gssi, SECOND)
+                .is_none(),
             "one row"
         );
-        let watch = |manager: &Manager| {
-            let watch = manager.watch(&reads, Level::Gssi, FIRST);
+        let watch = |manager: &FreshnessManager| {
+            let watch = manager.watch(&reads, ConsistencyLevel::Gssi, FIRST);
             watch.expect("it is a standby")
         };
         let before = watch(&manager);
@@ -271,14 +282,14 @@ mod tests {
     }
 
     /// Returns a read of one row of the first table.
-    fn row_of(row: u64) -> Sets {
-        let mut sets = Sets::default();
-        let rows = Parts {
+    fn row_of(row: u64) -> AccessSets {
+        let mut sets = AccessSets::default();
+        let rows = TableParts {
             rows: [RowHash(row)].into_iter().collect(),
-            ..Parts::default()
+            ..TableParts::default()
         };
-        let touch = Touch {
-            class: Class::Rows,
+        let touch = TableAccess {
+            class: AffectingClass::Rows,
             reads: Some(rows),
             writes: None,
         };

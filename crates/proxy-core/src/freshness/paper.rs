@@ -1,15 +1,21 @@
 //! Tables 1 and 3 of the paper, written down as sets, for tests: R is table 1 with columns A1 to
 //! A4, S is table 2 with columns B1 to B5.
 
-use super::items::{ColumnNumber, Items, RowHash, TableOid};
-use super::sets::{Class, Parts, Sets, Touch};
+use super::items::{ColumnNumber, CountedItems, RowHash, TableOid};
+use super::sets::{AccessSets, AffectingClass, TableAccess, TableParts};
 
 const R: TableOid = TableOid(1);
 const S: TableOid = TableOid(2);
 
-fn one(table: TableOid, class: Class, reads: &[u16], writes: &[u16], rows: &[u64]) -> Sets {
-    let mut sets = Sets::default();
-    let touch = Touch {
+fn one(
+    table: TableOid,
+    class: AffectingClass,
+    reads: &[u16],
+    writes: &[u16],
+    rows: &[u64],
+) -> AccessSets {
+    let mut sets = AccessSets::default();
+    let touch = TableAccess {
         class,
         reads: Some(parts(class, reads, rows)),
         writes: (!writes.is_empty()).then(|| parts(class, writes, rows)),
@@ -19,38 +25,38 @@ fn one(table: TableOid, class: Class, reads: &[u16], writes: &[u16], rows: &[u64
 }
 
 /// Returns W1 to W5.
-pub fn writes() -> [Sets; 5] {
+pub fn writes() -> [AccessSets; 5] {
     [
-        one(R, Class::Rows, &[1], &[2, 3], &[100]),
-        one(S, Class::Columns, &[5], &[2], &[]),
-        one(R, Class::Columns, &[2], &[3, 4], &[]),
-        one(R, Class::Rows, &[1], &[0], &[120]),
-        one(S, Class::Columns, &[5], &[4], &[]),
+        one(R, AffectingClass::Rows, &[1], &[2, 3], &[100]),
+        one(S, AffectingClass::Columns, &[5], &[2], &[]),
+        one(R, AffectingClass::Columns, &[2], &[3, 4], &[]),
+        one(R, AffectingClass::Rows, &[1], &[0], &[120]),
+        one(S, AffectingClass::Columns, &[5], &[4], &[]),
     ]
 }
 
 /// Returns R1 to R4.
-pub fn reads() -> [Sets; 4] {
-    let mut join = one(R, Class::Columns, &[1], &[], &[]);
-    join.merge(&one(S, Class::Columns, &[2, 3], &[], &[]));
+pub fn reads() -> [AccessSets; 4] {
+    let mut join = one(R, AffectingClass::Columns, &[1], &[], &[]);
+    join.merge(&one(S, AffectingClass::Columns, &[2, 3], &[], &[]));
     [
-        one(R, Class::Table, &[0], &[], &[]),
-        one(R, Class::Rows, &[1, 3, 4], &[], &[100]),
-        one(S, Class::Columns, &[2, 3, 5], &[], &[]),
+        one(R, AffectingClass::Table, &[0], &[], &[]),
+        one(R, AffectingClass::Rows, &[1, 3, 4], &[], &[100]),
+        one(S, AffectingClass::Columns, &[2, 3, 5], &[], &[]),
         join,
     ]
 }
 
 /// Returns columns (0: all) and rows, the rows only where the class knows them.
-pub fn parts(class: Class, columns: &[u16], rows: &[u64]) -> Parts {
-    Parts {
-        columns: match columns.contains(&0) || class == Class::Table {
-            true => Items::all(),
+pub fn parts(class: AffectingClass, columns: &[u16], rows: &[u64]) -> TableParts {
+    TableParts {
+        columns: match columns.contains(&0) || class == AffectingClass::Table {
+            true => CountedItems::all(),
             false => columns.iter().map(|column| ColumnNumber(*column)).collect(),
         },
         rows: match class {
-            Class::Rows => rows.iter().map(|row| RowHash(*row)).collect(),
-            _ => Items::default(),
+            AffectingClass::Rows => rows.iter().map(|row| RowHash(*row)).collect(),
+            _ => CountedItems::default(),
         },
     }
 }

@@ -1,13 +1,14 @@
 //! Pending: transactions whose COMMIT may have happened and that the indexes do not know yet (R32).
 //!
-//! Their merged write sets are kept beside them, so that a read asks once, whatever their number.
+//! Their merged write sets are kept beside them, so that a read needs one comparison, whatever
+//! their number.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::mark::TStateId;
-use super::sets::Sets;
+use super::sets::AccessSets;
 use crate::planted::{self, ProxyBug};
 
 /// The outcome of a commit, as the primary's connection reported it.
@@ -25,8 +26,8 @@ pub enum CommitOutcome {
 }
 
 #[derive(Debug)]
-struct Item {
-    writes: Sets,
+struct PendingTransaction {
+    writes: AccessSets,
     outcome: Option<CommitOutcome>,
     /// The next commit's number when the primary was known to show it.
     shown: Option<TStateId>,
@@ -36,16 +37,16 @@ struct Item {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Pending {
-    items: BTreeMap<TStateId, Item>,
-    state: Sets,
+pub struct PendingTransactions {
+    items: BTreeMap<TStateId, PendingTransaction>,
+    state: AccessSets,
 }
 
-impl Pending {
+impl PendingTransactions {
     /// Adds one, before COMMIT is sent.
-    pub fn insert(&mut self, id: TStateId, writes: Sets) {
+    pub fn insert(&mut self, id: TStateId, writes: AccessSets) {
         self.state.merge(&writes);
-        let item = Item {
+        let item = PendingTransaction {
             writes,
             outcome: None,
             shown: None,
@@ -55,11 +56,11 @@ impl Pending {
         assert!(before.is_none(), "ids are given out once");
     }
 
-    /// Notes that what each writes is not known any more.
+    /// Notes that the writes of each are unknown from now on.
     pub fn widen(&mut self) {
         for item in self.items.values_mut() {
             self.state.remove(&item.writes);
-            item.writes = Sets::writes_anything();
+            item.writes = AccessSets::writes_anything();
             self.state.merge(&item.writes);
         }
     }
@@ -80,24 +81,24 @@ impl Pending {
         }
     }
 
-    /// Removes one that the indexes know now. If the primary is known to show it, returns the
-    /// number that the next commit had when that became known.
+    /// Removes a commit that the indexes have from now on. If the primary is known to show it,
+    /// returns the number that the next commit had when that became known.
     pub fn committed(&mut self, id: TStateId) -> Option<TStateId> {
         self.remove(id)?.shown
     }
 
     /// Returns the merged write sets of all.
-    pub fn state(&self) -> &Sets {
+    pub fn state(&self) -> &AccessSets {
         &self.state
     }
 
-    /// Returns what each may write.
-    pub fn iter(&self) -> impl Iterator<Item = (TStateId, &Sets)> {
+    /// Returns the possible writes of each.
+    pub fn iter(&self) -> impl Iterator<Item = (TStateId, &AccessSets)> {
         self.items.iter().map(|(id, item)| (*id, &item.writes))
     }
 
-    /// Returns what each may write that the primary is not known to show.
-    pub fn hidden(&self) -> impl Iterator<Item = (TStateId, &Sets)> {
+    /// Returns the possible writes of each that the primary is not known to show.
+    pub fn hidden(&self) -> impl Iterator<Item = (TStateId, &AccessSets)> {
         let items = self.items.iter().filter(|(_, item)| item.shown.is_none());
         items.map(|(id, item)| (*id, &item.writes))
     }
@@ -140,7 +141,7 @@ impl Pending {
             .collect()
     }
 
-    fn remove(&mut self, id: TStateId) -> Option<Item> {
+    fn remove(&mut self, id: TStateId) -> Option<PendingTransaction> {
         let item = self.items.remove(&id)?;
         self.state.remove(&item.writes);
         Some(item)

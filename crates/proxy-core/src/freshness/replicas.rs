@@ -50,7 +50,8 @@ pub struct Replica {
 pub struct ReplicaMap(BTreeMap<ReplicaId, Replica>);
 
 impl ReplicaMap {
-    /// Adds a new one, or one that replication has just connected to; it is unavailable.
+    /// Adds a replica that is new, or to which replication has just connected again. It is
+    /// unavailable.
     pub fn add(&mut self, id: ReplicaId, applied: Tsid, life: Option<ServerLife>) {
         let replica = Replica {
             state: ReplicaState::Unavailable,
@@ -116,8 +117,9 @@ impl ReplicaMap {
         }
     }
 
-    /// Returns the replica that has `need` and fulfils `is_good` and runs the fewest reads, with
-    /// its life and what it has; among equals, the one that served least.
+    /// Returns the replica with the fewest running reads among the replicas that have `need` and
+    /// fulfil `is_good`, with its life and its position. Among equals it is the replica that has
+    /// served least.
     pub fn least_loaded(
         &self,
         need: Tsid,
@@ -135,18 +137,18 @@ impl ReplicaMap {
         self.serving().map(|(_, replica)| replica.running).min()
     }
 
-    /// Returns what the most advanced of the serving replicas has.
+    /// Returns the position of the most advanced serving replica.
     pub fn newest(&self) -> Option<Tsid> {
         self.serving().map(|(_, replica)| replica.applied).max()
     }
 
-    /// Returns what all serving replicas have.
+    /// Returns the position that all serving replicas have.
     pub fn applied_everywhere(&self) -> Option<Tsid> {
         self.serving().map(|(_, replica)| replica.applied).min()
     }
 
-    /// Returns what all replicas have that serve, or are unavailable and have served or followed
-    /// before.
+    /// Returns the position that all replicas have that serve, or are unavailable and have served
+    /// or followed before.
     pub fn applied_wherever(&self) -> Option<Tsid> {
         let known = self.0.values().filter(|replica| match replica.state {
             ReplicaState::Serving => true,

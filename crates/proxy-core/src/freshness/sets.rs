@@ -1,15 +1,15 @@
 //! Read and write sets of statements, transactions and groups of transactions, with the affecting
 //! class per table (the paper's section 4.1).
 //!
-//! Sets are cumulative: the sets of a transaction are its statements' sets merged, and what runs
-//! together at a replica is merged again. `merge` and `remove` are inverse.
+//! Sets are cumulative: the sets of a transaction are its statements' sets merged, and the sets of
+//! concurrent transactions at a replica are merged again. `merge` and `remove` are inverse.
 
-use super::items::{ColumnNumber, Items, RowHash, TableOid};
+use super::items::{ColumnNumber, CountedItems, RowHash, TableOid};
 use alloc::vec::Vec;
 
 /// How a statement or transaction affects one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum AffectingClass {
     /// Particular rows, found by the canonical key (the paper's RAS).
     Rows,
     /// Some columns of rows that are not known (CAS).
@@ -20,75 +20,75 @@ pub enum Class {
 
 /// The reads and writes of one statement in one table.
 #[derive(Clone, Debug)]
-pub struct Touch {
+pub struct TableAccess {
     /// Its affecting class for the table.
-    pub class: Class,
-    /// What it reads; none if it reads nothing of the table.
-    pub reads: Option<Parts>,
-    /// What it writes; none if it writes nothing of the table.
-    pub writes: Option<Parts>,
+    pub class: AffectingClass,
+    /// The parts that it reads; none if it reads nothing of the table.
+    pub reads: Option<TableParts>,
+    /// The parts that it writes; none if it writes nothing of the table.
+    pub writes: Option<TableParts>,
 }
 
 /// Columns and rows of one table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Parts {
+pub struct TableParts {
     /// Which columns. An INSERT or DELETE writes all of them.
-    pub columns: Items<ColumnNumber>,
-    /// Which rows, where the class is [`Class::Rows`]; else empty.
-    pub rows: Items<RowHash>,
+    pub columns: CountedItems<ColumnNumber>,
+    /// Which rows, where the class is [`AffectingClass::Rows`]; else empty.
+    pub rows: CountedItems<RowHash>,
 }
 
-impl Parts {
+impl TableParts {
     /// Returns all columns of rows that are not known.
-    pub fn whole() -> Parts {
-        Parts {
-            columns: Items::all(),
-            rows: Items::default(),
+    pub fn whole() -> TableParts {
+        TableParts {
+            columns: CountedItems::all(),
+            rows: CountedItems::default(),
         }
     }
 
-    fn merge(&mut self, other: &Parts) {
+    fn merge(&mut self, other: &TableParts) {
         self.columns.merge(&other.columns);
         self.rows.merge(&other.rows);
     }
 
-    fn absorb(&mut self, other: Parts) {
+    fn absorb(&mut self, other: TableParts) {
         self.columns.absorb(other.columns);
         self.rows.absorb(other.rows);
     }
 
-    fn remove(&mut self, other: &Parts) {
+    fn remove(&mut self, other: &TableParts) {
         self.columns.remove(&other.columns);
         self.rows.remove(&other.rows);
     }
 }
 
-impl Touch {
+impl TableAccess {
     /// Returns a read of everything in the table.
-    pub fn read_table() -> Touch {
-        Touch {
-            class: Class::Table,
-            reads: Some(Parts::whole()),
+    pub fn read_table() -> TableAccess {
+        TableAccess {
+            class: AffectingClass::Table,
+            reads: Some(TableParts::whole()),
             writes: None,
         }
     }
 
     /// Returns a write that may read and change everything in the table.
-    pub fn write_table() -> Touch {
-        Touch {
-            class: Class::Table,
-            reads: Some(Parts::whole()),
-            writes: Some(Parts::whole()),
+    pub fn write_table() -> TableAccess {
+        TableAccess {
+            class: AffectingClass::Table,
+            reads: Some(TableParts::whole()),
+            writes: Some(TableParts::whole()),
         }
     }
 
-    /// Returns a write of whole rows that are known: what a row image does.
-    pub fn write_rows(rows: impl IntoIterator<Item = RowHash>) -> Touch {
-        Touch {
-            class: Class::Rows,
+    /// Returns a write of whole, known rows, as a row image shows it.
+    pub fn write_rows(rows: impl IntoIterator<Item = RowHash>) -> TableAccess {
+        TableAccess {
+            class: AffectingClass::Rows,
             reads: None,
-            writes: Some(Parts {
-                columns: Items::all(),
+            writes: Some(TableParts {
+                columns: CountedItems::all(),
                 rows: rows.into_iter().collect(),
             }),
         }
@@ -101,17 +101,17 @@ pub struct TableSets {
     statements: [u64; 3],
     readers: u64,
     writers: u64,
-    read: Parts,
-    written: Parts,
+    read: TableParts,
+    written: TableParts,
 }
 
 impl TableSets {
     /// Returns the affecting class: all statements' class where they agree, else the whole table.
-    pub fn class(&self) -> Class {
+    pub fn class(&self) -> AffectingClass {
         match self.statements {
-            [rows, 0, 0] if rows > 0 => Class::Rows,
-            [0, columns, 0] if columns > 0 => Class::Columns,
-            _ => Class::Table,
+            [rows, 0, 0] if rows > 0 => AffectingClass::Rows,
+            [0, columns, 0] if columns > 0 => AffectingClass::Columns,
+            _ => AffectingClass::Table,
         }
     }
 
@@ -125,27 +125,27 @@ impl TableSets {
         self.readers > 0
     }
 
-    /// Returns what is read.
-    pub fn read(&self) -> &Parts {
+    /// Returns the parts that are read.
+    pub fn read(&self) -> &TableParts {
         &self.read
     }
 
-    /// Returns what is written.
-    pub fn written(&self) -> &Parts {
+    /// Returns the parts that are written.
+    pub fn written(&self) -> &TableParts {
         &self.written
     }
 
-    fn coarsen(&mut self, class: Class) {
+    fn coarsen(&mut self, class: AffectingClass) {
         for finer in 0..class as usize {
             self.statements[class as usize] += core::mem::take(&mut self.statements[finer]);
         }
-        if class != Class::Rows {
-            self.read.rows = Items::default();
-            self.written.rows = Items::default();
+        if class != AffectingClass::Rows {
+            self.read.rows = CountedItems::default();
+            self.written.rows = CountedItems::default();
         }
     }
 
-    fn touch(&mut self, touch: Touch) {
+    fn touch(&mut self, touch: TableAccess) {
         self.statements[touch.class as usize] += 1;
         if let Some(parts) = touch.reads {
             self.readers += 1;
@@ -182,7 +182,7 @@ impl TableSets {
 
 /// The sets of a statement, a transaction, or several of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sets {
+pub struct AccessSets {
     /// Statements that may read any table.
     any_readers: u64,
     /// Statements that may write any table.
@@ -191,26 +191,26 @@ pub struct Sets {
     tables: Vec<(TableOid, TableSets)>,
 }
 
-impl Sets {
-    /// Returns what is not proven: a read of anything (R33).
-    pub fn reads_anything() -> Sets {
-        Sets {
+impl AccessSets {
+    /// Returns the sets of an unproven read: of anything (R33).
+    pub fn reads_anything() -> AccessSets {
+        AccessSets {
             any_readers: 1,
-            ..Sets::default()
+            ..AccessSets::default()
         }
     }
 
-    /// Returns what is not proven: a write of anything (R33).
-    pub fn writes_anything() -> Sets {
-        Sets {
+    /// Returns the sets of an unproven write: of anything (R33).
+    pub fn writes_anything() -> AccessSets {
+        AccessSets {
             any_readers: 1,
             any_writers: 1,
-            ..Sets::default()
+            ..AccessSets::default()
         }
     }
 
-    /// Forgets what is known of rows, or of columns too: each table is of this class at least.
-    pub fn coarsen(&mut self, class: Class) {
+    /// Drops the knowledge of rows, or of columns too: each table is of this class at least.
+    pub fn coarsen(&mut self, class: AffectingClass) {
         for (_, table) in &mut self.tables {
             table.coarsen(class);
         }
@@ -220,14 +220,14 @@ impl Sets {
     pub fn read_one_row(&self) -> bool {
         let is_row = |(_, sets): &(TableOid, TableSets)| {
             let rows = &sets.read.rows;
-            sets.class() == Class::Rows && !rows.is_all() && rows.named().count() <= 1
+            sets.class() == AffectingClass::Rows && !rows.is_all() && rows.named().count() <= 1
         };
         let is_known = !self.may_read_anything() && !self.may_write_anything();
         is_known && self.tables.len() <= 1 && self.tables.iter().all(is_row)
     }
 
-    /// Adds what one statement does with one table.
-    pub fn touch(&mut self, table: TableOid, touch: Touch) {
+    /// Adds the effect of one statement on one table.
+    pub fn touch(&mut self, table: TableOid, touch: TableAccess) {
         self.entry(table).touch(touch);
     }
 
@@ -279,9 +279,9 @@ impl Sets {
         Some(&self.tables[self.place(table).ok()?].1)
     }
 
-    /// Returns whether there may be a table that both touch, whatever they do with it.
-    pub fn shares_table(&self, other: &Sets) -> bool {
-        let may_be_any = |sets: &Sets| sets.any_readers > 0 || sets.any_writers > 0;
+    /// Returns whether there may be a table that both read or write.
+    pub fn shares_table(&self, other: &AccessSets) -> bool {
+        let may_be_any = |sets: &AccessSets| sets.any_readers > 0 || sets.any_writers > 0;
         let mut tables = self.tables.iter();
         (may_be_any(self) && !other.is_empty())
             || (may_be_any(other) && !self.is_empty())
@@ -289,7 +289,7 @@ impl Sets {
     }
 
     /// Counts the other's sets in.
-    pub fn merge(&mut self, other: &Sets) {
+    pub fn merge(&mut self, other: &AccessSets) {
         self.any_readers += other.any_readers;
         self.any_writers += other.any_writers;
         for (table, sets) in &other.tables {
@@ -298,7 +298,7 @@ impl Sets {
     }
 
     /// Returns the same, consuming sets that have no other user.
-    pub fn absorb(&mut self, other: Sets) {
+    pub fn absorb(&mut self, other: AccessSets) {
         match self.is_empty() {
             true => *self = other,
             false => self.merge(&other),
@@ -306,7 +306,7 @@ impl Sets {
     }
 
     /// Counts sets out that have been merged before.
-    pub fn remove(&mut self, other: &Sets) {
+    pub fn remove(&mut self, other: &AccessSets) {
         self.any_readers = subtract(self.any_readers, other.any_readers);
         self.any_writers = subtract(self.any_writers, other.any_writers);
         for (table, sets) in &other.tables {
@@ -335,17 +335,17 @@ mod tests {
 
     #[test]
     fn count_of_rows_is_dependent_on_inserts() {
-        let count = Touch {
-            class: Class::Columns,
-            reads: Some(Parts::default()),
+        let count = TableAccess {
+            class: AffectingClass::Columns,
+            reads: Some(TableParts::default()),
             writes: None,
         };
-        let insert = Touch {
-            class: Class::Columns,
+        let insert = TableAccess {
+            class: AffectingClass::Columns,
             reads: None,
-            writes: Some(Parts::whole()),
+            writes: Some(TableParts::whole()),
         };
-        let [mut reader, mut writer] = [Sets::default(), Sets::default()];
+        let [mut reader, mut writer] = [AccessSets::default(), AccessSets::default()];
         reader.touch(TableOid(1), count);
         writer.touch(TableOid(1), insert);
         assert!(!crate::freshness::independence::independent(
@@ -355,50 +355,54 @@ mod tests {
 
     #[test]
     fn coarser_sets_touch_more() {
-        let [mut read, mut write] = [Sets::default(), Sets::default()];
-        let parts = |columns: Items<ColumnNumber>, row| Parts {
+        let [mut read, mut write] = [AccessSets::default(), AccessSets::default()];
+        let parts = |columns: CountedItems<ColumnNumber>, row| TableParts {
             columns,
-            rows: Items::one(RowHash(row)),
+            rows: CountedItems::one(RowHash(row)),
         };
         read.touch(
             TableOid(1),
-            Touch {
-                class: Class::Rows,
-                reads: Some(parts(Items::one(ColumnNumber(2)), 1)),
+            TableAccess {
+                class: AffectingClass::Rows,
+                reads: Some(parts(CountedItems::one(ColumnNumber(2)), 1)),
                 writes: None,
             },
         );
-        write.touch(TableOid(1), Touch::write_rows([RowHash(2)]));
+        write.touch(TableOid(1), TableAccess::write_rows([RowHash(2)]));
         let independent = crate::freshness::independence::independent;
         assert!(independent(&read, &write));
-        for class in [Class::Rows, Class::Columns, Class::Table] {
+        for class in [
+            AffectingClass::Rows,
+            AffectingClass::Columns,
+            AffectingClass::Table,
+        ] {
             read.coarsen(class);
             assert_eq!(
                 read.table(TableOid(1)).expect("it is touched").class(),
                 class
             );
-            assert_eq!(independent(&read, &write), class == Class::Rows);
+            assert_eq!(independent(&read, &write), class == AffectingClass::Rows);
         }
     }
 
     #[test]
     fn tables_that_both_touch() {
-        let sets = |table| statement(TableOid(table), Class::Rows, &[], &[(1, 1)]);
+        let sets = |table| statement(TableOid(table), AffectingClass::Rows, &[], &[(1, 1)]);
         assert!(sets(1).shares_table(&sets(1)));
         assert!(!sets(1).shares_table(&sets(2)));
-        assert!(sets(1).shares_table(&Sets::reads_anything()));
-        assert!(Sets::reads_anything().shares_table(&sets(1)));
-        assert!(!Sets::reads_anything().shares_table(&Sets::default()));
+        assert!(sets(1).shares_table(&AccessSets::reads_anything()));
+        assert!(AccessSets::reads_anything().shares_table(&sets(1)));
+        assert!(!AccessSets::reads_anything().shares_table(&AccessSets::default()));
     }
 
     #[test]
     fn classes_that_differ_make_the_whole_table() {
-        let mut both = statement(TableOid(1), Class::Rows, &[], &[(1, 1)]);
-        both.merge(&statement(TableOid(1), Class::Columns, &[2], &[]));
-        let class = |sets: &Sets| sets.table(TableOid(1)).expect("it is touched").class();
-        assert_eq!(class(&both), Class::Table);
-        both.remove(&statement(TableOid(1), Class::Columns, &[2], &[]));
-        assert_eq!(class(&both), Class::Rows);
+        let mut both = statement(TableOid(1), AffectingClass::Rows, &[], &[(1, 1)]);
+        both.merge(&statement(TableOid(1), AffectingClass::Columns, &[2], &[]));
+        let class = |sets: &AccessSets| sets.table(TableOid(1)).expect("it is touched").class();
+        assert_eq!(class(&both), AffectingClass::Table);
+        both.remove(&statement(TableOid(1), AffectingClass::Columns, &[2], &[]));
+        assert_eq!(class(&both), AffectingClass::Rows);
     }
 
     proptest! {

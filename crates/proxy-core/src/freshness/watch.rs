@@ -11,12 +11,12 @@
 //! A read of one row is never torn: a writer of a row waits for the one before it.
 //!
 //! A read that waits for its replica (see [`ReadMoment`](super::ReadMoment)) is watched from the
-//! beginning of its wait, as commits since then may be before or behind what the replica has. It is
-//! not sent where what the replica has at that time would tear it.
+//! beginning of its wait, as the replica may have applied commits since then or not. It is not sent
+//! to a replica whose state at that time would tear it.
 //!
 //! A standby of the primary may show a commit before the primary does, and long before where that
-//! waits for standbys. There what touches a commit that is not known to be visible is done again,
-//! too, also a read of one row.
+//! waits for standbys. There a read that touches a commit that is not known to be visible is
+//! repeated, too, also a read of one row.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -25,16 +25,16 @@ use super::independence::independent;
 use super::indexes::Indexes;
 use super::items::Tsid;
 use super::mark::TStateId;
-use super::pending::Pending;
-use super::sets::Sets;
+use super::pending::PendingTransactions;
+use super::sets::AccessSets;
 
 /// Commits that are remembered for watched reads, at most. A read that began before them is torn if
-/// anything was written of what it reads.
+/// any part that it reads was written.
 const COMMITS_MAX: usize = 4096;
 
 /// Remembers commits while there is a watched read.
 #[derive(Clone, Debug)]
-pub struct Watcher {
+pub struct ReadWatcher {
     /// All those up to here were visible before.
     since: Tsid,
     _held: Arc<()>,
@@ -42,28 +42,28 @@ pub struct Watcher {
 
 /// A read from the choice of its replica on.
 #[derive(Debug)]
-pub struct Watch {
-    reads: Sets,
-    watcher: Watcher,
+pub struct ReadWatch {
+    reads: AccessSets,
+    watcher: ReadWatcher,
     /// The replica has those up to here, as far as it is read.
     has: Tsid,
     /// It reads more than one row.
     may_tear: bool,
-    /// It may show what the primary does not show yet.
+    /// It may show commits that the primary does not show yet.
     shows_early: bool,
 }
 
-impl Watch {
+impl ReadWatch {
     /// Returns a read from the choice of a replica on that has this; none if nothing that it may
     /// see there is in doubt.
     pub fn new(
-        reads: &Sets,
-        watcher: impl FnOnce() -> Watcher,
+        reads: &AccessSets,
+        watcher: impl FnOnce() -> ReadWatcher,
         has: Tsid,
         shows_early: bool,
-    ) -> Option<Watch> {
+    ) -> Option<ReadWatch> {
         let may_tear = !reads.read_one_row();
-        (may_tear || shows_early).then(|| Watch {
+        (may_tear || shows_early).then(|| ReadWatch {
             reads: reads.clone(),
             watcher: watcher(),
             has,
@@ -75,31 +75,31 @@ impl Watch {
 
 /// A commit that a read watches.
 #[derive(Debug)]
-struct Commit {
+struct WatchedCommit {
     tsid: Tsid,
     /// None for a write around the proxy.
     id: Option<TStateId>,
-    /// Whatever had this number or a higher one had not sent its COMMIT yet when this was visible;
-    /// none where that is not known.
+    /// Transactions with this number or a higher one had not sent their COMMIT when this was
+    /// visible; none if that is not known.
     shown: Option<TStateId>,
-    writes: Sets,
+    writes: AccessSets,
 }
 
 /// Commits since the oldest watch.
 #[derive(Debug, Default)]
-pub struct Commits {
-    commits: VecDeque<Commit>,
+pub struct WatchedCommits {
+    commits: VecDeque<WatchedCommit>,
     /// The newest that is remembered no more.
     forgotten: Tsid,
     watchers: Arc<()>,
 }
 
-impl Commits {
+impl WatchedCommits {
     /// Remembers commits from now on, for the watcher that it returns.
-    pub fn watcher(&self, latest: Tsid) -> Watcher {
+    pub fn watcher(&self, latest: Tsid) -> ReadWatcher {
         let last = self.commits.back();
         let hidden = last.filter(|last| last.shown.is_none());
-        Watcher {
+        ReadWatcher {
             since: hidden.map_or(latest, |hidden| Tsid(hidden.tsid.0 - 1)),
             _held: Arc::clone(&self.watchers),
         }
@@ -111,7 +111,7 @@ impl Commits {
         &mut self,
         (tsid, id): (Tsid, Option<TStateId>),
         shown: Option<TStateId>,
-        writes: impl FnOnce() -> Sets,
+        writes: impl FnOnce() -> AccessSets,
     ) {
         if self.commits.back().is_some_and(|last| last.tsid >= tsid) {
             return;
@@ -125,7 +125,7 @@ impl Commits {
             let oldest = self.commits.pop_front();
             self.forgotten = oldest.map_or(self.forgotten, |oldest| oldest.tsid);
         }
-        self.commits.push_back(Commit {
+        self.commits.push_back(WatchedCommit {
             tsid,
             id,
             shown,
@@ -140,9 +140,15 @@ impl Commits {
         }
     }
 
-    /// Returns whether a snapshot that was taken since may have one commit and not another that was
-    /// visible before; or, where that is possible, one that is not visible.
-    pub fn is_torn(&self, watch: &Watch, indexes: &Indexes, pending: &Pending) -> bool {
+    /// Returns whether a snapshot taken since then may have one commit without another that was
+    /// visible before. Where early visibility is possible, also whether it may have a commit that
+    /// is not visible yet.
+    pub fn is_torn(
+        &self,
+        watch: &ReadWatch,
+        indexes: &Indexes,
+        pending: &PendingTransactions,
+    ) -> bool {
         let is_early = watch.shows_early && self.is_early(watch, pending);
         let unknown = Tsid(u64::MAX);
         is_early || self.tears(watch, unknown, (indexes, pending))
@@ -150,12 +156,22 @@ impl Commits {
 
     /// Returns whether the state that the replica has now, as far as that is known, has one commit
     /// and not another that may have been visible before.
-    pub fn is_split(&self, watch: &Watch, indexes: &Indexes, pending: &Pending) -> bool {
+    pub fn is_split(
+        &self,
+        watch: &ReadWatch,
+        indexes: &Indexes,
+        pending: &PendingTransactions,
+    ) -> bool {
         self.tears(watch, watch.has, (indexes, pending))
     }
 
-    /// Returns the same of all states that have what the replica has, and nothing after `until`.
-    fn tears(&self, watch: &Watch, until: Tsid, (indexes, pending): (&Indexes, &Pending)) -> bool {
+    /// Returns the same of all states that have the replica's commits, and nothing after `until`.
+    fn tears(
+        &self,
+        watch: &ReadWatch,
+        until: Tsid,
+        (indexes, pending): (&Indexes, &PendingTransactions),
+    ) -> bool {
         let since = watch.watcher.since;
         if !watch.may_tear || indexes.need(&watch.reads) <= since {
             return false;
@@ -163,10 +179,10 @@ impl Commits {
         if self.forgotten > since {
             return true;
         }
-        // When the last of those that it has was visible at the latest: everything with a lower
-        // number may have been visible before.
+        // When the last of its commits was visible at the latest: every commit with a lower number
+        // may have been visible before.
         let mut last: Option<TStateId> = None;
-        let touches = |writes: &Sets| !independent(writes, &watch.reads);
+        let touches = |writes: &AccessSets| !independent(writes, &watch.reads);
         for commit in self.since(since).filter(|it| touches(&it.writes)) {
             let may_lack = commit.tsid > watch.has;
             if may_lack && last.is_some_and(|last| commit.id.is_none_or(|id| id < last)) {
@@ -180,8 +196,8 @@ impl Commits {
         last.is_some_and(|last| pending.any(|(id, writes)| id < last && touches(writes)))
     }
 
-    /// Returns whether it may have seen what is not visible.
-    fn is_early(&self, watch: &Watch, pending: &Pending) -> bool {
+    /// Returns whether it may have seen a commit that is not visible.
+    fn is_early(&self, watch: &ReadWatch, pending: &PendingTransactions) -> bool {
         let since = watch.watcher.since;
         let hidden = self.since(since).filter(|it| it.shown.is_none());
         let mut writes = hidden
@@ -190,7 +206,7 @@ impl Commits {
         self.forgotten > since || writes.any(|writes| !independent(writes, &watch.reads))
     }
 
-    fn since(&self, tsid: Tsid) -> impl Iterator<Item = &Commit> {
+    fn since(&self, tsid: Tsid) -> impl Iterator<Item = &WatchedCommit> {
         let first = self.commits.partition_point(|it| it.tsid <= tsid);
         self.commits.range(first..)
     }
@@ -200,14 +216,14 @@ impl Commits {
 mod tests {
     use super::*;
     use crate::freshness::{
-        Class, CommitOutcome, Committed, Level, Manager, Mark, Parts, ReplicaId, RowHash, TableOid,
-        Touch, mark,
+        AffectingClass, CommitOutcome, ConsistencyLevel, FreshnessManager, Mark, ReceivedCommit,
+        ReplicaId, RowHash, TableAccess, TableOid, TableParts, mark,
     };
 
     const FIRST: ReplicaId = ReplicaId(1);
 
-    fn manager() -> Manager {
-        Manager::with_limits(
+    fn manager() -> FreshnessManager {
+        FreshnessManager::with_limits(
             mark::MarkKey::new(b"secret"),
             1,
             Tsid(10),
@@ -215,20 +231,20 @@ mod tests {
         )
     }
 
-    fn write(row: u64) -> Sets {
-        let mut sets = Sets::default();
-        sets.touch(TableOid(1), Touch::write_rows([RowHash(row)]));
+    fn write(row: u64) -> AccessSets {
+        let mut sets = AccessSets::default();
+        sets.touch(TableOid(1), TableAccess::write_rows([RowHash(row)]));
         sets
     }
 
-    fn read_rows(rows: &[u64]) -> Sets {
-        let mut sets = Sets::default();
-        let reads = Parts {
+    fn read_rows(rows: &[u64]) -> AccessSets {
+        let mut sets = AccessSets::default();
+        let reads = TableParts {
             rows: rows.iter().copied().map(RowHash).collect(),
-            ..Parts::default()
+            ..TableParts::default()
         };
-        let touch = Touch {
-            class: Class::Rows,
+        let touch = TableAccess {
+            class: AffectingClass::Rows,
             reads: Some(reads),
             writes: None,
         };
@@ -236,8 +252,8 @@ mod tests {
         sets
     }
 
-    fn see(manager: &mut Manager, tsid: u64, mark: Option<Mark>, row: u64) {
-        manager.committed(&Committed {
+    fn see(manager: &mut FreshnessManager, tsid: u64, mark: Option<Mark>, row: u64) {
+        manager.committed(&ReceivedCommit {
             tsid: Tsid(tsid),
             mark,
             writes: &write(row),
@@ -246,7 +262,7 @@ mod tests {
     }
 
     /// One commits after the other began, and before it is seen.
-    fn two_at_once(manager: &mut Manager, rows: [u64; 2]) -> [Mark; 2] {
+    fn two_at_once(manager: &mut FreshnessManager, rows: [u64; 2]) -> [Mark; 2] {
         let marks = rows.map(|row| manager.begin_commit(write(row), None));
         manager.finished(marks[0].id, CommitOutcome::Committed);
         see(manager, 12, Some(marks[0]), rows[0]);
@@ -256,8 +272,8 @@ mod tests {
     #[test]
     fn two_that_were_under_way_together_tear() {
         let mut manager = manager();
-        let watch = |manager: &Manager, rows: &[u64]| {
-            let watch = manager.watch(&read_rows(rows), Level::Gssi, FIRST);
+        let watch = |manager: &FreshnessManager, rows: &[u64]| {
+            let watch = manager.watch(&read_rows(rows), ConsistencyLevel::Gssi, FIRST);
             watch.expect("it reads several rows")
         };
         let before = watch(&manager, &[1, 2]);
@@ -276,7 +292,7 @@ mod tests {
     #[test]
     fn one_after_the_other_never_tears() {
         let mut manager = manager();
-        let watch = manager.watch(&Sets::reads_anything(), Level::Gssi, FIRST);
+        let watch = manager.watch(&AccessSets::reads_anything(), ConsistencyLevel::Gssi, FIRST);
         let watch = watch.expect("it may read all");
         for (row, tsid) in (1..5).zip(11..) {
             let mark = manager.begin_commit(write(row), None);
@@ -292,8 +308,10 @@ mod tests {
     /// A commit that is read before its answer has come, as one from around the proxy always is,
     /// becomes visible when the primary reports it.
     #[test]
-    fn what_begins_when_the_last_is_shown_never_tears() {
-        let watch = |manager: &Manager| manager.watch(&Sets::reads_anything(), Level::Gssi, FIRST);
+    fn read_after_the_last_commit_is_shown_never_tears() {
+        let watch = |manager: &FreshnessManager| {
+            manager.watch(&AccessSets::reads_anything(), ConsistencyLevel::Gssi, FIRST)
+        };
         for shows in [false, true] {
             let mut manager = manager();
             let watch = watch(&manager).expect("it may read all");
@@ -315,22 +333,22 @@ mod tests {
         let manager = manager();
         assert!(
             manager
-                .watch(&read_rows(&[1]), Level::Gssi, FIRST)
+                .watch(&read_rows(&[1]), ConsistencyLevel::Gssi, FIRST)
                 .is_none()
         );
         assert!(
             manager
-                .watch(&read_rows(&[1, 2]), Level::Weak, FIRST)
+                .watch(&read_rows(&[1, 2]), ConsistencyLevel::Weak, FIRST)
                 .is_none()
         );
         assert!(
             manager
-                .watch(&read_rows(&[1, 2]), Level::OneCopy, FIRST)
+                .watch(&read_rows(&[1, 2]), ConsistencyLevel::OneCopy, FIRST)
                 .is_some()
         );
         assert!(
             manager
-                .watch(&Sets::default(), Level::Gssi, FIRST)
+                .watch(&AccessSets::default(), ConsistencyLevel::Gssi, FIRST)
                 .is_none()
         );
     }
@@ -338,7 +356,7 @@ mod tests {
     /// A read whose commits are not remembered may have been torn, and no commit is remembered
     /// without a watched read.
     #[test]
-    fn long_reads_are_torn_by_what_is_forgotten() {
+    fn long_reads_are_torn_by_forgotten_commits() {
         let mut manager = manager();
         see(&mut manager, 11, None, 1);
         assert_eq!(manager.commits.commits.len(), 1, "it is not visible yet");
@@ -346,8 +364,9 @@ mod tests {
         manager.finished(mark.id, CommitOutcome::Committed);
         see(&mut manager, 12, Some(mark), 1);
         assert!(manager.commits.commits.is_empty());
-        let watch =
-            |manager: &Manager, row| manager.watch(&read_rows(&[row, 9]), Level::Gssi, FIRST);
+        let watch = |manager: &FreshnessManager, row| {
+            manager.watch(&read_rows(&[row, 9]), ConsistencyLevel::Gssi, FIRST)
+        };
         let [one, two] = [1, 2].map(|row| watch(&manager, row).expect("two rows"));
         for tsid in 0..=COMMITS_MAX as u64 {
             let mark = manager.begin_commit(write(1), None);

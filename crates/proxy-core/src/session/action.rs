@@ -1,19 +1,19 @@
-//! What a session is given, and what it wants done next: everything that the owner of the sockets
-//! and the machine exchange.
+//! The inputs and outputs of a session: everything that the owner of the sockets and the machine
+//! exchange.
 
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::batch::Proof;
-use super::deferral::Snapshots;
-use super::demand::Text;
-use super::keeping::Changes;
-use super::numbers::Numbers;
-use super::statements::{AsPrepared, Prepared};
+use super::batch::SnapshotProof;
+use super::deferral::SnapshotScope;
+use super::demand::StatementText;
+use super::pin_state::SettingChanges;
+use super::statements::{PreparedForm, PreparedStatement};
+use super::table_oids::TableOidMap;
 use crate::server::ServerConnection;
-use pg_wire::cut::{Piece, WireMessage};
-use pg_wire::message::Parse;
+use pg_wire::framing::{StreamPiece, WireMessage};
+use pg_wire::message::ParseMessage;
 use pg_wire::report::Report;
 
 /// Something that has happened to a session.
@@ -21,22 +21,22 @@ pub enum SessionEvent<'a> {
     /// The client has sent this. To be given only if [`SessionAction::takes`] allows it.
     Client {
         /// A message, or more of one.
-        piece: Piece<'a>,
+        piece: StreamPiece<'a>,
         /// The server that has a connection of the session, if there is one.
         server: Option<&'a mut ServerConnection>,
         /// Looks at messages that go to it.
-        router: &'a mut dyn Router,
+        router: &'a mut dyn MessageRouter,
     },
     /// The client was silent for a while, see [`SessionAction::Gather`].
     Silence,
     /// The server has sent this.
     Server {
         /// A message, or more of one.
-        piece: Piece<'a>,
+        piece: StreamPiece<'a>,
         /// That server.
         server: &'a mut ServerConnection,
-        /// Returns whether what the batch has seen counts. It is called once the batch has taken
-        /// its snapshots at a replica.
+        /// Returns whether the snapshots of the batch are valid. It is called once the batch has
+        /// taken its snapshots at a replica.
         counts: &'a mut dyn FnMut() -> bool,
     },
     /// The connection to the server is lost.
@@ -48,21 +48,21 @@ pub enum SessionEvent<'a> {
     },
     /// The next batch of the transaction may run elsewhere, see [`SessionAction::Pause`].
     Pause,
-    /// What waits has got this server, see [`SessionAction::Route`].
+    /// The waiting batch has got this server, see [`SessionAction::Route`].
     Attach {
         /// The server.
         server: &'a mut ServerConnection,
-        /// Where that is, and how what waits runs there.
+        /// The server, and how the waiting batch runs there.
         attachment: Attachment,
     },
-    /// What waits runs on the primary, where its transaction is.
+    /// The waiting batch runs on the primary, where its transaction is.
     Resume {
         /// The primary.
         server: &'a mut ServerConnection,
         /// Looks at messages that go to it.
-        router: &'a mut dyn Router,
+        router: &'a mut dyn MessageRouter,
     },
-    /// No server can run what waits, for this reason.
+    /// No server can run the waiting batch, for this reason.
     Refuse(&'a Report),
     /// These run on the server, each in a transaction of its own, see [`SessionAction::Over`].
     Run {
@@ -72,22 +72,22 @@ pub enum SessionEvent<'a> {
         server: &'a mut ServerConnection,
     },
     /// The session goes on with any server that has the settings of this one, see
-    /// [`Then::Release`].
+    /// [`AfterTransaction::Release`].
     Settings {
         /// The server.
         server: &'a mut ServerConnection,
         /// The snapshots of transactions that do not ask for others, if they need not begin on a
         /// server.
-        snapshots: Option<Snapshots>,
+        snapshots: Option<SnapshotScope>,
     },
     /// No other session can have the settings of this one: it keeps its server.
     Keep,
-    /// The session has no connection to the server any more, see [`Then::Release`] and
+    /// The session has no connection to the server any more, see [`AfterTransaction::Release`] and
     /// [`SessionAction::Return`].
     Released,
 }
 
-/// What a session wants next.
+/// The next action of the owner of the sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionAction {
     /// Messages of both peers.
@@ -101,92 +101,92 @@ pub enum SessionAction {
     /// [`SessionEvent::Pause`].
     Pause,
     /// Everything is answered, and no transaction is open on the server. If something must follow
-    /// the transaction there: [`SessionEvent::Run`]. Otherwise what is given here.
-    Over(Then),
+    /// the transaction there: [`SessionEvent::Run`]. Otherwise the owner uses the server like this.
+    Over(AfterTransaction),
     /// A replica's connection is to be given back, as the transaction waits on the primary:
     /// [`SessionEvent::Released`].
     Return,
     /// A batch waits for a server, see [`super::Session::demand`]. If its transaction waits on the
     /// primary: [`SessionEvent::Attach`] with a replica, or [`SessionEvent::Resume`]. Otherwise
     /// [`SessionEvent::Attach`], or [`SessionEvent::Refuse`].
-    Route(BatchIn),
+    Route(BatchTransaction),
     /// The session is to end.
-    End(Ending),
+    End(SessionEnding),
 }
 
 impl SessionAction {
-    /// Returns whether the session goes on with what it has, as far as it is given messages.
+    /// Returns whether the session goes on with its present server, as far as it is given messages.
     pub fn is_exchange(&self) -> bool {
         match self {
             SessionAction::Exchange
             | SessionAction::Await
             | SessionAction::Gather
             | SessionAction::Pause => true,
-            SessionAction::Over(then) => *then == Then::Keep,
+            SessionAction::Over(then) => *then == AfterTransaction::Keep,
             SessionAction::Return | SessionAction::Route(_) | SessionAction::End(_) => false,
         }
     }
 
-    /// Returns whether the session may be given this part of what the client sends.
-    pub fn takes(&self, taken: Taken) -> bool {
+    /// Returns whether the session may be given this part of the client's stream.
+    pub fn takes(&self, taken: ClientPart) -> bool {
         match self {
-            SessionAction::Await => taken == Taken::Rest,
+            SessionAction::Await => taken == ClientPart::Rest,
             SessionAction::Route(_) | SessionAction::End(_) => false,
             _ => true,
         }
     }
 }
 
-/// What a client sends.
+/// A part of the client's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum ClientPart {
     /// A message, or the head of a long one.
     Message,
     /// More of a message whose head was taken.
     Rest,
 }
 
-/// What becomes of a server whose transaction is over.
+/// The use of a server after its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum AfterTransaction {
     /// It stays the session's, which takes messages.
     Keep,
     /// It is to be given back: [`SessionEvent::Released`]. If statements may have changed
     /// something, its settings are read before: [`SessionEvent::Settings`] or
     /// [`SessionEvent::Keep`].
-    Release(Changes),
+    Release(SettingChanges),
 }
 
 /// In which transaction a batch waits for a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BatchIn {
+pub enum BatchTransaction {
     /// In none that the client has begun.
     NoTransaction,
-    /// In one that is on no server yet.
+    /// In a transaction that is on no server yet.
     Deferred,
-    /// In one that is on no server yet, and takes its snapshot where this batch goes.
+    /// In a transaction that is on no server yet, and takes its snapshot where this batch goes.
     Snapshot,
-    /// In one that waits on the primary.
+    /// In a transaction that waits on the primary.
     Waiting,
 }
 
 /// Why a session ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum SessionEnding {
     /// The client has sent Terminate.
     Client,
-    /// The server is lost, and has reported the reason itself, or was cut in the middle of what it
-    /// sent.
+    /// The server is lost, and has reported the reason itself, or was cut in the middle of a
+    /// message.
     Server,
     /// The server is lost: the client gets this.
     Lost(Report),
 }
 
-/// How what waits runs at a server.
+/// How the waiting batch runs at a server.
 #[derive(Debug)]
 pub struct Attachment {
     /// Where that server is.
-    pub at: At,
+    pub at: AttachedServer,
     /// Statements that run in front of it in the same transaction, unseen by the client.
     pub prelude: Vec<String>,
     /// It changes nothing but the schema: that leaves nothing behind, though the body of a function
@@ -195,8 +195,8 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// Returns what waits as it is, at this server.
-    pub fn at(at: At) -> Attachment {
+    /// Returns an attachment that runs the waiting batch unchanged at this server.
+    pub fn at(at: AttachedServer) -> Attachment {
         Attachment {
             at,
             prelude: Vec::new(),
@@ -205,44 +205,44 @@ impl Attachment {
     }
 }
 
-/// What a server is.
+/// The role of an attached server.
 #[derive(Debug)]
-pub enum At {
+pub enum AttachedServer {
     /// It runs anything.
     Primary,
     /// It runs single reads: nothing is begun there that outlives a batch.
-    Replica(ReadThere),
-    /// It runs all of one transaction that only reads, whose snapshot has been taken there. The
-    /// tables that the batch reads have these numbers there.
-    Snapshot(Numbers),
+    Replica(ReplicaRead),
+    /// It runs all of one read-only transaction, which has taken its snapshot there. The tables
+    /// that the batch reads have these numbers there.
+    Snapshot(TableOidMap),
 }
 
 /// How a batch of reads runs at a replica.
 #[derive(Debug)]
-pub struct ReadThere {
+pub struct ReplicaRead {
     /// The answer that shows that the batch has taken its snapshots, if that must be shown.
-    pub proof: Proof,
+    pub proof: SnapshotProof,
     /// The numbers that its tables have there.
-    pub numbers: Numbers,
-    /// What it runs as, if it is a simple query and nothing else. If that fails, it runs on the
+    pub numbers: TableOidMap,
+    /// Its prepared form, if it is a simple query and nothing else. If that fails, it runs on the
     /// primary, as it is.
-    pub as_prepared: Option<AsPrepared>,
+    pub prepared_form: Option<PreparedForm>,
 }
 
 /// Looks at each message that goes to a server of the session.
-pub trait Router {
-    /// Notes what the message may write, and returns how it is to be treated.
-    fn look(&mut self, coming: &ComingMessage<'_>) -> Treatment;
+pub trait MessageRouter {
+    /// Notes the possible writes of the message, and returns its treatment.
+    fn look(&mut self, coming: &ComingMessage<'_>) -> MessageTreatment;
 }
 
 /// A message that is about to go to a server.
 #[derive(Debug)]
 pub struct ComingMessage<'a> {
-    /// What it does there.
-    pub does: Does<'a>,
+    /// Its effect there.
+    pub does: MessageEffect<'a>,
     /// Whether everything is answered that was sent to this server, if it is a replica at which the
     /// transaction has its snapshot.
-    pub snapshot: Option<SnapshotThere>,
+    pub snapshot: Option<SnapshotState>,
     /// It runs inside of a transaction that the client has begun.
     pub is_inside: bool,
     /// That has failed.
@@ -255,31 +255,31 @@ pub struct ComingMessage<'a> {
 
 /// How far a transaction is that has its snapshot at a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SnapshotThere {
+pub enum SnapshotState {
     /// Everything that was sent is answered, and it is still open.
     Quiet,
     /// Something is under way.
     Busy,
 }
 
-/// What a message does at a server.
+/// The effect of a message at a server.
 #[derive(Debug)]
-pub enum Does<'a> {
+pub enum MessageEffect<'a> {
     /// It prepares a statement; none if that is not known.
-    Prepares(Option<Parse<'a>>),
+    Prepares(Option<ParseMessage<'a>>),
     /// It describes this statement.
-    Describes(Arc<Prepared>),
+    Describes(Arc<PreparedStatement>),
     /// It ends the transaction that its batch runs in, unless the client has begun that.
     Syncs,
     /// It runs this.
-    Runs(Text<'a>, RunBy),
+    Runs(StatementText<'a>, RunKind),
     /// Nothing of that.
     Nothing,
 }
 
-/// By what a statement is run.
+/// The kind of message that runs a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunBy {
+pub enum RunKind {
     /// A simple query.
     Query,
     /// Execute, in a transaction that does not end with it unless it ends that itself.
@@ -290,7 +290,7 @@ pub enum RunBy {
 
 /// How a message is to be treated on its way to a server.
 #[derive(Debug, Default)]
-pub struct Treatment {
+pub struct MessageTreatment {
     /// It does not run: the server raises this error in its place, so that its transaction fails as
     /// it would by an error of its own.
     pub raises: Option<Report>,
@@ -298,15 +298,15 @@ pub struct Treatment {
     pub prelude: Vec<String>,
     /// It changes nothing but the schema, see [`Attachment::is_schema_only`].
     pub is_schema_only: bool,
-    /// The client gets this behind the replies to what it has sent before.
+    /// The client gets this behind the replies to its earlier messages.
     pub notice: Option<Report>,
     /// Numbers of tables that it reads at a replica, there and on the primary.
     pub numbers: Vec<(u32, u32)>,
 }
 
-/// Of whom a server runs something, for cancel requests.
+/// The owner of the statements that a server runs, for cancel requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnderWay {
+pub enum RunningOwner {
     /// Of the client, or nothing.
     Clients,
     /// Of the session itself, and nothing of the client behind it.
@@ -317,8 +317,8 @@ pub enum UnderWay {
 
 impl<'a> ComingMessage<'a> {
     /// Returns a whole Parse message.
-    pub(super) fn prepares(message: WireMessage<'a>) -> Does<'a> {
-        let parse = Parse::read(message.body()).ok();
-        Does::Prepares(parse.filter(|_| message.is_whole()))
+    pub(super) fn prepares(message: WireMessage<'a>) -> MessageEffect<'a> {
+        let parse = ParseMessage::read(message.body()).ok();
+        MessageEffect::Prepares(parse.filter(|_| message.is_whole()))
     }
 }

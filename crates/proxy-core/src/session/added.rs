@@ -1,15 +1,15 @@
-//! Statements that the proxy adds to a session, whose replies the client does not see.
+//! Statements that the proxy adds to a session. The client does not see their replies.
 
 use alloc::format;
 use alloc::string::String;
 use bytes::BytesMut;
 
-use super::Out;
-use super::expected::{Expected, Prelude, ReplyKind};
-use super::link::Exchange;
+use super::PeerOutput;
+use super::expected::{ExpectedReply, Prelude, ReplyKind};
+use super::link::AttachedSession;
 use super::settings::APPLICATION_NAME;
 use crate::server::ServerConnection;
-use pg_wire::cut::HEADER_LEN;
+use pg_wire::framing::HEADER_LEN;
 use pg_wire::message;
 use pg_wire::quoting::literal;
 use pg_wire::report::Report;
@@ -17,18 +17,25 @@ use pg_wire::report::Report;
 /// Name of the statement and the portal that are added to extended batches.
 const NAME: &[u8] = b"replex_added\0";
 
-impl Exchange<'_> {
+impl AttachedSession<'_> {
     /// Runs a statement in a simple query of its own. To be called while the session is idle, or
     /// inside of a transaction with nothing expected.
-    pub(super) fn run(&mut self, statement: &str, server: &mut ServerConnection, out: &mut Out) {
+    pub(super) fn run(
+        &mut self,
+        statement: &str,
+        server: &mut ServerConnection,
+        out: &mut PeerOutput,
+    ) {
         // Any simple query ends the server's unnamed statement; the client's goes on.
         server.unnamed = None;
         message::write_query(&mut out.to_server, statement);
-        self.link.expected.push(Expected::hidden(ReplyKind::Ready));
+        self.link
+            .expected
+            .push(ExpectedReply::hidden(ReplyKind::Ready));
     }
 
     /// Sets the session's name at the server as the client wants it.
-    pub(super) fn name_application(&mut self, server: &mut ServerConnection, out: &mut Out) {
+    pub(super) fn name_application(&mut self, server: &mut ServerConnection, out: &mut PeerOutput) {
         let application = self.client.parameters.application();
         if server.parameters.get(APPLICATION_NAME) != application
             && let Some(Ok(name)) = application.map(|name| str::from_utf8(name))
@@ -38,8 +45,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// Adds a statement to an extended batch, in front of what the client sends next.
-    pub(super) fn add(&mut self, statement: &str, out: &mut Out) {
+    /// Adds a statement to an extended batch, in front of the client's next message.
+    pub(super) fn add(&mut self, statement: &str, out: &mut PeerOutput) {
         let to_server = &mut out.to_server;
         // It is there still if it failed before: statements outlive transactions.
         message::write(to_server, b'C', &[b"S", NAME], 0);
@@ -57,22 +64,23 @@ impl Exchange<'_> {
             ReplyKind::Close,
         ];
         for kind in kinds {
-            self.link.expected.push(Expected::hidden(kind));
+            self.link.expected.push(ExpectedReply::hidden(kind));
         }
     }
 
-    /// Sends the client a notice behind the replies to what it has sent so far.
-    pub(super) fn notify(&mut self, notice: &Report, out: &mut Out) {
+    /// Sends the client a notice behind the replies to its messages so far.
+    pub(super) fn notify(&mut self, notice: &Report, out: &mut PeerOutput) {
         let mut message = BytesMut::new();
         notice.write(&mut message);
         self.answering(out, |it, out| match it.link.expected.is_empty() {
             true => out.to_client.unsplit(message),
-            false => it.link.expected.push(Expected::made(message)),
+            false => it.link.expected.push(ExpectedReply::made(message)),
         });
     }
 }
 
-/// Returns a simple query's frame with statements in front of its text, and what these are.
+/// Returns a simple query's frame with statements in front of its text, and the number and length
+/// of these statements.
 pub(super) fn with_prelude(prelude: &[String], frame: &[u8]) -> (BytesMut, Prelude) {
     let text: String = prelude
         .iter()

@@ -3,76 +3,87 @@
 use alloc::boxed::Box;
 use alloc::string::String;
 
-use super::action::{At, Attachment, BatchIn, ReadThere};
+use super::action::{AttachedServer, Attachment, BatchTransaction, ReplicaRead};
 use super::added::with_prelude;
-use super::batch::{Batch, Proof};
-use super::deferral::Snapshots;
+use super::batch::{RetryableBatch, SnapshotProof};
+use super::deferral::SnapshotScope;
 use super::forward::Forwarding;
-use super::held::{Held, HeldMessage};
-use super::link::{Exchange, Link, OnPrimary, OnReplica, Reads, Role, RunsThere, Transaction};
-use super::phase::{Phase, Wanting};
-use super::{AsPrepared, Out, Session};
+use super::held_messages::{HeldMessage, HeldMessages};
+use super::link::{
+    AttachedRole, AttachedSession, DetachedTransaction, PrimaryState, ReplicaReads, ReplicaSide,
+    ReplicaWork, ServerLink,
+};
+use super::phase::{SessionPhase, WantingPhase};
+use super::{PeerOutput, PreparedForm, Session};
 use crate::server::ServerConnection;
 use pg_wire::Malformed;
-use pg_wire::cut::WireMessage;
+use pg_wire::framing::WireMessage;
 
 /// How a batch starts at a server.
-struct Start {
-    role: Role,
-    /// What begins its transaction there.
+struct BatchStart {
+    role: AttachedRole,
+    /// The statement that begins its transaction there.
     begin: Option<String>,
-    /// If it is one of reads at a replica: what shows that it has taken its snapshots.
-    proof: Option<Proof>,
-    as_prepared: Option<AsPrepared>,
+    /// For reads at a replica: the reply that proves that the batch has taken its snapshots.
+    proof: Option<SnapshotProof>,
+    prepared_form: Option<PreparedForm>,
 }
 
-impl Start {
-    fn at_role(role: Role) -> Start {
-        Start {
+impl BatchStart {
+    fn at_role(role: AttachedRole) -> BatchStart {
+        BatchStart {
             role,
             begin: None,
             proof: None,
-            as_prepared: None,
+            prepared_form: None,
         }
     }
 
     /// Returns how a batch of this transaction starts at a server. On a replica nothing is begun
     /// that outlives a batch, but for a transaction's snapshot.
-    fn of(at: At, transaction: Transaction) -> Start {
+    fn of(at: AttachedServer, transaction: DetachedTransaction) -> BatchStart {
         match (at, transaction) {
-            (At::Primary, Transaction::None) => {
-                Start::at_role(Role::Primary(OnPrimary::new(false)))
+            (AttachedServer::Primary, DetachedTransaction::None) => {
+                BatchStart::at_role(AttachedRole::Primary(PrimaryState::new(false)))
             }
-            (At::Primary, Transaction::Deferred(block)) => {
-                let is_read_committed = block.snapshots == Snapshots::OfStatements;
-                Start {
+            (AttachedServer::Primary, DetachedTransaction::Deferred(block)) => {
+                let is_read_committed = block.snapshots == SnapshotScope::OfStatements;
+                BatchStart {
                     begin: Some(block.begin),
-                    ..Start::at_role(Role::Primary(OnPrimary::new(is_read_committed)))
+                    ..BatchStart::at_role(AttachedRole::Primary(PrimaryState::new(
+                        is_read_committed,
+                    )))
                 }
             }
-            (At::Primary, Transaction::Waiting(_)) => panic!("its transaction is there: resume"),
-            (At::Snapshot(numbers), transaction) => {
-                let batch_in = transaction.batch_in();
-                assert_eq!(batch_in, BatchIn::Snapshot, "it takes no snapshot");
-                let runs = RunsThere::Snapshot;
-                Start::at_role(Role::Replica(OnReplica { numbers, runs }))
+            (AttachedServer::Primary, DetachedTransaction::Waiting(_)) => {
+                panic!("its transaction is there: resume")
             }
-            (At::Replica(there), transaction) => {
+            (AttachedServer::Snapshot(numbers), transaction) => {
                 let batch_in = transaction.batch_in();
-                assert_ne!(batch_in, BatchIn::Snapshot, "it takes its snapshot there");
-                let ReadThere {
+                assert_eq!(batch_in, BatchTransaction::Snapshot, "it takes no snapshot");
+                let runs = ReplicaWork::Snapshot;
+                BatchStart::at_role(AttachedRole::Replica(ReplicaSide { numbers, runs }))
+            }
+            (AttachedServer::Replica(there), transaction) => {
+                let batch_in = transaction.batch_in();
+                assert_ne!(
+                    batch_in,
+                    BatchTransaction::Snapshot,
+                    "it takes its snapshot there"
+                );
+                let ReplicaRead {
                     proof,
                     numbers,
-                    as_prepared,
+                    prepared_form,
                 } = there;
-                let runs = RunsThere::Reads(Reads {
+                let runs = ReplicaWork::Reads(ReplicaReads {
                     transaction,
                     batch: None,
                 });
-                Start {
+                BatchStart {
                     proof: Some(proof),
-                    as_prepared,
-                    ..Start::at_role(Role::Replica(OnReplica { numbers, runs }))
+                    prepared_form,
+                    ..BatchStart::at_role(AttachedRole::Replica(ReplicaSide { numbers, runs }))
                 }
             }
         }
@@ -80,23 +91,23 @@ impl Start {
 }
 
 impl Session {
-    /// Attaches the server that was wanted: what was held goes to it.
+    /// Attaches the wanted server and sends the held messages to it.
     pub(super) fn attach(
         &mut self,
         server: &mut ServerConnection,
         attachment: Attachment,
-        out: &mut Out,
+        out: &mut PeerOutput,
     ) -> Result<(), Malformed> {
-        let Wanting {
+        let WantingPhase {
             transaction,
             held,
             failure,
         } = self.take_wanting();
-        let start = Start::of(attachment.at, transaction);
-        let as_prepared = start.as_prepared.filter(|_| held.is_query());
+        let start = BatchStart::of(attachment.at, transaction);
+        let prepared_form = start.prepared_form.filter(|_| held.is_query());
         let keeping = self.client.keeping();
         server.is_dirty |= keeping.is_kept();
-        self.phase = Phase::Attached(Link::new(start.role, keeping));
+        self.phase = SessionPhase::Attached(ServerLink::new(start.role, keeping));
         let mut exchange = self.exchange();
         exchange.name_application(server, out);
         if let Some(begin) = &start.begin {
@@ -107,31 +118,31 @@ impl Session {
             && let Some(reads) = exchange.link.reads_mut()
         {
             assert!(failure.is_none(), "it has failed elsewhere before");
-            let is_as_prepared = as_prepared.is_some();
+            let has_prepared_form = prepared_form.is_some();
             let is_waiting = reads.transaction.is_waiting();
-            if is_waiting || proof != Proof::None || is_as_prepared {
-                let batch = Batch::of(&held, (proof, is_as_prepared), exchange.client);
+            if is_waiting || proof != SnapshotProof::None || has_prepared_form {
+                let batch = RetryableBatch::of(&held, (proof, has_prepared_form), exchange.client);
                 reads.batch = Some(Box::new(batch));
             }
         }
         let how = Forwarding {
             is_schema_only: attachment.is_schema_only,
-            as_prepared,
+            prepared_form,
             ..Forwarding::default()
         };
         exchange.forward_held(held, (how, &attachment.prelude), server, out)
     }
 }
 
-impl Exchange<'_> {
-    /// Forwards what was held, with statements in front of it. If it is to be forwarded as a
+impl AttachedSession<'_> {
+    /// Forwards the held messages, with statements in front of them. If it is to be forwarded as a
     /// prepared statement, it is one simple query.
     fn forward_held(
         &mut self,
-        held: Held,
+        held: HeldMessages,
         (how, prelude): (Forwarding, &[String]),
         server: &mut ServerConnection,
-        out: &mut Out,
+        out: &mut PeerOutput,
     ) -> Result<(), Malformed> {
         let first = held.messages().first().map(|message| message.frame[0]);
         let is_simple = first == Some(b'Q');

@@ -6,11 +6,11 @@ use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
 
 use super::client::ClientState;
-use super::held::Held;
-use super::{Out, Prepared};
-use crate::server::{Parameters, UnnamedId};
-use pg_wire::cut::HEADER_LEN;
-use pg_wire::message::{Parse, StatementOrPortal};
+use super::held_messages::HeldMessages;
+use super::{PeerOutput, PreparedStatement};
+use crate::server::{ReportedParameters, UnnamedId};
+use pg_wire::framing::HEADER_LEN;
+use pg_wire::message::{ParseMessage, StatementOrPortal};
 use pg_wire::report::Report;
 
 /// Bytes of an answer that are kept back, at most: a longer one is relayed as it comes.
@@ -19,9 +19,9 @@ const ANSWER_LEN_MAX: usize = 256 * 1024;
 /// SQLSTATE: a user's request or a timeout has cancelled it. It is not run again.
 const QUERY_CANCELED: &str = "57014";
 
-/// What shows that a batch has taken all its snapshots at a replica.
+/// The reply that proves that a batch has taken all its snapshots at a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Proof {
+pub enum SnapshotProof {
     /// No proof is needed.
     None,
     /// The first message that its one statement causes when it runs.
@@ -30,10 +30,10 @@ pub enum Proof {
     End,
 }
 
-/// What is wrong with a batch that ran elsewhere.
+/// The fault of a batch that ran elsewhere.
 #[derive(Clone, Debug)]
 pub enum BatchFault {
-    /// What it has seen does not count, or is too long to be kept until that is known.
+    /// Its snapshots are torn, or its answer is too long to be kept until they are checked.
     Torn,
     /// It failed.
     Error(Report),
@@ -41,32 +41,32 @@ pub enum BatchFault {
 
 /// A batch that runs elsewhere, and may have to come back.
 #[derive(Debug)]
-pub(super) struct Batch {
-    /// What is still waited for; none if it is shown.
-    proof: Proof,
+pub(super) struct RetryableBatch {
+    /// The proof that has not arrived yet; none once it has.
+    proof: SnapshotProof,
     frames: Vec<Bytes>,
-    /// What the client had before it.
-    statements: Vec<(Bytes, Option<Arc<Prepared>>)>,
-    unnamed: Option<(UnnamedId, Arc<Prepared>)>,
-    parameters: Arc<Parameters>,
-    /// What is kept back.
+    /// The client's statements before the batch.
+    statements: Vec<(Bytes, Option<Arc<PreparedStatement>>)>,
+    unnamed: Option<(UnnamedId, Arc<PreparedStatement>)>,
+    parameters: Arc<ReportedParameters>,
+    /// The answer that is kept back from the client.
     answer: BytesMut,
     is_relayed: bool,
     is_answered: bool,
     fault: Option<BatchFault>,
     /// It runs otherwise than the client has sent it.
-    is_as_prepared: bool,
+    has_prepared_form: bool,
 }
 
 /// Why a batch comes back.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct BatchFailure {
     pub fault: BatchFault,
     /// The error is to be sent to the client: the batch does not run again.
     is_raised: bool,
 }
 
-impl Failure {
+impl BatchFailure {
     /// Returns the error that is to be sent to the client, in place of a further run.
     pub fn raised(&self) -> Option<&Report> {
         match &self.fault {
@@ -76,15 +76,19 @@ impl Failure {
     }
 }
 
-impl Batch {
-    /// Returns what is needed if the batch that is held comes back from a replica, where it runs as
-    /// a prepared statement or as it is.
-    pub fn of(held: &Held, (proof, is_as_prepared): (Proof, bool), client: &ClientState) -> Batch {
-        let mut statements: Vec<(Bytes, Option<Arc<Prepared>>)> = Vec::new();
+impl RetryableBatch {
+    /// Returns the data that is needed if the held batch comes back from a replica, where it runs
+    /// as a prepared statement or unchanged.
+    pub fn of(
+        held: &HeldMessages,
+        (proof, has_prepared_form): (SnapshotProof, bool),
+        client: &ClientState,
+    ) -> RetryableBatch {
+        let mut statements: Vec<(Bytes, Option<Arc<PreparedStatement>>)> = Vec::new();
         for frame in held.frames() {
             let body = &frame[HEADER_LEN..];
             let name = match frame[0] {
-                b'P' => Parse::read(body).map_or(&b""[..], |parse| parse.name),
+                b'P' => ParseMessage::read(body).map_or(&b""[..], |parse| parse.name),
                 b'C' => match StatementOrPortal::read(body) {
                     Ok(StatementOrPortal::Statement(name)) => name,
                     _ => b"",
@@ -96,7 +100,7 @@ impl Batch {
                 statements.push((Bytes::copy_from_slice(name), before));
             }
         }
-        Batch {
+        RetryableBatch {
             proof,
             frames: held.frames().cloned().collect(),
             statements,
@@ -106,36 +110,36 @@ impl Batch {
             is_relayed: false,
             is_answered: false,
             fault: None,
-            is_as_prepared,
+            has_prepared_form,
         }
     }
 
-    /// Returns what shows that it has taken its snapshots, if it is still waited for.
-    pub fn proof(&self) -> Proof {
+    /// Returns the proof of its snapshots that has not arrived yet.
+    pub fn proof(&self) -> SnapshotProof {
         self.proof
     }
 
-    /// Notes that what it has seen counts. Returns true if it cannot come back any more, as it runs
+    /// Notes that its snapshots are valid. Returns true if it cannot come back any more, as it runs
     /// as the client has sent it and is alone: then its answer is relayed.
-    pub fn counts(&mut self, is_alone: bool, out: &mut Out) -> bool {
-        self.proof = Proof::None;
-        let is_settled = is_alone && !self.is_as_prepared;
+    pub fn counts(&mut self, is_alone: bool, out: &mut PeerOutput) -> bool {
+        self.proof = SnapshotProof::None;
+        let is_settled = is_alone && !self.has_prepared_form;
         if is_settled {
             out.to_client.unsplit(self.answer.split());
         }
         is_settled
     }
 
-    /// Notes that what it has seen does not count.
+    /// Notes that its snapshots are torn.
     pub fn tears(&mut self) {
-        self.proof = Proof::None;
+        self.proof = SnapshotProof::None;
         self.fault = Some(BatchFault::Torn);
     }
 
     /// Returns whether the batch comes back if it fails with this, though it is alone. Its client
     /// then gets an error only if the client's own text fails.
     pub fn comes_back_alone(&self, report: &Report) -> bool {
-        let may_run_again = self.is_torn() || self.is_as_prepared && !self.is_relayed;
+        let may_run_again = self.is_torn() || self.has_prepared_form && !self.is_relayed;
         may_run_again && report.code != QUERY_CANCELED
     }
 
@@ -165,7 +169,8 @@ impl Batch {
         !self.is_relayed
     }
 
-    /// Returns the answer that is kept back, to which more comes, see [`Batch::put_answer`].
+    /// Returns the answer that is kept back, to which more comes, see
+    /// [`RetryableBatch::put_answer`].
     pub fn take_answer(&mut self) -> BytesMut {
         core::mem::take(&mut self.answer)
     }
@@ -175,16 +180,20 @@ impl Batch {
     }
 
     /// Returns the messages that run on the primary, and why. If they run again, it is as if they
-    /// had never run elsewhere; otherwise the client gets what was kept back.
-    pub fn back(self, client: &mut ClientState, out: &mut Out) -> (Held, Failure) {
+    /// had never run elsewhere. Otherwise the client gets the answer that was kept back.
+    pub fn back(
+        self,
+        client: &mut ClientState,
+        out: &mut PeerOutput,
+    ) -> (HeldMessages, BatchFailure) {
         let fault = self.fault.expect("it was answered, or it has failed");
         let is_canceled =
             matches!(&fault, BatchFault::Error(report) if report.code == QUERY_CANCELED);
         let is_raised = self.is_relayed || is_canceled;
-        let failure = Failure { fault, is_raised };
+        let failure = BatchFailure { fault, is_raised };
         if is_raised {
             out.to_client.unsplit(self.answer);
-            return (Held::default(), failure);
+            return (HeldMessages::default(), failure);
         }
         for (name, before) in self.statements.into_iter().rev() {
             match before {
@@ -194,19 +203,19 @@ impl Batch {
         }
         client.statements.restore_unnamed(self.unnamed);
         client.parameters.know(self.parameters);
-        (Held::back(self.frames), failure)
+        (HeldMessages::back(self.frames), failure)
     }
 
     fn is_torn(&self) -> bool {
         matches!(self.fault, Some(BatchFault::Torn))
     }
 
-    /// Relays what need not be kept back any more.
-    pub fn relay(&mut self, out: &mut Out) {
+    /// Relays the part of the answer that need not be kept back any more.
+    pub fn relay(&mut self, out: &mut PeerOutput) {
         let is_long = self.answer.len() > ANSWER_LEN_MAX;
         if self.is_torn() {
             self.answer.clear();
-        } else if self.proof != Proof::None {
+        } else if self.proof != SnapshotProof::None {
             if is_long {
                 self.tears();
             }

@@ -1,17 +1,17 @@
 //! Transactions that have begun, but on no server yet.
 //!
 //! In a session that defers them, `BEGIN` is answered here. At READ COMMITTED each statement sees
-//! what is committed when that statement begins: as long as the transaction only reads, each may
-//! run anywhere on its own (P1). The transaction begins on the primary in front of the first batch
-//! that goes there; from then on it is one like any other. One that never gets there ends here,
-//! too.
+//! the transactions that have committed when that statement begins. As long as the transaction only
+//! reads, each may run anywhere on its own (P1). The transaction begins on the primary in front of
+//! the first batch that goes there; from then on it is one like any other. A transaction that never
+//! gets there ends here, too.
 //!
 //! One at REPEATABLE READ that is to read only has a *snapshot* for all of its statements, which is
 //! taken in front of the first batch, on the server that this goes to: there it stays. If that was
 //! a replica which dies, the transaction has failed, on no server.
 //!
-//! Invariant: while there is a [`Block`], the session has no transaction on a server. So it is no
-//! part of what a session has on the primary.
+//! Invariant: while there is a [`DeferredBlock`], the session has no transaction on a server. So it
+//! is no part of the session's state on the primary.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -20,33 +20,33 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use super::client::ClientState;
-use super::deferral::{Block, Snapshots};
-use super::expected::Status;
-use super::held::{Held, HeldMessage};
-use super::link::Transaction;
-use super::{Out, Prepared, TraceSetting};
-use pg_wire::cut::HEADER_LEN;
-use pg_wire::message::{self, Bind, Parse, StatementOrPortal};
+use super::deferral::{DeferredBlock, SnapshotScope};
+use super::expected::TransactionStatus;
+use super::held_messages::{HeldMessage, HeldMessages};
+use super::link::DetachedTransaction;
+use super::{PeerOutput, PreparedStatement, TraceSetting};
+use pg_wire::framing::HEADER_LEN;
+use pg_wire::message::{self, BindMessage, ParseMessage, StatementOrPortal};
 use pg_wire::report::{Report, Severity};
 
 /// Words that may stand behind `BEGIN` and `START`. Serializable transactions are a server's.
-const MODES: &[(&[&str], Mode)] = &[
+const MODES: &[(&[&str], TransactionMode)] = &[
     (
         &["isolation", "level", "read", "committed"],
-        Mode::Snapshots(Snapshots::OfStatements),
+        TransactionMode::Snapshots(SnapshotScope::OfStatements),
     ),
     (
         &["isolation", "level", "read", "uncommitted"],
-        Mode::Snapshots(Snapshots::OfStatements),
+        TransactionMode::Snapshots(SnapshotScope::OfStatements),
     ),
     (
         &["isolation", "level", "repeatable", "read"],
-        Mode::Snapshots(Snapshots::OfTransaction),
+        TransactionMode::Snapshots(SnapshotScope::OfTransaction),
     ),
-    (&["read", "write"], Mode::ReadWrite),
-    (&["read", "only"], Mode::ReadOnly),
-    (&["not", "deferrable"], Mode::OfSerializable),
-    (&["deferrable"], Mode::OfSerializable),
+    (&["read", "write"], TransactionMode::ReadWrite),
+    (&["read", "only"], TransactionMode::ReadOnly),
+    (&["not", "deferrable"], TransactionMode::OfSerializable),
+    (&["deferrable"], TransactionMode::OfSerializable),
 ];
 
 /// How a text begins that begins or ends a transaction: `BEGIN`, `START`, `COMMIT`, `END`,
@@ -55,10 +55,10 @@ const STARTS: &[[u8; 2]] = &[*b"be", *b"st", *b"co", *b"en", *b"ro", *b"ab"];
 /// Longer texts are a server's, in bytes.
 const TEXT_LENGTH_MAX: usize = 100;
 
-/// What a transaction is asked to be.
+/// The mode that a client requests for a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    Snapshots(Snapshots),
+enum TransactionMode {
+    Snapshots(SnapshotScope),
     ReadOnly,
     ReadWrite,
     /// It means something to serializable ones only.
@@ -67,52 +67,52 @@ enum Mode {
 
 /// A text that begins or ends a transaction and does nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Command {
+enum BlockCommand {
     /// PostgreSQL's answer to it, the snapshots that it asks for, if any, and whether it is
     /// declared read-only.
-    Begin(&'static str, Option<Snapshots>, bool),
+    Begin(&'static str, Option<SnapshotScope>, bool),
     Commit,
     Rollback,
 }
 
 /// A statement at the front of a batch of extended messages, which begins or ends a transaction.
-struct Front<'a> {
-    command: Command,
+struct FrontStatement<'a> {
+    command: BlockCommand,
     text: Bytes,
     /// Under which name it is prepared here.
-    parse: Option<Parse<'a>>,
+    parse: Option<ParseMessage<'a>>,
     is_described: bool,
     /// How many messages it takes.
     count: usize,
 }
 
 /// A session without a server.
-pub(super) struct Alone<'a> {
+pub(super) struct DetachedSession<'a> {
     pub client: &'a mut ClientState,
-    pub transaction: &'a mut Transaction,
+    pub transaction: &'a mut DetachedTransaction,
 }
 
-impl Alone<'_> {
+impl DetachedSession<'_> {
     /// Writes ReadyForQuery.
-    pub(super) fn write_ready(&self, out: &mut Out) {
+    pub(super) fn write_ready(&self, out: &mut PeerOutput) {
         message::write_ready(&mut out.to_client, self.transaction.status().byte());
     }
 
     /// Carries out a simple query that only begins or ends a transaction that is on no server.
     /// False if it is a server's.
-    pub(super) fn turns(&mut self, text: &[u8], out: &mut Out) -> bool {
+    pub(super) fn run_block_command(&mut self, text: &[u8], out: &mut PeerOutput) -> bool {
         let Some(command) = self.command(text) else {
             return false;
         };
-        self.turn(command, text, out);
+        self.execute_block_command(command, text, out);
         self.client.statements.take_unnamed();
         self.write_ready(out);
         true
     }
 
-    /// Carries out what stands at the front of a batch that Sync ends, as [`Alone::turns`]. True if
-    /// nothing else was in it.
-    pub(super) fn turns_batch(&mut self, held: &mut Held, out: &mut Out) -> bool {
+    /// Carries out the statement at the front of a batch that Sync ends, as
+    /// [`DetachedSession::run_block_command`]. True if nothing else was in it.
+    pub(super) fn turns_batch(&mut self, held: &mut HeldMessages, out: &mut PeerOutput) -> bool {
         let mut count = 0;
         loop {
             let messages = &held.messages()[count..];
@@ -132,7 +132,7 @@ impl Alone<'_> {
             if front.is_described {
                 message::write(&mut out.to_client, b'n', &[], 0);
             }
-            self.turn(front.command, &front.text, out);
+            self.execute_block_command(front.command, &front.text, out);
             count += front.count;
         }
         held.drop_front(count);
@@ -143,33 +143,34 @@ impl Alone<'_> {
         is_done
     }
 
-    /// Returns what a text does to a transaction that is on no server.
-    fn command(&self, text: &[u8]) -> Option<Command> {
+    /// Returns the effect of a text on a transaction that is on no server.
+    fn command(&self, text: &[u8]) -> Option<BlockCommand> {
         let deferral = &self.client.deferral;
         if !deferral.is_possible() || self.client.is_pinned() || self.transaction.is_waiting() {
             return None;
         }
         let command = command_of(text)?;
-        let is_begin = matches!(command, Command::Begin(..));
-        if let Command::Begin(_, asked, reads_only) = command {
+        let is_begin = matches!(command, BlockCommand::Begin(..));
+        if let BlockCommand::Begin(_, asked, reads_only) = command {
             deferral.snapshots(asked, reads_only)?;
         }
-        let is_deferred = matches!(self.transaction, Transaction::Deferred(_));
+        let is_deferred = matches!(self.transaction, DetachedTransaction::Deferred(_));
         (is_begin != is_deferred).then_some(command)
     }
 
-    fn turn(&mut self, command: Command, text: &[u8], out: &mut Out) {
+    fn execute_block_command(&mut self, command: BlockCommand, text: &[u8], out: &mut PeerOutput) {
         let (tag, why) = match command {
-            Command::Begin(tag, asked, reads_only) => {
+            BlockCommand::Begin(tag, asked, reads_only) => {
                 let snapshots = self.client.deferral.snapshots(asked, reads_only);
                 let snapshots = snapshots.expect("it is deferred, see command");
-                *self.transaction = Transaction::Deferred(Block::begun(text, snapshots));
+                *self.transaction =
+                    DetachedTransaction::Deferred(DeferredBlock::begun(text, snapshots));
                 (tag, "its transaction begins where it must")
             }
-            Command::Commit | Command::Rollback => {
-                let has_failed = self.transaction.status() != Status::Inside;
-                *self.transaction = Transaction::None;
-                let is_commit = command == Command::Commit && !has_failed;
+            BlockCommand::Commit | BlockCommand::Rollback => {
+                let has_failed = self.transaction.status() != TransactionStatus::Inside;
+                *self.transaction = DetachedTransaction::None;
+                let is_commit = command == BlockCommand::Commit && !has_failed;
                 let tag = if is_commit { "COMMIT" } else { "ROLLBACK" };
                 (tag, "its transaction was on no server")
             }
@@ -183,13 +184,13 @@ impl Alone<'_> {
 
     /// Returns the statement at the front of a batch, if it begins or ends a transaction that is on
     /// no server.
-    fn front<'a>(&self, messages: &'a [HeldMessage]) -> Option<Front<'a>> {
+    fn front<'a>(&self, messages: &'a [HeldMessage]) -> Option<FrontStatement<'a>> {
         let frame = |index: usize| {
             let frame = &messages.get(index)?.frame;
             Some((frame[0], &frame[HEADER_LEN..]))
         };
         let parse = match frame(0)? {
-            (b'P', body) => Some(Parse::read(body).ok()?),
+            (b'P', body) => Some(ParseMessage::read(body).ok()?),
             _ => None,
         };
         let mut count = usize::from(parse.is_some());
@@ -197,7 +198,7 @@ impl Alone<'_> {
             return None;
         };
         count += 1;
-        let bind = Bind::read(body).ok()?;
+        let bind = BindMessage::read(body).ok()?;
         let known;
         let text = match parse {
             Some(parse) => parse.text().ok()?,
@@ -236,7 +237,7 @@ impl Alone<'_> {
             _ => false,
         });
         let is_of_it = message::executed_portal(body) == Ok(b"") && !is_used_again;
-        is_of_it.then(|| Front {
+        is_of_it.then(|| FrontStatement {
             command,
             text: Bytes::copy_from_slice(text),
             parse,
@@ -246,10 +247,14 @@ impl Alone<'_> {
     }
 
     /// Notes that the client has a statement that no server has yet; it may be known already.
-    pub(super) fn prepare(&mut self, parse: Parse<'_>, known: Option<&Arc<Prepared>>) {
+    pub(super) fn prepare(
+        &mut self,
+        parse: ParseMessage<'_>,
+        known: Option<&Arc<PreparedStatement>>,
+    ) {
         let prepared = match known {
             Some(known) => Arc::clone(known),
-            None => Arc::new(Prepared::of(parse, self.client.grammar)),
+            None => Arc::new(PreparedStatement::of(parse, self.client.grammar)),
         };
         if parse.name.is_empty() {
             self.client.statements.replace_unnamed(prepared);
@@ -262,11 +267,14 @@ impl Alone<'_> {
 
 /// Returns whether a text ends a transaction, and does nothing else.
 pub fn is_end(text: &[u8]) -> bool {
-    matches!(command_of(text), Some(Command::Commit | Command::Rollback))
+    matches!(
+        command_of(text),
+        Some(BlockCommand::Commit | BlockCommand::Rollback)
+    )
 }
 
-/// Returns what a text does, if it is one such statement and nothing else, not even a comment.
-fn command_of(text: &[u8]) -> Option<Command> {
+/// Returns the effect of a text, if it is one such statement and nothing else, not even a comment.
+fn command_of(text: &[u8]) -> Option<BlockCommand> {
     // Most texts are something else.
     let start = text.trim_ascii_start().first_chunk()?;
     if !STARTS.contains(&start.map(|byte: u8| byte.to_ascii_lowercase()))
@@ -285,21 +293,21 @@ fn command_of(text: &[u8]) -> Option<Command> {
     let first: Vec<&str> = parts.next()?.collect();
     let (mut command, mut modes) = match &first[..] {
         ["begin", "work" | "transaction", modes @ ..] | ["begin", modes @ ..] => {
-            (Command::Begin("BEGIN", None, false), modes)
+            (BlockCommand::Begin("BEGIN", None, false), modes)
         }
         ["start", "transaction", modes @ ..] => {
-            (Command::Begin("START TRANSACTION", None, false), modes)
+            (BlockCommand::Begin("START TRANSACTION", None, false), modes)
         }
         ["commit" | "end", "work" | "transaction"] | ["commit" | "end"] => {
-            (Command::Commit, &[][..])
+            (BlockCommand::Commit, &[][..])
         }
         ["rollback" | "abort", "work" | "transaction"] | ["rollback" | "abort"] => {
-            (Command::Rollback, &[][..])
+            (BlockCommand::Rollback, &[][..])
         }
         _ => return None,
     };
     let further: Vec<Vec<&str>> = parts.map(Iterator::collect).collect();
-    if !further.is_empty() && (modes.is_empty() || !matches!(command, Command::Begin(..))) {
+    if !further.is_empty() && (modes.is_empty() || !matches!(command, BlockCommand::Begin(..))) {
         return None;
     }
     let mut lists = further.iter();
@@ -308,12 +316,12 @@ fn command_of(text: &[u8]) -> Option<Command> {
             let (words, mode) = MODES.iter().find(|(words, _)| modes.starts_with(words))?;
             modes = &modes[words.len()..];
             // The last one counts, as with PostgreSQL.
-            if let Command::Begin(_, snapshots, reads_only) = &mut command {
+            if let BlockCommand::Begin(_, snapshots, reads_only) = &mut command {
                 match mode {
-                    Mode::Snapshots(asked) => *snapshots = Some(*asked),
-                    Mode::ReadOnly => *reads_only = true,
-                    Mode::ReadWrite => *reads_only = false,
-                    Mode::OfSerializable => {}
+                    TransactionMode::Snapshots(asked) => *snapshots = Some(*asked),
+                    TransactionMode::ReadOnly => *reads_only = true,
+                    TransactionMode::ReadWrite => *reads_only = false,
+                    TransactionMode::OfSerializable => {}
                 }
             }
         }
@@ -332,28 +340,28 @@ mod tests {
     #[test]
     fn texts_that_only_begin_or_end() {
         for (text, command) in [
-            ("BEGIN", Command::Begin("BEGIN", None, false)),
-            (" begin work; ", Command::Begin("BEGIN", None, false)),
+            ("BEGIN", BlockCommand::Begin("BEGIN", None, false)),
+            (" begin work; ", BlockCommand::Begin("BEGIN", None, false)),
             (
                 "BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY;",
-                Command::Begin("BEGIN", Some(Snapshots::OfStatements), true),
+                BlockCommand::Begin("BEGIN", Some(SnapshotScope::OfStatements), true),
             ),
             (
                 "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ",
-                Command::Begin("BEGIN", Some(Snapshots::OfTransaction), true),
+                BlockCommand::Begin("BEGIN", Some(SnapshotScope::OfTransaction), true),
             ),
             (
                 "begin read only, read write not deferrable",
-                Command::Begin("BEGIN", None, false),
+                BlockCommand::Begin("BEGIN", None, false),
             ),
             (
                 "START\nTRANSACTION",
-                Command::Begin("START TRANSACTION", None, false),
+                BlockCommand::Begin("START TRANSACTION", None, false),
             ),
-            ("COMMIT", Command::Commit),
-            ("end transaction;", Command::Commit),
-            ("ROLLBACK", Command::Rollback),
-            ("abort work", Command::Rollback),
+            ("COMMIT", BlockCommand::Commit),
+            ("end transaction;", BlockCommand::Commit),
+            ("ROLLBACK", BlockCommand::Rollback),
+            ("abort work", BlockCommand::Rollback),
         ] {
             assert_eq!(command_of(text.as_bytes()), Some(command), "{text}");
         }

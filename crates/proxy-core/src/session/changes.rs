@@ -1,31 +1,35 @@
 //! Settings that statements of a session may have changed, by which it can go on with other servers
 //! that have the same.
 //!
-//! What they are now is known to its server only: statements may fail, and transactions may be
-//! rolled back. So before the server is released, the owner of the sockets reads them there, and
-//! reports with what the session goes on.
+//! Only its server has the current values: statements may fail, and transactions may be rolled
+//! back. So before the server is released, the owner of the sockets reads them there, and reports
+//! the session's settings from then on.
 //!
 //! Invariant: a server on which something may have been changed is dirty until that was reported.
 
 use super::Session;
-use super::deferral::Snapshots;
+use super::deferral::SnapshotScope;
 use super::forward::Forwarding;
-use super::keeping::{Changes, Keeping};
-use super::link::{Exchange, Link};
-use super::phase::Phase;
+use super::link::{AttachedSession, ServerLink};
+use super::phase::SessionPhase;
+use super::pin_state::{PinState, SettingChanges};
 use crate::grammar::SessionEffect;
 use crate::server::ServerConnection;
 
 impl Session {
     /// Notes its settings on this server: from now on it goes on with any server that has the same,
     /// and with these snapshots of transactions.
-    pub(super) fn goes_on(&mut self, server: &mut ServerConnection, snapshots: Option<Snapshots>) {
+    pub(super) fn goes_on(
+        &mut self,
+        server: &mut ServerConnection,
+        snapshots: Option<SnapshotScope>,
+    ) {
         let link = self.link_of_over();
-        if matches!(link.keeping, Keeping::Shared(Changes::Set)) {
-            // What was prepared meanwhile may be of settings that were taken back.
+        if matches!(link.keeping, PinState::Shared(SettingChanges::Set)) {
+            // Statements that were prepared meanwhile may depend on settings that were rolled back.
             server.outdate();
         }
-        link.keeping = Keeping::Shared(Changes::Nothing);
+        link.keeping = PinState::Shared(SettingChanges::Nothing);
         self.client.deferral.change(snapshots);
         self.client.parameters.name_as(server);
         server.is_dirty = false;
@@ -36,9 +40,9 @@ impl Session {
         self.link_of_over().keeping.keep();
     }
 
-    /// Returns the server's link, whose transaction is over.
-    fn link_of_over(&mut self) -> &mut Link {
-        let Phase::Attached(link) = &mut self.phase else {
+    /// Returns the server's link after its transaction.
+    fn link_of_over(&mut self) -> &mut ServerLink {
+        let SessionPhase::Attached(link) = &mut self.phase else {
             panic!("no server is attached");
         };
         assert!(link.is_done(), "its transaction is not over");
@@ -46,7 +50,7 @@ impl Session {
     }
 }
 
-impl Exchange<'_> {
+impl AttachedSession<'_> {
     /// Notes that statements are forwarded to the server that leave this.
     pub(super) fn leaves(
         &mut self,
@@ -64,11 +68,13 @@ impl Exchange<'_> {
         server.is_dirty = true;
         let is_replica = self.link.is_on_replica();
         match &mut self.link.keeping {
-            Keeping::Shared(changes) if !is_replica && effect.is_of_settings() => {
+            PinState::Shared(changes) if !is_replica && effect.is_of_settings() => {
                 *changes = match (*changes, effect) {
-                    (Changes::Nothing, SessionEffect::ResetsSettings) => Changes::Reset,
+                    (SettingChanges::Nothing, SessionEffect::ResetsSettings) => {
+                        SettingChanges::Reset
+                    }
                     (changes, SessionEffect::ResetsSettings) => changes,
-                    _ => Changes::Set,
+                    _ => SettingChanges::Set,
                 };
             }
             keeping => keeping.keep(),

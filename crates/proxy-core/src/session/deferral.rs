@@ -1,4 +1,4 @@
-//! Transactions that need not begin on a server, and those that have begun on none.
+//! Transactions that need not begin on a server, and transactions that have begun on none.
 
 use alloc::string::String;
 
@@ -7,9 +7,9 @@ use pg_wire::report::{Report, Severity};
 /// SQLSTATE: nothing more runs in the transaction.
 const IN_FAILED_TRANSACTION: &str = "25P02";
 
-/// What a snapshot is for.
+/// The scope of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Snapshots {
+pub enum SnapshotScope {
     /// Each statement has its own: READ COMMITTED.
     OfStatements,
     /// One for all of a transaction: REPEATABLE READ.
@@ -19,14 +19,14 @@ pub enum Snapshots {
 /// Which transactions need not begin on a server.
 #[derive(Debug)]
 pub(super) struct Deferral {
-    /// The snapshots of those that do not ask for others; none where all must.
-    usual: Option<Snapshots>,
+    /// The snapshots of transactions that do not ask for others; none where all must.
+    usual: Option<SnapshotScope>,
     /// Those with one snapshot for all of their statements take it on the primary.
     keeps_snapshots: bool,
 }
 
 impl Deferral {
-    pub fn new(usual: Option<Snapshots>) -> Deferral {
+    pub fn new(usual: Option<SnapshotScope>) -> Deferral {
         Deferral {
             usual,
             keeps_snapshots: false,
@@ -34,7 +34,7 @@ impl Deferral {
     }
 
     /// Notes the snapshots from now on of transactions that do not ask for others.
-    pub fn change(&mut self, usual: Option<Snapshots>) {
+    pub fn change(&mut self, usual: Option<SnapshotScope>) {
         self.usual = usual;
     }
 
@@ -45,11 +45,15 @@ impl Deferral {
 
     /// Returns the snapshots of a transaction that asks for these, or for none, and is declared to
     /// read only, if it need not begin on a server.
-    pub fn snapshots(&self, asked: Option<Snapshots>, reads_only: bool) -> Option<Snapshots> {
+    pub fn snapshots(
+        &self,
+        asked: Option<SnapshotScope>,
+        reads_only: bool,
+    ) -> Option<SnapshotScope> {
         let snapshots = asked.unwrap_or(self.usual?);
         let may_defer = match snapshots {
-            Snapshots::OfStatements => true,
-            Snapshots::OfTransaction => reads_only && !self.keeps_snapshots,
+            SnapshotScope::OfStatements => true,
+            SnapshotScope::OfTransaction => reads_only && !self.keeps_snapshots,
         };
         may_defer.then_some(snapshots)
     }
@@ -62,20 +66,20 @@ impl Deferral {
 
 /// A transaction that is on no server.
 #[derive(Debug)]
-pub(super) struct Block {
+pub(super) struct DeferredBlock {
     /// How it was begun.
     pub begin: String,
-    pub snapshots: Snapshots,
+    pub snapshots: SnapshotScope,
     /// A statement of it has failed: only its end can follow.
     pub is_failed: bool,
     /// Why its server is lost, if that is still to be reported to the client.
     lost: Option<Report>,
 }
 
-impl Block {
+impl DeferredBlock {
     /// Returns a transaction that this text begins.
-    pub fn begun(text: &[u8], snapshots: Snapshots) -> Block {
-        Block {
+    pub fn begun(text: &[u8], snapshots: SnapshotScope) -> DeferredBlock {
+        DeferredBlock {
             begin: String::from_utf8_lossy(text).into_owned(),
             snapshots,
             is_failed: false,
@@ -85,10 +89,10 @@ impl Block {
 
     /// Returns a transaction whose replica is lost, where it had its snapshot. The client gets the
     /// error with the next batch, unless it waits for an answer.
-    pub fn lost(report: &Report) -> Block {
-        Block {
+    pub fn lost(report: &Report) -> DeferredBlock {
+        DeferredBlock {
             begin: String::new(),
-            snapshots: Snapshots::OfTransaction,
+            snapshots: SnapshotScope::OfTransaction,
             is_failed: true,
             lost: Some(report.clone()),
         }

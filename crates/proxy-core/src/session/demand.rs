@@ -1,42 +1,47 @@
-//! What a batch that waits for a server is about.
+//! The contents of a batch that waits for a server.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::Prepared;
+use super::PreparedStatement;
 use super::batch::BatchFault;
 use super::client::ClientState;
-use super::held::{Held, HeldMessage};
+use super::held_messages::{HeldMessage, HeldMessages};
 use super::statements::ClientStatements;
 use crate::grammar::SessionEffect;
-use pg_wire::cut::HEADER_LEN;
-use pg_wire::message::{Bind, Parse, StatementOrPortal, executed_portal, split_string};
+use pg_wire::framing::HEADER_LEN;
+use pg_wire::message::{
+    BindMessage, ParseMessage, StatementOrPortal, executed_portal, split_string,
+};
 use pg_wire::report::{Report, Severity};
 
-/// SQLSTATE: what pooling by transaction cannot do.
+/// SQLSTATE: a feature that pooling by transaction does not support.
 const UNSUPPORTED: &str = "0A000";
 
 /// A statement of a batch.
 #[derive(Clone, Debug)]
-pub enum Text<'a> {
-    /// A simple query's text, which may hold several statements, and what it may leave behind.
+pub enum StatementText<'a> {
+    /// A simple query's text, which may hold several statements, and the state that it may leave
+    /// behind.
     Simple(&'a [u8], SessionEffect),
     /// A statement that is prepared by extended messages.
-    Prepared(Arc<Prepared>),
-    /// A statement that is run by extended messages, and what follows the names in its Bind
+    Prepared(Arc<PreparedStatement>),
+    /// A statement that is run by extended messages, and the bytes after the names in its Bind
     /// message.
-    Bound(Arc<Prepared>, &'a [u8]),
-    /// Something else: a function call, or what is too long or does not exist.
+    Bound(Arc<PreparedStatement>, &'a [u8]),
+    /// Something else: a function call, a text beyond the limit, or an unknown statement.
     Unknown,
 }
 
-impl Text<'_> {
+impl StatementText<'_> {
     /// Returns the text itself, if it is known.
     pub fn text(&self) -> Option<&[u8]> {
         match self {
-            Text::Simple(text, _) => Some(text),
-            Text::Prepared(prepared) | Text::Bound(prepared, _) => prepared.text(),
-            Text::Unknown => None,
+            StatementText::Simple(text, _) => Some(text),
+            StatementText::Prepared(prepared) | StatementText::Bound(prepared, _) => {
+                prepared.text()
+            }
+            StatementText::Unknown => None,
         }
     }
 
@@ -44,18 +49,20 @@ impl Text<'_> {
     /// has declared them.
     pub fn parameter_types(&self) -> impl Iterator<Item = u32> {
         let prepared = match self {
-            Text::Prepared(prepared) | Text::Bound(prepared, _) => Some(prepared),
-            Text::Simple(..) | Text::Unknown => None,
+            StatementText::Prepared(prepared) | StatementText::Bound(prepared, _) => Some(prepared),
+            StatementText::Simple(..) | StatementText::Unknown => None,
         };
         prepared.into_iter().flat_map(|it| it.parameter_types())
     }
 
-    /// Returns what it may leave behind in its session.
+    /// Returns the state that it may leave behind in its session.
     pub fn effect(&self) -> SessionEffect {
         match self {
-            Text::Simple(_, effect) => *effect,
-            Text::Prepared(prepared) | Text::Bound(prepared, _) => prepared.effect,
-            Text::Unknown => SessionEffect::Nothing,
+            StatementText::Simple(_, effect) => *effect,
+            StatementText::Prepared(prepared) | StatementText::Bound(prepared, _) => {
+                prepared.effect
+            }
+            StatementText::Unknown => SessionEffect::Nothing,
         }
     }
 }
@@ -64,8 +71,9 @@ impl Text<'_> {
 #[derive(Debug)]
 pub struct WaitingBatch<'a> {
     /// Its statements, in order.
-    pub texts: Vec<Text<'a>>,
-    /// Whether the batch ends with what is here. Otherwise more statements may follow in it.
+    pub texts: Vec<StatementText<'a>>,
+    /// Whether the batch ends with the present messages. Otherwise more statements may follow in
+    /// it.
     pub is_whole: bool,
     /// Whether the message that ends an implicit transaction is still to come: Sync, a query or a
     /// function call.
@@ -93,20 +101,20 @@ impl WaitingBatch<'_> {
     }
 }
 
-/// What a batch is about, as far as its messages have been looked at.
+/// The contents of a batch, as far as its messages have been read.
 #[derive(Default)]
-struct Gathered<'a> {
-    texts: Vec<Text<'a>>,
+struct GatheredBatch<'a> {
+    texts: Vec<StatementText<'a>>,
     /// A name that the batch itself prepares or describes, and where: it is found here before the
     /// client's.
-    prepared: Vec<(&'a [u8], usize, Arc<Prepared>)>,
+    prepared: Vec<(&'a [u8], usize, Arc<PreparedStatement>)>,
 }
 
-impl<'a> Gathered<'a> {
-    fn prepares(&mut self, name: &'a [u8], statement: Arc<Prepared>) {
+impl<'a> GatheredBatch<'a> {
+    fn prepares(&mut self, name: &'a [u8], statement: Arc<PreparedStatement>) {
         let at = self.texts.len();
         self.prepared.push((name, at, Arc::clone(&statement)));
-        self.texts.push(Text::Prepared(statement));
+        self.texts.push(StatementText::Prepared(statement));
     }
 
     /// Notes that a statement is described to the client: the description must fit the tables and
@@ -121,24 +129,24 @@ impl<'a> Gathered<'a> {
     fn binds(&mut self, statements: &ClientStatements, name: &'a [u8], parameters: &'a [u8]) {
         let mut of_batch = self.prepared.iter().rev();
         if let Some((_, at, statement)) = of_batch.find(|(known, ..)| *known == name) {
-            let bound = Text::Bound(Arc::clone(statement), parameters);
+            let bound = StatementText::Bound(Arc::clone(statement), parameters);
             // Its parameters' values are known in addition to its text.
             match &self.texts[*at] {
-                Text::Prepared(_) => self.texts[*at] = bound,
+                StatementText::Prepared(_) => self.texts[*at] = bound,
                 _ => self.texts.push(bound),
             }
             return;
         }
         let of_client = statements.find(name);
-        let bound = of_client.map(|statement| Text::Bound(statement, parameters));
-        self.texts.push(bound.unwrap_or(Text::Unknown));
+        let bound = of_client.map(|statement| StatementText::Bound(statement, parameters));
+        self.texts.push(bound.unwrap_or(StatementText::Unknown));
     }
 }
 
-impl Held {
-    /// Returns what the batch is about, of this client.
+impl HeldMessages {
+    /// Returns the contents of the batch, of this client.
     pub(super) fn demand<'a>(&'a self, client: &ClientState) -> WaitingBatch<'a> {
-        let mut gathered = Gathered::default();
+        let mut gathered = GatheredBatch::default();
         let has_whole = self.has_whole_messages();
         let last = self.messages().len().saturating_sub(1);
         for (index, HeldMessage { frame, known }) in self.messages().iter().enumerate() {
@@ -147,26 +155,27 @@ impl Held {
                 b'Q' if has_whole => match split_string(body) {
                     Ok((text, _)) => {
                         let effect = known.effect().unwrap_or(SessionEffect::KeepsSession);
-                        gathered.texts.push(Text::Simple(text, effect));
+                        gathered.texts.push(StatementText::Simple(text, effect));
                     }
-                    Err(_) => gathered.texts.push(Text::Unknown),
+                    Err(_) => gathered.texts.push(StatementText::Unknown),
                 },
-                b'P' if has_whole => match Parse::read(body) {
+                b'P' if has_whole => match ParseMessage::read(body) {
                     Ok(parse) => {
                         let statement = known.statement().cloned();
-                        let statement = statement
-                            .unwrap_or_else(|| Arc::new(Prepared::of(parse, client.grammar)));
+                        let statement = statement.unwrap_or_else(|| {
+                            Arc::new(PreparedStatement::of(parse, client.grammar))
+                        });
                         gathered.prepares(parse.name, statement);
                     }
-                    Err(_) => gathered.texts.push(Text::Unknown),
+                    Err(_) => gathered.texts.push(StatementText::Unknown),
                 },
-                b'B' => match Bind::read(body) {
+                b'B' => match BindMessage::read(body) {
                     Ok(bind) => {
                         let is_whole = index < last || has_whole;
                         let parameters = if is_whole { bind.rest } else { &[] };
                         gathered.binds(&client.statements, bind.statement, parameters);
                     }
-                    Err(_) => gathered.texts.push(Text::Unknown),
+                    Err(_) => gathered.texts.push(StatementText::Unknown),
                 },
                 b'D' => {
                     if let Ok(StatementOrPortal::Statement(name)) = StatementOrPortal::read(body) {
@@ -174,7 +183,7 @@ impl Held {
                     }
                 }
                 b'E' | b'C' | b'S' | b'H' | b'd' | b'c' | b'f' => {}
-                _ => gathered.texts.push(Text::Unknown),
+                _ => gathered.texts.push(StatementText::Unknown),
             }
         }
         let tags = self.frames().map(|frame| frame[0]);
@@ -198,7 +207,7 @@ impl Held {
             let body = &frame[HEADER_LEN..];
             let used = match frame[0] {
                 b'B' => {
-                    let portal = Bind::read(body).map_or(&b""[..], |bind| bind.portal);
+                    let portal = BindMessage::read(body).map_or(&b""[..], |bind| bind.portal);
                     bound.push(portal);
                     shares |= !portal.is_empty();
                     continue;

@@ -1,9 +1,9 @@
 //! Reads that run elsewhere than their transaction.
 //!
-//! At READ COMMITTED each statement sees what is committed when that statement begins. So a batch
-//! of reads in a transaction that is on the primary may run at a replica, if it touches nothing
-//! that the transaction has written (P1). Between its batches such a transaction *waits*: its next
-//! batch gathers as outside of transactions, and then runs here or there.
+//! At READ COMMITTED each statement sees the transactions that have committed when that statement
+//! begins. So a batch of reads in a transaction that is on the primary may run at a replica, if it
+//! touches nothing that the transaction has written (P1). Between its batches such a transaction
+//! *waits*: its next batch gathers as outside of transactions, and then runs here or there.
 //!
 //! A read that runs alone at a replica may be *watched*: whether its answer counts is known once
 //! its snapshot is known to have been taken, see `freshness::watch`. Until then its answer is kept
@@ -12,11 +12,11 @@
 //! A simple query may run there as a prepared statement. If that fails, it runs on the primary as
 //! the client has sent it, so that the error is that of the client's text, or there is none.
 //!
-//! What fails elsewhere would leave the transaction on the primary as it was, while on one server
-//! it would fail, too. So the answer is kept back until all of it is there. If the batch fails
-//! before anything was relayed, it runs again on the primary, as if it had never run elsewhere. If
-//! part of it was relayed already, or the client itself has cancelled it, the primary is made to
-//! raise the same error.
+//! An error elsewhere would leave the transaction on the primary as it was, while on one server the
+//! transaction would fail, too. So the answer is kept back until all of it is there. If the batch
+//! fails before anything was relayed, it runs again on the primary, as if it had never run
+//! elsewhere. If part of it was relayed already, or the client itself has cancelled it, the primary
+//! is made to raise the same error.
 //!
 //! Invariants
 //! - While a transaction waits, nothing is expected from the primary.
@@ -26,19 +26,22 @@
 use alloc::boxed::Box;
 use core::mem::replace;
 
-use super::action::{Ending, Router};
+use super::action::{MessageRouter, SessionEnding};
 use super::added::raising;
-use super::batch::{Batch, Failure, Proof};
-use super::deferral::Block;
-use super::expected::{Expected, ReplyKind};
-use super::held::HeldMessage;
-use super::keeping::{Changes, Keeping};
-use super::link::{Exchange, Flow, Link, OnReplica, Reads, Role, RunsThere, Transaction, Waiting};
-use super::phase::{Phase, Wanting};
-use super::{Out, Session};
+use super::batch::{BatchFailure, RetryableBatch, SnapshotProof};
+use super::deferral::DeferredBlock;
+use super::expected::{ExpectedReply, ReplyKind};
+use super::held_messages::HeldMessage;
+use super::link::{
+    AttachedRole, AttachedSession, ClientFlow, DetachedTransaction, ReplicaReads, ReplicaSide,
+    ReplicaWork, ServerLink, WaitingTransaction,
+};
+use super::phase::{SessionPhase, WantingPhase};
+use super::pin_state::{PinState, SettingChanges};
+use super::{PeerOutput, Session};
 use crate::server::ServerConnection;
 use pg_wire::Malformed;
-use pg_wire::cut::WireMessage;
+use pg_wire::framing::WireMessage;
 use pg_wire::message;
 use pg_wire::report::Report;
 
@@ -48,32 +51,33 @@ impl Session {
     pub(super) fn pause(&mut self) {
         let link = self.take_link();
         assert!(link.may_pause(), "waits while something is under way");
-        self.phase = Phase::empty(Transaction::Waiting(Box::new(Waiting {
-            link,
-            portal_is_old: false,
-        })));
+        self.phase =
+            SessionPhase::empty(DetachedTransaction::Waiting(Box::new(WaitingTransaction {
+                link,
+                portal_is_old: false,
+            })));
     }
 
     /// Runs the batch on the primary, where its transaction is.
     pub(super) fn resume(
         &mut self,
         server: &mut ServerConnection,
-        router: &mut dyn Router,
-        out: &mut Out,
+        router: &mut dyn MessageRouter,
+        out: &mut PeerOutput,
     ) -> Result<(), Malformed> {
-        let Wanting {
+        let WantingPhase {
             transaction,
             held,
             failure,
         } = self.take_wanting();
-        let Transaction::Waiting(waiting) = transaction else {
+        let DetachedTransaction::Waiting(waiting) = transaction else {
             panic!("its transaction does not wait");
         };
-        let Waiting {
+        let WaitingTransaction {
             link,
             portal_is_old,
         } = *waiting;
-        self.phase = Phase::Attached(link);
+        self.phase = SessionPhase::Attached(link);
         let mut exchange = self.exchange();
         exchange.client.parameters.report(server, out);
         let first = held.messages().first().map(|message| message.frame[0]);
@@ -82,12 +86,12 @@ impl Session {
             exchange.link.portals.remove(&b""[..]);
             message::write(&mut out.to_server, b'C', &[b"P\0"], 0);
             let expected = &mut exchange.link.expected;
-            expected.push(Expected::hidden(ReplyKind::Close));
+            expected.push(ExpectedReply::hidden(ReplyKind::Close));
         }
-        if let Some(report) = failure.as_ref().and_then(Failure::raised) {
+        if let Some(report) = failure.as_ref().and_then(BatchFailure::raised) {
             exchange.add(&raising(report), out);
             message::write(&mut out.to_server, b'S', &[], 0);
-            exchange.link.expected.push(Expected::of_sync());
+            exchange.link.expected.push(ExpectedReply::of_sync());
         }
         for (HeldMessage { frame, known }, rest) in held.into_messages() {
             let message = WireMessage {
@@ -99,48 +103,50 @@ impl Session {
         Ok(())
     }
 
-    /// Gives the server back. What has failed there wants the primary.
-    pub(super) fn released(&mut self, out: &mut Out) {
+    /// Gives the server back. A batch that has failed there wants the primary.
+    pub(super) fn released(&mut self, out: &mut PeerOutput) {
         let link = self.take_link();
         assert!(link.is_done(), "released what is in use");
         assert!(
-            matches!(link.keeping, Keeping::Shared(Changes::Nothing)),
+            matches!(link.keeping, PinState::Shared(SettingChanges::Nothing)),
             "its settings are not known"
         );
         self.leave(link, out);
     }
 
     /// Goes on without the server.
-    fn leave(&mut self, link: Link, out: &mut Out) {
+    fn leave(&mut self, link: ServerLink, out: &mut PeerOutput) {
         self.phase = match link.role {
-            Role::Replica(OnReplica {
-                runs: RunsThere::Reads(reads),
+            AttachedRole::Replica(ReplicaSide {
+                runs: ReplicaWork::Reads(reads),
                 ..
             }) => match reads.batch {
                 Some(batch) => {
                     let (held, failure) = batch.back(&mut self.client, out);
-                    Phase::Wanting(Wanting {
+                    SessionPhase::Wanting(WantingPhase {
                         transaction: reads.transaction,
                         held,
                         failure: Some(failure),
                     })
                 }
-                None => Phase::empty(reads.transaction),
+                None => SessionPhase::empty(reads.transaction),
             },
-            Role::Primary(_) | Role::Replica(_) => Phase::empty(Transaction::None),
+            AttachedRole::Primary(_) | AttachedRole::Replica(_) => {
+                SessionPhase::empty(DetachedTransaction::None)
+            }
         };
     }
 
     /// Handles the loss of the server. A session outlives a replica, but not the primary's
     /// connection: there a commit may have been under way.
-    pub(super) fn server_lost(&mut self, report: Report, is_cut: bool, out: &mut Out) {
+    pub(super) fn server_lost(&mut self, report: Report, is_cut: bool, out: &mut PeerOutput) {
         let Some(link) = self.phase.link_mut() else {
-            self.ends(Ending::Server);
+            self.ends(SessionEnding::Server);
             return;
         };
-        let keeps_answer = link.batch().is_some_and(Batch::keeps_answer);
+        let keeps_answer = link.batch().is_some_and(RetryableBatch::keeps_answer);
         if link.is_end_reported() || is_cut && !keeps_answer {
-            self.ends(Ending::Server);
+            self.ends(SessionEnding::Server);
             return;
         }
         let hint = match link.has_snapshot() {
@@ -153,18 +159,18 @@ impl Session {
             return;
         }
         let hint = "Whether a COMMIT that was under way took effect is not known.";
-        self.ends(Ending::Lost(report.hint(hint)));
+        self.ends(SessionEnding::Lost(report.hint(hint)));
     }
 
     /// Goes on without its replica, which is lost, and with it the snapshot of its transaction if
     /// `is_snapshot_lost`: the client gets an error for its batch.
-    fn replica_lost(&mut self, report: &Report, is_snapshot_lost: bool, out: &mut Out) {
+    fn replica_lost(&mut self, report: &Report, is_snapshot_lost: bool, out: &mut PeerOutput) {
         let mut link = self.take_link();
-        let (was_quiet, was_skipping) = (link.is_quiet(), link.flow == Flow::Skips);
-        // What it knew is gone with it.
+        let (was_quiet, was_skipping) = (link.is_quiet(), link.flow == ClientFlow::Skips);
+        // The replica's connection is gone, and its state with it.
         let mut gone = ServerConnection::default();
         let (skipped, has_sync) = link.expected.skip_batch();
-        let mut exchange = Exchange {
+        let mut exchange = AttachedSession {
             client: &mut self.client,
             link: &mut link,
         };
@@ -177,11 +183,12 @@ impl Session {
         out.to_server.clear();
         self.leave(link, out);
         if is_snapshot_lost {
-            self.phase = Phase::empty(Transaction::Deferred(Block::lost(report)));
+            self.phase =
+                SessionPhase::empty(DetachedTransaction::Deferred(DeferredBlock::lost(report)));
         }
         // A batch that comes back, or of which nothing was under way, has no error.
         let gathering = match &mut self.phase {
-            Phase::Gathering(gathering) if is_reported => gathering,
+            SessionPhase::Gathering(gathering) if is_reported => gathering,
             _ => return,
         };
         if !was_skipping {
@@ -193,27 +200,31 @@ impl Session {
                 let status = gathering.transaction.status();
                 message::write_ready(&mut out.to_client, status.byte());
             }
-            false => self.phase = Phase::Skipping(gathering.take().0),
+            false => self.phase = SessionPhase::Skipping(gathering.take().0),
         }
     }
 }
 
-impl Exchange<'_> {
+impl AttachedSession<'_> {
     /// Returns whether the server's next message, which has this tag, shows that the batch has
     /// taken its snapshots there.
     pub(super) fn is_proof(&self, tag: u8) -> bool {
-        let of_batch = |front: &Expected| !front.is_hidden;
+        let of_batch = |front: &ExpectedReply| !front.is_hidden;
         let is_of_batch = self.link.expected.front().is_some_and(of_batch);
-        match self.link.batch().map_or(Proof::None, Batch::proof) {
-            Proof::None => false,
+        match self
+            .link
+            .batch()
+            .map_or(SnapshotProof::None, RetryableBatch::proof)
+        {
+            SnapshotProof::None => false,
             // Nothing runs before it is described; and some things are about no statement.
-            Proof::First => is_of_batch && !b"123TtnNSA".contains(&tag),
-            Proof::End => is_of_batch && b"EZ".contains(&tag),
+            SnapshotProof::First => is_of_batch && !b"123TtnNSA".contains(&tag),
+            SnapshotProof::End => is_of_batch && b"EZ".contains(&tag),
         }
     }
 
-    /// Notes that what the batch has seen counts.
-    pub(super) fn counts(&mut self, out: &mut Out) {
+    /// Notes that the snapshots of the batch are valid.
+    pub(super) fn counts(&mut self, out: &mut PeerOutput) {
         let Some(reads) = self.link.reads_mut() else {
             return;
         };
@@ -221,18 +232,18 @@ impl Exchange<'_> {
         reads.batch.take_if(|batch| batch.counts(is_alone, out));
     }
 
-    /// Notes that what the batch has seen does not count: it runs again on the primary.
+    /// Notes that the snapshots of the batch are torn: it runs again on the primary.
     pub(super) fn tears(&mut self) {
         if let Some(batch) = self.link.batch_mut() {
             batch.tears();
         }
     }
 
-    /// Lets `act` write to the client, if need be into what is kept back.
+    /// Has `act` write to the client, or into the answer that is kept back.
     pub(super) fn answering<T>(
         &mut self,
-        out: &mut Out,
-        act: impl FnOnce(&mut Exchange<'_>, &mut Out) -> T,
+        out: &mut PeerOutput,
+        act: impl FnOnce(&mut AttachedSession<'_>, &mut PeerOutput) -> T,
     ) -> T {
         let kept = self.link.batch_mut().filter(|batch| batch.keeps_answer());
         let to_client = kept.map(|batch| replace(&mut out.to_client, batch.take_answer()));
@@ -259,7 +270,7 @@ impl Exchange<'_> {
 
     /// Returns whether the batch that runs elsewhere has failed.
     pub(super) fn has_failed_elsewhere(&self) -> bool {
-        self.link.batch().is_some_and(Batch::has_failed)
+        self.link.batch().is_some_and(RetryableBatch::has_failed)
     }
 
     /// Notes why a batch has failed that runs elsewhere. Returns false if the client gets the
@@ -271,7 +282,7 @@ impl Exchange<'_> {
         };
         let is_alone = !reads.transaction.is_waiting();
         let is_alone_for_good =
-            |batch: &mut Box<Batch>| is_alone && !batch.comes_back_alone(report);
+            |batch: &mut Box<RetryableBatch>| is_alone && !batch.comes_back_alone(report);
         reads.batch.take_if(is_alone_for_good);
         match &mut reads.batch {
             Some(batch) => {
@@ -283,15 +294,15 @@ impl Exchange<'_> {
     }
 }
 
-impl Reads {
-    /// Relays what need not be kept back any more, and forgets the batch once all of it is
-    /// answered.
-    fn relay(&mut self, out: &mut Out) {
+impl ReplicaReads {
+    /// Relays the part of the answer that need not be kept back any more, and drops the batch once
+    /// all of it is answered.
+    fn relay(&mut self, out: &mut PeerOutput) {
         if let Some(batch) = &mut self.batch {
             batch.relay(out);
         }
         if self.batch.take_if(|batch| batch.is_answered()).is_some()
-            && let Transaction::Waiting(waiting) = &mut self.transaction
+            && let DetachedTransaction::Waiting(waiting) = &mut self.transaction
         {
             // A simple query, too, ends the unnamed portal.
             waiting.portal_is_old = true;

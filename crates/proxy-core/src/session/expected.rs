@@ -1,4 +1,4 @@
-//! What the server will reply, in order.
+//! The replies that are due from the server, in order.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 
 use bytes::{Bytes, BytesMut};
 
-use super::{Bound, Prepared};
-use crate::server::{StatementId, Statements, UnnamedId};
+use super::{BoundStatement, PreparedStatement};
+use crate::server::{ServerStatements, StatementId, UnnamedId};
 
-/// To what a reply belongs.
+/// The kind of message that a reply belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyKind {
     /// Ends with ParseComplete.
@@ -24,13 +24,13 @@ pub enum ReplyKind {
     Close,
     /// Ends with ReadyForQuery.
     Ready,
-    /// No reply of the server: what was made goes to the client when its turn comes.
+    /// No reply of the server: the proxy's own message goes to the client in its place.
     Made,
 }
 
 /// How far a transaction is, as servers report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Status {
+pub(super) enum TransactionStatus {
     /// Outside of a transaction.
     Idle,
     /// Inside of a transaction.
@@ -39,13 +39,13 @@ pub(super) enum Status {
     Failed,
 }
 
-impl Status {
+impl TransactionStatus {
     /// Reads it from the body of ReadyForQuery.
-    pub fn read(body: &[u8]) -> Option<Status> {
+    pub fn read(body: &[u8]) -> Option<TransactionStatus> {
         match body {
-            b"I" => Some(Status::Idle),
-            b"T" => Some(Status::Inside),
-            b"E" => Some(Status::Failed),
+            b"I" => Some(TransactionStatus::Idle),
+            b"T" => Some(TransactionStatus::Inside),
+            b"E" => Some(TransactionStatus::Failed),
             _ => None,
         }
     }
@@ -53,16 +53,16 @@ impl Status {
     /// Returns the byte for it.
     pub fn byte(self) -> u8 {
         match self {
-            Status::Idle => b'I',
-            Status::Inside => b'T',
-            Status::Failed => b'E',
+            TransactionStatus::Idle => b'I',
+            TransactionStatus::Inside => b'T',
+            TransactionStatus::Failed => b'E',
         }
     }
 }
 
-/// What must be taken back if the message was never carried out.
+/// The change that must be undone if the message was never executed.
 #[derive(Debug, Default)]
-pub enum Undo {
+pub enum MessageUndo {
     /// Nothing.
     #[default]
     Nothing,
@@ -73,32 +73,35 @@ pub enum Undo {
     /// The client has no statement of this name.
     Forget(Bytes),
     /// The client still has this statement under its name.
-    Restore(Bytes, Arc<Prepared>),
+    Restore(Bytes, Arc<PreparedStatement>),
     /// Neither the client nor the server has this statement.
     ForgetBoth(StatementId, Bytes),
     /// The client still has these statements, and the server those.
-    RestoreAll(BTreeMap<Bytes, Arc<Prepared>>, Statements),
-    /// The same, and names on the server are those that sessions share.
-    ShareNames(BTreeMap<Bytes, Arc<Prepared>>, Statements),
+    RestoreAll(BTreeMap<Bytes, Arc<PreparedStatement>>, ServerStatements),
+    /// The same, and names on the server are the shared names of sessions.
+    ShareNames(BTreeMap<Bytes, Arc<PreparedStatement>>, ServerStatements),
     /// The server has no unnamed statement.
     ForgetUnnamedOnServer,
-    /// The client and the server have these unnamed statements still. What runs, and fails, ends
-    /// both all the same.
-    KeepUnnamed(Option<(UnnamedId, Arc<Prepared>)>, Option<UnnamedId>),
+    /// The client and the server have these unnamed statements still. A statement that runs and
+    /// fails ends both anyway.
+    KeepUnnamed(
+        Option<(UnnamedId, Arc<PreparedStatement>)>,
+        Option<UnnamedId>,
+    ),
     /// The client's portal of this name runs this still.
-    KeepPortal(Bytes, Option<Bound>),
+    KeepPortal(Bytes, Option<BoundStatement>),
 }
 
-impl Undo {
+impl MessageUndo {
     /// Returns whether this gives statements back that are removed by their names.
     pub fn is_of_names(&self) -> bool {
-        matches!(self, Undo::Restore(..) | Undo::RestoreAll(..))
+        matches!(self, MessageUndo::Restore(..) | MessageUndo::RestoreAll(..))
     }
 }
 
-/// What a ReadyForQuery answers.
+/// The kind of message that a ReadyForQuery answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ends {
+pub enum ReadyCause {
     /// Sync, at which a server that skips a batch that has failed goes on.
     Sync,
     /// A simple query or a function call, which is skipped, too, in such a batch, and not answered.
@@ -108,7 +111,7 @@ pub enum Ends {
 /// Statements in front of the client's in one simple query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prelude {
-    /// Those whose end is to come.
+    /// Statements whose CommandComplete is still due.
     pub statements: usize,
     /// Their text's length, in characters.
     pub length: usize,
@@ -116,93 +119,93 @@ pub struct Prelude {
 
 /// One reply that is to come.
 #[derive(Debug)]
-pub struct Expected {
-    /// To what it belongs.
+pub struct ExpectedReply {
+    /// The kind of message that it belongs to.
     pub kind: ReplyKind,
     /// The session itself asked for it; the client does not see it.
     pub is_hidden: bool,
     /// It may fail, which is not reported.
     pub is_optional: bool,
-    /// Of a simple query: statements that were put in front of the client's, whose replies it does
-    /// not see, and how many characters of text they have.
+    /// Of a simple query: statements in front of the client's, whose replies the client does not
+    /// see, and the length of their text in characters.
     pub prelude: Prelude,
-    /// What ReadyForQuery answers, if it is that.
-    pub ends: Ends,
+    /// The kind of message that ReadyForQuery answers, if it is that.
+    pub ends: ReadyCause,
     /// The statement that the message is about, as the client calls it; empty if it is about none,
     /// or the unnamed one.
     pub statement: Bytes,
-    /// Of Execute: what ends the data of a COPY was sent behind it.
+    /// Of Execute: the end of a COPY's data was sent behind it.
     pub ends_copy: bool,
-    /// What to take back if the message is skipped.
-    pub undo: Undo,
-    /// Of what was made: the message.
+    /// The change to undo if the message is skipped.
+    pub undo: MessageUndo,
+    /// Of the proxy's own message: the message.
     made: Bytes,
 }
 
-impl Expected {
+impl ExpectedReply {
     /// Returns a reply that the client sees.
-    pub fn of(kind: ReplyKind) -> Expected {
-        Expected {
+    pub fn of(kind: ReplyKind) -> ExpectedReply {
+        ExpectedReply {
             kind,
             is_hidden: false,
             is_optional: false,
             prelude: Prelude::default(),
-            ends: Ends::Query,
+            ends: ReadyCause::Query,
             statement: Bytes::new(),
             ends_copy: false,
-            undo: Undo::Nothing,
+            undo: MessageUndo::Nothing,
             made: Bytes::new(),
         }
     }
 
-    /// Returns what Sync is answered by.
-    pub fn of_sync() -> Expected {
-        Expected {
-            ends: Ends::Sync,
-            ..Expected::of(ReplyKind::Ready)
+    /// Returns the expected reply to Sync.
+    pub fn of_sync() -> ExpectedReply {
+        ExpectedReply {
+            ends: ReadyCause::Sync,
+            ..ExpectedReply::of(ReplyKind::Ready)
         }
     }
 
     /// Returns a message that was made for the client.
-    pub fn made(message: impl Into<Bytes>) -> Expected {
-        Expected {
+    pub fn made(message: impl Into<Bytes>) -> ExpectedReply {
+        ExpectedReply {
             made: message.into(),
-            ..Expected::of(ReplyKind::Made)
+            ..ExpectedReply::of(ReplyKind::Made)
         }
     }
 
     /// Returns a reply that the client does not see.
-    pub fn hidden(kind: ReplyKind) -> Expected {
-        Expected {
+    pub fn hidden(kind: ReplyKind) -> ExpectedReply {
+        ExpectedReply {
             is_hidden: true,
-            ..Expected::of(kind)
+            ..ExpectedReply::of(kind)
         }
     }
 
     /// Returns a reply to a message about this statement.
-    pub fn about(mut self, statement: &[u8]) -> Expected {
+    pub fn about(mut self, statement: &[u8]) -> ExpectedReply {
         self.statement = Bytes::copy_from_slice(statement);
         self
     }
 
     /// Returns a reply that the client does not see, and that may be an error.
-    pub fn optional(kind: ReplyKind) -> Expected {
-        Expected {
+    pub fn optional(kind: ReplyKind) -> ExpectedReply {
+        ExpectedReply {
             is_optional: true,
-            ..Expected::hidden(kind)
+            ..ExpectedReply::hidden(kind)
         }
     }
 
-    /// Returns what a Sync of the session's own is answered by.
-    pub fn hidden_sync() -> Expected {
-        Expected {
+    /// Returns the expected reply to a Sync of the session's own.
+    pub fn hidden_sync() -> ExpectedReply {
+        ExpectedReply {
             is_hidden: true,
-            ..Expected::of_sync()
+            ..ExpectedReply::of_sync()
         }
     }
 
-    /// Adds what to take back if it fails.
-    pub fn or(mut self, undo: Undo) -> Expected {
+    /// Adds the change to undo if it fails.
+    pub fn or(mut self, undo: MessageUndo) -> ExpectedReply {
         self.undo = undo;
         self
     }
@@ -211,7 +214,7 @@ impl Expected {
 /// All replies that are to come.
 #[derive(Debug, Default)]
 pub struct ReplyQueue {
-    entries: VecDeque<Expected>,
+    entries: VecDeque<ExpectedReply>,
     /// Entries of kind [`ReplyKind::Ready`].
     ready: usize,
     /// Extended messages were sent that no Sync has followed.
@@ -228,7 +231,7 @@ impl ReplyQueue {
         self.ready > 0
     }
 
-    /// Returns whether the client must send Sync to end what it has begun.
+    /// Returns whether the client must send Sync to end its batch.
     pub fn has_open_batch(&self) -> bool {
         self.open
     }
@@ -244,14 +247,14 @@ impl ReplyQueue {
         self.ready == 0 || self.ready == 1 && !self.open
     }
 
-    pub fn push(&mut self, expected: Expected) {
+    pub fn push(&mut self, expected: ExpectedReply) {
         let is_ready = expected.kind == ReplyKind::Ready;
         self.ready += usize::from(is_ready);
         self.open = !is_ready;
         self.entries.push_back(expected);
     }
 
-    /// Notes that what ends the data of a COPY is sent, before it is known whether the last message
+    /// Notes that the end of a COPY's data is sent, before it is known whether the last message
     /// reads any.
     pub fn copy_ends(&mut self) {
         if let Some(last) = self.entries.back_mut() {
@@ -265,24 +268,24 @@ impl ReplyQueue {
         all.any(|expected| !expected.is_hidden && expected.kind != ReplyKind::Made)
     }
 
-    pub fn front(&self) -> Option<&Expected> {
+    pub fn front(&self) -> Option<&ExpectedReply> {
         self.entries.front()
     }
 
-    pub fn front_mut(&mut self) -> Option<&mut Expected> {
+    pub fn front_mut(&mut self) -> Option<&mut ExpectedReply> {
         self.entries.front_mut()
     }
 
-    pub fn pop(&mut self) -> Option<Expected> {
+    pub fn pop(&mut self) -> Option<ExpectedReply> {
         let expected = self.entries.pop_front()?;
         self.ready -= usize::from(expected.kind == ReplyKind::Ready);
         Some(expected)
     }
 
-    /// Forgets what the session itself asked for, in front of the client's batches: it is answered
-    /// no more.
+    /// Drops the expected replies of the session's own statements in front of the client's batches:
+    /// they are answered no more.
     pub fn forget_hidden(&mut self) {
-        while let Some(Expected {
+        while let Some(ExpectedReply {
             kind: ReplyKind::Ready,
             is_hidden: true,
             ..
@@ -292,9 +295,9 @@ impl ReplyQueue {
         }
     }
 
-    /// Gives the client what was made for it and whose turn has come.
+    /// Passes the proxy's own messages that are next in order to the client.
     pub fn give_made(&mut self, to_client: &mut BytesMut) {
-        while let Some(Expected {
+        while let Some(ExpectedReply {
             kind: ReplyKind::Made,
             made,
             ..
@@ -310,8 +313,8 @@ impl ReplyQueue {
     pub fn reopen(&mut self) {
         let entries = self.entries.iter().map(|it| (it.kind, it.ends));
         if entries.eq([
-            (ReplyKind::Execute, Ends::Query),
-            (ReplyKind::Ready, Ends::Sync),
+            (ReplyKind::Execute, ReadyCause::Query),
+            (ReplyKind::Ready, ReadyCause::Sync),
         ]) {
             self.entries.pop_back();
             self.ready -= 1;
@@ -320,16 +323,16 @@ impl ReplyQueue {
     }
 
     /// Drops the replies that the server skips as the batch has failed. Returns them, last first,
-    /// and whether the end of the batch is among what was sent. That end is Sync, but for a query
-    /// that stands alone.
-    pub fn skip_batch(&mut self) -> (Vec<Expected>, bool) {
+    /// and whether the end of the batch is among the sent messages. That end is Sync, but for a
+    /// query that stands alone.
+    pub fn skip_batch(&mut self) -> (Vec<ExpectedReply>, bool) {
         let mut entries = self.entries.iter().enumerate();
         let end = entries.position(|(index, it)| {
-            it.kind == ReplyKind::Ready && (index == 0 || it.ends == Ends::Sync)
+            it.kind == ReplyKind::Ready && (index == 0 || it.ends == ReadyCause::Sync)
         });
         let skipped = self.entries.drain(..end.unwrap_or(self.entries.len()));
-        let skipped: Vec<Expected> = skipped.rev().collect();
-        let is_ready = |it: &&Expected| it.kind == ReplyKind::Ready;
+        let skipped: Vec<ExpectedReply> = skipped.rev().collect();
+        let is_ready = |it: &&ExpectedReply| it.kind == ReplyKind::Ready;
         self.ready -= skipped.iter().filter(is_ready).count();
         if end.is_none() {
             self.open = false;

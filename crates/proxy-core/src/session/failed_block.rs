@@ -1,20 +1,23 @@
 //! The answers to messages in a transaction that has failed and is on no server.
 //!
-//! PostgreSQL refuses there what runs, prepares or binds anything. It still closes statements,
-//! answers an empty query and Sync, and reports statements and portals that do not exist.
+//! PostgreSQL refuses there every message that runs, prepares or binds a statement. It still closes
+//! statements, answers an empty query and Sync, and reports statements and portals that do not
+//! exist.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use bytes::Bytes;
 
-use super::Out;
-use super::block::{Alone, is_end};
+use super::PeerOutput;
+use super::block::{DetachedSession, is_end};
 use super::deferral::in_failed_transaction;
-use super::held::Held;
+use super::held_messages::HeldMessages;
 use crate::grammar::Grammar;
-use pg_wire::cut::HEADER_LEN;
-use pg_wire::message::{self, Bind, Parse, StatementOrPortal, executed_portal, split_string};
+use pg_wire::framing::HEADER_LEN;
+use pg_wire::message::{
+    self, BindMessage, ParseMessage, StatementOrPortal, executed_portal, split_string,
+};
 use pg_wire::report::{Report, Severity};
 
 /// SQLSTATEs.
@@ -23,29 +26,34 @@ const IS_STATEMENT: &str = "42P05";
 const NO_PORTAL: &str = "34000";
 const NO_SAVEPOINT: &str = "3B001";
 
-/// What becomes of the messages behind one.
+/// The treatment of the messages behind a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Behind {
+pub(super) enum FollowingMessages {
     /// They are answered.
     Answered,
     /// They are skipped, up to Sync.
     Skipped,
 }
 
-impl Alone<'_> {
-    /// Answers what is held. It wants no server then.
-    pub(super) fn answer_failed(&mut self, held: &Held, out: &mut Out) -> Behind {
-        let mut behind = Behind::Answered;
+impl DetachedSession<'_> {
+    /// Answers the held messages. It wants no server then.
+    pub(super) fn answer_failed(
+        &mut self,
+        held: &HeldMessages,
+        out: &mut PeerOutput,
+    ) -> FollowingMessages {
+        let mut behind = FollowingMessages::Answered;
         for frame in held.frames() {
-            if behind == Behind::Answered || frame[0] == b'S' {
+            if behind == FollowingMessages::Answered || frame[0] == b'S' {
                 behind = self.answer_one(frame, out);
             }
         }
         behind
     }
 
-    /// Closes what a message closes, if it is one that closes something, and answers it.
-    pub(super) fn closes(&mut self, frame: &Bytes, out: &mut Out) -> bool {
+    /// Answers a Close message after closing its statement or portal, and returns whether it was a
+    /// Close message.
+    pub(super) fn closes(&mut self, frame: &Bytes, out: &mut PeerOutput) -> bool {
         let (b'C', Ok(subject)) = (frame[0], StatementOrPortal::read(&frame[HEADER_LEN..])) else {
             return false;
         };
@@ -60,7 +68,7 @@ impl Alone<'_> {
         true
     }
 
-    fn answer_one(&mut self, frame: &Bytes, out: &mut Out) -> Behind {
+    fn answer_one(&mut self, frame: &Bytes, out: &mut PeerOutput) -> FollowingMessages {
         let (tag, body) = (frame[0], &frame[HEADER_LEN..]);
         let is_empty = |text: &[u8]| {
             let mut signs = text.iter();
@@ -87,15 +95,15 @@ impl Alone<'_> {
             _ if self.closes(frame, out) || self.prepares_end(tag, body, out) => {}
             _ => {
                 self.what_fails(tag, body).write(&mut out.to_client);
-                return Behind::Skipped;
+                return FollowingMessages::Skipped;
             }
         }
-        Behind::Answered
+        FollowingMessages::Answered
     }
 
-    /// Prepares what ends the transaction, which alone may be prepared now.
-    fn prepares_end(&mut self, tag: u8, body: &[u8], out: &mut Out) -> bool {
-        let parse = Parse::read(body).ok().filter(|_| tag == b'P');
+    /// Prepares a statement that ends the transaction, which alone may be prepared now.
+    fn prepares_end(&mut self, tag: u8, body: &[u8], out: &mut PeerOutput) -> bool {
+        let parse = ParseMessage::read(body).ok().filter(|_| tag == b'P');
         let parse = parse.filter(|parse| {
             let is_new = !self.client.statements.has(parse.name);
             is_new && parse.text().is_ok_and(is_end)
@@ -111,14 +119,14 @@ impl Alone<'_> {
     fn what_fails(&mut self, tag: u8, body: &[u8]) -> Report {
         let statement = match tag {
             b'P' => {
-                let parse = Parse::read(body).ok();
+                let parse = ParseMessage::read(body).ok();
                 if parse.is_some_and(|parse| parse.name.is_empty()) {
                     self.client.statements.take_unnamed();
                 }
                 let parse = parse.filter(|parse| parse.text().is_ok_and(is_end));
                 return parse.map_or_else(in_failed_transaction, |parse| is_there(parse.name));
             }
-            b'B' => Bind::read(body).map(|bind| bind.statement),
+            b'B' => BindMessage::read(body).map(|bind| bind.statement),
             b'D' => match StatementOrPortal::read(body) {
                 Ok(StatementOrPortal::Portal(portal)) => return no_portal(portal),
                 Ok(StatementOrPortal::Statement(name)) => Ok(name),

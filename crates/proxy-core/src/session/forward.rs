@@ -5,15 +5,17 @@ use alloc::sync::Arc;
 
 use bytes::Bytes;
 
-use super::expected::{Expected, Prelude, ReplyKind, Undo};
-use super::held::Known;
-use super::link::{Exchange, Flow, RestGoes};
+use super::expected::{ExpectedReply, MessageUndo, Prelude, ReplyKind};
+use super::held_messages::HeldMessageContent;
+use super::link::{AttachedSession, ClientFlow, RestDestination};
 use super::statements::MISSING_UNNAMED;
-use super::{AsPrepared, Bound, Out, PARAMETERS_LEN_MAX, Prepared, STATEMENTS_MAX};
+use super::{
+    BoundStatement, PARAMETERS_LEN_MAX, PeerOutput, PreparedForm, PreparedStatement, STATEMENTS_MAX,
+};
 use crate::server::{ServerConnection, StatementId};
 use pg_wire::Malformed;
-use pg_wire::cut::WireMessage;
-use pg_wire::message::{self, Bind, Parse, StatementOrPortal};
+use pg_wire::framing::WireMessage;
+use pg_wire::message::{self, BindMessage, ParseMessage, StatementOrPortal};
 
 const PARSE_COMPLETE: &[u8] = b"1\0\0\0\x04";
 const CLOSE_COMPLETE: &[u8] = b"3\0\0\0\x04";
@@ -23,34 +25,34 @@ const RUN_UNNAMED: &[u8] = b"D\0\0\0\x06P\0E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04";
 /// How a message is forwarded.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Forwarding {
-    /// What is known of it.
-    pub known: Known,
-    /// It changes nothing but the schema, whatever words it has.
+    /// The known content of the message.
+    pub known: HeldMessageContent,
+    /// It changes nothing but the schema, even if its text has other keywords.
     pub is_schema_only: bool,
-    /// What was put in front of it, if it is a simple query.
+    /// The statements in front of it, if it is a simple query.
     pub prelude: Prelude,
-    /// What it runs as, if it is a simple query.
-    pub as_prepared: Option<AsPrepared>,
+    /// Its prepared form, if it is a simple query.
+    pub prepared_form: Option<PreparedForm>,
 }
 
-impl Exchange<'_> {
+impl AttachedSession<'_> {
     // tidy: long — one match that shows where each message goes
     pub(super) fn forward(
         &mut self,
         message: WireMessage<'_>,
         how: Forwarding,
         server: &mut ServerConnection,
-        out: &mut Out,
+        out: &mut PeerOutput,
     ) -> Result<(), Malformed> {
-        self.link.client_rest = RestGoes::On;
+        self.link.client_rest = RestDestination::On;
         let tag = message.tag();
-        if let Flow::Copies { sync_ignored } = &mut self.link.flow {
+        if let ClientFlow::Copies { sync_ignored } = &mut self.link.flow {
             match tag {
                 // The server ignores Sync and Flush between data.
                 b'S' => *sync_ignored = true,
                 b'H' => {}
                 b'c' | b'f' => {
-                    self.link.flow = Flow::Forwards;
+                    self.link.flow = ClientFlow::Forwards;
                     out.to_server.extend_from_slice(message.frame);
                 }
                 // If it is no data, the server ends the session: it looks for nothing else here.
@@ -59,10 +61,11 @@ impl Exchange<'_> {
             return Ok(());
         }
         let is_data = matches!(tag, b'd' | b'c' | b'f');
-        let is_skipped = self.link.flow == Flow::Skips && tag != b'S';
-        // Data may come right behind what reads it; PostgreSQL ignores all other data.
+        let is_skipped = self.link.flow == ClientFlow::Skips && tag != b'S';
+        // Data may come right behind the statement that reads it. PostgreSQL ignores all other
+        // data.
         if is_skipped || is_data && self.link.expected.is_empty() {
-            self.link.client_rest = RestGoes::Nowhere;
+            self.link.client_rest = RestDestination::Nowhere;
             return Ok(());
         }
         match tag {
@@ -73,7 +76,7 @@ impl Exchange<'_> {
             b'P' => self.parse(message, &how, server, out)?,
             b'B' => self.bind(message, &how, server, out)?,
             b'D' => {
-                let mut reply = Expected::of(ReplyKind::Describe);
+                let mut reply = ExpectedReply::of(ReplyKind::Describe);
                 if let StatementOrPortal::Statement(name) = StatementOrPortal::read(message.body())?
                 {
                     reply = reply.about(name);
@@ -92,20 +95,20 @@ impl Exchange<'_> {
                 out.to_server.extend_from_slice(message.frame);
                 self.link
                     .expected
-                    .push(Expected::of(ReplyKind::Execute).or(undo));
+                    .push(ExpectedReply::of(ReplyKind::Execute).or(undo));
             }
             b'S' => {
-                self.link.flow = Flow::Forwards;
+                self.link.flow = ClientFlow::Forwards;
                 out.to_server.extend_from_slice(message.frame);
-                self.link.expected.push(Expected::of_sync());
+                self.link.expected.push(ExpectedReply::of_sync());
             }
             b'Q' if self.sets_by(message, out) => {}
-            b'Q' => match &how.as_prepared {
-                Some(as_prepared) => self.run_prepared(as_prepared, server, out),
+            b'Q' => match &how.prepared_form {
+                Some(prepared_form) => self.run_prepared(prepared_form, server, out),
                 None => {
                     let undo = self.query(message, &how, server, out);
                     out.to_server.extend_from_slice(message.frame);
-                    let mut reply = Expected::of(ReplyKind::Ready).or(undo);
+                    let mut reply = ExpectedReply::of(ReplyKind::Ready).or(undo);
                     reply.prelude = how.prelude;
                     self.link.expected.push(reply);
                 }
@@ -122,7 +125,7 @@ impl Exchange<'_> {
 
     /// Handles a message that is all about settings of the proxy: it is answered when its turn
     /// comes. Returns false if the message is about anything else.
-    fn sets_by(&mut self, message: WireMessage<'_>, out: &mut Out) -> bool {
+    fn sets_by(&mut self, message: WireMessage<'_>, out: &mut PeerOutput) -> bool {
         let Ok((text, _)) = message::split_string(message.body()) else {
             return false;
         };
@@ -130,30 +133,39 @@ impl Exchange<'_> {
         if self.link.expected.is_empty() {
             return self.client.settings.carry_out(text, status, out);
         }
-        let mut answer = Out::default();
+        let mut answer = PeerOutput::default();
         let is_done = self.client.settings.carry_out(text, status, &mut answer);
         if is_done {
-            self.link.expected.push(Expected::made(answer.to_client));
+            self.link
+                .expected
+                .push(ExpectedReply::made(answer.to_client));
         }
         is_done
     }
 
-    /// Runs a simple query as a prepared statement. It fails if what it refers to has changed since
-    /// it was prepared, and is prepared again the next time.
-    fn run_prepared(&mut self, it: &AsPrepared, server: &mut ServerConnection, out: &mut Out) {
+    /// Runs a simple query as a prepared statement. It fails if an object that it refers to has
+    /// changed since it was prepared, and is prepared again the next time.
+    fn run_prepared(
+        &mut self,
+        it: &PreparedForm,
+        server: &mut ServerConnection,
+        out: &mut PeerOutput,
+    ) {
         self.client.statements.take_unnamed();
         let name = self.prepared_on(server, &it.prepared, out);
         let parts: [&[u8]; 3] = [b"\0", &name, &it.parameters];
         message::write(&mut out.to_server, b'B', &parts, 0);
         out.to_server.extend_from_slice(RUN_UNNAMED);
-        self.link.expected.push(Expected::hidden(ReplyKind::Bind));
-        self.link.expect(ReplyKind::Describe);
-        // Whatever fails before its end leaves that undone.
-        let again = Undo::KeepOnServer(it.prepared.id);
         self.link
             .expected
-            .push(Expected::of(ReplyKind::Execute).or(again));
-        self.link.expected.push(Expected::of_sync());
+            .push(ExpectedReply::hidden(ReplyKind::Bind));
+        self.link.expect(ReplyKind::Describe);
+        // A failure before its end leaves that undone.
+        let again = MessageUndo::KeepOnServer(it.prepared.id);
+        self.link
+            .expected
+            .push(ExpectedReply::of(ReplyKind::Execute).or(again));
+        self.link.expected.push(ExpectedReply::of_sync());
     }
 
     /// Forwards a simple query, which also ends the unnamed statement unless it is skipped.
@@ -162,17 +174,18 @@ impl Exchange<'_> {
         message: WireMessage<'_>,
         how: &Forwarding,
         server: &mut ServerConnection,
-        out: &mut Out,
-    ) -> Undo {
+        out: &mut PeerOutput,
+    ) -> MessageUndo {
         let known = how.known.effect();
         let effect = known.unwrap_or_else(|| self.client.grammar.effect_of_query(message));
         self.leaves(effect, how, server);
         let (text, _) = message::split_string(message.body()).unwrap_or_default();
         self.names_for(text, effect, (&mut *server, &mut *out));
         match self.deallocates(text, server, out) {
-            Undo::Nothing => {
-                Undo::KeepUnnamed(self.client.statements.take_unnamed(), server.unnamed.take())
-            }
+            MessageUndo::Nothing => MessageUndo::KeepUnnamed(
+                self.client.statements.take_unnamed(),
+                server.unnamed.take(),
+            ),
             // The unnamed statement ends when it is answered.
             undo => undo,
         }
@@ -183,15 +196,17 @@ impl Exchange<'_> {
         message: WireMessage<'_>,
         how: &Forwarding,
         server: &mut ServerConnection,
-        out: &mut Out,
+        out: &mut PeerOutput,
     ) -> Result<(), Malformed> {
-        let parse = Parse::read(message.body())?;
+        let parse = ParseMessage::read(message.body())?;
         if message.is_whole() {
             parse.text()?;
         }
         let prepared = match how.known.statement() {
             Some(known) => Arc::clone(known),
-            None if message.is_whole() => Arc::new(Prepared::of(parse, self.client.grammar)),
+            None if message.is_whole() => {
+                Arc::new(PreparedStatement::of(parse, self.client.grammar))
+            }
             None => Arc::new(self.client.statements.long()),
         };
         self.leaves(prepared.effect, how, server);
@@ -201,10 +216,10 @@ impl Exchange<'_> {
             let (id, of_client) = self.client.statements.replace_unnamed(prepared);
             let of_server = server.unnamed.replace(id);
             out.to_server.extend_from_slice(message.frame);
-            let undo = Undo::KeepUnnamed(of_client, of_server);
+            let undo = MessageUndo::KeepUnnamed(of_client, of_server);
             self.link
                 .expected
-                .push(Expected::of(ReplyKind::Parse).or(undo));
+                .push(ExpectedReply::of(ReplyKind::Parse).or(undo));
             return Ok(());
         }
         if self.link.keeping.own_names().is_some() {
@@ -217,7 +232,7 @@ impl Exchange<'_> {
             message::write(&mut out.to_server, b'P', &[&name, parse.rest], message.rest);
             self.link
                 .expected
-                .push(Expected::of(ReplyKind::Parse).about(parse.name));
+                .push(ExpectedReply::of(ReplyKind::Parse).about(parse.name));
             return Ok(());
         }
         if self.client.statements.is_full() {
@@ -227,18 +242,18 @@ impl Exchange<'_> {
         }
         let client_name = Bytes::copy_from_slice(parse.name);
         if !self.wants_to_prepare(&prepared, server, out) {
-            let made = Expected::made(PARSE_COMPLETE);
+            let made = ExpectedReply::made(PARSE_COMPLETE);
             self.link
                 .expected
-                .push(made.or(Undo::Forget(client_name.clone())));
+                .push(made.or(MessageUndo::Forget(client_name.clone())));
         } else {
             let parts: [&[u8]; 2] = [&prepared.server_name, parse.rest];
             self.make_room(&prepared, server, out);
             message::write(&mut out.to_server, b'P', &parts, message.rest);
-            let reply = Expected::of(ReplyKind::Parse).about(parse.name);
+            let reply = ExpectedReply::of(ReplyKind::Parse).about(parse.name);
             self.link
                 .expected
-                .push(reply.or(Undo::ForgetBoth(prepared.id, client_name.clone())));
+                .push(reply.or(MessageUndo::ForgetBoth(prepared.id, client_name.clone())));
         }
         self.client.statements.insert(client_name, prepared);
         Ok(())
@@ -248,18 +263,18 @@ impl Exchange<'_> {
     fn parse_as_it_is(
         &mut self,
         message: WireMessage<'_>,
-        (name, prepared): (&[u8], Arc<Prepared>),
-        out: &mut Out,
+        (name, prepared): (&[u8], Arc<PreparedStatement>),
+        out: &mut PeerOutput,
     ) {
         let name = Bytes::copy_from_slice(name);
         let undo = match self.client.statements.insert(name.clone(), prepared) {
-            Some(before) => Undo::Restore(name, before),
-            None => Undo::Forget(name),
+            Some(before) => MessageUndo::Restore(name, before),
+            None => MessageUndo::Forget(name),
         };
         out.to_server.extend_from_slice(message.frame);
         self.link
             .expected
-            .push(Expected::of(ReplyKind::Parse).or(undo));
+            .push(ExpectedReply::of(ReplyKind::Parse).or(undo));
     }
 
     fn bind(
@@ -267,12 +282,12 @@ impl Exchange<'_> {
         message: WireMessage<'_>,
         how: &Forwarding,
         server: &mut ServerConnection,
-        out: &mut Out,
+        out: &mut PeerOutput,
     ) -> Result<(), Malformed> {
-        let bind = Bind::read(message.body())?;
+        let bind = BindMessage::read(message.body())?;
         let name = self.on_server(bind.statement, server, out);
         let statement = self.client.statements.find(bind.statement);
-        // What else it leaves was so when it was prepared.
+        // Its other effects were noted when it was prepared.
         if let Some(prepared) = statement.as_ref()
             && prepared.effect.is_of_settings()
         {
@@ -283,7 +298,7 @@ impl Exchange<'_> {
             Some(prepared) if self.link.knows_portals() => {
                 let is_kept = message.is_whole() && bind.rest.len() <= PARAMETERS_LEN_MAX;
                 let parameters = if is_kept { bind.rest } else { &[] };
-                let bound = Bound {
+                let bound = BoundStatement {
                     prepared,
                     parameters: Bytes::copy_from_slice(parameters),
                 };
@@ -297,8 +312,8 @@ impl Exchange<'_> {
             let parts: [&[u8]; 4] = [bind.portal, b"\0", &name, bind.rest];
             message::write(&mut out.to_server, b'B', &parts, message.rest);
         }
-        let undo = Undo::KeepPortal(portal, before);
-        let reply = Expected::of(ReplyKind::Bind).about(bind.statement);
+        let undo = MessageUndo::KeepPortal(portal, before);
+        let reply = ExpectedReply::of(ReplyKind::Bind).about(bind.statement);
         self.link.expected.push(reply.or(undo));
         Ok(())
     }
@@ -308,29 +323,30 @@ impl Exchange<'_> {
         &mut self,
         message: WireMessage<'_>,
         server: &ServerConnection,
-        out: &mut Out,
+        out: &mut PeerOutput,
     ) -> Result<(), Malformed> {
         if let StatementOrPortal::Statement(name) = StatementOrPortal::read(message.body())? {
-            let made = Expected::made(CLOSE_COMPLETE);
+            let made = ExpectedReply::made(CLOSE_COMPLETE);
             if self.link.keeping.own_names().is_some() && !name.is_empty() {
                 let undo = match self.client.statements.remove(name) {
-                    Some((name, prepared)) => Undo::Restore(name, prepared),
-                    None => Undo::Nothing,
+                    Some((name, prepared)) => MessageUndo::Restore(name, prepared),
+                    None => MessageUndo::Nothing,
                 };
                 out.to_server.extend_from_slice(message.frame);
                 self.link
                     .expected
-                    .push(Expected::of(ReplyKind::Close).or(undo));
+                    .push(ExpectedReply::of(ReplyKind::Close).or(undo));
                 return Ok(());
             }
             if let Some((name, prepared)) = self.client.statements.remove(name) {
                 self.link
                     .expected
-                    .push(made.or(Undo::Restore(name, prepared)));
+                    .push(made.or(MessageUndo::Restore(name, prepared)));
                 return Ok(());
             }
             if name.is_empty() {
-                let undo = Undo::KeepUnnamed(self.client.statements.take_unnamed(), server.unnamed);
+                let undo =
+                    MessageUndo::KeepUnnamed(self.client.statements.take_unnamed(), server.unnamed);
                 self.link.expected.push(made.or(undo));
                 return Ok(());
             }
@@ -343,7 +359,12 @@ impl Exchange<'_> {
     /// Returns the name, with its zero byte, that the client's statement has on the server; it is
     /// prepared there if it is not. A statement that the client does not have is none that the
     /// server has.
-    fn on_server(&mut self, name: &[u8], server: &mut ServerConnection, out: &mut Out) -> Bytes {
+    fn on_server(
+        &mut self,
+        name: &[u8],
+        server: &mut ServerConnection,
+        out: &mut PeerOutput,
+    ) -> Bytes {
         if name.is_empty() {
             let Some((id, prepared)) = self.client.statements.unnamed() else {
                 return [MISSING_UNNAMED, b"\0"].concat().into();
@@ -352,16 +373,16 @@ impl Exchange<'_> {
                 server.unnamed = Some(*id);
                 let body = prepared.body.as_deref().unwrap_or_default();
                 message::write(&mut out.to_server, b'P', &[b"\0", body], 0);
-                let reply = Expected::hidden(ReplyKind::Parse);
+                let reply = ExpectedReply::hidden(ReplyKind::Parse);
                 self.link
                     .expected
-                    .push(reply.or(Undo::ForgetUnnamedOnServer));
+                    .push(reply.or(MessageUndo::ForgetUnnamedOnServer));
             }
             return Bytes::from_static(b"\0");
         }
         let prepared = self.client.statements.find(name);
-        // One that is too long to be kept stays where it is.
-        let is_there = |prepared: &Prepared| {
+        // A statement beyond the length limit stays where it is.
+        let is_there = |prepared: &PreparedStatement| {
             let own_names = self.link.keeping.own_names();
             let since = own_names.filter(|_| prepared.body.is_none());
             own_names.is_none() || since.is_some_and(|since| prepared.since < since)
@@ -379,8 +400,8 @@ impl Exchange<'_> {
     fn prepared_on(
         &mut self,
         server: &mut ServerConnection,
-        prepared: &Prepared,
-        out: &mut Out,
+        prepared: &PreparedStatement,
+        out: &mut PeerOutput,
     ) -> Bytes {
         if self.wants_to_prepare(prepared, server, out)
             && let Some(body) = &prepared.body
@@ -388,10 +409,10 @@ impl Exchange<'_> {
             self.make_room(prepared, server, out);
             let parts: [&[u8]; 2] = [&prepared.server_name, body];
             message::write(&mut out.to_server, b'P', &parts, 0);
-            let reply = Expected::hidden(ReplyKind::Parse);
+            let reply = ExpectedReply::hidden(ReplyKind::Parse);
             self.link
                 .expected
-                .push(reply.or(Undo::ForgetOnServer(prepared.id)));
+                .push(reply.or(MessageUndo::ForgetOnServer(prepared.id)));
         }
         prepared.server_name.clone()
     }
@@ -401,9 +422,9 @@ impl Exchange<'_> {
     /// changed since. Then it is closed there.
     fn wants_to_prepare(
         &mut self,
-        prepared: &Prepared,
+        prepared: &PreparedStatement,
         server: &mut ServerConnection,
-        out: &mut Out,
+        out: &mut PeerOutput,
     ) -> bool {
         let Some(since) = server.uses(&prepared.id) else {
             return true;
@@ -418,18 +439,25 @@ impl Exchange<'_> {
 
     /// Makes room for a statement that is about to be prepared on the server: another may have to
     /// be closed for it.
-    fn make_room(&mut self, prepared: &Prepared, server: &mut ServerConnection, out: &mut Out) {
+    fn make_room(
+        &mut self,
+        prepared: &PreparedStatement,
+        server: &mut ServerConnection,
+        out: &mut PeerOutput,
+    ) {
         if let Some(closed) = server.prepare(prepared.id) {
             self.close_on_server(closed, out);
         }
     }
 
     /// Closes a statement on the server, and with it the portals that run it.
-    fn close_on_server(&mut self, id: StatementId, out: &mut Out) {
+    fn close_on_server(&mut self, id: StatementId, out: &mut PeerOutput) {
         let name = super::statements::server_name(&id);
         message::write(&mut out.to_server, b'C', &[b"S", &name], 0);
-        let reply = Expected::hidden(ReplyKind::Close);
-        self.link.expected.push(reply.or(Undo::KeepOnServer(id)));
+        let reply = ExpectedReply::hidden(ReplyKind::Close);
+        self.link
+            .expected
+            .push(reply.or(MessageUndo::KeepOnServer(id)));
     }
 
     /// Returns whether a portal of the current transaction may run this statement.

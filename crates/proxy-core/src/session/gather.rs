@@ -1,22 +1,22 @@
-//! What a client sends while no server is attached.
+//! Messages of the client while no server is attached.
 
 use alloc::sync::Arc;
 
-use super::block::Alone;
-use super::failed_block::Behind;
-use super::held::{Held, Known};
-use super::phase::{Phase, Wanting};
-use super::{Out, Prepared, Session};
-use pg_wire::cut::WireMessage;
-use pg_wire::message::{self, Parse};
+use super::block::DetachedSession;
+use super::failed_block::FollowingMessages;
+use super::held_messages::{HeldMessageContent, HeldMessages};
+use super::phase::{SessionPhase, WantingPhase};
+use super::{PeerOutput, PreparedStatement, Session};
+use pg_wire::framing::WireMessage;
+use pg_wire::message::{self, ParseMessage};
 use pg_wire::report::Report;
 
 impl Session {
     /// Takes a message while no server is attached.
-    pub(super) fn gather(&mut self, message: WireMessage<'_>, out: &mut Out) {
+    pub(super) fn gather(&mut self, message: WireMessage<'_>, out: &mut PeerOutput) {
         match &mut self.phase {
-            Phase::Gathering(gathering) => {
-                let mut alone = Alone {
+            SessionPhase::Gathering(gathering) => {
+                let mut alone = DetachedSession {
                     client: &mut self.client,
                     transaction: &mut gathering.transaction,
                 };
@@ -25,38 +25,38 @@ impl Session {
                     self.want_server(out);
                 }
             }
-            Phase::Skipping(transaction) if message.tag() == b'S' => {
+            SessionPhase::Skipping(transaction) if message.tag() == b'S' => {
                 message::write_ready(&mut out.to_client, transaction.status().byte());
-                self.phase = Phase::empty(core::mem::take(transaction));
+                self.phase = SessionPhase::empty(core::mem::take(transaction));
             }
-            Phase::Skipping(_) => {}
-            Phase::Wanting(_) | Phase::Attached(_) | Phase::Ended(..) => {
+            SessionPhase::Skipping(_) => {}
+            SessionPhase::Wanting(_) | SessionPhase::Attached(_) | SessionPhase::Ended(..) => {
                 panic!("a message came that is not taken");
             }
         }
     }
 
-    /// Has what was gathered go to a server, also if more is to come.
-    pub(super) fn want_server(&mut self, out: &mut Out) {
-        let Phase::Gathering(gathering) = &mut self.phase else {
+    /// Has the gathered messages go to a server, also if more is to come.
+    pub(super) fn want_server(&mut self, out: &mut PeerOutput) {
+        let SessionPhase::Gathering(gathering) = &mut self.phase else {
             return;
         };
         if gathering.transaction.has_failed_here() {
-            let mut alone = Alone {
+            let mut alone = DetachedSession {
                 client: &mut self.client,
                 transaction: &mut gathering.transaction,
             };
             let behind = alone.answer_failed(&gathering.held, out);
             let (transaction, _) = gathering.take();
             self.phase = match behind {
-                Behind::Answered => Phase::empty(transaction),
-                Behind::Skipped => Phase::Skipping(transaction),
+                FollowingMessages::Answered => SessionPhase::empty(transaction),
+                FollowingMessages::Skipped => SessionPhase::Skipping(transaction),
             };
             return;
         }
         let failure = gathering.transaction.failure();
         let (transaction, held) = gathering.take();
-        self.phase = Phase::Wanting(Wanting {
+        self.phase = SessionPhase::Wanting(WantingPhase {
             transaction,
             held,
             failure: None,
@@ -66,9 +66,9 @@ impl Session {
         }
     }
 
-    /// Answers what is held with an error, as no server can run it. The session goes on.
-    pub(super) fn refuse(&mut self, report: &Report, out: &mut Out) {
-        let Wanting {
+    /// Answers the held messages with an error, as no server can run them. The session goes on.
+    pub(super) fn refuse(&mut self, report: &Report, out: &mut PeerOutput) {
+        let WantingPhase {
             mut transaction,
             held,
             ..
@@ -78,34 +78,37 @@ impl Session {
         transaction.fails();
         if held.is_to_end() {
             message::write_ready(&mut out.to_client, transaction.status().byte());
-            self.phase = Phase::empty(transaction);
+            self.phase = SessionPhase::empty(transaction);
         } else {
-            self.phase = Phase::Skipping(transaction);
+            self.phase = SessionPhase::Skipping(transaction);
         }
     }
 }
 
-impl Alone<'_> {
+impl DetachedSession<'_> {
     /// Takes a message: answers it, ignores it, or holds it.
-    fn take(&mut self, message: WireMessage<'_>, held: &mut Held, out: &mut Out) {
+    fn take(&mut self, message: WireMessage<'_>, held: &mut HeldMessages, out: &mut PeerOutput) {
         let known = match message.tag() {
-            // PostgreSQL, too, ignores what is left of a COPY that has failed.
+            // PostgreSQL, too, ignores the rest of a COPY that has failed.
             b'd' | b'c' | b'f' if !held.may_copy() => return,
             b'Q' if held.is_empty() && self.answers(message, out) => return,
             b'S' if self.turns_batch(held, out) => return,
             b'H' if held.is_empty() => return,
-            b'Q' => Known::Effect(self.client.grammar.effect_of_query(message)),
-            b'P' if message.is_whole() => match Parse::read(message.body()) {
-                Ok(parse) => Known::Statement(Arc::new(Prepared::of(parse, self.client.grammar))),
-                Err(_) => Known::Nothing,
+            b'Q' => HeldMessageContent::Effect(self.client.grammar.effect_of_query(message)),
+            b'P' if message.is_whole() => match ParseMessage::read(message.body()) {
+                Ok(parse) => HeldMessageContent::Statement(Arc::new(PreparedStatement::of(
+                    parse,
+                    self.client.grammar,
+                ))),
+                Err(_) => HeldMessageContent::Nothing,
             },
-            _ => Known::Nothing,
+            _ => HeldMessageContent::Nothing,
         };
         held.push(message, known);
     }
 
     /// Answers a simple query that needs no server. Returns false if it needs one.
-    fn answers(&mut self, message: WireMessage<'_>, out: &mut Out) -> bool {
+    fn answers(&mut self, message: WireMessage<'_>, out: &mut PeerOutput) -> bool {
         let Ok((text, _)) = message::split_string(message.body()) else {
             return false;
         };
@@ -115,6 +118,6 @@ impl Alone<'_> {
         if sets_application || self.client.settings.carry_out(text, status, out) {
             return true;
         }
-        message.is_whole() && (self.turns(text, out) || self.deallocates(text, out))
+        message.is_whole() && (self.run_block_command(text, out) || self.deallocates(text, out))
     }
 }

@@ -6,133 +6,136 @@ use alloc::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::action::{BatchIn, SessionAction, Then, UnderWay};
-use super::batch::Batch;
+use super::action::{AfterTransaction, BatchTransaction, RunningOwner, SessionAction};
+use super::batch::RetryableBatch;
 use super::client::ClientState;
-use super::deferral::{Block, Snapshots};
-use super::expected::{Expected, ReplyKind, ReplyQueue, Status};
-use super::keeping::{Changes, Keeping};
-use super::numbers::Numbers;
-use super::{Bound, Leftover, PORTALS_MAX};
+use super::deferral::{DeferredBlock, SnapshotScope};
+use super::expected::{ExpectedReply, ReplyKind, ReplyQueue, TransactionStatus};
+use super::pin_state::{PinState, SettingChanges};
+use super::table_oids::TableOidMap;
+use super::{BoundStatement, PORTALS_MAX, SessionLeftover};
 use pg_wire::Malformed;
 use pg_wire::message;
 use pg_wire::report::Report;
 
-/// What the session knows of the server that is attached.
+/// The session's view of the attached server.
 #[derive(Debug)]
-pub(super) struct Link {
-    pub role: Role,
-    pub keeping: Keeping,
+pub(super) struct ServerLink {
+    pub role: AttachedRole,
+    pub keeping: PinState,
     /// The transaction's status that the server has reported last.
-    pub status: Status,
+    pub status: TransactionStatus,
     /// The replies that are to come.
     pub expected: ReplyQueue,
-    pub flow: Flow,
-    /// What the portals of the current transaction run.
-    pub portals: BTreeMap<Bytes, Bound>,
+    pub flow: ClientFlow,
+    /// The statements of the current transaction's portals.
+    pub portals: BTreeMap<Bytes, BoundStatement>,
     /// The rest of a long message, of each peer.
-    pub client_rest: RestGoes,
-    pub server_rest: RestGoes,
+    pub client_rest: RestDestination,
+    pub server_rest: RestDestination,
 }
 
-/// What the server is.
+/// The role of the server.
 #[derive(Debug)]
-pub(super) enum Role {
-    Primary(OnPrimary),
+pub(super) enum AttachedRole {
+    Primary(PrimaryState),
     /// A replica, without which the session can go on.
-    Replica(OnReplica),
+    Replica(ReplicaSide),
 }
 
-/// What a session has on the primary.
+/// The session's state on the primary.
 #[derive(Debug)]
-pub(super) struct OnPrimary {
+pub(super) struct PrimaryState {
     /// Its transaction was deferred, and is at READ COMMITTED, unless it has ended since.
     pub is_read_committed: bool,
     /// The server has announced that it ends the session.
     pub is_end_reported: bool,
 }
 
-impl OnPrimary {
+impl PrimaryState {
     /// Returns the state on the primary of a session whose transaction begins.
-    pub fn new(is_read_committed: bool) -> OnPrimary {
-        OnPrimary {
+    pub fn new(is_read_committed: bool) -> PrimaryState {
+        PrimaryState {
             is_read_committed,
             is_end_reported: false,
         }
     }
 }
 
-/// What a session has at a replica.
+/// The session's state at a replica.
 #[derive(Debug)]
-pub(super) struct OnReplica {
+pub(super) struct ReplicaSide {
     /// The numbers that tables have there.
-    pub numbers: Numbers,
-    pub runs: RunsThere,
+    pub numbers: TableOidMap,
+    pub runs: ReplicaWork,
 }
 
-/// What a replica runs for a session.
+/// The work of a replica for a session.
 #[derive(Debug)]
-pub(super) enum RunsThere {
+pub(super) enum ReplicaWork {
     /// All of a transaction, which has taken its snapshot there.
     Snapshot,
     /// A batch of reads.
-    Reads(Reads),
+    Reads(ReplicaReads),
 }
 
 /// A batch of reads at a replica.
 #[derive(Debug)]
-pub(super) struct Reads {
+pub(super) struct ReplicaReads {
     /// The transaction that the reads are of.
-    pub transaction: Transaction,
-    /// What is needed if they come back; none once they cannot, see `elsewhere`.
-    pub batch: Option<Box<Batch>>,
+    pub transaction: DetachedTransaction,
+    /// The data for a second run on the primary; none once a second run is impossible, see
+    /// `elsewhere`.
+    pub batch: Option<Box<RetryableBatch>>,
 }
 
 /// A transaction that the client has begun, if it is not on the server that is attached.
 #[derive(Debug, Default)]
-pub(super) enum Transaction {
+pub(super) enum DetachedTransaction {
     /// There is none.
     #[default]
     None,
     /// It is on no server.
-    Deferred(Block),
+    Deferred(DeferredBlock),
     /// It is on the primary, and its next batch gathers or runs elsewhere.
-    Waiting(Box<Waiting>),
+    Waiting(Box<WaitingTransaction>),
 }
 
-impl Transaction {
+impl DetachedTransaction {
     /// Returns the status of the transaction as it was reported to the client.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> TransactionStatus {
         match self {
-            Transaction::None => Status::Idle,
-            Transaction::Deferred(block) if block.is_failed => Status::Failed,
-            Transaction::Deferred(_) | Transaction::Waiting(_) => Status::Inside,
+            DetachedTransaction::None => TransactionStatus::Idle,
+            DetachedTransaction::Deferred(block) if block.is_failed => TransactionStatus::Failed,
+            DetachedTransaction::Deferred(_) | DetachedTransaction::Waiting(_) => {
+                TransactionStatus::Inside
+            }
         }
     }
 
     pub fn is_none(&self) -> bool {
-        matches!(self, Transaction::None)
+        matches!(self, DetachedTransaction::None)
     }
 
     pub fn is_waiting(&self) -> bool {
-        matches!(self, Transaction::Waiting(_))
+        matches!(self, DetachedTransaction::Waiting(_))
     }
 
     /// Returns in which transaction a batch waits for a server.
-    pub fn batch_in(&self) -> BatchIn {
+    pub fn batch_in(&self) -> BatchTransaction {
         match self {
-            Transaction::None => BatchIn::NoTransaction,
-            Transaction::Deferred(block) => match block.snapshots {
-                Snapshots::OfStatements => BatchIn::Deferred,
-                Snapshots::OfTransaction => BatchIn::Snapshot,
+            DetachedTransaction::None => BatchTransaction::NoTransaction,
+            DetachedTransaction::Deferred(block) => match block.snapshots {
+                SnapshotScope::OfStatements => BatchTransaction::Deferred,
+                SnapshotScope::OfTransaction => BatchTransaction::Snapshot,
             },
-            Transaction::Waiting(_) => BatchIn::Waiting,
+            DetachedTransaction::Waiting(_) => BatchTransaction::Waiting,
         }
     }
 
     /// Notes that an error was sent to the client.
     pub fn fails(&mut self) {
-        if let Transaction::Deferred(block) = self {
+        if let DetachedTransaction::Deferred(block) = self {
             block.fails();
         }
     }
@@ -140,37 +143,39 @@ impl Transaction {
     /// Returns why nothing more runs in the transaction.
     pub fn failure(&self) -> Option<Report> {
         match self {
-            Transaction::Deferred(block) => block.failure(),
-            Transaction::None | Transaction::Waiting(_) => None,
+            DetachedTransaction::Deferred(block) => block.failure(),
+            DetachedTransaction::None | DetachedTransaction::Waiting(_) => None,
         }
     }
 
     /// Returns whether the transaction has failed, on no server, and the client was sent the error.
     pub fn has_failed_here(&self) -> bool {
-        matches!(self, Transaction::Deferred(block) if block.is_reported())
+        matches!(self, DetachedTransaction::Deferred(block) if block.is_reported())
     }
 
-    /// Returns what would be left to do on its server.
-    pub fn leftover(&self) -> Leftover {
+    /// Returns the unfinished work on its server.
+    pub fn leftover(&self) -> SessionLeftover {
         match self {
-            Transaction::Waiting(_) => Leftover::Transaction,
-            Transaction::None | Transaction::Deferred(_) => Leftover::Nothing,
+            DetachedTransaction::Waiting(_) => SessionLeftover::Transaction,
+            DetachedTransaction::None | DetachedTransaction::Deferred(_) => {
+                SessionLeftover::Nothing
+            }
         }
     }
 }
 
-/// A transaction on the primary that waits for its next batch, or for one that runs elsewhere.
+/// A transaction on the primary that waits for its next batch, or for a batch that runs elsewhere.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct WaitingTransaction {
     /// The primary's connection.
-    pub link: Link,
+    pub link: ServerLink,
     /// The client's unnamed portal is not the one on the primary any more.
     pub portal_is_old: bool,
 }
 
-/// What becomes of what the client sends.
+/// The destination of the client's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flow {
+pub(super) enum ClientFlow {
     /// It goes to the server.
     Forwards,
     /// A batch has failed: the server skips everything up to Sync, and so does the session.
@@ -184,43 +189,43 @@ pub(super) enum Flow {
 
 /// Where the rest of a long message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RestGoes {
+pub(super) enum RestDestination {
     On,
     Nowhere,
 }
 
-impl Link {
+impl ServerLink {
     /// Returns a connection on which nothing has happened yet.
-    pub fn new(role: Role, keeping: Keeping) -> Link {
+    pub fn new(role: AttachedRole, keeping: PinState) -> ServerLink {
         let status = match &role {
-            Role::Replica(OnReplica {
-                runs: RunsThere::Snapshot,
+            AttachedRole::Replica(ReplicaSide {
+                runs: ReplicaWork::Snapshot,
                 ..
-            }) => Status::Inside,
-            Role::Primary(_) | Role::Replica(_) => Status::Idle,
+            }) => TransactionStatus::Inside,
+            AttachedRole::Primary(_) | AttachedRole::Replica(_) => TransactionStatus::Idle,
         };
-        Link {
+        ServerLink {
             role,
             keeping,
             status,
             expected: ReplyQueue::default(),
-            flow: Flow::Forwards,
+            flow: ClientFlow::Forwards,
             portals: BTreeMap::new(),
-            client_rest: RestGoes::On,
-            server_rest: RestGoes::On,
+            client_rest: RestDestination::On,
+            server_rest: RestDestination::On,
         }
     }
 
-    /// Returns what the session wants next.
+    /// Returns the session's next action.
     pub fn next(&self) -> SessionAction {
         let is_of_waiting = self.reads().is_some_and(|it| it.transaction.is_waiting());
         match &self.keeping {
-            Keeping::Shared(_) if self.is_done() && is_of_waiting => SessionAction::Return,
-            Keeping::Shared(changes) if self.is_done() => {
-                SessionAction::Over(Then::Release(*changes))
+            PinState::Shared(_) if self.is_done() && is_of_waiting => SessionAction::Return,
+            PinState::Shared(changes) if self.is_done() => {
+                SessionAction::Over(AfterTransaction::Release(*changes))
             }
-            Keeping::Kept { .. } if self.is_done() && !is_of_waiting => {
-                SessionAction::Over(Then::Keep)
+            PinState::Kept { .. } if self.is_done() && !is_of_waiting => {
+                SessionAction::Over(AfterTransaction::Keep)
             }
             _ if self.may_pause() => SessionAction::Pause,
             _ if self.is_copying() || !self.expected.awaits_ready() => SessionAction::Exchange,
@@ -233,20 +238,20 @@ impl Link {
     pub fn may_pause(&self) -> bool {
         let is_deferred = matches!(
             self.role,
-            Role::Primary(OnPrimary {
+            AttachedRole::Primary(PrimaryState {
                 is_read_committed: true,
                 is_end_reported: false
             })
         );
-        let is_shared = matches!(self.keeping, Keeping::Shared(Changes::Nothing));
-        let is_inside = self.status == Status::Inside && !self.is_copying();
+        let is_shared = matches!(self.keeping, PinState::Shared(SettingChanges::Nothing));
+        let is_inside = self.status == TransactionStatus::Inside && !self.is_copying();
         is_deferred && is_shared && is_inside && self.is_quiet()
     }
 
     /// Returns whether nothing is under way, in no transaction. The server can then be taken from
     /// the session.
     pub fn is_done(&self) -> bool {
-        self.status == Status::Idle && self.is_quiet()
+        self.status == TransactionStatus::Idle && self.is_quiet()
     }
 
     /// Returns whether everything is answered, and no batch has begun.
@@ -256,39 +261,39 @@ impl Link {
 
     /// Returns whether a batch has begun that Sync has not ended.
     pub fn is_within_batch(&self) -> bool {
-        self.flow == Flow::Skips || self.expected.has_open_batch()
+        self.flow == ClientFlow::Skips || self.expected.has_open_batch()
     }
 
     /// Notes that the server reads data of COPY.
     pub fn copies(&mut self) {
         if !self.is_copying() {
-            self.flow = Flow::Copies {
+            self.flow = ClientFlow::Copies {
                 sync_ignored: false,
             };
         }
     }
 
     pub fn is_copying(&self) -> bool {
-        matches!(self.flow, Flow::Copies { .. })
+        matches!(self.flow, ClientFlow::Copies { .. })
     }
 
-    /// Returns what is left to do on the server if the session ended now.
-    pub fn leftover(&self) -> Leftover {
+    /// Returns the unfinished work on the server if the session ended now.
+    pub fn leftover(&self) -> SessionLeftover {
         match self.status {
-            _ if !self.is_quiet() => Leftover::Batch,
-            Status::Idle => Leftover::Nothing,
-            Status::Inside | Status::Failed => Leftover::Transaction,
+            _ if !self.is_quiet() => SessionLeftover::Batch,
+            TransactionStatus::Idle => SessionLeftover::Nothing,
+            TransactionStatus::Inside | TransactionStatus::Failed => SessionLeftover::Transaction,
         }
     }
 
-    /// Returns of whom the server runs something, now or next.
-    pub fn under_way(&self) -> UnderWay {
+    /// Returns the owner of the statements that the server runs now or next.
+    pub fn running_owner(&self) -> RunningOwner {
         match self.expected.front() {
             Some(front) if front.is_hidden && self.expected.has_seen() => {
-                UnderWay::OwnBeforeClients
+                RunningOwner::OwnBeforeClients
             }
-            Some(front) if front.is_hidden => UnderWay::Own,
-            _ => UnderWay::Clients,
+            Some(front) if front.is_hidden => RunningOwner::Own,
+            _ => RunningOwner::Clients,
         }
     }
 
@@ -299,21 +304,21 @@ impl Link {
             return false;
         }
         self.expected.forget_hidden();
-        let is_alone = self.status == Status::Idle || is_snapshot_lost;
+        let is_alone = self.status == TransactionStatus::Idle || is_snapshot_lost;
         let has_more = self.keeping.is_kept() || self.is_copying();
         is_alone && !has_more && self.expected.is_one_batch()
     }
 
     pub fn is_on_replica(&self) -> bool {
-        matches!(self.role, Role::Replica(_))
+        matches!(self.role, AttachedRole::Replica(_))
     }
 
     /// Returns whether the session's transaction has its snapshot here, at a replica.
     pub fn has_snapshot(&self) -> bool {
         matches!(
             self.role,
-            Role::Replica(OnReplica {
-                runs: RunsThere::Snapshot,
+            AttachedRole::Replica(ReplicaSide {
+                runs: ReplicaWork::Snapshot,
                 ..
             })
         )
@@ -321,40 +326,40 @@ impl Link {
 
     /// Returns whether the server has announced to the client that it ends the session.
     pub fn is_end_reported(&self) -> bool {
-        matches!(&self.role, Role::Primary(primary) if primary.is_end_reported)
+        matches!(&self.role, AttachedRole::Primary(primary) if primary.is_end_reported)
     }
 
-    pub fn reads(&self) -> Option<&Reads> {
+    pub fn reads(&self) -> Option<&ReplicaReads> {
         match &self.role {
-            Role::Replica(OnReplica {
-                runs: RunsThere::Reads(reads),
+            AttachedRole::Replica(ReplicaSide {
+                runs: ReplicaWork::Reads(reads),
                 ..
             }) => Some(reads),
-            Role::Primary(_) | Role::Replica(_) => None,
+            AttachedRole::Primary(_) | AttachedRole::Replica(_) => None,
         }
     }
 
-    pub fn reads_mut(&mut self) -> Option<&mut Reads> {
+    pub fn reads_mut(&mut self) -> Option<&mut ReplicaReads> {
         match &mut self.role {
-            Role::Replica(OnReplica {
-                runs: RunsThere::Reads(reads),
+            AttachedRole::Replica(ReplicaSide {
+                runs: ReplicaWork::Reads(reads),
                 ..
             }) => Some(reads),
-            Role::Primary(_) | Role::Replica(_) => None,
+            AttachedRole::Primary(_) | AttachedRole::Replica(_) => None,
         }
     }
 
     /// Returns the batch that may come back from here.
-    pub fn batch(&self) -> Option<&Batch> {
+    pub fn batch(&self) -> Option<&RetryableBatch> {
         self.reads()?.batch.as_deref()
     }
 
-    pub fn batch_mut(&mut self) -> Option<&mut Batch> {
+    pub fn batch_mut(&mut self) -> Option<&mut RetryableBatch> {
         self.reads_mut()?.batch.as_deref_mut()
     }
 
     /// Returns the transaction's status as it was reported to the client.
-    pub fn reported_status(&self) -> Status {
+    pub fn reported_status(&self) -> TransactionStatus {
         match self.reads() {
             Some(reads) if !reads.transaction.is_none() => reads.transaction.status(),
             _ => self.status,
@@ -374,7 +379,7 @@ impl Link {
     }
 
     pub fn expect(&mut self, kind: ReplyKind) {
-        self.expected.push(Expected::of(kind));
+        self.expected.push(ExpectedReply::of(kind));
     }
 
     pub fn awaits(&self, kind: ReplyKind) -> bool {
@@ -382,8 +387,8 @@ impl Link {
         front.is_some_and(|reply| reply.kind == kind)
     }
 
-    /// Takes the front of what is to come, which the server has replied to.
-    pub fn take(&mut self, kind: ReplyKind) -> Result<Expected, Malformed> {
+    /// Removes the front of the expected replies, which the server has sent.
+    pub fn take(&mut self, kind: ReplyKind) -> Result<ExpectedReply, Malformed> {
         match self.expected.pop() {
             Some(reply) if reply.kind == kind => Ok(reply),
             other => Err(Malformed(alloc::format!(
@@ -393,15 +398,15 @@ impl Link {
         }
     }
 
-    /// Returns what the portal runs that an Execute message executes, if it was made by Bind.
-    pub fn executed(&self, body: &[u8]) -> Result<Option<Bound>, Malformed> {
+    /// Returns the statement of the portal that an Execute message executes, if Bind has made it.
+    pub fn executed(&self, body: &[u8]) -> Result<Option<BoundStatement>, Malformed> {
         let portal = message::executed_portal(body)?;
         Ok(self.portals.get(portal).cloned())
     }
 }
 
 /// A session and the server that is attached: messages go from one peer to the other.
-pub(super) struct Exchange<'a> {
+pub(super) struct AttachedSession<'a> {
     pub client: &'a mut ClientState,
-    pub link: &'a mut Link,
+    pub link: &'a mut ServerLink,
 }

@@ -1,39 +1,41 @@
-//! A client's messages right before they go to the server that is attached: a router looks at each,
-//! as statements in it may have to be noted, replaced, or preceded by others.
+//! A client's messages right before they go to the attached server. A router looks at each, as its
+//! statements may have to be noted, replaced, or preceded by others.
 
 use alloc::sync::Arc;
 
 use bytes::BytesMut;
 
-use super::action::{ComingMessage, Does, Router, RunBy, SnapshotThere, Treatment};
+use super::action::{
+    ComingMessage, MessageEffect, MessageRouter, MessageTreatment, RunKind, SnapshotState,
+};
 use super::added::{raising, with_prelude};
-use super::demand::Text;
-use super::expected::Status;
+use super::demand::StatementText;
+use super::expected::TransactionStatus;
 use super::forward::Forwarding;
-use super::held::Known;
-use super::link::{Exchange, Flow, RestGoes, Role};
-use super::{Bound, Out, TraceSetting};
+use super::held_messages::HeldMessageContent;
+use super::link::{AttachedRole, AttachedSession, ClientFlow, RestDestination};
+use super::{BoundStatement, PeerOutput, TraceSetting};
 use crate::grammar::SessionEffect;
 use crate::server::ServerConnection;
 use pg_wire::Malformed;
-use pg_wire::cut::WireMessage;
+use pg_wire::framing::WireMessage;
 use pg_wire::message::{self, StatementOrPortal};
 
-impl Exchange<'_> {
-    /// Passes a client's message to the server, as the router has it treated. Something may be
-    /// known of the message already.
+impl AttachedSession<'_> {
+    /// Passes a client's message to the server, treated as the router decides. `known` is its
+    /// content as far as it was analysed before.
     pub(super) fn pass(
         &mut self,
         message: WireMessage<'_>,
-        known: Known,
-        (server, router): (&mut ServerConnection, &mut dyn Router),
-        out: &mut Out,
+        known: HeldMessageContent,
+        (server, router): (&mut ServerConnection, &mut dyn MessageRouter),
+        out: &mut PeerOutput,
     ) -> Result<(), Malformed> {
         let mut how = Forwarding {
             known,
             ..Forwarding::default()
         };
-        if self.link.flow == Flow::Skips {
+        if self.link.flow == ClientFlow::Skips {
             return self.forward(message, how, server, out);
         }
         let bound = match message.tag() {
@@ -43,13 +45,13 @@ impl Exchange<'_> {
         let treatment = router.look(&self.coming(message, bound.as_ref()));
         how.is_schema_only = treatment.is_schema_only;
         let instead = if let Some(report) = &treatment.raises {
-            how.known = Known::Effect(SessionEffect::Nothing);
+            how.known = HeldMessageContent::Effect(SessionEffect::Nothing);
             self.raise(message.tag(), &raising(report), out)
         } else {
             self.treat(&treatment, out);
             if message.tag() == b'Q' && !treatment.prelude.is_empty() {
                 let effect = self.client.grammar.effect_of_query(message);
-                how.known = Known::Effect(effect);
+                how.known = HeldMessageContent::Effect(effect);
                 let (frame, prelude) = with_prelude(&treatment.prelude, message.frame);
                 how.prelude = prelude;
                 Some(frame)
@@ -68,13 +70,13 @@ impl Exchange<'_> {
             rest: 0,
         };
         self.forward(replaced, how, server, out)?;
-        self.link.client_rest = RestGoes::Nowhere;
+        self.link.client_rest = RestDestination::Nowhere;
         Ok(())
     }
 
-    /// Notifies the client, and knows numbers of tables.
-    fn treat(&mut self, treatment: &Treatment, out: &mut Out) {
-        if let Role::Replica(replica) = &mut self.link.role {
+    /// Notifies the client, and adds numbers of tables.
+    fn treat(&mut self, treatment: &MessageTreatment, out: &mut PeerOutput) {
+        if let AttachedRole::Replica(replica) = &mut self.link.role {
             replica.numbers.add(&treatment.numbers);
         }
         if let Some(notice) = &treatment.notice {
@@ -82,12 +84,12 @@ impl Exchange<'_> {
         }
     }
 
-    /// Has the server raise an error by this statement. Returns what goes in the message's place;
+    /// Has the server raise an error by this statement. Returns the message that goes in its place;
     /// none if it is skipped behind the error.
-    fn raise(&mut self, tag: u8, statement: &str, out: &mut Out) -> Option<BytesMut> {
+    fn raise(&mut self, tag: u8, statement: &str, out: &mut PeerOutput) -> Option<BytesMut> {
         let has_snapshot = self.link.has_snapshot();
-        if has_snapshot && self.link.status != Status::Failed {
-            // The client begins its transaction again, which then finds what it needs.
+        if has_snapshot && self.link.status != TransactionStatus::Failed {
+            // The client begins its transaction again, which then finds its objects.
             self.client.deferral.keep_snapshots();
         }
         let mut frame = BytesMut::new();
@@ -96,54 +98,59 @@ impl Exchange<'_> {
             return Some(frame);
         }
         self.add(statement, out);
-        // What the message would leave behind must not keep the session at a replica: Flush stands
-        // in its place, which has no answer, and what follows is skipped.
+        // The effect of the message must not keep the session at a replica: Flush stands in its
+        // place, which has no answer, and the messages behind it are skipped.
         message::write(&mut frame, b'H', &[], 0);
         has_snapshot.then_some(frame)
     }
 
-    /// Returns what a message does at the server; if it executes a portal, that is bound to this.
-    fn coming<'a>(&self, message: WireMessage<'a>, bound: Option<&'a Bound>) -> ComingMessage<'a> {
+    /// Returns the effect of a message at the server. A portal that it executes is bound to this.
+    fn coming<'a>(
+        &self,
+        message: WireMessage<'a>,
+        bound: Option<&'a BoundStatement>,
+    ) -> ComingMessage<'a> {
         let has_snapshot = self.link.has_snapshot();
         let does = match message.tag() {
             b'P' => ComingMessage::prepares(message),
             b'D' => match StatementOrPortal::read(message.body()) {
                 Ok(StatementOrPortal::Statement(name)) => {
                     let statement = self.client.statements.find(name);
-                    statement.map_or(Does::Nothing, Does::Describes)
+                    statement.map_or(MessageEffect::Nothing, MessageEffect::Describes)
                 }
-                _ => Does::Nothing,
+                _ => MessageEffect::Nothing,
             },
-            b'S' => Does::Syncs,
+            b'S' => MessageEffect::Syncs,
             b'Q' => match message::split_string(message.body()) {
-                // What it leaves behind is looked at where it is forwarded.
-                Ok((text, _)) if message.is_whole() => {
-                    Does::Runs(Text::Simple(text, SessionEffect::Nothing), RunBy::Query)
-                }
-                _ => Does::Runs(Text::Unknown, RunBy::Query),
+                // The state that it leaves behind is analysed where it is forwarded.
+                Ok((text, _)) if message.is_whole() => MessageEffect::Runs(
+                    StatementText::Simple(text, SessionEffect::Nothing),
+                    RunKind::Query,
+                ),
+                _ => MessageEffect::Runs(StatementText::Unknown, RunKind::Query),
             },
             b'E' => match bound {
                 Some(bound) => {
-                    let text = Text::Bound(Arc::clone(&bound.prepared), &bound.parameters);
-                    Does::Runs(text, RunBy::Execute)
+                    let text = StatementText::Bound(Arc::clone(&bound.prepared), &bound.parameters);
+                    MessageEffect::Runs(text, RunKind::Execute)
                 }
                 // A portal that was not bound in the transaction is not there.
-                None if has_snapshot && self.link.knows_portals() => Does::Nothing,
-                None => Does::Runs(Text::Unknown, RunBy::Execute),
+                None if has_snapshot && self.link.knows_portals() => MessageEffect::Nothing,
+                None => MessageEffect::Runs(StatementText::Unknown, RunKind::Execute),
             },
-            b'F' => Does::Runs(Text::Unknown, RunBy::Call),
-            _ => Does::Nothing,
+            b'F' => MessageEffect::Runs(StatementText::Unknown, RunKind::Call),
+            _ => MessageEffect::Nothing,
         };
-        let is_inside = self.link.status != Status::Idle;
+        let is_inside = self.link.status != TransactionStatus::Idle;
         let is_quiet = is_inside && self.link.is_quiet();
         ComingMessage {
             does,
             snapshot: has_snapshot.then_some(match is_quiet {
-                true => SnapshotThere::Quiet,
-                false => SnapshotThere::Busy,
+                true => SnapshotState::Quiet,
+                false => SnapshotState::Busy,
             }),
             is_inside,
-            is_failed: self.link.status == Status::Failed,
+            is_failed: self.link.status == TransactionStatus::Failed,
             is_pinned: self.link.keeping.is_kept(),
             is_traced: self.client.settings.trace == TraceSetting::On,
         }

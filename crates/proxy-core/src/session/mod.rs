@@ -1,16 +1,16 @@
 //! One client's session over server connections that change between its transactions.
 //!
-//! Pure: messages of both peers go in, bytes for both come out. The machine knows what each message
-//! that was sent to the server will be answered by. So it can add messages of its own and remove
-//! their answers, and knows where a batch ends.
+//! Pure: messages of both peers go in, bytes for both come out. The machine knows the replies to
+//! each message that was sent to the server. So it can add messages of its own and remove their
+//! answers, and knows where a batch ends.
 //!
-//! A *batch* is what the server answers with one ReadyForQuery: a simple query, a function call, or
-//! extended messages up to Sync. Batches run one after the other: what a client sends behind one is
-//! looked at when it is done, because it may go to another server.
+//! A *batch* is the messages that the server answers with one ReadyForQuery: a simple query, a
+//! function call, or extended messages up to Sync. Batches run one after the other: messages behind
+//! a batch are read when it is done, because they may go to another server.
 //!
-//! What happens to a session is one [`SessionEvent`], and what it wants next one [`SessionAction`].
-//! A session is in one phase, which owns what exists in that phase alone. What outlives phases is
-//! the client's: its statements, its settings.
+//! An input of a session is one [`SessionEvent`], and its output one [`SessionAction`]. A session
+//! is in one phase, which owns the data of that phase alone. State that outlives phases is the
+//! client's: its statements, its settings.
 //!
 //! ```text
 //!     ┌──────────────────────── Released ─────────────────────────┐
@@ -22,15 +22,15 @@
 //! ```
 //!
 //! A transaction that the client has begun is where its server is: in the link to the primary, or
-//! to the replica where it has its snapshot. Otherwise the phase has it as a `Transaction`: one
-//! that is *deferred* is on no server, see `block`; one that *waits* has the link to the primary,
-//! see `elsewhere`.
+//! to the replica where it has its snapshot. Otherwise the phase has it as a `Transaction`. A
+//! *deferred* transaction is on no server, see `block`. A *waiting* transaction has the link to the
+//! primary, see `elsewhere`.
 //!
 //! Invariants
-//! - A reply reaches the client only if the client sent what it replies to.
+//! - A reply reaches the client only if it answers a message of the client.
 //! - `expected` holds, in the server's order, one entry for each reply that is still to come.
-//! - A prepared statement is what its client prepared under that name, on whatever server. Names on
-//!   servers are hashes of text and types, so that clients share them.
+//! - A prepared statement has the text that its client prepared under that name, on any server.
+//!   Names on servers are hashes of text and types, so that clients share them.
 //! - A server is given back only outside of transactions, with nothing expected, and dirty if the
 //!   session may have left anything on it but settings that are known (see `changes`).
 
@@ -48,16 +48,16 @@ mod expected;
 mod failed_block;
 mod forward;
 mod gather;
-mod held;
-mod keeping;
+mod held_messages;
 mod link;
 mod look;
 mod names;
-mod numbers;
 mod phase;
+mod pin_state;
 mod reply;
 mod settings;
 mod statements;
+mod table_oids;
 #[cfg(test)]
 mod tests;
 
@@ -68,27 +68,28 @@ use alloc::sync::Arc;
 use bytes::BytesMut;
 
 use crate::grammar::Grammar;
-use crate::server::{Parameters, ServerConnection};
+use crate::server::{ReportedParameters, ServerConnection};
 pub use action::{
-    At, Attachment, BatchIn, ComingMessage, Does, Ending, ReadThere, Router, RunBy, SessionAction,
-    SessionEvent, SnapshotThere, Taken, Then, Treatment, UnderWay,
+    AfterTransaction, AttachedServer, Attachment, BatchTransaction, ClientPart, ComingMessage,
+    MessageEffect, MessageRouter, MessageTreatment, ReplicaRead, RunKind, RunningOwner,
+    SessionAction, SessionEnding, SessionEvent, SnapshotState,
 };
-pub use batch::{BatchFault, Proof};
+pub use batch::{BatchFault, SnapshotProof};
 pub use block::is_end;
 use client::ClientState;
 use deferral::Deferral;
-pub use deferral::Snapshots;
-pub use demand::{Text, WaitingBatch};
-pub use keeping::Changes;
-use link::{Exchange, RestGoes, Transaction};
-pub use numbers::Numbers;
+pub use deferral::SnapshotScope;
+pub use demand::{StatementText, WaitingBatch};
+use link::{AttachedSession, DetachedTransaction, RestDestination};
 use pg_wire::Malformed;
-use pg_wire::cut::Piece;
-use phase::{Phase, Wanting};
+use pg_wire::framing::StreamPiece;
+use phase::{SessionPhase, WantingPhase};
+pub use pin_state::SettingChanges;
 use settings::ClientParameters;
-pub use settings::{Balancing, Classes, ClientSettings, TraceSetting};
+pub use settings::{ClassPrecision, ClientSettings, ReadBalancing, TraceSetting};
 use statements::ClientStatements;
-pub use statements::{AsPrepared, Bound, Prepared};
+pub use statements::{BoundStatement, PreparedForm, PreparedStatement};
+pub use table_oids::TableOidMap;
 
 /// Bytes of a batch that are held until a server is chosen; a longer batch goes to the primary.
 pub const HELD_LEN_MAX: usize = 64 * 1024;
@@ -102,7 +103,7 @@ const PARAMETERS_LEN_MAX: usize = 1024;
 
 /// Bytes for both peers.
 #[derive(Debug, Default)]
-pub struct Out {
+pub struct PeerOutput {
     /// For the client.
     pub to_client: BytesMut,
     /// For the server.
@@ -111,16 +112,16 @@ pub struct Out {
 
 /// When a session keeps its server until it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pinning {
-    /// Once it has done what may leave something on it: transaction pooling.
+pub enum PinningPolicy {
+    /// Once it has run a statement that may leave state on it: transaction pooling.
     WhenNeeded,
     /// From its first server on: session pooling.
     Always,
 }
 
-/// What a session has begun on its server and not ended.
+/// State that a session has begun on its server and not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leftover {
+pub enum SessionLeftover {
     /// Nothing.
     Nothing,
     /// A transaction, in which the server waits for the next statement.
@@ -129,7 +130,7 @@ pub enum Leftover {
     Batch,
 }
 
-/// What a session begins with, when its client has logged in.
+/// The initial options of a session, after its client has logged in.
 #[derive(Debug)]
 pub struct SessionOptions {
     /// Its number, which is unique among sessions.
@@ -137,21 +138,21 @@ pub struct SessionOptions {
     /// The server process that was reported to the client.
     pub process: u32,
     /// The settings that were reported to the client.
-    pub parameters: Arc<Parameters>,
+    pub parameters: Arc<ReportedParameters>,
     /// When it keeps its servers.
-    pub pinning: Pinning,
+    pub pinning: PinningPolicy,
     /// How statements are read.
     pub grammar: Grammar,
     /// The snapshots of transactions that do not ask for others, if they need not begin on a
     /// server.
-    pub snapshots: Option<Snapshots>,
+    pub snapshots: Option<SnapshotScope>,
 }
 
 /// The machine of one client's session.
 #[derive(Debug)]
 pub struct Session {
     client: ClientState,
-    phase: Phase,
+    phase: SessionPhase,
 }
 
 impl Session {
@@ -167,17 +168,17 @@ impl Session {
                 settings: ClientSettings::default(),
                 deferral: Deferral::new(options.snapshots),
             },
-            phase: Phase::empty(Transaction::None),
+            phase: SessionPhase::empty(DetachedTransaction::None),
         }
     }
 
-    /// Handles what has happened, and returns what is wanted next.
+    /// Handles an event, and returns the next action.
     ///
     /// Fails where a peer does not keep to the protocol: its connection cannot go on.
     pub fn step(
         &mut self,
         event: SessionEvent<'_>,
-        out: &mut Out,
+        out: &mut PeerOutput,
     ) -> Result<SessionAction, Malformed> {
         match event {
             SessionEvent::Client {
@@ -209,21 +210,23 @@ impl Session {
         Ok(self.next())
     }
 
-    /// Returns what is wanted next.
+    /// Returns the next action.
     pub fn next(&self) -> SessionAction {
         match &self.phase {
-            Phase::Gathering(gathering) if gathering.held.is_empty() => SessionAction::Exchange,
-            Phase::Gathering(_) => SessionAction::Gather,
-            Phase::Skipping(_) => SessionAction::Exchange,
-            Phase::Wanting(wanting) => SessionAction::Route(wanting.transaction.batch_in()),
-            Phase::Attached(link) => link.next(),
-            Phase::Ended(by, _) => SessionAction::End(by.clone()),
+            SessionPhase::Gathering(gathering) if gathering.held.is_empty() => {
+                SessionAction::Exchange
+            }
+            SessionPhase::Gathering(_) => SessionAction::Gather,
+            SessionPhase::Skipping(_) => SessionAction::Exchange,
+            SessionPhase::Wanting(wanting) => SessionAction::Route(wanting.transaction.batch_in()),
+            SessionPhase::Attached(link) => link.next(),
+            SessionPhase::Ended(by, _) => SessionAction::End(by.clone()),
         }
     }
 
     /// Returns the batch that waits for a server, see [`SessionAction::Route`].
     pub fn demand(&self) -> WaitingBatch<'_> {
-        let Phase::Wanting(wanting) = &self.phase else {
+        let SessionPhase::Wanting(wanting) = &self.phase else {
             panic!("no batch waits for a server");
         };
         let fault = wanting.failure.as_ref().map(|failure| &failure.fault);
@@ -233,79 +236,88 @@ impl Session {
         }
     }
 
-    /// Returns what begins the transaction of the batch that waits, and takes its snapshot, see
-    /// [`BatchIn::Snapshot`].
+    /// Returns the statement that begins the transaction of the waiting batch, and takes its
+    /// snapshot, see [`BatchTransaction::Snapshot`].
     pub fn snapshot_taking(&self) -> Option<String> {
         match &self.phase {
-            Phase::Wanting(Wanting {
-                transaction: Transaction::Deferred(block),
+            SessionPhase::Wanting(WantingPhase {
+                transaction: DetachedTransaction::Deferred(block),
                 ..
             }) => Some(format!("{};SELECT 1", block.begin)),
             _ => None,
         }
     }
 
-    /// Returns what the client has set.
+    /// Returns the client's settings of the proxy.
     pub fn settings(&self) -> ClientSettings {
         self.client.settings
     }
 
-    /// Returns of whom the server runs something, now or next.
-    pub fn under_way(&self) -> UnderWay {
+    /// Returns the owner of the statements that the server runs now or next.
+    pub fn running_owner(&self) -> RunningOwner {
         match &self.phase {
-            Phase::Attached(link) => link.under_way(),
-            _ => UnderWay::Clients,
+            SessionPhase::Attached(link) => link.running_owner(),
+            _ => RunningOwner::Clients,
         }
     }
 
-    /// Returns what is left to do on its server if it ended now.
-    pub fn leftover(&self) -> Leftover {
+    /// Returns the unfinished work on its server if the session ended now.
+    pub fn leftover(&self) -> SessionLeftover {
         self.phase.leftover()
     }
 
-    /// Takes a piece of what the client sends.
+    /// Handles a piece of the client's stream.
     fn sent(
         &mut self,
-        piece: Piece<'_>,
-        (server, router): (Option<&mut ServerConnection>, &mut dyn Router),
-        out: &mut Out,
+        piece: StreamPiece<'_>,
+        (server, router): (Option<&mut ServerConnection>, &mut dyn MessageRouter),
+        out: &mut PeerOutput,
     ) -> Result<(), Malformed> {
         match (piece, &mut self.phase) {
-            (Piece::Message(message), _) if message.tag() == b'X' => self.ends(Ending::Client),
-            (Piece::Message(message), Phase::Attached(link)) => {
+            (StreamPiece::Message(message), _) if message.tag() == b'X' => {
+                self.ends(SessionEnding::Client)
+            }
+            (StreamPiece::Message(message), SessionPhase::Attached(link)) => {
                 let server = server.expect("the server that is attached has a connection");
                 let client = &mut self.client;
-                let mut exchange = Exchange { client, link };
-                exchange.pass(message, held::Known::Nothing, (server, router), out)?;
+                let mut exchange = AttachedSession { client, link };
+                exchange.pass(
+                    message,
+                    held_messages::HeldMessageContent::Nothing,
+                    (server, router),
+                    out,
+                )?;
             }
-            (Piece::Message(message), _) => self.gather(message, out),
-            (Piece::Rest(rest), Phase::Attached(link)) if link.client_rest == RestGoes::On => {
+            (StreamPiece::Message(message), _) => self.gather(message, out),
+            (StreamPiece::Rest(rest), SessionPhase::Attached(link))
+                if link.client_rest == RestDestination::On =>
+            {
                 out.to_server.extend_from_slice(rest);
             }
             // Of a message that goes to no server.
-            (Piece::Rest(_), _) => {}
+            (StreamPiece::Rest(_), _) => {}
         }
         Ok(())
     }
 
-    /// Takes a piece of what the server sends.
+    /// Handles a piece of the server's stream.
     fn replied(
         &mut self,
-        piece: Piece<'_>,
+        piece: StreamPiece<'_>,
         server: &mut ServerConnection,
         counts: &mut dyn FnMut() -> bool,
-        out: &mut Out,
+        out: &mut PeerOutput,
     ) -> Result<(), Malformed> {
         match &mut self.phase {
             // The client has gone.
-            Phase::Ended(..) => Ok(()),
+            SessionPhase::Ended(..) => Ok(()),
             _ => self.exchange().reply(piece, server, counts, out),
         }
     }
 
     /// Returns the exchange with the server that has a connection of the session.
-    fn exchange(&mut self) -> Exchange<'_> {
-        Exchange {
+    fn exchange(&mut self) -> AttachedSession<'_> {
+        AttachedSession {
             client: &mut self.client,
             link: self.phase.link_mut().expect("a server has a connection"),
         }

@@ -14,19 +14,19 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::Out;
-use super::block::Alone;
-use super::expected::{Expected, ReplyKind, Status, Undo};
-use super::link::Exchange;
+use super::PeerOutput;
+use super::block::DetachedSession;
+use super::expected::{ExpectedReply, MessageUndo, ReplyKind, TransactionStatus};
+use super::link::AttachedSession;
 use crate::grammar::SessionEffect;
 use crate::names::{self, Deallocation};
-use crate::server::{ServerConnection, Statements};
+use crate::server::{ServerConnection, ServerStatements};
 use pg_wire::message;
 
-impl Alone<'_> {
+impl DetachedSession<'_> {
     /// Carries out `DEALLOCATE` in a simple query while no server is attached. Returns false if it
     /// is a server's.
-    pub(super) fn deallocates(&mut self, text: &[u8], out: &mut Out) -> bool {
+    pub(super) fn deallocates(&mut self, text: &[u8], out: &mut PeerOutput) -> bool {
         let is_server = self.client.is_pinned() || self.transaction.has_failed_here();
         if is_server || !names::is_deallocate(text) {
             return false;
@@ -50,19 +50,19 @@ impl Alone<'_> {
     }
 }
 
-impl Exchange<'_> {
+impl AttachedSession<'_> {
     /// Prepares for a text that is about to run on the attached server. If it removes statements,
-    /// they are the client's no more; returns what to restore if it does not run.
+    /// they are the client's no more. Returns the statements to restore if it does not run.
     pub(super) fn deallocates(
         &mut self,
         text: &[u8],
         server: &mut ServerConnection,
-        out: &mut Out,
-    ) -> Undo {
+        out: &mut PeerOutput,
+    ) -> MessageUndo {
         match names::command_of(text) {
             Some(Deallocation::Deallocate(name)) => {
                 let Some((name, prepared)) = self.client.statements.remove(&name[..]) else {
-                    return Undo::Nothing;
+                    return MessageUndo::Nothing;
                 };
                 if self.link.keeping.own_names().is_none() {
                     let with_end: [&[u8]; 2] = [&name, b"\0"];
@@ -70,15 +70,19 @@ impl Exchange<'_> {
                     message::write(&mut out.to_server, b'C', &close, 0);
                     let parse: [&[u8]; 3] = [with_end[0], with_end[1], b"\0\0\0"];
                     message::write(&mut out.to_server, b'P', &parse, 0);
-                    self.link.expected.push(Expected::hidden(ReplyKind::Close));
-                    self.link.expected.push(Expected::hidden(ReplyKind::Parse));
+                    self.link
+                        .expected
+                        .push(ExpectedReply::hidden(ReplyKind::Close));
+                    self.link
+                        .expected
+                        .push(ExpectedReply::hidden(ReplyKind::Parse));
                 }
-                Undo::Restore(name, prepared)
+                MessageUndo::Restore(name, prepared)
             }
             Some(Deallocation::DeallocateAll) => {
-                Undo::RestoreAll(self.client.statements.take_named(), server.forget_named())
+                MessageUndo::RestoreAll(self.client.statements.take_named(), server.forget_named())
             }
-            None => Undo::Nothing,
+            None => MessageUndo::Nothing,
         }
     }
 
@@ -88,14 +92,14 @@ impl Exchange<'_> {
         &mut self,
         text: &[u8],
         effect: SessionEffect,
-        (server, out): (&mut ServerConnection, &mut Out),
+        (server, out): (&mut ServerConnection, &mut PeerOutput),
     ) {
         let looks = names::looks_at_statements(text);
-        // What is known to change nothing but the schema has left it unpinned.
+        // A change of nothing but the schema has left it unpinned.
         let is_kept = effect == SessionEffect::KeepsSession && self.link.keeping.is_kept();
         let may_name = is_kept && names::mentions(text);
         let is_one = names::command_of(text).is_some();
-        let is_failed = self.link.status == Status::Failed;
+        let is_failed = self.link.status == TransactionStatus::Failed;
         if !looks && !may_name || is_one || self.link.is_on_replica() || is_failed {
             return;
         }
@@ -103,23 +107,27 @@ impl Exchange<'_> {
         server.is_dirty = true;
         let statements = self.client.statements.named().clone();
         let undo = match self.link.keeping.own_names() {
-            None => Undo::ShareNames(statements, self.gives_own_names(server, out)),
-            Some(_) => Undo::RestoreAll(statements, Statements::new()),
+            None => MessageUndo::ShareNames(statements, self.gives_own_names(server, out)),
+            Some(_) => MessageUndo::RestoreAll(statements, ServerStatements::new()),
         };
         if names::may_change_names(text) && !looks {
-            // What they mean from here on only the server knows.
+            // From here on only the server knows their meaning.
             self.client.statements.take_named();
         }
-        // It has no reply, and is skipped where what follows is.
+        // It has no reply, and is skipped together with the messages behind it.
         self.link
             .expected
-            .push(Expected::made(Bytes::new()).or(undo));
+            .push(ExpectedReply::made(Bytes::new()).or(undo));
     }
 
-    /// Returns what the server had under names of its own.
-    fn gives_own_names(&mut self, server: &mut ServerConnection, out: &mut Out) -> Statements {
-        // A statement that cannot be prepared any more must not fail what follows; nor must an
-        // implicit transaction that goes on be ended.
+    /// Returns the server's statements under the client's own names.
+    fn gives_own_names(
+        &mut self,
+        server: &mut ServerConnection,
+        out: &mut PeerOutput,
+    ) -> ServerStatements {
+        // A statement that cannot be prepared any more must not fail later messages, nor end an
+        // implicit transaction that goes on.
         let is_apart = !self.link.is_within_batch();
         let long = self
             .client
@@ -132,7 +140,9 @@ impl Exchange<'_> {
         for id in on_server.keys().filter(|id| !long.contains(id)) {
             let name = super::statements::server_name(id);
             message::write(&mut out.to_server, b'C', &[b"S", &name], 0);
-            self.link.expected.push(Expected::hidden(ReplyKind::Close));
+            self.link
+                .expected
+                .push(ExpectedReply::hidden(ReplyKind::Close));
         }
         if is_apart {
             self.sync_apart(out);
@@ -143,24 +153,26 @@ impl Exchange<'_> {
             };
             // Something else may be there from a DEALLOCATE that has failed.
             message::write(&mut out.to_server, b'C', &[b"S", name, b"\0"], 0);
-            self.link.expected.push(Expected::hidden(ReplyKind::Close));
+            self.link
+                .expected
+                .push(ExpectedReply::hidden(ReplyKind::Close));
             let parts: [&[u8]; 3] = [name, b"\0", body];
             message::write(&mut out.to_server, b'P', &parts, 0);
             self.link.expected.push(match is_apart {
-                true => Expected::optional(ReplyKind::Parse),
-                false => Expected::hidden(ReplyKind::Parse),
+                true => ExpectedReply::optional(ReplyKind::Parse),
+                false => ExpectedReply::hidden(ReplyKind::Parse),
             });
             if is_apart {
                 message::write(&mut out.to_server, b'S', &[], 0);
-                self.link.expected.push(Expected::hidden_sync());
+                self.link.expected.push(ExpectedReply::hidden_sync());
             }
         }
         self.link.keeping.give_own_names();
         on_server
     }
 
-    fn sync_apart(&mut self, out: &mut Out) {
+    fn sync_apart(&mut self, out: &mut PeerOutput) {
         message::write(&mut out.to_server, b'S', &[], 0);
-        self.link.expected.push(Expected::hidden_sync());
+        self.link.expected.push(ExpectedReply::hidden_sync());
     }
 }

@@ -1,108 +1,108 @@
-//! The phases of a session, each with what exists in it alone.
+//! The phases of a session, each with its own data.
 
 use core::mem::{replace, take};
 
-use super::action::Ending;
-use super::batch::Failure;
-use super::held::Held;
-use super::link::{Link, Transaction};
-use super::{Leftover, Session};
+use super::action::SessionEnding;
+use super::batch::BatchFailure;
+use super::held_messages::HeldMessages;
+use super::link::{DetachedTransaction, ServerLink};
+use super::{Session, SessionLeftover};
 
-/// What a session does.
+/// The phase of a session.
 #[derive(Debug)]
-pub(super) enum Phase {
+pub(super) enum SessionPhase {
     /// No server is attached, and a batch gathers, or none has begun.
-    Gathering(Gathering),
-    /// No server is attached, and what the client sends is skipped, up to Sync.
-    Skipping(Transaction),
+    Gathering(GatheringPhase),
+    /// No server is attached, and the client's messages are skipped, up to Sync.
+    Skipping(DetachedTransaction),
     /// A batch waits for a server.
-    Wanting(Wanting),
+    Wanting(WantingPhase),
     /// A server runs a batch, is inside of a transaction, or belongs to the session.
-    Attached(Link),
+    Attached(ServerLink),
     /// It has ended.
-    Ended(Ending, Leftover),
+    Ended(SessionEnding, SessionLeftover),
 }
 
-/// What a session without a server has.
+/// The state of a session without a server.
 #[derive(Debug, Default)]
-pub(super) struct Gathering {
-    pub transaction: Transaction,
-    pub held: Held,
+pub(super) struct GatheringPhase {
+    pub transaction: DetachedTransaction,
+    pub held: HeldMessages,
 }
 
 /// A batch that waits for a server.
 #[derive(Debug)]
-pub(super) struct Wanting {
-    pub transaction: Transaction,
-    pub held: Held,
+pub(super) struct WantingPhase {
+    pub transaction: DetachedTransaction,
+    pub held: HeldMessages,
     /// Why the batch has come back from a replica, if it was there.
-    pub failure: Option<Failure>,
+    pub failure: Option<BatchFailure>,
 }
 
-impl Phase {
+impl SessionPhase {
     /// Returns the phase of a session without a server, of whose next batch nothing has come.
-    pub fn empty(transaction: Transaction) -> Phase {
-        Phase::Gathering(Gathering {
+    pub fn empty(transaction: DetachedTransaction) -> SessionPhase {
+        SessionPhase::Gathering(GatheringPhase {
             transaction,
-            held: Held::default(),
+            held: HeldMessages::default(),
         })
     }
 
-    /// Returns what is left to do on the server if the session ended now.
-    pub fn leftover(&self) -> Leftover {
+    /// Returns the unfinished work on the server if the session ended now.
+    pub fn leftover(&self) -> SessionLeftover {
         match self {
-            Phase::Gathering(Gathering { transaction, .. })
-            | Phase::Skipping(transaction)
-            | Phase::Wanting(Wanting { transaction, .. }) => transaction.leftover(),
-            Phase::Attached(link) => link.leftover(),
-            Phase::Ended(_, leftover) => *leftover,
+            SessionPhase::Gathering(GatheringPhase { transaction, .. })
+            | SessionPhase::Skipping(transaction)
+            | SessionPhase::Wanting(WantingPhase { transaction, .. }) => transaction.leftover(),
+            SessionPhase::Attached(link) => link.leftover(),
+            SessionPhase::Ended(_, leftover) => *leftover,
         }
     }
 
-    /// Returns the connection to the server that sends messages: the one that is attached, or the
-    /// primary's of a transaction that waits.
-    pub fn link_mut(&mut self) -> Option<&mut Link> {
+    /// Returns the connection to the server that sends messages: the attached server, or the
+    /// primary of a waiting transaction.
+    pub fn link_mut(&mut self) -> Option<&mut ServerLink> {
         match self {
-            Phase::Attached(link) => Some(link),
-            Phase::Gathering(Gathering { transaction, .. })
-            | Phase::Skipping(transaction)
-            | Phase::Wanting(Wanting { transaction, .. }) => match transaction {
-                Transaction::Waiting(waiting) => Some(&mut waiting.link),
-                Transaction::None | Transaction::Deferred(_) => None,
+            SessionPhase::Attached(link) => Some(link),
+            SessionPhase::Gathering(GatheringPhase { transaction, .. })
+            | SessionPhase::Skipping(transaction)
+            | SessionPhase::Wanting(WantingPhase { transaction, .. }) => match transaction {
+                DetachedTransaction::Waiting(waiting) => Some(&mut waiting.link),
+                DetachedTransaction::None | DetachedTransaction::Deferred(_) => None,
             },
-            Phase::Ended(..) => None,
+            SessionPhase::Ended(..) => None,
         }
     }
 }
 
 impl Session {
     /// Ends the session.
-    pub(super) fn ends(&mut self, by: Ending) {
-        self.phase = Phase::Ended(by, self.phase.leftover());
+    pub(super) fn ends(&mut self, by: SessionEnding) {
+        self.phase = SessionPhase::Ended(by, self.phase.leftover());
     }
 
     /// Takes the batch that waits, for which there is a server, or none.
-    pub(super) fn take_wanting(&mut self) -> Wanting {
-        let ended = Phase::Ended(Ending::Server, Leftover::Nothing);
+    pub(super) fn take_wanting(&mut self) -> WantingPhase {
+        let ended = SessionPhase::Ended(SessionEnding::Server, SessionLeftover::Nothing);
         match replace(&mut self.phase, ended) {
-            Phase::Wanting(wanting) => wanting,
+            SessionPhase::Wanting(wanting) => wanting,
             _ => panic!("no batch waits for a server"),
         }
     }
 
     /// Takes the server that is attached.
-    pub(super) fn take_link(&mut self) -> Link {
-        let ended = Phase::Ended(Ending::Server, Leftover::Nothing);
+    pub(super) fn take_link(&mut self) -> ServerLink {
+        let ended = SessionPhase::Ended(SessionEnding::Server, SessionLeftover::Nothing);
         match replace(&mut self.phase, ended) {
-            Phase::Attached(link) => link,
+            SessionPhase::Attached(link) => link,
             _ => panic!("no server is attached"),
         }
     }
 }
 
-impl Gathering {
+impl GatheringPhase {
     /// Takes everything: the batch, and its transaction.
-    pub fn take(&mut self) -> (Transaction, Held) {
+    pub fn take(&mut self) -> (DetachedTransaction, HeldMessages) {
         (take(&mut self.transaction), take(&mut self.held))
     }
 }

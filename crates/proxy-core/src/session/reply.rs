@@ -1,15 +1,15 @@
 //! The server's messages on their way to the client.
 
-use super::Out;
-use super::expected::{Expected, ReplyKind, Status, Undo};
-use super::keeping::{Changes, Keeping};
-use super::link::{Exchange, Flow, RestGoes, Role};
+use super::PeerOutput;
+use super::expected::{ExpectedReply, MessageUndo, ReplyKind, TransactionStatus};
+use super::link::{AttachedRole, AttachedSession, ClientFlow, RestDestination};
+use super::pin_state::{PinState, SettingChanges};
 use super::statements::{MISSING_UNNAMED, PREFIX};
 use crate::server::{ServerConnection, StatementId};
 use alloc::borrow::Cow;
 use alloc::format;
 use pg_wire::Malformed;
-use pg_wire::cut::{HEADER_LEN, Piece, WireMessage};
+use pg_wire::framing::{HEADER_LEN, StreamPiece, WireMessage};
 use pg_wire::message;
 use pg_wire::report::{self, Report, Severity};
 
@@ -18,19 +18,19 @@ const NO_STATEMENT: &str = "26000";
 
 const SYNC: &[u8] = b"S\0\0\0\x04";
 
-impl Exchange<'_> {
-    /// Takes a piece of what the server sends; `counts` is asked whether what a batch has seen at a
-    /// replica counts, once it has taken its snapshots.
+impl AttachedSession<'_> {
+    /// Processes a piece of the server's stream. `counts` returns whether the snapshots of a batch
+    /// at a replica are valid, once the batch has taken them.
     ///
-    /// Fails where the server's replies do not fit what it was sent: both connections must end.
+    /// Fails where the server's replies do not fit its messages: both connections must end.
     pub(super) fn reply(
         &mut self,
-        piece: Piece<'_>,
+        piece: StreamPiece<'_>,
         server: &mut ServerConnection,
         counts: &mut dyn FnMut() -> bool,
-        out: &mut Out,
+        out: &mut PeerOutput,
     ) -> Result<(), Malformed> {
-        if let Piece::Message(message) = piece
+        if let StreamPiece::Message(message) = piece
             && self.is_proof(message.tag())
         {
             match counts() {
@@ -43,14 +43,14 @@ impl Exchange<'_> {
 
     fn receive(
         &mut self,
-        piece: Piece<'_>,
+        piece: StreamPiece<'_>,
         server: &mut ServerConnection,
-        out: &mut Out,
+        out: &mut PeerOutput,
     ) -> Result<(), Malformed> {
         let message = match piece {
-            Piece::Message(message) => message,
-            Piece::Rest(rest) => {
-                if self.link.server_rest == RestGoes::On {
+            StreamPiece::Message(message) => message,
+            StreamPiece::Rest(rest) => {
+                if self.link.server_rest == RestDestination::On {
                     out.to_client.extend_from_slice(rest);
                 }
                 return Ok(());
@@ -88,15 +88,15 @@ impl Exchange<'_> {
             _ => {}
         }
         self.link.server_rest = if is_seen {
-            RestGoes::On
+            RestDestination::On
         } else {
-            RestGoes::Nowhere
+            RestDestination::Nowhere
         };
         if is_seen && message.tag() == b'Z' {
             message::write_ready(&mut out.to_client, self.link.reported_status().byte());
         } else if is_seen
             && message.tag() == b'T'
-            && let Role::Replica(replica) = &self.link.role
+            && let AttachedRole::Replica(replica) = &self.link.role
         {
             replica.numbers.write(message.frame, &mut out.to_client);
         } else if is_seen && message.tag() == b'A' {
@@ -108,9 +108,9 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// Handles a notification: those that the client has sent itself are from the process that it
-    /// knows.
-    fn notified(&self, message: WireMessage<'_>, own: u32, out: &mut Out) {
+    /// Handles a notification. Notifications that the client has sent itself come from the process
+    /// number that it knows.
+    fn notified(&self, message: WireMessage<'_>, own: u32, out: &mut PeerOutput) {
         let start = out.to_client.len() + HEADER_LEN;
         out.to_client.extend_from_slice(message.frame);
         let process = out.to_client.get_mut(start..start + size_of::<u32>());
@@ -124,23 +124,23 @@ impl Exchange<'_> {
         &mut self,
         message: WireMessage<'_>,
         server: &mut ServerConnection,
-        out: &mut Out,
+        out: &mut PeerOutput,
     ) -> Result<(), Malformed> {
         let body = self.in_clients_names(message.body());
         let report = Report::read(&body);
         if report.severity == Severity::Fatal {
             match &mut self.link.role {
-                Role::Primary(primary) => primary.is_end_reported = true,
-                Role::Replica(_) => {
+                AttachedRole::Primary(primary) => primary.is_end_reported = true,
+                AttachedRole::Replica(_) => {
                     // The session outlives it: the client gets an error with its end.
-                    self.link.server_rest = RestGoes::Nowhere;
+                    self.link.server_rest = RestDestination::Nowhere;
                     return Ok(());
                 }
             }
         }
         let front = self.link.expected.front();
         if front.is_some_and(|reply| reply.is_optional) {
-            self.link.server_rest = RestGoes::Nowhere;
+            self.link.server_rest = RestDestination::Nowhere;
             self.failed(server, out);
             return Ok(());
         }
@@ -156,12 +156,12 @@ impl Exchange<'_> {
             server.outdate();
         }
         if self.fails_elsewhere(&report) {
-            self.link.server_rest = RestGoes::Nowhere;
+            self.link.server_rest = RestDestination::Nowhere;
             self.failed(server, out);
             return Ok(());
         }
-        // Any other error is the client's, even of what was added for its sake.
-        self.link.server_rest = RestGoes::On;
+        // Any other error is the client's, even of a statement that was added for its sake.
+        self.link.server_rest = RestDestination::On;
         self.link.transaction_fails();
         self.failed(server, out);
         if prelude > 0 && message.is_whole() {
@@ -201,7 +201,7 @@ impl Exchange<'_> {
             // No client has sent one.
             return;
         }
-        let mut undo = Undo::Nothing;
+        let mut undo = MessageUndo::Nothing;
         if self.link.awaits(ReplyKind::Execute) {
             undo = self.link.expected.pop().map_or(undo, |reply| reply.undo);
         } else if let Some(reply) = self.link.expected.front_mut() {
@@ -211,8 +211,8 @@ impl Exchange<'_> {
                 self.client.statements.take_unnamed();
             }
         }
-        // Then they were removed when it was sent, and what is there now was prepared behind it.
-        let is_done = matches!(undo, Undo::RestoreAll(..));
+        // Then they were removed when it was sent, and the present ones were prepared behind it.
+        let is_done = matches!(undo, MessageUndo::RestoreAll(..));
         match message.body() {
             b"DEALLOCATE ALL\0" | b"DISCARD ALL\0" if !is_done => {
                 server.forget_all();
@@ -220,14 +220,14 @@ impl Exchange<'_> {
             }
             _ => {}
         }
-        // What was sent behind it may leave something again.
+        // Messages behind it may leave state again.
         let is_over = self.link.expected.is_over() && !self.link.is_on_replica();
         if message.body() == b"DISCARD ALL\0" && is_over {
             let is_kept = self.client.is_pinned();
             server.is_dirty = !is_kept;
             self.link.keeping = match is_kept {
-                true => Keeping::Kept { own_names: None },
-                false => Keeping::Shared(Changes::Discarded),
+                true => PinState::Kept { own_names: None },
+                false => PinState::Shared(SettingChanges::Discarded),
             };
             server.forget_all();
             self.client.statements.take_named();
@@ -235,12 +235,12 @@ impl Exchange<'_> {
         }
     }
 
-    /// Notes that the server skips what is left of an extended batch. Of a simple query only
+    /// Notes that the server skips the rest of an extended batch. Of a simple query only
     /// ReadyForQuery is left.
-    fn failed(&mut self, server: &mut ServerConnection, out: &mut Out) {
+    fn failed(&mut self, server: &mut ServerConnection, out: &mut PeerOutput) {
         let flow = self.link.flow;
         if self.link.is_copying() {
-            self.link.flow = Flow::Forwards;
+            self.link.flow = ClientFlow::Forwards;
         }
         match self.link.expected.front_mut() {
             None => return,
@@ -262,71 +262,71 @@ impl Exchange<'_> {
         }
         match failed.map(|reply| reply.undo) {
             // PostgreSQL drops the old one before it looks at the new one.
-            Some(Undo::KeepUnnamed(..)) => {
+            Some(MessageUndo::KeepUnnamed(..)) => {
                 self.client.statements.take_unnamed();
                 server.unnamed = None;
             }
             Some(undo) => self.undo(undo, server),
             None => {}
         }
-        if flow == (Flow::Copies { sync_ignored: true }) {
+        if flow == (ClientFlow::Copies { sync_ignored: true }) {
             out.to_server.extend_from_slice(SYNC);
-            self.link.expected.push(Expected::of_sync());
+            self.link.expected.push(ExpectedReply::of_sync());
         } else if !has_sync {
-            self.link.flow = Flow::Skips;
+            self.link.flow = ClientFlow::Skips;
         } else {
-            self.link.flow = Flow::Forwards;
+            self.link.flow = ClientFlow::Forwards;
         }
     }
 
-    pub(super) fn undo(&mut self, undo: Undo, server: &mut ServerConnection) {
+    pub(super) fn undo(&mut self, undo: MessageUndo, server: &mut ServerConnection) {
         match undo {
-            Undo::Nothing => {}
-            Undo::ForgetOnServer(id) => server.forget(&id),
-            Undo::KeepOnServer(id) => server.keep(id),
-            Undo::Forget(name) => {
+            MessageUndo::Nothing => {}
+            MessageUndo::ForgetOnServer(id) => server.forget(&id),
+            MessageUndo::KeepOnServer(id) => server.keep(id),
+            MessageUndo::Forget(name) => {
                 self.client.statements.remove(&name);
             }
-            Undo::ForgetBoth(id, name) => {
+            MessageUndo::ForgetBoth(id, name) => {
                 server.forget(&id);
                 self.client.statements.remove(&name);
             }
-            Undo::Restore(name, prepared) => {
+            MessageUndo::Restore(name, prepared) => {
                 self.client.statements.insert(name, prepared);
             }
-            Undo::ForgetUnnamedOnServer => server.unnamed = None,
-            Undo::KeepUnnamed(of_client, of_server) => {
+            MessageUndo::ForgetUnnamedOnServer => server.unnamed = None,
+            MessageUndo::KeepUnnamed(of_client, of_server) => {
                 self.client.statements.restore_unnamed(of_client);
                 server.unnamed = of_server;
             }
-            Undo::ShareNames(statements, on_server) => {
+            MessageUndo::ShareNames(statements, on_server) => {
                 self.link.keeping.share_names();
                 self.client.statements.restore_named(statements);
                 server.restore_named(on_server);
             }
-            Undo::RestoreAll(statements, on_server) => {
+            MessageUndo::RestoreAll(statements, on_server) => {
                 self.client.statements.restore_named(statements);
                 server.restore_named(on_server);
             }
-            Undo::KeepPortal(portal, Some(bound)) => {
+            MessageUndo::KeepPortal(portal, Some(bound)) => {
                 self.link.portals.insert(portal, bound);
             }
-            Undo::KeepPortal(portal, None) => {
+            MessageUndo::KeepPortal(portal, None) => {
                 self.link.portals.remove(&portal);
             }
         }
     }
 
-    fn ready(&mut self, message: WireMessage<'_>) -> Result<Expected, Malformed> {
+    fn ready(&mut self, message: WireMessage<'_>) -> Result<ExpectedReply, Malformed> {
         let reply = self.link.take(ReplyKind::Ready)?;
         let body = message.body();
-        let status = Status::read(body);
+        let status = TransactionStatus::read(body);
         self.link.status =
             status.ok_or_else(|| Malformed(format!("status {body:?} of a transaction")))?;
         if self.link.is_copying() {
-            self.link.flow = Flow::Forwards;
+            self.link.flow = ClientFlow::Forwards;
         }
-        if self.link.status == Status::Idle {
+        if self.link.status == TransactionStatus::Idle {
             self.link.portals.clear();
         }
         Ok(reply)

@@ -7,13 +7,13 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::Out;
-use super::expected::Status;
+use super::PeerOutput;
+use super::expected::TransactionStatus;
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 
-use crate::freshness::Level;
-use crate::server::{Parameters, ServerConnection};
+use crate::freshness::ConsistencyLevel;
+use crate::server::{ReportedParameters, ServerConnection};
 use pg_wire::message;
 use pg_wire::report::{Report, Severity};
 
@@ -36,22 +36,22 @@ const NAMES: [&str; 4] = [
     "replex.balancing",
 ];
 
-/// What a client has set.
+/// The proxy's settings of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientSettings {
     /// Whether the client gets a notice with each batch of where it went and why.
     pub trace: TraceSetting,
     /// How consistent reads are.
-    pub level: Level,
-    /// How finely it is looked at what reads touch.
-    pub classes: Classes,
-    /// What goes elsewhere than its transaction.
-    pub balancing: Balancing,
+    pub level: ConsistencyLevel,
+    /// The precision of the analysis of reads.
+    pub classes: ClassPrecision,
+    /// The reads that may run on another server than their transaction.
+    pub balancing: ReadBalancing,
 }
 
-/// How finely it is looked at what reads touch (the paper's section 7.3).
+/// The precision of the analysis of reads (the paper's section 7.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Classes {
+pub enum ClassPrecision {
     /// By rows where they are known, else by columns: all classes.
     #[default]
     Rows,
@@ -63,8 +63,8 @@ pub enum Classes {
 
 /// Whether reads of a transaction that has written may go to replicas (the paper's section 7.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Balancing {
-    /// Those that are independent of what it has written.
+pub enum ReadBalancing {
+    /// Reads that are independent of the transaction's writes.
     #[default]
     Statement,
     /// None: from its first write on, all of it is on the primary.
@@ -84,7 +84,12 @@ pub enum TraceSetting {
 impl ClientSettings {
     /// Carries out a simple query that is only about these settings, in a transaction with this
     /// status. Returns false if it is not: then it is a server's.
-    pub(super) fn carry_out(&mut self, text: &[u8], status: Status, out: &mut Out) -> bool {
+    pub(super) fn carry_out(
+        &mut self,
+        text: &[u8],
+        status: TransactionStatus,
+        out: &mut PeerOutput,
+    ) -> bool {
         let Some(text) = set_text(text) else {
             return false;
         };
@@ -120,15 +125,15 @@ impl ClientSettings {
         match (name, value) {
             ("replex.trace", "on" | "true" | "1") => self.trace = TraceSetting::On,
             ("replex.trace", "off" | "false" | "0") => self.trace = TraceSetting::Off,
-            ("replex.consistency", "gssi") => self.level = Level::Gssi,
-            ("replex.consistency", "weak") => self.level = Level::Weak,
-            ("replex.consistency", "rsi-pc") => self.level = Level::RsiPc,
-            ("replex.consistency", "1sr") => self.level = Level::OneCopy,
-            ("replex.classes", "ras") => self.classes = Classes::Rows,
-            ("replex.classes", "cas") => self.classes = Classes::Columns,
-            ("replex.classes", "tas") => self.classes = Classes::Tables,
-            ("replex.balancing", "statement") => self.balancing = Balancing::Statement,
-            ("replex.balancing", "transaction") => self.balancing = Balancing::Transaction,
+            ("replex.consistency", "gssi") => self.level = ConsistencyLevel::Gssi,
+            ("replex.consistency", "weak") => self.level = ConsistencyLevel::Weak,
+            ("replex.consistency", "rsi-pc") => self.level = ConsistencyLevel::RsiPc,
+            ("replex.consistency", "1sr") => self.level = ConsistencyLevel::OneCopy,
+            ("replex.classes", "ras") => self.classes = ClassPrecision::Rows,
+            ("replex.classes", "cas") => self.classes = ClassPrecision::Columns,
+            ("replex.classes", "tas") => self.classes = ClassPrecision::Tables,
+            ("replex.balancing", "statement") => self.balancing = ReadBalancing::Statement,
+            ("replex.balancing", "transaction") => self.balancing = ReadBalancing::Transaction,
             _ => return NAMES.contains(&name).then_some(false),
         }
         Some(true)
@@ -138,15 +143,15 @@ impl ClientSettings {
 /// The settings that were reported to the client, and how servers are to name its session.
 #[derive(Debug)]
 pub(super) struct ClientParameters {
-    reported: Arc<Parameters>,
-    /// What servers are to call it, and what they call it without that.
+    reported: Arc<ReportedParameters>,
+    /// The application name that servers get, and the name without a suffix.
     application: Option<Bytes>,
     application_at_login: Option<Bytes>,
 }
 
 impl ClientParameters {
     /// Knows the settings that were reported at the login.
-    pub fn new(reported: Arc<Parameters>) -> ClientParameters {
+    pub fn new(reported: Arc<ReportedParameters>) -> ClientParameters {
         let application = reported.get(APPLICATION_NAME).cloned();
         ClientParameters {
             reported,
@@ -161,16 +166,16 @@ impl ClientParameters {
     }
 
     /// Returns all of them as the client knows them.
-    pub fn shared(&self) -> Arc<Parameters> {
+    pub fn shared(&self) -> Arc<ReportedParameters> {
         Arc::clone(&self.reported)
     }
 
     /// Notes that the client knows these.
-    pub fn know(&mut self, reported: Arc<Parameters>) {
+    pub fn know(&mut self, reported: Arc<ReportedParameters>) {
         self.reported = reported;
     }
 
-    /// Returns what servers are to call the session.
+    /// Returns the application name of the session for servers.
     pub fn application(&self) -> Option<&Bytes> {
         self.application.as_ref()
     }
@@ -186,12 +191,12 @@ impl ClientParameters {
         is_news
     }
 
-    /// Notes that servers are to call it what this one calls it.
+    /// Notes that servers are to use the application name of this one.
     pub fn name_as(&mut self, server: &ServerConnection) {
         self.application = server.parameters.get(APPLICATION_NAME).cloned();
     }
 
-    /// Notes that servers are to call it what they called it at the login.
+    /// Notes that servers are to use the application name of the login.
     pub fn name_as_at_login(&mut self) {
         self.application.clone_from(&self.application_at_login);
     }
@@ -199,7 +204,7 @@ impl ClientParameters {
     /// Carries out a simple query that only gives the session a name while it has no server. An
     /// attached server gets it itself; in a transaction it may be rolled back. Returns false if it
     /// is something else.
-    pub fn sets_application(&mut self, text: &[u8], out: &mut Out) -> bool {
+    pub fn sets_application(&mut self, text: &[u8], out: &mut PeerOutput) -> bool {
         let Some(name) = set_text(text).and_then(application_name) else {
             return false;
         };
@@ -209,12 +214,12 @@ impl ClientParameters {
             let parts: [&[u8]; 4] = [APPLICATION_NAME, b"\0", name.as_bytes(), b"\0"];
             message::write(&mut out.to_client, b'S', &parts, 0);
         }
-        message::write_ready(&mut out.to_client, Status::Idle.byte());
+        message::write_ready(&mut out.to_client, TransactionStatus::Idle.byte());
         true
     }
 
-    /// Reports to the client those settings in which the server differs from what it knows.
-    pub fn report(&mut self, server: &ServerConnection, out: &mut Out) {
+    /// Reports to the client the settings in which the server differs from the client's view.
+    pub fn report(&mut self, server: &ServerConnection, out: &mut PeerOutput) {
         if Arc::ptr_eq(&self.reported, &server.parameters) {
             return;
         }
@@ -236,7 +241,7 @@ impl ClientParameters {
     }
 }
 
-/// Returns a text that begins with SET, without what ends it.
+/// Returns a text that begins with SET, without its terminator.
 fn set_text(text: &[u8]) -> Option<&str> {
     let first = text.trim_ascii_start().get(..3);
     if !first.is_some_and(|word| word.eq_ignore_ascii_case(b"set")) {

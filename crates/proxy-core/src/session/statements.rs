@@ -10,8 +10,8 @@ use ring::digest;
 
 use super::STATEMENTS_MAX;
 use crate::grammar::{Grammar, SessionEffect};
-use crate::server::{StatementId, Turn, UnnamedId};
-use pg_wire::message::{self, Parse};
+use crate::server::{PreparationNumber, StatementId, UnnamedId};
+use pg_wire::message::{self, ParseMessage};
 
 /// How each name on servers begins.
 pub(super) const PREFIX: &[u8] = b"replex_";
@@ -20,7 +20,7 @@ pub(super) const MISSING_UNNAMED: &[u8] = b"unnamed prepared statement";
 
 /// A statement that a client has prepared.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedStatement {
     /// Its name among all statements of all clients.
     pub id: StatementId,
     /// Its name on servers, with the zero byte.
@@ -28,36 +28,36 @@ pub struct Prepared {
     /// Text, zero byte, parameter types, to prepare it on another server; none where it was too
     /// long to be kept.
     pub body: Option<Bytes>,
-    /// What it may leave behind.
+    /// The state that it may leave behind.
     pub effect: SessionEffect,
     /// When the client has prepared it.
-    pub since: Turn,
+    pub since: PreparationNumber,
 }
 
-impl Prepared {
+impl PreparedStatement {
     /// Returns a statement that is whole.
-    pub fn of(parse: Parse<'_>, grammar: Grammar) -> Prepared {
+    pub fn of(parse: ParseMessage<'_>, grammar: Grammar) -> PreparedStatement {
         match parse.name.is_empty() {
-            true => Prepared::unnamed(parse.rest, grammar),
-            false => Prepared::named(parse.rest, grammar),
+            true => PreparedStatement::unnamed(parse.rest, grammar),
+            false => PreparedStatement::named(parse.rest, grammar),
         }
     }
 
     /// Returns a named statement: its identity is a hash of text and types.
-    fn named(body: &[u8], grammar: Grammar) -> Prepared {
+    fn named(body: &[u8], grammar: Grammar) -> PreparedStatement {
         let hash = digest::digest(&digest::SHA256, body);
         let id = *hash.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
-        Prepared {
+        PreparedStatement {
             id,
             server_name: server_name(&id),
             body: Some(Bytes::copy_from_slice(body)),
             effect: grammar.effect_of_parse(body),
-            since: Turn::now(),
+            since: PreparationNumber::next(),
         }
     }
 
-    /// Returns one that the proxy itself prepares, with parameters of these types.
-    pub fn by_proxy(text: &str, types: &[u32], grammar: Grammar) -> Prepared {
+    /// Returns a statement that the proxy itself prepares, with parameters of these types.
+    pub fn by_proxy(text: &str, types: &[u32], grammar: Grammar) -> PreparedStatement {
         let mut body = BytesMut::new();
         body.extend_from_slice(text.as_bytes());
         body.put_u8(0);
@@ -65,31 +65,31 @@ impl Prepared {
         for type_oid in types {
             body.put_u32(*type_oid);
         }
-        Prepared::named(&body, grammar)
+        PreparedStatement::named(&body, grammar)
     }
 
     /// Returns an unnamed statement, which is on a server under no name.
-    fn unnamed(body: &[u8], grammar: Grammar) -> Prepared {
-        Prepared {
+    fn unnamed(body: &[u8], grammar: Grammar) -> PreparedStatement {
+        PreparedStatement {
             id: StatementId::default(),
             server_name: Bytes::from_static(b"\0"),
             body: Some(Bytes::copy_from_slice(body)),
             effect: grammar.effect_of_parse(body),
-            since: Turn::now(),
+            since: PreparationNumber::next(),
         }
     }
 
     /// Returns a statement that is too long to be kept: it exists on the session's own server only.
-    fn long(session: u64, count: u64) -> Prepared {
+    fn long(session: u64, count: u64) -> PreparedStatement {
         let mut id = StatementId::default();
         id[..8].copy_from_slice(&session.to_be_bytes());
         id[8..].copy_from_slice(&count.to_be_bytes());
-        Prepared {
+        PreparedStatement {
             id,
             server_name: server_name(&id),
             body: None,
             effect: SessionEffect::KeepsSession,
-            since: Turn::now(),
+            since: PreparationNumber::next(),
         }
     }
 
@@ -114,27 +114,27 @@ impl Prepared {
 
 /// A statement with the parameters that a portal runs it with.
 #[derive(Clone, Debug)]
-pub struct Bound {
+pub struct BoundStatement {
     /// The statement.
-    pub prepared: Arc<Prepared>,
-    /// What follows the names in the Bind message; empty where that was too long to be kept.
+    pub prepared: Arc<PreparedStatement>,
+    /// The bytes after the names in the Bind message; empty if they were beyond the limit.
     pub parameters: Bytes,
 }
 
-/// What a simple query is as a prepared statement, which the server need not parse and plan again.
+/// The prepared form of a simple query, which the server need not parse and plan again.
 #[derive(Clone, Debug)]
-pub struct AsPrepared {
+pub struct PreparedForm {
     /// The statement.
-    pub prepared: Arc<Prepared>,
-    /// What follows the names in the Bind message.
+    pub prepared: Arc<PreparedStatement>,
+    /// The bytes after the names in the Bind message.
     pub parameters: Bytes,
 }
 
 /// Statements as their client names them.
-pub(super) type NamedStatements = BTreeMap<Bytes, Arc<Prepared>>;
+pub(super) type NamedStatements = BTreeMap<Bytes, Arc<PreparedStatement>>;
 
-/// The statements that a client has prepared, on whatever server. Every unnamed one has an
-/// identity of its own, and so has every one that is too long to be kept.
+/// The statements that a client has prepared, on any server. Every unnamed statement has an
+/// identity of its own, and so has every statement beyond the length limit.
 #[derive(Debug)]
 pub(super) struct ClientStatements {
     /// The session's number, which is unique.
@@ -142,7 +142,7 @@ pub(super) struct ClientStatements {
     /// How many have got an identity by it.
     count: u64,
     named: NamedStatements,
-    unnamed: Option<(UnnamedId, Arc<Prepared>)>,
+    unnamed: Option<(UnnamedId, Arc<PreparedStatement>)>,
 }
 
 impl ClientStatements {
@@ -157,7 +157,7 @@ impl ClientStatements {
     }
 
     /// Returns the statement that the client has under a name.
-    pub fn find(&self, name: &[u8]) -> Option<Arc<Prepared>> {
+    pub fn find(&self, name: &[u8]) -> Option<Arc<PreparedStatement>> {
         match name.is_empty() {
             true => self.unnamed.as_ref().map(|(_, it)| Arc::clone(it)),
             false => self.named.get(name).cloned(),
@@ -180,17 +180,21 @@ impl ClientStatements {
     }
 
     /// Returns the unnamed one.
-    pub fn unnamed(&self) -> Option<&(UnnamedId, Arc<Prepared>)> {
+    pub fn unnamed(&self) -> Option<&(UnnamedId, Arc<PreparedStatement>)> {
         self.unnamed.as_ref()
     }
 
-    /// Puts a statement under a name. Returns the one that it replaces.
-    pub fn insert(&mut self, name: Bytes, prepared: Arc<Prepared>) -> Option<Arc<Prepared>> {
+    /// Puts a statement under a name. Returns the statement that it replaces.
+    pub fn insert(
+        &mut self,
+        name: Bytes,
+        prepared: Arc<PreparedStatement>,
+    ) -> Option<Arc<PreparedStatement>> {
         self.named.insert(name, prepared)
     }
 
     /// Removes the statement with a name.
-    pub fn remove(&mut self, name: &[u8]) -> Option<(Bytes, Arc<Prepared>)> {
+    pub fn remove(&mut self, name: &[u8]) -> Option<(Bytes, Arc<PreparedStatement>)> {
         self.named.remove_entry(name)
     }
 
@@ -207,27 +211,27 @@ impl ClientStatements {
     /// Replaces the unnamed one. Returns its identity, and the one before it.
     pub fn replace_unnamed(
         &mut self,
-        prepared: Arc<Prepared>,
-    ) -> (UnnamedId, Option<(UnnamedId, Arc<Prepared>)>) {
+        prepared: Arc<PreparedStatement>,
+    ) -> (UnnamedId, Option<(UnnamedId, Arc<PreparedStatement>)>) {
         self.count += 1;
         let id = (self.session, self.count);
         (id, self.unnamed.replace((id, prepared)))
     }
 
     /// Removes the unnamed one.
-    pub fn take_unnamed(&mut self) -> Option<(UnnamedId, Arc<Prepared>)> {
+    pub fn take_unnamed(&mut self) -> Option<(UnnamedId, Arc<PreparedStatement>)> {
         self.unnamed.take()
     }
 
     /// Notes that this is the unnamed one again.
-    pub fn restore_unnamed(&mut self, unnamed: Option<(UnnamedId, Arc<Prepared>)>) {
+    pub fn restore_unnamed(&mut self, unnamed: Option<(UnnamedId, Arc<PreparedStatement>)>) {
         self.unnamed = unnamed;
     }
 
     /// Returns a statement that is too long to be kept.
-    pub fn long(&mut self) -> Prepared {
+    pub fn long(&mut self) -> PreparedStatement {
         self.count += 1;
-        Prepared::long(self.session, self.count)
+        PreparedStatement::long(self.session, self.count)
     }
 }
 

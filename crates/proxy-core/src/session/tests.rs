@@ -1,5 +1,5 @@
-//! Whatever both peers send, in whatever order, the machine neither panics nor leaves its
-//! invariants.
+//! The machine neither panics nor breaks its invariants under any messages of both peers in any
+//! order.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -8,13 +8,14 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::{
-    AsPrepared, At, Attachment, BatchIn, Changes, ComingMessage, Leftover, Numbers, Out, Pinning,
-    Prepared, Proof, ReadThere, Router, Session, SessionAction, SessionEvent, SessionOptions,
-    Snapshots, Taken, Text, Then, Treatment,
+    AfterTransaction, AttachedServer, Attachment, BatchTransaction, ClientPart, ComingMessage,
+    MessageRouter, MessageTreatment, PeerOutput, PinningPolicy, PreparedForm, PreparedStatement,
+    ReplicaRead, Session, SessionAction, SessionEvent, SessionLeftover, SessionOptions,
+    SettingChanges, SnapshotProof, SnapshotScope, StatementText, TableOidMap,
 };
 use crate::grammar::{Grammar, SessionEffect};
-use crate::server::{Parameters, ServerConnection};
-use pg_wire::cut::{Cutter, Piece, Side, WireMessage};
+use crate::server::{ReportedParameters, ServerConnection};
+use pg_wire::framing::{MessageCutter, MessageSender, StreamPiece, WireMessage};
 use pg_wire::message;
 use pg_wire::report::{Report, Severity};
 
@@ -32,7 +33,7 @@ const GRAMMAR: Grammar = Grammar {
     rollback_to: |_| None,
 };
 
-/// What happens next.
+/// The next step of a test.
 #[derive(Clone, Debug)]
 enum Step {
     Client(u8, Vec<u8>),
@@ -44,8 +45,8 @@ enum Step {
 /// Which server can be had, if one is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Offer {
-    /// A replica, for what may run there, and what shows that it has run.
-    Replica(Proof),
+    /// A replica, for statements that may run there, and the proof of their run.
+    Replica(SnapshotProof),
     Primary,
     /// None; the primary for a transaction that is there.
     Nothing,
@@ -88,7 +89,7 @@ fn step() -> impl Strategy<Value = (Step, Offer)> {
         1 => Just(Step::Lose),
     ];
     let offer = prop_oneof![
-        6 => prop_oneof![Just(Proof::None), Just(Proof::First), Just(Proof::End)]
+        6 => prop_oneof![Just(SnapshotProof::None), Just(SnapshotProof::First), Just(SnapshotProof::End)]
             .prop_map(Offer::Replica),
         3 => Just(Offer::Primary),
         1 => Just(Offer::Nothing),
@@ -117,12 +118,12 @@ struct Servers {
     kept: Option<ServerConnection>,
 }
 
-/// Has nothing noted of what goes to servers.
+/// Has nothing noted of messages to servers.
 struct NoRouter;
 
-impl Router for NoRouter {
-    fn look(&mut self, _: &ComingMessage<'_>) -> Treatment {
-        Treatment::default()
+impl MessageRouter for NoRouter {
+    fn look(&mut self, _: &ComingMessage<'_>) -> MessageTreatment {
+        MessageTreatment::default()
     }
 }
 
@@ -130,46 +131,48 @@ fn session() -> Session {
     Session::new(SessionOptions {
         number: 1,
         process: 0,
-        parameters: Arc::new(Parameters::new()),
-        pinning: Pinning::WhenNeeded,
+        parameters: Arc::new(ReportedParameters::new()),
+        pinning: PinningPolicy::WhenNeeded,
         grammar: GRAMMAR,
-        snapshots: Some(Snapshots::OfStatements),
+        snapshots: Some(SnapshotScope::OfStatements),
     })
 }
 
-/// Gives the session what it wants, as a relay does. True if it ended.
-fn serve(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut Out) -> bool {
+/// Gives the session the server that it wants, as a relay does. True if it ended.
+fn serve(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut PeerOutput) -> bool {
     match session.next() {
         SessionAction::Pause => session.step(SessionEvent::Pause, out).is_err(),
         SessionAction::End(_) => true,
-        SessionAction::Over(Then::Release(changes)) => {
-            assert_eq!(session.leftover(), Leftover::Nothing);
+        SessionAction::Over(AfterTransaction::Release(changes)) => {
+            assert_eq!(session.leftover(), SessionLeftover::Nothing);
             let server = servers.attached.as_mut();
             let server = server.expect("only a server that is attached is released");
             // No other session gets a server whose settings are not known.
-            assert_eq!(server.is_dirty, changes != Changes::Nothing);
+            assert_eq!(server.is_dirty, changes != SettingChanges::Nothing);
             if server.is_dirty && offer == Offer::Nothing {
                 let kept = session.step(SessionEvent::Keep, out);
-                assert_eq!(kept, Ok(SessionAction::Over(Then::Keep)));
+                assert_eq!(kept, Ok(SessionAction::Over(AfterTransaction::Keep)));
                 return false;
             }
             if server.is_dirty {
-                let snapshots = Some(Snapshots::OfStatements);
+                let snapshots = Some(SnapshotScope::OfStatements);
                 let known = session.step(SessionEvent::Settings { server, snapshots }, out);
                 assert_eq!(
                     known,
-                    Ok(SessionAction::Over(Then::Release(Changes::Nothing)))
+                    Ok(SessionAction::Over(AfterTransaction::Release(
+                        SettingChanges::Nothing
+                    )))
                 );
             }
             assert!(!servers.attached.as_ref().is_some_and(|it| it.is_dirty));
             release(session, servers, out)
         }
         SessionAction::Return => {
-            assert_eq!(session.leftover(), Leftover::Nothing);
+            assert_eq!(session.leftover(), SessionLeftover::Nothing);
             assert!(!servers.attached.as_ref().is_some_and(|it| it.is_dirty));
             release(session, servers, out)
         }
-        SessionAction::Route(BatchIn::Waiting) => go_on(session, servers, offer, out),
+        SessionAction::Route(BatchTransaction::Waiting) => go_on(session, servers, offer, out),
         SessionAction::Route(_) if offer == Offer::Nothing => {
             let report = Report::new(Severity::Error, "08001", "no");
             session.step(SessionEvent::Refuse(&report), out).is_err()
@@ -178,11 +181,11 @@ fn serve(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut O
         SessionAction::Exchange
         | SessionAction::Await
         | SessionAction::Gather
-        | SessionAction::Over(Then::Keep) => false,
+        | SessionAction::Over(AfterTransaction::Keep) => false,
     }
 }
 
-fn release(session: &mut Session, servers: &mut Servers, out: &mut Out) -> bool {
+fn release(session: &mut Session, servers: &mut Servers, out: &mut PeerOutput) -> bool {
     servers.attached = None;
     let is_over = session.step(SessionEvent::Released, out).is_err();
     servers.attached = servers.kept.take();
@@ -192,29 +195,30 @@ fn release(session: &mut Session, servers: &mut Servers, out: &mut Out) -> bool 
 fn attach(
     session: &mut Session,
     servers: &mut Servers,
-    (batch_in, offer): (BatchIn, Offer),
-    out: &mut Out,
+    (batch_in, offer): (BatchTransaction, Offer),
+    out: &mut PeerOutput,
 ) -> bool {
     let demand = session.demand();
     let is_read = demand.is_whole && !demand.is_pinned;
     let has_failed = demand.fault.is_some();
-    let is_query = matches!(demand.texts[..], [Text::Simple(..)]);
+    let is_query = matches!(demand.texts[..], [StatementText::Simple(..)]);
     let at = match offer {
-        Offer::Replica(_) if is_read && !has_failed && batch_in == BatchIn::Snapshot => {
-            At::Snapshot(Numbers::Unknown)
+        Offer::Replica(_) if is_read && !has_failed && batch_in == BatchTransaction::Snapshot => {
+            AttachedServer::Snapshot(TableOidMap::Unknown)
         }
         Offer::Replica(proof) if is_read && !has_failed => {
-            let as_prepared = AsPrepared {
-                prepared: Arc::new(Prepared::by_proxy("SELECT $1", &[23], GRAMMAR)),
+            let prepared_form = PreparedForm {
+                prepared: Arc::new(PreparedStatement::by_proxy("SELECT $1", &[23], GRAMMAR)),
                 parameters: message::bound_texts(&[b"7"]),
             };
-            At::Replica(ReadThere {
+            AttachedServer::Replica(ReplicaRead {
                 proof,
-                numbers: Numbers::Unknown,
-                as_prepared: Some(as_prepared).filter(|_| is_query && proof != Proof::End),
+                numbers: TableOidMap::Unknown,
+                prepared_form: Some(prepared_form)
+                    .filter(|_| is_query && proof != SnapshotProof::End),
             })
         }
-        _ => At::Primary,
+        _ => AttachedServer::Primary,
     };
     let server = servers.attached.insert(ServerConnection::default());
     let attachment = Attachment::at(at);
@@ -223,7 +227,7 @@ fn attach(
 }
 
 /// A batch of a transaction on the primary. True if the session ended.
-fn go_on(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut Out) -> bool {
+fn go_on(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut PeerOutput) -> bool {
     let demand = session.demand();
     let (has_failed, is_whole) = (demand.fault.is_some(), demand.is_whole);
     let Some(primary) = servers.attached.as_mut() else {
@@ -240,10 +244,10 @@ fn go_on(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut O
     };
     servers.kept = servers.attached.replace(ServerConnection::default());
     let server = servers.attached.as_mut().expect("it was put there");
-    let attachment = Attachment::at(At::Replica(ReadThere {
+    let attachment = Attachment::at(AttachedServer::Replica(ReplicaRead {
         proof,
-        numbers: Numbers::Unknown,
-        as_prepared: None,
+        numbers: TableOidMap::Unknown,
+        prepared_form: None,
     }));
     let attached = session.step(SessionEvent::Attach { server, attachment }, out);
     attached.is_err()
@@ -252,13 +256,13 @@ fn go_on(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut O
 /// Takes the steps, one after the other, until the session ends.
 fn run(steps: Vec<(Step, Offer)>) -> Result<(), TestCaseError> {
     let mut session = session();
-    let (mut servers, mut out) = (Servers::default(), Out::default());
+    let (mut servers, mut out) = (Servers::default(), PeerOutput::default());
     for (index, (step, offer)) in steps.into_iter().enumerate() {
         let mut frame = bytes::BytesMut::new();
         let result = match step {
-            Step::Client(tag, body) if session.next().takes(Taken::Message) => {
+            Step::Client(tag, body) if session.next().takes(ClientPart::Message) => {
                 message::write(&mut frame, tag, &[&body], 0);
-                let piece = Cutter::new(Side::Client).next(&frame);
+                let piece = MessageCutter::new(MessageSender::Client).next(&frame);
                 let event = SessionEvent::Client {
                     piece: piece.unwrap().expect("it is whole"),
                     server: servers.attached.as_mut(),
@@ -268,8 +272,8 @@ fn run(steps: Vec<(Step, Offer)>) -> Result<(), TestCaseError> {
             }
             Step::Server(tag, body) if servers.attached.is_some() => {
                 message::write(&mut frame, tag, &[&body], 0);
-                let piece = Cutter::new(Side::Server).next(&frame);
-                let piece: Piece<'_> = piece.unwrap().expect("it is whole");
+                let piece = MessageCutter::new(MessageSender::Server).next(&frame);
+                let piece: StreamPiece<'_> = piece.unwrap().expect("it is whole");
                 let event = SessionEvent::Server {
                     piece,
                     server: servers.attached.as_mut().expect("it is some"),
@@ -286,7 +290,9 @@ fn run(steps: Vec<(Step, Offer)>) -> Result<(), TestCaseError> {
                 }
                 servers.attached = servers.kept.take();
                 let next = session.next();
-                prop_assert!(next.takes(Taken::Message) || matches!(next, SessionAction::Route(_)));
+                prop_assert!(
+                    next.takes(ClientPart::Message) || matches!(next, SessionAction::Route(_))
+                );
                 lost.map(drop)
             }
             _ => Ok(()),
@@ -296,16 +302,16 @@ fn run(steps: Vec<(Step, Offer)>) -> Result<(), TestCaseError> {
         }
         // It never waits for a peer that waits for it.
         let waits_for_server = session.next() == SessionAction::Await;
-        prop_assert!(!waits_for_server || session.leftover() == Leftover::Batch);
+        prop_assert!(!waits_for_server || session.leftover() == SessionLeftover::Batch);
     }
     Ok(())
 }
 
-/// A session whose client and server send what the test has them send.
+/// A session whose client and server send the messages of the test.
 struct Peers {
     session: Session,
     server: ServerConnection,
-    out: Out,
+    out: PeerOutput,
 }
 
 impl Peers {
@@ -313,7 +319,7 @@ impl Peers {
         Peers {
             session: session(),
             server: ServerConnection::default(),
-            out: Out::default(),
+            out: PeerOutput::default(),
         }
     }
 
@@ -324,10 +330,10 @@ impl Peers {
             frame: &frame,
             rest,
         };
-        self.piece(Piece::Message(message))
+        self.piece(StreamPiece::Message(message))
     }
 
-    fn piece(&mut self, piece: Piece<'_>) -> SessionAction {
+    fn piece(&mut self, piece: StreamPiece<'_>) -> SessionAction {
         let event = SessionEvent::Client {
             piece,
             server: Some(&mut self.server),
@@ -339,7 +345,7 @@ impl Peers {
     fn server(&mut self, tag: u8, body: &[u8]) -> SessionAction {
         let mut frame = bytes::BytesMut::new();
         message::write(&mut frame, tag, &[body], 0);
-        let piece = Piece::Message(WireMessage {
+        let piece = StreamPiece::Message(WireMessage {
             frame: &frame,
             rest: 0,
         });
@@ -351,7 +357,7 @@ impl Peers {
         self.session.step(event, &mut self.out).unwrap()
     }
 
-    fn attach(&mut self, at: At) -> SessionAction {
+    fn attach(&mut self, at: AttachedServer) -> SessionAction {
         let event = SessionEvent::Attach {
             server: &mut self.server,
             attachment: Attachment::at(at),
@@ -369,19 +375,19 @@ fn rest_of_message_is_dropped_with_its_replica() {
         0,
     );
     let wanted = peers.client(b'Q', b"SELECT 1\0", 0);
-    assert_eq!(wanted, SessionAction::Route(BatchIn::Snapshot));
-    peers.attach(At::Snapshot(Numbers::Unknown));
+    assert_eq!(wanted, SessionAction::Route(BatchTransaction::Snapshot));
+    peers.attach(AttachedServer::Snapshot(TableOidMap::Unknown));
     peers.server(b'C', b"SELECT 1\0");
     peers.server(b'Z', b"T");
     peers.client(b'B', b"\0\0\0\0\0\x01\0\x10\0\0", 1 << 20);
-    peers.out = Out::default();
+    peers.out = PeerOutput::default();
     let lost = SessionEvent::ServerLost {
         report: Report::new(Severity::Error, "08006", "gone"),
         is_cut: false,
     };
     let next = peers.session.step(lost, &mut peers.out);
     assert_eq!(next, Ok(SessionAction::Exchange));
-    peers.piece(Piece::Rest(&[0; 100]));
+    peers.piece(StreamPiece::Rest(&[0; 100]));
     assert!(
         peers.out.to_server.is_empty(),
         "the next server would get it"
@@ -393,8 +399,11 @@ fn effect_of_proxys_setting_is_not_the_next_querys() {
     let mut peers = Peers::new();
     peers.client(b'P', b"a\0SELECT 1\0\0\0", 0);
     let wanted = peers.client(b'Q', b"SET replex.trace = on\0", 0);
-    assert_eq!(wanted, SessionAction::Route(BatchIn::NoTransaction));
-    peers.attach(At::Primary);
+    assert_eq!(
+        wanted,
+        SessionAction::Route(BatchTransaction::NoTransaction)
+    );
+    peers.attach(AttachedServer::Primary);
     peers.client(b'Q', b"SELECT 1\0", 0);
     assert!(!peers.server.is_dirty, "a read changes no settings");
 }
@@ -404,7 +413,7 @@ fn sync_of_an_earlier_copy_ends_no_later_one() {
     let mut peers = Peers::new();
     peers.client(b'Q', b"BEGIN\0", 0);
     peers.client(b'Q', b"COPY a FROM STDIN\0", 0);
-    peers.attach(At::Primary);
+    peers.attach(AttachedServer::Primary);
     peers.server(b'C', b"BEGIN\0");
     peers.server(b'Z', b"T");
     peers.server(b'G', b"\0\0\0");
@@ -416,7 +425,7 @@ fn sync_of_an_earlier_copy_ends_no_later_one() {
     peers.client(b'E', b"\0\0\0\0\0", 0);
     peers.server(b'2', b"");
     peers.server(b'G', b"\0\0\0");
-    peers.out = Out::default();
+    peers.out = PeerOutput::default();
     peers.server(b'E', error);
     assert!(
         peers.out.to_server.is_empty(),

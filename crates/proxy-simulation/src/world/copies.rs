@@ -5,16 +5,16 @@ use crate::buffer::{Buffer, Given};
 use crate::replica::Extractor;
 use proxy_core::freshness::{ReplicaId, ServerLife};
 use proxy_core::planted::{self, ProxyBug};
-use replication::handover::{self, Source};
+use replication::handover::{self, CommitSource};
 use replication::locked;
-use replication::pages::Pages;
+use replication::pages::BufferPages;
 
 impl World {
     /// Confirms the commits that the log need not keep any more, as `Reader::confirm` does.
     pub(super) fn confirm(&mut self) {
         let pages = self.buffer.as_ref().map(|buffer| buffer.pages.as_ref());
         if let Some(pages) = pages {
-            let until = pages.map(Pages::until).unwrap_or_default();
+            let until = pages.map(BufferPages::until).unwrap_or_default();
             self.reader.recent.forget(until);
         }
         if self.durable.len() < self.databases.len() {
@@ -46,7 +46,7 @@ impl World {
         if !planted::is(ProxyBug::OldExtractorGoesOn) {
             database.hang_up();
         }
-        // What it reports is on its disk before it counts.
+        // The position that it reports is on its disk before it counts.
         if !planted::is(ProxyBug::UnflushedCounts) {
             database.flush(database.noted);
         }
@@ -72,7 +72,7 @@ impl World {
         self.deliver(id)
     }
 
-    /// No source has what a replica lacks: it is filled again.
+    /// No source has a replica's missing commits: it is filled again.
     fn refill(&mut self, id: ReplicaId) -> Result<(), String> {
         let noted = self.databases[&id].noted;
         if !self.may_lack(id) {
@@ -107,9 +107,9 @@ impl World {
         // Where the buffer cannot be read, it insists.
         let log = (&self.primary, self.confirmed);
         match self.reader.join((id, extractor), applied, log) {
-            Source::Buffer => unreachable!("it has been read"),
-            Source::Lost => return self.perform(Action::Notice(id)),
-            Source::Stream | Source::Recent | Source::RestartedStream => {
+            CommitSource::Buffer => unreachable!("it has been read"),
+            CommitSource::Lost => return self.perform(Action::Notice(id)),
+            CommitSource::Stream | CommitSource::Recent | CommitSource::RestartedStream => {
                 self.delivered.remove(&id);
             }
         }

@@ -12,8 +12,8 @@ pub(super) struct Other {
     pub buffer: Buffer,
     /// Whether it is there, and takes over if the active one dies.
     pub waits: bool,
-    /// Replicas that had less than the slot gives when it came: if it takes over, no source has
-    /// what they lack.
+    /// Replicas that lagged behind the slot when it came: if it takes over, no source has their
+    /// missing commits.
     pub helpless: BTreeSet<ReplicaId>,
 }
 
@@ -39,7 +39,7 @@ impl World {
         }
     }
 
-    /// Removes from the helpless the replicas that have by now what the slot still gives.
+    /// Removes from the helpless the replicas that have by now reached the slot's position.
     pub(super) fn are_less_helpless(&mut self) {
         let behind = self.behind();
         if let Some(other) = &mut self.other {
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// Returns whether a replica may get the error that no source has what it lacks.
+    /// Returns whether a replica may get the error that no source has its missing commits.
     pub(super) fn may_lack(&self, id: ReplicaId) -> bool {
         let other = self.other.as_ref();
         let buffers = self.buffer.iter().chain(other.map(|other| &other.buffer));

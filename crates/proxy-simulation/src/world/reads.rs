@@ -1,10 +1,10 @@
-//! Reads, from the choice of a server to what they have seen.
+//! Reads, from the choice of a server to their result.
 
 use super::World;
 use crate::primary::Reads;
 use crate::replica::Extractor;
 use crate::session::{Chosen, Doing, Read};
-use proxy_core::freshness::{Level, ReadMoment, ReadTarget, Tsid};
+use proxy_core::freshness::{ConsistencyLevel, ReadMoment, ReadTarget, Tsid};
 use proxy_core::planted::{self, ProxyBug};
 use replication::locked;
 
@@ -107,18 +107,18 @@ impl World {
         self.judge(&read, (chosen, has))
     }
 
-    /// Checks that a read at a replica has seen what it had to see.
+    /// Checks that a read at a replica has seen all that it had to see.
     fn judge(&mut self, read: &Read, (chosen, has): (Chosen, Tsid)) -> Result<(), String> {
         self.counts.reads_at_replicas += 1;
         let all = match read.level {
-            Level::RsiPc => &Reads::Anything,
+            ConsistencyLevel::RsiPc => &Reads::Anything,
             _ => &read.reads,
         };
         let knew = |known_at: Option<u64>| known_at.is_some_and(|at| at < read.started);
         let mut missing = self.primary.missing(all, has);
         let missed = missing.find(|entry| knew(entry.known_at));
         let missed = missed.map(|entry| entry.tsid);
-        if let Some(tsid) = missed.filter(|_| read.level != Level::Weak) {
+        if let Some(tsid) = missed.filter(|_| read.level != ConsistencyLevel::Weak) {
             return Err(format!(
                 "a read of {:?} at replica {}, which has {has}, misses the commit at {tsid}",
                 read.reads, chosen.id.0
@@ -126,7 +126,7 @@ impl World {
         }
         drop(missing);
         if let Some((has, lacks)) = self.primary.torn(&read.reads, has)
-            && read.level == Level::Gssi
+            && read.level == ConsistencyLevel::Gssi
         {
             return Err(format!(
                 "a read of {:?} at replica {} has the commit at {has} and not that at {lacks}, which was shown before",
@@ -137,8 +137,8 @@ impl World {
         Ok(())
     }
 
-    /// A client has seen what a read touches, up to here. What is written around the proxy counts
-    /// once the slot's reader has read it.
+    /// A client has seen all touched commits, up to here. A write around the proxy counts once the
+    /// slot's reader has read it.
     fn saw(&mut self, read: &Read, until: Tsid) {
         let (now, position) = (self.now, self.reader.position);
         let seen = self.primary.log.iter_mut().filter(|entry| {

@@ -12,7 +12,7 @@ use std::fmt::Display;
 use tokio_postgres::Client;
 
 use pg_connect::address::Address;
-use replication::leadership::register::{self, Registered};
+use replication::leadership::register::{self, RegisteredReplica};
 use replication::{ReplicationError, connect, query};
 
 /// The oldest PostgreSQL that is understood: its slots give the proxy's messages.
@@ -33,21 +33,21 @@ pub enum FindingWeight {
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct CheckFinding {
     /// Where.
     pub place: String,
     /// How bad it is.
     pub weight: FindingWeight,
-    /// What was found.
+    /// The finding, in words.
     pub what: String,
     /// How to fix it; empty if there is nothing to fix.
     pub fix: String,
 }
 
-/// Looks at a primary, at databases that are to be replicas, and at those that the console has
-/// added. To each of them sessions will have so many connections.
-pub async fn check(primary: &Address, replicas: &[Address], connections: u64) -> Vec<Finding> {
-    let mut report = Notes::at(format!("primary at {primary}"), connections);
+/// Looks at a primary, at databases that are to be replicas, and at the replicas that the console
+/// has added. To each of them sessions will have so many connections.
+pub async fn check(primary: &Address, replicas: &[Address], connections: u64) -> Vec<CheckFinding> {
+    let mut report = DatabaseFindings::at(format!("primary at {primary}"), connections);
     let client = report.connect(primary).await;
     let mut findings = Vec::new();
     if let Some(client) = &client {
@@ -60,7 +60,7 @@ pub async fn check(primary: &Address, replicas: &[Address], connections: u64) ->
     };
     findings.append(&mut report.findings);
     for address in replicas.iter().chain(&added) {
-        let mut report = Notes::at(format!("replica at {address}"), connections);
+        let mut report = DatabaseFindings::at(format!("replica at {address}"), connections);
         if let Some(there) = report.connect(address).await {
             let looked = replica::look(&mut report, client.as_ref(), &there).await;
             report.finish(looked);
@@ -71,7 +71,11 @@ pub async fn check(primary: &Address, replicas: &[Address], connections: u64) ->
 }
 
 /// Returns the replicas that the console has added and no option names.
-async fn added(report: &mut Notes, primary: &Address, named: &[Address]) -> Vec<Address> {
+async fn added(
+    report: &mut DatabaseFindings,
+    primary: &Address,
+    named: &[Address],
+) -> Vec<Address> {
     let registered = match register::read(primary).await {
         Ok(registered) => registered,
         Err(problem) => {
@@ -80,7 +84,7 @@ async fn added(report: &mut Notes, primary: &Address, named: &[Address]) -> Vec<
         }
     };
     let mut added = Vec::new();
-    for Registered { place, url } in registered {
+    for RegisteredReplica { place, url } in registered {
         match Address::parse(&url) {
             Ok(address) if named.iter().all(|it| it.place() != address.place()) => {
                 report.fine(format!("the console has added the replica at {place}"));
@@ -96,16 +100,16 @@ async fn added(report: &mut Notes, primary: &Address, named: &[Address]) -> Vec<
     added
 }
 
-/// What is found at one database.
-struct Notes {
+/// The findings at one database.
+struct DatabaseFindings {
     place: String,
     connections: u64,
-    findings: Vec<Finding>,
+    findings: Vec<CheckFinding>,
 }
 
-impl Notes {
-    fn at(place: String, connections: u64) -> Notes {
-        Notes {
+impl DatabaseFindings {
+    fn at(place: String, connections: u64) -> DatabaseFindings {
+        DatabaseFindings {
             place,
             connections,
             findings: Vec::new(),
@@ -113,7 +117,7 @@ impl Notes {
     }
 
     fn note(&mut self, weight: FindingWeight, what: impl Display, fix: impl Display) {
-        self.findings.push(Finding {
+        self.findings.push(CheckFinding {
             place: self.place.clone(),
             weight,
             what: what.to_string(),
@@ -155,7 +159,7 @@ impl Notes {
         }
     }
 
-    /// Checks what every database must be.
+    /// Checks the requirements of every database.
     async fn look_at_server(&mut self, client: &Client) -> Result<(), ReplicationError> {
         let version = major(client).await?;
         match version >= VERSION_MIN {
@@ -201,7 +205,7 @@ async fn setting(client: &Client, name: &str) -> Result<u64, ReplicationError> {
     query::number(&query::one(client, &text).await?)
 }
 
-/// Returns what must be equal, or else texts are ordered or stored otherwise.
+/// Returns the properties that must be equal, or else texts are ordered or stored otherwise.
 async fn texts(client: &Client) -> Result<BTreeMap<&'static str, String>, ReplicationError> {
     let mut found = BTreeMap::new();
     for (name, column) in [

@@ -2,9 +2,9 @@
 
 use tokio_postgres::Client;
 
-use super::{Notes, major, setting};
+use super::{DatabaseFindings, major, setting};
 use pg_connect::address::Address;
-use proxy_pool::{Connection, ConnectionKey, Login, StartSettings};
+use proxy_pool::{Connection, ConnectionKey, ServerLogin, StartSettings};
 use replication::query::{self, one};
 use replication::setup::{FIRING, FIX_FIRING, KEYLESS};
 use replication::{ReplicationError, SLOT, dump_version};
@@ -15,7 +15,7 @@ SELECT coalesce(string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid), '') FROM
  WHERE (c.relkind IN ('m', 'f') OR c.relkind = 'r' AND c.relpersistence = 'u') AND c.oid >= 16384";
 
 pub async fn look(
-    notes: &mut Notes,
+    notes: &mut DatabaseFindings,
     address: &Address,
     client: &Client,
 ) -> Result<(), ReplicationError> {
@@ -54,7 +54,7 @@ pub async fn look(
         "" => {}
         names => notes.mind(
             format!("materialised views, unlogged and foreign tables: {names}"),
-            "Nothing is to be done: whatever reads them stays on the primary.",
+            "No action is needed: statements that read them stay on the primary.",
         ),
     }
     if one(client, "SHOW synchronous_commit").await? == "off" {
@@ -68,7 +68,7 @@ pub async fn look(
 }
 
 /// Checks the slot from which the proxy reads commits.
-async fn slot(notes: &mut Notes, client: &Client) -> Result<(), ReplicationError> {
+async fn slot(notes: &mut DatabaseFindings, client: &Client) -> Result<(), ReplicationError> {
     let state = format!(
         "SELECT coalesce(max(CASE WHEN wal_status IN ('lost', 'unreserved') THEN wal_status
                                   WHEN plugin IS DISTINCT FROM 'pgoutput'
@@ -98,7 +98,7 @@ async fn slot(notes: &mut Notes, client: &Client) -> Result<(), ReplicationError
         "free" => notes.fine(format!("the slot {SLOT} is there, and no proxy reads it")),
         "active" => notes.mind(
             format!("the slot {SLOT} is read: a proxy is active in front of this database"),
-            "One that is started with the same options stands by for it.",
+            "Another proxy with the same options stands by for it.",
         ),
         "other" => notes.stops(
             format!("there is a slot {SLOT} that is of another kind, or of another database"),
@@ -114,7 +114,7 @@ async fn slot(notes: &mut Notes, client: &Client) -> Result<(), ReplicationError
         "-1" => notes.mind(
             "max_slot_wal_keep_size = -1: while a replica is offline, the log grows until the disk \
              is full",
-            "Set it to what the disk has room for; a replica that is offline for longer is filled again.",
+            "Set it to the free space of the disk; a replica that is offline for longer is filled again.",
         ),
         size => notes.fine(format!("max_slot_wal_keep_size = {size}")),
     }
@@ -123,7 +123,7 @@ async fn slot(notes: &mut Notes, client: &Client) -> Result<(), ReplicationError
 
 /// Checks whether the log can be read from here.
 async fn stream(
-    notes: &mut Notes,
+    notes: &mut DatabaseFindings,
     address: &Address,
     client: &Client,
 ) -> Result<(), ReplicationError> {
@@ -136,7 +136,7 @@ async fn stream(
     };
     let key = key.with([("replication".into(), "database".into())]);
     let password = address.password.clone();
-    let opened = Connection::open(address, &key, &Login { password }).await;
+    let opened = Connection::open(address, &key, &ServerLogin { password }).await;
     match opened {
         Ok(_) => notes.fine("its log can be read from here"),
         Err(report) if report.code == "53300" => notes.stops(
@@ -152,7 +152,7 @@ async fn stream(
 }
 
 /// Checks the tools that fill replicas.
-async fn tools(notes: &mut Notes, client: &Client) -> Result<(), ReplicationError> {
+async fn tools(notes: &mut DatabaseFindings, client: &Client) -> Result<(), ReplicationError> {
     let version = major(client).await?;
     let install = format!("apt-get install postgresql-client-{version}, or newer.");
     match dump_version().await {

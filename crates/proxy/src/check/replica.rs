@@ -2,17 +2,17 @@
 
 use tokio_postgres::Client;
 
-use super::{Notes, major, texts};
+use super::{DatabaseFindings, major, texts};
 use proxy_core::freshness::Tsid;
 use replication::setup::{self, ReplicaStart};
 use replication::{ReplicationError, has_tables, is_same, noted_difference, refused_standby};
 use replication::{lineage, query};
 
-const EMPTY: &str = "ADD REPLICA '…' EMPTY drops what is there and fills it; or empty it by hand.";
+const EMPTY: &str = "ADD REPLICA '…' EMPTY drops its contents and fills it; or empty it by hand.";
 
 /// Checks a replica. Without a connection to the primary, nothing is compared with it.
 pub async fn look(
-    notes: &mut Notes,
+    notes: &mut DatabaseFindings,
     primary: Option<&Client>,
     client: &Client,
 ) -> Result<(), ReplicationError> {
@@ -44,7 +44,7 @@ pub async fn look(
     if here < there {
         notes.mind(
             format!("PostgreSQL {here}, older than the primary's {there}"),
-            "Upgrade it: what is new on the primary may be unknown there.",
+            "Upgrade it: it may not know new features of the primary.",
         );
     }
     let expected = texts(primary).await?;
@@ -62,7 +62,7 @@ pub async fn look(
 
 /// Checks whether it can be filled, or go on.
 async fn contents(
-    notes: &mut Notes,
+    notes: &mut DatabaseFindings,
     primary: Option<&Client>,
     client: &Client,
 ) -> Result<(), ReplicationError> {

@@ -1,11 +1,11 @@
-//! What the console's commands return and do.
+//! Executes the console's commands and makes their answers.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::command::{ConsoleCommand, HELP, ShowSubject};
-use super::table::{ConsoleColumns, ConsoleValue, Type};
-use crate::serve::clients::Where;
+use super::table::{ConsoleColumns, ConsoleType, ConsoleValue};
+use crate::serve::clients::RouteTarget;
 use crate::serve::routing::Routing;
 use crate::serve::{Proxy, pending_age};
 use pg_wire::report::{Report, Severity};
@@ -26,79 +26,82 @@ pub struct ConsoleAnswer {
     pub columns: Option<ConsoleColumns>,
     /// A value for each column.
     pub rows: Vec<Vec<ConsoleValue>>,
-    /// What was done, in a word or two.
+    /// The command tag.
     pub tag: String,
-    /// What the operator should know.
+    /// A notice for the operator.
     pub notice: Option<Report>,
 }
 
 const REPLICAS: ConsoleColumns = &[
-    ("replica", Type::Number),
-    ("address", Type::Text),
-    ("database", Type::Text),
-    ("state", Type::Text),
-    ("doing", Type::Text),
-    ("share_done", Type::Real),
-    ("seconds_left", Type::Number),
-    ("reads_running", Type::Number),
-    ("reads_served", Type::Number),
-    ("times_compared", Type::Number),
+    ("replica", ConsoleType::Number),
+    ("address", ConsoleType::Text),
+    ("database", ConsoleType::Text),
+    ("state", ConsoleType::Text),
+    ("doing", ConsoleType::Text),
+    ("share_done", ConsoleType::Real),
+    ("seconds_left", ConsoleType::Number),
+    ("reads_running", ConsoleType::Number),
+    ("reads_served", ConsoleType::Number),
+    ("times_compared", ConsoleType::Number),
 ];
 const ROUTES: ConsoleColumns = &[
-    ("server", Type::Text),
-    ("why", Type::Text),
-    ("batches", Type::Number),
+    ("server", ConsoleType::Text),
+    ("why", ConsoleType::Text),
+    ("batches", ConsoleType::Number),
 ];
 const LAG: ConsoleColumns = &[
-    ("replica", Type::Number),
-    ("primary_at", Type::Text),
-    ("applied", Type::Text),
-    ("on_disk", Type::Text),
-    ("bytes_behind", Type::Number),
+    ("replica", ConsoleType::Number),
+    ("primary_at", ConsoleType::Text),
+    ("applied", ConsoleType::Text),
+    ("on_disk", ConsoleType::Text),
+    ("bytes_behind", ConsoleType::Number),
 ];
 const BUFFER: ConsoleColumns = &[
-    ("doing", Type::Text),
-    ("has_from", Type::Text),
-    ("has_until", Type::Text),
-    ("pages", Type::Number),
-    ("bytes", Type::Number),
-    ("bytes_max", Type::Number),
+    ("doing", ConsoleType::Text),
+    ("has_from", ConsoleType::Text),
+    ("has_until", ConsoleType::Text),
+    ("pages", ConsoleType::Number),
+    ("bytes", ConsoleType::Number),
+    ("bytes_max", ConsoleType::Number),
 ];
 const POOLS: ConsoleColumns = &[
-    ("server", Type::Text),
-    ("address", Type::Text),
-    ("connections", Type::Number),
-    ("in_use", Type::Number),
-    ("idle", Type::Number),
-    ("connections_max", Type::Number),
+    ("server", ConsoleType::Text),
+    ("address", ConsoleType::Text),
+    ("connections", ConsoleType::Number),
+    ("in_use", ConsoleType::Number),
+    ("idle", ConsoleType::Number),
+    ("connections_max", ConsoleType::Number),
 ];
 const CLIENTS: ConsoleColumns = &[
-    ("client", Type::Number),
-    ("user", Type::Text),
-    ("database", Type::Text),
-    ("address", Type::Text),
-    ("seconds", Type::Number),
-    ("batches", Type::Number),
-    ("server", Type::Text),
+    ("client", ConsoleType::Number),
+    ("user", ConsoleType::Text),
+    ("database", ConsoleType::Text),
+    ("address", ConsoleType::Text),
+    ("seconds", ConsoleType::Number),
+    ("batches", ConsoleType::Number),
+    ("server", ConsoleType::Text),
 ];
 const PROXY: ConsoleColumns = &[
-    ("standing", Type::Text),
-    ("waits_for", Type::Text),
-    ("epoch", Type::Number),
-    ("index_bytes_max", Type::Number),
-    ("reads_waiting", Type::Number),
-    ("commits_pending", Type::Number),
-    ("oldest_pending_seconds", Type::Number),
+    ("standing", ConsoleType::Text),
+    ("waits_for", ConsoleType::Text),
+    ("epoch", ConsoleType::Number),
+    ("index_bytes_max", ConsoleType::Number),
+    ("reads_waiting", ConsoleType::Number),
+    ("commits_pending", ConsoleType::Number),
+    ("oldest_pending_seconds", ConsoleType::Number),
 ];
-const HELP_COLUMNS: ConsoleColumns = &[("command", Type::Text), ("meaning", Type::Text)];
-const ADDED: ConsoleColumns = &[("replica", Type::Number)];
+const HELP_COLUMNS: ConsoleColumns = &[
+    ("command", ConsoleType::Text),
+    ("meaning", ConsoleType::Text),
+];
+const ADDED: ConsoleColumns = &[("replica", ConsoleType::Number)];
 
 /// Returns the columns that a command gives, if any.
 pub fn columns(command: &ConsoleCommand) -> Option<ConsoleColumns> {
     match command {
         ConsoleCommand::Show(ShowSubject::Replicas) => Some(REPLICAS),
         ConsoleCommand::Show(ShowSubject::Routes) => Some(ROUTES),
-        // Also what a checkpoint leaves.
+        // Also the answer of a checkpoint.
         ConsoleCommand::Show(ShowSubject::Lag) | ConsoleCommand::Checkpoint => Some(LAG),
         ConsoleCommand::Show(ShowSubject::Buffer) => Some(BUFFER),
         ConsoleCommand::Show(ShowSubject::Pools) => Some(POOLS),
@@ -136,7 +139,7 @@ pub async fn to(proxy: &Proxy, command: ConsoleCommand) -> Result<ConsoleAnswer,
             let ReplicationCheckpoint { at, without } = made.map_err(refused)?;
             let text = format!("not there, and not waited for: {}", without.join(", "));
             let report = Report::new(Severity::Notice, SUCCESS, text);
-            let hint = format!("What is committed up to {at} is on disk at all others.");
+            let hint = format!("All commits up to {at} are on disk at all others.");
             notice = (!without.is_empty()).then(|| report.hint(hint));
             (lag(&routing), "CHECKPOINT")
         }
@@ -158,7 +161,7 @@ pub async fn to(proxy: &Proxy, command: ConsoleCommand) -> Result<ConsoleAnswer,
     })
 }
 
-/// Removes a replica. Returns what the operator should know of that.
+/// Removes a replica. Returns a notice for the operator.
 async fn remove(proxy: &Proxy, id: ReplicaId) -> Result<Option<Report>, Report> {
     let routing = followed(proxy)?;
     let node = routing.replicas.node(id);
@@ -211,7 +214,7 @@ fn shown(proxy: &Proxy, subject: ShowSubject) -> Vec<Vec<ConsoleValue>> {
         ShowSubject::Routes => routes(proxy),
         ShowSubject::Pools => pools(proxy),
         ShowSubject::Clients => clients(proxy),
-        ShowSubject::Proxy => vec![standing(proxy)],
+        ShowSubject::Proxy => vec![own_status(proxy)],
         ShowSubject::Help => {
             let row = |(command, meaning): &(&str, &str)| {
                 vec![ConsoleValue::text(command), ConsoleValue::text(meaning)]
@@ -221,7 +224,7 @@ fn shown(proxy: &Proxy, subject: ShowSubject) -> Vec<Vec<ConsoleValue>> {
     }
 }
 
-fn standing(proxy: &Proxy) -> Vec<ConsoleValue> {
+fn own_status(proxy: &Proxy) -> Vec<ConsoleValue> {
     let (standing, waits_for) = match proxy.servers() {
         Ok(_) if proxy.is_router() => ("active", None),
         Ok(_) => ("pooler", None),
@@ -252,7 +255,7 @@ fn standing(proxy: &Proxy) -> Vec<ConsoleValue> {
 }
 
 /// Returns a server's name for people.
-pub fn name(server: Where) -> String {
+pub fn name(server: RouteTarget) -> String {
     match server {
         None => "primary".into(),
         Some(ReplicaId(number)) => format!("replica {number}"),
@@ -343,7 +346,7 @@ fn routes(proxy: &Proxy) -> Vec<Vec<ConsoleValue>> {
 }
 
 fn pools(proxy: &Proxy) -> Vec<Vec<ConsoleValue>> {
-    let row = |(server, node): (Where, Arc<ServerNode>)| {
+    let row = |(server, node): (RouteTarget, Arc<ServerNode>)| {
         let usage = node.usage();
         vec![
             ConsoleValue::text(name(server)),

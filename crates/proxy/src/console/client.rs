@@ -9,7 +9,7 @@ use crate::serve::CONSOLE;
 use pg_connect::address::Address;
 use replication::{ReplicationError, connect_with_notices};
 
-/// What the console answered: names of columns, rows of texts, and what it noted besides.
+/// The console's answer: names of columns, rows of texts, and notices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandOutput {
     /// Names of the columns; none if there are no rows.
@@ -20,7 +20,7 @@ pub struct CommandOutput {
     pub notices: Vec<String>,
 }
 
-/// Sends one command to the console at an address, whose database does not matter.
+/// Sends one command to the console at an address. The address's database does not matter.
 pub async fn ask(address: &Address, command: &str) -> Result<CommandOutput, ReplicationError> {
     let address = Address {
         database: CONSOLE.into(),

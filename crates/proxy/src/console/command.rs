@@ -2,12 +2,12 @@
 
 use pg_wire::report::{Report, Severity};
 use proxy_core::freshness::ReplicaId;
-use replication::Contents;
+use replication::ExistingData;
 
 /// SQLSTATE: the text is no command.
 const SYNTAX_ERROR: &str = "42601";
 
-/// What is asked.
+/// A command of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConsoleCommand {
     /// Show something.
@@ -17,7 +17,7 @@ pub enum ConsoleCommand {
         /// Its URL.
         url: String,
         /// The handling of the existing contents of its database.
-        contents: Contents,
+        contents: ExistingData,
         /// The replica that it is filled from; otherwise that is the primary.
         seed: Option<ReplicaId>,
     },
@@ -27,20 +27,21 @@ pub enum ConsoleCommand {
     Checkpoint,
     /// Read files again.
     Reload,
-    /// What drivers say to every server, and which means nothing here; it is answered by this word.
+    /// A statement that drivers send to every server and that means nothing here; its answer has
+    /// this tag.
     Ignored(&'static str),
 }
 
-/// What can be shown.
+/// The subject of a SHOW.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShowSubject {
-    /// The replicas, and what each does.
+    /// The replicas, and the status of each.
     Replicas,
     /// Where batches went, and why.
     Routes,
     /// How far replicas are behind.
     Lag,
-    /// What keeps commits for offline replicas.
+    /// The transactions buffer.
     Buffer,
     /// Connections to servers.
     Pools,
@@ -52,14 +53,14 @@ pub enum ShowSubject {
     Help,
 }
 
-/// Every command, with what it does.
+/// Every command, with its effect.
 pub const HELP: &[(&str, &str)] = &[
-    ("SHOW REPLICAS", "the replicas, and what each does"),
+    ("SHOW REPLICAS", "the replicas, and the status of each"),
     ("SHOW ROUTES", "where batches went, and why"),
     ("SHOW LAG", "how far replicas are behind the primary"),
     (
         "SHOW BUFFER",
-        "what the transactions buffer keeps for offline replicas",
+        "the commits that the transactions buffer keeps for offline replicas",
     ),
     ("SHOW POOLS", "connections to servers"),
     (
@@ -78,7 +79,7 @@ pub const HELP: &[(&str, &str)] = &[
     ),
     (
         "ADD REPLICA 'url' EMPTY",
-        "the same, but drop what is in that database first",
+        "the same, but drop the contents of that database first",
     ),
     (
         "ADD REPLICA 'url' FROM n",
@@ -117,7 +118,7 @@ pub fn split(text: &str) -> Vec<&str> {
 }
 
 impl ConsoleCommand {
-    /// Returns what the log calls it, if it changes something.
+    /// Returns its name in the log, if it changes something.
     pub fn name(&self) -> Option<&'static str> {
         match self {
             ConsoleCommand::Show(_) | ConsoleCommand::Ignored(_) => None,
@@ -146,18 +147,20 @@ impl ConsoleCommand {
             (["SHOW", subject], None, _) => subject_of(subject).map(ConsoleCommand::Show),
             (["HELP" | "SHOW" | "\\?"], None, _) => Ok(ConsoleCommand::Show(ShowSubject::Help)),
             (["ADD", "REPLICA"], Some(url), tail) => match tail {
-                [] => Ok(add(url, Contents::Kept, None)),
-                ["EMPTY"] => Ok(add(url, Contents::Dropped, None)),
-                ["FROM", seed] => Ok(add(url, Contents::Kept, Some(numbered(seed)?))),
-                ["EMPTY", "FROM", seed] => Ok(add(url, Contents::Dropped, Some(numbered(seed)?))),
-                ["CONVERT"] => Ok(add(url, Contents::Converted, None)),
+                [] => Ok(add(url, ExistingData::Kept, None)),
+                ["EMPTY"] => Ok(add(url, ExistingData::Dropped, None)),
+                ["FROM", seed] => Ok(add(url, ExistingData::Kept, Some(numbered(seed)?))),
+                ["EMPTY", "FROM", seed] => {
+                    Ok(add(url, ExistingData::Dropped, Some(numbered(seed)?)))
+                }
+                ["CONVERT"] => Ok(add(url, ExistingData::Converted, None)),
                 _ => Err(refused(
                     "behind the URL there may be only EMPTY, FROM n, both, or CONVERT",
                 )),
             },
             (["ADD", ..], ..) => Err(refused("a URL in single quotes is missing").hint(
                 "ADD REPLICA 'postgresql://user:password@host:port/database', followed by EMPTY \
-                 if what is there may be dropped.",
+                 if its contents may be dropped.",
             )),
             (["REMOVE", "REPLICA", number], None, _) => {
                 numbered(number).map(ConsoleCommand::Remove)
@@ -179,7 +182,7 @@ impl ConsoleCommand {
     }
 }
 
-fn add(url: &str, contents: Contents, seed: Option<ReplicaId>) -> ConsoleCommand {
+fn add(url: &str, contents: ExistingData, seed: Option<ReplicaId>) -> ConsoleCommand {
     ConsoleCommand::Add {
         url: url.to_string(),
         contents,
@@ -230,16 +233,16 @@ mod tests {
         assert_eq!(parse("Reload"), ConsoleCommand::Reload);
         let url = "postgresql://Ann@h/D";
         let kept = parse("ADD REPLICA 'postgresql://Ann@h/D'");
-        assert_eq!(kept, add(url, Contents::Kept, None));
+        assert_eq!(kept, add(url, ExistingData::Kept, None));
         let dropped = parse("add replica 'postgresql://Ann@h/D' empty;");
-        assert_eq!(dropped, add(url, Contents::Dropped, None));
+        assert_eq!(dropped, add(url, ExistingData::Dropped, None));
         let seed = Some(ReplicaId(2));
         let filled = parse("add replica 'postgresql://Ann@h/D' from 2");
-        assert_eq!(filled, add(url, Contents::Kept, seed));
+        assert_eq!(filled, add(url, ExistingData::Kept, seed));
         let filled = parse("ADD REPLICA 'postgresql://Ann@h/D' EMPTY FROM 2;");
-        assert_eq!(filled, add(url, Contents::Dropped, seed));
+        assert_eq!(filled, add(url, ExistingData::Dropped, seed));
         let converted = parse("ADD REPLICA 'postgresql://Ann@h/D' Convert");
-        assert_eq!(converted, add(url, Contents::Converted, None));
+        assert_eq!(converted, add(url, ExistingData::Converted, None));
         for (text, _) in HELP {
             let text = text.replace(" n", " 1");
             parse(&text);

@@ -33,9 +33,9 @@ pub fn text(proxy: &Proxy) -> String {
         line("buffer_following", "", u64::from(buffer.is_following));
         line("buffer_bytes", "", buffer.length);
     }
-    let kept = routing.replicas.replication().kept();
-    line("slot_held_bytes", "", kept.held);
-    if let Some(safe) = kept.safe {
+    let retained_wal = routing.replicas.replication().retained_wal();
+    line("slot_held_bytes", "", retained_wal.held);
+    if let Some(safe) = retained_wal.safe {
         line("slot_safe_bytes", "", safe);
     }
     let compared = routing.replicas.replication().compared();

@@ -21,13 +21,15 @@ use bytes::BytesMut;
 use crate::serve::Proxy;
 use answer::ConsoleAnswer;
 use command::ConsoleCommand;
-use pg_connect::stream::Peer;
+use pg_connect::stream::BufferedStream;
 use pg_wire::Malformed;
-use pg_wire::cut::{Cutter, Piece, Side};
-use pg_wire::message::{self, Bind, Parse, StatementOrPortal as Described, split_string};
+use pg_wire::framing::{MessageCutter, MessageSender, StreamPiece};
+use pg_wire::message::{
+    self, BindMessage, ParseMessage, StatementOrPortal as Described, split_string,
+};
 use pg_wire::report::{Report, Severity};
 use replication::events::without_literals;
-use table::Format;
+use table::ValueFormat;
 
 /// Statements that one operator may have prepared.
 const STATEMENTS_MAX: usize = 1_000;
@@ -51,13 +53,13 @@ const PARAMETERS: &[(&str, &str)] = &[
 /// Serves an operator after the login, until the connection ends.
 pub fn serve(
     proxy: Arc<Proxy>,
-    peer: Peer,
+    peer: BufferedStream,
     user: String,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(async move { run(&proxy, peer, user).await })
 }
 
-async fn run(proxy: &Arc<Proxy>, peer: Peer, user: String) {
+async fn run(proxy: &Arc<Proxy>, peer: BufferedStream, user: String) {
     let mut console = Console {
         proxy,
         user,
@@ -76,7 +78,7 @@ struct Console<'a> {
     proxy: &'a Arc<Proxy>,
     /// The operator that has logged in.
     user: String,
-    peer: Peer,
+    peer: BufferedStream,
     out: BytesMut,
     statements: BTreeMap<Vec<u8>, String>,
     portals: BTreeMap<Vec<u8>, Portal>,
@@ -87,15 +89,15 @@ struct Console<'a> {
 #[derive(Clone)]
 struct Portal {
     text: String,
-    formats: Vec<Format>,
+    formats: Vec<ValueFormat>,
 }
 
 impl Portal {
     /// Returns how a column is wanted: one format stands for all, none for text.
-    fn format(&self, position: usize) -> Format {
+    fn format(&self, position: usize) -> ValueFormat {
         let only = (self.formats.len() == 1).then(|| self.formats[0]);
         let own = self.formats.get(position).copied();
-        only.or(own).unwrap_or(Format::Text)
+        only.or(own).unwrap_or(ValueFormat::Text)
     }
 }
 
@@ -106,15 +108,15 @@ impl Console<'_> {
             let parts = [name.as_bytes(), b"\0", value.as_bytes(), b"\0"];
             message::write(&mut self.out, b'S', &parts, 0);
         }
-        // Nothing here is cancelled: what waits for something gives up after a time.
+        // Cancel requests have no effect here: commands that wait have a timeout.
         message::write(&mut self.out, b'K', &[&[0; 8]], 0);
         message::write_ready(&mut self.out, b'I');
-        let mut cutter = Cutter::new(Side::Client);
+        let mut cutter = MessageCutter::new(MessageSender::Client);
         loop {
             let input = self.peer.input.split();
             let piece = match cutter.next(&input) {
                 Ok(piece) => piece,
-                Err(error) => return self.goodbye(&error.0).await,
+                Err(error) => return self.end_with_error(&error.0).await,
             };
             let Some(piece) = piece else {
                 self.peer.input = input;
@@ -125,18 +127,22 @@ impl Console<'_> {
                 }
                 continue;
             };
-            let Piece::Message(message) = piece else {
-                return self.goodbye("a message is too long for the console").await;
+            let StreamPiece::Message(message) = piece else {
+                return self
+                    .end_with_error("a message is too long for the console")
+                    .await;
             };
             if !message.is_whole() {
-                return self.goodbye("a message is too long for the console").await;
+                return self
+                    .end_with_error("a message is too long for the console")
+                    .await;
             }
             let (tag, body, length) = (message.tag(), message.body(), message.frame.len());
             if tag == b'X' {
                 return Ok(());
             }
             if let Err(error) = self.message(tag, body).await {
-                return self.goodbye(&error.0).await;
+                return self.end_with_error(&error.0).await;
             }
             let mut rest = input;
             drop(rest.split_to(length));
@@ -144,7 +150,7 @@ impl Console<'_> {
         }
     }
 
-    async fn goodbye(&mut self, why: &str) -> io::Result<()> {
+    async fn end_with_error(&mut self, why: &str) -> io::Result<()> {
         Report::new(Severity::Fatal, PROTOCOL_VIOLATION, why).write(&mut self.out);
         let out = self.out.split();
         self.peer.write_all(&out).await
@@ -178,7 +184,7 @@ impl Console<'_> {
         Ok(())
     }
 
-    /// Runs a simple query: all of its commands, up to one that fails.
+    /// Runs the commands of a simple query up to the first failure.
     async fn simple(&mut self, text: &str) {
         let texts = command::split(text);
         if texts.is_empty() {
@@ -188,9 +194,9 @@ impl Console<'_> {
             match self.answer(text).await {
                 Ok(answer) => {
                     if let Some(columns) = answer.columns {
-                        table::describe(columns, |_| Format::Text, &mut self.out);
+                        table::describe(columns, |_| ValueFormat::Text, &mut self.out);
                     }
-                    self.rows(&answer, |_| Format::Text);
+                    self.rows(&answer, |_| ValueFormat::Text);
                 }
                 Err(report) => {
                     report.write(&mut self.out);
@@ -216,7 +222,7 @@ impl Console<'_> {
         answer
     }
 
-    fn rows(&mut self, answer: &ConsoleAnswer, format: impl Fn(usize) -> Format) {
+    fn rows(&mut self, answer: &ConsoleAnswer, format: impl Fn(usize) -> ValueFormat) {
         for row in &answer.rows {
             table::write_row(row, &format, &mut self.out);
         }
@@ -234,7 +240,7 @@ impl Console<'_> {
         };
         match tag {
             b'P' => {
-                let parse = Parse::read(body)?;
+                let parse = ParseMessage::read(body)?;
                 if self.statements.len() >= STATEMENTS_MAX {
                     let text = "too many prepared statements";
                     return Ok(Err(Report::new(Severity::Error, TOO_MANY, text)));
@@ -247,7 +253,7 @@ impl Console<'_> {
                 message::write(&mut self.out, b'1', &[], 0);
             }
             b'B' => {
-                let bind = Bind::read(body)?;
+                let bind = BindMessage::read(body)?;
                 let formats = result_formats(bind.rest)?;
                 let Some(text) = self.statements.get(bind.statement).cloned() else {
                     return Ok(Err(unknown()));
@@ -308,7 +314,7 @@ impl Console<'_> {
 
 /// Returns the formats of results, after a Bind's names. Parameters are refused, as no command has
 /// any.
-fn result_formats(rest: &[u8]) -> Result<Vec<Format>, Malformed> {
+fn result_formats(rest: &[u8]) -> Result<Vec<ValueFormat>, Malformed> {
     let short = || Malformed::new("a Bind message is too short");
     let number = |bytes: &[u8]| bytes.first_chunk::<2>().map(|two| u16::from_be_bytes(*two));
     let formats = usize::from(number(rest).ok_or_else(short)?);
@@ -320,8 +326,8 @@ fn result_formats(rest: &[u8]) -> Result<Vec<Format>, Malformed> {
     let codes = rest.get(4..4 + 2 * usize::from(count)).ok_or_else(short)?;
     let (codes, _) = codes.as_chunks::<2>();
     let format = |code: &[u8; 2]| match code {
-        [0, 1] => Format::Binary,
-        _ => Format::Text,
+        [0, 1] => ValueFormat::Binary,
+        _ => ValueFormat::Text,
     };
     Ok(codes.iter().map(format).collect())
 }

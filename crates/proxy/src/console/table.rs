@@ -6,7 +6,7 @@ use pg_wire::message;
 
 /// A column's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Type {
+pub enum ConsoleType {
     /// `text`
     Text,
     /// `int8`
@@ -15,13 +15,13 @@ pub enum Type {
     Real,
 }
 
-impl Type {
+impl ConsoleType {
     /// Returns its number in every PostgreSQL, and its length in bytes, -1 for any.
     fn number(self) -> (u32, i16) {
         match self {
-            Type::Text => (25, -1),
-            Type::Number => (20, 8),
-            Type::Real => (701, 8),
+            ConsoleType::Text => (25, -1),
+            ConsoleType::Number => (20, 8),
+            ConsoleType::Real => (701, 8),
         }
     }
 }
@@ -29,18 +29,18 @@ impl Type {
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConsoleValue {
-    /// Of [`Type::Text`].
+    /// Of [`ConsoleType::Text`].
     Text(String),
-    /// Of [`Type::Number`].
+    /// Of [`ConsoleType::Number`].
     Number(i64),
-    /// Of [`Type::Real`].
+    /// Of [`ConsoleType::Real`].
     Real(f64),
     /// Of any.
     Null,
 }
 
 impl ConsoleValue {
-    /// Returns a count of [`Type::Number`].
+    /// Returns a count of [`ConsoleType::Number`].
     pub fn count(count: u64) -> ConsoleValue {
         ConsoleValue::Number(i64::try_from(count).unwrap_or(i64::MAX))
     }
@@ -53,7 +53,7 @@ impl ConsoleValue {
 
 /// How a client wants values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum ValueFormat {
     /// As text.
     Text,
     /// As their bytes.
@@ -61,10 +61,14 @@ pub enum Format {
 }
 
 /// Columns, by name and type.
-pub type ConsoleColumns = &'static [(&'static str, Type)];
+pub type ConsoleColumns = &'static [(&'static str, ConsoleType)];
 
 /// Appends RowDescription.
-pub fn describe(columns: ConsoleColumns, format: impl Fn(usize) -> Format, out: &mut BytesMut) {
+pub fn describe(
+    columns: ConsoleColumns,
+    format: impl Fn(usize) -> ValueFormat,
+    out: &mut BytesMut,
+) {
     let mut body = Vec::new();
     body.extend_from_slice(&(columns.len() as u16).to_be_bytes());
     for (position, (name, kind)) in columns.iter().enumerate() {
@@ -80,15 +84,15 @@ pub fn describe(columns: ConsoleColumns, format: impl Fn(usize) -> Format, out: 
     message::write(out, b'T', &[&body], 0);
 }
 
-fn code(format: Format) -> [u8; 2] {
+fn code(format: ValueFormat) -> [u8; 2] {
     match format {
-        Format::Text => [0, 0],
-        Format::Binary => [0, 1],
+        ValueFormat::Text => [0, 0],
+        ValueFormat::Binary => [0, 1],
     }
 }
 
 /// Appends a DataRow.
-pub fn write_row(row: &[ConsoleValue], format: impl Fn(usize) -> Format, out: &mut BytesMut) {
+pub fn write_row(row: &[ConsoleValue], format: impl Fn(usize) -> ValueFormat, out: &mut BytesMut) {
     let mut body = Vec::new();
     body.extend_from_slice(&(row.len() as u16).to_be_bytes());
     for (position, value) in row.iter().enumerate() {
@@ -98,10 +102,10 @@ pub fn write_row(row: &[ConsoleValue], format: impl Fn(usize) -> Format, out: &m
                 continue;
             }
             (ConsoleValue::Text(text), _) => text.clone().into_bytes(),
-            (ConsoleValue::Number(number), Format::Text) => number.to_string().into_bytes(),
-            (ConsoleValue::Number(number), Format::Binary) => number.to_be_bytes().to_vec(),
-            (ConsoleValue::Real(number), Format::Text) => number.to_string().into_bytes(),
-            (ConsoleValue::Real(number), Format::Binary) => number.to_be_bytes().to_vec(),
+            (ConsoleValue::Number(number), ValueFormat::Text) => number.to_string().into_bytes(),
+            (ConsoleValue::Number(number), ValueFormat::Binary) => number.to_be_bytes().to_vec(),
+            (ConsoleValue::Real(number), ValueFormat::Text) => number.to_string().into_bytes(),
+            (ConsoleValue::Real(number), ValueFormat::Binary) => number.to_be_bytes().to_vec(),
         };
         let length = u32::try_from(bytes.len()).expect("the console's texts are short");
         body.extend_from_slice(&length.to_be_bytes());

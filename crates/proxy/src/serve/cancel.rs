@@ -1,4 +1,4 @@
-//! Cancel requests: a client's key leads to what its session runs on a server now.
+//! Cancel requests: a client's key leads to the statement that its session runs on a server now.
 //!
 //! While a request is on its way to a server, that server's connection is not given to another
 //! session: the request could hit that one's statement.
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ring::rand::{SecureRandom, SystemRandom};
 
-use pg_connect::stream::Peer;
+use pg_connect::stream::BufferedStream;
 use pg_wire::startup::{CancelKey, write_cancel};
 use proxy_pool::ServerNode;
 use proxy_pool::connection::connect;
@@ -19,7 +19,7 @@ use proxy_pool::connection::connect;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where a session's cancel requests go now.
-pub enum Goal {
+pub enum CancelGoal {
     /// To the server that it uses.
     Server(Arc<ServerNode>, Arc<CancelKey>),
     /// It waits for a server, and looks here.
@@ -27,25 +27,25 @@ pub enum Goal {
 }
 
 /// Where they go, if anywhere. Held locked while a request is under way.
-pub type CancelTarget = Arc<tokio::sync::Mutex<Option<Goal>>>;
+pub type CancelTarget = Arc<tokio::sync::Mutex<Option<CancelGoal>>>;
 
 /// The keys of all sessions.
 #[derive(Default)]
-pub struct Registry {
+pub struct CancelRegistry {
     sessions: Mutex<BTreeMap<u32, (Vec<u8>, CancelTarget)>>,
 }
 
 /// A session's entry, which ends with it.
 pub struct CancelEntry<'a> {
-    registry: &'a Registry,
+    registry: &'a CancelRegistry,
     /// The key that the client gets.
     pub key: CancelKey,
     target: CancelTarget,
 }
 
 impl CancelEntry<'_> {
-    /// Sets where cancel requests go from now on. Waits for one that is under way.
-    pub async fn leads_to(&self, goal: Option<Goal>) {
+    /// Sets where cancel requests go from now on. Waits for a request under way.
+    pub async fn leads_to(&self, goal: Option<CancelGoal>) {
         let mut target = match self.target.try_lock() {
             Ok(target) => target,
             Err(_) => self.target.lock().await,
@@ -60,7 +60,7 @@ fn as_process(number: u32) -> u32 {
     number & 0x3fff_ffff | 0x4000_0000
 }
 
-impl Registry {
+impl CancelRegistry {
     /// Returns a key for a new session; protocol 3.0 has room for 4 bytes of secret, 3.2 for more.
     pub fn enter(&self, minor: u16) -> CancelEntry<'_> {
         let random = SystemRandom::new();
@@ -99,11 +99,11 @@ impl Registry {
         };
         let target = target.lock().await;
         match &*target {
-            Some(Goal::Server(node, key)) => {
+            Some(CancelGoal::Server(node, key)) => {
                 // A server that cannot be reached cannot get the request.
                 let _ = tokio::time::timeout(TIMEOUT, send(node, key)).await;
             }
-            Some(Goal::Wait(is_cancelled)) => is_cancelled.store(true, Ordering::Release),
+            Some(CancelGoal::Wait(is_cancelled)) => is_cancelled.store(true, Ordering::Release),
             None => {}
         }
     }
@@ -111,7 +111,7 @@ impl Registry {
 
 /// Sends a cancel request, and waits until the server has passed it on.
 pub async fn send(node: &ServerNode, key: &CancelKey) -> std::io::Result<()> {
-    let mut peer = Peer::new(connect(&node.address).await?);
+    let mut peer = BufferedStream::new(connect(&node.address).await?);
     peer.write_all(&write_cancel(key)).await?;
     while peer.read().await? > 0 {
         peer.input.clear();

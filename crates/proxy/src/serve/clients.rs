@@ -9,12 +9,12 @@ use std::time::Instant;
 use proxy_core::freshness::ReplicaId;
 
 /// Where something runs: at a replica, or at the primary.
-pub type Where = Option<ReplicaId>;
+pub type RouteTarget = Option<ReplicaId>;
 
 /// A client that is logged in.
 #[derive(Debug)]
 pub struct ConnectedClient {
-    /// As whom.
+    /// The user that it has logged in as.
     pub user: String,
     /// Its database.
     pub database: String,
@@ -25,14 +25,14 @@ pub struct ConnectedClient {
     /// How often it was given a server.
     pub batches: AtomicU64,
     /// Which server it uses now.
-    pub server: Mutex<Option<Where>>,
+    pub server: Mutex<Option<RouteTarget>>,
 }
 
-/// All clients, and what was done for them.
+/// All clients, and counts of their batches.
 #[derive(Default)]
 pub struct Clients {
     all: Mutex<BTreeMap<u64, Arc<ConnectedClient>>>,
-    routes: Mutex<BTreeMap<(Where, &'static str), u64>>,
+    routes: Mutex<BTreeMap<(RouteTarget, &'static str), u64>>,
 }
 
 /// A client's entry, which ends with its session.
@@ -43,7 +43,7 @@ pub struct ClientEntry<'a> {
 }
 
 impl Clients {
-    /// Adds a client, whose session has this number.
+    /// Adds a client. Its session has this number.
     pub fn enter(&self, number: u64, client: ConnectedClient) -> ClientEntry<'_> {
         let client = Arc::new(client);
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +62,7 @@ impl Clients {
     }
 
     /// Returns how many batches went where, and why.
-    pub fn routes(&self) -> BTreeMap<(Where, &'static str), u64> {
+    pub fn routes(&self) -> BTreeMap<(RouteTarget, &'static str), u64> {
         let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         routes.clone()
     }
@@ -70,7 +70,7 @@ impl Clients {
 
 impl ClientEntry<'_> {
     /// Notes that the client is given a server.
-    pub fn goes(&self, server: Where, why: &'static str) {
+    pub fn count_route(&self, server: RouteTarget, why: &'static str) {
         self.client.batches.fetch_add(1, Ordering::Relaxed);
         self.set(Some(server));
         let routes = self.clients.routes.lock();
@@ -79,7 +79,7 @@ impl ClientEntry<'_> {
     }
 
     /// Notes that the client goes on with a server that it kept.
-    pub fn returns(&self, server: Where) {
+    pub fn returns(&self, server: RouteTarget) {
         self.set(Some(server));
     }
 
@@ -88,7 +88,7 @@ impl ClientEntry<'_> {
         self.set(None);
     }
 
-    fn set(&self, server: Option<Where>) {
+    fn set(&self, server: Option<RouteTarget>) {
         let now = self.client.server.lock();
         *now.unwrap_or_else(PoisonError::into_inner) = server;
     }

@@ -31,7 +31,7 @@ pub enum Listener {
     /// An address of a network.
     Network(TcpListener),
     /// A Unix socket.
-    Local(Local),
+    Local(UnixSocket),
 }
 
 impl From<TcpListener> for Listener {
@@ -40,8 +40,8 @@ impl From<TcpListener> for Listener {
     }
 }
 
-impl From<Local> for Listener {
-    fn from(local: Local) -> Listener {
+impl From<UnixSocket> for Listener {
+    fn from(local: UnixSocket) -> Listener {
         Listener::Local(local)
     }
 }
@@ -67,18 +67,18 @@ impl Listener {
 
 /// A Unix socket, which is removed when this is dropped.
 #[derive(Debug)]
-pub struct Local {
+pub struct UnixSocket {
     listener: UnixListener,
     path: PathBuf,
-    _lock: Lock,
+    _lock: SocketLock,
 }
 
-impl Local {
-    /// Makes the socket of this port in a folder. What a process that has ended left of it is taken
-    /// over; fails if there is anything else.
-    pub async fn bind(folder: &Path, port: u16) -> io::Result<Local> {
+impl UnixSocket {
+    /// Makes the socket of this port in a folder. Replaces the socket of a process that has ended;
+    /// fails if the path has anything else.
+    pub async fn bind(folder: &Path, port: u16) -> io::Result<UnixSocket> {
         let path = socket_in(folder, port);
-        let mut lock = Lock::take(with_suffix(&path, ".lock"))?;
+        let mut lock = SocketLock::take(with_suffix(&path, ".lock"))?;
         let taken = |what: String| Err(io::Error::new(ErrorKind::AddrInUse, what));
         match UnixStream::connect(&path).await {
             Ok(_) => return taken("another program serves there".into()),
@@ -93,7 +93,7 @@ impl Local {
         }
         lock.sign()?;
         let listener = UnixListener::bind(&path)?;
-        let local = Local {
+        let local = UnixSocket {
             listener,
             path,
             _lock: lock,
@@ -108,7 +108,7 @@ impl Local {
     }
 }
 
-impl Drop for Local {
+impl Drop for UnixSocket {
     fn drop(&mut self) {
         // If it stays, the next one takes it over.
         let _ = fs::remove_file(&self.path);
@@ -117,14 +117,14 @@ impl Drop for Local {
 
 /// A lock file that this process has locked; removed with it.
 #[derive(Debug)]
-struct Lock {
+struct SocketLock {
     file: File,
     path: PathBuf,
 }
 
-impl Lock {
+impl SocketLock {
     /// Fails if another process has it.
-    fn take(path: PathBuf) -> io::Result<Lock> {
+    fn take(path: PathBuf) -> io::Result<SocketLock> {
         for _ in 0..TRIES_MAX {
             let file = File::options()
                 .write(true)
@@ -150,7 +150,7 @@ impl Lock {
             let is_there =
                 |there: fs::Metadata| there.ino() == locked.ino() && there.dev() == locked.dev();
             if fs::metadata(&path).is_ok_and(is_there) {
-                return Ok(Lock { file, path });
+                return Ok(SocketLock { file, path });
             }
         }
         Err(io::Error::other("its lock file changes all the time"))
@@ -163,7 +163,7 @@ impl Lock {
     }
 }
 
-impl Drop for Lock {
+impl Drop for SocketLock {
     fn drop(&mut self) {
         // Another program's stays as it was. An empty one was made here, and PostgreSQL would
         // refuse to start beside it.

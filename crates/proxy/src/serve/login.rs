@@ -8,16 +8,16 @@ use bytes::BytesMut;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 
-use super::outset::{Outset, read_outset};
-use super::refusal::{Failed, violation};
-use super::standing::SessionServers;
+use super::login_failure::{LoginFailure, violation};
+use super::proxy_role::SessionServers;
+use super::server_settings::{ServerSettings, read_server_settings};
 use super::{Admission, CONSOLE, Proxy, proof};
-use pg_connect::stream::{Peer, Stream};
+use pg_connect::stream::{BufferedStream, Stream};
 use pg_wire::message;
 use pg_wire::report::{Report, Severity};
-use pg_wire::startup::{self, First, Startup};
-use proxy_core::server::Parameters;
-use proxy_pool::{Connection, ConnectionKey, Login, ServerNode};
+use pg_wire::startup::{self, FirstPacket, StartupPacket};
+use proxy_core::server::ReportedParameters;
+use proxy_pool::{Connection, ConnectionKey, ServerLogin, ServerNode};
 use replication::events::without_literals;
 
 /// SQLSTATEs.
@@ -28,26 +28,26 @@ const CONNECTION_FAILURE: &str = "08006";
 /// SQLSTATE class of invalid authorization: of clients that are not the users that they name.
 const INVALID_AUTHORIZATION: &str = "28";
 
-/// What a client gets that has logged in, and has no answer yet.
-pub enum Entrance {
+/// The destination of a client that has logged in, and has no answer yet.
+pub enum ClientEntrance {
     /// A session on servers.
     Session(Box<SessionStart>),
     /// The console, with the operator's name.
     Console(String),
 }
 
-/// What a session begins with.
+/// The initial state of a session.
 pub struct SessionStart {
     /// The minor version of the protocol that its client speaks.
     pub minor: u16,
-    /// What its servers must have.
-    pub outset: Outset,
+    /// The settings that its servers must have.
+    pub server_settings: ServerSettings,
     /// How to log in there.
-    pub login: Login,
+    pub login: ServerLogin,
     /// Where it may run.
     pub servers: SessionServers,
     /// Settings as servers start with.
-    pub parameters: Arc<Parameters>,
+    pub parameters: Arc<ReportedParameters>,
     /// The right to be logged in.
     pub permit: OwnedSemaphorePermit,
 }
@@ -59,9 +59,9 @@ impl Proxy {
         &self,
         stream: Stream,
         address: Option<SocketAddr>,
-    ) -> Option<(Peer, Entrance)> {
-        let mut peer = Peer::new(stream);
-        // What is read again meanwhile applies to later clients.
+    ) -> Option<(BufferedStream, ClientEntrance)> {
+        let mut peer = BufferedStream::new(stream);
+        // A reload in the meantime applies to later clients.
         let admission = self.admission();
         loop {
             let first = match first(&mut peer).await {
@@ -69,17 +69,17 @@ impl Proxy {
                 Err(failed) => return self.refuse(peer, failed, address).await,
             };
             match first {
-                First::Tls => peer = encrypt(peer, &admission).await?,
-                First::Gss => peer.write_all(b"N").await.ok()?,
-                First::Cancel(key) => {
+                FirstPacket::Tls => peer = encrypt(peer, &admission).await?,
+                FirstPacket::Gss => peer.write_all(b"N").await.ok()?,
+                FirstPacket::Cancel(key) => {
                     self.cancels.cancel(&key).await;
                     return None;
                 }
-                First::Unsupported(text) => {
+                FirstPacket::Unsupported(text) => {
                     let failed = Report::new(Severity::Fatal, UNSUPPORTED, text).into();
                     return self.refuse(peer, failed, address).await;
                 }
-                First::Startup(startup) => {
+                FirstPacket::Startup(startup) => {
                     return match self.log_in(&mut peer, &admission, &startup).await {
                         Ok(entrance) => Some((peer, entrance)),
                         Err(failed) => self.refuse(peer, failed, address).await,
@@ -91,11 +91,11 @@ impl Proxy {
 
     async fn refuse(
         &self,
-        mut peer: Peer,
-        failed: Failed,
+        mut peer: BufferedStream,
+        failed: LoginFailure,
         address: Option<SocketAddr>,
-    ) -> Option<(Peer, Entrance)> {
-        if let Failed::Reported(report) = failed {
+    ) -> Option<(BufferedStream, ClientEntrance)> {
+        if let LoginFailure::Reported(report) = failed {
             log_refusal(&report, address);
             let mut out = BytesMut::new();
             report.write(&mut out);
@@ -108,10 +108,10 @@ impl Proxy {
 
     async fn log_in(
         &self,
-        peer: &mut Peer,
+        peer: &mut BufferedStream,
         admission: &Admission,
-        startup: &Startup,
-    ) -> Result<Entrance, Failed> {
+        startup: &StartupPacket,
+    ) -> Result<ClientEntrance, LoginFailure> {
         let Some(user) = startup.parameter("user").filter(|user| !user.is_empty()) else {
             let text = "no PostgreSQL user name specified in startup packet";
             return Err(Report::new(Severity::Fatal, proof::INVALID_AUTHORIZATION, text).into());
@@ -125,7 +125,7 @@ impl Proxy {
         }
         if startup.parameter("database") == Some(CONSOLE) {
             log_in_operator(peer, admission, startup, user).await?;
-            return Ok(Entrance::Console(user.to_owned()));
+            return Ok(ClientEntrance::Console(user.to_owned()));
         }
         // Before any client is asked for a password: libpq goes on to its next host only then.
         let servers = self.servers()?;
@@ -138,28 +138,28 @@ impl Proxy {
         }
         let login = proof::ask(peer, admission, user).await?;
         let key = ConnectionKey::of(startup, user);
-        // One that is idle begins as this session would.
-        let begun = self.outsets.of(&key);
+        // An idle connection begins as this session would.
+        let begun = self.initial_keys.of(&key);
         let begins_as = begun.as_ref().unwrap_or(&key);
-        let (mut connection, outset) = self
+        let (mut connection, server_settings) = self
             .begin_session(&servers.primary, begins_as, &login)
             .await?;
         let parameters = Arc::clone(&connection.server.parameters);
-        let outset = match &servers.routing {
-            None => Outset::of(key),
+        let server_settings = match &servers.routing {
+            None => ServerSettings::of(key),
             Some(_) => {
                 if begun.is_none() {
-                    self.outsets.saw(key, outset.key.clone());
+                    self.initial_keys.note(key, server_settings.key.clone());
                 }
-                outset
+                server_settings
             }
         };
         // It has the same settings without them, and resets them to the same values.
-        connection.key = outset.key.clone();
+        connection.key = server_settings.key.clone();
         servers.primary.give_back(connection);
-        Ok(Entrance::Session(Box::new(SessionStart {
+        Ok(ClientEntrance::Session(Box::new(SessionStart {
             minor: startup.minor_spoken(),
-            outset,
+            server_settings,
             login,
             servers,
             parameters,
@@ -167,24 +167,25 @@ impl Proxy {
         })))
     }
 
-    /// Returns a connection of this key, and what a session begins with there. An idle one must be
-    /// of a role that could log in now; otherwise the server decides that, and gives the reason.
+    /// Returns a connection of this key, and the initial settings of a session there. An idle one
+    /// must be of a role that could log in now; otherwise the server decides that, and gives the
+    /// reason.
     async fn begin_session(
         &self,
         primary: &ServerNode,
         key: &ConnectionKey,
-        login: &Login,
-    ) -> Result<(Box<Connection>, Outset), Report> {
+        login: &ServerLogin,
+    ) -> Result<(Box<Connection>, ServerSettings), Report> {
         let mut connection = primary.take(key, login).await?;
-        let mut read = read_outset(&mut connection, &self.known).await;
+        let mut read = read_server_settings(&mut connection, &self.known).await;
         if !matches!(&read, Ok(beginning) if beginning.may_log_in) {
             primary.close(connection);
             primary.close_idle_of(&key.user);
             connection = primary.open_new(key, login).await?;
-            read = read_outset(&mut connection, &self.known).await;
+            read = read_server_settings(&mut connection, &self.known).await;
         }
         match read {
-            Ok(beginning) => Ok((connection, beginning.outset)),
+            Ok(beginning) => Ok((connection, beginning.server_settings)),
             Err(error) => {
                 primary.close(connection);
                 let text = format!("cannot read the session's settings: {error}");
@@ -204,7 +205,7 @@ fn log_refusal(report: &Report, address: Option<SocketAddr>) {
 }
 
 /// Answers a client that asks for TLS. There is none on Unix sockets, as with PostgreSQL.
-async fn encrypt(mut peer: Peer, admission: &Admission) -> Option<Peer> {
+async fn encrypt(mut peer: BufferedStream, admission: &Admission) -> Option<BufferedStream> {
     let identity = admission.tls.as_ref().filter(|_| peer.network().is_some());
     let Some(identity) = identity else {
         peer.write_all(b"N").await.ok()?;
@@ -220,16 +221,16 @@ async fn encrypt(mut peer: Peer, admission: &Admission) -> Option<Peer> {
     };
     let acceptor = TlsAcceptor::from(Arc::clone(&identity.config));
     let stream = acceptor.accept(socket).await.ok()?;
-    Some(Peer::new(Stream::Tls(Box::new(stream.into()))))
+    Some(BufferedStream::new(Stream::Tls(Box::new(stream.into()))))
 }
 
-/// Operators come in however many clients there are, and whatever has become of the servers.
+/// Operators can log in regardless of the number of clients and the state of the servers.
 async fn log_in_operator(
-    peer: &mut Peer,
+    peer: &mut BufferedStream,
     admission: &Admission,
-    startup: &Startup,
+    startup: &StartupPacket,
     user: &str,
-) -> Result<(), Failed> {
+) -> Result<(), LoginFailure> {
     if startup.minor != 0 || startup.protocol_options().next().is_some() {
         let mut plain = startup.clone();
         plain.minor = 0;
@@ -246,7 +247,7 @@ async fn log_in_operator(
 }
 
 /// Returns the first packet, whole.
-async fn first(peer: &mut Peer) -> Result<First, Failed> {
+async fn first(peer: &mut BufferedStream) -> Result<FirstPacket, LoginFailure> {
     loop {
         let length = startup::length(&peer.input).map_err(|error| violation(error.0))?;
         if let Some(length) = length.filter(|length| peer.input.len() >= *length) {
@@ -254,13 +255,13 @@ async fn first(peer: &mut Peer) -> Result<First, Failed> {
             return startup::read(&packet).map_err(|error| violation(error.0));
         }
         if peer.read().await? == 0 {
-            return Err(Failed::Gone);
+            return Err(LoginFailure::Gone);
         }
     }
 }
 
 /// Returns NegotiateProtocolVersion: which version is spoken, and which options are not known.
-fn negotiation(startup: &Startup) -> BytesMut {
+fn negotiation(startup: &StartupPacket) -> BytesMut {
     let options: Vec<&str> = startup.protocol_options().collect();
     let count = u32::try_from(options.len()).expect("a startup packet is short");
     let mut body = Vec::new();

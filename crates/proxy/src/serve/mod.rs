@@ -1,24 +1,24 @@
 //! The proxy: accepts clients, lets them log in, and relays each one's session to servers.
 //!
-//! One task a client. It must not know what statements mean: `pg-analysis` and the manager do.
+//! One task a client. It must not know the meaning of statements: `pg-analysis` and the manager do.
 
 mod cancel;
 pub mod clients;
 pub mod listener;
 mod login;
+mod login_failure;
 mod numbers;
-mod outset;
 pub(crate) mod pending_age;
 mod proof;
-mod refusal;
+pub mod proxy_role;
 mod relay;
 pub mod replicas;
 mod router;
 pub mod routing;
+mod routing_reason;
+mod server_settings;
 pub mod spinning;
-pub mod standing;
 mod trace;
-mod why;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -30,18 +30,18 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use cancel::Registry;
-use clients::{Clients, Where};
+use cancel::CancelRegistry;
+use clients::{Clients, RouteTarget};
 use listener::Listener;
-use login::Entrance;
+use login::ClientEntrance;
 use pg_connect::address::Address;
-use pg_connect::auth::tls::Identity;
-use pg_connect::auth::users::Users;
-use pg_connect::stream::{Peer, Stream};
-use proxy_core::session::Pinning;
-use proxy_pool::{KnownSettings, Outsets, ServerNode};
+use pg_connect::auth::tls::TlsIdentity;
+use pg_connect::auth::users::UserSecrets;
+use pg_connect::stream::{BufferedStream, Stream};
+use proxy_core::session::PinningPolicy;
+use proxy_pool::{InitialKeys, KnownSettings, ServerNode};
+use proxy_role::ProxyRole;
 use routing::Routing;
-use standing::Role;
 
 /// Reads that wait for a replica at a time, at most.
 const WAITING_MAX: usize = 256;
@@ -50,16 +50,16 @@ const LOGINS_MAX: usize = 1_000;
 
 /// How clients prove their identity.
 #[derive(Debug)]
-pub enum Authentication {
+pub enum ClientAuthentication {
     /// By SCRAM-SHA-256.
-    Scram(Users),
+    Scram(UserSecrets),
     /// Not at all. Users are passed to servers all the same, with these passwords.
-    Trust(Users),
+    Trust(UserSecrets),
 }
 
-/// What a client's certificate is good for. One for its user has that name as its common name.
+/// The use of a client's certificate. One for its user has that name as its common name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Certificates {
+pub enum CertificateUse {
     /// Nothing: none is asked for.
     #[default]
     Unasked,
@@ -77,18 +77,18 @@ pub enum Certificates {
 #[derive(Debug)]
 pub struct Admission {
     /// The users that may log in.
-    pub authentication: Authentication,
+    pub authentication: ClientAuthentication,
     /// The certificate that clients are shown; without it nothing is encrypted.
-    pub tls: Option<Identity>,
-    /// What certificates of clients are good for; on Unix sockets, where none can be shown,
-    /// nothing.
-    pub certificates: Certificates,
+    pub tls: Option<TlsIdentity>,
+    /// The use of clients' certificates. It does not apply to Unix sockets, where clients have
+    /// none.
+    pub certificates: CertificateUse,
     /// The users that may use the console.
     pub operators: Vec<String>,
 }
 
-/// What can be changed while the proxy runs.
-pub struct Reloaded {
+/// The options that can be changed while the proxy runs.
+pub struct ReloadedOptions {
     /// The users that may log in.
     pub admission: Admission,
     /// The replicas that are named there; none where none are named.
@@ -96,13 +96,14 @@ pub struct Reloaded {
 }
 
 /// Reads that again, from where it came from. The error is for people.
-pub type Reload = Box<dyn Fn() -> Result<Reloaded, String> + Send + Sync>;
+pub type ReloadOptions = Box<dyn Fn() -> Result<ReloadedOptions, String> + Send + Sync>;
 
 /// The console's name as a database.
 pub const CONSOLE: &str = "hihooi";
 
 /// Serves an operator after the login, until the connection ends.
-pub type ServeOperator = fn(Arc<Proxy>, Peer, String) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type ServeOperator =
+    fn(Arc<Proxy>, BufferedStream, String) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Milliseconds that a read waits for a replica, by default (P1).
 pub const WAIT_MS_DEFAULT: u64 = 100;
@@ -116,11 +117,11 @@ pub struct ProxyOptions {
     /// Replicas that there are from the start.
     pub replicas: Vec<Address>,
     /// Reads both of them again.
-    pub reload: Reload,
+    pub reload: ReloadOptions,
     /// The console, see [`crate::console::serve`].
     pub serve_operator: ServeOperator,
     /// When sessions keep their servers.
-    pub pinning: Pinning,
+    pub pinning: PinningPolicy,
     /// Connections to each server.
     pub connections_max: usize,
     /// Clients that may be logged in at a time.
@@ -131,8 +132,8 @@ pub struct ProxyOptions {
     pub wait_max: Duration,
 }
 
-/// What does not change while it runs.
-struct Fixed {
+/// The options that do not change while it runs.
+struct FixedOptions {
     primary: Address,
     connections_max: usize,
     wait_max: Duration,
@@ -140,24 +141,24 @@ struct Fixed {
 
 /// A running proxy.
 pub struct Proxy {
-    options: Fixed,
-    role: RwLock<Role>,
+    options: FixedOptions,
+    role: RwLock<ProxyRole>,
     admission: Mutex<Arc<Admission>>,
-    reload: Reload,
+    reload: ReloadOptions,
     serve_operator: ServeOperator,
     /// Replicas that were named when that was last read; held while it is read again.
     named: tokio::sync::Mutex<Vec<Address>>,
-    pinning: Pinning,
+    pinning: PinningPolicy,
     login_timeout: Duration,
     logins: Arc<Semaphore>,
     clients: Arc<Semaphore>,
     /// Reads that wait for a replica.
     waiting: Semaphore,
     sessions: AtomicU64,
-    cancels: Registry,
+    cancels: CancelRegistry,
     visitors: Clients,
     known: KnownSettings,
-    outsets: Outsets,
+    initial_keys: InitialKeys,
 }
 
 impl Proxy {
@@ -165,24 +166,24 @@ impl Proxy {
     /// with one, it refuses its clients once another proxy is the active one.
     pub fn new(options: ProxyOptions, routing: Option<Routing>) -> Arc<Proxy> {
         let role = match routing {
-            Some(routing) => Role::Active(Arc::new(routing)),
+            Some(routing) => ProxyRole::Active(Arc::new(routing)),
             None => {
                 let node = ServerNode::new(options.primary.clone(), options.connections_max);
-                Role::Pooler(Arc::new(node))
+                ProxyRole::Pooler(Arc::new(node))
             }
         };
         Proxy::of(options, role)
     }
 
-    /// Makes a proxy that serves no client yet, and refuses its clients until [`Proxy::stand`] lets
-    /// it be active.
+    /// Makes a proxy that serves no client yet, and refuses its clients until
+    /// [`Proxy::compete_for_leadership`] lets it be active.
     pub fn standing_by(options: ProxyOptions) -> Arc<Proxy> {
-        Proxy::of(options, Role::Standby(None))
+        Proxy::of(options, ProxyRole::Standby(None))
     }
 
-    fn of(options: ProxyOptions, role: Role) -> Arc<Proxy> {
+    fn of(options: ProxyOptions, role: ProxyRole) -> Arc<Proxy> {
         Arc::new(Proxy {
-            options: Fixed {
+            options: FixedOptions {
                 primary: options.primary,
                 connections_max: options.connections_max,
                 wait_max: options.wait_max,
@@ -198,10 +199,10 @@ impl Proxy {
             clients: Arc::new(Semaphore::new(options.clients_max)),
             waiting: Semaphore::new(WAITING_MAX),
             sessions: AtomicU64::new(0),
-            cancels: Registry::default(),
+            cancels: CancelRegistry::default(),
             visitors: Clients::default(),
             known: KnownSettings::default(),
-            outsets: Outsets::default(),
+            initial_keys: InitialKeys::default(),
         })
     }
 
@@ -236,18 +237,18 @@ impl Proxy {
             tokio::time::timeout(self.login_timeout, self.welcome(stream, address)).await;
         drop(login_permit);
         match welcomed {
-            Ok(Some((peer, Entrance::Session(welcome)))) => {
+            Ok(Some((peer, ClientEntrance::Session(welcome)))) => {
                 relay::run(&self, peer, address, *welcome).await;
             }
-            Ok(Some((peer, Entrance::Console(user)))) => {
+            Ok(Some((peer, ClientEntrance::Console(user)))) => {
                 (self.serve_operator)(Arc::clone(&self), peer, user).await;
             }
             Ok(None) | Err(_) => {}
         }
     }
 
-    /// Reads again what can be changed. If that fails, all stays as it is, but for replicas: those
-    /// that can be added are.
+    /// Reads the changeable options again. If that fails, all stays as it is, except that replicas
+    /// are added where possible.
     pub async fn reload(&self) -> Result<(), String> {
         let mut named = self.named.lock().await;
         let reloaded = (self.reload)()?;
@@ -291,13 +292,13 @@ impl Proxy {
     }
 
     /// Returns every server; none while it stands by.
-    pub fn nodes(&self) -> BTreeMap<Where, Arc<ServerNode>> {
+    pub fn nodes(&self) -> BTreeMap<RouteTarget, Arc<ServerNode>> {
         let Ok(servers) = self.servers() else {
             return BTreeMap::new();
         };
         let replicas = servers.routing.map(|routing| routing.replicas.all());
         let replicas = replicas.into_iter().flatten();
-        let mut nodes: BTreeMap<Where, Arc<ServerNode>> =
+        let mut nodes: BTreeMap<RouteTarget, Arc<ServerNode>> =
             replicas.map(|(id, node)| (Some(id), node)).collect();
         nodes.insert(None, servers.primary);
         nodes

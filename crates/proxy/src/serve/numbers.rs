@@ -1,26 +1,25 @@
 //! The numbers that tables have at replicas, as far as they were needed.
 //!
-//! A replica that has what a read must see has its tables under the names that the catalogue has,
-//! by which the read is understood. So numbers are known for as long as that catalogue is the
-//! newest.
+//! A replica that is fresh enough for a read has its tables under the names of the catalogue by
+//! which the read was analysed. So numbers are known for as long as that catalogue is the newest.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use pg_analysis::Analyser;
 use proxy_core::freshness::{ReplicaId, TableOid};
-use proxy_core::session::Numbers;
+use proxy_core::session::TableOidMap;
 use proxy_core::touched::NamedTables;
 use proxy_pool::Connection;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct TableNumbers {
-    known: Mutex<Known>,
+    known: Mutex<KnownNumbers>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownNumbers {
     generation: u64,
     there: BTreeMap<(ReplicaId, TableOid), u32>,
 }
@@ -38,7 +37,7 @@ impl TableNumbers {
     fn learn(&self, id: ReplicaId, generation: u64, there: impl Iterator<Item = (TableOid, u32)>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.generation != generation {
-            *known = Known {
+            *known = KnownNumbers {
                 generation,
                 there: BTreeMap::new(),
             };
@@ -50,20 +49,20 @@ impl TableNumbers {
 }
 
 impl TableNumbers {
-    /// Returns what is to be known of the numbers of these tables at a replica, to which this is a
-    /// connection between two batches of sessions. It is asked there if need be.
+    /// Returns the numbers of these tables at a replica, to which this is a connection between two
+    /// batches of sessions. It is asked there if need be.
     pub async fn find(
         &self,
         analyser: &Analyser,
         named: &NamedTables,
         id: ReplicaId,
         connection: &mut Connection,
-    ) -> Numbers {
+    ) -> TableOidMap {
         if named.tables.is_empty() {
-            return Numbers::Unknown;
+            return TableOidMap::Unknown;
         }
         if let Some(pairs) = self.of(id, named) {
-            return Numbers::Pairs(pairs);
+            return TableOidMap::Pairs(pairs);
         }
         let catalogue = analyser.catalogue();
         let asked: Option<Vec<String>> = named
@@ -79,7 +78,7 @@ impl TableNumbers {
             })
             .collect();
         let (Some(asked), Some(generation)) = (asked, named.generation) else {
-            return Numbers::Unknown;
+            return TableOidMap::Unknown;
         };
         // A connection that is lost is noticed by its next user.
         let found = connection
@@ -89,17 +88,17 @@ impl TableNumbers {
             .ok()
             .and_then(|values| values.iter().map(|value| value.parse().ok()).collect());
         let Some(found) = found.filter(|found| found.len() == named.tables.len()) else {
-            return Numbers::Unknown;
+            return TableOidMap::Unknown;
         };
         let tables = named.tables.iter().copied();
         if analyser.generation() == generation {
             self.learn(id, generation, tables.clone().zip(found.iter().copied()));
         }
-        Numbers::Pairs(found.into_iter().zip(tables.map(|table| table.0)).collect())
+        TableOidMap::Pairs(found.into_iter().zip(tables.map(|table| table.0)).collect())
     }
 }
 
-/// Returns a text literal that is valid whatever `standard_conforming_strings` is.
+/// Returns a text literal that is valid under either `standard_conforming_strings`.
 fn escaped(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }

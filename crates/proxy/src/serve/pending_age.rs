@@ -1,4 +1,4 @@
-//! How long commits have been Pending: what stays so keeps reads of what it may write on the
+//! How long commits have been Pending. A commit that stays Pending keeps reads of its tables on the
 //! primary.
 
 use std::sync::{LazyLock, Mutex, Weak};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use log::Level;
 
-use proxy_core::freshness::Manager;
+use proxy_core::freshness::FreshnessManager;
 use replication::events::EventLog;
 use replication::locked;
 
@@ -15,18 +15,18 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// An older one is logged.
 const AGE_MAX: Duration = Duration::from_secs(10);
 
-/// What the log calls it.
+/// Its name in the log.
 const EVENT: &str = "pending";
 
 /// Returns the time since this process first asked for it: the clock by which
-/// [`Manager::oldest_pending`] is asked.
+/// [`FreshnessManager::oldest_pending`] is asked.
 pub(crate) fn now() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     START.elapsed()
 }
 
 /// Warns the log of commits that are Pending for long, as long as the manager is there.
-pub(super) async fn watch(manager: Weak<Mutex<Manager>>) {
+pub(super) async fn watch(manager: Weak<Mutex<FreshnessManager>>) {
     let events = EventLog::default();
     let mut is_late = false;
     loop {
@@ -42,7 +42,7 @@ pub(super) async fn watch(manager: Weak<Mutex<Manager>>) {
     }
 }
 
-/// Returns what to log, where the oldest has this age. `was_late` is whether the last one was
+/// Returns the event to log, where the oldest has this age. `was_late` is whether the last one was
 /// logged as late.
 fn warning(oldest: Option<Duration>, was_late: &mut bool) -> Option<(Level, &'static str)> {
     let is_late = oldest.is_some_and(|age| age > AGE_MAX);
@@ -52,7 +52,7 @@ fn warning(oldest: Option<Duration>, was_late: &mut bool) -> Option<(Level, &'st
     Some(match is_late {
         true => (
             Level::Warn,
-            "a commit is Pending for more than 10 s: reads of what it may write go to the primary until it has ended. \
+            "a commit is Pending for more than 10 s: reads of its tables go to the primary until it has ended. \
              SHOW PROXY has its age, SHOW CLIENTS the sessions that are on the primary",
         ),
         false => (Level::Info, "no commit is Pending for long any more"),

@@ -5,16 +5,16 @@ use std::io;
 use bytes::{Buf, BytesMut};
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::refusal::{Failed, violation};
-use super::{Admission, Authentication, Certificates};
+use super::login_failure::{LoginFailure, violation};
+use super::{Admission, CertificateUse, ClientAuthentication};
 use pg_connect::auth::certificate;
-use pg_connect::auth::scram::{LoginRefusal, Offer, Verifier};
-use pg_connect::auth::users::Users;
-use pg_connect::stream::Peer;
-use pg_wire::cut::HEADER_LEN;
+use pg_connect::auth::scram::{LoginRefusal, OfferedMechanisms, ScramVerifier};
+use pg_connect::auth::users::UserSecrets;
+use pg_connect::stream::BufferedStream;
+use pg_wire::framing::HEADER_LEN;
 use pg_wire::message::{self, split_string};
 use pg_wire::report::{Report, Severity};
-use proxy_pool::Login;
+use proxy_pool::ServerLogin;
 
 /// The longest message of a client that logs in, in bytes (`PG_MAX_AUTH_TOKEN_LENGTH`).
 const MESSAGE_LEN_MAX: usize = 65_535;
@@ -23,15 +23,19 @@ pub(super) const INVALID_AUTHORIZATION: &str = "28000";
 const INVALID_PASSWORD: &str = "28P01";
 
 /// Lets a client prove that it is this user. Returns how its servers are logged in to.
-pub async fn ask(peer: &mut Peer, admission: &Admission, user: &str) -> Result<Login, Failed> {
+pub async fn ask(
+    peer: &mut BufferedStream,
+    admission: &Admission,
+    user: &str,
+) -> Result<ServerLogin, LoginFailure> {
     let is_enough = is_certificate_enough(peer, admission.certificates, user)?;
     let users = match &admission.authentication {
-        Authentication::Trust(users) => return Ok(login(users, user)),
-        Authentication::Scram(users) if is_enough => return Ok(login(users, user)),
-        Authentication::Scram(users) => users,
+        ClientAuthentication::Trust(users) => return Ok(login(users, user)),
+        ClientAuthentication::Scram(users) if is_enough => return Ok(login(users, user)),
+        ClientAuthentication::Scram(users) => users,
     };
     let identity = admission.tls.as_ref().filter(|_| peer.is_encrypted());
-    let offer = Offer {
+    let offer = OfferedMechanisms {
         end_point: identity.and_then(|identity| identity.end_point.clone()),
     };
     password(peer, &offer, users, user).await?;
@@ -40,22 +44,22 @@ pub async fn ask(peer: &mut Peer, admission: &Admission, user: &str) -> Result<L
 
 /// Returns whether the client has proved its identity by a certificate. Fails if it should have.
 fn is_certificate_enough(
-    peer: &Peer,
-    certificates: Certificates,
+    peer: &BufferedStream,
+    certificates: CertificateUse,
     user: &str,
-) -> Result<bool, Failed> {
+) -> Result<bool, LoginFailure> {
     let name = peer.certificate().and_then(certificate::common_name);
     let is_named = name.as_deref() == Some(user);
     let is_local = peer.network().is_none();
     let (text, hint) = match (certificates, peer.certificate()) {
-        (Certificates::Unasked, _) => return Ok(false),
-        (Certificates::Required, Some(_)) if is_named => return Ok(false),
-        (Certificates::Enough | Certificates::Instead, Some(_)) if is_named => return Ok(true),
-        (Certificates::Instead, _) => return Ok(false),
+        (CertificateUse::Unasked, _) => return Ok(false),
+        (CertificateUse::Required, Some(_)) if is_named => return Ok(false),
+        (CertificateUse::Enough | CertificateUse::Instead, Some(_)) if is_named => return Ok(true),
+        (CertificateUse::Instead, _) => return Ok(false),
         (_, None) if is_local => return Ok(false),
         (_, None) => (
             "connection requires a valid client certificate".to_owned(),
-            "Connect with TLS, and show one that is signed as --tls-client-ca wants it.",
+            "Connect with TLS, and present a certificate that an authority of --tls-client-ca has signed.",
         ),
         (_, Some(_)) => (
             format!("certificate authentication failed for user \"{user}\""),
@@ -66,14 +70,19 @@ fn is_certificate_enough(
     Err(report.hint(hint).into())
 }
 
-fn login(users: &Users, user: &str) -> Login {
-    Login {
+fn login(users: &UserSecrets, user: &str) -> ServerLogin {
+    ServerLogin {
         password: users.find(user).and_then(|user| user.password.clone()),
     }
 }
 
-/// Asks for a password by what is offered.
-async fn password(peer: &mut Peer, offer: &Offer, users: &Users, user: &str) -> Result<(), Failed> {
+/// Asks for a password by the offered mechanisms.
+async fn password(
+    peer: &mut BufferedStream,
+    offer: &OfferedMechanisms,
+    users: &UserSecrets,
+    user: &str,
+) -> Result<(), LoginFailure> {
     let refused = |refusal| refused(refusal, user);
     let names = offer.mechanisms().join("\0");
     say(peer, &[&10_u32.to_be_bytes(), names.as_bytes(), b"\0\0"]).await?;
@@ -92,7 +101,7 @@ async fn password(peer: &mut Peer, offer: &Offer, users: &Users, user: &str) -> 
     let known = users.find(user);
     let verifier = match known {
         Some(user) => user.verifier.clone(),
-        None => Verifier::of_password(&format!("{chance:?}")),
+        None => ScramVerifier::of_password(&format!("{chance:?}")),
     };
     let started = offer.start(mechanism, first, &chance, verifier);
     let (exchange, challenge) = started.map_err(refused)?;
@@ -107,7 +116,7 @@ async fn password(peer: &mut Peer, offer: &Offer, users: &Users, user: &str) -> 
 }
 
 /// Returns the error for the client, mostly as PostgreSQL words it.
-fn refused(refusal: LoginRefusal, user: &str) -> Failed {
+fn refused(refusal: LoginRefusal, user: &str) -> LoginFailure {
     let (code, text, hint) = match refusal {
         LoginRefusal::Mechanism => {
             return violation("client selected an invalid SASL authentication mechanism");
@@ -133,14 +142,14 @@ fn refused(refusal: LoginRefusal, user: &str) -> Failed {
 }
 
 /// Sends an Authentication message of these parts.
-async fn say(peer: &mut Peer, parts: &[&[u8]]) -> io::Result<()> {
+async fn say(peer: &mut BufferedStream, parts: &[&[u8]]) -> io::Result<()> {
     let mut out = BytesMut::new();
     message::write(&mut out, b'R', parts, 0);
     peer.write_all(&out).await
 }
 
 /// Returns the body of the client's next message, which must be about its password.
-async fn answer(peer: &mut Peer) -> Result<BytesMut, Failed> {
+async fn answer(peer: &mut BufferedStream) -> Result<BytesMut, LoginFailure> {
     loop {
         if let Some(header) = peer.input.first_chunk::<HEADER_LEN>() {
             let [tag, length @ ..] = *header;
@@ -155,7 +164,7 @@ async fn answer(peer: &mut Peer) -> Result<BytesMut, Failed> {
             }
         }
         if peer.read().await? == 0 {
-            return Err(Failed::Gone);
+            return Err(LoginFailure::Gone);
         }
     }
 }

@@ -1,15 +1,15 @@
 //! One session's sockets: moves bytes between the client, the machine and the server.
 //!
-//! Memory per session is bounded: nothing is read for a peer that does not take what it was sent.
+//! Memory per session is bounded: nothing is read for a peer that does not read its own messages.
 
-mod answers;
+mod batch_plan;
 mod cancels;
 mod changes;
 mod elsewhere;
 mod ending;
+mod held_answers;
 mod notices;
-mod place;
-mod plan;
+mod server_place;
 mod snapshot;
 mod waiting;
 mod watched;
@@ -27,34 +27,35 @@ use bytes::Buf;
 use tokio::sync::Semaphore;
 use tokio::task::unconstrained;
 
-use self::answers::Held;
-use self::cancels::Cancels;
-use self::place::Place;
-use self::plan::Plan;
+use self::batch_plan::BatchPlan;
+use self::cancels::CancelRoute;
+use self::held_answers::HeldAnswers;
+use self::server_place::ServerPlace;
 use super::Proxy;
-use super::cancel::{CancelEntry, Goal};
+use super::cancel::{CancelEntry, CancelGoal};
 use super::clients::{self, ConnectedClient};
 use super::login::SessionStart;
-use super::outset::{Isolation, Outset};
-use super::router::MessageRouter;
-use super::routing::{Chosen, Routing, Why};
+use super::proxy_role::{self, SessionServers};
+use super::router::SessionRouter;
+use super::routing::{ChosenReplica, Routing, RoutingReason};
+use super::server_settings::{IsolationLevel, ServerSettings};
 use super::spinning;
-use super::standing::{self, SessionServers};
 use pg_analysis::effect::GRAMMAR;
-use pg_connect::stream::Peer;
+use pg_connect::stream::BufferedStream;
 use pg_wire::Malformed;
-use pg_wire::cut::{Cutter, Piece, Side, WHOLE_LEN_MAX};
+use pg_wire::framing::{MessageCutter, MessageSender, StreamPiece, WHOLE_LEN_MAX};
 use pg_wire::message;
 use pg_wire::report::{Report, Severity};
 use pg_wire::startup::CancelKey;
-use proxy_core::freshness::{Level, Manager, ReplicaId, Watch};
-use proxy_core::server::Parameters;
+use proxy_core::freshness::{ConsistencyLevel, FreshnessManager, ReadWatch, ReplicaId};
+use proxy_core::server::ReportedParameters;
 use proxy_core::session::{
-    At, Attachment, BatchIn, Changes, Ending, Out, ReadThere, Session, SessionAction, SessionEvent,
-    SessionOptions, Snapshots, Taken, Then,
+    AfterTransaction, AttachedServer, Attachment, BatchTransaction, ClientPart, PeerOutput,
+    ReplicaRead, Session, SessionAction, SessionEnding, SessionEvent, SessionOptions,
+    SettingChanges, SnapshotScope,
 };
-use proxy_core::writes::Writes;
-use proxy_pool::{Connection, KnownSettings, Login};
+use proxy_core::writes::SessionWrites;
+use proxy_pool::{Connection, KnownSettings, ServerLogin};
 use replication::leadership::lease::BootTime;
 
 /// Bytes that may wait for a peer before nothing more is read for it.
@@ -67,7 +68,8 @@ const HELD_INTERVAL: Duration = Duration::from_millis(1);
 /// without Sync.
 const GATHERING_MAX: Duration = Duration::from_millis(50);
 
-/// Bytes of a client that are read ahead, at most: one whole message, and what came with it.
+/// Bytes of a client that are read ahead, at most: one whole message, and the bytes that came with
+/// it.
 const INPUT_LEN_MAX: usize = WHOLE_LEN_MAX;
 /// How long a session waits for a peer when it ends.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -88,48 +90,48 @@ struct Relay<'a> {
     is_woken_when_lost: bool,
     /// None if there are no replicas of the session's database.
     routing: Option<&'a Routing>,
-    client: Peer,
-    cutter: Cutter,
+    client: BufferedStream,
+    cutter: MessageCutter,
     /// The client has sent all it will send.
     client_ended: bool,
     session: Session,
-    /// What it has on every server now, and what it began with.
-    outset: Outset,
-    at_login: Outset,
+    /// Its settings on every server now, and its initial ones.
+    server_settings: ServerSettings,
+    at_login: ServerSettings,
     /// Settings that sessions have.
     known: &'a KnownSettings,
     /// Replicas that do not take its settings.
     unfit: Vec<ReplicaId>,
-    login: Login,
+    login: ServerLogin,
     entry: CancelEntry<'a>,
     /// How long a read waits for a replica, at most.
     wait_max: Duration,
     /// How many more may.
     waiting: &'a Semaphore,
-    /// What operators see of it.
+    /// Its entry for operators.
     visit: clients::ClientEntry<'a>,
     /// Where cancel requests go while a server is attached.
-    cancels: Cancels,
+    cancels: CancelRoute,
     /// The server that is attached, and where it is.
     connection: Option<Box<Connection>>,
-    place: Place,
-    /// Watches what runs there, if that may be torn.
-    watch: Option<Watch>,
+    place: ServerPlace,
+    /// Watches the read that runs there, if it may be torn.
+    watch: Option<ReadWatch>,
     /// The primary's, while a read of its transaction runs elsewhere.
     kept: Option<Box<Connection>>,
-    writes: Writes,
-    held: Held,
+    writes: SessionWrites,
+    held: HeldAnswers,
     /// Since when no replica serves, as far as this session knows.
     none_serves: Option<BootTime>,
-    /// What waits for the client may come from a replica.
+    /// The bytes that wait for the client may come from a replica.
     has_read: bool,
-    /// A part of what waits for the client was sent.
+    /// A part of the bytes for the client was sent.
     is_cut: bool,
-    out: Out,
+    out: PeerOutput,
 }
 
 /// Why a session ends.
-enum End {
+enum SessionEnd {
     /// The client is gone, or has sent Terminate.
     Client,
     /// The client gets the error.
@@ -141,10 +143,15 @@ enum End {
 }
 
 /// Relays a session from its first message to its last.
-pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, start: SessionStart) {
+pub async fn run(
+    proxy: &Arc<Proxy>,
+    peer: BufferedStream,
+    address: Option<SocketAddr>,
+    start: SessionStart,
+) {
     let SessionStart {
         minor,
-        outset,
+        server_settings,
         login,
         servers,
         parameters,
@@ -154,14 +161,14 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, st
     let out = welcomed(&parameters, &entry.key);
     let number = proxy.session_number();
     let client = ConnectedClient {
-        user: outset.key.user.clone(),
-        database: outset.key.database.clone(),
+        user: server_settings.key.user.clone(),
+        database: server_settings.key.database.clone(),
         address,
         since: Instant::now(),
         batches: AtomicU64::default(),
         server: Mutex::default(),
     };
-    let routing = servers.routing_of(&outset.key.database);
+    let routing = servers.routing_of(&server_settings.key.database);
     let lease = servers.routing.as_ref().map(|routing| &routing.lease);
     let session = Session::new(SessionOptions {
         number,
@@ -169,7 +176,7 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, st
         parameters,
         pinning: proxy.pinning,
         grammar: GRAMMAR,
-        snapshots: routing.and_then(|_| snapshots(outset.isolation)),
+        snapshots: routing.and_then(|_| snapshots(server_settings.isolation)),
     });
     let mut relay = Relay {
         // It must not say that it waits only since its turn is over.
@@ -178,11 +185,11 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, st
         servers: &servers,
         routing,
         client: peer,
-        cutter: Cutter::new(Side::Client),
+        cutter: MessageCutter::new(MessageSender::Client),
         client_ended: false,
         session,
-        at_login: outset.clone(),
-        outset,
+        at_login: server_settings.clone(),
+        server_settings,
         known: &proxy.known,
         unfit: Vec::new(),
         login,
@@ -190,13 +197,13 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, st
         wait_max: proxy.options.wait_max,
         waiting: &proxy.waiting,
         visit: proxy.visitors.enter(number, client),
-        cancels: Cancels::Lead,
+        cancels: CancelRoute::Lead,
         connection: None,
         place: servers.primary_place(),
         watch: None,
         kept: None,
-        writes: Writes::default(),
-        held: Held::Nothing,
+        writes: SessionWrites::default(),
+        held: HeldAnswers::Nothing,
         none_serves: None,
         has_read: false,
         is_cut: false,
@@ -207,17 +214,17 @@ pub async fn run(proxy: &Arc<Proxy>, peer: Peer, address: Option<SocketAddr>, st
 }
 
 /// Returns the snapshots of transactions that need not begin on a server; none where they must.
-fn snapshots(isolation: Isolation) -> Option<Snapshots> {
+fn snapshots(isolation: IsolationLevel) -> Option<SnapshotScope> {
     match isolation {
-        Isolation::ReadCommitted => Some(Snapshots::OfStatements),
-        Isolation::RepeatableRead => Some(Snapshots::OfTransaction),
-        Isolation::Serializable => None,
+        IsolationLevel::ReadCommitted => Some(SnapshotScope::OfStatements),
+        IsolationLevel::RepeatableRead => Some(SnapshotScope::OfTransaction),
+        IsolationLevel::Serializable => None,
     }
 }
 
 /// Returns the messages to a client that has logged in.
-fn welcomed(parameters: &Parameters, key: &CancelKey) -> Out {
-    let mut out = Out::default();
+fn welcomed(parameters: &ReportedParameters, key: &CancelKey) -> PeerOutput {
+    let mut out = PeerOutput::default();
     message::write(&mut out.to_client, b'R', &[&0_u32.to_be_bytes()], 0);
     for (name, value) in parameters.iter() {
         message::write(&mut out.to_client, b'S', &[name, b"\0", value, b"\0"], 0);
@@ -230,7 +237,7 @@ fn welcomed(parameters: &Parameters, key: &CancelKey) -> Out {
 
 impl Relay<'_> {
     /// Relays until the session ends. Returns why it ends.
-    async fn serve(&mut self) -> End {
+    async fn serve(&mut self) -> SessionEnd {
         loop {
             let moved = match self.process().await {
                 Ok(()) => self.transfer().await,
@@ -242,8 +249,8 @@ impl Relay<'_> {
         }
     }
 
-    /// Looks at everything that has been read, as far as both peers take what comes of it.
-    async fn process(&mut self) -> Result<(), End> {
+    /// Handles everything that has been read, as far as both peers take the results.
+    async fn process(&mut self) -> Result<(), SessionEnd> {
         loop {
             self.read_server()?;
             self.lead_cancels().await;
@@ -251,35 +258,35 @@ impl Relay<'_> {
                 SessionAction::Exchange | SessionAction::Await | SessionAction::Gather => {}
                 SessionAction::Pause => self.pause()?,
                 SessionAction::Over(then) => self.finish(then).await?,
-                SessionAction::Return => self.release(Changes::Nothing).await?,
-                SessionAction::Route(BatchIn::Waiting) => self.go_on().await?,
+                SessionAction::Return => self.release(SettingChanges::Nothing).await?,
+                SessionAction::Route(BatchTransaction::Waiting) => self.go_on().await?,
                 SessionAction::Route(batch_in) => self.attach(batch_in).await?,
                 SessionAction::End(ending) => return Err(ending.into()),
             }
             let is_more = self.read_client()?;
-            // What was just sent may be cancelled: if nothing of the proxy's own runs before it, no
-            // answer comes first.
+            // The batch that was just sent may be cancelled: if none of the proxy's own statements
+            // runs before it, no answer comes first.
             self.lead_cancels().await;
             if !is_more {
                 break;
             }
         }
-        let is_over = self.client_ended && self.session.next().takes(Taken::Message);
+        let is_over = self.client_ended && self.session.next().takes(ClientPart::Message);
         if is_over && self.out.to_client.is_empty() && self.out.to_server.is_empty() {
-            return Err(End::Client);
+            return Err(SessionEnd::Client);
         }
         Ok(())
     }
 
-    /// Handles what the server has sent.
-    fn read_server(&mut self) -> Result<(), End> {
+    /// Handles the server's messages.
+    fn read_server(&mut self) -> Result<(), SessionEnd> {
         let Some(connection) = &mut self.connection else {
             return Ok(());
         };
         let mut used = 0;
         while self.out.to_client.len() < OUTPUT_LEN_MAX {
             let input = &connection.peer.input[used..];
-            let Some(piece) = connection.cutter.next(input).map_err(out_of_step)? else {
+            let Some(piece) = connection.cutter.next(input).map_err(protocol_violation)? else {
                 break;
             };
             used += length(&piece);
@@ -293,28 +300,28 @@ impl Relay<'_> {
                 },
             };
             let replied = self.session.step(event, &mut self.out);
-            replied.map_err(out_of_step)?;
+            replied.map_err(protocol_violation)?;
         }
         connection.peer.input.advance(used);
         self.has_read |= used > 0 && self.place.replica.is_some();
         Ok(())
     }
 
-    /// Handles what the client has sent. Returns whether the session now wants anything but to
+    /// Handles the client's messages. Returns whether the session now wants anything but to
     /// exchange messages.
-    fn read_client(&mut self) -> Result<bool, End> {
+    fn read_client(&mut self) -> Result<bool, SessionEnd> {
         let mut used = 0;
         let mut action = self.session.next();
-        let mut router = MessageRouter {
+        let mut router = SessionRouter {
             routing: self.routing,
-            outset: &self.outset,
+            server_settings: &self.server_settings,
             place: self.place.replica,
             is_notified: false,
             writes: &mut self.writes,
         };
         while self.out.to_server.len() < OUTPUT_LEN_MAX {
-            let is_rest = !self.cutter.is_between_messages() && action.takes(Taken::Rest);
-            if !is_rest && !action.takes(Taken::Message) {
+            let is_rest = !self.cutter.is_between_messages() && action.takes(ClientPart::Rest);
+            if !is_rest && !action.takes(ClientPart::Message) {
                 break;
             }
             let bytes = &self.client.input[used..];
@@ -337,30 +344,30 @@ impl Relay<'_> {
         Ok(!action.is_exchange())
     }
 
-    /// Finishes what was answered, of which no transaction is open: first what must follow it on
-    /// its server.
-    async fn finish(&mut self, then: Then) -> Result<(), End> {
+    /// Finishes an answered batch without an open transaction: first the marks that must follow it
+    /// on its server.
+    async fn finish(&mut self, then: AfterTransaction) -> Result<(), SessionEnd> {
         let is_marking = self.mark().await?;
         match then {
-            Then::Release(changes) if !is_marking => self.release(changes).await,
-            Then::Release(_) | Then::Keep => Ok(()),
+            AfterTransaction::Release(changes) if !is_marking => self.release(changes).await,
+            AfterTransaction::Release(_) | AfterTransaction::Keep => Ok(()),
         }
     }
 
-    /// Notes what a transaction that has ended may have written. Returns true if the server is to
+    /// Notes the possible writes of a transaction that has ended. Returns true if the server is to
     /// run something for that first.
-    async fn mark(&mut self) -> Result<bool, End> {
+    async fn mark(&mut self) -> Result<bool, SessionEnd> {
         let (Some(routing), Some(connection)) = (self.routing, &mut self.connection) else {
             return Ok(false);
         };
         if self.writes.is_pending() {
-            // A late one must not hit what is the proxy's own.
+            // A late request must not cancel the proxy's own statements.
             self.entry.leads_to(None).await;
-            self.cancels = Cancels::GoNowhere;
+            self.cancels = CancelRoute::GoNowhere;
         }
-        let is_one_copy = self.session.settings().level == Level::OneCopy;
+        let is_one_copy = self.session.settings().level == ConsistencyLevel::OneCopy;
         if is_one_copy && self.writes.is_pending() {
-            self.held = Held::Commits(self.writes.pending().collect());
+            self.held = HeldAnswers::Commits(self.writes.pending().collect());
         }
         let statements = self.writes.ended(|| routing.manager());
         if statements.is_empty() {
@@ -374,12 +381,12 @@ impl Relay<'_> {
         runs.map(|_| true).map_err(violation)
     }
 
-    /// Finds a server for what the session holds, in such a transaction.
-    async fn attach(&mut self, batch_in: BatchIn) -> Result<(), End> {
-        // It may take a while: the client gets first what is its own already.
+    /// Finds a server for the session's held batch, in such a transaction.
+    async fn attach(&mut self, batch_in: BatchTransaction) -> Result<(), SessionEnd> {
+        // It may take a while: the client gets its finished answers first.
         self.flush_client().await?;
         let planned = match batch_in {
-            BatchIn::Snapshot => self.plan_snapshot().await,
+            BatchTransaction::Snapshot => self.plan_snapshot().await,
             _ => self.plan_or_wait(batch_in).await,
         };
         let attached = match planned {
@@ -398,31 +405,31 @@ impl Relay<'_> {
                 return refused.map(drop).map_err(violation);
             }
         };
-        self.notify_route(&plan.why, &plan.touches);
-        let goal = Goal::Server(Arc::clone(&place.node), connection.cancel_key.clone());
+        self.notify_route(&plan.reason, &plan.touches);
+        let goal = CancelGoal::Server(Arc::clone(&place.node), connection.cancel_key.clone());
         self.entry.leads_to(Some(goal)).await;
-        // From here to its end nothing waits: what is Pending has a connection, whose end it ends
-        // with.
+        // There is no await from here to the end: a Pending commit has a connection, and ends with
+        // it.
         if let (Some(writes), Some(routing)) = (&plan.writes, self.routing) {
             let (touched, is_inside) = &**writes;
             self.writes.note(touched, *is_inside, || routing.manager());
         }
-        self.visit.goes(place.replica, plan.why.reason);
-        self.servers.count(&place, Manager::started);
+        self.visit.count_route(place.replica, plan.reason.summary);
+        self.servers.count(&place, FreshnessManager::started);
         self.place = place;
         self.watch = None;
         let chosen = plan.replica.take().filter(|_| self.place.replica.is_some());
         let at = match chosen {
-            None => At::Primary,
+            None => AttachedServer::Primary,
             Some(chosen) => {
                 let numbers = self.numbers_there(&chosen, batch_in, &plan.named, &mut connection);
                 let numbers = numbers.await;
                 match batch_in {
-                    BatchIn::Snapshot => At::Snapshot(numbers),
-                    _ => At::Replica(ReadThere {
+                    BatchTransaction::Snapshot => AttachedServer::Snapshot(numbers),
+                    _ => AttachedServer::Replica(ReplicaRead {
                         proof: self.watches(chosen),
                         numbers,
-                        as_prepared: plan.as_prepared,
+                        prepared_form: plan.prepared_form,
                     }),
                 }
             }
@@ -440,12 +447,12 @@ impl Relay<'_> {
     /// Returns a connection for a plan; if a replica has none, the primary's.
     async fn take(
         &mut self,
-        plan: &mut Plan,
-        batch_in: BatchIn,
-    ) -> Result<(Place, Box<Connection>), Report> {
+        plan: &mut BatchPlan,
+        batch_in: BatchTransaction,
+    ) -> Result<(ServerPlace, Box<Connection>), Report> {
         if let (Some(chosen), Some(routing)) = (&plan.replica, self.routing) {
             let mut taken = self.take_there(chosen, routing).await;
-            if batch_in == BatchIn::Snapshot
+            if batch_in == BatchTransaction::Snapshot
                 && let Ok(connection) = taken
             {
                 taken = self.take_snapshot(chosen, connection, routing).await;
@@ -455,27 +462,35 @@ impl Relay<'_> {
                     let place = chosen.place();
                     return Ok((place, connection));
                 }
-                Err(why) => plan.why = why,
+                Err(reason) => plan.reason = reason,
             }
         }
         let place = self.servers.primary_place();
-        let connection = place.node.take(&self.outset.key, &self.login).await?;
+        let connection = place
+            .node
+            .take(&self.server_settings.key, &self.login)
+            .await?;
         Ok((place, connection))
     }
 
-    /// Returns a connection of a replica that has what was chosen for, also when there is a
-    /// connection at last: it may have crashed meanwhile, and have lost what it had; or be
-    /// another's by now.
+    /// Returns a connection of the chosen replica. A new connection must reach the server life for
+    /// which the replica was chosen. The server may have crashed meanwhile and lost commits, or
+    /// another database may have its address by now.
     async fn take_there(
         &mut self,
-        chosen: &Chosen,
+        chosen: &ChosenReplica,
         routing: &Routing,
-    ) -> Result<Box<Connection>, Why> {
+    ) -> Result<Box<Connection>, RoutingReason> {
         if self.unfit.contains(&chosen.id) {
-            return Err(Why::primary("the replica does not take its settings"));
+            return Err(RoutingReason::primary(
+                "the replica does not take its settings",
+            ));
         }
         let node = &chosen.node;
-        let key = self.outset.reads.of_database(&node.address.database);
+        let key = self
+            .server_settings
+            .reads
+            .of_database(&node.address.database);
         let taken = node.take_for_read(&key, &self.login, chosen.life).await;
         let connection = taken.map_err(|report| {
             if OF_SETTINGS
@@ -484,38 +499,40 @@ impl Relay<'_> {
             {
                 self.unfit.push(chosen.id);
             }
-            Why::unreachable(report)
+            RoutingReason::unreachable(report)
         })?;
         if !routing.manager().has(chosen.id, chosen.need) {
             node.give_back(connection);
-            return Err(Why::primary("the replica has gone back meanwhile"));
+            return Err(RoutingReason::primary(
+                "the replica has gone back meanwhile",
+            ));
         }
         Ok(connection)
     }
 
     /// Gives the server to others, unless the session has to keep it. Statements may have changed
     /// this.
-    async fn release(&mut self, changes: Changes) -> Result<(), End> {
+    async fn release(&mut self, changes: SettingChanges) -> Result<(), SessionEnd> {
         self.answer_first().await?;
         // Waits for a cancel request that is under way.
         self.entry.leads_to(None).await;
         let action = match changes {
-            Changes::Nothing => self.session.next(),
+            SettingChanges::Nothing => self.session.next(),
             _ => self.find_out_settings(changes).await?,
         };
         if action.is_exchange() {
             if let Some(connection) = &self.connection {
                 let key = connection.cancel_key.clone();
-                let goal = Goal::Server(Arc::clone(&self.place.node), key);
+                let goal = CancelGoal::Server(Arc::clone(&self.place.node), key);
                 self.entry.leads_to(Some(goal)).await;
             }
             return Ok(());
         }
         self.visit.leaves();
         if let Some(mut connection) = self.connection.take() {
-            self.servers.count(&self.place, Manager::ended);
+            self.servers.count(&self.place, FreshnessManager::ended);
             if self.place.replica.is_none() && self.writes.take_run_anything() {
-                // A function may have deallocated what others have prepared there.
+                // A function may have deallocated statements that others have prepared there.
                 connection.server.outdate();
             }
             if self.out.to_server.is_empty() && !connection.server.is_dirty {
@@ -531,9 +548,9 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// Reads and writes what can be, and waits until there is something to be looked at: something
-    /// was read, or there is place again for what comes of it.
-    async fn transfer(&mut self) -> Result<(), End> {
+    /// Reads and writes as much as possible, and waits until there is something to handle: bytes
+    /// were read, or there is place again for their results.
+    async fn transfer(&mut self) -> Result<(), SessionEnd> {
         let is_held = self.is_held();
         let is_gathering = self.session.next() == SessionAction::Gather;
         let transfer = poll_fn(|context| self.poll_transfer(is_held, context));
@@ -550,12 +567,16 @@ impl Relay<'_> {
             (false, false) => Ok(transfer.await),
         };
         match moved.unwrap_or(Ok(())) {
-            Err(End::Lost(error)) => self.server_lost(error).await,
+            Err(SessionEnd::Lost(error)) => self.server_lost(error).await,
             moved => moved,
         }
     }
 
-    fn poll_transfer(&mut self, is_held: bool, context: &mut Context<'_>) -> Poll<Result<(), End>> {
+    fn poll_transfer(
+        &mut self,
+        is_held: bool,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), SessionEnd>> {
         let mut has_moved = false;
         if self.servers.is_lost() {
             return Poll::Ready(Err(self.end_of_lost()));
@@ -567,7 +588,7 @@ impl Relay<'_> {
                 && let Poll::Ready(written) = peer.poll_write(context, &mut self.out.to_server)
             {
                 has_moved |= was_full || self.client_ended;
-                // What the server sent before it went is still read.
+                // Messages that the server sent before it closed are still read.
                 if written.is_err() {
                     self.out.to_server.clear();
                     has_moved = true;
@@ -579,7 +600,7 @@ impl Relay<'_> {
             {
                 match read {
                     Ok(count) if count > 0 => has_moved = true,
-                    read => return Poll::Ready(Err(End::Lost(read.err()))),
+                    read => return Poll::Ready(Err(SessionEnd::Lost(read.err()))),
                 }
             }
         }
@@ -592,7 +613,7 @@ impl Relay<'_> {
             }
             match self.poll_proven(context) {
                 Poll::Ready(Ok(())) => has_moved |= was_full || self.client_ended,
-                Poll::Ready(Err(_)) => return Poll::Ready(Err(End::Client)),
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(SessionEnd::Client)),
                 Poll::Pending => break,
             }
         }
@@ -603,7 +624,7 @@ impl Relay<'_> {
             match read {
                 Ok(0) => self.client_ended = true,
                 Ok(_) => {}
-                Err(_) => return Poll::Ready(Err(End::Client)),
+                Err(_) => return Poll::Ready(Err(SessionEnd::Client)),
             }
             has_moved = true;
         }
@@ -622,20 +643,20 @@ impl Relay<'_> {
     }
 
     /// Returns how the session ends when another proxy is the active one.
-    fn end_of_lost(&self) -> End {
+    fn end_of_lost(&self) -> SessionEnd {
         let connection = self.connection.as_ref();
         match connection.is_none_or(|it| it.cutter.is_between_messages()) {
-            true => standing::is_lost().into(),
+            true => proxy_role::is_lost().into(),
             // Behind a part of a message nothing else is understood.
-            false => End::Server,
+            false => SessionEnd::Server,
         }
     }
 
     /// Handles the loss of a server: a session outlives a replica, but not the primary's
     /// connection.
-    async fn server_lost(&mut self, error: Option<io::Error>) -> Result<(), End> {
+    async fn server_lost(&mut self, error: Option<io::Error>) -> Result<(), SessionEnd> {
         let Some(connection) = &self.connection else {
-            return Err(End::Server);
+            return Err(SessionEnd::Server);
         };
         let is_cut = !connection.cutter.is_between_messages();
         let address = &self.place.node.address;
@@ -646,12 +667,12 @@ impl Relay<'_> {
         let report = Report::new(Severity::Error, CONNECTION_FAILURE, text);
         let event = SessionEvent::ServerLost { report, is_cut };
         let lost = self.session.step(event, &mut self.out);
-        if let SessionAction::End(ending) = lost.map_err(out_of_step)? {
+        if let SessionAction::End(ending) = lost.map_err(protocol_violation)? {
             return Err(ending.into());
         }
         self.visit.leaves();
         self.entry.leads_to(None).await;
-        self.servers.count(&self.place, Manager::ended);
+        self.servers.count(&self.place, FreshnessManager::ended);
         if let Some(connection) = self.connection.take() {
             self.place.node.close(connection);
         }
@@ -660,34 +681,34 @@ impl Relay<'_> {
     }
 }
 
-impl From<Report> for End {
-    fn from(report: Report) -> End {
-        End::Reported(report.fatal())
+impl From<Report> for SessionEnd {
+    fn from(report: Report) -> SessionEnd {
+        SessionEnd::Reported(report.fatal())
     }
 }
 
-impl From<Ending> for End {
-    fn from(ending: Ending) -> End {
+impl From<SessionEnding> for SessionEnd {
+    fn from(ending: SessionEnding) -> SessionEnd {
         match ending {
-            Ending::Client => End::Client,
-            Ending::Server => End::Server,
-            Ending::Lost(report) => report.into(),
+            SessionEnding::Client => SessionEnd::Client,
+            SessionEnding::Server => SessionEnd::Server,
+            SessionEnding::Lost(report) => report.into(),
         }
     }
 }
 
-fn length(piece: &Piece<'_>) -> usize {
+fn length(piece: &StreamPiece<'_>) -> usize {
     match piece {
-        Piece::Message(message) => message.frame.len(),
-        Piece::Rest(rest) => rest.len(),
+        StreamPiece::Message(message) => message.frame.len(),
+        StreamPiece::Rest(rest) => rest.len(),
     }
 }
 
-fn violation(error: Malformed) -> End {
-    End::Reported(Report::new(Severity::Fatal, PROTOCOL_VIOLATION, error.0))
+fn violation(error: Malformed) -> SessionEnd {
+    SessionEnd::Reported(Report::new(Severity::Fatal, PROTOCOL_VIOLATION, error.0))
 }
 
-fn out_of_step(error: Malformed) -> End {
+fn protocol_violation(error: Malformed) -> SessionEnd {
     let text = format!("the server does not keep to the protocol: {error}");
-    End::Reported(Report::new(Severity::Fatal, CONNECTION_FAILURE, text))
+    SessionEnd::Reported(Report::new(Severity::Fatal, CONNECTION_FAILURE, text))
 }

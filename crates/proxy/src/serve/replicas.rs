@@ -1,12 +1,12 @@
 //! The replicas there are: they come and go while the proxy runs.
 //!
-//! Those that an operator has added are in the primary's register, too, and are there again when
-//! this proxy or another one becomes active.
+//! Replicas that an operator has added are in the primary's register, too. They are followed again
+//! when this proxy or another one becomes active.
 //!
 //! Invariants:
 //! - A number is never used twice while a proxy is active, so that a report of a removed replica
 //!   never counts for another one.
-//! - The register is changed before what is here.
+//! - The register is changed before this process's own list.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,27 +14,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pg_connect::address::Address;
 use proxy_core::freshness::ReplicaId;
 use proxy_pool::ServerNode;
-use replication::leadership::register::{RegisterChange, Registered};
-use replication::{Contents, Intake, Replication, ReplicationError};
+use replication::leadership::register::{RegisterChange, RegisteredReplica};
+use replication::{ExistingData, ReplicaIntake, Replication, ReplicationError};
 
 /// See the module.
 pub struct Replicas {
     replication: Replication,
     connections_max: usize,
-    nodes: Mutex<Nodes>,
+    nodes: Mutex<ReplicaNodes>,
     /// Held while the set of replicas changes, while the proxy runs.
     changing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-struct Nodes {
+struct ReplicaNodes {
     last: u32,
     all: BTreeMap<ReplicaId, Arc<ServerNode>>,
-    /// URLs of those that are in the register.
+    /// URLs of the replicas that are in the register.
     registered: BTreeMap<ReplicaId, String>,
 }
 
-impl Nodes {
+impl ReplicaNodes {
     /// Returns which of them is this database.
     fn at(&self, address: &Address) -> Option<ReplicaId> {
         let mut all = self.all.iter();
@@ -70,7 +70,7 @@ impl Replicas {
     pub fn add(
         &self,
         address: &Address,
-        intake: impl Into<Intake>,
+        intake: impl Into<ReplicaIntake>,
     ) -> Result<ReplicaId, ReplicationError> {
         let mut nodes = self.nodes();
         nodes.refuse_second(address)?;
@@ -90,7 +90,7 @@ impl Replicas {
     pub async fn register(
         &self,
         url: &str,
-        contents: Contents,
+        contents: ExistingData,
         seed: Option<ReplicaId>,
     ) -> Result<ReplicaId, ReplicationError> {
         let address = Address::parse(url).map_err(ReplicationError::Setup)?;
@@ -109,19 +109,19 @@ impl Replicas {
         );
         let register = self.replication.register();
         register.write(change, before).await?;
-        let id = self.add(&address, Intake { contents, seed })?;
+        let id = self.add(&address, ReplicaIntake { contents, seed })?;
         self.nodes().registered.insert(id, url.into());
         Ok(id)
     }
 
-    /// Adds those that are in the register, where they are not there already. Returns which could
-    /// not be added, and why.
-    pub fn take_up(&self, registered: Vec<Registered>) -> Vec<String> {
+    /// Adds the replicas that are in the register, where they are not there already. Returns which
+    /// could not be added, and why.
+    pub fn take_up(&self, registered: Vec<RegisteredReplica>) -> Vec<String> {
         let mut problems = Vec::new();
-        for Registered { place, url } in registered {
+        for RegisteredReplica { place, url } in registered {
             let taken_up = Address::parse(&url).and_then(|address| {
                 let there = self.nodes().at(&address);
-                let added = || self.add(&address, Contents::Kept);
+                let added = || self.add(&address, ExistingData::Kept);
                 there.map_or_else(added, Ok).map_err(|it| it.to_string())
             });
             match taken_up {
@@ -132,7 +132,7 @@ impl Replicas {
         problems
     }
 
-    /// Removes a replica, whose database stays as it is. Reads that run there may finish. Returns
+    /// Removes a replica. Its database stays as it is. Reads that run there may finish. Returns
     /// false if there is none of this number. Fails, and it stays, where it is in the register and
     /// the primary does not remove it there.
     pub async fn remove(&self, id: ReplicaId) -> Result<bool, ReplicationError> {
@@ -156,9 +156,9 @@ impl Replicas {
         removed.is_some()
     }
 
-    /// Removes those that were named before and are no more, unless they are in the register, and
-    /// adds those that are named and not there. Others, which were never named, stay. The error
-    /// names those that could not be added.
+    /// Removes the replicas that were named before and are no more, unless they are in the
+    /// register, and adds the named ones that are missing. Others, which were never named, stay.
+    /// The error names the replicas that could not be added.
     pub async fn exchange(&self, before: &[Address], after: &[Address]) -> Result<(), String> {
         let _changing = self.changing.lock().await;
         let stays = |gone: &&Address| after.iter().any(|it| it.place() == gone.place());
@@ -175,7 +175,7 @@ impl Replicas {
         let mut problems = Vec::new();
         for address in after {
             let is_there = self.nodes().at(address).is_some();
-            if !is_there && let Err(problem) = self.add(address, Contents::Kept) {
+            if !is_there && let Err(problem) = self.add(address, ExistingData::Kept) {
                 problems.push(format!("the replica at {address}: {problem}"));
             }
         }
@@ -195,12 +195,12 @@ impl Replicas {
         self.nodes().all.clone()
     }
 
-    /// Returns what makes them follow the primary.
+    /// Returns the replication that makes them follow the primary.
     pub fn replication(&self) -> &Replication {
         &self.replication
     }
 
-    fn nodes(&self) -> MutexGuard<'_, Nodes> {
+    fn nodes(&self) -> MutexGuard<'_, ReplicaNodes> {
         // Nothing between lock and unlock leaves it half changed.
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }

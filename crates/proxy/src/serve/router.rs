@@ -1,22 +1,23 @@
-//! Looks at each message that goes to a server of a session: notes what it may write, and decides
-//! what runs in front of it or in its place.
+//! Looks at each message that goes to a server of a session. Notes its possible writes, and decides
+//! which statements run in front of it or in its place.
 
 use std::sync::Arc;
 
-use super::outset::{Outset, ParseContext};
-use super::routing::{Routing, Why};
+use super::routing::{Routing, RoutingReason};
+use super::server_settings::{ParseContext, ServerSettings};
 use super::trace;
 use pg_analysis::effect::{self, GRAMMAR};
-use pg_wire::message::Parse;
+use pg_wire::message::ParseMessage;
 use pg_wire::report::{Report, Severity};
-use proxy_core::freshness::{Level, ReplicaId};
+use proxy_core::freshness::{ConsistencyLevel, ReplicaId};
 use proxy_core::grammar::SessionEffect;
-use proxy_core::routing::{Question, RoutingDecision, Situation, decide};
+use proxy_core::routing::{RoutingDecision, RoutingQuestion, SessionSituation, decide};
 use proxy_core::session::{
-    ComingMessage, Does, Prepared, Router, RunBy, SnapshotThere, Text, Treatment, is_end,
+    ComingMessage, MessageEffect, MessageRouter, MessageTreatment, PreparedStatement, RunKind,
+    SnapshotState, StatementText, is_end,
 };
-use proxy_core::touched::Touched;
-use proxy_core::writes::Writes;
+use proxy_core::touched::CombinedAnalysis;
+use proxy_core::writes::SessionWrites;
 
 /// SQLSTATE: the transaction is to be tried again.
 const SERIALIZATION_FAILURE: &str = "40001";
@@ -24,31 +25,31 @@ const SERIALIZATION_FAILURE: &str = "40001";
 const CREATE: &[u8] = b"create";
 
 /// Looks at messages of one session.
-pub struct MessageRouter<'a> {
+pub struct SessionRouter<'a> {
     /// None if there are no replicas of the session's database: then nothing is looked at.
     pub routing: Option<&'a Routing>,
-    /// What the session has on every server.
-    pub outset: &'a Outset,
+    /// The session's settings on every server.
+    pub server_settings: &'a ServerSettings,
     /// Where the messages go; none for the primary.
     pub place: Option<ReplicaId>,
     /// Whether the client, if it has asked for that, was notified where the messages go.
     pub is_notified: bool,
-    /// What the session's transaction has written.
-    pub writes: &'a mut Writes,
+    /// The writes of the session's transaction.
+    pub writes: &'a mut SessionWrites,
 }
 
-impl Router for MessageRouter<'_> {
-    fn look(&mut self, coming: &ComingMessage<'_>) -> Treatment {
+impl MessageRouter for SessionRouter<'_> {
+    fn look(&mut self, coming: &ComingMessage<'_>) -> MessageTreatment {
         let Some(routing) = self.routing else {
-            return Treatment::default();
+            return MessageTreatment::default();
         };
         let is_known = !coming.is_pinned && !self.writes.has_settings();
-        let reading = is_known.then_some(&self.outset.reading);
+        let reading = is_known.then_some(&self.server_settings.reading);
         match coming.snapshot {
             None => self.look_on_primary(coming, (routing, reading)),
             Some(there) => {
-                if there == SnapshotThere::Quiet {
-                    // What might have ended it was skipped.
+                if there == SnapshotState::Quiet {
+                    // The message that might have ended it was skipped.
                     self.writes.goes_on();
                 }
                 self.look_at_snapshot(coming, (routing, reading))
@@ -57,29 +58,32 @@ impl Router for MessageRouter<'_> {
     }
 }
 
-impl MessageRouter<'_> {
-    /// Notes what the message's statements may write, and adds what must run in front of them.
+impl SessionRouter<'_> {
+    /// Notes the possible writes of the message's statements, and adds the statements that must run
+    /// in front of them.
     fn look_on_primary(
         &mut self,
         coming: &ComingMessage<'_>,
         (routing, reading): (&Routing, Option<&ParseContext>),
-    ) -> Treatment {
+    ) -> MessageTreatment {
         let (text, by) = match &coming.does {
-            Does::Runs(text, by) => (text, *by),
-            Does::Prepares(Some(parse)) => {
-                return Treatment {
+            MessageEffect::Runs(text, by) => (text, *by),
+            MessageEffect::Prepares(Some(parse)) => {
+                return MessageTreatment {
                     is_schema_only: is_schema_only(*parse, routing, reading),
-                    ..Treatment::default()
+                    ..MessageTreatment::default()
                 };
             }
-            Does::Syncs => {
-                let touched = Touched::default();
+            MessageEffect::Syncs => {
+                let touched = CombinedAnalysis::default();
                 self.writes
                     .note(&touched, coming.is_inside, || routing.manager());
-                return Treatment::default();
+                return MessageTreatment::default();
             }
-            Does::Prepares(None) | Does::Describes(_) | Does::Nothing => {
-                return Treatment::default();
+            MessageEffect::Prepares(None)
+            | MessageEffect::Describes(_)
+            | MessageEffect::Nothing => {
+                return MessageTreatment::default();
             }
         };
         let mut touched = routing.touched(text, reading);
@@ -88,92 +92,100 @@ impl MessageRouter<'_> {
             touched.schema.clear();
         }
         let is_schema_only = text.text().is_some_and(|text| touched.is_schema_only(text));
-        let prelude = match routing.prelude(&touched, reading, &self.outset.key.user) {
+        let prelude = match routing.prelude(&touched, reading, &self.server_settings.key.user) {
             Ok(prelude) => prelude,
             Err(report) => {
-                return Treatment {
+                return MessageTreatment {
                     raises: Some(report),
-                    ..Treatment::default()
+                    ..MessageTreatment::default()
                 };
             }
         };
         let is_inside = coming.is_inside;
-        let question = Question::of(Situation::OnPrimary { is_inside }, &touched);
-        let reason = match decide(question, &mut routing.replicas_at(Level::Gssi)) {
+        let question = RoutingQuestion::of(SessionSituation::OnPrimary { is_inside }, &touched);
+        let reason = match decide(question, &mut routing.replicas_at(ConsistencyLevel::Gssi)) {
             RoutingDecision::Primary(reason) => reason,
             decided => unreachable!("it keeps the primary's connection: {decided:?}"),
         };
-        let notice = self.notice(coming, &Why::primary(reason), (routing, &touched));
-        // What Execute runs is ended by what follows, unless it ends its transaction itself.
-        let is_inside = is_inside || by == RunBy::Execute;
+        let notice = self.notice(coming, &RoutingReason::primary(reason), (routing, &touched));
+        // A later message ends the transaction of an Execute, unless Execute ends it itself.
+        let is_inside = is_inside || by == RunKind::Execute;
         self.writes.note(&touched, is_inside, || routing.manager());
-        Treatment {
+        MessageTreatment {
             prelude,
             is_schema_only,
             notice,
-            ..Treatment::default()
+            ..MessageTreatment::default()
         }
     }
 
-    /// Looks at a message that goes to a replica, where its transaction has its snapshot. What
-    /// would find something else there than on the primary fails, so that the client begins again:
-    /// then on the primary.
+    /// Looks at a message that goes to a replica, where its transaction has its snapshot. A
+    /// statement whose objects differ from the primary's there fails, so that the client begins
+    /// again: then on the primary.
     fn look_at_snapshot(
         &mut self,
         coming: &ComingMessage<'_>,
         (routing, reading): (&Routing, Option<&ParseContext>),
-    ) -> Treatment {
+    ) -> MessageTreatment {
         let prepared;
         let text = match &coming.does {
-            Does::Runs(text, _) => text,
-            Does::Prepares(Some(parse)) => {
-                prepared = Text::Prepared(Arc::new(Prepared::of(*parse, GRAMMAR)));
+            MessageEffect::Runs(text, _) => text,
+            MessageEffect::Prepares(Some(parse)) => {
+                prepared =
+                    StatementText::Prepared(Arc::new(PreparedStatement::of(*parse, GRAMMAR)));
                 &prepared
             }
-            Does::Prepares(None) => &Text::Unknown,
-            Does::Describes(statement) => {
-                prepared = Text::Prepared(Arc::clone(statement));
+            MessageEffect::Prepares(None) => &StatementText::Unknown,
+            MessageEffect::Describes(statement) => {
+                prepared = StatementText::Prepared(Arc::clone(statement));
                 &prepared
             }
-            Does::Syncs | Does::Nothing => return Treatment::default(),
+            MessageEffect::Syncs | MessageEffect::Nothing => return MessageTreatment::default(),
         };
         let touched = routing.touched(text, reading);
-        let situation = Situation::AtSnapshot {
+        let situation = SessionSituation::AtSnapshot {
             may_be_over: self.writes.may_be_over(),
         };
         let words = text.text().unwrap_or_default();
-        let question = Question {
+        let question = RoutingQuestion {
             leaves_nothing: effect::of(words) == SessionEffect::Nothing,
             is_end: is_end(words),
-            ..Question::of(situation, &touched)
+            ..RoutingQuestion::of(situation, &touched)
         };
-        if decide(question, &mut routing.replicas_at(Level::Gssi)) != RoutingDecision::Stays {
+        if decide(question, &mut routing.replicas_at(ConsistencyLevel::Gssi))
+            != RoutingDecision::Stays
+        {
             let text = "the transaction has its snapshot at a replica, where this cannot run";
             let report = Report::new(Severity::Error, SERIALIZATION_FAILURE, text)
                 .hint("Begin it again: then it has one on the primary.");
-            return Treatment {
+            return MessageTreatment {
                 raises: Some(report),
-                ..Treatment::default()
+                ..MessageTreatment::default()
             };
         }
-        let is_run = matches!(coming.does, Does::Runs(_, RunBy::Query | RunBy::Execute));
-        // Those that are not known are reported as no table's.
+        let is_run = matches!(
+            coming.does,
+            MessageEffect::Runs(_, RunKind::Query | RunKind::Execute)
+        );
+        // Unknown numbers are reported as zero, the number of no table.
         let numbers = self.place.and_then(|id| {
             let named = touched.named();
             routing.numbers.of(id, &named)
         });
         let notice = self.place.filter(|_| is_run).and_then(|id| {
-            let why = Why::snapshot(id);
-            self.notice(coming, &why, (routing, &touched))
+            let reason = RoutingReason::snapshot(id);
+            self.notice(coming, &reason, (routing, &touched))
         });
         // Nothing is written: this notes that the transaction may end.
         let is_inside = !is_run || !question.is_end;
         self.writes
-            .note(&Touched::default(), is_inside, || routing.manager());
-        Treatment {
+            .note(&CombinedAnalysis::default(), is_inside, || {
+                routing.manager()
+            });
+        MessageTreatment {
             notice,
             numbers: numbers.unwrap_or_default(),
-            ..Treatment::default()
+            ..MessageTreatment::default()
         }
     }
 
@@ -182,22 +194,26 @@ impl MessageRouter<'_> {
     fn notice(
         &self,
         coming: &ComingMessage<'_>,
-        why: &Why,
-        (routing, touched): (&Routing, &Touched),
+        reason: &RoutingReason,
+        (routing, touched): (&Routing, &CombinedAnalysis),
     ) -> Option<Report> {
         let is_wanted = coming.is_traced && !self.is_notified;
-        is_wanted.then(|| trace::notice(why, &routing.described(&touched.sets)))
+        is_wanted.then(|| trace::notice(reason, &routing.described(&touched.sets)))
     }
 }
 
 /// Returns whether a statement that is being prepared changes the schema, and does nothing else.
 /// Otherwise words in its text might make the session keep its server.
-fn is_schema_only(parse: Parse<'_>, routing: &Routing, reading: Option<&ParseContext>) -> bool {
+fn is_schema_only(
+    parse: ParseMessage<'_>,
+    routing: &Routing,
+    reading: Option<&ParseContext>,
+) -> bool {
     let start = parse.rest.trim_ascii_start().get(..CREATE.len());
     if !start.is_some_and(|word| word.eq_ignore_ascii_case(CREATE)) {
         return false;
     }
-    let text = Text::Prepared(Arc::new(Prepared::of(parse, GRAMMAR)));
+    let text = StatementText::Prepared(Arc::new(PreparedStatement::of(parse, GRAMMAR)));
     let touched = routing.touched(&text, reading);
     text.text().is_some_and(|text| touched.is_schema_only(text))
 }

@@ -1,54 +1,57 @@
-//! Where a batch goes, by what its statements touch.
+//! Where a batch goes, by the analysis of its statements.
 //!
-//! Reads outside of transactions, those of a transaction at READ COMMITTED that are independent of
-//! what it has written, and transactions at REPEATABLE READ that are to read only may go to a
-//! replica; everything else goes to the primary. What is not understood counts as writing anything
-//! (R33).
+//! Three kinds of reads may go to a replica. They are reads outside of transactions, reads of a
+//! transaction at READ COMMITTED that are independent of its writes, and transactions at REPEATABLE
+//! READ that only read. Everything else goes to the primary. An unknown statement counts as writing
+//! anything (R33).
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::numbers::TableNumbers;
-use super::outset::ParseContext;
 use super::pending_age;
 use super::replicas::Replicas;
+use super::routing_reason::ReasonDetail;
+pub use super::routing_reason::RoutingReason;
+use super::server_settings::ParseContext;
 use super::trace;
-use super::why::Detail;
-pub use super::why::Why;
 use pg_analysis::effect::GRAMMAR;
 use pg_analysis::{
-    AnalysedStatement, Analyser, Analysis, Constant, INT4, Parameter, StatementAction, Template,
-    fires_triggers, is_of_node, is_of_roles_alone,
+    AnalysedStatement, Analyser, BoundParameter, Constant, INT4, StatementAction, TextAnalysis,
+    TextTemplate, fires_triggers, is_of_node, is_of_roles_alone,
 };
 use pg_connect::address::Address;
 use pg_wire::message;
 use pg_wire::quoting::quoted;
 use pg_wire::report::{Report, Severity};
 use proxy_core::freshness::{
-    Level, Manager, ReadMoment, ReadTarget, Reason, ReplicaId, ServerLife, Sets, Tsid, Watch, mark,
+    AccessSets, ConsistencyLevel, FreshnessManager, PrimaryReason, ReadMoment, ReadTarget,
+    ReadWatch, ReplicaId, ServerLife, Tsid, mark,
 };
-use proxy_core::routing::{Freshness, Question, RoutingDecision, decide};
-use proxy_core::session::{AsPrepared, BatchFault, Prepared, Proof, Text};
-use proxy_core::touched::Touched;
+use proxy_core::routing::{ReplicaFreshness, RoutingDecision, RoutingQuestion, decide};
+use proxy_core::session::{
+    BatchFault, PreparedForm, PreparedStatement, SnapshotProof, StatementText,
+};
+use proxy_core::touched::CombinedAnalysis;
 use proxy_pool::ServerNode;
 use replication::leadership::ProxyLeadership;
 use replication::leadership::lease::Lease;
 use replication::locked;
 use replication::schema_changes::unless_noted;
-use replication::{Replication, ReplicationError, ReplicationSettings, Started};
+use replication::{Replication, ReplicationError, ReplicationSettings, StartedReplication};
 
-/// SQLSTATE: what cannot be replicated.
+/// SQLSTATE: a statement that cannot be replicated.
 const UNSUPPORTED: &str = "0A000";
 
-/// What routing needs to know, and where reads can go.
+/// The state that routing needs, and the servers that reads can go to.
 pub struct Routing {
     /// The primary, for as long as this proxy is the active one.
     pub primary: Arc<ServerNode>,
     /// Whether it is.
     pub lease: Lease,
-    /// Analyses what statements touch.
+    /// Analyses statements.
     pub analyser: Arc<Analyser>,
     /// Decides where reads may go, and gets reports of commits.
-    pub manager: Arc<Mutex<Manager>>,
+    pub manager: Arc<Mutex<FreshnessManager>>,
     /// The replicas.
     pub replicas: Replicas,
     /// Which numbers tables have there.
@@ -56,20 +59,20 @@ pub struct Routing {
 }
 
 /// Where a read goes.
-pub struct Route {
+pub struct ReadRoute {
     /// Why.
-    pub why: Why,
+    pub reason: RoutingReason,
     /// Unless it goes to the primary.
-    pub replica: Option<Chosen>,
+    pub replica: Option<ChosenReplica>,
     /// Whether a replica may soon have all that it must see.
     pub may_wait: bool,
 }
 
-impl Route {
+impl ReadRoute {
     /// Sends the read to the primary, without a wait for a replica.
-    pub fn primary(why: Why) -> Route {
-        Route {
-            why,
+    pub fn primary(reason: RoutingReason) -> ReadRoute {
+        ReadRoute {
+            reason,
             replica: None,
             may_wait: false,
         }
@@ -77,40 +80,40 @@ impl Route {
 }
 
 /// A replica for a read.
-pub struct Chosen {
+pub struct ChosenReplica {
     /// Its number.
     pub id: ReplicaId,
     /// Its connections.
     pub node: Arc<ServerNode>,
-    /// What the read must see.
+    /// The commits that the read must see.
     pub need: Tsid,
     /// The life of its server that has it.
     pub life: ServerLife,
     /// If the read may be torn: when its snapshots are known to have been taken, it is to be asked
     /// whether it is.
-    pub watched: Option<Box<(Watch, Proof)>>,
+    pub watched: Option<Box<(ReadWatch, SnapshotProof)>>,
 }
 
 /// Where statements go.
-pub enum Routed {
+pub enum RoutedStatements {
     /// Where they are fresh enough.
-    Fresh(Route),
+    Fresh(ReadRoute),
     /// To a replica that has everything, where their transaction takes its snapshot.
     Snapshot,
     /// To the primary, for this reason.
-    Primary(Why),
+    Primary(RoutingReason),
 }
 
 /// The replicas as the manager has them, for reads at one level.
-pub(super) struct AtLevel<'a> {
+pub(super) struct FreshnessAtLevel<'a> {
     routing: &'a Routing,
-    level: Level,
+    level: ConsistencyLevel,
     /// Watches the read, if it goes to a replica.
-    watch: Option<Watch>,
+    watch: Option<ReadWatch>,
 }
 
-impl Freshness for AtLevel<'_> {
-    fn target(&mut self, reads: &Touched) -> ReadTarget {
+impl ReplicaFreshness for FreshnessAtLevel<'_> {
+    fn target(&mut self, reads: &CombinedAnalysis) -> ReadTarget {
         let mut manager = self.routing.manager();
         let target = manager.route(&reads.sets, self.level);
         self.watch = match target {
@@ -149,8 +152,12 @@ impl Routing {
         Ok(Routing::of(started, primary, connections_max))
     }
 
-    fn of(started: Started, primary: &Address, connections_max: usize) -> Routing {
-        let (replication, manager, analyser) = started;
+    fn of(started: StartedReplication, primary: &Address, connections_max: usize) -> Routing {
+        let StartedReplication {
+            replication,
+            manager,
+            analyser,
+        } = started;
         let node = ServerNode::new(primary.clone(), connections_max);
         tokio::spawn(pending_age::watch(Arc::downgrade(&manager)));
         Routing {
@@ -163,17 +170,18 @@ impl Routing {
         }
     }
 
-    /// Returns what runs in front of statements: what replicas run, too, is written into the log,
-    /// unless the primary's triggers do that. Fails where the statements cannot be replicated.
+    /// Returns the statements that run in front of a batch. They write schema changes for replicas
+    /// into the log, unless the primary's triggers do that. Fails where the statements cannot be
+    /// replicated.
     pub fn prelude(
         &self,
-        touched: &Touched,
+        touched: &CombinedAnalysis,
         reading: Option<&ParseContext>,
         role: &str,
     ) -> Result<Vec<String>, Report> {
         let refused = |text: &str| Report::new(Severity::Error, UNSUPPORTED, text);
-        if let Some(why) = touched.refused {
-            return Err(refused(why));
+        if let Some(reason) = touched.refused {
+            return Err(refused(reason));
         }
         if touched.schema.is_empty() {
             return Ok(Vec::new());
@@ -225,8 +233,8 @@ impl Routing {
         statement.sql(self.manager().key())
     }
 
-    pub(super) fn replicas_at(&self, level: Level) -> AtLevel<'_> {
-        AtLevel {
+    pub(super) fn replicas_at(&self, level: ConsistencyLevel) -> FreshnessAtLevel<'_> {
+        FreshnessAtLevel {
             routing: self,
             level,
             watch: None,
@@ -236,12 +244,12 @@ impl Routing {
     /// Decides where statements go, of which `fault` came at a replica, if it did (R33).
     pub fn route(
         &self,
-        question: Question<'_>,
+        question: RoutingQuestion<'_>,
         fault: Option<&BatchFault>,
-        level: Level,
-    ) -> Routed {
+        level: ConsistencyLevel,
+    ) -> RoutedStatements {
         let mut replicas = self.replicas_at(level);
-        let question = Question {
+        let question = RoutingQuestion {
             has_failed: fault.is_some(),
             ..question
         };
@@ -249,13 +257,15 @@ impl Routing {
             RoutingDecision::Fresh(target) => {
                 let proof = question.touched.proof();
                 let watched = replicas.watch.map(|watch| Box::new((watch, proof)));
-                Routed::Fresh(self.of_target(target, watched, "it has all that is read"))
+                RoutedStatements::Fresh(self.of_target(target, watched, "it has all that is read"))
             }
-            RoutingDecision::Snapshot => Routed::Snapshot,
-            RoutingDecision::Primary(why) => Routed::Primary(Why::primary(why)),
-            RoutingDecision::FailedElsewhere => {
-                Routed::Primary(Why::failed(fault.expect("the question has it")))
+            RoutingDecision::Snapshot => RoutedStatements::Snapshot,
+            RoutingDecision::Primary(reason) => {
+                RoutedStatements::Primary(RoutingReason::primary(reason))
             }
+            RoutingDecision::FailedElsewhere => RoutedStatements::Primary(RoutingReason::failed(
+                fault.expect("the question has it"),
+            )),
             decided @ (RoutingDecision::Stays | RoutingDecision::BeginsAgain) => {
                 unreachable!("its transaction has no snapshot at a replica: {decided:?}")
             }
@@ -263,13 +273,13 @@ impl Routing {
     }
 
     /// Returns where a read goes that waits, or where a transaction takes its snapshot, see
-    /// [`Manager::route_moment`].
-    pub fn route_moment(&self, moment: &mut ReadMoment, proof: Proof) -> Route {
+    /// [`FreshnessManager::route_moment`].
+    pub fn route_moment(&self, moment: &mut ReadMoment, proof: SnapshotProof) -> ReadRoute {
         let (target, watch) = self.manager().route_moment(moment);
         let watched = watch.map(|watch| Box::new((watch, proof)));
         let mut route = self.of_target(target, watched, "it has been waited for");
-        if target == ReadTarget::Primary(Reason::Pending) {
-            route.why = Why::primary("what it must see is being committed");
+        if target == ReadTarget::Primary(PrimaryReason::Pending) {
+            route.reason = RoutingReason::primary("it must see a commit under way");
         }
         route
     }
@@ -277,12 +287,12 @@ impl Routing {
     fn of_target(
         &self,
         target: ReadTarget,
-        watched: Option<Box<(Watch, Proof)>>,
-        reason: &'static str,
-    ) -> Route {
-        let why = match target {
+        watched: Option<Box<(ReadWatch, SnapshotProof)>>,
+        summary: &'static str,
+    ) -> ReadRoute {
+        let reason = match target {
             ReadTarget::Replica { .. } if !self.lease.is_valid() => {
-                Why::primary("another proxy might be the active one")
+                RoutingReason::primary("another proxy might be the active one")
             }
             ReadTarget::Replica {
                 id,
@@ -291,84 +301,87 @@ impl Routing {
                 life,
             } => match self.replicas.node(id) {
                 Some(node) => {
-                    let why = Why {
-                        reason,
-                        detail: Detail::Replica { id, need, applied },
+                    let reason = RoutingReason {
+                        summary,
+                        detail: ReasonDetail::Replica { id, need, applied },
                     };
-                    let chosen = Chosen {
+                    let chosen = ChosenReplica {
                         id,
                         node,
                         need,
                         life,
                         watched,
                     };
-                    return Route {
-                        why,
+                    return ReadRoute {
+                        reason,
                         replica: Some(chosen),
                         may_wait: false,
                     };
                 }
-                None => Why::primary("the replica is gone"),
+                None => RoutingReason::primary("the replica is gone"),
             },
-            ReadTarget::Primary(Reason::Writes) => Why::primary("it writes"),
-            ReadTarget::Primary(Reason::Pending) => {
-                Why::primary("it touches what is being committed")
+            ReadTarget::Primary(PrimaryReason::Writes) => RoutingReason::primary("it writes"),
+            ReadTarget::Primary(PrimaryReason::Pending) => {
+                RoutingReason::primary("it touches a commit under way")
             }
-            ReadTarget::Primary(Reason::NoneFresh { need }) => Why {
-                reason: "no replica has all that is read yet",
-                detail: Detail::NoneHas(need),
+            ReadTarget::Primary(PrimaryReason::NoneFresh { need }) => RoutingReason {
+                summary: "no replica has all that is read yet",
+                detail: ReasonDetail::NoneHas(need),
             },
-            ReadTarget::Primary(Reason::Outdated) => {
-                Why::primary("the schema has changed meanwhile")
+            ReadTarget::Primary(PrimaryReason::Outdated) => {
+                RoutingReason::primary("the schema has changed meanwhile")
             }
         };
         let may_wait = match target {
-            ReadTarget::Primary(Reason::Pending | Reason::NoneFresh { .. }) => {
+            ReadTarget::Primary(PrimaryReason::Pending | PrimaryReason::NoneFresh { .. }) => {
                 self.lease.is_valid()
             }
-            ReadTarget::Primary(Reason::Writes | Reason::Outdated) | ReadTarget::Replica { .. } => {
-                false
-            }
+            ReadTarget::Primary(PrimaryReason::Writes | PrimaryReason::Outdated)
+            | ReadTarget::Replica { .. } => false,
         };
-        Route {
-            why,
+        ReadRoute {
+            reason,
             replica: None,
             may_wait,
         }
     }
 
     /// Locks the manager, for a moment only, as none of its functions waits.
-    pub fn manager(&self) -> MutexGuard<'_, Manager> {
+    pub fn manager(&self) -> MutexGuard<'_, FreshnessManager> {
         locked(&self.manager)
     }
 
     /// Describes the content of sets, for people.
-    pub fn described(&self, sets: &Sets) -> String {
+    pub fn described(&self, sets: &AccessSets) -> String {
         trace::described(sets, &self.analyser.catalogue())
     }
 
-    /// Returns what a text touches that is read like this; none where that is not known.
-    pub fn touched(&self, text: &Text<'_>, reading: Option<&ParseContext>) -> Touched {
+    /// Returns the analysis of a text that is parsed like this; none if the parsing is not known.
+    pub fn touched(
+        &self,
+        text: &StatementText<'_>,
+        reading: Option<&ParseContext>,
+    ) -> CombinedAnalysis {
         let is_utf8 = reading.is_none_or(|reading| reading.is_utf8);
         let has_escapes = reading.is_some_and(|reading| reading.has_escapes);
         let is_read =
             |text: &&[u8]| (is_utf8 || text.is_ascii()) && !(has_escapes && text.contains(&b'\\'));
         let bytes = text.text().filter(is_read);
         let Some(Ok(words)) = bytes.map(str::from_utf8) else {
-            return Touched::anything("it is not understood");
+            return CombinedAnalysis::anything("it is not understood");
         };
         let search_path = reading.map_or(&[][..], |reading| &reading.search_path);
-        let mut touched = Touched {
+        let mut touched = CombinedAnalysis {
             generation: Some(self.analyser.generation()),
-            ..Touched::default()
+            ..CombinedAnalysis::default()
         };
         let (analysis, template) = match text {
-            Text::Simple(..) => self.analyser.analyse_with_constants(words, search_path),
+            StatementText::Simple(..) => self.analyser.analyse_with_constants(words, search_path),
             _ => (self.analyser.analyse(words, search_path), None),
         };
         let parameters = match text {
             _ if !analysis.iter().any(AnalysedStatement::is_by_parameters) => Vec::new(),
-            Text::Bound(prepared, bytes) => parameters_of(prepared, bytes, is_utf8),
+            StatementText::Bound(prepared, bytes) => parameters_of(prepared, bytes, is_utf8),
             _ => {
                 let constants = template.iter().flat_map(|template| &template.values);
                 constants.map(Constant::parameter).collect()
@@ -385,22 +398,22 @@ impl Routing {
             );
             if !is_known && !is_transaction {
                 // It is no further statement.
-                touched.merge(Touched {
+                touched.merge(CombinedAnalysis {
                     count: 0,
-                    ..Touched::anything("its session has settings of its own")
+                    ..CombinedAnalysis::anything("its session has settings of its own")
                 });
             }
             statement.add_to(&mut touched, &parameters);
             is_known &= statement.action != StatementAction::Session;
         }
-        touched.as_prepared = template.and_then(|template| as_prepared(&analysis, &template));
+        touched.prepared_form = template.and_then(|template| prepared_form(&analysis, &template));
         touched
     }
 }
 
 /// Returns a text that reads a row by its key, as a prepared statement with these values. Each is
 /// of the type that it has as a constant, so that the same operators are meant.
-fn as_prepared(analysis: &Analysis, template: &Template<'_>) -> Option<AsPrepared> {
+fn prepared_form(analysis: &TextAnalysis, template: &TextTemplate<'_>) -> Option<PreparedForm> {
     let [statement] = &**analysis else {
         return None;
     };
@@ -416,24 +429,28 @@ fn as_prepared(analysis: &Analysis, template: &Template<'_>) -> Option<AsPrepare
     }
     let Some(prepared) = analysis.prepared.get() else {
         // Not every text comes twice: the first time it runs as it is.
-        let prepared = Prepared::by_proxy(&template.text, &vec![INT4; count], GRAMMAR);
+        let prepared = PreparedStatement::by_proxy(&template.text, &vec![INT4; count], GRAMMAR);
         analysis.prepared.get_or_init(|| Arc::new(prepared));
         return None;
     };
-    Some(AsPrepared {
+    Some(PreparedForm {
         prepared: Arc::clone(prepared),
         parameters: message::bound_texts(&values),
     })
 }
 
 /// Returns the parameters of a Bind message; none where they are not understood.
-fn parameters_of<'a>(prepared: &Prepared, bytes: &'a [u8], is_utf8: bool) -> Vec<Parameter<'a>> {
+fn parameters_of<'a>(
+    prepared: &PreparedStatement,
+    bytes: &'a [u8],
+    is_utf8: bool,
+) -> Vec<BoundParameter<'a>> {
     let types = prepared.parameter_types().chain(std::iter::repeat(0));
     let values = message::values(bytes).unwrap_or_default();
     let parameters = values.into_iter().zip(types);
     let parameters = parameters.map(|(value, type_oid)| {
         let is_read = is_utf8 || value.bytes.is_some_and(<[u8]>::is_ascii);
-        Parameter {
+        BoundParameter {
             type_oid,
             binary: value.binary,
             value: value.bytes.filter(|_| is_read),

@@ -1,27 +1,27 @@
 //! The notices to a client that has set `replex.trace = on`: where its statements go and why, which
-//! TSID they need, and what they touch.
+//! TSID they need, and which tables they touch.
 
-use crate::serve::routing::Why;
+use crate::serve::routing::RoutingReason;
 use pg_analysis::Catalogue;
 use pg_analysis::catalogue::Relation;
 use pg_wire::report::{Report, Severity};
-use proxy_core::freshness::{Class, ColumnNumber, Parts, Sets, TableSets};
+use proxy_core::freshness::{AccessSets, AffectingClass, ColumnNumber, TableParts, TableSets};
 
 /// SQLSTATE: all is well.
 const SUCCESS: &str = "00000";
-/// What is not proven to be less (R33).
+/// The touched set of an unknown statement (R33).
 const ANY_TABLE: &str = "any table as a whole (TAS)";
 
-/// Returns the notice: where statements go and why, and what they touch, as [`described`], if they
-/// have been looked at.
-pub fn notice(why: &Why, touched: &str) -> Report {
-    let text = format!("replex: {why}");
+/// Returns the notice: where statements go and why, and the touched tables as [`described`], if
+/// they were analysed.
+pub fn notice(reason: &RoutingReason, touched: &str) -> Report {
+    let text = format!("replex: {reason}");
     Report::new(Severity::Notice, SUCCESS, text).detail(touched)
 }
 
-/// Returns what is read and written, a line for each table: its affecting class (the paper's Table
-/// 2), columns, and how many rows. The names are the catalogue's.
-pub fn described(sets: &Sets, catalogue: &Catalogue) -> String {
+/// Returns the reads and writes, a line for each table: its affecting class (the paper's Table 2),
+/// columns, and how many rows. The names are the catalogue's.
+pub fn described(sets: &AccessSets, catalogue: &Catalogue) -> String {
     let any = (sets.may_read_anything(), sets.may_write_anything());
     let any = match any {
         (false, false) => None,
@@ -46,9 +46,9 @@ pub fn described(sets: &Sets, catalogue: &Catalogue) -> String {
 
 fn line(name: &str, sets: &TableSets, relation: Option<&Relation>) -> String {
     let class = match sets.class() {
-        Class::Rows => "by rows (RAS)",
-        Class::Columns => "by columns (CAS)",
-        Class::Table => "as a whole (TAS)",
+        AffectingClass::Rows => "by rows (RAS)",
+        AffectingClass::Columns => "by columns (CAS)",
+        AffectingClass::Table => "as a whole (TAS)",
     };
     let read = sets.is_read().then(|| ("reads", sets.read()));
     let written = sets.is_written().then(|| ("writes", sets.written()));
@@ -60,7 +60,7 @@ fn line(name: &str, sets: &TableSets, relation: Option<&Relation>) -> String {
     format!("{name} {class}: {}", parts.join("; "))
 }
 
-fn columns(parts: &Parts, relation: Option<&Relation>) -> String {
+fn columns(parts: &TableParts, relation: Option<&Relation>) -> String {
     if parts.columns.is_all() {
         return "all columns".to_owned();
     }
@@ -77,9 +77,9 @@ fn columns(parts: &Parts, relation: Option<&Relation>) -> String {
     }
 }
 
-fn rows(parts: &Parts, class: Class) -> String {
+fn rows(parts: &TableParts, class: AffectingClass) -> String {
     match parts.rows.named().count() {
-        _ if class != Class::Rows || parts.rows.is_all() => String::new(),
+        _ if class != AffectingClass::Rows || parts.rows.is_all() => String::new(),
         1 => " of 1 row".to_owned(),
         count => format!(" of {count} rows"),
     }
@@ -87,19 +87,19 @@ fn rows(parts: &Parts, class: Class) -> String {
 
 #[cfg(test)]
 mod tests {
-    use proxy_core::freshness::{Items, TableOid, Touch};
+    use proxy_core::freshness::{CountedItems, TableAccess, TableOid};
 
     use super::*;
 
     #[test]
     fn unknown_names_are_numbers() {
-        let mut sets = Sets::reads_anything();
-        let reads = Some(Parts {
-            columns: Items::one(ColumnNumber(2)),
-            rows: Items::default(),
+        let mut sets = AccessSets::reads_anything();
+        let reads = Some(TableParts {
+            columns: CountedItems::one(ColumnNumber(2)),
+            rows: CountedItems::default(),
         });
-        let touch = Touch {
-            class: Class::Columns,
+        let touch = TableAccess {
+            class: AffectingClass::Columns,
             reads,
             writes: None,
         };

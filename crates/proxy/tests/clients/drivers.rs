@@ -1,8 +1,8 @@
 //! Drivers of other languages do real work through the proxy, with passwords and a replica.
 //!
-//! Each has a program in a folder here, which does that work, checks what it reads and prints
-//! `done`. What it needs is fetched once in the versions that are pinned there, and kept below the
-//! folder of what is built. That takes the language's tools, and a network the first time.
+//! Each has a program in a folder here, which does that work, checks its reads and prints `done`.
+//! Its dependencies are fetched once in the pinned versions, and kept below the folder of the
+//! build. That takes the language's tools, and a network the first time.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -18,11 +18,11 @@ const CONNECTIONS: usize = 5;
 /// Reads that the replica answers for each driver, at least.
 const SERVED: u64 = 20;
 
-/// What a driver's program is run from.
+/// The files that a driver's program is run from.
 struct Driver {
-    /// What stands in the repository.
+    /// The files in the repository.
     sources: PathBuf,
-    /// What is fetched and built.
+    /// The fetched and built files.
     kept: PathBuf,
     /// Held for as long as that changes.
     _lock: File,
@@ -47,8 +47,8 @@ impl Driver {
         })
     }
 
-    /// Runs what fetches the driver, unless it was run for the same pins. False if it fails and the
-    /// run allows that.
+    /// Runs the script that fetches the driver, unless it was run for the same pins. False if it
+    /// fails and the run allows that.
     fn fetch(&self, pins: &str, command: &mut Command) -> bool {
         let pins = std::fs::read(self.sources.join(pins)).unwrap();
         let stamp = self.kept.join("fetched");
@@ -69,8 +69,8 @@ impl Driver {
 }
 
 /// Runs a program with the proxy's URL. When its work is done, it goes on reading until its
-/// standard input ends, which is when the replica has answered it often enough. What it wrote must
-/// then be there, too.
+/// standard input ends, which is when the replica has answered it often enough. The rows that it
+/// wrote must then be there, too.
 async fn works(program: Command) {
     let cluster = Cluster::with_passwords(CONNECTIONS).await;
     let address = cluster.front.address;

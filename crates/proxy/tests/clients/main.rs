@@ -110,7 +110,7 @@ async fn pg_dump_as_without_the_proxy() {
     let folder = tempfile::TempDir::new().unwrap();
     let dump = async |name: &str, address: SocketAddr, words: &[&str]| {
         let file = folder.path().join(name).to_string_lossy().into_owned();
-        // What the proxy keeps there for itself changes all the time.
+        // The proxy's own tables there change all the time.
         let own = "--exclude-schema=hihooi";
         let words = [words, &[own, "-f", &file, "postgres"]].concat();
         printed(&run(postgres, "pg_dump", address, &words).await);

@@ -1,7 +1,7 @@
 //! Does a history of appends to lists and reads of them keep global strong snapshot isolation?
 //!
-//! Each transaction then has a start and a commit within its time, sees exactly what was committed
-//! before its start, and no two that write one list overlap. Lists make the order of writes visible
+//! Each transaction then has a start and a commit within its time, sees exactly the commits before
+//! its start, and no two that write one list overlap. Lists make the order of writes visible
 //! (Kingsbury and Alvaro, *Elle*, VLDB 2020): the whole of each is read at the end.
 //!
 //! With the dependencies
@@ -13,9 +13,9 @@
 //! | rw | a reader of a list | the one that appended the first element that was not there |
 //! | rt | a transaction that ended | one that began after that |
 //!
-//! a history is right if (ww ∪ wr ∪ rt) ; rw? has no cycle (Cerone and Gotsman, *Analysing Snapshot
-//! Isolation*, PODC 2016, with real time in the place of sessions): commits come before what
-//! depends on them begins, and begins come before commits that they miss.
+//! a history is valid if (ww ∪ wr ∪ rt) ; rw? has no cycle (Cerone and Gotsman, *Analysing Snapshot
+//! Isolation*, PODC 2016, with real time in the place of sessions). Commits come before
+//! transactions that depend on them begin, and begins come before commits that they miss.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -26,7 +26,7 @@ pub type Key = i32;
 /// An element: unique in a history.
 pub type Element = i64;
 
-/// What a transaction did.
+/// The operations of a transaction.
 #[derive(Clone, Debug)]
 pub enum Operation {
     /// It appended an element.
@@ -37,7 +37,7 @@ pub enum Operation {
 
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum TransactionOutcome {
     /// Its commit was reported.
     Committed,
     /// Its rollback was reported.
@@ -54,19 +54,19 @@ pub struct Transaction {
     /// After its end was reported.
     pub ended: Instant,
     /// How that was.
-    pub ending: Ending,
-    /// What it did, in order.
+    pub ending: TransactionOutcome,
+    /// Its operations, in order.
     pub operations: Vec<Operation>,
 }
 
-/// What is wrong with a history.
+/// The fault of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Anomaly {
     /// A committed element is not in its list, or twice, or lists were in different orders.
     LostUpdate(String),
-    /// What an aborted transaction appended was read (G1a).
+    /// A read has elements of an aborted transaction (G1a).
     AbortedRead(String),
-    /// What a transaction had appended was read without what it appended later (G1b).
+    /// A read has an element of a transaction without its later elements (G1b).
     IntermediateRead(String),
     /// Transactions depend on each other in a circle without any read that misses a write (G1c).
     Circular(String),
@@ -83,14 +83,14 @@ impl fmt::Display for Anomaly {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
+enum EdgeReason {
     Order,
     Read,
     Missed,
     Time,
 }
 
-/// Checks a history, given what each list held in the end.
+/// Checks a history, given the final contents of each list.
 pub fn check(history: &[Transaction], last: &BTreeMap<Key, Vec<Element>>) -> Result<(), Anomaly> {
     let writers = writers(history);
     check_lists(history, last, &writers)?;
@@ -99,7 +99,7 @@ pub fn check(history: &[Transaction], last: &BTreeMap<Key, Vec<Element>>) -> Res
         let of = list.iter().map(|element| writers[&(*key, *element)]);
         let of: Vec<usize> = of.collect();
         for pair in of.windows(2).filter(|pair| pair[0] != pair[1]) {
-            graph.add(pair[0], Why::Order, pair[1]);
+            graph.add(pair[0], EdgeReason::Order, pair[1]);
         }
     }
     for (reader, transaction) in history.iter().enumerate() {
@@ -114,14 +114,14 @@ pub fn check(history: &[Transaction], last: &BTreeMap<Key, Vec<Element>>) -> Res
             };
             let own_count: usize = own.get(key).copied().unwrap_or(0);
             let list = last.get(key).map_or(&[][..], Vec::as_slice);
-            // What it appended itself stands after what its snapshot has.
+            // Its own elements stand after those of its snapshot.
             let others = seen.len().saturating_sub(own_count);
             if let Some(element) = others.checked_sub(1).map(|at| seen[at]) {
-                graph.add(writers[&(*key, element)], Why::Read, reader);
+                graph.add(writers[&(*key, element)], EdgeReason::Read, reader);
             }
             let next = list[others..].iter().map(|it| writers[&(*key, *it)]);
             if let Some(next) = next.into_iter().find(|next| *next != reader) {
-                graph.add(reader, Why::Missed, next);
+                graph.add(reader, EdgeReason::Missed, next);
             }
         }
     }
@@ -140,8 +140,7 @@ fn writers(history: &[Transaction]) -> HashMap<(Key, Element), usize> {
     writers
 }
 
-/// Every list that was read is a beginning of what the list held in the end, and what is there was
-/// committed.
+/// Every list that was read is a prefix of the final list, and all its elements were committed.
 fn check_lists(
     history: &[Transaction],
     last: &BTreeMap<Key, Vec<Element>>,
@@ -154,7 +153,7 @@ fn check_lists(
                 return Err(Anomaly::LostUpdate(text));
             }
             let writer = writers.get(&(*key, *element)).map(|it| &history[*it]);
-            if writer.is_none_or(|writer| writer.ending == Ending::Aborted) {
+            if writer.is_none_or(|writer| writer.ending == TransactionOutcome::Aborted) {
                 let text = format!("{element} of list {key} was not committed");
                 return Err(Anomaly::AbortedRead(text));
             }
@@ -167,7 +166,7 @@ fn check_lists(
                 Operation::Append(key, element) => {
                     own.entry(*key).or_default().push(*element);
                     let is_there = last.get(key).is_some_and(|list| list.contains(element));
-                    if transaction.ending == Ending::Committed && !is_there {
+                    if transaction.ending == TransactionOutcome::Committed && !is_there {
                         let text = format!("{element} is not in list {key}: {transaction:?}");
                         return Err(Anomaly::LostUpdate(text));
                     }
@@ -191,7 +190,8 @@ fn check_read(
 ) -> Result<(), Anomaly> {
     let of = |element: &Element| writers.get(&(key, *element));
     let is_aborted = |element: &&Element| {
-        of(element).is_none_or(|it| *it != reader && history[*it].ending == Ending::Aborted)
+        of(element)
+            .is_none_or(|it| *it != reader && history[*it].ending == TransactionOutcome::Aborted)
     };
     if let Some(element) = seen.iter().find(is_aborted) {
         let text = format!("{element} of list {key}: {:?}", history[reader]);
@@ -219,14 +219,14 @@ fn check_read(
 /// that time needs no edge from every transaction to every later one.
 struct Graph<'a> {
     history: &'a [Transaction],
-    edges: Vec<Vec<(Why, usize)>>,
+    edges: Vec<Vec<(EdgeReason, usize)>>,
 }
 
 impl<'a> Graph<'a> {
     fn new(history: &'a [Transaction]) -> Graph<'a> {
         let count = history.len();
         let mut ends: Vec<usize> = (0..count)
-            .filter(|number| history[*number].ending == Ending::Committed)
+            .filter(|number| history[*number].ending == TransactionOutcome::Committed)
             .collect();
         ends.sort_by_key(|number| history[*number].ended);
         let mut graph = Graph {
@@ -234,21 +234,21 @@ impl<'a> Graph<'a> {
             edges: vec![Vec::new(); count + ends.len()],
         };
         for (at, number) in ends.iter().enumerate() {
-            graph.add(*number, Why::Time, count + at);
+            graph.add(*number, EdgeReason::Time, count + at);
             if at > 0 {
-                graph.add(count + at - 1, Why::Time, count + at);
+                graph.add(count + at - 1, EdgeReason::Time, count + at);
             }
         }
         for (number, transaction) in history.iter().enumerate() {
             let before = ends.partition_point(|it| history[*it].ended < transaction.began);
             if let Some(at) = before.checked_sub(1) {
-                graph.add(count + at, Why::Time, number);
+                graph.add(count + at, EdgeReason::Time, number);
             }
         }
         graph
     }
 
-    fn add(&mut self, from: usize, why: Why, to: usize) {
+    fn add(&mut self, from: usize, why: EdgeReason, to: usize) {
         self.edges[from].push((why, to));
     }
 
@@ -259,12 +259,12 @@ impl<'a> Graph<'a> {
             let (node, has_missed) = (state / 2, state % 2 == 1);
             let edges = self.edges[node].iter();
             edges.filter_map(move |(why, to)| match why {
-                Why::Missed => (!has_missed).then_some((*why, 2 * to + 1)),
+                EdgeReason::Missed => (!has_missed).then_some((*why, 2 * to + 1)),
                 _ => Some((*why, 2 * to)),
             })
         };
         let states = 2 * self.edges.len();
-        // Remove what nothing leads to, again and again: whatever is left has a circle.
+        // Remove nodes without incoming edges, again and again: the rest has a circle.
         let mut incoming = vec![0_usize; states];
         for state in 0..states {
             next(state).for_each(|(_, to)| incoming[to] += 1);
@@ -285,7 +285,7 @@ impl<'a> Graph<'a> {
         }
         let in_question = |state: &usize| incoming[*state] > 0;
         let circles = (0..states).filter(in_question).filter_map(|start| {
-            let mut from: HashMap<usize, (usize, Why)> = HashMap::new();
+            let mut from: HashMap<usize, (usize, EdgeReason)> = HashMap::new();
             let mut queue = VecDeque::from([start]);
             while let Some(state) = queue.pop_front() {
                 for (why, to) in next(state).filter(|(_, to)| in_question(to)) {
@@ -307,10 +307,10 @@ impl<'a> Graph<'a> {
     /// The circle's nodes, each with why it leads to the next one.
     fn circle(
         &self,
-        from: &HashMap<usize, (usize, Why)>,
+        from: &HashMap<usize, (usize, EdgeReason)>,
         start: usize,
-        (last, why): (usize, Why),
-    ) -> Vec<(usize, Why)> {
+        (last, why): (usize, EdgeReason),
+    ) -> Vec<(usize, EdgeReason)> {
         let mut circle = vec![(last / 2, why)];
         let mut state = last;
         while state != start {
@@ -322,13 +322,13 @@ impl<'a> Graph<'a> {
         circle
     }
 
-    fn anomaly(&self, circle: &[(usize, Why)]) -> Anomaly {
+    fn anomaly(&self, circle: &[(usize, EdgeReason)]) -> Anomaly {
         let transactions = circle.iter().filter_map(|(node, why)| {
             let transaction = self.history.get(*node)?;
             Some(format!("{transaction:?} –{why:?}→"))
         });
         let text = transactions.collect::<Vec<_>>().join("\n");
-        let is_missed = |(_, why): &&(usize, Why)| *why == Why::Missed;
+        let is_missed = |(_, why): &&(usize, EdgeReason)| *why == EdgeReason::Missed;
         match circle.iter().filter(is_missed).count() {
             0 => Anomaly::Circular(text),
             1 => Anomaly::Stale(text),

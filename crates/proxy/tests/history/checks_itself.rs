@@ -1,10 +1,11 @@
-//! The checker finds each anomaly where it is, and takes what snapshot isolation allows.
+//! The checker finds each anomaly where it is, and accepts histories that snapshot isolation
+//! allows.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::checker::Operation::{Append, Read};
-use super::checker::{Anomaly, Element, Ending, Key, Operation, Transaction, check};
+use super::checker::{Anomaly, Element, Key, Operation, Transaction, TransactionOutcome, check};
 
 /// Transactions with their times in seconds.
 struct History {
@@ -22,12 +23,12 @@ impl History {
 
     /// Adds a transaction that committed.
     fn with(self, from: u64, to: u64, operations: &[Operation]) -> History {
-        self.ending(Ending::Committed, (from, to), operations)
+        self.ending(TransactionOutcome::Committed, (from, to), operations)
     }
 
     fn ending(
         mut self,
-        ending: Ending,
+        ending: TransactionOutcome,
         (from, to): (u64, u64),
         operations: &[Operation],
     ) -> History {
@@ -51,7 +52,7 @@ fn reads(key: Key, seen: &[Element]) -> Operation {
 }
 
 #[test]
-fn what_follows_each_other_is_right() {
+fn sequential_history_is_valid() {
     let history = History::new()
         .with(1, 2, &[reads(1, &[]), Append(1, 10)])
         .with(3, 4, &[reads(1, &[10]), Append(1, 11), reads(1, &[10, 11])])
@@ -91,7 +92,7 @@ fn lost_updates_are_found() {
 #[test]
 fn aborted_and_intermediate_reads_are_found() {
     let aborted = History::new()
-        .ending(Ending::Aborted, (1, 2), &[Append(1, 10)])
+        .ending(TransactionOutcome::Aborted, (1, 2), &[Append(1, 10)])
         .with(1, 9, &[reads(1, &[10])]);
     let found = aborted.check(&[(1, &[])]);
     assert!(matches!(found, Err(Anomaly::AbortedRead(_))), "{found:?}");
@@ -104,7 +105,7 @@ fn aborted_and_intermediate_reads_are_found() {
         "{found:?}"
     );
     let unknown = History::new()
-        .ending(Ending::Unknown, (1, 2), &[Append(1, 10)])
+        .ending(TransactionOutcome::Unknown, (1, 2), &[Append(1, 10)])
         .with(3, 4, &[reads(1, &[10])]);
     assert_eq!(unknown.check(&[(1, &[10])]), Ok(()));
 }

@@ -1,6 +1,6 @@
 //! Clients that append to lists and read them through the proxy see global strong snapshot
-//! isolation, whatever happens to the primary and to replicas; where a session asks for less, it
-//! gets less, which shows that the checker sees the difference.
+//! isolation, under failures of the primary and of replicas. A session that asks for less gets
+//! less, which shows that the checker sees the difference.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use checker::{Anomaly, Element, Ending, Key, Operation, Transaction, check};
+use checker::{Anomaly, Element, Key, Operation, Transaction, TransactionOutcome, check};
 use pg_local::Postgres;
 use proxy_core::freshness::ReplicaState;
 use rustix::process::Signal;
@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_secs(4);
 /// Time between two tries to connect again.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// What happens to databases, once in every run.
+/// A failure of databases, once in every run.
 #[derive(Clone, Copy, Debug)]
 enum Failure {
     KillReplica(usize),
@@ -61,7 +61,7 @@ const FAILURES: [Failure; 7] = [
     Failure::PausePrimaryKill(0),
 ];
 
-/// What all clients of a run share.
+/// The state that all clients of a run share.
 #[derive(Default)]
 struct Run {
     history: Mutex<Vec<Transaction>>,
@@ -73,7 +73,9 @@ impl Run {
     /// How many transactions have committed.
     fn committed(&self) -> usize {
         let history = self.history.lock().unwrap();
-        let committed = history.iter().filter(|it| it.ending == Ending::Committed);
+        let committed = history
+            .iter()
+            .filter(|it| it.ending == TransactionOutcome::Committed);
         committed.count()
     }
 
@@ -104,7 +106,7 @@ impl Random {
     }
 }
 
-/// A client, and what it has done in its current transaction.
+/// A client, and its current transaction's operations.
 struct Writer {
     proxy: SocketAddr,
     client: Client,
@@ -174,9 +176,9 @@ impl Writer {
         };
     }
 
-    /// How a transaction ended that failed so. What its connection did not report any more may have
-    /// taken effect, if it has appended something.
-    fn ending_of(&self, error: &Error) -> Ending {
+    /// How a transaction ended that failed so. A commit that its connection did not report any more
+    /// may have taken effect, if it has appended something.
+    fn ending_of(&self, error: &Error) -> TransactionOutcome {
         let appends = |operation: &Operation| matches!(operation, Operation::Append(..));
         let known = [
             SqlState::T_R_SERIALIZATION_FAILURE,
@@ -186,16 +188,16 @@ impl Writer {
         ];
         let is_lost = |code: &SqlState| ["08", "57"].contains(&&code.code()[..2]);
         match error.code() {
-            Some(code) if known.contains(code) => Ending::Aborted,
+            Some(code) if known.contains(code) => TransactionOutcome::Aborted,
             Some(code) if !is_lost(code) => panic!("{error:?}"),
             None if !error.is_closed() && !self.client.is_closed() => panic!("{error:?}"),
-            _ if self.operations.iter().any(appends) => Ending::Unknown,
-            _ => Ending::Aborted,
+            _ if self.operations.iter().any(appends) => TransactionOutcome::Unknown,
+            _ => TransactionOutcome::Aborted,
         }
     }
 
     /// Several statements with one snapshot.
-    async fn transaction(&mut self) -> Result<Ending, Error> {
+    async fn transaction(&mut self) -> Result<TransactionOutcome, Error> {
         let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ";
         self.client.batch_execute(begin).await?;
         let done = self.statements().await;
@@ -203,7 +205,7 @@ impl Writer {
     }
 
     /// Several reads with one snapshot.
-    async fn snapshot(&mut self) -> Result<Ending, Error> {
+    async fn snapshot(&mut self) -> Result<TransactionOutcome, Error> {
         let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
         self.client.batch_execute(begin).await?;
         let mut done = Ok(());
@@ -216,21 +218,21 @@ impl Writer {
     }
 
     /// Several statements, of which each has a snapshot of its own.
-    async fn read_committed(&mut self) -> Result<Ending, Error> {
+    async fn read_committed(&mut self) -> Result<TransactionOutcome, Error> {
         self.client.batch_execute("BEGIN").await?;
         let done = self.separate_statements().await;
         self.end(done).await
     }
 
-    async fn end(&mut self, done: Result<(), Error>) -> Result<Ending, Error> {
+    async fn end(&mut self, done: Result<(), Error>) -> Result<TransactionOutcome, Error> {
         let commits = done.is_ok() && self.random.below(8) > 0;
         let end = if commits { "COMMIT" } else { "ROLLBACK" };
         self.client.batch_execute(end).await?;
         done?;
         Ok(if commits {
-            Ending::Committed
+            TransactionOutcome::Committed
         } else {
-            Ending::Aborted
+            TransactionOutcome::Aborted
         })
     }
 
@@ -247,8 +249,8 @@ impl Writer {
     }
 
     /// A read within a transaction at READ COMMITTED, which is judged as a transaction of its own
-    /// that sees what others have committed. What its transaction has appended so far stands behind
-    /// that.
+    /// that sees the commits of others. The elements that its transaction has appended so far stand
+    /// behind that.
     async fn read_separately(&mut self) -> Result<(), Error> {
         let began = Instant::now();
         let appended = self.operations.len();
@@ -269,7 +271,7 @@ impl Writer {
         let transaction = Transaction {
             began,
             ended: Instant::now(),
-            ending: Ending::Committed,
+            ending: TransactionOutcome::Committed,
             operations: reads,
         };
         self.run.history.lock().unwrap().push(transaction);
@@ -286,7 +288,7 @@ impl Writer {
         Ok(())
     }
 
-    async fn append(&mut self) -> Result<Ending, Error> {
+    async fn append(&mut self) -> Result<TransactionOutcome, Error> {
         let lists = if self.random.below(4) > 0 {
             BUSY_LISTS
         } else {
@@ -300,11 +302,11 @@ impl Writer {
         let append = "UPDATE lists SET items = items || $1::int8 WHERE id = $2";
         let count = self.client.execute(append, &[&element, &key]).await?;
         assert_eq!(count, 1);
-        Ok(Ending::Committed)
+        Ok(TransactionOutcome::Committed)
     }
 
     /// One list by its key, or several in one statement.
-    async fn read_some(&mut self) -> Result<Ending, Error> {
+    async fn read_some(&mut self) -> Result<TransactionOutcome, Error> {
         let (first, second) = (self.random.key(LISTS), self.random.key(LISTS));
         let text = match self.random.below(3) {
             0 => "SELECT id, items FROM lists WHERE id = $1",
@@ -316,11 +318,11 @@ impl Writer {
         let rows = self.client.query(text, &keys[..count]).await?;
         let read = |row: &Row| Operation::Read(row.get(0), row.get(1));
         self.operations.extend(rows.iter().map(read));
-        Ok(Ending::Committed)
+        Ok(TransactionOutcome::Committed)
     }
 }
 
-/// What each list holds in the end.
+/// Returns the final lists.
 async fn last(cluster: &Cluster) -> BTreeMap<Key, Vec<Element>> {
     let client = connect(cluster.primary.socket()).await;
     let rows = client.query("SELECT id, items FROM lists", &[]).await;
@@ -392,7 +394,7 @@ async fn fail(cluster: &mut Cluster, failure: Failure) {
         .await;
 }
 
-/// One run with every failure once; what comes of it, and how many transactions there were.
+/// One run with every failure once. Returns the verdict, and the number of transactions.
 async fn round(cluster: &mut Cluster, seed: u64) -> (Result<(), Anomaly>, usize) {
     let client = cluster.front.connect().await;
     let clear = "UPDATE lists SET items = '{}'";
@@ -485,7 +487,7 @@ async fn weak_reads_are_found_to_be_stale() {
 /// While a replica cannot execute the commits that write one list, it commits nothing behind them.
 /// Where it does (the planted bug `CommitsOutOfOrder`), reads are found to be stale.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_held_back_holds_back_what_is_behind_it() {
+async fn delayed_commit_delays_later_commits() {
     if !is_there() {
         return;
     }

@@ -1,12 +1,12 @@
 //! Statements by chance: PostgreSQL's grammar of schemas as far as it makes tables, views, types,
-//! functions and what belongs to them, with expressions of all functions, operators and types of a
+//! functions and their parts, with expressions of all functions, operators and types of a
 //! catalogue. Many are wrong.
 
 use std::fmt::Write;
 
 use super::random::Random;
 
-/// What expressions are made of.
+/// The parts of expressions.
 #[derive(Debug, Default)]
 pub struct Catalogue {
     /// Names of types that columns may have.
@@ -17,7 +17,7 @@ pub struct Catalogue {
     pub operators: Vec<(String, String, String)>,
 }
 
-/// Texts that some type reads, and those that mean something else at another time.
+/// Texts that some type reads, and texts that have another meaning at another time.
 const TEXTS: &[&str] = &[
     "1",
     "0",
@@ -61,7 +61,7 @@ const TEXTS: &[&str] = &[
     "12.34",
 ];
 
-/// What makes statements.
+/// A generator of statements.
 pub struct Grammar<'c> {
     pub chance: Random,
     pub catalogue: &'c Catalogue,

@@ -1,5 +1,5 @@
-//! Changes of schemas and rows by chance, through the proxy and straight to another server: both
-//! answer alike, but for what the proxy refuses by name, and every replica follows.
+//! Changes of schemas and rows by chance, through the proxy and straight to another server. Both
+//! answer alike, except for statements that the proxy refuses by name, and every replica follows.
 //!
 //! CI runs a few fixed seeds. `REPLEX_SCHEMAS_MINUTES` runs others for so long, from
 //! `REPLEX_SCHEMAS_SEED` on.
@@ -29,7 +29,7 @@ const SEEDS: u64 = 12;
 
 const SETUP: &str =
     "CREATE ROLE r0; CREATE ROLE r1; CREATE SCHEMA s1; GRANT ALL ON SCHEMA public, s1 TO r0";
-/// What a seed begins with.
+/// The initial schema of a seed.
 const EMPTY: &str = "
 RESET ROLE; DROP SCHEMA public, s1 CASCADE; CREATE SCHEMA public; CREATE SCHEMA s1; GRANT ALL ON SCHEMA public, s1 TO r0;
 CREATE TABLE t0 (id int PRIMARY KEY, c0 text, c1 int DEFAULT 7); INSERT INTO t0 SELECT n, 'x', n FROM generate_series(1, 5) AS n;
@@ -59,8 +59,8 @@ SELECT oprname || '|' || format_type(oprleft, NULL) || '|' || format_type(oprrig
    AND NOT EXISTS (SELECT FROM pg_type t WHERE t.oid IN (oprleft, oprright)
                     AND (typtype = 'p' OR typname ~ '^(pg_|aclitem|gtsvector|_)')) ORDER BY 1";
 
-/// What each node has of the schema: what differs by nature (the text of checks, rows of
-/// materialised views) left out.
+/// A node's schema without the parts that differ by nature (the text of checks, rows of
+/// materialised views).
 const THERE: &str = "
 SELECT string_agg(line, E'\\n' ORDER BY line) FROM (
   SELECT format('%s.%s %s %s %s %s %s', nspname, relname, relkind, relpersistence, relacl, relowner::regrole, obj_description(c.oid, 'pg_class'))
@@ -137,7 +137,8 @@ async fn run(client: &Client, message: &str) -> (String, String) {
     }
 }
 
-/// What does not depend on rows, which may differ where values are of a time or by chance.
+/// Returns whether a part does not depend on rows, which may differ where values are of a time or
+/// by chance.
 fn is_of_schema(code: &str) -> bool {
     ["0A", "08", "25", "26", "42", "XX", "57", "lost"]
         .iter()
@@ -180,7 +181,7 @@ impl World {
         }
     }
 
-    /// Runs one seed. Returns what was answered in another way.
+    /// Runs one seed. Returns the answer that differs.
     async fn run(&self, seed: u64) -> Vec<String> {
         let mut grammar = Grammar {
             chance: Random::new(seed),
@@ -211,7 +212,7 @@ impl World {
                     "seed {seed}: {message}\n    straight {expected} {expectation}\n    through {code} {returned}\n    \
                      after\n    {history}"
                 ));
-                // What follows would differ as well.
+                // Later answers would differ as well.
                 break;
             }
         }
@@ -220,7 +221,7 @@ impl World {
         differing
     }
 
-    /// Every replica serves and has what the primary has.
+    /// Every replica serves and has the primary's rows.
     async fn expect_equal(&self, seed: u64, history: &[String]) {
         let history = || format!("seed {seed}:\n{}", history.join("\n"));
         let admin = connect(self.cluster.primary.socket()).await;

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use pg_local::Postgres;
 use proxy::serve::routing::Routing;
-use proxy::serve::{Authentication, ProxyOptions, WAIT_MS_DEFAULT};
-use proxy_core::freshness::{Manager, ReplicaState};
-use replication::{Contents, ReplicationSettings};
+use proxy::serve::{ClientAuthentication, ProxyOptions, WAIT_MS_DEFAULT};
+use proxy_core::freshness::{FreshnessManager, ReplicaState};
+use replication::{ExistingData, ReplicationSettings};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::{Front, PASSWORD, USER, ask_for_passwords, connect, options, users};
@@ -19,7 +19,7 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 pub struct Cluster {
     pub primary: Postgres,
     pub replicas: Vec<Postgres>,
-    pub manager: Arc<Mutex<Manager>>,
+    pub manager: Arc<Mutex<FreshnessManager>>,
     pub front: Front,
 }
 
@@ -46,7 +46,7 @@ impl Cluster {
         );
         admin.batch_execute(&make).await.unwrap();
         let mut proxy_options = options(&primary, connections);
-        proxy_options.admission.authentication = Authentication::Scram(users());
+        proxy_options.admission.authentication = ClientAuthentication::Scram(users());
         let cluster = Cluster::behind(proxy_options, primary, 1).await;
         // That user has not logged in there yet.
         ask_for_passwords(&cluster.replicas[0]).await;
@@ -78,7 +78,7 @@ impl Cluster {
         for _ in 0..replicas {
             let postgres = Postgres::start(&[]).unwrap();
             let address = postgres.address("postgres");
-            let added = routing.replicas.add(&address, Contents::Kept);
+            let added = routing.replicas.add(&address, ExistingData::Kept);
             added.unwrap();
             started.push(postgres);
         }
@@ -180,7 +180,7 @@ pub async fn wait<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() 
 }
 
 /// Writes and reads through the proxy until every replica has been read at.
-pub async fn until_all_serve(front: &Front, manager: &Mutex<Manager>) {
+pub async fn until_all_serve(front: &Front, manager: &Mutex<FreshnessManager>) {
     let client = front.connect().await;
     client
         .batch_execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
@@ -199,7 +199,7 @@ pub async fn until_all_serve(front: &Front, manager: &Mutex<Manager>) {
         );
         client.batch_execute(&write).await.unwrap();
         let before = served();
-        // The primary answers until one has what was written.
+        // The primary answers until a replica has the written row.
         while served() == before {
             let read = text(&client, "SELECT n FROM t WHERE id = 1").await;
             assert_eq!(read, number.to_string());
@@ -209,7 +209,7 @@ pub async fn until_all_serve(front: &Front, manager: &Mutex<Manager>) {
     }
 }
 
-/// The slot gives only what is on the primary's disk.
+/// The slot delivers only commits that are on the primary's disk.
 fn primary() -> Postgres {
     Postgres::start(&["synchronous_commit=on"]).unwrap()
 }

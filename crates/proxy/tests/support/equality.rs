@@ -14,7 +14,7 @@ SELECT string_agg(format('%s %s', c.oid::regclass, query_to_xml(
  WHERE relkind IN ('r', 'p') AND nspname NOT IN ('pg_catalog', 'information_schema', 'hihooi')
    AND relpersistence <> 't'";
 
-/// What there is, apart from rows.
+/// The objects of a database, apart from rows.
 const THERE: &str = "
 SELECT string_agg(line, E'\\n' ORDER BY line) FROM (
   SELECT format('%s.%s %s %s %s %s', nspname, relname, relkind, relacl, relowner::regrole,
@@ -45,7 +45,7 @@ SELECT string_agg(line, E'\\n' ORDER BY line) FROM (
   UNION ALL SELECT extname FROM pg_extension
   UNION ALL SELECT nspname FROM pg_namespace WHERE nspname NOT LIKE 'pg\\_%' AND nspname <> 'hihooi'
 ) AS there (line)";
-/// Every replica has what the primary has, and serves.
+/// Every replica has the primary's rows, and serves.
 pub async fn assert_equal(cluster: &Cluster, after: &str) {
     let later = "UPDATE account SET name = name WHERE id = 1";
     assert_equal_after(cluster, later, after).await;

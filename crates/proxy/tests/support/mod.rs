@@ -18,13 +18,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pg_connect::address::Address;
-use pg_connect::auth::users::Users;
+use pg_connect::auth::users::UserSecrets;
 use pg_local::{Postgres, SUPERUSER};
-use proxy::serve::listener::Local;
+use proxy::serve::listener::UnixSocket;
 use proxy::serve::replicas::Replicas;
 use proxy::serve::routing::Routing;
-use proxy::serve::{Admission, Authentication, Certificates, Proxy, ProxyOptions, WAIT_MS_DEFAULT};
-use proxy_core::session::Pinning;
+use proxy::serve::{
+    Admission, CertificateUse, ClientAuthentication, Proxy, ProxyOptions, WAIT_MS_DEFAULT,
+};
+use proxy_core::session::PinningPolicy;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -73,14 +75,14 @@ pub fn options_at(primary: Address, connections: usize) -> ProxyOptions {
         serve_operator: proxy::console::serve,
         primary,
         admission: Admission {
-            authentication: Authentication::Trust(Users::default()),
+            authentication: ClientAuthentication::Trust(UserSecrets::default()),
             tls: None,
-            certificates: Certificates::Unasked,
+            certificates: CertificateUse::Unasked,
             operators: vec![SUPERUSER.into()],
         },
         replicas: Vec::new(),
         reload: Box::new(|| Err("nothing is kept in files here".into())),
-        pinning: Pinning::WhenNeeded,
+        pinning: PinningPolicy::WhenNeeded,
         connections_max: connections,
         clients_max: 100,
         login_timeout: Duration::from_secs(30),
@@ -110,7 +112,7 @@ impl Front {
 
     /// Has it listen at a Unix socket in this folder, too.
     pub async fn listen_in(&mut self, folder: &Path) {
-        let local = Local::bind(folder, self.address.port()).await.unwrap();
+        let local = UnixSocket::bind(folder, self.address.port()).await.unwrap();
         let serving = Arc::clone(&self.proxy);
         let task = tokio::spawn(async move { serving.serve(local).await.unwrap() });
         self.tasks.push(task);
@@ -135,9 +137,9 @@ impl Drop for Front {
     }
 }
 
-/// What the proxy knows of users.
-pub fn users() -> Users {
-    let mut users = Users::default();
+/// The users of the proxy.
+pub fn users() -> UserSecrets {
+    let mut users = UserSecrets::default();
     users.add(USER, PASSWORD).unwrap();
     users
 }
@@ -213,7 +215,7 @@ pub fn complained(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What a program printed; it must have succeeded.
+/// Returns a program's output. The program must have succeeded.
 pub fn printed(output: &Output) -> String {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");

@@ -53,7 +53,7 @@ async fn be_proxy(databases: &str) {
     let settings = ReplicationSettings::default();
     tokio::select! {
         served = proxy.serve(listener) => served.unwrap(),
-        problem = proxy.stand(&settings, |standing| println!("{PREFIX}{standing:?}")) => panic!("{problem}"),
+        problem = proxy.compete_for_leadership(&settings, |standing| println!("{PREFIX}{standing:?}")) => panic!("{problem}"),
     }
 }
 
@@ -176,7 +176,7 @@ pub async fn refused(address: SocketAddr) -> (String, String) {
 /// SQLSTATEs of a proxy that is the active one no more, and of a connection without a word.
 pub const GOODBYES: [&str; 4] = ["57P01", "08001", "08006", "closed"];
 
-/// What a session receives, in one word: the value that it reads, or an SQLSTATE.
+/// Returns a session's answer in one word: the value that it reads, or an SQLSTATE.
 pub async fn returned_by(client: &Client, query: &str) -> String {
     match client.simple_query(query).await {
         Ok(messages) => first(&messages).unwrap_or_default(),
@@ -202,7 +202,7 @@ CREATE TABLE entry (writer int, n int8, PRIMARY KEY (writer, n));
 CREATE TABLE log (writer int, n int8);
 ALTER TABLE log REPLICA IDENTITY FULL";
 
-/// Every row of the tables, and what must be so of them.
+/// Every row of the tables, and the conditions that hold for them.
 pub const ALL: &str = "
 SELECT 'counter ' || string_agg(id || ':' || n, ' ' ORDER BY id) FROM counter
 UNION ALL SELECT 'entry ' || count(*) || md5(string_agg(writer || ':' || n, ' ' ORDER BY writer, n)) FROM entry
@@ -287,17 +287,17 @@ const LOGIN_MAX: Duration = Duration::from_secs(5);
 
 /// Clients of a pair that write and read until they are asked to end.
 pub struct Load {
-    known: Arc<Known>,
+    known: Arc<SharedKnowledge>,
     writers: JoinSet<()>,
     readers: JoinSet<u64>,
 }
 
-/// What all clients know together.
-struct Known {
+/// The knowledge that all clients share.
+struct SharedKnowledge {
     /// Both proxies, as a driver takes them.
     line: String,
     acknowledged: Mutex<BTreeSet<(i32, i64)>>,
-    /// What each writer's counter is at least, since a client received that.
+    /// A lower bound of each writer's counter, since a client received that value.
     counters: [AtomicI64; 8],
     is_over: AtomicBool,
 }
@@ -309,7 +309,7 @@ impl Load {
         let addresses = [pair.standby.address, pair.active.address];
         let hosts = addresses.map(|it| it.ip().to_string()).join(",");
         let ports = addresses.map(|it| it.port().to_string()).join(",");
-        let known = Known {
+        let known = SharedKnowledge {
             line: format!("host={hosts} port={ports} user={SUPERUSER} dbname=postgres"),
             acknowledged: Mutex::default(),
             counters: Default::default(),
@@ -346,12 +346,12 @@ impl Load {
         wait("commits that are acknowledged", is_grown).await;
     }
 
-    /// What the counter of a writer is at least.
+    /// Returns a lower bound of a writer's counter.
     pub fn counter(&self, writer: usize) -> i64 {
         self.known.counters[writer].load(Ordering::SeqCst)
     }
 
-    /// Ends it; every client must have found what it had to.
+    /// Ends it. Every client must have found all its rows.
     pub async fn end(&mut self) {
         self.known.is_over.store(true, Ordering::Relaxed);
         while let Some(ended) = self.writers.join_next().await {
@@ -366,7 +366,7 @@ impl Load {
     }
 }
 
-impl Known {
+impl SharedKnowledge {
     /// A session at the proxy that is active.
     async fn connect(&self) -> Client {
         wait("proxy that lets clients in", || async {
@@ -378,7 +378,7 @@ impl Known {
         .await
     }
 
-    /// Writes numbers, each once whatever becomes of it, until the load is over.
+    /// Writes numbers, each once for any outcome, until the load is over.
     async fn write(self: Arc<Self>, writer: i32) {
         let counter = &self.counters[usize::try_from(writer).unwrap()];
         let mut client = self.connect().await;
@@ -408,8 +408,8 @@ impl Known {
         }
     }
 
-    /// Reads all counters: each must be at least what any client received before, and what belongs
-    /// to it must be there.
+    /// Reads all counters: each must be at least any value that a client received before, and its
+    /// further rows must be there.
     async fn read(self: Arc<Self>) -> u64 {
         let mut client = self.connect().await;
         let mut reads = 0;

@@ -1,10 +1,10 @@
-//! A client that writes the protocol by hand, to send what no driver sends.
+//! A client that writes the protocol by hand, to send messages that no driver sends.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use pg_wire::cut::HEADER_LEN;
+use pg_wire::framing::HEADER_LEN;
 use pg_wire::message;
 use pg_wire::report::Report;
 use pg_wire::startup;
@@ -123,7 +123,7 @@ impl Raw {
         received + "END"
     }
 
-    /// Sends what was prepared, and returns the settings that are reported up to ReadyForQuery.
+    /// Sends the prepared messages, and returns the settings that are reported up to ReadyForQuery.
     pub async fn reported_settings(&mut self) -> String {
         self.flush().await;
         let mut settings = Vec::new();
@@ -142,7 +142,7 @@ impl Raw {
         }
     }
 
-    /// Sends what was prepared, and returns the reply as [`Raw::until_ready`].
+    /// Sends the prepared messages, and returns the reply as [`Raw::until_ready`].
     pub async fn reply(&mut self) -> String {
         self.flush().await;
         self.until_ready().await
@@ -156,8 +156,9 @@ impl Raw {
         }
     }
 
-    /// Sends what was prepared. Returns where the statement went, of several places the last, and
-    /// the reply but for notices. For the notices of places, the session has set `replex.trace`.
+    /// Sends the prepared messages. Returns where the statement went, of several places the last,
+    /// and the reply but for notices. For the notices of places, the session has set
+    /// `replex.trace`.
     pub async fn reply_at(&mut self) -> (String, String) {
         self.notices.clear();
         let reply = self.reply().await.replace('N', "");

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use pg_connect::address::Address;
-use pg_connect::auth::tls::{self, Identity};
+use pg_connect::auth::tls::{self, TlsIdentity};
 use pg_local::{Postgres, SUPERUSER};
-use proxy_pool::{Connection, ConnectionKey, Login, StartSettings, connection};
+use proxy_pool::{Connection, ConnectionKey, ServerLogin, StartSettings, connection};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
     IsCa, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber, SignatureAlgorithm, date_time_ymd,
@@ -26,7 +26,7 @@ use super::{PASSWORD, connect};
 
 /// A certificate for `127.0.0.1` that is signed by its own key, of this kind. Its files are in the
 /// folder: `chain.pem` and `key.pem`.
-pub fn identity(folder: &Path, kind: &'static SignatureAlgorithm) -> Identity {
+pub fn identity(folder: &Path, kind: &'static SignatureAlgorithm) -> TlsIdentity {
     let key = KeyPair::generate_for(kind).unwrap();
     let params = CertificateParams::new(["127.0.0.1".to_string()]).unwrap();
     let certificate = params.self_signed(&key).unwrap();
@@ -153,7 +153,7 @@ pub async fn want_certificates(postgres: &Postgres, address: &Address) {
         settings: StartSettings::default(),
         changed: StartSettings::default(),
     };
-    let login = Login {
+    let login = ServerLogin {
         password: address.password.clone(),
     };
     let mut admin = Connection::open(address, &key, &login).await.unwrap();
@@ -166,12 +166,12 @@ pub async fn want_certificates(postgres: &Postgres, address: &Address) {
     }
 }
 
-/// What the attacker does to messages.
+/// The attacker's treatment of messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Does {
+pub enum AttackMode {
     /// Reads it.
     Read,
-    /// Removes SCRAM-SHA-256-PLUS from what the server offers.
+    /// Removes SCRAM-SHA-256-PLUS from the mechanisms that the server offers.
     Hide,
 }
 
@@ -184,7 +184,7 @@ pub struct Between {
 
 impl Between {
     /// In front of this server, which it connects to by its address.
-    pub async fn start(server: Address, identity: Identity, does: Does) -> Between {
+    pub async fn start(server: Address, identity: TlsIdentity, does: AttackMode) -> Between {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let task = tokio::spawn(async move {
@@ -192,7 +192,7 @@ impl Between {
                 let acceptor = TlsAcceptor::from(identity.config.clone());
                 let server = server.clone();
                 tokio::spawn(async move {
-                    // What goes wrong ends both connections.
+                    // An error ends both connections.
                     let _ = stand_between(socket, acceptor, &server, does).await;
                 });
             }
@@ -211,7 +211,7 @@ async fn stand_between(
     mut socket: TcpStream,
     acceptor: TlsAcceptor,
     server: &Address,
-    does: Does,
+    does: AttackMode,
 ) -> io::Result<()> {
     let mut wish = [0; 8];
     socket.read_exact(&mut wish).await?;
@@ -228,7 +228,7 @@ async fn stand_between(
     let length = server.read_u32().await?;
     let mut body = vec![0; length as usize - 4];
     server.read_exact(&mut body).await?;
-    if does == Does::Hide {
+    if does == AttackMode::Hide {
         let text = String::from_utf8(body).unwrap();
         body = text.replace("SCRAM-SHA-256-PLUS\0", "").into_bytes();
     }

@@ -1,5 +1,5 @@
-//! `replex admin check` and `repair`: every copy of a table, counted and summed on its own; the
-//! rows that differ, and how they are repaired.
+//! `replex admin check` and `repair`: every copy of a table, counted and summed on its own, with
+//! the rows that differ and their repair.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -152,7 +152,7 @@ fn failure(table: &str, error: InspectError) -> CommandFailure {
     }
 }
 
-/// Returns what was not compared, a line for each copy; nothing if everything was.
+/// Returns the parts that were not compared, a line for each copy; nothing if everything was.
 fn left_out(copies: &[CopySum]) -> String {
     let mut text = String::new();
     for copy in copies.iter().filter(|copy| !copy.absent.is_empty()) {
@@ -190,7 +190,7 @@ fn named(differences: &[CopyDifference]) -> String {
 
 fn advice(table: &str) -> String {
     format!(
-        "`replex admin repair {table}` refills what most copies contradict. Before, keep the data \
+        "`replex admin repair {table}` refills the partitions that most copies contradict. Before that, keep the data \
          folders of all servers and report this.\n"
     )
 }

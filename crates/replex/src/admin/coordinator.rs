@@ -1,4 +1,5 @@
-//! `replex admin coordinator`: the leader, the standbys, where the state is; and moving it.
+//! `replex admin coordinator`: the leader, the standbys and the place of the state. Also moves the
+//! state.
 
 use protocol::message::Leadership;
 use replex::failure::CommandFailure;
@@ -11,7 +12,7 @@ use super::AdminReport;
 use crate::arguments::{ClusterArguments, MigrateArguments, StatePlace};
 use crate::output::Screen;
 
-/// Returns all coordinators: those that were named, and those that these know of.
+/// Returns all coordinators: the given ones, and others that these know of.
 pub async fn show(
     cluster: &ClusterArguments,
     screen: Screen,

@@ -16,7 +16,7 @@ use crate::arguments::{
 };
 use crate::output::Screen;
 
-/// What a command found, in both its shapes.
+/// The result of a command, in both its forms.
 pub struct AdminReport {
     /// For people.
     text: String,

@@ -1,5 +1,5 @@
-//! Where `admin` gets its facts: the coordinator's configuration, asked for directly, so that it
-//! is the coordinator's and not what a client remembers.
+//! Where `admin` gets its facts: the coordinator's configuration, requested directly, so that it is
+//! the coordinator's and not a client's cached one.
 
 use protocol::configuration::{Configuration, PlacedTable};
 use replex::failure::CommandFailure;

@@ -93,7 +93,7 @@ pub async fn status(
     })
 }
 
-/// Returns what to do about servers with cores that do not serve, those that hold partitions and
+/// Returns the advice about servers with cores that do not serve: servers that hold partitions, and
 /// others.
 fn advice(mut waited_for: Vec<u32>, mut idle: Vec<u32>) -> String {
     waited_for.dedup();
@@ -121,7 +121,7 @@ fn advice(mut waited_for: Vec<u32>, mut idle: Vec<u32>) -> String {
     text
 }
 
-/// Returns the names of all tables, and what status begins with.
+/// Returns the names of all tables, and the first lines of the status.
 fn heading<'a>(configuration: &'a Configuration, address: &str) -> (Vec<&'a str>, String) {
     let tables = configuration.tables.iter();
     let tables: Vec<&str> = tables.map(|table| table.schema.name.as_str()).collect();
@@ -227,7 +227,8 @@ fn shortage_line(shortage: &Shortage) -> String {
     format!("The disk of server {server} is full: it {takes}; {what}.")
 }
 
-/// Returns what a core does, by the coordinator's entry of its server and by the core's own report.
+/// Returns the activity of a core, by the coordinator's entry of its server and by the core's own
+/// report.
 fn state(server: &Server, counters: &std::io::Result<Vec<(String, u64)>>) -> String {
     match (server.state, counters) {
         (_, Err(error)) if server.state == ServerState::Up => format!("silent: {error}"),
@@ -257,7 +258,7 @@ pub async fn remove(
     removed.map_err(|error| CommandFailure::Failed(error.to_string()))?;
     Ok(AdminReport {
         text: format!(
-            "Others rebuild what server {server} held: `replex admin table show` shows when a \
+            "Others rebuild the partitions of server {server}: `replex admin table show` shows when a \
              table survives again what it states.\n"
         ),
         json: json!({ "removed": server }),

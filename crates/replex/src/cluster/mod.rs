@@ -1,7 +1,7 @@
 //! A cluster of real processes of this program on loopback: started, killed, paused, restarted.
 //!
-//! The demo, the process tests and the benchmarks share it. It waits by asking the coordinator
-//! and the cores, with a bound on every wait. It must not know what is stored in the cluster.
+//! The demo, the process tests and the benchmarks share it. It waits by asking the coordinator and
+//! the cores, with a bound on every wait. It must not know the contents of the cluster.
 
 mod process;
 
@@ -21,7 +21,7 @@ use crate::wire::FrameConnection;
 
 pub use process::{Process, ProcessLife};
 
-/// The longest wait for a cluster to become what it should be.
+/// The longest wait for a cluster to reach its state.
 const SETTLED_WITHIN: Duration = Duration::from_secs(120);
 /// A coordinator answers at once whether it leads, if it runs.
 const LEADER_ANSWERS_WITHIN: Duration = Duration::from_millis(500);
@@ -70,7 +70,7 @@ impl Host {
 /// How a cluster is started.
 #[derive(Clone, Debug)]
 pub struct ClusterOptions {
-    /// The program: this one's own file, or what a test has built.
+    /// The program: this process's own file, or a test's build.
     pub program: PathBuf,
     /// Where its folder is made; none is the system's temporary folder.
     pub parent: Option<PathBuf>,
@@ -270,7 +270,7 @@ impl Cluster {
         folder.unwrap_or_else(|| self.path.join(format!("server-{}", position + 1)))
     }
 
-    /// Returns how many servers were started, those that were ended included.
+    /// Returns how many servers were started, including the ended ones.
     pub fn server_count(&self) -> usize {
         self.servers.len()
     }
@@ -304,7 +304,7 @@ impl Cluster {
             for (position, address) in self.coordinator_addresses.iter().enumerate() {
                 let leadership =
                     async { FrameConnection::open(address).await?.find_leader().await };
-                // One that stands still is asked for no longer than this.
+                // A coordinator that stands still has no more time than this.
                 let leadership = tokio::time::timeout(LEADER_ANSWERS_WITHIN, leadership).await;
                 if matches!(leadership, Ok(Ok(leadership)) if leadership.leads) {
                     return Ok(position);

@@ -24,7 +24,7 @@ pub struct Process {
     /// `server 2`, for messages.
     name: String,
     child: Child,
-    /// Held open for as long as the child is to live; waiting for a child closes what it holds.
+    /// Held open for as long as the child is to live; waiting for a child closes it.
     #[expect(dead_code, reason = "it is there to be dropped")]
     stdin: Option<ChildStdin>,
     pid: Pid,
@@ -38,7 +38,7 @@ pub struct Process {
 /// Whether children end with the process that started them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessLife {
-    /// They end with it, whatever ends it.
+    /// They end with it, also when it is killed.
     WithParent,
     /// They go on after it.
     Detached,
@@ -202,7 +202,7 @@ impl Process {
         Ok(kilobytes << 10)
     }
 
-    /// Returns what it wrote to stderr so far.
+    /// Returns its output to stderr so far.
     pub fn log_text(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }

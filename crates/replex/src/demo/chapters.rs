@@ -104,21 +104,21 @@ pub async fn load(
 }
 
 /// One kind of lookup: the key's columns, which it is an index on.
-struct Kind {
+struct LookupKind {
     index: &'static str,
     columns: &'static [&'static str],
 }
 
-const KINDS: [Kind; 3] = [
-    Kind {
+const KINDS: [LookupKind; 3] = [
+    LookupKind {
         index: PRIMARY,
         columns: &["id"],
     },
-    Kind {
+    LookupKind {
         index: "by_tail",
         columns: &["tailnum"],
     },
-    Kind {
+    LookupKind {
         index: "by_route",
         columns: &["origin", "dest"],
     },
@@ -145,7 +145,7 @@ pub async fn lookups(
         let found = flights.lookup(kind.index, &example).await?;
         let loaded = rows.iter().filter(|row| key(row) == example).count();
         found_all &= found.len() == loaded;
-        // Keys from all over the table, so that no answer is one that was just given.
+        // Keys from all over the table, so that no answer repeats the previous one.
         let step = (rows.len() / SAMPLES).max(1);
         let mut times = Vec::with_capacity(SAMPLES);
         for row in rows.iter().step_by(step).take(SAMPLES) {
@@ -210,7 +210,7 @@ pub struct ChangedTailNumber {
 }
 
 impl ChangedTailNumber {
-    /// Does to the rows that were loaded what was done in the cluster.
+    /// Repeats the cluster's changes on the loaded rows.
     pub fn apply(&self, rows: &mut [Vec<Value>]) {
         for row in rows.iter_mut().filter(|row| row[0] == self.id) {
             row[self.column] = self.tail.clone();

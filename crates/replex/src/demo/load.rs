@@ -51,7 +51,7 @@ pub fn bar(rows: usize) -> ProgressBar {
     bar_of(rows as u64, "{human_pos}/{human_len} rows, {rate} a second")
 }
 
-/// Returns the same for something else, with what stands behind it.
+/// Returns a bar of another length, with this text behind it.
 pub fn bar_of(length: u64, text: &str) -> ProgressBar {
     let bar = ProgressBar::new(length);
     let style = ProgressStyle::with_template(&format!("   {{bar:40.cyan/dim}} {text}"))
@@ -63,7 +63,7 @@ pub fn bar_of(length: u64, text: &str) -> ProgressBar {
     bar
 }
 
-/// Inserts all rows; gives those that were acknowledged, which without an error is all of them.
+/// Inserts all rows, and returns the acknowledged ones, which without an error is all of them.
 pub async fn load(
     flights: Flights,
     rows: Vec<Vec<Value>>,

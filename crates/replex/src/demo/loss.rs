@@ -1,5 +1,5 @@
 //! The chapter in which a server is lost for good: a hybrid keeps lookups cheap meanwhile, writes
-//! go on, others rebuild what it held, and nothing is lost (Replex sections 2.4, 3.1 and 5.2).
+//! go on, others rebuild its partitions, and nothing is lost (Replex sections 2.4, 3.1 and 5.2).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use super::store::Flights;
 use crate::output::{ShortDuration, count, plural};
 use crate::story::Story;
 
-/// Three copies: by id, by tail number, and one that both share.
+/// Three copies: by id, by tail number, and a hybrid of both.
 const CREATE_TABLE: &str = "\
 CREATE TABLE legs (
   id BIGINT PRIMARY KEY, tailnum TEXT, origin TEXT NOT NULL, dest TEXT NOT NULL,
@@ -45,7 +45,7 @@ pub async fn loss(
     schema: &Schema,
     rows: &[Vec<Value>],
 ) -> Result<(), CommandFailure> {
-    story.chapter("A server is lost for good, and others take over what it held");
+    story.chapter("A server is lost for good, and others take over its partitions");
     for _ in 0..NEWCOMERS {
         let joined = cluster.add_server().await;
         joined.map_err(CommandFailure::at("start a server"))?;
@@ -75,8 +75,8 @@ pub async fn loss(
     let lookups = Lookups::of(&legs, before, lost);
     let whole = lookups.run(&legs).await?;
     kill(story, cluster, &legs, lost).await?;
-    // The first one that a server is asked on behalf of another may be asked twice: only from then
-    // on does it remember what changed when.
+    // The first request to a server on behalf of another may be sent twice: only from then on does
+    // it record changes.
     lookups.run(&legs).await?;
     let without = lookups.run(&legs).await?;
     show_lookups(story, &lookups, &whole, &without);
@@ -198,7 +198,7 @@ fn show_lookups(
         vec![when.to_owned(), reads, ShortDuration(p50).to_string()]
     };
     story.show(
-        &["lookup of what it held", "#partitions", "#p50"],
+        &["lookup of its rows", "#partitions", "#p50"],
         &[
             line("before", each(number), whole.p50),
             line(
@@ -213,7 +213,7 @@ fn show_lookups(
         each(lookups.predicted())
     ));
     story.claim(
-        "Lookups of what the lost server held found every flight, before and after",
+        "Lookups found every flight of the lost server, before and after",
         number > 0 && whole.found_all && without.found_all,
     );
     story.claim(

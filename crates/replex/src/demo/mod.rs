@@ -42,7 +42,7 @@ pub async fn run(arguments: &DemoArguments) -> Result<(), CommandFailure> {
     let options = ClusterOptions {
         parent: arguments.folder.clone(),
         servers: SERVERS,
-        // The story shows what waits, and when it goes on.
+        // The story shows the waiting processes, and when they go on.
         coordinator_arguments: ["--replace-after", "never"].map(str::to_owned).into(),
         life: if arguments.keep {
             ProcessLife::Detached
@@ -113,7 +113,7 @@ fn percentile_of(times: &[Duration], share: f64) -> Duration {
     Duration::try_from_secs_f64(percentile(&seconds, share)).unwrap_or_default()
 }
 
-/// Returns how this program was called, so that what is printed can be typed.
+/// Returns how this program was called, so that printed commands can be typed.
 fn typed() -> String {
     std::env::args()
         .next()

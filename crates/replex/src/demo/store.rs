@@ -16,7 +16,7 @@ use crate::flights;
 pub const PRIMARY: &str = "flights";
 /// A server that is killed is back long before this.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Tail numbers that no plane has, to find one that belongs to another partition.
+/// Unused tail numbers that are tried, to find a number in another partition.
 const TAILS_TRIED: usize = 1_000;
 
 /// A table of flights.
@@ -121,7 +121,7 @@ impl Flights {
         answer.map(drop).map_err(CommandFailure::at(what))
     }
 
-    /// Gives what a server held to others, as `replex admin server remove` does.
+    /// Gives a server's partitions to others, as `replex admin server remove` does.
     pub async fn remove_server(&self, server: ServerId) -> Result<(), CommandFailure> {
         let done = self.table.client().remove_server(server).await;
         done.map_err(CommandFailure::at("remove a server"))

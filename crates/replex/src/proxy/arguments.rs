@@ -32,7 +32,7 @@ use replication::{REPLAY_CONNECTIONS_DEFAULT, REPLAY_GROUP_DEFAULT};
     replicate = true")]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct ProxyArguments {
-    /// What else is to be done than to serve.
+    /// A command other than to serve.
     #[command(subcommand)]
     pub command: Option<ProxyCommand>,
     /// How it serves.
@@ -40,20 +40,20 @@ pub struct ProxyArguments {
     pub serve: ServeArguments,
 }
 
-/// What goes with the proxy.
+/// The commands beside the proxy.
 #[derive(Subcommand, Clone, Debug)]
 pub enum ProxyCommand {
     /// Send a command to a running proxy: `replex proxy admin SHOW REPLICAS`.
     Admin(ProxyAdminArguments),
-    /// Print what is missing at databases before a proxy is put in front of them, and how to fix
-    /// it. Nothing is changed there. Fails if something would stop the proxy.
+    /// Print the missing requirements of databases before a proxy is put in front of them, and how
+    /// to fix them. Nothing is changed there. Fails if something would stop the proxy.
     Check(CheckArguments),
-    /// Make a replica the primary after the primary is gone for good. Chooses the one that has
-    /// most, lets the others follow it where they have the same, and prints how to start the proxy
-    /// then.
+    /// Make a replica the primary after the primary is gone for good. Chooses the most advanced
+    /// replica, lets the others follow it where they have the same commits, and prints how to start
+    /// the proxy then.
     Promote(PromoteArguments),
-    /// Show the whole idea: databases of its own in a temporary folder, a load, a replica that
-    /// comes and one that is killed. Needs PostgreSQL's server, and leaves nothing behind.
+    /// Show the whole idea: databases of its own in a temporary folder, a load, a new replica and a
+    /// killed one. Needs PostgreSQL's server, and leaves nothing behind.
     Demo,
 }
 
@@ -199,7 +199,7 @@ pub struct ServeArguments {
     /// them, none out of date. Read again by SIGHUP and RELOAD.
     #[arg(long, value_name = "FILE", requires = "tls_client_ca")]
     pub tls_client_crl: Option<PathBuf>,
-    /// What a client's certificate is good for, whose common name must be the user's name.
+    /// The use of a client's certificate. Its common name must be the user's name.
     #[arg(long, value_enum, default_value_t, requires = "tls_client_ca")]
     pub tls_client_auth: ClientAuth,
     /// How long a client keeps its connection to a database.
@@ -217,8 +217,8 @@ pub struct ServeArguments {
         value_parser = clap::value_parser!(u16).range(1..=64)
     )]
     pub replay_connections: u16,
-    /// Commits that such a connection executes as one transaction, at most, of those that wait
-    /// there: that is quicker. 1 is each for itself.
+    /// Commits that such a connection executes as one transaction, at most, if so many wait there:
+    /// that is quicker. 1 is each for itself.
     #[arg(
         long,
         value_name = "COUNT",
@@ -231,10 +231,10 @@ pub struct ServeArguments {
     /// goes to the primary. 0 never waits.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = WAIT_MS_DEFAULT, value_parser = clap::value_parser!(u64).range(..=10_000))]
     pub wait_ms: u64,
-    /// Where commits are kept for offline replicas, so that the primary need not keep its log for
-    /// them: a folder, in which a store of this process is then; replex://HOST:PORT,… with the
-    /// coordinators of a cluster, which two proxies can share; or none. By default, where there are
-    /// replicas, the folder replex/buffer-PORT in $XDG_STATE_HOME or ~/.local/state.
+    /// Where commits are kept for offline replicas, so that the primary need not retain WAL for
+    /// them: a folder for a store inside this process; replex://HOST:PORT,… with the coordinators
+    /// of a cluster, which two proxies can share; or none. By default, where there are replicas,
+    /// the folder replex/buffer-PORT in $XDG_STATE_HOME or ~/.local/state.
     #[arg(long, value_name = "DIR|URL|none")]
     pub buffer: Option<String>,
     /// Mebibytes of commits that are kept there: the newest. A replica that has missed more is
@@ -304,7 +304,7 @@ fn threads_default() -> u16 {
         .clamp(1, 1024)
 }
 
-/// What a client's certificate is good for.
+/// The use of a client's certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ClientAuth {
     /// Every client must show one, and know the password.
@@ -319,8 +319,8 @@ pub enum ClientAuth {
 /// How long a client keeps its connection to a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Pooling {
-    /// Until its transaction ends; to its own end once it does what could leave something behind,
-    /// such as SET.
+    /// Until its transaction ends; to its own end once it runs a statement that could leave state
+    /// behind, such as SET.
     #[default]
     Transaction,
     /// Until it leaves.

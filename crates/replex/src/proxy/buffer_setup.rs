@@ -89,7 +89,7 @@ fn in_cluster(coordinators: &str, length_max: u64) -> Result<BufferSetup, Comman
     })
 }
 
-/// Where programs keep what outlives them (the XDG Base Directory Specification): one for each
+/// Where programs keep data that outlives them (the XDG Base Directory Specification): one for each
 /// port, as each proxy needs its own.
 fn default_folder(port: u16) -> Result<PathBuf, CommandFailure> {
     let given = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
@@ -102,7 +102,7 @@ fn default_folder(port: u16) -> Result<PathBuf, CommandFailure> {
     Ok(folder.join(format!("replex/buffer-{port}")))
 }
 
-/// To whom has not asked for a folder.
+/// Adds the remedy for users who have not asked for a folder.
 fn with_remedy(failure: CommandFailure) -> CommandFailure {
     let remedy = format!("give --buffer DIR, or --buffer {NOWHERE} to do without");
     match failure {

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_is_wrong() {
+    fn errors_name_the_fault() {
         let wrong = [
             ("clients = ", "line 1"),
             ("client = 3", "no option client for it"),

@@ -55,7 +55,7 @@ impl Log for Journal {
     fn flush(&self) {}
 }
 
-/// The name of the event, and what belongs to it.
+/// The name of the event, and its fields.
 #[derive(Default)]
 struct Fields {
     event: String,

@@ -21,11 +21,13 @@ use std::time::Duration;
 
 use pg_connect::address::{Address, socket_in};
 use pg_connect::auth::tls::{self, ClientAuthorities};
-use pg_connect::auth::users::Users;
-use proxy::serve::listener::Local;
-use proxy::serve::standing::ProxyStatus;
-use proxy::serve::{Admission, Authentication, Certificates, Proxy, ProxyOptions, Reloaded};
-use proxy_core::session::Pinning;
+use pg_connect::auth::users::UserSecrets;
+use proxy::serve::listener::UnixSocket;
+use proxy::serve::proxy_role::ProxyStatus;
+use proxy::serve::{
+    Admission, CertificateUse, ClientAuthentication, Proxy, ProxyOptions, ReloadedOptions,
+};
+use proxy_core::session::PinningPolicy;
 use replex::failure::CommandFailure;
 use replication::{ReplicationSettings, buffer};
 use server::journal::JournalLevel;
@@ -81,7 +83,7 @@ fn runtime(threads: Option<u16>) -> Result<tokio::runtime::Runtime, CommandFailu
 
 async fn serve(arguments: &ServeArguments) -> Result<(), CommandFailure> {
     journal::begin();
-    // Before anything else: SIGHUP must not end what has just been started.
+    // Before anything else: SIGHUP must not end a process that has just been started.
     let catch = |kind| signal(kind).map_err(CommandFailure::at("wait for signals"));
     let mut hangup = catch(SignalKind::hangup())?;
     let mut terminate = catch(SignalKind::terminate())?;
@@ -186,7 +188,7 @@ async fn stand(
         replay_group: arguments.replay_group,
         buffer,
     };
-    let problem = proxy.stand(&settings, output).await;
+    let problem = proxy.compete_for_leadership(&settings, output).await;
     let what = format!("replicate from the primary at {}", proxy.primary());
     Err(CommandFailure::at(what)(problem))
 }
@@ -195,12 +197,12 @@ async fn stand(
 async fn listen_locally(
     folder: Option<&Path>,
     address: SocketAddr,
-) -> Result<Option<Local>, CommandFailure> {
+) -> Result<Option<UnixSocket>, CommandFailure> {
     let Some(folder) = folder else {
         return Ok(None);
     };
     let path = socket_in(folder, address.port());
-    let local = Local::bind(folder, address.port()).await;
+    let local = UnixSocket::bind(folder, address.port()).await;
     let local = local.map_err(CommandFailure::at(format!("listen at {}", path.display())))?;
     Ok(Some(local))
 }
@@ -257,8 +259,8 @@ fn databases(named: &Databases) -> Result<(Address, Vec<Address>), CommandFailur
     Ok((primary, replicas))
 }
 
-/// Reads again what can be changed while the proxy runs that was started with `before`.
-fn reload(before: &ServeArguments, primary: &Address) -> Result<Reloaded, String> {
+/// Reads the changeable options of a proxy again that was started with `before`.
+fn reload(before: &ServeArguments, primary: &Address) -> Result<ReloadedOptions, String> {
     let serve = file::with_file(before)?;
     let fixed = before.fixed().into_iter().zip(serve.fixed());
     let changed = fixed.filter(|(before, after)| before != after);
@@ -268,7 +270,7 @@ fn reload(before: &ServeArguments, primary: &Address) -> Result<Reloaded, String
         return Err(format!("{names}: restart the proxy to change that"));
     }
     let replicas = addresses(&serve.replica)?;
-    Ok(Reloaded {
+    Ok(ReloadedOptions {
         admission: admission(&serve, primary)?,
         replicas: serve.config.is_some().then_some(replicas),
     })
@@ -293,7 +295,10 @@ fn options(serve: &ServeArguments) -> Result<ProxyOptions, CommandFailure> {
         serve.users.is_some() || primary.password.is_some(),
         certificates(serve),
     );
-    let asks_for_passwords = matches!(certificates, Certificates::Unasked | Certificates::Required);
+    let asks_for_passwords = matches!(
+        certificates,
+        CertificateUse::Unasked | CertificateUse::Required
+    );
     if !has_passwords && asks_for_passwords && !serve.trust {
         return Err(CommandFailure::Usage(
             "no client could log in: give --users FILE, a password in --primary, or --trust".into(),
@@ -307,8 +312,8 @@ fn options(serve: &ServeArguments) -> Result<ProxyOptions, CommandFailure> {
         reload: Box::new(move || reload(&before, &address)),
         primary,
         pinning: match serve.pooling {
-            Pooling::Transaction => Pinning::WhenNeeded,
-            Pooling::Session => Pinning::Always,
+            Pooling::Transaction => PinningPolicy::WhenNeeded,
+            Pooling::Session => PinningPolicy::Always,
         },
         connections_max: usize::from(serve.connections),
         clients_max: usize::from(serve.clients),
@@ -317,20 +322,20 @@ fn options(serve: &ServeArguments) -> Result<ProxyOptions, CommandFailure> {
     })
 }
 
-fn certificates(serve: &ServeArguments) -> Certificates {
+fn certificates(serve: &ServeArguments) -> CertificateUse {
     match (&serve.tls_client_ca, serve.tls_client_auth) {
-        (None, _) => Certificates::Unasked,
-        (Some(_), ClientAuth::VerifyFull) => Certificates::Required,
-        (Some(_), ClientAuth::Cert) => Certificates::Enough,
-        (Some(_), ClientAuth::CertOrPassword) => Certificates::Instead,
+        (None, _) => CertificateUse::Unasked,
+        (Some(_), ClientAuth::VerifyFull) => CertificateUse::Required,
+        (Some(_), ClientAuth::Cert) => CertificateUse::Enough,
+        (Some(_), ClientAuth::CertOrPassword) => CertificateUse::Instead,
     }
 }
 
 /// Reads from files which users may log in.
 fn admission(serve: &ServeArguments, primary: &Address) -> Result<Admission, String> {
     let mut users = match &serve.users {
-        Some(file) => Users::read(file)?,
-        None => Users::default(),
+        Some(file) => UserSecrets::read(file)?,
+        None => UserSecrets::default(),
     };
     if let Some(password) = &primary.password
         && users.find(&primary.user).is_none()
@@ -355,8 +360,8 @@ fn admission(serve: &ServeArguments, primary: &Address) -> Result<Admission, Str
     };
     Ok(Admission {
         authentication: match serve.trust {
-            true => Authentication::Trust(users),
-            false => Authentication::Scram(users),
+            true => ClientAuthentication::Trust(users),
+            false => ClientAuthentication::Scram(users),
         },
         tls,
         certificates: certificates(serve),

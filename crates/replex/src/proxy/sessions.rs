@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinError;
 
-/// Threads, which end with what runs on them when this is dropped.
+/// Threads, which end together with their tasks when this is dropped.
 pub struct Sessions {
     handle: Handle,
     /// None once they are to end.

@@ -102,7 +102,7 @@ impl Etcd {
         kill_process(pid, signal).unwrap();
     }
 
-    /// What etcd answers to a call of its JSON gateway, of the first member that runs.
+    /// Returns etcd's answer to a call of its JSON gateway, from the first member that runs.
     pub fn call(&self, path: &str, body: &serde_json::Value) -> serde_json::Value {
         let member = self.members.iter().find(|it| it.process.is_some()).unwrap();
         let text = post(&member.client, path, &body.to_string()).unwrap();
@@ -159,7 +159,7 @@ impl Etcd {
             .open(path(".log"))
             .unwrap();
         let member = &self.members[position];
-        // It ends with this process, whatever ends this process.
+        // It ends with this process, also when this is killed.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "etcd", "--log-level", "error"]);
         command

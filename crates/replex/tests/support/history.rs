@@ -1,5 +1,6 @@
-//! Clients that do random things at random rows and write down what they saw, and the judge: is
-//! there an order of all of it that a single machine could have gone through (R9 to R12)?
+//! Clients that run random operations on random rows and write down their observations, and the
+//! judge. Is there an order of all operations that a single machine could have gone through (R9 to
+//! R12)?
 //!
 //! Rows are in groups that share no key of any index, so each group is an object of its own to
 //! judge. A group is used for some while, by all clients at once, then left as it is, and has to
@@ -51,7 +52,7 @@ const INSPECT_WITHIN: Duration = Duration::from_secs(120);
 
 type History = Vec<Call<WorkloadOperation, Observation>>;
 
-/// What was done and seen so far, shared by clients and judge.
+/// The operations and observations so far, shared by clients and judge.
 #[derive(Clone, Default)]
 pub struct Record {
     /// Orders beginnings and ends; no two are equal.
@@ -84,7 +85,7 @@ impl Record {
         self.acknowledged.load(Ordering::SeqCst)
     }
 
-    /// Lets the clients end after what they are doing.
+    /// Has the clients end after their current operations.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
     }
@@ -132,7 +133,7 @@ impl Record {
         }
     }
 
-    /// One of the groups that are in use.
+    /// Returns a group in use.
     fn group(&self, noise: &mut Noise) -> i64 {
         let slot = noise.below(GROUPS_AT_ONCE as u64) as usize;
         let mut groups = self.groups.lock().unwrap();
@@ -173,8 +174,8 @@ impl Record {
         }
     }
 
-    /// Judges everything together with what is there at rest: all copies are equal, and hold what
-    /// the operations left. Returns how many rows there are.
+    /// Judges everything together with the final rows: all copies are equal, and hold the effects
+    /// of the operations. Returns how many rows there are.
     pub async fn judge_at_rest(&self, cluster: &Cluster) -> usize {
         let mut inspector = Inspector::new(cluster.coordinator_addresses(), INSPECT_WITHIN)
             .await
@@ -232,7 +233,7 @@ fn judge(group: i64, history: &History) {
     }
 }
 
-/// The table: two indexes, one of them unique, and a hybrid; two servers may be lost.
+/// The table: two indexes, one of them unique, and a hybrid. It tolerates the loss of two servers.
 fn schema() -> Schema {
     let mut builder = SchemaBuilder::new(TABLE);
     for name in COLUMN_NAMES {

@@ -27,7 +27,7 @@ const SHUTDOWN: u32 = opcode::read::<u32>(b'X', 125);
 const NO_LOG_FLUSH: u32 = 2;
 const SWITCH_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 254);
 
-/// Hosts numbered from 0, and what joins them. Dropped, all of it is gone.
+/// Hosts numbered from 0, and the network between them. Dropped, all of it is gone.
 pub struct Hosts {
     hosts: Vec<Namespaces>,
     switch: Namespaces,
@@ -35,7 +35,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Makes so many; an error names what is missing for it.
+    /// Makes so many. An error names the missing requirement.
     pub fn new(count: u8) -> Result<Hosts, String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let switch = Namespaces::new()?;
@@ -80,7 +80,7 @@ impl Hosts {
         self.mount(usize::from(number))
     }
 
-    /// Has the calling thread, and what it starts, talk from the switch.
+    /// Has the calling thread and its child processes use the network of the switch.
     pub fn enter(&self) -> Result<(), String> {
         let path = format!("/proc/{}/ns/net", self.switch.holder.id());
         let file = File::open(path).map_err(|error| error.to_string())?;
@@ -88,7 +88,7 @@ impl Hosts {
             .map_err(|error| error.to_string())
     }
 
-    /// What a cluster has to know to run a process there.
+    /// The parameters for a process of the cluster there.
     pub fn host(&self, number: usize) -> Host {
         Host {
             launcher: self.hosts[number].launcher(),
@@ -97,7 +97,7 @@ impl Hosts {
         }
     }
 
-    /// Nothing of what host `from` sends arrives at host `to` any more.
+    /// No message of host `from` arrives at host `to` any more.
     pub fn cut(&self, from: usize, to: usize) {
         let rule = format!(
             "nft add rule inet cuts arrivals ip saddr {} drop",
@@ -113,8 +113,8 @@ impl Hosts {
         }
     }
 
-    /// Cuts the power of a disk: what was not synced is lost, and nothing can be done with it
-    /// before it is mounted again.
+    /// Cuts the power of a disk. Data that was not synced is lost, and the disk is unusable before
+    /// it is mounted again.
     pub fn cut_power(&self, number: usize) {
         let holder = self.hosts[number].holder.id();
         // As that host sees it.

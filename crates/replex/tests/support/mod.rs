@@ -1,4 +1,5 @@
-//! What the process tests share: clusters of the built program, and the program run to its end.
+//! Code that the process tests share: clusters of the built program, and the program run to its
+//! end.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]

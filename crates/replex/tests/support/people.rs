@@ -1,7 +1,7 @@
 //! The table of the load tests, and a client that does one thing at a time.
 //!
-//! It repeats what was refused or lost under the same name and does nothing clever: what these
-//! tests find is the servers' doing. The client that programs use has tests of its own.
+//! It repeats refused and lost requests under the same name and does nothing clever, so that the
+//! tests find the servers' faults. The client that programs use has tests of its own.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ pub struct Person {
     pub score: i64,
 }
 
-/// What became of a change.
+/// The outcome of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Done,

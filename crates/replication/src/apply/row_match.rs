@@ -1,15 +1,15 @@
 //! How a replica finds a row that the primary's stream names.
 //!
-//! By its key, where there is one: with the operator of its index, whatever the search path.
-//! Otherwise by all its values (`REPLICA IDENTITY FULL`). The stream has what types' output
-//! functions write, which casts to text do not give (`boolean`, `char(n)`, `inet`), and equality is
-//! another thing (`numeric` 1.0 and 1.00, `citext`), or is missing (`json`). So a value is the same
-//! if the output function writes the same of it and of the stream's text, once that was read here:
+//! By its key, where there is one: with the operator of its index, under any search path. Otherwise
+//! by all its values (`REPLICA IDENTITY FULL`). The stream has the texts of types' output
+//! functions, which casts to text do not give (`boolean`, `char(n)`, `inet`). Equality is another
+//! relation (`numeric` 1.0 and 1.00, `citext`), or is missing (`json`). So a value is the same if
+//! the output function writes the same of it and of the stream's text, once that was read here:
 //! `format` calls it, for every type.
 
 use super::{name, pairs, text};
 use crate::ReplicationError;
-use crate::change::{Shape, ShapeColumn};
+use crate::change::{ShapeColumn, TableShape};
 use crate::pgoutput::{OldTuple, Tuple, TupleValue};
 use pg_wire::quoting::quoted;
 
@@ -24,7 +24,7 @@ const EXACT: [u32; 11] = [16, 17, 20, 21, 23, 26, 1082, 1083, 1114, 1184, 2950];
 const PLAIN: [u32; 8] = [25, 700, 701, 1042, 1043, 1186, 1266, 1700];
 
 /// Returns the rows that a change is about; one of them, where several are alike.
-pub fn condition(table: &Shape, old: &OldTuple) -> Result<String, ReplicationError> {
+pub fn condition(table: &TableShape, old: &OldTuple) -> Result<String, ReplicationError> {
     let tuple = match old {
         OldTuple::Key(tuple) => return key_condition(table, tuple),
         OldTuple::Row(tuple) if table.has_key => return key_condition(table, tuple),
@@ -45,7 +45,7 @@ pub fn condition(table: &Shape, old: &OldTuple) -> Result<String, ReplicationErr
 }
 
 /// Returns the row with this key.
-pub fn key_condition(table: &Shape, tuple: &Tuple) -> Result<String, ReplicationError> {
+pub fn key_condition(table: &TableShape, tuple: &Tuple) -> Result<String, ReplicationError> {
     let mut parts = Vec::new();
     for (column, value) in pairs(table, tuple)? {
         if column.in_key {
@@ -85,7 +85,7 @@ fn is_same(column: &ShapeColumn, value: &TupleValue) -> Result<String, Replicati
     })
 }
 
-/// Returns a value as SQL that has the column's type, or the one that its domain is of.
+/// Returns a value as SQL of the column's type, or of the base type of its domain.
 fn typed(column: &ShapeColumn, value: &TupleValue) -> Result<String, ReplicationError> {
     let text = text(column, value)?;
     let is_known = EXACT.contains(&column.type_oid) || PLAIN.contains(&column.type_oid);

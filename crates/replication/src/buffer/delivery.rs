@@ -1,5 +1,5 @@
-//! Gives a replica what it has missed, from the transactions buffer; then the slot's reader goes on
-//! with it.
+//! Delivers the missed commits to a replica, from the transactions buffer. Then the slot's reader
+//! goes on with it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::super::extractor::QUEUE_LENGTH_MAX;
-use super::super::pages::Page;
-use super::super::reader::{Commit, Follower, JoinAnswer, join};
-use super::super::spill::Spill;
+use super::super::pages::BufferPage;
+use super::super::reader::{Follower, JoinAnswer, StreamedCommit, join};
+use super::super::spill::SpillFile;
 use super::super::tstate::{CommitEffect, TState};
 use super::super::{ReplicationError, Shared};
-use super::Buffer;
+use super::TransactionsBuffer;
 use super::record::{self, ReadRecord};
 use proxy_core::freshness::{ReplicaId, Tsid};
 
@@ -22,7 +22,7 @@ pub(crate) async fn deliver(
     shared: &Shared,
     id: ReplicaId,
     mut applied: Tsid,
-    commits: mpsc::Sender<Commit>,
+    commits: mpsc::Sender<StreamedCommit>,
 ) -> Result<Infallible, ReplicationError> {
     let follower = Follower::Replica(id);
     let mut insists = false;
@@ -40,12 +40,12 @@ pub(crate) async fn deliver(
             JoinAnswer::BufferHasMore => {}
             JoinAnswer::Gone if insists => {
                 return Err(ReplicationError::Connection(
-                    "what it has missed is in the transactions buffer, which cannot be read".into(),
+                    "the commits that it has missed are in the transactions buffer, which cannot be read".into(),
                 ));
             }
             JoinAnswer::Gone => {
                 return Err(ReplicationError::Connection(
-                    "the primary's slot has gone past what this replica has".into(),
+                    "the primary's slot has gone past this replica's position".into(),
                 ));
             }
         }
@@ -57,15 +57,15 @@ pub(crate) async fn deliver(
 
 /// Gives all that the buffer has after `applied`, and advances that.
 async fn give(
-    buffer: &Buffer,
+    buffer: &TransactionsBuffer,
     applied: &mut Tsid,
-    commits: &mpsc::Sender<Commit>,
+    commits: &mpsc::Sender<StreamedCommit>,
 ) -> Result<(), ReplicationError> {
     let ended = || ReplicationError::Connection("a connection to it has ended".into());
     while let Some(page) = buffer.page_after(*applied) {
         let unreached =
             || ReplicationError::Connection("the transactions buffer was not reached yet".into());
-        let table = buffer.kept().table.clone().ok_or_else(unreached)?;
+        let table = buffer.state().table.clone().ok_or_else(unreached)?;
         let mut rest = match page.length {
             // It may make way for a longer one just now.
             0 => Bytes::new(),
@@ -88,26 +88,26 @@ async fn give(
             };
             let tsid = tstate.tsid;
             if tsid > *applied {
-                let commit = Commit::Transaction(Arc::new(tstate));
+                let commit = StreamedCommit::Transaction(Arc::new(tstate));
                 commits.send(commit).await.map_err(|_| ended())?;
                 *applied = tsid;
             }
         }
-        let nothing = Commit::Nothing(page.until);
+        let nothing = StreamedCommit::Nothing(page.until);
         commits.send(nothing).await.map_err(|_| ended())?;
         *applied = page.until;
     }
     Ok(())
 }
 
-/// Moves what a long commit does from the further rows of its page into a file.
+/// Moves the changes of a long commit from the further rows of its page into a file.
 async fn continued(
     table: &super::BufferTable,
-    page: &Page,
+    page: &BufferPage,
     length: u64,
     failure: Option<String>,
-) -> Result<Spill, ReplicationError> {
-    let mut spill = Spill::new()?;
+) -> Result<SpillFile, ReplicationError> {
+    let mut spill = SpillFile::new()?;
     for part in 1..page.parts {
         let bytes: Bytes = table.read(page, part).await?;
         spill.append(bytes.into()).await?;

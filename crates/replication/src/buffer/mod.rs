@@ -1,17 +1,16 @@
 //! The transactions buffer (the paper's section 3): commits by TSID, in a table of the store.
 //!
-//! With a buffer, the primary need not keep its log for offline replicas: they get from here what
-//! they have missed, and go on with the slot's reader from where that is. The buffer follows the
-//! reader as a replica does. It may be stopped, lose all that it has, or be unavailable, and only
-//! offline replicas depend on it: until it is back, the primary keeps its log for those that rely
-//! on it.
+//! With a buffer, the primary need not keep its log for offline replicas. They get their missed
+//! commits from here, and then go on with the slot's reader. The buffer follows the reader as a
+//! replica does. It may be stopped, lose all that it has, or be unavailable, and only offline
+//! replicas depend on it: until it is back, the primary keeps its log for them.
 //!
 //! - `pages` knows which commits are there; `record` writes them as bytes, `table` keeps those.
-//! - `delivery` gives a replica what it has missed.
+//! - `delivery` delivers the missed commits to a replica.
 //!
-//! What all have is kept, too, as long as there is room: a replica needs it that was removed and is
-//! added again (the paper's Archiver). Where there is no room any more, the oldest goes, whichever
-//! replica needs it.
+//! Commits that all replicas have are kept, too, as long as there is room: a replica that was
+//! removed and is added again needs them (the paper's Archiver). Where there is no room any more,
+//! the oldest goes, whichever replica needs it.
 //!
 //! Invariants:
 //! - The slot forgets nothing that an offline replica lacks and that is not here on disk.
@@ -35,9 +34,9 @@ use tokio::time::MissedTickBehavior;
 use tokio_postgres::Client;
 
 use super::extractor::QUEUE_LENGTH_MAX;
-use super::pages::{Page, Pages};
-use super::reader::{Commit, Follower, JoinAnswer, join};
-use super::spill::Spill;
+use super::pages::{BufferPage, BufferPages};
+use super::reader::{Follower, JoinAnswer, StreamedCommit, join};
+use super::spill::SpillFile;
 use super::tstate::{CommitEffect, TState};
 use super::{
     CONNECTING, RETRY_WAIT_MAX, RETRY_WAIT_MIN, ReplicationError, SERVING, Shared, connect,
@@ -67,21 +66,21 @@ pub struct BufferOptions {
 }
 
 /// See the module.
-pub struct Buffer {
+pub struct TransactionsBuffer {
     options: BufferOptions,
-    kept: Mutex<Kept>,
-    /// What was logged of it.
+    state: Mutex<BufferState>,
+    /// Its events in the log.
     events: EventLog,
 }
 
-/// What is known of it.
+/// The state of the buffer, as far as it is known.
 #[derive(Default)]
-struct Kept {
+struct BufferState {
     is_following: bool,
-    /// Whether the slot waits for it: while it follows, and until it is known what it has.
+    /// Whether the slot waits for it: while it follows, and until its contents are known.
     holds: bool,
     /// None before it was reached.
-    pages: Option<Pages>,
+    pages: Option<BufferPages>,
     table: Option<BufferTable>,
     status: String,
 }
@@ -93,7 +92,7 @@ pub struct BufferStatus {
     pub text: String,
     /// Whether it follows.
     pub is_following: bool,
-    /// Where what it has begins and ends; none before it was reached.
+    /// The first and last covered position; none before it was reached.
     pub covered: Option<(Tsid, Tsid)>,
     /// Pages there are.
     pub pages: u64,
@@ -103,12 +102,12 @@ pub struct BufferStatus {
     pub length_max: u64,
 }
 
-impl Buffer {
-    /// Makes one that was not reached yet.
-    pub fn new(options: BufferOptions) -> Buffer {
-        Buffer {
+impl TransactionsBuffer {
+    /// Makes a buffer that was not reached yet.
+    pub fn new(options: BufferOptions) -> TransactionsBuffer {
+        TransactionsBuffer {
             options,
-            kept: Mutex::default(),
+            state: Mutex::default(),
             events: EventLog::default(),
         }
     }
@@ -120,13 +119,13 @@ impl Buffer {
 
     /// Returns up to where everything is on its disks; none before that is known.
     pub fn until(&self) -> Option<Tsid> {
-        self.kept().pages.as_ref().map(Pages::until)
+        self.state().pages.as_ref().map(BufferPages::until)
     }
 
     /// Returns whether it has all that follows this place.
     pub fn covers(&self, place: Tsid) -> bool {
-        let kept = self.kept();
-        kept.pages.as_ref().is_some_and(|it| it.covers(place))
+        let state = self.state();
+        state.pages.as_ref().is_some_and(|it| it.covers(place))
     }
 
     /// Returns whether it has all that follows this place, and that is something.
@@ -135,35 +134,35 @@ impl Buffer {
     }
 
     /// Returns its status.
-    pub fn standing(&self) -> BufferStatus {
-        let kept = self.kept();
-        let pages = kept.pages.as_ref();
+    pub fn status(&self) -> BufferStatus {
+        let state = self.state();
+        let pages = state.pages.as_ref();
         BufferStatus {
-            text: kept.status.clone(),
-            is_following: kept.is_following,
+            text: state.status.clone(),
+            is_following: state.is_following,
             covered: pages.map(|pages| (pages.from(), pages.until())),
             pages: pages.map_or(0, |pages| pages.count() as u64),
-            length: pages.map_or(0, Pages::length),
+            length: pages.map_or(0, BufferPages::length),
             length_max: self.options.length_max,
         }
     }
 
     /// Asks something of its pages, which are none before it was reached.
-    pub(super) fn with_pages<T>(&self, ask: impl FnOnce(Option<&Pages>) -> T) -> T {
-        ask(self.kept().pages.as_ref())
+    pub(super) fn with_pages<T>(&self, ask: impl FnOnce(Option<&BufferPages>) -> T) -> T {
+        ask(self.state().pages.as_ref())
     }
 
     /// Returns up to where the slot may forget, if it waits for the buffer at all.
     pub(super) fn holds(&self, tsid: Tsid) -> Tsid {
-        let kept = self.kept();
-        match (kept.holds, &kept.pages) {
+        let state = self.state();
+        match (state.holds, &state.pages) {
             (false, _) => tsid,
             (true, Some(pages)) => handover::forgettable_by_buffer(tsid, pages),
             (true, None) => Tsid(0),
         }
     }
 
-    fn stands(&self, is_following: bool, text: &str) {
+    fn set_status(&self, is_following: bool, text: &str) {
         let level = match is_following {
             true => Level::Info,
             false => Level::Warn,
@@ -171,41 +170,41 @@ impl Buffer {
         if text != CONNECTING {
             self.events.report(level, EVENT, None, text);
         }
-        let mut kept = self.kept();
-        (kept.is_following, kept.holds) = (is_following, is_following);
-        kept.status = text.into();
+        let mut state = self.state();
+        (state.is_following, state.holds) = (is_following, is_following);
+        state.status = text.into();
     }
 
-    fn page_after(&self, place: Tsid) -> Option<Page> {
-        let kept = self.kept();
-        kept.pages.as_ref()?.next(place)
+    fn page_after(&self, place: Tsid) -> Option<BufferPage> {
+        let state = self.state();
+        state.pages.as_ref()?.next(place)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, BufferState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps the buffer, for ever.
-    pub(super) async fn keep(self: Arc<Buffer>, shared: Shared) {
+    pub(super) async fn keep(self: Arc<TransactionsBuffer>, shared: Shared) {
         let mut wait = RETRY_WAIT_MIN;
         loop {
-            self.stands(false, CONNECTING);
-            let followed = Keeper::follow(&shared, &self, &mut wait).await;
+            self.set_status(false, CONNECTING);
+            let followed = BufferWriter::follow(&shared, &self, &mut wait).await;
             let problem = match followed {
                 Err(problem) => problem,
                 Ok(never) => match never {},
             };
-            self.stands(false, &problem.to_string());
+            self.set_status(false, &problem.to_string());
             tokio::time::sleep(wait).await;
             wait = RETRY_WAIT_MAX.min(wait * 2);
         }
     }
 }
 
-/// Writes what the reader gives.
-struct Keeper<'a> {
+/// Writes the reader's commits.
+struct BufferWriter<'a> {
     shared: &'a Shared,
-    buffer: &'a Buffer,
+    buffer: &'a TransactionsBuffer,
     table: BufferTable,
     /// States that wait to be written, as bytes.
     page: Vec<u8>,
@@ -213,27 +212,27 @@ struct Keeper<'a> {
     received: Tsid,
 }
 
-impl Keeper<'_> {
-    /// Writes what is committed, until something goes wrong.
+impl BufferWriter<'_> {
+    /// Writes commits, until an error.
     async fn follow(
         shared: &Shared,
-        buffer: &Buffer,
+        buffer: &TransactionsBuffer,
         wait: &mut Duration,
     ) -> Result<Infallible, ReplicationError> {
         let primary = connect(&shared.primary, "replex buffer").await?;
         let line = lineage::line(&primary).await?;
         let table = BufferTable::open(&buffer.options.coordinators, &line).await?;
-        buffer.kept().holds = true;
+        buffer.state().holds = true;
         let start = open(shared, buffer, &table, &primary).await?;
         let (commits, mut received) = mpsc::channel(QUEUE_LENGTH_MAX);
         let joined = join(&shared.joins, Follower::Buffer, start, commits, true);
         if joined.await? != JoinAnswer::Taken {
-            let text = "the primary's slot has gone past what the transactions buffer has";
+            let text = "the primary's slot has gone past the position of the transactions buffer";
             return Err(ReplicationError::Connection(text.into()));
         }
         *wait = RETRY_WAIT_MIN;
-        buffer.stands(true, SERVING);
-        let mut keeper = Keeper {
+        buffer.set_status(true, SERVING);
+        let mut keeper = BufferWriter {
             shared,
             buffer,
             table,
@@ -265,8 +264,8 @@ impl Keeper<'_> {
         }
     }
 
-    async fn take(&mut self, commit: &Commit) -> Result<(), ReplicationError> {
-        if let Commit::Transaction(tstate) = commit {
+    async fn take(&mut self, commit: &StreamedCommit) -> Result<(), ReplicationError> {
+        if let StreamedCommit::Transaction(tstate) = commit {
             match &tstate.effect {
                 CommitEffect::Long(spill) if spill.length() > 0 => {
                     if !self.page.is_empty() {
@@ -285,10 +284,10 @@ impl Keeper<'_> {
         }
     }
 
-    /// Writes what waits as a page; one without commits takes the place of another one.
+    /// Writes the waiting commits as a page. A page without commits replaces another one.
     async fn write_page(&mut self) -> Result<(), ReplicationError> {
         let after = self.after();
-        let page = Page {
+        let page = BufferPage {
             epoch: self.shared.epoch,
             after,
             until: self.received,
@@ -302,12 +301,16 @@ impl Keeper<'_> {
     }
 
     /// Writes a commit that is too long for memory as a page of its own.
-    async fn write_long(&mut self, tstate: &TState, spill: &Spill) -> Result<(), ReplicationError> {
+    async fn write_long(
+        &mut self,
+        tstate: &TState,
+        spill: &SpillFile,
+    ) -> Result<(), ReplicationError> {
         let mut head = Vec::new();
         record::encode(tstate, &mut head)?;
         let piece = PART_LENGTH_MAX as u64;
         let parts = 1 + spill.length().div_ceil(piece);
-        let page = Page {
+        let page = BufferPage {
             epoch: self.shared.epoch,
             after: self.after(),
             until: self.received,
@@ -327,8 +330,8 @@ impl Keeper<'_> {
 
     /// Returns after which place the next page begins. An empty page at the end makes way for it.
     fn after(&self) -> Tsid {
-        let kept = self.buffer.kept();
-        let pages = kept.pages.as_ref().expect("it was opened");
+        let state = self.buffer.state();
+        let pages = state.pages.as_ref().expect("it was opened");
         match pages.last() {
             Some(last) if last.length == 0 => last.after,
             _ => pages.until(),
@@ -336,11 +339,11 @@ impl Keeper<'_> {
     }
 
     /// Notes that a page is on disk.
-    async fn add(&self, page: Page) -> Result<(), ReplicationError> {
+    async fn add(&self, page: BufferPage) -> Result<(), ReplicationError> {
         let gone = {
-            let mut kept = self.buffer.kept();
-            let pages = kept.pages.as_mut().expect("it was opened");
-            let mut gone: Vec<Page> = pages.push(page).into_iter().collect();
+            let mut state = self.buffer.state();
+            let pages = state.pages.as_mut().expect("it was opened");
+            let mut gone: Vec<BufferPage> = pages.push(page).into_iter().collect();
             while let Some(surplus) = pages.take_surplus(self.buffer.options.length_max) {
                 gone.push(surplus);
             }
@@ -366,25 +369,26 @@ fn proven(shared: &Shared) -> Result<(), ReplicationError> {
     }
 }
 
-/// Reads what is there, removes what is of no use, and returns from where on it needs commits.
+/// Reads the present pages, removes useless ones, and returns the position from which on it needs
+/// commits.
 async fn open(
     shared: &Shared,
-    buffer: &Buffer,
+    buffer: &TransactionsBuffer,
     table: &BufferTable,
     primary: &Client,
 ) -> Result<Tsid, ReplicationError> {
-    // No source has what the slot has forgotten by now.
+    // No source has the commits that the slot has forgotten by now.
     let confirmed = setup::confirmed(primary).await?;
     let (found, torn) = table.pages().await?;
-    let (pages, mut useless) = match Pages::of(found.clone()) {
+    let (pages, mut useless) = match BufferPages::of(found.clone()) {
         Some((pages, useless)) if pages.until() >= confirmed => (pages, useless),
-        _ => (Pages::beginning_at(confirmed), found),
+        _ => (BufferPages::beginning_at(confirmed), found),
     };
     let start = pages.until();
     {
-        let mut kept = buffer.kept();
-        kept.pages = Some(pages);
-        kept.table = Some(table.clone());
+        let mut state = buffer.state();
+        state.pages = Some(pages);
+        state.table = Some(table.clone());
     }
     for page in useless.drain(..) {
         proven(shared)?;

@@ -13,9 +13,9 @@ use bytes::Bytes;
 
 use super::super::apply;
 use super::super::spill::{self, encode_length, encode_text};
-use super::super::tstate::{CommitEffect, Recorded, TState};
-use proxy_core::freshness::sets::Class;
-use proxy_core::freshness::{RowHash, Sets, TableOid, Tsid};
+use super::super::tstate::{CommitEffect, RecordedChanges, TState};
+use proxy_core::freshness::sets::AffectingClass;
+use proxy_core::freshness::{AccessSets, RowHash, TableOid, Tsid};
 
 /// Stands for rows that are not named.
 const ROWS_UNKNOWN: u32 = u32::MAX;
@@ -28,14 +28,14 @@ pub enum ReadRecord {
     Continued {
         /// The state, which does nothing yet.
         tstate: TState,
-        /// Bytes of what it does.
+        /// Bytes of its changes.
         length: u64,
         /// Why no replica can do that, if so.
         failure: Option<String>,
     },
 }
 
-/// Appends a state, without what it does if that is in a file.
+/// Appends a state, without its changes if they are in a file.
 pub fn encode(tstate: &TState, page: &mut Vec<u8>) -> io::Result<()> {
     page.extend(tstate.tsid.0.to_le_bytes());
     page.extend(tstate.xid.to_le_bytes());
@@ -68,13 +68,13 @@ pub fn encode(tstate: &TState, page: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-fn encode_sets(sets: &Sets, page: &mut Vec<u8>) -> io::Result<()> {
+fn encode_sets(sets: &AccessSets, page: &mut Vec<u8>) -> io::Result<()> {
     let tables: Vec<_> = sets.tables().collect();
     encode_length(tables.len(), page)?;
     for (table, sets) in tables {
         page.extend(table.0.to_le_bytes());
         let written = &sets.written().rows;
-        if sets.class() != Class::Rows || written.is_all() {
+        if sets.class() != AffectingClass::Rows || written.is_all() {
             page.extend(ROWS_UNKNOWN.to_le_bytes());
             continue;
         }
@@ -112,7 +112,7 @@ pub fn decode(page: &mut Bytes) -> io::Result<ReadRecord> {
         false => split(page, usize::try_from(length).map_err(io::Error::other)?)?,
     };
     let in_memory = parts.len();
-    let mut recorded = Recorded { parts, failure };
+    let mut recorded = RecordedChanges { parts, failure };
     let failure = recorded.failure.take_if(|_| is_continued);
     let tstate = TState {
         tsid,
@@ -145,9 +145,9 @@ fn split(page: &mut Bytes, length: usize) -> io::Result<Bytes> {
     }
 }
 
-/// Returns a page that is not what was written.
+/// Returns the error of a damaged page.
 pub fn broken() -> io::Error {
-    io::Error::other("a page of the transactions buffer is not what was written")
+    io::Error::other("a page of the transactions buffer is damaged")
 }
 
 #[cfg(test)]
@@ -156,9 +156,9 @@ mod tests {
 
     use super::*;
     use crate::tstate::statement;
-    use proxy_core::freshness::Touch;
+    use proxy_core::freshness::TableAccess;
 
-    fn state(tsid: u64, sets: Sets, effect: CommitEffect) -> TState {
+    fn state(tsid: u64, sets: AccessSets, effect: CommitEffect) -> TState {
         TState {
             tsid: Tsid(tsid),
             xid: 7,
@@ -179,9 +179,12 @@ mod tests {
 
     #[test]
     fn states_come_back() {
-        let mut sets = Sets::default();
-        sets.touch(TableOid(3), Touch::write_rows([RowHash(1), RowHash(2)]));
-        sets.touch(TableOid(4), Touch::write_table());
+        let mut sets = AccessSets::default();
+        sets.touch(
+            TableOid(3),
+            TableAccess::write_rows([RowHash(1), RowHash(2)]),
+        );
+        sets.touch(TableOid(4), TableAccess::write_table());
         let changes = vec![statement("SELECT 1"), statement("SELECT 2")];
         let parts = apply::parts(&changes).unwrap();
         let mut page = Vec::new();
@@ -203,7 +206,7 @@ mod tests {
         assert_eq!(recorded.parts().unwrap(), parts);
     }
 
-    /// What changes the schema touches everything, here as there.
+    /// A schema change touches everything, here as there.
     #[test]
     fn statements_touch_everything() {
         let written = TState {
@@ -211,7 +214,7 @@ mod tests {
             sets: TState::sets_of([(TableOid(3), None)], true),
             ..state(
                 8,
-                Sets::default(),
+                AccessSets::default(),
                 CommitEffect::Short(vec![statement("DROP TABLE t")]),
             )
         };
@@ -223,12 +226,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_long_for_memory_is_continued() {
-        let mut spill = spill::Spill::new().unwrap();
+    async fn changes_beyond_memory_are_continued() {
+        let mut spill = spill::SpillFile::new().unwrap();
         spill.add(&[statement("SELECT 1")]).await.unwrap();
         let (length, effect) = (spill.length(), CommitEffect::Long(spill));
         let mut page = Vec::new();
-        encode(&state(8, Sets::default(), effect), &mut page).unwrap();
+        encode(&state(8, AccessSets::default(), effect), &mut page).unwrap();
         let read = decode(&mut Bytes::from(page)).unwrap();
         let ReadRecord::Continued {
             tstate,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use client::{Client, ColumnType, ConnectOptions, IfExists, RequestResult, SchemaBuilder, Value};
 
 use super::super::ReplicationError;
-use super::super::pages::Page;
+use super::super::pages::BufferPage;
 use proxy_core::freshness::Tsid;
 
 /// Bytes in one row, at most; a row of the store may have a mebibyte.
@@ -71,7 +71,9 @@ impl BufferTable {
     }
 
     /// Returns all pages that are whole, and rows of others that are not: by epoch, place and part.
-    pub async fn pages(&self) -> Result<(Vec<Page>, Vec<(u64, Tsid, u32)>), ReplicationError> {
+    pub async fn pages(
+        &self,
+    ) -> Result<(Vec<BufferPage>, Vec<(u64, Tsid, u32)>), ReplicationError> {
         let numbers: Vec<u16> = (0..COLUMNS.len() as u16).collect();
         let mut rows = self
             .0
@@ -87,7 +89,7 @@ impl BufferTable {
             };
             let small = |number: u64| u32::try_from(number).map_err(|_| broken());
             match part {
-                0 => pages.push(Page {
+                0 => pages.push(BufferPage {
                     epoch: *epoch,
                     after: Tsid(*after),
                     until: Tsid(*tsid),
@@ -99,7 +101,7 @@ impl BufferTable {
         }
         let has_page = |(epoch, tsid, _): &(u64, Tsid, u32)| {
             let mut pages = pages.iter();
-            pages.any(|page: &Page| page.epoch == *epoch && page.until == *tsid)
+            pages.any(|page: &BufferPage| page.epoch == *epoch && page.until == *tsid)
         };
         let torn: Vec<_> = parts.into_iter().filter(|part| !has_page(part)).collect();
         Ok((pages, torn))
@@ -108,7 +110,7 @@ impl BufferTable {
     /// Writes one row of a page; the first one, which is part 0, after all others.
     pub async fn write(
         &self,
-        page: &Page,
+        page: &BufferPage,
         part: u32,
         states: Vec<u8>,
     ) -> Result<(), ReplicationError> {
@@ -139,7 +141,7 @@ impl BufferTable {
     }
 
     /// Returns the bytes of one row of a page.
-    pub async fn read(&self, page: &Page, part: u32) -> Result<Bytes, ReplicationError> {
+    pub async fn read(&self, page: &BufferPage, part: u32) -> Result<Bytes, ReplicationError> {
         let key = [
             number(page.epoch),
             number(page.until.0),
@@ -158,7 +160,7 @@ impl BufferTable {
     }
 
     /// Removes a page.
-    pub async fn remove(&self, page: &Page) -> Result<(), ReplicationError> {
+    pub async fn remove(&self, page: &BufferPage) -> Result<(), ReplicationError> {
         for part in 0..page.parts {
             self.remove_part(page.epoch, page.until, part).await?;
         }

@@ -1,5 +1,5 @@
-//! How long a proxy may believe that it is the active one, and what a standby makes of what it
-//! sees.
+//! How long a proxy may believe that it is the active one, and how a standby judges the heartbeats
+//! that it sees.
 //!
 //! Times are of a clock that is never set, and that goes on while the machine sleeps.
 
@@ -48,7 +48,7 @@ impl BootTime {
     }
 }
 
-/// What an active proxy knows of being so. All copies are one.
+/// An active proxy's proof of its leadership. All copies are one.
 #[derive(Clone, Debug)]
 pub struct Lease(Arc<Proven>);
 
@@ -62,7 +62,7 @@ struct Proven {
 }
 
 impl Lease {
-    /// Makes one that was not proven yet.
+    /// Makes a lease that was not proven yet.
     pub(super) fn new() -> Lease {
         Lease(Arc::new(Proven {
             until: AtomicU64::new(0),
@@ -148,7 +148,7 @@ pub struct ObservedLeader {
 impl ObservedLeader {
     /// Notes an answer of the primary, with the last beat. A wait for the primary's answer is no
     /// silence of the active proxy: it counts as little as two looks do.
-    pub fn saw(&mut self, beat: Option<LeaderHeartbeat>, now: BootTime) {
+    pub fn note(&mut self, beat: Option<LeaderHeartbeat>, now: BootTime) {
         let gap = self
             .looked
             .map_or(Duration::ZERO, |looked| now.since(looked));
@@ -167,8 +167,8 @@ impl ObservedLeader {
         self.silent >= SILENCE
     }
 
-    /// Returns when the lease of the proxy before has surely run out, whose last beat is known now,
-    /// when it has lost its lock.
+    /// Returns when the lease of the previous proxy has surely expired. Its last beat is known, and
+    /// it has lost its lock.
     ///
     /// It asked before the primary noted a beat, and that was before the beat was seen here.
     pub fn run_out(&self, last: Option<LeaderHeartbeat>, now: BootTime) -> BootTime {
@@ -228,20 +228,20 @@ mod tests {
     fn silence_is_of_the_proxy_and_not_of_the_primary() {
         let start = BootTime(Duration::from_secs(100));
         let mut watched = ObservedLeader::default();
-        watched.saw(beat(1), start);
+        watched.note(beat(1), start);
         // The primary did not answer for a minute.
-        watched.saw(beat(1), start.after(Duration::from_mins(1)));
+        watched.note(beat(1), start.after(Duration::from_mins(1)));
         assert!(!watched.is_silent());
         let mut now = start.after(Duration::from_mins(1));
         let mut looks = 0;
         while !watched.is_silent() {
             now = now.after(LOOK_INTERVAL);
-            watched.saw(beat(1), now);
+            watched.note(beat(1), now);
             looks += 1;
             assert!(looks <= 16, "four seconds are sixteen looks");
         }
         assert!(looks >= 14, "{looks}");
-        watched.saw(beat(2), now);
+        watched.note(beat(2), now);
         assert!(!watched.is_silent());
     }
 
@@ -252,15 +252,15 @@ mod tests {
         let mut watched = ObservedLeader::default();
         // Never seen: it may have asked just now.
         assert_eq!(watched.run_out(beat(1), start), start.after(LEASE_SURELY));
-        watched.saw(beat(1), start);
-        watched.saw(beat(1), later);
+        watched.note(beat(1), start);
+        watched.note(beat(1), later);
         assert_eq!(watched.run_out(beat(1), later), start.after(LEASE_SURELY));
         // Another one than was seen, or none any more: it may be from just now.
         for last in [beat(2), None] {
             assert_eq!(watched.run_out(last, later), later.after(LEASE_SURELY));
         }
         let mut nothing = ObservedLeader::default();
-        nothing.saw(None, start);
+        nothing.note(None, start);
         assert_eq!(nothing.run_out(None, later), later.after(LEASE_SURELY));
     }
 }

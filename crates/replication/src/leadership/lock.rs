@@ -1,4 +1,4 @@
-//! What two proxies communicate to each other, on the primary.
+//! The lock and the heartbeats by which two proxies communicate, on the primary.
 //!
 //! The lock is of a session that does nothing else. `hihooi.leader` has the epoch, and survives a
 //! crash of the primary, as `hihooi.replica` does: see `register`. `hihooi.beat` and
@@ -62,18 +62,18 @@ const BACKENDS: &str = "pg_stat_activity a JOIN hihooi.backend b
 
 /// The holder of the lock: this proxy, until it ends.
 #[derive(Clone, Debug)]
-pub struct Candidate {
+pub struct LockCandidate {
     /// For people.
     pub name: String,
     /// The name of its sessions, which no others have.
     session: String,
 }
 
-impl Candidate {
-    /// Makes the name of this proxy. The number is one that no other has.
-    pub fn of(number: u64) -> Candidate {
+impl LockCandidate {
+    /// Makes the name of this proxy. The number is unique.
+    pub fn of(number: u64) -> LockCandidate {
         let machine = uname().nodename().to_string_lossy().into_owned();
-        Candidate {
+        LockCandidate {
             name: format!("process {} on {machine}", std::process::id()),
             session: format!("{SESSION} {number:016x}"),
         }
@@ -83,7 +83,7 @@ impl Candidate {
 /// A session at the primary that has the lock, or tries to get it.
 pub struct LeaderLock {
     client: Client,
-    candidate: Candidate,
+    candidate: LockCandidate,
 }
 
 /// The holder of the lock.
@@ -123,7 +123,7 @@ impl LeaderLock {
     /// Returns a session that has nothing yet.
     pub async fn open(
         primary: &Address,
-        candidate: &Candidate,
+        candidate: &LockCandidate,
     ) -> Result<LeaderLock, ReplicationError> {
         let client = connect(primary, &candidate.session).await?;
         let seat = LeaderLock {
@@ -148,7 +148,7 @@ impl LeaderLock {
         Ok(self.one(&lock).await? == "t")
     }
 
-    /// Returns the holder of the lock, and what the active proxy has shown.
+    /// Returns the holder of the lock, and the last heartbeat of the active proxy.
     pub async fn look(&self) -> Result<StandbyView, ReplicationError> {
         let holder = format!(
             "SELECT a.pid, a.application_name, coalesce(a.usename, ''),
@@ -239,8 +239,8 @@ impl LeaderLock {
         number(&self.one("SELECT epoch FROM hihooi.leader").await?)
     }
 
-    /// Shows that this proxy lives. That it could be shown proves that the session has its lock.
-    /// Returns whether another proxy waits for it.
+    /// Shows that this proxy lives. The success proves that the session has its lock. Returns
+    /// whether another proxy waits for it.
     pub async fn beat(&self, beat: LeaderHeartbeat) -> Result<bool, ReplicationError> {
         let (epoch, number) = (beat.epoch, beat.number);
         let own = literal(&self.candidate.session);
@@ -254,7 +254,7 @@ impl LeaderLock {
         Ok(self.one(&show).await? == "t")
     }
 
-    /// Writes down backends as this proxy's. Returns those that are there.
+    /// Writes down backends as this proxy's. Returns the backends that exist.
     pub async fn write_down(&self, processes: &[u32]) -> Result<Vec<u32>, ReplicationError> {
         let list: Vec<String> = processes.iter().map(ToString::to_string).collect();
         let write = format!(
@@ -279,7 +279,7 @@ impl LeaderLock {
         self.run(prune).await
     }
 
-    /// Changes the register. With the inner error nothing has changed; with the outer one that is
+    /// Changes the register. With the inner error nothing has changed. With the outer error that is
     /// not known.
     pub async fn register(
         &self,
@@ -310,7 +310,7 @@ impl LeaderLock {
         })
     }
 
-    /// Ends what the proxies before have at the primary: the backends of their clients, and the
+    /// Ends the processes of earlier proxies at the primary: the backends of their clients, and the
     /// reader of the slot. Returns how many of them there still are.
     pub async fn fence(&self) -> Result<u64, ReplicationError> {
         let end = format!(

@@ -1,8 +1,8 @@
 //! Which of several proxies is the active one. The others stand by.
 //!
-//! A proxy that routes knows what its own clients write before it is committed (R32). It receives
-//! what others write from the slot, later. So two of them in front of one primary would give stale
-//! answers.
+//! A proxy that routes knows the writes of its own clients before they are committed (R32). It
+//! receives the writes of others from the slot, later. So two of them in front of one primary would
+//! give stale answers.
 //!
 //! - The *lock*, an advisory one, is held at the primary by a session that does nothing else. Its
 //!   holder raises the *epoch*. Neither is lost without the primary's knowing.
@@ -19,9 +19,9 @@
 //! floor, and begins.
 //!
 //! Invariants:
-//! - When the floor is taken, what clients of earlier epochs committed is in the log before it and
-//!   shown by the primary, and they commit nothing after. So the new manager needs nothing of the
-//!   old one's.
+//! - When the floor is taken, the log before it has every commit of clients of earlier epochs, and
+//!   the primary shows them. These clients commit nothing after. So the new manager needs nothing
+//!   of the old one's.
 //! - When it begins, no lease of an earlier epoch is valid. So no other proxy relays a replica's
 //!   answer to a client that asks after its first commit. An answer whose lease was valid when it
 //!   was looked at, and which is relayed later, is one to a question from before that commit.
@@ -48,10 +48,10 @@ use tokio_postgres::Client;
 use super::query::one;
 use super::{RETRY_WAIT_MIN, ReplicationError};
 use lease::{BootTime, LOOK_INTERVAL, LeaderHeartbeat, Lease, ObservedLeader};
-use lock::{Candidate, LOCK, LeaderLock, LockHolder};
+use lock::{LOCK, LeaderLock, LockCandidate, LockHolder};
 use pg_connect::address::Address;
 use proxy_pool::ledger::{ConnectionLedger, LedgerEntry};
-use register::{Register, RegisterChange, RegisterRequest};
+use register::{RegisterChange, RegisterRequest, ReplicaRegister};
 
 /// Time between two beats.
 const BEAT_INTERVAL: Duration = Duration::from_secs(1);
@@ -80,13 +80,13 @@ pub struct ProxyLeadership {
     /// Where connections to the primary are written down.
     pub ledger: ConnectionLedger,
     /// Where replicas are written down that operators add.
-    pub register: Register,
+    pub register: ReplicaRegister,
     give_up: Option<oneshot::Sender<oneshot::Sender<()>>>,
 }
 
 /// Becomes the active proxy. Returns when it is, however long another one is. `waits` gets the name
 /// of that one, whenever it changes.
-pub async fn stand(
+pub async fn acquire(
     primary: &Address,
     waits: impl FnMut(&str),
 ) -> Result<ProxyLeadership, ReplicationError> {
@@ -104,7 +104,7 @@ pub async fn stand(
     let (entries_in, entries) = mpsc::channel(ENTRIES_MAX);
     let (requests_in, requests) = mpsc::channel(REQUESTS_MAX);
     let (give_up, given_up) = oneshot::channel();
-    let mut keeper = Keeper {
+    let mut keeper = LockKeeper {
         primary: primary.clone(),
         candidate,
         seat,
@@ -123,7 +123,7 @@ pub async fn stand(
         epoch: begun.epoch,
         lease,
         ledger: ConnectionLedger::new(entries_in),
-        register: Register::new(requests_in),
+        register: ReplicaRegister::new(requests_in),
         give_up: Some(give_up),
     })
 }
@@ -152,11 +152,11 @@ pub async fn keep_out(primary: &Client) -> Result<bool, ReplicationError> {
 }
 
 /// Names this proxy, as no other is named.
-fn candidate() -> Result<Candidate, ReplicationError> {
+fn candidate() -> Result<LockCandidate, ReplicationError> {
     let mut number = [0; 8];
     let no_chance = |_| ReplicationError::Setup("the system returned no random numbers".into());
     SystemRandom::new().fill(&mut number).map_err(no_chance)?;
-    Ok(Candidate::of(u64::from_be_bytes(number)))
+    Ok(LockCandidate::of(u64::from_be_bytes(number)))
 }
 
 /// Waits until this session has the lock. It ends a session that has it and belongs to a silent
@@ -169,9 +169,9 @@ async fn wait_for_lock(
     let (mut seen, mut reported) = (String::new(), String::new());
     while !seat.try_lock().await? {
         let look = seat.look().await?;
-        watched.saw(look.beat, BootTime::now());
-        // Only a holder that is there for more than one look: one that has just been killed is no
-        // reason to wait.
+        watched.note(look.beat, BootTime::now());
+        // Only a holder that is there for more than one look counts: a proxy that has just been
+        // killed is no reason to wait.
         if look.holder.is_some() && look.name == seen && look.name != reported {
             waits(&look.name);
             reported.clone_from(&look.name);
@@ -208,12 +208,12 @@ impl Drop for ProxyLeadership {
 }
 
 /// Another proxy is the active one.
-struct Lost;
+struct LeadershipLost;
 
 /// Keeps the session that has the lock.
-struct Keeper {
+struct LockKeeper {
     primary: Address,
-    candidate: Candidate,
+    candidate: LockCandidate,
     seat: LeaderLock,
     /// The last that was shown.
     last: LeaderHeartbeat,
@@ -225,8 +225,9 @@ struct Keeper {
     taken_back: Option<RegisterChange>,
 }
 
-impl Keeper {
-    /// Ends what proxies before have at the primary, and waits until no other is active.
+impl LockKeeper {
+    /// Ends the processes of earlier proxies at the primary, and waits until no other proxy is
+    /// active.
     async fn fence(&mut self, alone: BootTime) -> Result<(), ReplicationError> {
         let mut shown = None;
         loop {
@@ -300,7 +301,7 @@ impl Keeper {
         self.take_back().await
     }
 
-    /// Does what is asked for and confirms it, or takes it back.
+    /// Makes the requested change and confirms it, or takes it back.
     async fn register(&mut self, request: RegisterRequest) -> Result<(), ReplicationError> {
         self.take_back().await?;
         // A waiting caller sees the failure, as the channel is dropped.
@@ -347,7 +348,7 @@ impl Keeper {
     }
 
     /// Acquires the lock again after the session was lost, unless another proxy has it.
-    async fn rejoin(&mut self) -> Result<(), Lost> {
+    async fn rejoin(&mut self) -> Result<(), LeadershipLost> {
         loop {
             match self.try_rejoin().await {
                 Ok(ended) => return ended,
@@ -357,19 +358,19 @@ impl Keeper {
         }
     }
 
-    async fn try_rejoin(&mut self) -> Result<Result<(), Lost>, ReplicationError> {
+    async fn try_rejoin(&mut self) -> Result<Result<(), LeadershipLost>, ReplicationError> {
         let seat = LeaderLock::open(&self.primary, &self.candidate).await?;
         while !seat.try_lock().await? {
             match seat.look().await?.holder {
-                // The one that is lost; the primary has not noticed.
+                // The session that is lost. The primary has not noticed.
                 Some(LockHolder::Own(process)) => seat.end_session(process).await?,
-                Some(LockHolder::Other(_)) => return Ok(Err(Lost)),
+                Some(LockHolder::Other(_)) => return Ok(Err(LeadershipLost)),
                 Some(LockHolder::Stranger) | None => sleep(LOOK_INTERVAL).await,
             }
         }
         if seat.epoch().await? != self.last.epoch {
             seat.unlock().await?;
-            return Ok(Err(Lost));
+            return Ok(Err(LeadershipLost));
         }
         self.seat = seat;
         self.beat().await?;

@@ -1,15 +1,15 @@
-//! The register of replicas: those that operators have added, kept in the primary, so that the next
-//! active proxy follows them, too.
+//! The register of the replicas that operators have added. It is kept in the primary, so that the
+//! next active proxy follows them, too.
 //!
 //! `hihooi.replica` has their URLs as they were given, with passwords, and is its owner's alone, as
 //! PostgreSQL's `pg_subscription` is.
 //!
 //! Invariants:
 //! - Only the session that has the lock writes there, in a transaction that holds its epoch's row.
-//!   So what the next one reads is final.
-//! - What was not confirmed in time has failed, and is taken back before anything else is written.
-//!   It stays only where the proxy has ended, or lost its lock to another one, before it could do
-//!   that.
+//!   So the entries that the next proxy reads are final.
+//! - A change that was not confirmed in time has failed, and is undone before anything else is
+//!   written. It stays only where the proxy has ended, or lost its lock to another one, before it
+//!   could do that.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 const LOCK_MAX: Duration = Duration::from_secs(1);
 
 /// A replica that is in the register.
-pub struct Registered {
+pub struct RegisteredReplica {
     /// Which database it is, for people.
     pub place: String,
     /// As it was given: it may hold a password.
@@ -94,15 +94,15 @@ pub(super) struct RegisterRequest {
 
 /// Takes requests to change which replicas there are.
 #[derive(Clone, Debug)]
-pub struct Register(mpsc::Sender<RegisterRequest>);
+pub struct ReplicaRegister(mpsc::Sender<RegisterRequest>);
 
-impl Register {
-    pub(super) fn new(requests: mpsc::Sender<RegisterRequest>) -> Register {
-        Register(requests)
+impl ReplicaRegister {
+    pub(super) fn new(requests: mpsc::Sender<RegisterRequest>) -> ReplicaRegister {
+        ReplicaRegister(requests)
     }
 
-    /// Returns when the change is on the primary's disk. If it fails, the register has again what
-    /// it had `before`.
+    /// Returns when the change is on the primary's disk. If it fails, the register has its entries
+    /// of `before` again.
     pub async fn write(
         &self,
         change: RegisterChange,
@@ -138,7 +138,7 @@ impl Register {
 }
 
 /// Returns the entries of the register, in the order in which they came.
-pub async fn read(primary: &Address) -> Result<Vec<Registered>, ReplicationError> {
+pub async fn read(primary: &Address) -> Result<Vec<RegisteredReplica>, ReplicationError> {
     let client = &connect(primary, "replex set-up").await?;
     if !has_table(client, "replica").await? {
         return Ok(Vec::new());
@@ -147,7 +147,7 @@ pub async fn read(primary: &Address) -> Result<Vec<Registered>, ReplicationError
                 ORDER BY added, host, port, database";
     let all = rows(client, all).await?;
     let registered = all.iter().map(|row| {
-        Ok(Registered {
+        Ok(RegisteredReplica {
             place: value(row, 0)?,
             url: value(row, 1)?,
         })

@@ -7,7 +7,7 @@ use ::coordinator::PersistedState;
 use protocol::message::Leadership;
 use protocol::state::{CoordinatorState, decode_state};
 
-use super::keeper::{Keeper, KeeperEvent};
+use super::keeper::{KeeperEvent, StateKeeper};
 use crate::error::ServerError;
 use crate::folder::DataFolder;
 use crate::random;
@@ -117,7 +117,7 @@ impl FileKeeper {
     }
 }
 
-impl Keeper for FileKeeper {
+impl StateKeeper for FileKeeper {
     fn next_event(&mut self) -> Result<Option<KeeperEvent>, ServerError> {
         Ok(self.events.pop_front())
     }

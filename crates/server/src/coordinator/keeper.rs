@@ -1,10 +1,10 @@
-//! Where a coordinator's state is kept, and which coordinator may write it: what the role asks of
-//! such a place.
+//! The interface between the role and the place that keeps a coordinator's state, and that decides
+//! which coordinator may write it.
 //!
-//! Invariants: between two `KeeperEvent::Lead` at most one state is led from; `KeeperEvent::Kept`
-//! comes only for what the present leadership asked to keep, and means that any coordinator that
-//! leads from then on begins with that state or a later one; before another coordinator begins to
-//! lead, `leads_until_us` has passed here.
+//! Invariants: between two `KeeperEvent::Lead` at most one state is led from. `KeeperEvent::Kept`
+//! comes only for states of the present leadership, and means that any coordinator that leads from
+//! then on begins with that state or a later one. Before another coordinator begins to lead,
+//! `leads_until_us` has passed here.
 
 use ::coordinator::PersistedState;
 use protocol::message::Leadership;
@@ -12,11 +12,11 @@ use protocol::state::CoordinatorState;
 
 use crate::error::ServerError;
 
-/// What a keeper reports to the role.
+/// A keeper's report to the role.
 #[derive(Debug)]
 pub(super) enum KeeperEvent {
-    /// This coordinator leads from this state. What it did since the last state that was kept is
-    /// void. `reason` is why, where it led before.
+    /// This coordinator leads from this state. Its changes since the last kept state are void.
+    /// `reason` is why, where it led before.
     Lead {
         state: Box<CoordinatorState>,
         reason: String,
@@ -28,18 +28,18 @@ pub(super) enum KeeperEvent {
 }
 
 /// A place where the state is kept.
-pub(super) trait Keeper: Send {
-    /// Returns what has happened; none if nothing has since.
+pub(super) trait StateKeeper: Send {
+    /// Returns the next event; none if there is none.
     ///
     /// # Errors
-    /// What a coordinator may not survive: the state cannot be used, or its keeper failed.
+    /// A fault that ends a coordinator: the state is unusable, or its keeper failed.
     fn next_event(&mut self) -> Result<Option<KeeperEvent>, ServerError>;
 
     /// Keeps a state in place of the one before; [`KeeperEvent::Kept`] comes when it is. A later
     /// one may be asked for before that, and counts for both.
     ///
     /// # Errors
-    /// As for [`Keeper::next_event`].
+    /// As for [`StateKeeper::next_event`].
     fn keep(&mut self, persist: PersistedState) -> Result<(), ServerError>;
 
     /// The role has stopped leading without the keeper's order.

@@ -23,7 +23,7 @@ use crate::options::EtcdOptions;
 const LEADER_GONE_WITHIN: Duration = Duration::from_secs(3 * LEASE_S);
 const ASK_PAUSE: Duration = Duration::from_millis(100);
 
-/// What was moved.
+/// The moved state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MovedState {
     /// Which cluster's state.
@@ -120,8 +120,8 @@ pub fn to_file(options: &EtcdOptions, folder: &Path) -> Result<MovedState, Serve
     Ok(moved(&found.state, office.leave(), folder.place()))
 }
 
-/// Checks that a state may take the place of another one: one that is left, of the same cluster,
-/// and not later.
+/// Checks that a state may replace another one: an abandoned state of the same cluster, and not a
+/// later one.
 fn may_replace(
     there: &CoordinatorState,
     has_moved: bool,
@@ -137,8 +137,8 @@ fn may_replace(
     }
     if !has_moved || there.version > state.version {
         return Err(refuse(format!(
-            "{place} holds a state of this cluster, version {}, that is in use; what would be put \
-             there is version {}",
+            "{place} holds a state of this cluster, version {}, that is in use; the new state is \
+             version {}",
             there.version, state.version
         )));
     }

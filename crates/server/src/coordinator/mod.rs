@@ -3,8 +3,9 @@
 //! In a turn all questions that arrived are stepped, then the state is handed to the keeper, then
 //! those answers go out whose state is kept: no process receives a configuration that a coordinator
 //! after this one would not know. Questions are taken only while this coordinator leads for
-//! certain. One that does not lead names the leader, and closes the connection. The machine alone
-//! makes decisions. The keeper knows where the state is kept, and which coordinator leads.
+//! certain. A coordinator that does not lead names the leader, and closes the connection. The
+//! machine alone makes decisions. The keeper knows where the state is kept, and which coordinator
+//! leads.
 
 mod etcd;
 mod file;
@@ -33,7 +34,7 @@ use crate::limits;
 use crate::options::{CoordinatorOptions, StateOptions, advertised_ip, check_listen};
 use etcd::EtcdKeeper;
 use file::FileKeeper;
-use keeper::{Keeper, KeeperEvent};
+use keeper::{KeeperEvent, StateKeeper};
 
 /// Other clusters that are noted.
 const STRANGERS_MAX: usize = 64;
@@ -61,7 +62,7 @@ impl CoordinatorProcess {
         };
         let event_loop = EventLoop::bind(options.listen, loop_options)?;
         let address = SocketAddr::new(ip, event_loop.address().port()).to_string();
-        let keeper: Box<dyn Keeper> = match &options.state {
+        let keeper: Box<dyn StateKeeper> = match &options.state {
             StateOptions::Folder(folder) => Box::new(FileKeeper::open(folder, address.clone())?),
             StateOptions::Etcd(etcd) => {
                 let wake = event_loop.handle();
@@ -116,10 +117,10 @@ impl CoordinatorProcess {
 }
 
 struct Role {
-    keeper: Box<dyn Keeper>,
+    keeper: Box<dyn StateKeeper>,
     leading: Option<Leading>,
     settings: CoordinatorSettings,
-    /// Set if the state is to be rebuilt from what the servers know; without these.
+    /// Set if the state is to be rebuilt from the servers; without these.
     recover: Option<BTreeSet<ServerId>>,
     clock: Clock,
     /// Connections that have sent Hello to this coordinator as the leader.
@@ -131,7 +132,7 @@ struct Role {
     dismissed: Vec<(ConnectionId, String)>,
 }
 
-/// What there is while this coordinator leads.
+/// The state of a coordinator while it leads.
 struct Leading {
     machine: Coordinator,
     output: CoordinatorOutput,
@@ -178,7 +179,7 @@ impl Leading {
 }
 
 impl Role {
-    /// Takes in what the keeper reports.
+    /// Handles the keeper's reports.
     fn take_events(&mut self) -> Result<(), ServerError> {
         while let Some(event) = self.keeper.next_event()? {
             match event {
@@ -234,7 +235,7 @@ impl Role {
         }
     }
 
-    /// What the machine did and the keeper has not kept is void, and so are all waiting requests.
+    /// Changes that the keeper has not kept are void, and so are all waiting requests.
     fn stop_leading(&mut self, reason: &str) {
         if self.leading.take().is_none() {
             return;

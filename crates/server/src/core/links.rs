@@ -2,7 +2,7 @@
 //!
 //! A link is opened when it is first needed and then kept: when it breaks, it is opened again after
 //! a pause that doubles up to a limit. Messages for a link that is not open, or whose queue is
-//! full, are dropped: the machine sends again what is not confirmed, and is notified of each new
+//! full, are dropped. The machine sends unconfirmed messages again, and is notified of each new
 //! connection.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -21,8 +21,8 @@ const PAUSE_US_MIN: u64 = 10_000;
 const PAUSE_US_MAX: u64 = 1_000_000;
 /// Bytes that may wait for one peer; messages beyond are dropped.
 const PEER_QUEUE_BYTES_MAX: usize = 64 << 20;
-/// The longest one before all coordinators are tried once more: one that begins to lead gives every
-/// server a lease's time to report, and no server is to miss that.
+/// The longest pause before all coordinators are tried once more. A new leader gives every server a
+/// lease's time to report, and no server may miss that.
 const COORDINATOR_PAUSE_US_MAX: u64 = 100_000;
 /// A coordinator that has not answered for so long is left for the next one: it may stand still
 /// while another one leads.
@@ -128,8 +128,8 @@ impl Peers {
         }
     }
 
-    /// Follows a new configuration: cores that moved are connected to again, those that left are
-    /// disconnected.
+    /// Follows a new configuration: connects again to cores that moved, and disconnects cores that
+    /// left.
     pub fn follow(&mut self, io: &mut Io, configuration: &Configuration) {
         self.links.retain(|core, link| {
             let address = configuration.address(*core);
@@ -147,7 +147,7 @@ impl Peers {
         });
     }
 
-    /// Opens what is due. Returns the core of each connection.
+    /// Opens the links that are due. Returns the core of each connection.
     pub fn open_due(&mut self, io: &mut Io) -> Vec<(ConnectionId, CoreId)> {
         let identity = self.identity;
         self.links
@@ -189,8 +189,8 @@ impl Peers {
     }
 }
 
-/// The link to the coordinator: whichever of several addresses leads. It is found by trying: one
-/// that does not lead answers with the leader.
+/// The link to the coordinator: whichever of several addresses leads. It is found by trying: a
+/// coordinator that does not lead answers with the leader.
 #[derive(Debug)]
 pub(super) struct CoordinatorLink {
     identity: CoreIdentity,

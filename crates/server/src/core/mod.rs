@@ -1,9 +1,9 @@
 //! The driver of one core: the machine's inputs from sockets, log and clock, and its outputs back.
 //!
 //! In one turn (`turn`) everything that arrived is stepped, all records are appended and handed to
-//! the log at once, and whatever may go out is queued; what must wait for the log waits in the
-//! outbox (`Output`'s `after`). Decisions about data are the machine's alone: this file must not
-//! look into operations, rows or votes.
+//! the log at once, and all messages that are ready are queued. Messages that must wait for the log
+//! wait in the outbox (`Output`'s `after`). Decisions about data are the machine's alone: this file
+//! must not look into operations, rows or votes.
 
 mod links;
 mod outbox;
@@ -60,7 +60,7 @@ pub struct CoreDriver<S> {
     clock: Clock,
     /// The time of this turn's steps, sampled at the first one.
     now: Option<ClockReading>,
-    /// What the steps since the last carrying out gave.
+    /// The output of the steps since the last execution.
     output: CoreOutput,
     reply_bytes: usize,
     outbox: Outbox,
@@ -83,8 +83,8 @@ pub struct CoreDriver<S> {
     noted_us: Option<u64>,
     steps: u64,
     refused_busy: u64,
-    /// Records appended, turns that had some, and times that the log was found to be durable
-    /// further on: what batching achieves.
+    /// Records appended, turns with records, and rises of the durable position: the effect of
+    /// batching.
     log_records: u64,
     log_records_submitted: u64,
     log_batches: u64,
@@ -110,7 +110,7 @@ impl<S: CoreStore> CoreDriver<S> {
     /// Returns a core whose machine has been restored and has replayed its log, and is not started.
     ///
     /// # Errors
-    /// What starting it needs to read cannot be read.
+    /// The data that a start needs is unreadable.
     pub fn start(
         machine: CoreMachine,
         store: S,
@@ -168,7 +168,7 @@ impl<S: CoreStore> CoreDriver<S> {
             return Err(failure);
         }
         if self.store.checkpoint_pays() {
-            // One that is on its way does not have what came since.
+            // A checkpoint under way lacks the later changes.
             self.store.finish_checkpoint(CLOSING_CHECKPOINT_MAX);
             self.machine.before_checkpoint(self.store.tables());
             self.store.checkpoint(self.machine.retain_from())?;
@@ -198,7 +198,7 @@ impl<S: CoreStore> CoreDriver<S> {
         }
     }
 
-    /// Appends the records, releases what may go, and keeps the rest.
+    /// Appends the records, releases the messages that may go, and keeps the rest.
     fn carry_out(&mut self, io: &mut Io) {
         loop {
             self.log_records += self.output.records.len() as u64;
@@ -371,13 +371,13 @@ impl<S: CoreStore> CoreDriver<S> {
             | CoordinatorReply::Done { .. }
             | CoordinatorReply::Wait { .. }
             | CoordinatorReply::Progress { .. } => {
-                return Err("it answered what was not asked".to_owned());
+                return Err("it answered a request that was not sent".to_owned());
             }
         }
         Ok(())
     }
 
-    /// A coordinator that has lost its state receives what this core knows.
+    /// A coordinator that has lost its state receives this core's knowledge.
     fn remember(&mut self, io: &mut Io) {
         let identity = self.machine.identity();
         let configuration = Arc::clone(self.machine.configuration());
@@ -393,8 +393,7 @@ impl<S: CoreStore> CoreDriver<S> {
             configuration: Configuration::clone(&configuration),
         });
         self.coordinator.ask(io, request);
-        let reason =
-            "the coordinator's state is lost or an older copy: sending it what is known here";
+        let reason = "the coordinator's state is lost or an older copy: sending it the state that is known here";
         self.complain(io, Remote::Coordinator, reason);
     }
 

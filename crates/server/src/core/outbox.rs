@@ -1,4 +1,4 @@
-//! What waits for the log: messages and replies that may go only once a record is durable.
+//! Messages and replies that wait for the log, until a record is durable.
 //!
 //! They come nearly in the order of their positions, so a queue that is sorted from its end costs
 //! nothing; equal positions keep their order. It needs no limit of its own: an entry belongs to
@@ -41,7 +41,7 @@ impl Outbox {
         self.queue.insert(self.queue.len() - later, departure);
     }
 
-    /// Returns the next one that `durable` releases.
+    /// Returns the next message that `durable` releases.
     pub fn pop(&mut self, durable: Position) -> Option<DelayedMessage> {
         let first = self.queue.front()?;
         if first.after() > durable {

@@ -1,7 +1,8 @@
 //! A turn of a core, as a list of named phases.
 //!
 //! The event loop has handed in every frame that arrived. A turn brings the machine's outputs out,
-//! the log's progress in, and the links up to date. Each phase names what it needs of those before.
+//! the log's progress in, and the links up to date. Each phase names its requirements of those
+//! before.
 
 use machines::core::CoreInput;
 use protocol::message::Room;
@@ -30,7 +31,8 @@ impl<S: CoreStore> CoreDriver<S> {
         self.end()
     }
 
-    /// Steps the machine with how far the log is durable now, and sends what waited for that.
+    /// Steps the machine with the durable position of the log, and sends the messages that waited
+    /// for it.
     fn follow_log(&mut self, io: &mut Io) {
         let durable = self.store.durable();
         if durable <= self.durable {
@@ -39,7 +41,7 @@ impl<S: CoreStore> CoreDriver<S> {
         self.durable = durable;
         self.log_flushes += 1;
         self.step(CoreInput::Durable(durable));
-        // First what waited, then what the step gave: messages keep their order.
+        // First the messages that waited, then those of the step: messages keep their order.
         let fresh_us = self.clock.monotonic_us();
         while let Some(departure) = self.outbox.pop(durable) {
             match departure {
@@ -84,7 +86,7 @@ impl<S: CoreStore> CoreDriver<S> {
         self.store.submit();
     }
 
-    /// Begins a checkpoint, if one is due: the tables agree with what has been submitted.
+    /// Begins a checkpoint, if one is due: the tables agree with the submitted records.
     fn checkpoint(&mut self) -> Result<(), ServerError> {
         if self.store.checkpoint_due() {
             self.machine.before_checkpoint(self.store.tables());
@@ -151,7 +153,7 @@ impl<S: CoreStore> CoreDriver<S> {
     }
 }
 
-/// Returns the room that the machine has for what the store admits.
+/// Returns the machine's room by the admission of the store.
 fn room(admission: LogAdmission) -> Room {
     match admission {
         LogAdmission::Open | LogAdmission::Busy => Room::Free,

@@ -1,8 +1,8 @@
 //! One connection: its socket, the bytes of an unfinished frame, the bytes to be written.
 //!
-//! An idle connection owns no buffers: bytes are read into one buffer of the loop, and only what is
-//! left of an unfinished frame is kept here. Memory is bounded by [`LoopLimits`]: what is received
-//! by one frame, what is to be sent by stopping to read (back-pressure).
+//! An idle connection owns no buffers: bytes are read into one buffer of the loop, and only the
+//! rest of an unfinished frame is kept here. Memory is bounded by [`LoopLimits`]: received bytes by
+//! one frame, and queued bytes by stopping to read (back-pressure).
 //!
 //! [`LoopLimits`]: super::LoopLimits
 
@@ -42,7 +42,7 @@ pub(super) struct Connection {
     pub claimed_bytes: usize,
     /// The socket may hold bytes that were not read: edges are reported once.
     pub readable: bool,
-    /// The other side has closed or broken: read until the end whatever a read returns.
+    /// The other side has closed or broken: read until the end regardless of the result of a read.
     pub hung_up: bool,
     /// The loop has it on its list of connections to read from.
     pub listed: bool,
@@ -145,7 +145,7 @@ impl Connection {
         Ok(written)
     }
 
-    /// Keeps what is left of a buffer after its whole frames were taken.
+    /// Keeps the rest of a buffer after its whole frames were taken.
     pub fn keep_partial(&mut self, rest: &[u8]) {
         self.partial.clear();
         if rest.is_empty() && self.partial.capacity() > KEEP_BYTES {

@@ -1,5 +1,5 @@
-//! What a handler knows of each connection, found without hashing: the low bits of a
-//! [`ConnectionId`] are the slot, and a slot's former owner is distinguished by the whole id.
+//! A handler's state of each connection, found without hashing. The low bits of a [`ConnectionId`]
+//! are the slot, and the whole id distinguishes a slot's former owner.
 
 use super::ConnectionId;
 use super::io::slot_of;
@@ -17,7 +17,7 @@ impl<T> Default for ConnectionMap<T> {
 }
 
 impl<T> ConnectionMap<T> {
-    /// Sets what is known of a connection.
+    /// Sets the value of a connection.
     pub fn insert(&mut self, id: ConnectionId, value: T) {
         let slot = slot_of(id);
         if slot >= self.slots.len() {
@@ -26,7 +26,7 @@ impl<T> ConnectionMap<T> {
         self.slots[slot] = Some((id, value));
     }
 
-    /// Returns what is known of a connection.
+    /// Returns the value of a connection.
     pub fn get(&self, id: ConnectionId) -> Option<&T> {
         let (owner, value) = self.slots.get(slot_of(id))?.as_ref()?;
         (*owner == id).then_some(value)

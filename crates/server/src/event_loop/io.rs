@@ -14,7 +14,7 @@ use protocol::message::Message;
 use socket2::{SockRef, TcpKeepalive};
 
 use super::connection::{Connection, ConnectionPhase};
-use super::{ConnectionId, ConnectionSide, Counters, LoopLimits, owner};
+use super::{ConnectionId, ConnectionSide, LoopCounters, LoopLimits, owner};
 
 /// Low bits of a [`ConnectionId`] that name the slot; the rest is a serial number, never reused.
 const SLOT_BITS: u32 = 20;
@@ -44,7 +44,7 @@ pub struct Io {
     /// Became useless since the handler was last notified, and why.
     pub(super) ended: Vec<(ConnectionId, String)>,
     pub(super) limits: LoopLimits,
-    pub(super) counters: Counters,
+    pub(super) counters: LoopCounters,
     pub(super) now_us: u64,
     /// Bytes of large frames under way.
     claimed_bytes: usize,
@@ -67,7 +67,7 @@ impl Io {
             dirty: Vec::new(),
             ended: Vec::new(),
             limits,
-            counters: Counters::default(),
+            counters: LoopCounters::default(),
             now_us: 0,
             claimed_bytes: 0,
             sweep_us: None,
@@ -81,8 +81,8 @@ impl Io {
         self.now_us
     }
 
-    /// Returns what the loop has counted so far.
-    pub fn counters(&self) -> &Counters {
+    /// Returns the loop's counters so far.
+    pub fn counters(&self) -> &LoopCounters {
         &self.counters
     }
 

@@ -1,4 +1,4 @@
-//! What bounds a loop, how it runs, and what it counts.
+//! The limits of a loop, its options, and its counters.
 
 use crate::clock::Clock;
 
@@ -79,10 +79,10 @@ impl LoopOptions {
 
 /// The counters of a loop since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct LoopCounters {
     /// Polls.
     pub turns: u64,
-    /// Whole frames received.
+    /// Frames received completely.
     pub frames_in: u64,
     /// Frames queued.
     pub frames_out: u64,
@@ -102,7 +102,7 @@ pub struct Counters {
     pub impatient: u64,
 }
 
-impl Counters {
+impl LoopCounters {
     /// Returns the counters by name, as `Request::Status` reports them.
     pub fn named(&self) -> [(&'static str, u64); 10] {
         [

@@ -1,12 +1,12 @@
 //! The event loop of one core: edge-triggered sockets, frames in, frames out.
 //!
-//! A turn takes whatever is there: it polls once, reads from every connection that has bytes, hands
-//! all whole frames to the [`Handler`], lets it finish the batch ([`Handler::turn`]: one append to
-//! a log, for example), and writes once per connection. Nothing is delayed to make batches larger.
-//! The same loop serves a core, the coordinator and the baselines.
+//! A turn polls once, reads from every connection that has bytes, and hands all whole frames to the
+//! [`Handler`]. The handler then finishes the batch ([`Handler::turn`]: one append to a log, for
+//! example). The turn ends with one write per connection. Nothing is delayed to make batches
+//! larger. The same loop serves a core, the coordinator and the baselines.
 //!
-//! Memory is bounded by [`LoopLimits`], whatever the other sides do; an idle loop sleeps. The
-//! handler knows what frames mean, and `protocol::frame` how they are separated.
+//! Memory is bounded by [`LoopLimits`], whatever peers send. An idle loop sleeps. The handler knows
+//! the meaning of frames, and `protocol::frame` how they are separated.
 
 mod connection;
 mod connection_map;
@@ -32,7 +32,7 @@ use connection::ConnectionPhase;
 pub use connection_map::ConnectionMap;
 pub use io::Io;
 use io::id_of;
-pub use limits::{Counters, LoopLimits, LoopOptions};
+pub use limits::{LoopCounters, LoopLimits, LoopOptions};
 
 /// Names a connection of one loop; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,7 +47,7 @@ pub enum ConnectionSide {
     Connected,
 }
 
-/// What runs on a loop. All methods are called from the loop's thread, and must not block.
+/// The code that a loop runs. All methods are called from the loop's thread, and must not block.
 pub trait Handler {
     /// A connection is usable.
     fn opened(&mut self, io: &mut Io, id: ConnectionId, side: ConnectionSide);
@@ -58,14 +58,14 @@ pub trait Handler {
     /// Why the connection must be closed; the other side is notified.
     fn frame(&mut self, io: &mut Io, id: ConnectionId, frame: Frame) -> Result<(), String>;
 
-    /// A connection is no longer usable. Also called for one that could not be opened.
+    /// A connection is no longer usable. Also called for a connection that could not be opened.
     fn closed(&mut self, io: &mut Io, id: ConnectionId, reason: &str);
 
     /// Everything that was there has been handed in: finish the batch. Called once per turn, also
     /// after a wake-up and when the deadline has come.
     ///
     /// # Errors
-    /// The loop ends with it: for what a process may not survive (R23).
+    /// The loop ends with this error: for faults that must end the process (R23).
     fn turn(&mut self, io: &mut Io) -> Result<(), ServerError>;
 
     /// When `turn` is wanted at the latest, on the loop's clock; none waits for events.
@@ -76,7 +76,7 @@ pub trait Handler {
         let _ = io;
     }
 
-    /// Returns whether what was under way when the loop was asked to stop is finished.
+    /// Returns whether the work that was under way when the loop was asked to stop is finished.
     fn is_finished(&self) -> bool {
         true
     }
@@ -102,7 +102,7 @@ impl LoopHandle {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Asks the loop to finish what is under way and end.
+    /// Asks the loop to finish its open work and end.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.wake();
@@ -178,7 +178,7 @@ impl EventLoop {
     /// Serves until it is stopped.
     ///
     /// # Errors
-    /// What the handler ended it with, or a failure of the poll itself.
+    /// The error with which the handler ended it, or a failure of the poll itself.
     pub fn run<H: Handler>(mut self, handler: &mut H) -> Result<(), ServerError> {
         let mut events = Events::with_capacity(EVENTS_PER_POLL);
         let mut ready = Vec::new();
@@ -221,7 +221,7 @@ impl EventLoop {
         }
     }
 
-    /// Reads from the connections that have bytes. Those that still have some are listed for the
+    /// Reads from the connections that have bytes. Connections with bytes left are listed for the
     /// next turn, so `ready` is used again.
     fn read_ready<H: Handler>(&mut self, ready: &mut Vec<ConnectionId>, handler: &mut H) {
         std::mem::swap(ready, &mut self.io.ready);
@@ -318,7 +318,7 @@ impl EventLoop {
         }
     }
 
-    /// Writes what is queued, once per connection.
+    /// Writes the queued bytes, once per connection.
     fn write(&mut self) {
         let mut dirty = std::mem::take(&mut self.io.dirty);
         for id in dirty.drain(..) {

@@ -1,4 +1,4 @@
-//! Whose process is at the other end of a connection on this machine.
+//! The user of the process at the other end of a connection on this machine.
 //!
 //! For stores without a login: a port on loopback can be reached by every user of the machine.
 
@@ -23,7 +23,7 @@ pub(super) fn may_connect(stream: &TcpStream) -> bool {
     let of_other =
         |socket: &TcpNetEntry| socket.local_address == other && socket.remote_address == own;
     let socket = sockets.unwrap_or_default().into_iter().find(of_other);
-    // One that is closed by its process already belongs to no user, which is listed as root.
+    // A socket that its process has closed already belongs to no user, which is listed as root.
     socket.is_some_and(|socket| socket.inode != 0 && [geteuid().as_raw(), 0].contains(&socket.uid))
 }
 

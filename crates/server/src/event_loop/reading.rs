@@ -1,4 +1,5 @@
-//! From a socket's bytes to frames: which connections may be read, how much, and what is left over.
+//! From a socket's bytes to frames: which connections may be read, how much, and the bytes that are
+//! left over.
 //!
 //! Bytes are read into one buffer of the loop and frames decoded in place; a connection keeps only
 //! the start of an unfinished frame. A frame larger than the buffer is gathered by its connection,
@@ -11,7 +12,7 @@ use super::connection::{Connection, ConnectionPhase, ReadOutcome};
 use super::{ConnectionId, EventLoop, Handler};
 
 impl EventLoop {
-    /// Reads from one connection what its share of the turn allows.
+    /// Reads from one connection up to its share of the turn.
     pub(super) fn read<H: Handler>(&mut self, id: ConnectionId, handler: &mut H) {
         if let Some(connection) = self.io.find(id) {
             connection.listed = false;
@@ -25,7 +26,7 @@ impl EventLoop {
                 return;
             }
             if held_back {
-                // It is listed again when what holds it back is gone.
+                // It is listed again when the cause of the hold is gone.
                 return;
             }
             if connection.undispatched {
@@ -54,8 +55,8 @@ impl EventLoop {
             self.buffer = buffer;
             return;
         };
-        // The start of a frame is put before what is read, so that whole frames are read in
-        // place; only a frame that does not fit the buffer is gathered on its own.
+        // The start of a frame is put before the bytes that are read, so that whole frames are read
+        // in place. Only a frame that does not fit the buffer is gathered on its own.
         let held = connection.partial.len();
         let in_place = connection.claimed_bytes == 0 && held < buffer.len();
         let start = if in_place { held } else { 0 };

@@ -8,7 +8,7 @@ use super::connection::ConnectionPhase;
 use super::{ConnectionSide, EventLoop};
 
 impl EventLoop {
-    /// Closes what stayed too long in a state that may not last.
+    /// Closes connections that stayed too long in a state that may not last.
     pub(super) fn sweep(&mut self) {
         let now_us = self.io.now_us;
         if self.io.sweep_us.is_none_or(|at| at > now_us) {
@@ -26,9 +26,10 @@ impl EventLoop {
             let (patience_us, reason) = match connection.phase {
                 ConnectionPhase::Closing | ConnectionPhase::Draining => (limits.farewell_us, ""),
                 ConnectionPhase::Connecting => (limits.patience_us, "no process answered"),
-                ConnectionPhase::Open if connection.blocked => {
-                    (limits.patience_us, "it did not take what was sent to it")
-                }
+                ConnectionPhase::Open if connection.blocked => (
+                    limits.patience_us,
+                    "it did not read the bytes that were sent to it",
+                ),
                 ConnectionPhase::Open if unfinished => {
                     (limits.patience_us, "it began a frame and did not end it")
                 }

@@ -1,4 +1,4 @@
-//! What the tests share: a blocking client that speaks frames, and processes on threads.
+//! Code that the tests share: a blocking client of frames, and processes on threads.
 //!
 //! Nothing waits by sleeping: sockets block until there is an answer, with a limit that fails the
 //! test.

@@ -222,7 +222,7 @@ fn a_page_without_its_hold_lets_the_others_go() {
 }
 
 #[test]
-fn what_is_too_large_is_of_no_moment() {
+fn oversized_pages_end_without_a_moment() {
     let mut client = Client::reading(&[0, 1]);
     let (attempt, read) = client.reads().swap_remove(0);
     let many = RowPage {

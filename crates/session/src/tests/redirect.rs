@@ -244,7 +244,7 @@ fn a_silent_core_is_gone_around_and_may_still_answer() {
 }
 
 #[test]
-fn a_read_without_any_copy_fails_soon_and_names_what_is_missing() {
+fn read_without_any_copy_fails_soon_and_names_the_lost_partition() {
     let mut client = Client::new(apart(1, &[1, 2]));
     client.read(|_| {});
     while client.outcome.is_none() {

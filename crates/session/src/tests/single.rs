@@ -1,4 +1,4 @@
-//! One behaviour per test: what is sent, and when, and how it ends.
+//! One behaviour per test: which message is sent, and when, and how it ends.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -163,7 +163,7 @@ fn a_late_reply_to_an_earlier_attempt_counts() {
 }
 
 #[test]
-fn a_broken_connection_repeats_what_was_on_it_in_order() {
+fn broken_connection_repeats_its_requests_in_order() {
     let mut client = Client::new(SessionLimits::default());
     for number in 0..8 {
         client.submit(number, insert(number as i64));
@@ -238,7 +238,7 @@ fn only_the_head_that_was_asked_last_reports_nothing_changed() {
 }
 
 #[test]
-fn what_was_begun_where_the_partition_has_gone_from_may_have_happened() {
+fn request_begun_before_a_move_has_an_unknown_outcome() {
     let mut client = Client::new(SessionLimits::default());
     client.submit(1, insert(1));
     let first = client.last();

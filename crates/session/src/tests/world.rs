@@ -32,7 +32,7 @@ fn requests_have_one_effect_and_one_outcome_in_random_worlds() {
     assert!(failed > 0 && unknown > 0, "{executed} executed");
 }
 
-/// What happens to the machine or to a core at some time.
+/// An event of the machine or of a core at some time.
 #[derive(Debug)]
 enum Event {
     Submit(Ticket),
@@ -321,7 +321,7 @@ impl World {
         }
     }
 
-    /// What every attempt must satisfy.
+    /// The conditions of every attempt.
     fn check_sent(&mut self, attempt: &Attempt) {
         let links = &mut self.machine.links.values();
         assert!(links.all(|link| link.in_flight <= self.limits.in_flight_max));
@@ -411,7 +411,7 @@ impl World {
         Reply::Executed(result)
     }
 
-    /// Compares reported results with what happened; counts results, failures and unknowns.
+    /// Compares reported results with the actual ones. Counts results, failures and unknowns.
     fn judge(&self) -> [u64; 3] {
         let seed = self.seed;
         let mut counts = [0; 3];

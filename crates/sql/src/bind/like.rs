@@ -8,7 +8,7 @@ use sqlparser::ast::Expr;
 use super::{Bound, Scope};
 use crate::error::SqlError;
 
-/// What PostgreSQL and the store escape by.
+/// The escape character of PostgreSQL and the store.
 const ESCAPE_DEFAULT: &str = "\\";
 
 /// The parts of `text LIKE pattern ESCAPE escape`.

@@ -22,7 +22,7 @@ pub(super) fn default_type(number: &str) -> ColumnType {
     }
 }
 
-/// Returns a number as a float64 beside a float64, otherwise as what it looks like.
+/// Returns a number as a float64 beside a float64, otherwise with the type of its spelling.
 pub(super) fn typed_number(
     number: &str,
     context: Option<ColumnType>,

@@ -1,9 +1,10 @@
 //! Gives the parser's expressions columns and types, so that the store can evaluate them.
 //!
-//! Literals take their type from what they stand beside, as in PostgreSQL: `'2013-01-01'` is a
-//! timestamp beside a timestamp, `1` a float64 beside a float64. An expression without a column is
-//! computed here, once. The result is an expression of the store, whose checker has the last word
-//! on types; functions, subqueries and all else that needs more than the row is refused by name.
+//! Literals take their type from the other operand, as in PostgreSQL: `'2013-01-01'` is a timestamp
+//! beside a timestamp, `1` a float64 beside a float64. An expression without a column is computed
+//! here, once. The result is an expression of the store. The store's checker has the last word on
+//! types. Functions, subqueries and everything else that needs more than the row are refused by
+//! name.
 
 mod decimal;
 mod like;
@@ -21,7 +22,7 @@ use literal::{cast, default_type, quoted, rounded, spelt, typed_number};
 /// How deep an expression may nest before the store refuses it anyway.
 const DEPTH_MAX: usize = 64;
 
-/// What the names in an expression mean.
+/// The meaning of names in an expression.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scope<'a> {
     /// The table; none where only constants may stand.
@@ -32,11 +33,11 @@ pub(crate) struct Scope<'a> {
     pub excluded: bool,
     /// Values of `$1`, `$2`, …
     pub parameters: &'a [Value],
-    /// What `now()` returns, in microseconds since 1970 UTC; none where no statement runs.
+    /// The value of `now()`, in microseconds since 1970 UTC; none where no statement runs.
     pub now_us: Option<i64>,
 }
 
-/// An expression whose type may still depend on what it stands beside.
+/// An expression whose type may still depend on the other operand.
 #[derive(Clone, Debug)]
 enum Bound {
     /// Typed; none is NULL, which is of every type.
@@ -75,7 +76,7 @@ impl<'a> Scope<'a> {
         now_us: None,
     };
 
-    /// Returns a condition as the list of what must all hold. Those that are always true are left
+    /// Returns a condition as the list of its conjuncts. Conjuncts that are always true are left
     /// out.
     pub fn condition(&self, condition: &Expr) -> Result<Vec<Expression>, SqlError> {
         let mut conjuncts = Vec::new();

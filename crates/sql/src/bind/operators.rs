@@ -29,7 +29,7 @@ pub(super) fn chain<'e>(expression: &'e Expr, operator: &ast::BinaryOperator) ->
     operands
 }
 
-/// Appends what must all hold.
+/// Appends the conjuncts.
 pub(super) fn split_conjunction(condition: Expression, conjuncts: &mut Vec<Expression>) {
     match condition {
         Expression::Binary(BinaryOperator::And, left, right) => {

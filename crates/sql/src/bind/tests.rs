@@ -1,4 +1,4 @@
-//! Binding over a table of each type: what an expression becomes, and the refusals.
+//! Binding over a table of each type: the bound expressions, and the refusals.
 
 use protocol::expression::evaluate;
 

@@ -1,5 +1,5 @@
 //! Our SQL against PostgreSQL's: literals, casts, operators, conditions and orders that are drawn,
-//! not chosen, with what PostgreSQL 15 answers.
+//! not chosen, with the answers of PostgreSQL 15.
 //!
 //! `golden.tsv` holds each statement and PostgreSQL's answer, so that the comparison needs no
 //! database. A statement may be refused here that PostgreSQL answers, which its third column
@@ -25,30 +25,30 @@ use placement::Value;
 use crate::model::{Model, block_on};
 use crate::run::{SqlSession, StatementOutcome};
 
-/// What a statement answers that has none.
+/// The answer of a statement that fails.
 const ERROR: &str = "ERROR";
 const GOLDEN: &str = include_str!("golden.tsv");
 /// A line that psql prints after each answer.
 const MARK: &str = "@@";
 
 /// One line of the golden file.
-struct Known<'a> {
+struct GoldenLine<'a> {
     answer: &'a str,
     is_refused: bool,
 }
 
-fn known() -> BTreeMap<&'static str, Known<'static>> {
+fn known() -> BTreeMap<&'static str, GoldenLine<'static>> {
     let lines = GOLDEN.lines().map(|line| {
         let mut fields = line.split('\t');
         let mut field = || fields.next().unwrap_or("");
         let (statement, answer, refused) = (field(), field(), field());
         let is_refused = refused == "refused";
-        (statement, Known { answer, is_refused })
+        (statement, GoldenLine { answer, is_refused })
     });
     lines.collect()
 }
 
-/// Returns what the store answers: rows as psql prints them, one after the other.
+/// Returns the store's answer: rows as psql prints them, one after the other.
 fn answer(session: &mut SqlSession<Model>, statement: &str) -> String {
     let outcomes = match block_on(session.run_text(statement)) {
         Ok(outcomes) => outcomes,
@@ -66,7 +66,7 @@ fn answer(session: &mut SqlSession<Model>, statement: &str) -> String {
     rows.collect::<Vec<_>>().join("/")
 }
 
-/// Returns what PostgreSQL answers to each statement.
+/// Returns PostgreSQL's answer to each statement.
 fn asked(connection: &str, setup: &str, statements: &[String]) -> Vec<String> {
     let mut script = format!("SET client_min_messages = error;\nBEGIN;\n{setup}\n");
     script += "COMMIT;\n";
@@ -114,7 +114,7 @@ fn asked(connection: &str, setup: &str, statements: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn answers_are_those_of_postgresql() {
+fn answers_equal_those_of_postgresql() {
     let statements = drawn::statements();
     let mut session = Model::session(&format!("{} SET scan = on;", drawn::SETUP));
     let ours: Vec<String> = statements

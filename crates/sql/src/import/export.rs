@@ -27,7 +27,7 @@ pub struct ExportSummary {
 /// one, rows that change meanwhile are as they were or as they are (R12).
 ///
 /// # Errors
-/// Those of the store and of `out`.
+/// Errors of the store and of `out`.
 pub async fn export<S: Store>(
     store: &S,
     table: &str,

@@ -11,7 +11,7 @@ use crate::bind::unknown_column;
 use crate::error::SqlError;
 use crate::plan::{default_value, encode};
 
-/// What the first line determines about the others.
+/// The meaning of the fields, by the first line.
 pub(super) struct Header<'a> {
     table: &'a PlacedTable,
     /// For each field, its column.

@@ -1,4 +1,5 @@
-//! What is known of the lines of an import while it runs, and from which line another one goes on.
+//! The state of the lines of an import while it runs, and the line from which another import goes
+//! on.
 //!
 //! The ledger is shared with the caller, so that the caller can report it when the import ends
 //! early, also while the import waits for its file or for the store.
@@ -12,21 +13,21 @@ use crate::error::SqlError;
 /// The line after the header, where rows begin.
 const FIRST_LINE: u64 = 2;
 
-/// What became of the lines so far. Clones share it.
+/// The outcomes of the lines so far. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct ImportLedger(Arc<Mutex<Lines>>);
 
 #[derive(Debug, Default)]
 struct Lines {
     summary: ImportSummary,
-    /// Lines that were sent and whose answer is outstanding.
+    /// Lines that were sent and have no answer yet.
     outstanding: BTreeSet<u64>,
-    /// Lines that another import has to read again: bad ones, and those that the store did not
+    /// Lines that another import has to read again: bad lines, and lines that the store did not
     /// answer or refused to write.
     to_repeat: BTreeSet<u64>,
-    /// The line after the last one that was read.
+    /// The line after the last line read.
     next: u64,
-    /// What ended the import: the lowest line, and what is wrong with it.
+    /// The end of the import: the lowest line with a fault, and the fault.
     failed: Option<(u64, SqlError)>,
 }
 
@@ -107,7 +108,7 @@ impl ImportLedger {
     }
 
     fn lines(&self) -> MutexGuard<'_, Lines> {
-        // Each change leaves counts that are true, also one that a panic cut short.
+        // Each change leaves valid counts, also if a panic cut it short.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -136,7 +137,7 @@ impl Lines {
 fn of_a_line(error: SqlError) -> SqlError {
     let remedy = match &error {
         SqlError::Duplicate { table, key, .. } if key.starts_with("primary key") => format!(
-            "table {table} already has a row with {key}: correct the line, or choose what becomes \
+            "table {table} already has a row with {key}: correct the line, or choose the treatment \
              of such rows with --on-conflict skip or --on-conflict update"
         ),
         SqlError::Duplicate { table, key, .. } => format!(

@@ -42,7 +42,7 @@ const PROGRESS_EVERY: u64 = 1000;
 pub struct ImportOptions {
     /// The table.
     pub table: String,
-    /// What to do where the primary key exists.
+    /// The action where the primary key exists.
     pub on_conflict: ImportConflict,
     /// Whether to go on after a bad line.
     pub skip_errors: bool,
@@ -54,7 +54,7 @@ pub struct ImportOptions {
     pub from_line: u64,
 }
 
-/// What to do with a row whose primary key exists.
+/// The action for a row whose primary key exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportConflict {
     /// It is a bad line.
@@ -83,7 +83,7 @@ impl std::str::FromStr for ImportConflict {
 /// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ImportSummary {
-    /// Rows written: new ones, and with [`ImportConflict::Update`] those that were there.
+    /// Rows written: new ones, and with [`ImportConflict::Update`] existing ones.
     pub written: u64,
     /// Rows left as they were ([`ImportConflict::Skip`]).
     pub skipped: u64,
@@ -103,9 +103,9 @@ pub struct ImportSummary {
 pub struct ImportError {
     /// The line, from 1, the header included; none if it was not about one.
     pub line: Option<u64>,
-    /// What is wrong.
+    /// The fault.
     pub error: SqlError,
-    /// What was done nevertheless.
+    /// The completed part.
     pub summary: Box<ImportSummary>,
 }
 
@@ -135,11 +135,11 @@ impl ImportOptions {
 }
 
 /// Imports CSV with a header. The bar's message shows how many rows were written, and the ledger
-/// what became of the lines, also after the future was dropped.
+/// the outcomes of the lines, also after the future was dropped.
 ///
 /// # Errors
-/// [`ImportError`] for a header that does not fit, for the first bad line unless they are
-/// skipped, and for whatever keeps the store from writing.
+/// [`ImportError`] for a header that does not fit, for the first bad line unless bad lines are
+/// skipped, and for every failure of the store.
 pub async fn import<S: Store>(
     store: &S,
     source: impl Read,

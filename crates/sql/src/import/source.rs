@@ -16,7 +16,7 @@ const MARK: &[u8] = b"\xef\xbb\xbf";
 /// Opens a file of CSV, compressed by gzip or not, so that the bar advances as it is read.
 ///
 /// # Errors
-/// Those of the file.
+/// Errors of the file.
 pub fn open(path: &Path, progress: &ProgressBar) -> io::Result<Box<dyn Read>> {
     let file = File::open(path)?;
     progress.set_length(file.metadata()?.len());
@@ -26,7 +26,7 @@ pub fn open(path: &Path, progress: &ProgressBar) -> io::Result<Box<dyn Read>> {
 /// Returns a stream of CSV, decompressed if it begins as gzip does.
 ///
 /// # Errors
-/// Those of the stream.
+/// Errors of the stream.
 pub fn decompressed(source: Box<dyn Read>) -> io::Result<Box<dyn Read>> {
     let mut source = source;
     let mut magic = [0; 2];

@@ -1,4 +1,4 @@
-//! Imports and exports over the model: what is written, what is refused, and on which line.
+//! Imports and exports over the model: the written rows, the refusals, and their lines.
 
 use std::fs::File;
 use std::io::{Cursor, Write};
@@ -264,7 +264,7 @@ fn all_rows(session: &SqlSession<Model>) -> Vec<StatementOutcome> {
     block_on(session.run_text(text)).unwrap()
 }
 
-/// Wherever an import stops, one that goes on from the line that it names brings in the rest.
+/// After a stop anywhere, an import that goes on from the named line adds the rest.
 #[test]
 fn an_import_goes_on_where_another_one_stopped() {
     let mut text = "region,number,email\n".to_string();

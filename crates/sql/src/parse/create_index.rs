@@ -1,6 +1,6 @@
 //! `CREATE INDEX`: from trees to the indexes and the further copies of a schema.
 //!
-//! Names become positions here, and what a statement lacks is reported with numbers that would do.
+//! Names become positions here. A missing option is reported with numbers that would be valid.
 //! `Schema::validate` checks whether the copies are possible.
 
 use placement::{Constraint, Cut, Dimension, FurtherCopy, Index, Schema, Share, even_factors};
@@ -133,7 +133,7 @@ fn set_option(kind: &mut IndexKind, option: &Expr) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// Returns what a kind is called in errors, and the options that it has.
+/// Returns the name of a kind in errors, and its options.
 fn options_of(kind: &IndexKind) -> (&'static str, &'static str) {
     match kind {
         IndexKind::Sorted { .. } => ("an index", "there are constraint and partition_by"),
@@ -265,7 +265,7 @@ fn cut(schema: &Schema, create: &CreateIndex) -> Result<Cut, SqlError> {
     })
 }
 
-/// So many names; `which` is what they are.
+/// So many names; `which` is their kind.
 fn check_count(
     schema: &Schema,
     create: &CreateIndex,

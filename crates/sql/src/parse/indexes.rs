@@ -73,7 +73,7 @@ fn opening(tokens: &[&TokenWithSpan]) -> Option<usize> {
     (creates && a_table).then_some(open)
 }
 
-/// Returns the name of the table: what follows `TABLE` and `IF NOT EXISTS`.
+/// Returns the name of the table: the word after `TABLE` and `IF NOT EXISTS`.
 fn table_name<'t, 'a>(before: &'t [&'a TokenWithSpan]) -> &'t [&'a TokenWithSpan] {
     let starts =
         |it: &&TokenWithSpan| matches!(keyword(it), Some(Keyword::TABLE | Keyword::EXISTS));
@@ -129,7 +129,7 @@ fn is_index(element: &[&TokenWithSpan]) -> bool {
     element.get(at).is_some_and(|it| it.token == Token::LParen)
 }
 
-/// Returns whether what follows `INDEX` is a name.
+/// Returns whether the word after `INDEX` is a name.
 fn is_name(token: &TokenWithSpan) -> bool {
     token.token != Token::LParen && keyword(token) != Some(Keyword::USING)
 }

@@ -1,8 +1,8 @@
-//! From text to statements: the grammar is `sqlparser`'s for PostgreSQL, cut down to what the
-//! store does.
+//! From text to statements: the grammar is `sqlparser`'s for PostgreSQL, cut down to the store's
+//! statements.
 //!
-//! What PostgreSQL has and the store has not is refused by name, never ignored. Two things are
-//! added: `INDEX` clauses inside `CREATE TABLE` (`indexes`), and `SHOW` and `SET` of the store
+//! Syntax of PostgreSQL that the store does not have is refused by name, never ignored. Two things
+//! are added: `INDEX` clauses inside `CREATE TABLE` (`indexes`), and `SHOW` and `SET` of the store
 //! (`session`). Names and types of columns are not looked at here, except in `CREATE TABLE`.
 
 mod change;
@@ -29,8 +29,8 @@ use crate::statement::Statement;
 
 /// A statement and the line of the text on which it begins.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parsed {
-    /// What to do.
+pub struct ParsedStatement {
+    /// The statement.
     pub statement: Statement,
     /// From 1.
     pub line: usize,
@@ -39,7 +39,7 @@ pub struct Parsed {
 /// A statement that is wrong, and the line of the text on which it begins.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParseError {
-    /// What is wrong.
+    /// The fault.
     pub error: SqlError,
     /// From 1.
     pub line: usize,
@@ -66,12 +66,12 @@ impl ParseError {
 
 /// Returns all statements of a text. `CREATE INDEX` right after the `CREATE TABLE` of its table
 /// becomes part of it, because an index is made together with its table for now.
-pub fn parse(text: &str) -> Result<Vec<Parsed>, ParseError> {
+pub fn parse(text: &str) -> Result<Vec<ParsedStatement>, ParseError> {
     let pieces = script::split(text).map_err(|error| ParseError {
         line: error.line,
         error: error.into(),
     })?;
-    let mut all: Vec<Parsed> = Vec::with_capacity(pieces.len());
+    let mut all: Vec<ParsedStatement> = Vec::with_capacity(pieces.len());
     for piece in pieces {
         let line = piece.line;
         let fail = |error| ParseError { error, line };
@@ -86,14 +86,14 @@ pub fn parse(text: &str) -> Result<Vec<Parsed>, ParseError> {
             ) if index.table == schema.name => {
                 create_index::push_index(schema, index).map_err(fail)?;
             }
-            (_, statement) => all.push(Parsed { statement, line }),
+            (_, statement) => all.push(ParsedStatement { statement, line }),
         }
     }
     Ok(all)
 }
 
 fn parse_piece(text: &str, piece: &StatementTokens) -> Result<Statement, SqlError> {
-    // A chain of operators is a tree as deep as it is long, and what walks such a tree recurses.
+    // A chain of operators is a tree as deep as it is long, and functions over such a tree recurse.
     if script::operators_max(&piece.tokens) > NODES_MAX {
         return Err(SqlError::statement(format!(
             "an expression has more than {NODES_MAX} operators: use IN with a list, or several \
@@ -207,7 +207,7 @@ fn found_at(message: &str, at: Location, places: &[(Location, String)]) -> Locat
     }
 }
 
-/// Splits `Expected: x, found: y at Line: 1, Column: 2` into what and where.
+/// Splits `Expected: x, found: y at Line: 1, Column: 2` into the message and the place.
 fn place(message: &str) -> (String, Option<Location>) {
     let lower_first = |text: &str| {
         let mut characters = text.chars();
@@ -240,7 +240,7 @@ fn convert(statement: ast::Statement, scan: bool) -> Result<Statement, SqlError>
         | ast::Statement::Commit { .. }
         | ast::Statement::Rollback { .. } => Err(SqlError::unsupported(
             "a transaction of several statements",
-            "each row is changed atomically; put what must hold into WHERE",
+            "each row is changed atomically; put the condition into WHERE",
         )),
         ast::Statement::AlterTable(_) => Err(SqlError::unsupported(
             "ALTER TABLE",

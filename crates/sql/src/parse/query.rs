@@ -118,7 +118,7 @@ fn refuse_query_clauses(query: &ast::Query) -> Result<(), SqlError> {
         (
             !query.locks.is_empty(),
             "FOR UPDATE",
-            "put what must hold into the WHERE of an UPDATE: it is checked atomically",
+            "put the condition into the WHERE of an UPDATE: it is checked atomically",
         ),
         (
             query.for_clause.is_some()

@@ -1,4 +1,4 @@
-//! Statements of the dialect parsed, and what is refused with its position.
+//! Statements of the dialect parsed, and refusals with their positions.
 
 use placement::{ColumnType, Constraint, Cut, Dimension, Durability, FurtherCopy, Share, Value};
 
@@ -357,7 +357,7 @@ fn syntax_errors_show_the_line_and_a_caret() {
 }
 
 #[test]
-fn what_the_store_has_not_is_refused_by_name() {
+fn unsupported_syntax_is_refused_by_name() {
     for (text, part) in [
         ("SELECT * FROM a JOIN b ON a.id = b.id", "a join of tables"),
         ("SELECT * FROM a, b", "a join of tables"),

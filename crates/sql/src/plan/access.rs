@@ -1,5 +1,5 @@
-//! What a statement reads: ranges of partitions of one replex, and the parts that every choice of
-//! them is made of.
+//! The reads of a statement: ranges of partitions of one replex, and the parts that every choice of
+//! them consists of.
 //!
 //! Which replex answers is chosen in `access_path`.
 
@@ -107,7 +107,7 @@ pub(super) fn order_columns(table: &PlacedTable, replex: usize) -> Vec<usize> {
     routes::order_columns(table, replex)
 }
 
-/// The rank of a lookup that fixes what partitions a copy.
+/// The rank of a lookup that fixes the partitioning columns of a copy.
 pub(super) const CLASS_LOOKUP: u8 = 2;
 /// The rank of ranges of some cells of a hyperspace.
 pub(super) const CLASS_PARTIAL: u8 = 3;
@@ -138,7 +138,7 @@ pub(super) fn combined<P: Clone>(
     longer.collect()
 }
 
-/// Returns what is looked up in one partition; none if the range's ends have crossed.
+/// Returns the segment of one partition; none if the range's ends have crossed.
 pub(super) fn segment(keys: Vec<Value>, partition: u32, range: &ValueRange) -> Option<Segment> {
     let (start, end) = spans(&keys, range)?;
     Some(Segment {
@@ -149,9 +149,9 @@ pub(super) fn segment(keys: Vec<Value>, partition: u32, range: &ValueRange) -> O
     })
 }
 
-/// Returns the first key, and the first beyond, of the rows whose first columns have these values
-/// and whose next one is in the range; none if its ends have crossed, which a partition must not be
-/// asked for.
+/// Returns the first key, and the first key beyond, of the rows whose first columns have these
+/// values and whose next column is in the range. Returns none if its ends have crossed: a partition
+/// refuses such a range.
 fn spans(keys: &[Value], range: &ValueRange) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     let prefix = encode_key(keys.iter().map(Value::as_ref));
     let with = |value: &Value| {
@@ -176,7 +176,7 @@ fn spans(keys: &[Value], range: &ValueRange) -> Option<(Vec<u8>, Option<Vec<u8>>
     (!has_crossed).then_some((start, end))
 }
 
-/// Returns what the facts determine of the range of a column, and the conjuncts behind them.
+/// Returns the range of a column that the facts determine, and the conjuncts behind them.
 pub(super) fn range_of(facts: &Facts, column: Option<&usize>) -> (ValueRange, Vec<usize>) {
     let Some(fact) = column.and_then(|it| facts.columns.get(it)) else {
         return (ValueRange::default(), Vec::new());

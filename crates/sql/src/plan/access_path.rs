@@ -8,8 +8,8 @@
 //! is, in this order: the whole primary key, a whole unique key, the most equated columns, a range,
 //! the order that is requested. Then come ranges of cells of hyperspaces (`hyperspace`), ranges of
 //! every partition, whole cells, and the first rows of every partition, if few are wanted in an
-//! order that an index has. Hybrids and replicas are cut and sorted by columns of indexes that are
-//! there too, and that serve whatever they would. Without any, a scan is left: large tables are
+//! order that an index has. Hybrids and replicas are cut and sorted by columns of indexes that
+//! exist too, and that serve the same statements. Without any, a scan is left: large tables are
 //! scanned only on request.
 
 use std::cmp::Reverse;
@@ -187,7 +187,7 @@ fn candidate(
         true => (1, AccessKind::Point),
         false => (CLASS_LOOKUP, AccessKind::Lookup),
     };
-    let served = Served {
+    let served = ServedPart {
         replex,
         order_columns,
         fixed,
@@ -198,7 +198,7 @@ fn candidate(
 }
 
 /// The part of a statement that an index serves.
-struct Served {
+struct ServedPart {
     replex: usize,
     order_columns: Vec<usize>,
     /// How many of these columns are equated.
@@ -208,7 +208,7 @@ struct Served {
     descending: Option<bool>,
 }
 
-impl Served {
+impl ServedPart {
     /// Returns the access of this class and kind, and its rank.
     fn ranked(
         self,
@@ -216,7 +216,7 @@ impl Served {
         facts: &Facts,
         (class, kind): (u8, AccessKind),
     ) -> (AccessRank, AccessChoice) {
-        let Served {
+        let ServedPart {
             replex,
             order_columns,
             fixed,
@@ -272,7 +272,7 @@ fn range(
         () if request.wants_first(descending) => CLASS_FIRST,
         () => return None,
     };
-    let served = Served {
+    let served = ServedPart {
         replex,
         order_columns,
         fixed,
@@ -327,7 +327,7 @@ fn is_placed(table: &PlacedTable, replex: usize, fixed: &[usize]) -> bool {
     partitioning.all(|column| fixed.contains(column))
 }
 
-/// Returns what is read for each combination of keys: their range, in each partition that may have
+/// Returns the reads for each combination of keys: their range, in each partition that may have
 /// such rows.
 fn segments(
     table: &PlacedTable,

@@ -1,5 +1,5 @@
-//! Drawn conditions and drawn words: a plan means what its text means, and no text is too strange.
-//! The generator's seeds are fixed, so every run draws the same.
+//! Drawn conditions and drawn words: a plan has the meaning of its text, and no text is too
+//! strange. The generator's seeds are fixed, so every run draws the same.
 
 use super::tests::{found_in, read};
 use super::*;
@@ -22,7 +22,7 @@ impl Draw {
         texts[self.below(texts.len())]
     }
 
-    /// Returns a condition over `users`, whose values come from small domains so that they meet.
+    /// Returns a condition over `users`. Its values come from small domains, so that they coincide.
     fn condition(&mut self, depth: usize) -> String {
         let texts = ["'eu'", "'us'", "'a1'", "NULL", "''"];
         let numbers = ["-1", "0", "1", "2", "1.0", "1.5", "NULL"];

@@ -391,7 +391,7 @@ fn places(
     lines.collect()
 }
 
-/// Returns what the placement promises, as it is now.
+/// Returns the guarantees of the placement, as it is now.
 fn survived(configuration: &Configuration, table: &PlacedTable) -> String {
     format!(
         "  failures that every row survives: {} ({} asked for)",

@@ -1,14 +1,14 @@
-//! What the conjuncts of a `WHERE` determine about single columns: which values, or which range.
+//! The values or the range that the conjuncts of a `WHERE` determine for single columns.
 //!
-//! Only what is exact goes in: a conjunct that is taken up by an access path is not filtered
-//! again, so a fact must hold for just the rows for which its conjunct holds.
+//! Only exact facts go in: a conjunct that an access path uses is not filtered again, so a fact
+//! must hold for just the rows for which its conjunct holds.
 
 use std::collections::BTreeMap;
 
 use placement::{ColumnType, Schema, Value};
 use protocol::expression::{BinaryOperator, Expression, UnaryOperator};
 
-/// What is known of all rows that satisfy a `WHERE`.
+/// The facts about all rows that satisfy a `WHERE`.
 #[derive(Debug)]
 pub(super) struct Facts {
     /// By column.
@@ -17,7 +17,7 @@ pub(super) struct Facts {
     pub impossible: bool,
 }
 
-/// What is known of one column, and from which conjuncts.
+/// The fact about one column, and its conjuncts.
 #[derive(Debug, Default)]
 pub(super) struct Fact {
     /// The values that it may have.
@@ -55,7 +55,7 @@ pub struct RangeEnd {
     pub inclusive: bool,
 }
 
-/// What one conjunct determines.
+/// The restriction by one conjunct.
 enum Restriction {
     Keys(usize, Vec<Value>),
     Lower(usize, RangeEnd),
@@ -64,7 +64,7 @@ enum Restriction {
 }
 
 impl Facts {
-    /// Gathers what the conjuncts determine.
+    /// Gathers the facts that the conjuncts determine.
     pub fn of(schema: &Schema, conjuncts: &[Expression]) -> Facts {
         let mut facts = Facts {
             columns: BTreeMap::new(),
@@ -250,7 +250,7 @@ fn exact(column_type: ColumnType, literal: &Value) -> Option<Value> {
     }
 }
 
-/// Returns what the comparison of an integer with a double determines: integers compare by their
+/// Returns the restriction by the comparison of an integer with a double: integers compare by their
 /// doubles, so several of them may be equal to one.
 fn beside_float(operator: BinaryOperator, column: usize, value: f64) -> Option<Restriction> {
     let less = |candidate: i64| Value::Float64(candidate as f64) < Value::Float64(value);

@@ -1,4 +1,4 @@
-//! Which statements hyperspaces serve, what they show of further copies, and that hybrids and
+//! Statements that hyperspaces serve, their output about further copies, and that hybrids and
 //! replicas are left alone.
 
 use placement::ReplexKind;

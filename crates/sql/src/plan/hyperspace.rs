@@ -83,8 +83,8 @@ pub(super) fn candidate(
     Some((rank, choice))
 }
 
-/// Returns every combination of the values that columns are fixed to, as far as there are not too
-/// many; one that is empty if nothing is fixed.
+/// Returns every combination of the values that columns are fixed to, up to a limit; an empty
+/// combination if nothing is fixed.
 fn tuples(dimensions: &[usize], facts: &Facts) -> Vec<Vec<(usize, Value)>> {
     let mut tuples = vec![Vec::new()];
     for column in dimensions {

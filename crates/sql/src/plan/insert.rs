@@ -46,7 +46,7 @@ pub(super) fn plan(insert: &Insert, context: &Context<'_>) -> Result<InsertPlan,
         let (pk, row) = encode(table, &values, number)?;
         if !seen.insert(pk.clone()) {
             match conflict {
-                // The first one that gets in is kept, as PostgreSQL does.
+                // The first row that gets in is kept, as PostgreSQL does.
                 Conflict::Keep => in_order = true,
                 Conflict::Fail if left_out != SkippedDuplicates::Nothing => in_order = true,
                 Conflict::Fail | Conflict::Update(..) => {
@@ -117,7 +117,7 @@ pub(crate) fn encode(
     Ok((pk, row))
 }
 
-/// Returns what a column holds that a statement does not give.
+/// Returns the value of a column that a statement does not give.
 pub(crate) fn default_value(table: &PlacedTable, column: usize) -> Value {
     let default = &table.schema.columns[column].default;
     default.clone().unwrap_or(Value::Null)
@@ -139,7 +139,7 @@ fn describe_pk(table: &PlacedTable, values: &[Value]) -> String {
     )
 }
 
-/// What happens where the primary key exists.
+/// The action where the primary key exists.
 enum Conflict {
     Fail,
     Keep,

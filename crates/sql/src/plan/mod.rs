@@ -1,4 +1,5 @@
-//! What a statement means over a configuration: pure, so that it can be tested without a cluster.
+//! The meaning of a statement over a configuration: pure, so that it can be tested without a
+//! cluster.
 //!
 //! A plan names the partitions of a replex to read, their filters, and the mutations to send. It
 //! holds no promise: if the configuration has moved on, the client notices (R15) and the statement
@@ -52,7 +53,7 @@ impl Default for SessionSettings {
     }
 }
 
-/// What a statement is planned with.
+/// The context in which a statement is planned.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// Tables and servers.
@@ -61,7 +62,7 @@ pub struct Context<'a> {
     pub settings: SessionSettings,
     /// Values of `$1`, `$2`, …; a text may stand for any type.
     pub parameters: &'a [Value],
-    /// What `now()` returns, in microseconds since 1970 UTC.
+    /// The value of `now()`, in microseconds since 1970 UTC.
     pub now_us: i64,
 }
 
@@ -110,9 +111,9 @@ pub enum StatementPlan {
     Show(Show),
     /// Changes a setting.
     Set(Set),
-    /// Sets what is never otherwise.
+    /// Sets a setting to its only value.
     SetAlready,
-    /// The requested state exists already. Contains what.
+    /// The requested state exists already. Contains its description.
     Already(String),
 }
 
@@ -125,7 +126,7 @@ pub struct ReadPlan {
     pub access: Access,
     /// How many rows the table may have; none is any number. With more, the read is refused.
     pub rows_max: Option<u64>,
-    /// What the partitions leave out.
+    /// The condition that the partitions do not check.
     pub filter: Option<Expression>,
     /// The columns that the partitions send, rising; none is all.
     pub projection: Option<Vec<u16>>,
@@ -136,7 +137,7 @@ pub struct ReadPlan {
 /// A `SELECT`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelectPlan {
-    /// What to read; none computes one row from constants.
+    /// The read; none computes one row from constants.
     pub read: Option<ReadPlan>,
     /// The expressions to return for each row, over the columns that were read.
     pub items: Vec<OutputItem>,
@@ -194,9 +195,9 @@ pub struct InsertPlan {
 pub enum SkippedDuplicates {
     /// None.
     Nothing,
-    /// Those of the unique index that this replex, by its number, is.
+    /// Violations of the unique index that this replex, by its number, is.
     By(usize),
-    /// Those of any unique index.
+    /// Violations of any unique index.
     ByAny,
 }
 
@@ -216,7 +217,7 @@ impl SkippedDuplicates {
 pub struct ChangePlan {
     /// The table.
     pub table: TableId,
-    /// What to do to each row.
+    /// The change of each row.
     pub change: ChangeKind,
     /// Which rows.
     pub target: ChangeTarget,
@@ -226,7 +227,7 @@ pub struct ChangePlan {
     pub in_order: bool,
 }
 
-/// What is done to a row.
+/// The kind of change of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChangeKind {
     /// New values.
@@ -240,7 +241,7 @@ pub enum ChangeKind {
 pub enum ChangeTarget {
     /// Those with these memcomparable primary keys.
     Keys(Vec<Vec<u8>>),
-    /// Those that a read of the primary key's columns finds, in the order of the schema.
+    /// The rows that a read of the primary key's columns finds, in the order of the schema.
     Rows(Box<ReadPlan>),
 }
 

@@ -1,4 +1,4 @@
-//! `SELECT`: access, what the partitions filter and send, and what is left to the client.
+//! `SELECT`: the access, the filter and the columns of the partitions, and the rest for the client.
 
 use placement::Schema;
 use protocol::configuration::PlacedTable;
@@ -70,7 +70,7 @@ pub(super) fn plan(select: &Select, context: &Context<'_>) -> Result<SelectPlan,
     Ok(plan)
 }
 
-/// Adds the read of a table: the access, what is filtered there and what is sent.
+/// Adds the read of a table: the access, the filter there and the columns that are sent.
 fn read_table(plan: &mut SelectPlan, table: &PlacedTable, conjuncts: Vec<Expression>, scan: Scan) {
     let SelectPlan {
         items,
@@ -117,12 +117,12 @@ fn read_table(plan: &mut SelectPlan, table: &PlacedTable, conjuncts: Vec<Express
 pub(super) enum Scan {
     /// It was asked for.
     Asked,
-    /// One that has no more rows.
+    /// A table with no more rows than this.
     UpTo(u64),
 }
 
 impl Scan {
-    /// Returns what a statement may do that asks for a scan, or does not.
+    /// Returns the permission of a statement to scan, by whether it asks for that.
     pub fn of(is_asked: bool, context: &Context<'_>) -> Scan {
         match is_asked || context.settings.scan {
             true => Scan::Asked,

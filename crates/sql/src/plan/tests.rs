@@ -247,7 +247,7 @@ fn ranges_behind_the_partitioning_columns_are_one_seek() {
     assert_eq!(read.access.kind, AccessKind::Scan);
 }
 
-/// The heart of access: what the ranges and the filter let through together is just what meets the
+/// The heart of access: the ranges and the filter together select exactly the rows that meet the
 /// condition, and every row is looked for in the partition that holds it.
 #[test]
 fn ranges_and_filter_together_are_the_condition() {
@@ -605,7 +605,7 @@ fn conditional_update_is_one_operation() {
         panic!("{change:?}");
     };
     assert_eq!(read.projection, Some(vec![0]));
-    // The filter leaves out what the index fixes; the condition re-checks all of it.
+    // The filter leaves out the conjuncts that the index fixes. The condition re-checks all of it.
     assert_ne!(read.filter, change.condition);
     assert!(change.condition.is_some());
 }

@@ -1,4 +1,4 @@
-//! Runs changes: one operation per row, many at a time, and what became of them.
+//! Runs changes: one operation per row, many at a time, and collects their outcomes.
 
 use std::collections::HashSet;
 
@@ -141,7 +141,7 @@ fn table<'a, S>(reading: &ReadContext<'a, S>, table: TableId) -> &'a PlacedTable
 }
 
 impl SqlError {
-    /// Adds what the statement had done before it stopped.
+    /// Adds the part that the statement had completed before it stopped.
     fn after(mut self, progress: StatementProgress) -> SqlError {
         match &mut self {
             SqlError::Duplicate { done, .. }

@@ -33,7 +33,7 @@ pub struct SqlSession<S> {
     notices: Mutex<Vec<String>>,
 }
 
-/// What a statement came to.
+/// The outcome of a statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StatementOutcome {
     /// Rows.
@@ -47,7 +47,7 @@ pub enum StatementOutcome {
 /// A result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResultRows {
-    /// What each row holds.
+    /// The columns of each row.
     pub columns: Vec<OutputColumn>,
     /// Each as long as `columns`.
     pub rows: Vec<Vec<Value>>,
@@ -72,7 +72,7 @@ impl<S: Store> SqlSession<S> {
         }
     }
 
-    /// Returns what the last statement's user is to know besides its outcome. Empty afterwards.
+    /// Returns the notices of the last statement. Empty afterwards.
     pub fn take_notices(&mut self) -> Vec<String> {
         std::mem::take(
             self.notices
@@ -81,7 +81,7 @@ impl<S: Store> SqlSession<S> {
         )
     }
 
-    /// Returns what it runs over.
+    /// Returns the store that it runs over.
     pub fn store(&self) -> &S {
         &self.store
     }
@@ -111,8 +111,8 @@ impl<S: Store> SqlSession<S> {
         statement: &Statement,
         parameters: &[Value],
     ) -> Result<StatementOutcome, SqlError> {
-        // An old configuration may lack the table, or hold one that is gone: fetched
-        // again it is current, so twice is enough.
+        // An old configuration may lack the table, or hold a dropped one. After a fetch it is
+        // current, so two attempts are enough.
         let known = self.store.configuration();
         let first = self.attempt(statement, parameters, &known).await;
         let failure = match first {

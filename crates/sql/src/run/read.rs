@@ -151,7 +151,7 @@ impl<S: Store> ReadContext<'_, S> {
                 .lock()
                 .expect("nothing panics while it is held");
             notices.push(format!(
-                "what was read of table {} is not a snapshot, because it is large: a row that \
+                "the rows read of table {} are not a snapshot, because they are many: a row that \
                  moved meanwhile can be missing or be read twice",
                 table.schema.name
             ));
@@ -174,14 +174,14 @@ impl<S: Store> ReadContext<'_, S> {
         let plans = self.gather_plans(read, table, pushed_limit, false);
         let sorted_already = plan.order.is_empty() || (plan.ordered_by_index && plans.len() == 1);
         let keep = wanted.map_or(usize::MAX, |it| usize::try_from(it).unwrap_or(usize::MAX));
-        let mut held = Held {
+        let mut held = HeldRows {
             rows: Vec::new(),
             order: if sorted_already { &[] } else { &plan.order },
             keep,
         };
         if let Some(moment) = self.moment(table, &plans).await? {
             for mut gather in moment {
-                if give_out(table, &mut gather, |row| held.push(row))? == Given::Enough {
+                if give_out(table, &mut gather, |row| held.push(row))? == RowsGiven::Enough {
                     break;
                 }
             }
@@ -259,8 +259,8 @@ impl<S: Store> ReadContext<'_, S> {
         table.expect("the plan was made over this configuration")
     }
 
-    /// Returns what is read together: the partitions that are asked for one range, whose rows merge
-    /// in its order.
+    /// Returns the reads that belong together: the partitions of one range, whose rows merge in its
+    /// order.
     pub fn gather_plans(
         &self,
         read: &ReadPlan,
@@ -321,7 +321,7 @@ pub(crate) async fn gather<S: Store>(
             let page = store.page(read);
             pages.push(async move { page.await.map(|page| (source, page)) });
         }
-        if give_out(table, &mut gather, &mut each)? != Given::AllThatCame {
+        if give_out(table, &mut gather, &mut each)? != RowsGiven::AllThatCame {
             return Ok(gather.count());
         }
         let (source, page) = pages
@@ -335,7 +335,7 @@ pub(crate) async fn gather<S: Store>(
 
 /// How far rows were given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Given {
+enum RowsGiven {
     /// All that there are.
     All,
     /// All that have come; more follow.
@@ -349,20 +349,20 @@ fn give_out(
     table: &PlacedTable,
     gather: &mut Gather,
     mut each: impl FnMut(Vec<Value>) -> Result<Flow, Attempt>,
-) -> Result<Given, Attempt> {
+) -> Result<RowsGiven, Attempt> {
     let columns = gather.columns().to_vec();
     let visible = gather.visible_columns();
     loop {
         let row = match gather.step() {
             GatherStep::Row(_, row) => row,
-            GatherStep::Wait => return Ok(Given::AllThatCame),
-            GatherStep::End => return Ok(Given::All),
+            GatherStep::Wait => return Ok(RowsGiven::AllThatCame),
+            GatherStep::End => return Ok(RowsGiven::All),
         };
         let view = RowView::parse(&columns, row);
         let view = view.map_err(|error| malformed(table, &error.to_string()))?;
         let values = (0..visible).map(|column| view.column(column).to_owned());
         if each(values.collect())?.is_break() {
-            return Ok(Given::Enough);
+            return Ok(RowsGiven::Enough);
         }
     }
 }
@@ -379,7 +379,7 @@ fn malformed(table: &PlacedTable, what: &str) -> StoreError {
 }
 
 /// Rows of a result while they come.
-struct Held<'p> {
+struct HeldRows<'p> {
     rows: Vec<Vec<Value>>,
     /// Empty if they come in their order.
     order: &'p [SortKey],
@@ -387,7 +387,7 @@ struct Held<'p> {
     keep: usize,
 }
 
-impl Held<'_> {
+impl HeldRows<'_> {
     fn push(&mut self, row: Vec<Value>) -> Result<Flow, Attempt> {
         if self.order.is_empty() && self.rows.len() >= self.keep {
             return Ok(Flow::Break(()));
@@ -416,7 +416,7 @@ impl Held<'_> {
         for row in self.rows.drain(..) {
             let values = order.iter().map(|key| sort_value(key, &row));
             let values = values.collect::<Result<_, _>>()?;
-            keyed.push((Sorted { values, order }, row));
+            keyed.push((SortedValues { values, order }, row));
         }
         keyed.sort_by(|(left, _), (right, _)| left.cmp(right));
         self.rows.extend(keyed.into_iter().map(|(_, row)| row));
@@ -436,12 +436,12 @@ fn sort_value(key: &SortKey, row: &Vec<Value>) -> Result<Value, SqlError> {
 }
 
 /// Values that compare as `ORDER BY` specifies.
-struct Sorted<'p> {
+struct SortedValues<'p> {
     values: Vec<Value>,
     order: &'p [SortKey],
 }
 
-impl Ord for Sorted<'_> {
+impl Ord for SortedValues<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         let pairs = self.values.iter().zip(&other.values).zip(self.order);
         let mut orders =
@@ -462,16 +462,16 @@ impl Ord for Sorted<'_> {
     }
 }
 
-impl PartialOrd for Sorted<'_> {
+impl PartialOrd for SortedValues<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Sorted<'_> {
+impl PartialEq for SortedValues<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Sorted<'_> {}
+impl Eq for SortedValues<'_> {}

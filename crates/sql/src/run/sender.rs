@@ -1,4 +1,4 @@
-//! Sends single mutations of one table, and returns what became of each.
+//! Sends single mutations of one table, and returns the outcome of each.
 
 use placement::{ColumnType, ReplexKind, decode_key};
 use protocol::configuration::PlacedTable;
@@ -28,7 +28,8 @@ impl<S: Store> Sender<'_, S> {
         self.changed(result)
     }
 
-    /// Returns what the store makes of a mutation; one that others held up for long is tried again.
+    /// Returns the store's result of a mutation. A mutation that waited too long behind others is
+    /// tried again.
     pub(super) async fn result(&self, mutation: Mutation) -> Result<RequestResult, Attempt> {
         for _ in 1..CONFLICT_RETRIES_MAX {
             match self.store.execute(self.table.id, mutation.clone()).await? {

@@ -1,4 +1,5 @@
-//! Statements over the model: what each index answers, what changes change, what errors contain.
+//! Statements over the model: the answers by each index, the effects of changes, the texts of
+//! errors.
 
 use protocol::message::Consistency;
 
@@ -73,7 +74,7 @@ fn reads_without_a_snapshot_report_it() {
     let notices = session.take_notices();
     assert_eq!(notices.len(), 1);
     assert!(
-        notices[0].contains("flights is not a snapshot"),
+        notices[0].contains("the rows read of table flights are not a snapshot"),
         "{notices:?}"
     );
     assert_eq!(session.take_notices(), [] as [String; 0]);
@@ -81,7 +82,7 @@ fn reads_without_a_snapshot_report_it() {
     let all = format!("UPDATE {}", small.len());
     assert_eq!(done(session, changed), all);
     assert_eq!(session.take_notices(), notices);
-    // A session that takes what is committed asks for no moment.
+    // A session that reads the committed rows asks for no moment.
     done(session, "SET stale_reads = on");
     assert_eq!(rows(session, several), small);
     assert_eq!(session.take_notices(), [] as [String; 0]);
@@ -138,7 +139,7 @@ const CONDITIONS: &[&str] = &[
     "true",
 ];
 
-/// Every query over every index gives what a scan and a filter in memory give.
+/// Every query over every index has the answer of a scan and a filter in memory.
 #[test]
 fn answers_equal_those_of_a_scan() {
     let session = &mut flights();
@@ -387,7 +388,7 @@ fn conditional_update_and_counters() {
     );
 }
 
-/// Right-hand sides are what PostgreSQL 15 prints.
+/// Right-hand sides are the output of PostgreSQL 15.
 #[test]
 fn do_nothing_covers_the_unique_keys_that_it_should() {
     let two = "CREATE TABLE two (id bigint PRIMARY KEY, a text UNIQUE, b text, UNIQUE (b));
@@ -721,7 +722,7 @@ fn conflicts_are_tried_again_and_then_reported() {
 }
 
 #[test]
-fn unknown_outcome_is_reported_with_what_was_done() {
+fn unknown_outcome_is_reported_with_the_completed_rows() {
     let session = &mut Model::session(LOG);
     let lost = StoreError {
         message: "the outcome is unknown".into(),

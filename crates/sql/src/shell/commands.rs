@@ -13,7 +13,7 @@ pub(super) enum Command {
     Format(OutputFormat),
 }
 
-/// What `\?` prints.
+/// The output of `\?`.
 pub(super) const HELP: &str = "\
 Commands
   \\d                     tables

@@ -12,7 +12,7 @@ use super::{ScriptError, Shell, ShellOutput};
 /// A script that is being read.
 #[derive(Debug)]
 pub struct ScriptFeed {
-    /// What errors call it.
+    /// The script's name in errors.
     name: String,
     /// Text that has come and was not run, from the start of a line.
     pending: Vec<u8>,
@@ -26,7 +26,7 @@ pub struct ScriptFeed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScriptInput {
     /// It may.
-    Goes,
+    Open,
     /// This is its end.
     Ended,
 }
@@ -43,9 +43,10 @@ impl<S: Store> Shell<S> {
         }
     }
 
-    /// Takes the next piece of a script and runs what is whole with it: lines up to one that ends a
-    /// statement, and at the end of the input all. Statements that come together are one batch, so
-    /// that `CREATE INDEX` may follow its `CREATE TABLE`. Returns whether the script goes on.
+    /// Adds the next piece of a script and runs the lines that are complete with it: up to a line
+    /// that ends a statement, and at the end of the input all. Statements that come together are
+    /// one batch, so that `CREATE INDEX` may follow its `CREATE TABLE`. Returns whether the script
+    /// goes on.
     ///
     /// # Errors
     /// [`ScriptError::Output`]. A failure is written, and counted for [`Shell::end`].
@@ -60,7 +61,7 @@ impl<S: Store> Shell<S> {
         // A character may be cut in two, a line end is none of its bytes.
         let lines = match input {
             ScriptInput::Ended => feed.pending.len(),
-            ScriptInput::Goes => match feed.pending.iter().rposition(|byte| *byte == b'\n') {
+            ScriptInput::Open => match feed.pending.iter().rposition(|byte| *byte == b'\n') {
                 Some(last) => last + 1,
                 None => return Ok(self.goes_on(feed.failures_before)),
             },
@@ -127,7 +128,7 @@ impl<S: Store> Shell<S> {
         }
         let end = match input {
             ScriptInput::Ended => text.len(),
-            ScriptInput::Goes => whole,
+            ScriptInput::Open => whole,
         };
         self.batch(feed, text, start..end, output).await?;
         Ok(end)

@@ -18,9 +18,9 @@ const HISTORY_MAX: usize = 10_000;
 
 /// Knows when a statement is whole.
 #[derive(Completer, Helper, Highlighter, Hinter)]
-struct Whole;
+struct StatementValidator;
 
-impl Validator for Whole {
+impl Validator for StatementValidator {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         let text = context.input();
         let command = text.trim_start().starts_with('\\');
@@ -32,11 +32,11 @@ impl Validator for Whole {
     }
 }
 
-/// Talks with a person until they leave. The runtime is the one that the session's client was
-/// opened in; `history` is the file that keeps what was typed, if any.
+/// Talks with a person until they leave. The runtime must be the runtime in which the session's
+/// client was opened. `history` is the file of typed lines, if any.
 ///
 /// # Errors
-/// Those of the terminal. A history that cannot be read or written is reported and is no error.
+/// Errors of the terminal. A history that cannot be read or written is reported and is no error.
 pub fn interactive<S: Store>(
     mut shell: Shell<S>,
     runtime: &Runtime,
@@ -47,9 +47,9 @@ pub fn interactive<S: Store>(
         .and_then(|builder| builder.history_ignore_dups(true))
         .map_err(io::Error::other)?
         .build();
-    let mut editor: Editor<Whole, FileHistory> =
+    let mut editor: Editor<StatementValidator, FileHistory> =
         Editor::with_config(config).map_err(io::Error::other)?;
-    editor.set_helper(Some(Whole));
+    editor.set_helper(Some(StatementValidator));
     if let Some(path) = history {
         match editor.load_history(path) {
             Ok(()) => {}

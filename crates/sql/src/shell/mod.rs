@@ -29,11 +29,11 @@ pub struct ShellOptions {
     pub format: OutputFormat,
     /// Whether to print how long each statement took.
     pub timing: bool,
-    /// What to do after a statement that failed.
+    /// The action after a statement that failed.
     pub on_error: OnError,
 }
 
-/// What to do after a statement that failed.
+/// The action after a statement that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnError {
     /// Nothing more of the script is run.
@@ -136,8 +136,8 @@ impl<S: Store> Shell<S> {
         self.end(&feed)
     }
 
-    /// Runs what a person typed: statements or one command. Errors are printed without a place,
-    /// since the text is on the screen.
+    /// Runs a person's input: statements or one command. Errors are printed without a place, since
+    /// the text is on the screen.
     ///
     /// # Errors
     /// As [`Shell::script`].

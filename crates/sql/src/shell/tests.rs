@@ -8,7 +8,7 @@ fn shell(options: ShellOptions) -> Shell<Model> {
     Shell::new(Model::session(""), options)
 }
 
-/// Returns what a script writes as results and as errors, and whether it failed.
+/// Returns a script's results and errors, and whether it failed.
 fn run(shell: &mut Shell<Model>, text: &str) -> (String, String, bool) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut output = ShellOutput {
@@ -80,7 +80,7 @@ fn syntax_error_runs_nothing_and_points_at_the_line() {
         "SELECT 1;\n\\timing off\nSELECT 2;\nSELECT id, FROM t;\n",
     );
     assert!(failed);
-    // The batch before the command was run, the one that does not parse was not.
+    // The batch before the command was run. The batch that does not parse was not.
     assert!(out.contains('1') && !out.contains('2'), "{out}");
     assert!(
         err.starts_with("test.sql:4: ERROR: syntax error at line 4, column 12"),
@@ -190,7 +190,7 @@ fn typed_errors_have_no_place() {
     );
 }
 
-/// Returns what a script that comes in these pieces has written after each of them.
+/// Returns the output of a script that comes in these pieces, after each of them.
 fn fed(pieces: &[&str]) -> Vec<String> {
     let mut shell = shell(ShellOptions::default());
     let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -199,7 +199,7 @@ fn fed(pieces: &[&str]) -> Vec<String> {
     for (number, piece) in pieces.iter().enumerate() {
         let input = match number + 1 == pieces.len() {
             true => ScriptInput::Ended,
-            false => ScriptInput::Goes,
+            false => ScriptInput::Open,
         };
         let mut output = ShellOutput {
             out: &mut out,
@@ -249,9 +249,9 @@ fn a_script_in_pieces_ends_at_its_first_error_and_names_its_line() {
     );
 }
 
-/// Every way to cut a script into two pieces gives what the whole gives.
+/// Every way to cut a script into two pieces gives the output of the whole.
 #[test]
-fn pieces_mean_what_the_whole_means() {
+fn script_in_pieces_runs_as_the_whole_script() {
     let script = format!(
         "{USERS}\n-- a; comment\nINSERT INTO users VALUES ('eu', 1, 'ä;b', 1); SELECT 5 AS five;\n\
          SELECT email\n FROM users WHERE region = 'eu' AND number = 1;\n\\format json\n\
@@ -264,7 +264,7 @@ fn pieces_mean_what_the_whole_means() {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let mut feed = shell.feed_named("test.sql");
         let (first, second) = script.as_bytes().split_at(cut);
-        for (piece, input) in [(first, ScriptInput::Goes), (second, ScriptInput::Ended)] {
+        for (piece, input) in [(first, ScriptInput::Open), (second, ScriptInput::Ended)] {
             let mut output = ShellOutput {
                 out: &mut out,
                 err: &mut err,
@@ -277,7 +277,7 @@ fn pieces_mean_what_the_whole_means() {
 }
 
 #[test]
-fn what_programs_read_holds_rows_and_what_was_done_stands_beside() {
+fn csv_and_json_contain_only_rows_and_messages_go_beside() {
     let script = "CREATE TABLE t (a bigint PRIMARY KEY);\nINSERT INTO t VALUES (1), (2);\n\
                   SELECT a FROM t WHERE a = 1;\nDELETE FROM t WHERE a IN (1, 2, 3);\n\
                   SET scan = on;\nCREATE TABLE IF NOT EXISTS t (a bigint PRIMARY KEY);\n";

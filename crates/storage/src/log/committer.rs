@@ -1,8 +1,9 @@
-//! The thread that writes and flushes batches. One per log; the only one that writes records.
+//! The thread that writes and flushes batches. There is one per log, and no other thread writes
+//! records.
 //!
-//! Where a client waits for a flush it adds no delay: it takes what is there, and what comes
-//! meanwhile is the next batch. Other records gather first. The first error of a write or a flush
-//! ends it for good (R23).
+//! Where a client waits for a flush it adds no delay: it writes the present records, and records
+//! that arrive meanwhile are the next batch. Other records gather first. The first error of a write
+//! or a flush ends it for good (R23).
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};

@@ -1,15 +1,15 @@
 //! The log of one core: append-only records with group commit, on segments of fixed size.
 //!
 //! The event loop owns a [`Log`]. It appends records to memory and hands them over once per turn
-//! with [`Log::submit`]. The *committer* thread takes whatever waits, writes it, flushes it, and
-//! publishes the durable position; while it flushes, the next batch gathers. It is woken for
-//! records that a client waits for; others gather for [`LogOptions::write_interval`] first, because
-//! a wake-up costs more than a record. The *preparer* thread keeps spare segments ready, so that
-//! neither the loop nor the committer waits for space. No lock is held over I/O. The meaning of
-//! records and checkpoints are no concern of the log.
+//! with [`Log::submit`]. The *committer* thread takes all waiting records, writes them, flushes
+//! them, and publishes the durable position. While it flushes, the next batch gathers. It is woken
+//! for records that a client waits for; others gather for [`LogOptions::write_interval`] first,
+//! because a wake-up costs more than a record. The *preparer* thread keeps spare segments ready, so
+//! that neither the loop nor the committer waits for space. No lock is held over I/O. The meaning
+//! of records and checkpoints are no concern of the log.
 //!
-//! Invariants: a segment's records are all durable before the next segment begins; positions have
-//! no gap unless damage made one; only [`Log::truncate_before`] removes records.
+//! Invariants: a segment's records are all durable before the next segment begins. Positions have
+//! no gap unless damage made one. Only [`Log::truncate_before`] removes records.
 
 mod committer;
 mod preparer;
@@ -52,15 +52,15 @@ pub struct LogOptions {
     pub replay_from: Position,
     /// Bytes of a segment file: its first block and the records.
     pub segment_bytes: u64,
-    /// How long records of [`Flush::Interval`] gather in memory before they are written.
+    /// How long records of [`FlushTiming::Interval`] gather in memory before they are written.
     pub write_interval: Duration,
-    /// Longest time that a record of [`Flush::Interval`], once written, stays unflushed.
+    /// Longest time that a record of [`FlushTiming::Interval`], once written, stays unflushed.
     pub flush_interval: Duration,
 }
 
 impl LogOptions {
-    /// Returns a new log of 32 MiB segments, whose records are written within 5 ms and flushed
-    /// within 45 more.
+    /// Returns a new log of 32 MiB segments. Records are written within 5 ms and flushed within 45
+    /// more.
     pub fn new(identity: u64) -> Self {
         Self {
             identity,
@@ -75,7 +75,7 @@ impl LogOptions {
 
 /// When a record must be durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flush {
+pub enum FlushTiming {
     /// As soon as the disk can: for tables of durability `sync`, and for seals and decisions.
     Now,
     /// Written and flushed within their intervals, or with the next record that asks for it: for
@@ -86,12 +86,12 @@ pub enum Flush {
 /// Whether the log has room for a new operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogAdmission {
-    /// Go on. What was admitted always fits, with its decision.
+    /// Go on. An admitted operation always fits, with its decision.
     Open,
     /// The disk is behind: hold new writes back until the next wake-up or a moment later.
     Busy,
-    /// The disk is full but for a reserve: writes that free space may enter, other writes are
-    /// refused with an error that names it; reads and decisions go on.
+    /// The disk is full but for a reserve. Writes that free space may enter, and other writes are
+    /// refused with an error that names it. Reads and decisions go on.
     Reserve,
     /// The reserve is used up: refuse all new writes.
     Full,
@@ -100,7 +100,7 @@ pub enum LogAdmission {
 /// Called by the log's threads when the durable position rose or the log failed.
 pub type Wake = Box<dyn Fn() + Send + Sync>;
 
-/// The log of one core. Dropping it writes and flushes what was submitted.
+/// The log of one core. Dropping it writes and flushes the submitted records.
 pub struct Log {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -111,7 +111,8 @@ pub struct Log {
     identity: u64,
     /// Where the next record goes in the segment being filled.
     offset: u64,
-    /// Segments begun by appends, ever; the committer counts those that it has begun on disk.
+    /// Segments begun by appends, ever. The committer counts the segments that it has begun on
+    /// disk.
     segments_begun: u64,
     local: Batch,
     appended_bytes: u64,
@@ -178,7 +179,7 @@ impl Log {
         &mut self,
         epoch: u64,
         payload: &[u8],
-        flush: Flush,
+        flush: FlushTiming,
     ) -> Result<Position, StorageError> {
         if payload.len() > self.record_bytes_max() {
             return Err(StorageError::RecordTooLarge {
@@ -206,7 +207,7 @@ impl Log {
         };
         self.encoder.encode(&record, &mut self.local.bytes);
         self.local.last = position;
-        self.local.flush |= flush == Flush::Now;
+        self.local.flush |= flush == FlushTiming::Now;
         self.next = position.next();
         self.offset += bytes;
         self.appended_bytes += bytes;
@@ -229,7 +230,7 @@ impl Log {
         });
     }
 
-    /// Hands what was appended to the committer. Call it once per turn of the event loop.
+    /// Hands the appended records to the committer. Call it once per turn of the event loop.
     pub fn submit(&mut self) {
         if self.local.pieces.is_empty() {
             return;
@@ -289,9 +290,10 @@ impl Log {
 
     /// Returns whether a new operation whose records take `bytes` may enter.
     ///
-    /// Space for it, and for decisions on what was admitted before, is on the disk already: one
+    /// Space for it, and for decisions on earlier admitted operations, is on the disk already: one
     /// spare segment is kept for a restart's copy of the tail, another one or half a segment for
-    /// decisions. On a full disk a quarter of that half is the reserve for what gives space back.
+    /// decisions. On a full disk a quarter of that half is the reserve for operations that free
+    /// space.
     pub fn admission(&self, bytes: u64) -> LogAdmission {
         if self.shared.pending_bytes.load(Ordering::Relaxed) > PENDING_BYTES_MAX {
             return LogAdmission::Busy;
@@ -389,7 +391,7 @@ struct Batch {
     pieces: Vec<SegmentSlice>,
     /// Position of the last record.
     last: Position,
-    /// Whether a record in here asked for [`Flush::Now`].
+    /// Whether a record in here asked for [`FlushTiming::Now`].
     flush: bool,
 }
 
@@ -416,7 +418,7 @@ impl Batch {
         } else {
             let base = self.bytes.len();
             self.bytes.extend_from_slice(&later.bytes);
-            // Bytes that begin no segment follow directly after those that are here.
+            // Bytes that begin no segment follow directly after the present ones.
             let beginnings = later.pieces.drain(..).filter(|it| it.begins.is_some());
             self.pieces.extend(beginnings.map(|piece| SegmentSlice {
                 start: piece.start + base,
@@ -461,7 +463,7 @@ enum Attention {
     Sleeps,
 }
 
-/// What the event loop and the log's threads share.
+/// The state that the event loop and the log's threads share.
 struct Shared {
     queue: Mutex<Queue>,
     queue_changed: Condvar,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::{Shared, lock};
 use crate::disk::{Disk, DiskFile};
 
-/// Spares kept: one for the next segment, one for what a restart copies (R23).
+/// Spares kept: one for the next segment, one for the copies of a restart (R23).
 pub(super) const SPARES: usize = 2;
 
 /// How long until a full disk is tried again.
@@ -26,7 +26,7 @@ pub(super) struct Spare {
     pub(super) file: Box<dyn DiskFile>,
 }
 
-/// The spares, and what is on its way to become one.
+/// The spares, and the file that is becoming one.
 pub(super) struct Spares {
     segment_bytes: u64,
     state: Mutex<State>,
@@ -175,7 +175,7 @@ pub(super) fn create(disk: &dyn Disk, bytes: u64) -> std::io::Result<Spare> {
     };
     if let Err(error) = fill() {
         drop(file);
-        // What was written so far would keep others from the last of the space.
+        // The part that was written would keep others from the last of the space.
         disk.remove(&name)?;
         return Err(error);
     }

@@ -31,7 +31,7 @@ use crate::segment::{
     self, BLOCK_BYTES, FORMAT, HeaderError, SegmentHeader, parse_segment_name, segment_name,
 };
 
-/// What an opened log holds: its records from the checkpoint on, and what is wrong with it.
+/// The contents of an opened log: its records from the checkpoint on, and its damage.
 pub struct Recovery {
     disk: Arc<dyn Disk>,
     segments: Vec<SegmentKey>,
@@ -49,7 +49,7 @@ pub struct Recovery {
 /// Records that were, or may have been, durable, and are lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// What is missing.
+    /// The missing records.
     pub gap: Gap,
     /// Whether something recorded that the missing records were durable. If not, a power cut
     /// that persisted the blocks of the last write out of order looks the same.
@@ -145,7 +145,7 @@ pub(super) struct OpenedLog {
 }
 
 pub(super) fn open(disk: &Arc<dyn Disk>, options: &LogOptions) -> Result<OpenedLog, StorageError> {
-    let folder = Folder::read(&**disk, options)?;
+    let folder = LogFolder::read(&**disk, options)?;
     if folder.chosen.is_empty() {
         if !options.create {
             let what = "the log has no segment any more".into();
@@ -153,7 +153,7 @@ pub(super) fn open(disk: &Arc<dyn Disk>, options: &LogOptions) -> Result<OpenedL
         }
         return create(disk, options, folder.spares);
     }
-    let mut findings = Findings::new(options.replay_from);
+    let mut findings = ScanFindings::new(options.replay_from);
     let mut tail = Tail::default();
     for (index, found) in folder.chosen.iter().enumerate() {
         let limit = folder
@@ -222,8 +222,8 @@ fn create(
 fn finish(
     disk: &Arc<dyn Disk>,
     options: &LogOptions,
-    mut folder: Folder,
-    findings: Findings,
+    mut folder: LogFolder,
+    findings: ScanFindings,
     tail: Tail,
 ) -> Result<OpenedLog, StorageError> {
     let last = folder.chosen.last().expect("the caller found segments");
@@ -319,11 +319,11 @@ fn take_spare(
 
 fn drop_superseded(
     disk: &dyn Disk,
-    folder: &Folder,
+    folder: &LogFolder,
     options: &LogOptions,
 ) -> Result<(), StorageError> {
     // Everything was understood, so that from here on the folder may be changed.
-    let ours = |found: &Found| found.header.key.identity == options.identity;
+    let ours = |found: &FoundSegment| found.header.key.identity == options.identity;
     assert!(folder.chosen.iter().all(ours));
     for name in &folder.superseded {
         disk.remove(name)
@@ -344,22 +344,22 @@ fn read_all(disk: &dyn Disk, name: &str) -> Result<Vec<u8>, StorageError> {
 
 /// A named segment. Its name alone determines how to read its records.
 #[derive(Clone, Copy)]
-struct Found {
+struct FoundSegment {
     header: SegmentHeader,
     /// False if the first block is damaged: more may be, and nothing would show it.
     readable: bool,
 }
 
-/// The log's files, sorted into what they are for. Reading it changes no file in use.
-struct Folder {
+/// The log's files, sorted by their purpose. Reading it changes no file in use.
+struct LogFolder {
     /// Segments that hold records to keep, by position; the newest copy of each.
-    chosen: Vec<Found>,
+    chosen: Vec<FoundSegment>,
     /// Older copies, and segments that a checkpoint covers.
     superseded: Vec<String>,
     spares: Vec<Spare>,
 }
 
-impl Folder {
+impl LogFolder {
     fn read(disk: &dyn Disk, options: &LogOptions) -> Result<Self, StorageError> {
         let names = disk
             .names()
@@ -400,7 +400,7 @@ impl Folder {
 }
 
 /// Returns the header of the segment `key`; rebuilt from the file's name if it is damaged.
-fn read_header(disk: &dyn Disk, key: &SegmentKey) -> Result<Found, StorageError> {
+fn read_header(disk: &dyn Disk, key: &SegmentKey) -> Result<FoundSegment, StorageError> {
     let name = segment_name(key);
     let mut block = [0; BLOCK_BYTES];
     let mut read = || {
@@ -409,7 +409,7 @@ fn read_header(disk: &dyn Disk, key: &SegmentKey) -> Result<Found, StorageError>
         file.read_at(0, &mut block[..bytes])
     };
     read().map_err(StorageError::io(format!("read log segment {name}")))?;
-    let rebuilt = Found {
+    let rebuilt = FoundSegment {
         header: SegmentHeader {
             key: *key,
             // A segment is named only after all before it is durable.
@@ -427,7 +427,7 @@ fn read_header(disk: &dyn Disk, key: &SegmentKey) -> Result<Found, StorageError>
             Err(StorageError::Foreign { file: name })
         }
         Ok(header) if header.key != *key => Ok(rebuilt),
-        Ok(header) => Ok(Found {
+        Ok(header) => Ok(FoundSegment {
             header,
             readable: true,
         }),
@@ -457,8 +457,8 @@ fn read_spares(
     Ok(spares)
 }
 
-/// What scanning finds, gathered over the segments in order.
-struct Findings {
+/// The results of the scan, gathered over the segments in order.
+struct ScanFindings {
     damage: Vec<Damage>,
     records: u64,
     bytes: u64,
@@ -472,7 +472,7 @@ struct Findings {
     damaged_here: bool,
 }
 
-impl Findings {
+impl ScanFindings {
     fn new(replay_from: Position) -> Self {
         Self {
             damage: vec![],

@@ -1,4 +1,4 @@
-//! The log on a disk in memory that loses what was not flushed, fails, and fills up.
+//! The log on a disk in memory that loses unflushed data, fails, and fills up.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -168,9 +168,9 @@ fn fill(log: &mut Log, wakes: &mpsc::Receiver<()>, last: u64) {
     while log.last().0 < last {
         let position = log.last().0 + 1;
         let flush = if position.is_multiple_of(3) {
-            Flush::Interval
+            FlushTiming::Interval
         } else {
-            Flush::Now
+            FlushTiming::Now
         };
         let given = log
             .append(position / 10, &payload(position), flush)
@@ -246,7 +246,7 @@ fn tail_moves_to_another_file_at_every_opening() {
 fn interval_records_become_durable_by_themselves() {
     let disk = MemoryDisk::new();
     let (mut log, _, wakes) = open(&disk, &options());
-    log.append(0, b"x", Flush::Interval).unwrap();
+    log.append(0, b"x", FlushTiming::Interval).unwrap();
     log.submit();
     while log.durable() < Position(1) {
         wakes.recv().unwrap();
@@ -268,10 +268,10 @@ fn interval_records_are_written_with_the_next_that_asks_for_a_flush() {
     let (mut log, _, wakes) = open(&disk, &gathering());
     let before = disk.writes.load(Ordering::Relaxed);
     for _ in 0..5 {
-        log.append(0, b"x", Flush::Interval).unwrap();
+        log.append(0, b"x", FlushTiming::Interval).unwrap();
         log.submit();
     }
-    log.append(0, b"y", Flush::Now).unwrap();
+    log.append(0, b"y", FlushTiming::Now).unwrap();
     log.submit();
     while log.durable() < Position(6) {
         wakes.recv().unwrap();
@@ -285,7 +285,7 @@ fn many_interval_records_are_written_before_their_time() {
     let (mut log, _, wakes) = open(&disk, &gathering());
     let record = [7; 512];
     for _ in 0..=GATHERED_BYTES_MAX / record.len() {
-        log.append(0, &record, Flush::Interval).unwrap();
+        log.append(0, &record, FlushTiming::Interval).unwrap();
         log.submit();
     }
     // They fill segments, and each but the last is flushed before the next begins.
@@ -491,14 +491,14 @@ fn flush_error_is_fatal_and_published() {
     let (mut log, _, wakes) = open(&disk, &options());
     fill(&mut log, &wakes, 5);
     disk.fail_sync.store(true, Ordering::Relaxed);
-    log.append(0, b"lost", Flush::Now).unwrap();
+    log.append(0, b"lost", FlushTiming::Now).unwrap();
     log.submit();
     while log.health().is_ok() {
         wakes.recv().unwrap();
     }
     assert_eq!(log.durable(), Position(5));
     disk.fail_sync.store(false, Ordering::Relaxed);
-    log.append(0, b"later", Flush::Now).unwrap();
+    log.append(0, b"later", FlushTiming::Now).unwrap();
     let error = log.close().unwrap_err();
     assert!(error.to_string().contains("planted flush error"), "{error}");
 }
@@ -511,7 +511,7 @@ fn full_disk_refuses_new_writes_and_opens_again_after_a_cut() {
     let (mut refused, mut reserved) = (false, 0);
     while !refused {
         match log.admission(400) {
-            // What gives space back may use the reserve.
+            // Writes that free space may use the reserve.
             LogAdmission::Reserve => {
                 let last = log.last().0 + 1;
                 fill(&mut log, &wakes, last);
@@ -528,7 +528,7 @@ fn full_disk_refuses_new_writes_and_opens_again_after_a_cut() {
     }
     assert!(log.exhaustion().unwrap().contains("no space"));
     assert!(reserved > 0, "deletes have a reserve");
-    // Decisions on what was admitted still fit.
+    // Decisions on admitted operations still fit.
     let admitted = log.last().0;
     fill(&mut log, &wakes, admitted + 10);
     // So does a restart, which copies the tail.
@@ -543,12 +543,12 @@ fn full_disk_refuses_new_writes_and_opens_again_after_a_cut() {
 }
 
 #[test]
-fn closing_on_a_full_disk_reports_what_is_not_durable() {
+fn close_on_a_full_disk_reports_records_that_are_not_durable() {
     let disk = MemoryDisk::new();
     disk.capacity.store(2 * SEGMENT_BYTES, Ordering::Relaxed);
     let (mut log, _, _wakes) = open(&disk, &options());
     for _ in 0..200 {
-        log.append(0, &[1; 200], Flush::Now).unwrap();
+        log.append(0, &[1; 200], FlushTiming::Now).unwrap();
     }
     assert!(matches!(log.close(), Err(StorageError::Fatal { .. })));
 }
@@ -558,10 +558,12 @@ fn record_too_large_is_refused() {
     let disk = MemoryDisk::new();
     let (mut log, _, wakes) = open(&disk, &options());
     let most = log.record_bytes_max();
-    let error = log.append(0, &vec![0; most + 1], Flush::Now).unwrap_err();
+    let error = log
+        .append(0, &vec![0; most + 1], FlushTiming::Now)
+        .unwrap_err();
     assert!(matches!(error, StorageError::RecordTooLarge { .. }));
     assert_eq!(
-        log.append(0, &vec![0; most], Flush::Now).unwrap(),
+        log.append(0, &vec![0; most], FlushTiming::Now).unwrap(),
         Position(1)
     );
     log.submit();

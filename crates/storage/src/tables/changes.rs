@@ -1,4 +1,4 @@
-//! Copies of what changed in leaves, on their way to a checkpoint.
+//! Copies of changed entries in leaves, on their way to a checkpoint.
 //!
 //! They are packed into few large buffers: freeing millions of small ones on another thread made
 //! the loop's next allocation pay for tidying up.
@@ -20,7 +20,7 @@ struct Run {
 }
 
 impl Changes {
-    /// Adds what changed in `leaf` after one generation and up to another.
+    /// Adds the changes of `leaf` after one generation and up to another.
     pub(super) fn push(&mut self, table: u64, leaf: &Leaf, after: Generation, until: Generation) {
         let start = self.bytes.len();
         leaf.copy_changes(after, until, &mut self.bytes);

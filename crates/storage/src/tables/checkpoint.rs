@@ -1,7 +1,7 @@
 //! The thread that saves a generation of changes to the cold store.
 //!
-//! It gets copies of what changed in each leaf, puts them in order, and ingests them all at once.
-//! If the disk is full it keeps what it has and tries again. The purpose of a checkpoint is
+//! It gets copies of the changed entries of each leaf, puts them in order, and ingests them all at
+//! once. If the disk is full it keeps them and tries again. The purpose of a checkpoint is
 //! `store`'s business.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use placement::tables::TablesError;
 
 use super::Generations;
 use super::changes::Changes;
-use super::cold::{CheckpointMark, Cold, Ingestion};
+use super::cold::{CheckpointMark, ColdStore, Ingestion};
 use super::leaf::{Entry, Generation};
 use crate::error::StorageError;
 
@@ -57,7 +57,7 @@ pub(crate) struct Checkpointer {
 impl Checkpointer {
     /// Starts the thread. `wake` is called after every change of the progress.
     pub(crate) fn start(
-        cold: Cold,
+        cold: ColdStore,
         wake: Arc<dyn Fn() + Send + Sync>,
     ) -> Result<Self, StorageError> {
         let (sender, receiver) = mpsc::channel();
@@ -100,7 +100,7 @@ impl Checkpointer {
         let _ = sender.send(message);
     }
 
-    /// Returns what happened since the last call.
+    /// Returns the events since the last call.
     pub(crate) fn progress(&self) -> CheckpointProgress {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         CheckpointProgress {
@@ -122,7 +122,7 @@ impl Drop for Checkpointer {
 }
 
 struct Worker {
-    cold: Cold,
+    cold: ColdStore,
     receiver: Receiver<Message>,
     progress: Arc<Mutex<CheckpointProgress>>,
     stop: Arc<AtomicBool>,
@@ -141,7 +141,7 @@ impl Worker {
                     Err(_) => return,
                 }
             }
-            let job = Job::new(mark, generations, changes);
+            let job = CheckpointJob::new(mark, generations, changes);
             while !self.save(&job) {
                 match self.receiver.recv_timeout(RETRY) {
                     Err(RecvTimeoutError::Timeout) => {}
@@ -152,7 +152,7 @@ impl Worker {
         }
     }
 
-    fn save(&self, job: &Job) -> bool {
+    fn save(&self, job: &CheckpointJob) -> bool {
         let write = |to: &mut Ingestion| job.write(&self.cold, &self.stop, to);
         let result = self.cold.ingest(job.mark, write);
         let saved = result.is_ok();
@@ -170,7 +170,7 @@ impl Worker {
     }
 }
 
-struct Job {
+struct CheckpointJob {
     mark: CheckpointMark,
     generations: Generations,
     changes: Vec<Changes>,
@@ -178,7 +178,7 @@ struct Job {
     order: Vec<(usize, usize)>,
 }
 
-impl Job {
+impl CheckpointJob {
     fn new(mark: CheckpointMark, generations: Generations, changes: Vec<Changes>) -> Self {
         let runs = changes.iter().enumerate();
         let runs = runs.flat_map(|(at, changes)| (0..changes.runs()).map(move |run| (at, run)));
@@ -206,16 +206,21 @@ impl Job {
         })
     }
 
-    fn write(&self, cold: &Cold, stop: &AtomicBool, to: &mut Ingestion) -> Result<(), TablesError> {
+    fn write(
+        &self,
+        cold: &ColdStore,
+        stop: &AtomicBool,
+        to: &mut Ingestion,
+    ) -> Result<(), TablesError> {
         let mut dropped = self.generations.dropped.iter().copied().peekable();
-        let mut voided = Voided::default();
+        let mut voided = DroppedTable::default();
         for (count, (table, entry)) in self.entries().enumerate() {
             if count.is_multiple_of(STOP_CHECK_ENTRIES) && stop.load(Ordering::Relaxed) {
                 return Err(TablesError::new("the store is being closed"));
             }
             while let Some(next) = dropped.next_if(|&next| next <= table) {
                 voided.end(to)?;
-                voided = Voided::of(cold, next);
+                voided = DroppedTable::of(cold, next);
             }
             voided.pass(table, entry.key, to)?;
             match entry.mark.tombstone {
@@ -224,7 +229,7 @@ impl Job {
             }
         }
         voided.end(to)?;
-        dropped.try_for_each(|table| Voided::of(cold, table).end(to))
+        dropped.try_for_each(|table| DroppedTable::of(cold, table).end(to))
     }
 
     fn completed(&self) -> CompletedCheckpoint {
@@ -241,15 +246,15 @@ impl Job {
     }
 }
 
-/// What the cold store still holds of a dropped table: to be deleted, but for the keys that were
-/// put again.
+/// The rest of a dropped table in the cold store. It is to be deleted, except for the keys that
+/// were put again.
 #[derive(Default)]
-struct Voided {
+struct DroppedTable {
     rest: Option<(u64, std::iter::Peekable<super::cold::ColdEntries>)>,
 }
 
-impl Voided {
-    fn of(cold: &Cold, table: u64) -> Self {
+impl DroppedTable {
+    fn of(cold: &ColdStore, table: u64) -> Self {
         Self {
             rest: Some((table, cold.range(table, b"", None).peekable())),
         }

@@ -1,9 +1,8 @@
-//! What is colder than memory: sorted bytes on disk, written by checkpoints only.
+//! Data that memory does not hold: sorted bytes on disk, written by checkpoints only.
 //!
 //! A library's LSM store keeps them. Checkpoints enter by bulk ingestion, which bypasses its
-//! journal and appears whole or not at all; the checkpoint's position is an entry among the
-//! others, so that it is exactly as durable as they are. Deciding what is written is no concern
-//! of this module.
+//! journal and appears whole or not at all; the checkpoint's position is an entry among the others,
+//! so that it is exactly as durable as they are. Another module decides on the contents.
 
 use std::ops::Bound;
 use std::path::Path;
@@ -53,13 +52,13 @@ impl CheckpointMark {
 
 /// The cold store of one core. Clones share it; it may be read while a checkpoint is written.
 #[derive(Clone)]
-pub(crate) struct Cold {
+pub(crate) struct ColdStore {
     /// Keeps the library's background work alive.
     _database: Database,
     keyspace: Keyspace,
 }
 
-impl Cold {
+impl ColdStore {
     /// Opens or creates the store; `cache_bytes` of memory hold its filters, indexes and blocks.
     pub(crate) fn open(folder: &Path, cache_bytes: u64) -> Result<Self, StorageError> {
         // In parts, filters and indexes are read as far as they are needed; a whole filter is
@@ -130,7 +129,7 @@ impl Cold {
         Ok(key.map(|key| table_of(&key)))
     }
 
-    /// Writes a checkpoint: what `fill` puts and deletes, in rising order of table and key, no
+    /// Writes a checkpoint: the puts and deletes of `fill`, in rising order of table and key, no
     /// key twice. It becomes durable and visible all at once, or, after an error, not at all.
     pub(super) fn ingest(
         &self,

@@ -11,8 +11,8 @@ use std::ops::Range;
 /// A leaf longer than this is split if it holds two entries or more.
 pub(super) const LEAF_BYTES: usize = 6 * 1024;
 
-/// Buffers grow by this many bytes, and slots by this many, so that a leaf wastes little and
-/// what one leaf frees fits another.
+/// Buffers grow by this many bytes, and slots by this many. A leaf wastes little, and another leaf
+/// can use the memory that it frees.
 const BYTES_STEP: usize = 512;
 const SLOTS_STEP: usize = 16;
 
@@ -23,14 +23,14 @@ const PREFIX_KEPT_MAX: usize = 24;
 /// Bytes of an entry before its key: key length, value length, mark.
 const ENTRY_HEADER_BYTES: usize = 10;
 
-/// Number of the checkpoint that saves a change. Generation 0 is what the cold store has.
+/// Number of the checkpoint that saves a change. Generation 0 is the state of the cold store.
 pub(crate) type Generation = u32;
 
 /// The mark of an entry, besides its key and value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EntryMark {
     pub(super) generation: Generation,
-    /// The key is known to be absent, whatever the cold store has.
+    /// The key is known to be absent, even if the cold store has it.
     pub(super) tombstone: bool,
 }
 
@@ -255,7 +255,7 @@ impl Leaf {
         offset
     }
 
-    /// Copies what slots point to into a new buffer with room for `extra` bytes more.
+    /// Copies the entries of the slots into a new buffer with room for `extra` bytes more.
     fn compact(&mut self, extra: usize) {
         let kept = self.bytes.len() - self.garbage_bytes;
         let mut bytes = Vec::with_capacity((kept + extra).next_multiple_of(BYTES_STEP));
@@ -280,7 +280,7 @@ impl Leaf {
         }
     }
 
-    /// Appends what changed after one generation and up to another to `to`, in order.
+    /// Appends the changes after one generation and up to another to `to`, in order.
     pub(super) fn copy_changes(&self, after: Generation, until: Generation, to: &mut Vec<u8>) {
         for (slot, entry) in self.slots.iter().zip(self.entries()) {
             if entry.mark.generation > after && entry.mark.generation <= until {
@@ -290,7 +290,7 @@ impl Leaf {
         }
     }
 
-    /// Keeps what is below `key`; returns the rest.
+    /// Keeps the entries below `key`; returns the rest.
     pub(super) fn split_at(&mut self, key: &[u8]) -> Leaf {
         let index = self.lower_bound(key);
         let right = collect(self, index..self.len(), |_| true);

@@ -1,13 +1,13 @@
-//! Sorted tables of one core: what is hot in memory, the rest in the cold store.
+//! Sorted tables of one core: recently used data in memory, the rest in the cold store.
 //!
 //! A table's keys are cut into ranges, each with a `Leaf` in memory. A *loaded* leaf holds every
-//! entry of its range, and answers alone. Another leaf holds what was written or read lately, and
-//! what it lacks is looked up in the cold store. Changes live in memory until a checkpoint has
-//! saved them; then they may be forgotten when memory is short. Logging, and deciding when to
-//! checkpoint, are no concern of the tables.
+//! entry of its range, and answers alone. Another leaf holds entries that were written or read
+//! lately, and its missing entries are looked up in the cold store. Changes live in memory until a
+//! checkpoint has saved them; then they may be forgotten when memory is short. Logging, and
+//! deciding when to checkpoint, are no concern of the tables.
 //!
 //! Invariants:
-//! - What memory has of a key is never older than what the cold store has.
+//! - Memory's entry of a key is never older than the cold store's.
 //! - An entry leaves memory only if its generation is completed: the cold store has it.
 //! - While checkpoint N is gathered, a leaf with changes up to N is handed over before it changes.
 
@@ -28,8 +28,8 @@ use placement::tables::{EntryVisitor, KEY_BYTES_MAX, Tables, TablesError, VALUE_
 use changes::Changes;
 pub(crate) use checkpoint::Checkpointer;
 pub use cold::CheckpointMark;
-pub(crate) use cold::Cold;
 use cold::ColdEntry;
+pub(crate) use cold::ColdStore;
 use directory::{Directory, LeafPlace};
 use leaf::{Entry, EntryMark, Generation, LEAF_BYTES, Leaf};
 
@@ -45,7 +45,7 @@ const LEAF_OVERHEAD_BYTES: usize = 120;
 /// Sorted tables over memory and, if there is one, a cold store.
 pub struct DurableTables {
     inner: RefCell<Inner>,
-    cold: Option<Cold>,
+    cold: Option<ColdStore>,
 }
 
 struct Inner {
@@ -74,7 +74,7 @@ struct Table {
     dropped: Generation,
 }
 
-/// A leaf and what is known of it without looking inside.
+/// A leaf and the facts about it that are known without looking inside.
 struct Range {
     table: u64,
     leaf: Arc<Leaf>,
@@ -95,8 +95,8 @@ struct Gathering {
     generation: Generation,
     pending: Vec<u32>,
     next: usize,
-    /// Copies of what changed: sharing whole leaves would double the memory of what is written
-    /// all over meanwhile.
+    /// Copies of changed entries: sharing whole leaves would double the memory of leaves that are
+    /// written all over meanwhile.
     outbox: Changes,
 }
 
@@ -118,11 +118,11 @@ impl DurableTables {
     }
 
     /// Returns tables over `cold`, which holds nothing yet if `empty`.
-    pub(crate) fn over(cold: Cold, memory_bytes_max: usize, empty: bool) -> Self {
+    pub(crate) fn over(cold: ColdStore, memory_bytes_max: usize, empty: bool) -> Self {
         Self::new(Some(cold), memory_bytes_max, empty)
     }
 
-    fn new(cold: Option<Cold>, memory_bytes_max: usize, empty: bool) -> Self {
+    fn new(cold: Option<ColdStore>, memory_bytes_max: usize, empty: bool) -> Self {
         let inner = Inner {
             tables: BTreeMap::new(),
             ranges: vec![],
@@ -260,12 +260,12 @@ impl DurableTables {
         Ok(Some((Arc::clone(&range.leaf), lower)))
     }
 
-    fn cold(&self) -> &Cold {
+    fn cold(&self) -> &ColdStore {
         let cold = self.cold.as_ref();
         cold.expect("without a cold store every range is loaded from the start")
     }
 
-    /// Reads a key that memory knows nothing of, and keeps what is found.
+    /// Reads a key that memory knows nothing of, and keeps the result.
     fn read_cold(
         &self,
         table: u64,
@@ -608,7 +608,7 @@ impl Inner {
 
     /// Loads entries from `start` on, about one leaf of them, so that the leaf that covers
     /// `start` afterwards is loaded.
-    fn load_from(&mut self, cold: &Cold, table: u64, start: &[u8]) -> Result<(), TablesError> {
+    fn load_from(&mut self, cold: &ColdStore, table: u64, start: &[u8]) -> Result<(), TablesError> {
         let directory = &self.tables[&table].directory;
         let mut place = directory.find(start);
         let upper = directory.upper(place).map(<[u8]>::to_vec);
@@ -628,7 +628,7 @@ impl Inner {
     /// As [`Inner::load_from`], with the entries below `end`.
     fn load_before(
         &mut self,
-        cold: &Cold,
+        cold: &ColdStore,
         table: u64,
         end: Option<&[u8]>,
     ) -> Result<(), TablesError> {
@@ -655,7 +655,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Puts what the cold store has of a whole range under what memory has.
+    /// Puts the cold store's entries of a whole range under those of memory.
     fn fill(&mut self, table: u64, key: &[u8], loaded: Vec<ColdEntry>) {
         let place = self.tables[&table].directory.find(key);
         let id = self.tables[&table].directory.leaf(place);
@@ -676,7 +676,7 @@ impl Inner {
         }
     }
 
-    /// Looks at some leaves in turn, and forgets those that were not used since the last time.
+    /// Looks at some leaves in turn, and drops the leaves that were not used since the last time.
     fn sweep(&mut self, steps: usize) {
         for _ in 0..steps.min(self.ranges.len()) {
             let id = self.sweep % self.ranges.len();

@@ -28,13 +28,13 @@ struct Fixture {
     tables: DurableTables,
     checkpointer: Checkpointer,
     wakes: mpsc::Receiver<()>,
-    cold: Cold,
+    cold: ColdStore,
     _folder: tempfile::TempDir,
 }
 
 fn fixture(memory_bytes: usize) -> Fixture {
     let folder = tempfile::tempdir().unwrap();
-    let cold = Cold::open(folder.path(), 8 << 20).unwrap();
+    let cold = ColdStore::open(folder.path(), 8 << 20).unwrap();
     let (sender, wakes) = mpsc::channel();
     let wake = Arc::new(move || sender.send(()).unwrap_or_default());
     Fixture {
@@ -73,7 +73,7 @@ impl Fixture {
         }
     }
 
-    /// Returns what a restart right now would find.
+    /// Returns the state that a restart right now would find.
     fn restarted(&self) -> DurableTables {
         DurableTables::over(self.cold.clone(), usize::MAX, false)
     }
@@ -135,7 +135,7 @@ fn tables_are_found_by_their_numbers() {
     assert_eq!(found(&fixture.tables), [3, 7, 1 << 32, u64::MAX]);
     fixture.begin(1);
     fixture.finish();
-    // Those of the cold store, and one that only memory knows.
+    // Entries of the cold store, and an entry in memory only.
     let mut restarted = fixture.restarted();
     restarted.put(5, b"", b"");
     assert_eq!(found(&restarted), [3, 5, 7, 1 << 32, u64::MAX]);

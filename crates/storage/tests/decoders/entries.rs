@@ -1,5 +1,5 @@
-//! One entry per decoder of the log: any bytes may come in, and what must hold for all of them is
-//! asserted. The fuzzer calls these (`fuzz/`), and so do the tests beside this file.
+//! One entry per decoder of the log: any bytes may come in, and the properties that hold for all of
+//! them are asserted. The fuzzer calls these (`fuzz/`), and so do the tests beside this file.
 
 use placement::Position;
 use storage::record::{Encoder, HEADER_BYTES, ScanItem, SegmentKey, SegmentScan, StoredRecord};
@@ -47,7 +47,7 @@ pub fn log_scan(bytes: &[u8]) {
     scan(&log, Some(&payloads));
 }
 
-/// Reads all there is, and counts the records. Where it is known what was written, a record that
+/// Reads all there is, and counts the records. Where the written records are known, a record that
 /// comes out is one of those.
 fn scan(bytes: &[u8], written: Option<&[Vec<u8>]>) -> usize {
     let mut scan = SegmentScan::new(&KEY, bytes);

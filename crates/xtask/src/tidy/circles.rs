@@ -1,14 +1,14 @@
 //! Sibling modules import each other in one direction: a circle among them is a fault of design.
 //!
 //! Siblings have the same parent. An import of a module from its own parent, or of a parent from
-//! its children, is no edge: a child may be a part of what its parent begins.
+//! its children, is no edge: a child may continue its parent's code.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::modules::{ModulePath, ModuleTree};
 use super::{File, Problem, Tree};
 
-/// The line that makes an edge: the first one of those that do.
+/// The line that makes an edge: the first such line.
 struct Edge<'a> {
     file: &'a File,
     line: usize,
@@ -130,7 +130,7 @@ fn problem(parent: &str, group: &[String], edges: &Edges<'_>) -> Problem {
     if group.len() + 1 > circle.len() {
         message += &format!("\n    one of those among {}", group.join(", "));
     }
-    message += "\n    move what both need to where it belongs";
+    message += "\n    move the code that both need to a module below them";
     steps[0].file.problem(steps[0].line, message)
 }
 
@@ -168,7 +168,7 @@ mod tests {
               crates/a/src/one.rs:1: crate::two::Two\n    \
               crates/a/src/two.rs:2: super::three::Three\n    \
               crates/a/src/three.rs:1: crate::one::One\n    \
-              move what both need to where it belongs"]
+              move the code that both need to a module below them"]
         );
     }
 

@@ -1,5 +1,5 @@
-//! Doc comments state what an item is or does. Questions leave open which answer means what, and a
-//! function's first word is a verb in the third person: `Returns`, `Writes`.
+//! Doc comments state what an item is or does. Questions leave open the meaning of the answers, and
+//! a function's first word is a verb in the third person: `Returns`, `Writes`.
 //!
 //! The check of verbs knows no grammar: a plural passes for a verb.
 
@@ -130,7 +130,7 @@ fn public_function(code: &str) -> Option<String> {
     Some(name.chars().take_while(|it| is_part(*it)).collect())
 }
 
-/// Returns a text without what stands in backticks, in one or in three.
+/// Returns a text without code in backticks, in one or in three.
 fn without_code(text: &str) -> String {
     let mut kept = String::new();
     for (at, part) in text.split('`').enumerate() {

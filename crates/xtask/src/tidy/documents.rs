@@ -18,7 +18,7 @@ struct Known<'a> {
     tree: &'a Tree,
     replex_commands: BTreeSet<String>,
     crates: BTreeSet<String>,
-    /// Paths that git ignores, for what commands make.
+    /// Paths that git ignores, for files that commands make.
     ignored: Vec<&'a str>,
 }
 
@@ -187,7 +187,7 @@ fn slug(heading: &str) -> String {
         .collect()
 }
 
-/// Returns what is wrong with the command that `text` is, if it is one of ours.
+/// Returns the fault of the command that `text` is, if it is one of ours.
 fn unknown_command(known: &Known<'_>, text: &str) -> Option<String> {
     let words: Vec<&str> = text
         .trim()
@@ -222,8 +222,7 @@ fn unknown_command(known: &Known<'_>, text: &str) -> Option<String> {
     (is_word(&name) && !exists).then(|| format!("there is no command `{kind} {name}`"))
 }
 
-/// Returns what is wrong with the path that `text` is, if it starts at the root or at one of the
-/// crates.
+/// Returns the fault of the path that `text` is, if it starts at the root or at one of the crates.
 fn unknown_path(known: &Known<'_>, file: &File, text: &str) -> Option<String> {
     let plain = |character: char| character.is_ascii_alphanumeric() || "_./-".contains(character);
     let placeholder =
@@ -243,7 +242,7 @@ fn unknown_path(known: &Known<'_>, file: &File, text: &str) -> Option<String> {
     ((rooted || crated) && !exists).then(|| format!("there is no file `{text}`"))
 }
 
-/// Returns what is wrong with the name in "crate `name`" or "`name` crate".
+/// Returns the fault of the name in "crate `name`" or "`name` crate".
 fn unknown_crate(known: &Known<'_>, span: &Span) -> Option<String> {
     let before = span
         .before
@@ -263,7 +262,7 @@ fn unknown_crate(known: &Known<'_>, span: &Span) -> Option<String> {
     (is_named && is_name && !is_known).then(|| format!("there is no crate `{}`", span.content))
 }
 
-/// Our crates and those that the workspace declares.
+/// Our crates and the crates that the workspace declares.
 fn crate_names(tree: &Tree) -> BTreeSet<String> {
     let declared = dependencies(tree.text("Cargo.toml").unwrap_or_default());
     let ours = tree
@@ -438,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn history_may_name_what_is_gone() {
+    fn history_may_name_removed_items() {
         for path in ["CHANGELOG.md", "docs/design/2026-01-01-a.md"] {
             assert_eq!(
                 messages(path, "`cargo xtask gone` in crate `gone`\n"),

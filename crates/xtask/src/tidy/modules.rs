@@ -1,4 +1,5 @@
-//! The modules of a crate, what each defines and imports, and which module a path leads to.
+//! The modules of a crate, the definitions and imports of each, and the module that a path leads
+//! to.
 //!
 //! It reads names as text: a path through a macro, a method or a trait leads nowhere here. Code of
 //! tests is left out.
@@ -28,7 +29,7 @@ pub struct ModuleTree<'a> {
 pub struct Module<'a> {
     /// The file that has its text.
     pub file: &'a File,
-    /// What its text names with more than one word, imports included.
+    /// Paths of more than one word in its text, imports included.
     pub paths: Vec<NamedPath>,
     children: BTreeSet<String>,
     items: BTreeSet<String>,
@@ -86,9 +87,9 @@ impl<'a> ModuleTree<'a> {
         self.modules.iter()
     }
 
-    /// Returns the module that defines what `words` name in the module `from`, as far as the text
-    /// shows it; none for what other crates define. A name that a module imports is followed to its
-    /// origin.
+    /// Returns the module that defines the item that `words` name in the module `from`, as far as
+    /// the text shows it; none for items of other crates. A name that a module imports is followed
+    /// to its origin.
     pub fn origin(&self, from: &[String], words: &[String]) -> Option<ModulePath> {
         self.follow(from, words, 0)
     }
@@ -196,7 +197,7 @@ struct Token<'a> {
 
 struct Scanned<'a> {
     module: Module<'a>,
-    /// Modules that are declared in it; the code of those that are inline, each line in its place.
+    /// Modules that are declared in it, with the code of the inline ones, each line in its place.
     declared: Vec<(String, Option<String>)>,
 }
 

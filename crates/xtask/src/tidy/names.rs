@@ -40,7 +40,7 @@ fn check_with(tree: &Tree, exceptions: &[(&str, &str)]) -> Vec<Problem> {
                 .map(|(file, line)| format!("{}:{line}", file.path));
             let others: Vec<String> = others.collect();
             let message = format!(
-                "`{name}` is a type at {}, too: let each name show what it is without its module",
+                "`{name}` is a type at {}, too: choose names that are clear without their modules",
                 others.join(", ")
             );
             problems.push(file.problem(*line, message));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_private_tested_or_no_type_is_fine() {
+    fn private_and_test_types_and_functions_may_share_names() {
         let files = [
             (
                 "crates/a/src/lib.rs",

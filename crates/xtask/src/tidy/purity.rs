@@ -1,10 +1,10 @@
-//! What must not be in the code: clocks, threads, randomness and hash order in the pure crates;
-//! unfinished pieces, silent panics and unexplained allows anywhere.
+//! Code that must not occur: clocks, threads, randomness and hash order in the pure crates, and
+//! anywhere unfinished pieces, silent panics and unexplained allows.
 
 use super::rust_text::{attributes, has_word, line_of};
 use super::{Problem, Tree};
 
-/// Crates whose outcome depends on nothing but what comes in, so that a seed replays a run.
+/// Crates whose outcome depends on their input alone, so that a seed replays a run.
 const PURE_CRATES: &[&str] = &[
     "placement",
     "protocol",
@@ -38,7 +38,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[(
     "a million rows are found by their hashes, and no order of them shows",
 )];
 
-/// What no code holds, tests included.
+/// Macros that no code may have, tests included.
 const UNFINISHED: &[&str] = &["todo!", "unimplemented!", "dbg!", "#[ignore"];
 
 /// Returns impure code in the pure crates, and code that is forbidden everywhere.

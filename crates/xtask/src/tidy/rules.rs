@@ -1,4 +1,4 @@
-//! Every rule that code cites is in `docs/rules.md`, and every rule there names what guards it.
+//! Every rule that code cites is in `docs/rules.md`, and every rule there names its guard.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ const UNGUARDED: &[(&str, &str)] = &[
     ("I20", NOT_BUILT),
     ("I21", NOT_BUILT),
 ];
-const NOT_BUILT: &str = "what it is about is not built";
+const NOT_BUILT: &str = "its subject is not built";
 
 /// Names of documents that are not in the repository. Split so that this file passes.
 const ELSEWHERE: &[&str] = &[
@@ -51,7 +51,7 @@ const ELSEWHERE: &[&str] = &[
 /// A rule of the page.
 struct Rule {
     line: usize,
-    /// What stands between backticks after `*Guard:*`.
+    /// The names between backticks after `*Guard:*`.
     guards: Vec<String>,
 }
 
@@ -67,7 +67,9 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
         if rule.guards.is_empty() != is_excepted {
             let message = match is_excepted {
                 true => format!("{name} has a guard: remove it from UNGUARDED in tidy/rules.rs"),
-                false => format!("{name} names no guard: write `*Guard:*` and what breaks it"),
+                false => format!(
+                    "{name} names no guard: write `*Guard:*` and the check that notices a breach"
+                ),
             };
             problems.push(page.problem(rule.line, message));
         }
@@ -97,13 +99,13 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// Frozen pages cite what there was.
+/// Frozen pages cite earlier rules.
 fn cites(file: &File) -> bool {
     let is_document = file.path.ends_with(".md") && !file.path.starts_with("docs/design/");
     file.rust.is_some() || is_document && file.path != "CHANGELOG.md"
 }
 
-/// Returns what of a line is for people: a comment, or all of a document's.
+/// Returns the prose of a line: a comment, or all of a document's.
 fn prose<'a>(file: &File, line: &'a str) -> Option<&'a str> {
     match file.rust {
         Some(_) => line.split_once("//").map(|(_, comment)| comment),
@@ -205,7 +207,7 @@ mod tests {
         let found = messages("- **R1** A vote stays.\n", "");
         assert_eq!(
             found,
-            ["1: R1 names no guard: write `*Guard:*` and what breaks it"]
+            ["1: R1 names no guard: write `*Guard:*` and the check that notices a breach"]
         );
         assert_eq!(messages("- **R40** One decision.\n", ""), [""; 0]);
         let found = messages("- **R40** One decision. *Guard:* `vote-changes`.\n", "");

@@ -203,8 +203,7 @@ fn quoted_length(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// Returns the length of what follows the `r` of a raw string, or 0 if it is none (a raw
-/// identifier).
+/// Returns the length of the raw string after its `r`, or 0 if it is none (a raw identifier).
 fn raw_length(bytes: &[u8]) -> usize {
     let hashes = bytes.iter().take_while(|byte| **byte == b'#').count();
     if bytes.get(hashes) != Some(&b'"') {
@@ -233,7 +232,7 @@ fn character_length(text: &str) -> usize {
     }
 }
 
-/// Returns the length up to and with the bracket that closes the one that `code` starts with.
+/// Returns the length up to and with the bracket that closes the first bracket of `code`.
 fn bracketed_length(code: &str) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, byte) in code.bytes().enumerate() {

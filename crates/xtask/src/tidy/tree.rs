@@ -1,8 +1,8 @@
 //! The repository's files as the checks see them: relative paths and text, from disk or from a
 //! test.
 //!
-//! What the root's `.gitignore` names is left out here too, as far as it names whole files and
-//! folders; the checks need no git for it.
+//! Files and folders that the root's `.gitignore` names in full are left out here too. The checks
+//! need no git for it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,7 +30,7 @@ pub struct Problem {
     pub path: String,
     /// Line, from 1.
     pub line: usize,
-    /// What is wrong and what to do.
+    /// The fault and the remedy.
     pub message: String,
 }
 
@@ -38,7 +38,7 @@ pub struct Problem {
 pub struct Tree {
     /// Text files, by path.
     pub files: Vec<File>,
-    /// Paths of all files, those that are not text included.
+    /// Paths of all files, also of files that are not text.
     pub paths: BTreeSet<String>,
 }
 

@@ -10,7 +10,7 @@ use super::{File, Problem, Tree};
 /// Where the lists are kept. It has all the words.
 const LIST: &str = "crates/xtask/src/tidy/words.rs";
 
-/// Words in lower case, each with what to write instead.
+/// Words in lower case, each with its replacements.
 const AVOIDED: &[(&[&str], &str)] = &[
     (
         &["told"],
@@ -21,7 +21,7 @@ const AVOIDED: &[(&[&str], &str)] = &[
     (&["somebody"], "a client, an operator, a member, …"),
     (&["anybody"], "any client, any member, …"),
     (&["nobody"], "no client, no server, nothing, …"),
-    (&["in", "vain"], "without an answer, or what happens then"),
+    (&["in", "vain"], "without an answer, or the outcome"),
     (&["let", "go"], "release"),
     (&["lets", "go"], "releases"),
     (

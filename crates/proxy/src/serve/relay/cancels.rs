@@ -1,56 +1,56 @@
-//! Cancel requests while a server is attached: they hit what the client has sent, never what is the
-//! proxy's own.
+//! Cancel requests while a server is attached: they hit the client's statements, never the proxy's
+//! own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{GOODBYE_TIMEOUT, Relay};
-use crate::serve::cancel::{self, Goal};
-use proxy_core::session::UnderWay;
+use crate::serve::cancel::{self, CancelGoal};
+use proxy_core::session::RunningOwner;
 
 /// Where cancel requests go.
-pub(super) enum Cancels {
+pub(super) enum CancelRoute {
     /// To the server, or to the goal of the session's entry.
     Lead,
     /// They wait until the proxy's own statements in front of the client's are done.
     Wait(Arc<AtomicBool>),
-    /// Nowhere: what the client has sent is answered.
+    /// Nowhere: every message of the client is answered.
     GoNowhere,
 }
 
 impl Relay<'_> {
-    /// Has requests wait for the end of what the server is to run for the proxy itself first, if
-    /// there is any. To be called before that is sent.
+    /// Has requests wait for the end of the proxy's own statements that run first, if there are
+    /// any. To be called before that is sent.
     pub(super) async fn hold_cancels(&mut self) {
-        self.cancels = Cancels::Lead;
-        if self.session.under_way() != UnderWay::Clients {
+        self.cancels = CancelRoute::Lead;
+        if self.session.running_owner() != RunningOwner::Clients {
             let is_cancelled = Arc::<AtomicBool>::default();
-            let goal = Goal::Wait(Arc::clone(&is_cancelled));
+            let goal = CancelGoal::Wait(Arc::clone(&is_cancelled));
             self.entry.leads_to(Some(goal)).await;
-            self.cancels = Cancels::Wait(is_cancelled);
+            self.cancels = CancelRoute::Wait(is_cancelled);
         }
     }
 
     /// Lets requests go to the server again once that runs nothing of the proxy's own any more.
     /// Until then they wait if the client has sent something behind it.
     pub(super) async fn lead_cancels(&mut self) {
-        if matches!(self.cancels, Cancels::Lead) {
+        if matches!(self.cancels, CancelRoute::Lead) {
             return;
         }
-        let is_late = matches!(self.cancels, Cancels::GoNowhere);
-        match self.session.under_way() {
-            UnderWay::OwnBeforeClients if is_late => return self.hold_cancels().await,
-            UnderWay::Own | UnderWay::OwnBeforeClients => return,
-            UnderWay::Clients => {}
+        let is_late = matches!(self.cancels, CancelRoute::GoNowhere);
+        match self.session.running_owner() {
+            RunningOwner::OwnBeforeClients if is_late => return self.hold_cancels().await,
+            RunningOwner::Own | RunningOwner::OwnBeforeClients => return,
+            RunningOwner::Clients => {}
         }
-        let before = std::mem::replace(&mut self.cancels, Cancels::Lead);
+        let before = std::mem::replace(&mut self.cancels, CancelRoute::Lead);
         let Some(connection) = &self.connection else {
             return;
         };
         let (node, key) = (Arc::clone(&self.place.node), connection.cancel_key.clone());
-        let goal = Goal::Server(Arc::clone(&node), Arc::clone(&key));
+        let goal = CancelGoal::Server(Arc::clone(&node), Arc::clone(&key));
         self.entry.leads_to(Some(goal)).await;
-        if let Cancels::Wait(is_cancelled) = before
+        if let CancelRoute::Wait(is_cancelled) = before
             && is_cancelled.load(Ordering::Acquire)
         {
             // A server that cannot be reached cannot get the request.

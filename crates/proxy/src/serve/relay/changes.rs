@@ -1,31 +1,31 @@
 //! Sessions that may have changed their settings: a session goes on with other connections if they
 //! can have the same settings.
 
-use super::{End, Relay, snapshots, violation};
-use crate::serve::outset::Outset;
-use proxy_core::session::{Changes, SessionAction, SessionEvent};
-use proxy_pool::connection::Changed;
+use super::{Relay, SessionEnd, snapshots, violation};
+use crate::serve::server_settings::ServerSettings;
+use proxy_core::session::{SessionAction, SessionEvent, SettingChanges};
+use proxy_pool::connection::ChangedSettings;
 
-/// Of the names and values of what a session has changed, in bytes: with more it keeps its server.
+/// Bytes of the names and values of a session's changed settings: with more it keeps its server.
 const CHANGED_LEN_MAX: usize = 8 * 1024;
 /// How the name of every schema of temporary tables begins.
 const TEMPORARY_SCHEMA: &str = "pg_temp";
 
 impl Relay<'_> {
-    /// Finds out what settings the session has, which has ended its batch or transaction on the
-    /// primary. It keeps the connection where no other could have the same. Returns what the
-    /// session wants next.
+    /// Reads the settings of the session, which has ended its batch or transaction on the primary.
+    /// It keeps the connection where no other could have the same. Returns the session's next
+    /// action.
     pub(super) async fn find_out_settings(
         &mut self,
-        changes: Changes,
-    ) -> Result<SessionAction, End> {
+        changes: SettingChanges,
+    ) -> Result<SessionAction, SessionEnd> {
         let connection = self.connection.as_mut();
         let connection = connection.expect("its settings were changed there");
         let is_quiet = connection.cutter.is_between_messages() && self.out.to_server.is_empty();
-        let has_login = self.outset.key.changed.is_empty();
+        let has_login = self.server_settings.key.changed.is_empty();
         let changed = match changes {
-            Changes::Discarded => Some(Changed::default()),
-            Changes::Reset if has_login => Some(Changed::default()),
+            SettingChanges::Discarded => Some(ChangedSettings::default()),
+            SettingChanges::Reset if has_login => Some(ChangedSettings::default()),
             _ if !is_quiet => None,
             _ => match connection.changed().await {
                 Ok(changed) => changed,
@@ -35,27 +35,30 @@ impl Relay<'_> {
                 }
             },
         };
-        let Some(outset) = changed.and_then(|changed| self.outset_with(changed)) else {
+        let Some(server_settings) = changed.and_then(|changed| self.server_settings_with(changed))
+        else {
             let kept = self.session.step(SessionEvent::Keep, &mut self.out);
             return kept.map_err(violation);
         };
         let connection = self.connection.as_mut();
         let connection = connection.expect("it was there before");
-        connection.becomes(&outset.key);
-        let snapshots = self.routing.and_then(|_| snapshots(outset.isolation));
+        connection.becomes(&server_settings.key);
+        let snapshots = self
+            .routing
+            .and_then(|_| snapshots(server_settings.isolation));
         let server = &mut connection.server;
         let event = SessionEvent::Settings { server, snapshots };
         let goes_on = self.session.step(event, &mut self.out);
-        if self.outset.key != outset.key {
+        if self.server_settings.key != server_settings.key {
             self.unfit.clear();
         }
-        self.outset = outset;
+        self.server_settings = server_settings;
         goes_on.map_err(violation)
     }
 
-    /// Returns what it has from now on; none if it must keep its connection.
-    fn outset_with(&self, changed: Changed) -> Option<Outset> {
-        let Changed { settings, schemas } = changed;
+    /// Returns its settings from now on; none if it must keep its connection.
+    fn server_settings_with(&self, changed: ChangedSettings) -> Option<ServerSettings> {
+        let ChangedSettings { settings, schemas } = changed;
         let length = |(name, value): (&str, &str)| name.len() + value.len();
         if settings.is_empty() {
             return Some(self.at_login.clone());
@@ -64,18 +67,18 @@ impl Relay<'_> {
             return None;
         }
         let changes_path = settings.value("search_path").is_some();
-        let outset = self.at_login.changed_to(settings, self.known);
-        let path = &outset.reading.search_path;
-        // What is made there without a word of it is temporary.
+        let server_settings = self.at_login.changed_to(settings, self.known);
+        let path = &server_settings.reading.search_path;
+        // Tables made there without TEMPORARY are temporary.
         let has_temporary = path.iter().any(|name| name.starts_with(TEMPORARY_SCHEMA));
-        // A schema that is there, and is not where names are looked up, is one that its user may
-        // not use.
+        // If a schema exists and is missing in the effective search path, its user may not use it.
         let catalogue = self.routing.map(|routing| routing.analyser.catalogue());
         let is_closed = |name: &String| {
             let is_there = catalogue.as_ref().is_some_and(|it| it.has_schema(name));
             is_there && !schemas.contains(name)
         };
         let is_closed = changes_path && path.iter().any(is_closed);
-        (!has_temporary && !is_closed && !outset.reading.has_escapes).then_some(outset)
+        (!has_temporary && !is_closed && !server_settings.reading.has_escapes)
+            .then_some(server_settings)
     }
 }

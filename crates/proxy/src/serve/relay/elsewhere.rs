@@ -3,18 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{CONNECTION_FAILURE, End, Relay, violation};
-use crate::serve::cancel::Goal;
-use crate::serve::router::MessageRouter;
-use crate::serve::routing::{Chosen, Route, Routed, Routing, Why};
+use super::{CONNECTION_FAILURE, Relay, SessionEnd, violation};
+use crate::serve::cancel::CancelGoal;
+use crate::serve::router::SessionRouter;
+use crate::serve::routing::{ChosenReplica, ReadRoute, RoutedStatements, Routing, RoutingReason};
 use pg_wire::report::{Report, Severity};
-use proxy_core::freshness::Manager;
+use proxy_core::freshness::FreshnessManager;
 use proxy_core::grammar::SessionEffect;
-use proxy_core::routing::{Question, Situation};
+use proxy_core::routing::{RoutingQuestion, SessionSituation};
 use proxy_core::session::{
-    At, Attachment, Balancing, BatchIn, Numbers, ReadThere, SessionEvent, WaitingBatch,
+    AttachedServer, Attachment, BatchTransaction, ReadBalancing, ReplicaRead, SessionEvent,
+    TableOidMap, WaitingBatch,
 };
-use proxy_core::touched::{NamedTables, Touched};
+use proxy_core::touched::{CombinedAnalysis, NamedTables};
 use proxy_pool::Connection;
 
 /// How long a read whose transaction holds locks on the primary waits for a connection elsewhere.
@@ -22,8 +23,8 @@ const CONNECTING_MAX: Duration = Duration::from_secs(1);
 
 impl Relay<'_> {
     /// Has a transaction on the primary wait for its next batch, if reads of it may run elsewhere.
-    pub(super) fn pause(&mut self) -> Result<(), End> {
-        let is_apart = self.session.settings().balancing == Balancing::Statement;
+    pub(super) fn pause(&mut self) -> Result<(), SessionEnd> {
+        let is_apart = self.session.settings().balancing == ReadBalancing::Statement;
         let goes = is_apart && self.routing.is_some() && self.writes.let_reads_go();
         if goes && self.out.to_server.is_empty() {
             let paused = self.session.step(SessionEvent::Pause, &mut self.out);
@@ -32,41 +33,41 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// Finds a server for what the session holds, in a transaction on the primary.
-    pub(super) async fn go_on(&mut self) -> Result<(), End> {
-        // It may take a while: the client gets first what is its own already.
+    /// Finds a server for the session's held batch, in a transaction on the primary.
+    pub(super) async fn go_on(&mut self) -> Result<(), SessionEnd> {
+        // It may take a while: the client gets its finished answers first.
         self.flush_client().await?;
         let (mut route, touches, named) = self.route_inside();
         let mut taken = None;
         if let (Some(chosen), Some(routing)) = (route.replica.take(), self.routing) {
             match self.take_soon(&chosen, routing).await {
                 Ok(connection) => taken = Some((chosen, connection)),
-                Err(why) => route.why = why,
+                Err(reason) => route.reason = reason,
             }
         }
-        self.notify_route(&route.why, &touches);
+        self.notify_route(&route.reason, &touches);
         let replica = taken.as_ref().map(|(chosen, _)| chosen.id);
-        self.visit.goes(replica, route.why.reason);
+        self.visit.count_route(replica, route.reason.summary);
         let Some((chosen, mut connection)) = taken else {
             return self.resume();
         };
         let numbers = self
-            .numbers_there(&chosen, BatchIn::Waiting, &named, &mut connection)
+            .numbers_there(&chosen, BatchTransaction::Waiting, &named, &mut connection)
             .await;
         let place = chosen.place();
-        let goal = Goal::Server(Arc::clone(&place.node), connection.cancel_key.clone());
+        let goal = CancelGoal::Server(Arc::clone(&place.node), connection.cancel_key.clone());
         self.entry.leads_to(Some(goal)).await;
         self.place = place;
-        self.servers.count(&self.place, Manager::started);
+        self.servers.count(&self.place, FreshnessManager::started);
         self.kept = self.connection.replace(connection);
         assert!(
             self.kept.is_some(),
             "its transaction is on the primary's connection"
         );
-        let at = At::Replica(ReadThere {
+        let at = AttachedServer::Replica(ReplicaRead {
             proof: self.watches(chosen),
             numbers,
-            as_prepared: None,
+            prepared_form: None,
         });
         self.attaches(Attachment::at(at))
     }
@@ -74,25 +75,27 @@ impl Relay<'_> {
     /// Returns the numbers that tables have at a replica, where a batch in such a transaction goes.
     pub(super) async fn numbers_there(
         &self,
-        chosen: &Chosen,
-        batch_in: BatchIn,
+        chosen: &ChosenReplica,
+        batch_in: BatchTransaction,
         named: &NamedTables,
         connection: &mut Connection,
-    ) -> Numbers {
-        // More tables may come in what follows at its snapshot.
-        let only = named.only().filter(|_| batch_in != BatchIn::Snapshot);
+    ) -> TableOidMap {
+        // Later statements at its snapshot may name more tables.
+        let only = named
+            .only()
+            .filter(|_| batch_in != BatchTransaction::Snapshot);
         match (only, self.routing) {
             (Some(numbers), _) => numbers,
             (None, Some(routing)) => {
                 let (known, analyser) = (&routing.numbers, &routing.analyser);
                 known.find(analyser, named, chosen.id, connection).await
             }
-            (None, None) => Numbers::Unknown,
+            (None, None) => TableOidMap::Unknown,
         }
     }
 
     /// Gives the session the server that is attached.
-    pub(super) fn attaches(&mut self, attachment: Attachment) -> Result<(), End> {
+    pub(super) fn attaches(&mut self, attachment: Attachment) -> Result<(), SessionEnd> {
         let connection = self.connection.as_mut();
         let server = &mut connection.expect("a server is attached").server;
         let event = SessionEvent::Attach { server, attachment };
@@ -100,44 +103,48 @@ impl Relay<'_> {
         attached.map(drop).map_err(violation)
     }
 
-    /// Returns where the batch of the session goes, in a transaction on the primary that waits.
-    /// What it may write is noted when it goes to the primary. Returns also what the client's
-    /// notice lists as touched, and the tables that its answer may name.
-    fn route_inside(&self) -> (Route, String, NamedTables) {
+    /// Returns where the batch of the session goes, in a transaction on the primary that waits. Its
+    /// possible writes are noted when it goes to the primary. Returns also the touched tables for
+    /// the client's notice, and the tables that its answer may name.
+    fn route_inside(&self) -> (ReadRoute, String, NamedTables) {
         let Some(routing) = self.routing else {
-            let why = Why::primary("there is no replica");
-            return (Route::primary(why), String::new(), NamedTables::default());
+            let reason = RoutingReason::primary("there is no replica");
+            return (
+                ReadRoute::primary(reason),
+                String::new(),
+                NamedTables::default(),
+            );
         };
         let demand = self.session.demand();
         let (mut touched, leaves_nothing) = self.looked_at(&demand, routing);
         touched.coarsen(self.session.settings().classes);
-        let question = Question {
+        let question = RoutingQuestion {
             is_whole: demand.is_whole,
             leaves_nothing,
             shares_portals: demand.shares_portals,
-            ..Question::of(Situation::Waits(&self.writes), &touched)
+            ..RoutingQuestion::of(SessionSituation::Waits(&self.writes), &touched)
         };
         let level = self.session.settings().level;
         let route = match routing.route(question, demand.fault, level) {
-            Routed::Fresh(route) => route,
-            Routed::Primary(why) => Route::primary(why),
-            Routed::Snapshot => unreachable!("its transaction is on the primary"),
+            RoutedStatements::Fresh(route) => route,
+            RoutedStatements::Primary(reason) => ReadRoute::primary(reason),
+            RoutedStatements::Snapshot => unreachable!("its transaction is on the primary"),
         };
         let touches = self.described(&touched.sets, routing);
         (route, touches, touched.named())
     }
 
-    /// Returns what the texts of a session touch that has no settings of its own, and whether they
+    /// Returns the analysis of the texts of a session without settings of its own, and whether they
     /// leave nothing behind.
     pub(super) fn looked_at(
         &self,
         demand: &WaitingBatch<'_>,
         routing: &Routing,
-    ) -> (Touched, bool) {
-        let mut touched = Touched::default();
+    ) -> (CombinedAnalysis, bool) {
+        let mut touched = CombinedAnalysis::default();
         let mut leaves_nothing = true;
         for text in &demand.texts {
-            touched.merge(routing.touched(text, Some(&self.outset.reading)));
+            touched.merge(routing.touched(text, Some(&self.server_settings.reading)));
             leaves_nothing &= text.effect() == SessionEffect::Nothing;
         }
         (touched, leaves_nothing)
@@ -146,26 +153,26 @@ impl Relay<'_> {
     /// Returns a connection to a replica, if that comes soon.
     async fn take_soon(
         &mut self,
-        chosen: &Chosen,
+        chosen: &ChosenReplica,
         routing: &Routing,
-    ) -> Result<Box<Connection>, Why> {
+    ) -> Result<Box<Connection>, RoutingReason> {
         let taken = tokio::time::timeout(CONNECTING_MAX, self.take_there(chosen, routing)).await;
         taken.unwrap_or_else(|_| {
             let text = format!("no connection to {} came soon", chosen.node.address);
             let report = Report::new(Severity::Error, CONNECTION_FAILURE, text);
-            Err(Why::unreachable(report))
+            Err(RoutingReason::unreachable(report))
         })
     }
 
-    /// Sends what the session holds to the primary, where its transaction is.
-    fn resume(&mut self) -> Result<(), End> {
+    /// Sends the held batch to the primary, where its transaction is.
+    fn resume(&mut self) -> Result<(), SessionEnd> {
         let connection = self.connection.as_mut();
         let connection = connection.expect("its transaction is on the primary's connection");
         let event = SessionEvent::Resume {
             server: &mut connection.server,
-            router: &mut MessageRouter {
+            router: &mut SessionRouter {
                 routing: self.routing,
-                outset: &self.outset,
+                server_settings: &self.server_settings,
                 place: None,
                 is_notified: true,
                 writes: &mut self.writes,
@@ -177,11 +184,11 @@ impl Relay<'_> {
 
     /// Gives the replica's connection back: the primary's is the session's again, if it was kept.
     pub(super) async fn return_to_primary(&mut self) {
-        // What was kept back of its answer may only now wait for the client.
+        // The part of its answer that was kept back may only now wait for the client.
         self.has_read |= self.place.replica.is_some();
         if let Some(kept) = self.kept.take() {
             self.place = self.servers.primary_place();
-            let goal = Goal::Server(Arc::clone(&self.place.node), kept.cancel_key.clone());
+            let goal = CancelGoal::Server(Arc::clone(&self.place.node), kept.cancel_key.clone());
             self.entry.leads_to(Some(goal)).await;
             self.visit.returns(None);
             self.connection = Some(kept);

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use super::{End, GOODBYE_TIMEOUT, PROTOCOL_VIOLATION, Relay};
+use super::{GOODBYE_TIMEOUT, PROTOCOL_VIOLATION, Relay, SessionEnd};
 use crate::serve::cancel;
-use proxy_core::freshness::Manager;
-use proxy_core::session::Leftover;
+use proxy_core::freshness::FreshnessManager;
+use proxy_core::session::SessionLeftover;
 
 impl Relay<'_> {
     /// Ends the session: sends the client the reason, and leaves its server in order.
-    pub(super) async fn end(mut self, end: End) {
-        let is_server_usable = matches!(end, End::Client)
-            || matches!(&end, End::Reported(report) if report.code == PROTOCOL_VIOLATION);
+    pub(super) async fn end(mut self, end: SessionEnd) {
+        let is_server_usable = matches!(end, SessionEnd::Client)
+            || matches!(&end, SessionEnd::Reported(report) if report.code == PROTOCOL_VIOLATION);
         let is_unproven = self.is_unproven();
         if is_unproven {
             // It would be old, and is never relayed.
@@ -19,7 +19,7 @@ impl Relay<'_> {
             self.has_read = false;
         }
         // Behind a part of a message nothing else is understood.
-        if let End::Reported(report) = end
+        if let SessionEnd::Reported(report) = end
             && !(is_unproven && self.is_cut)
         {
             report.write(&mut self.out.to_client);
@@ -27,7 +27,7 @@ impl Relay<'_> {
         self.entry.leads_to(None).await;
         if let Some(kept) = self.kept.take() {
             let place = self.servers.primary_place();
-            self.servers.count(&place, Manager::ended);
+            self.servers.count(&place, FreshnessManager::ended);
             let primary = place.node;
             tokio::spawn(async move { primary.recycle(kept, true).await });
         }
@@ -35,17 +35,17 @@ impl Relay<'_> {
             let is_drained =
                 self.out.to_server.is_empty() && connection.cutter.is_between_messages();
             let node = Arc::clone(&self.place.node);
-            self.servers.count(&self.place, Manager::ended);
+            self.servers.count(&self.place, FreshnessManager::ended);
             let is_in_doubt = self.writes.is_pending();
             if let (Some(routing), None) = (self.routing, self.place.replica) {
                 self.writes
                     .lost(connection.cancel_key.process, || routing.manager());
             }
             match self.session.leftover() {
-                leftover @ (Leftover::Nothing | Leftover::Transaction)
+                leftover @ (SessionLeftover::Nothing | SessionLeftover::Transaction)
                     if is_server_usable && is_drained && !is_in_doubt =>
                 {
-                    let is_in_transaction = leftover == Leftover::Transaction;
+                    let is_in_transaction = leftover == SessionLeftover::Transaction;
                     tokio::spawn(async move {
                         node.recycle(connection, is_in_transaction).await;
                     });
@@ -53,7 +53,8 @@ impl Relay<'_> {
                 _ => {
                     tokio::spawn(async move {
                         let key = connection.cancel_key.clone();
-                        // No client waits for what it runs; if this fails, it runs to its end.
+                        // No client waits for its statement. If this fails, the statement runs to
+                        // its end.
                         let sent = cancel::send(&node, &key);
                         let _ = tokio::time::timeout(GOODBYE_TIMEOUT, sent).await;
                         node.close(connection);
@@ -70,8 +71,8 @@ impl Relay<'_> {
     }
 }
 
-/// Ends what is Pending with the session, also where its task ends in the middle: nothing that it
-/// has made Pending outlives it.
+/// Ends the session's Pending commits with it, also where its task ends in the middle: none
+/// outlives it.
 impl Drop for Relay<'_> {
     fn drop(&mut self) {
         let place = self.place.clone();
@@ -84,7 +85,7 @@ impl Drop for Relay<'_> {
                 self.writes
                     .lost(connection.cancel_key.process, || routing.manager());
             }
-            self.servers.count(&place, Manager::ended);
+            self.servers.count(&place, FreshnessManager::ended);
             place.node.close(connection);
         }
         if let Some(routing) = self.routing {

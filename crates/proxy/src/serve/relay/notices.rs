@@ -1,16 +1,16 @@
 //! Notices of its batches to a client that has asked for them.
 
 use super::Relay;
-use crate::serve::routing::{Routing, Why};
+use crate::serve::routing::{Routing, RoutingReason};
 use crate::serve::trace;
-use proxy_core::freshness::Sets;
+use proxy_core::freshness::AccessSets;
 use proxy_core::session::TraceSetting;
 
 impl Relay<'_> {
     /// Sends a client that has asked for it the reason why its batch goes where it goes.
-    pub(super) fn notify_route(&mut self, why: &Why, touches: &str) {
+    pub(super) fn notify_route(&mut self, reason: &RoutingReason, touches: &str) {
         if self.is_traced() {
-            trace::notice(why, touches).write(&mut self.out.to_client);
+            trace::notice(reason, touches).write(&mut self.out.to_client);
         }
     }
 
@@ -18,9 +18,9 @@ impl Relay<'_> {
         self.session.settings().trace == TraceSetting::On
     }
 
-    /// Returns what a client's notice lists as touched by its batch; empty if it has not asked for
+    /// Returns the touched tables of its batch for a client's notice; empty if it has not asked for
     /// it.
-    pub(super) fn described(&self, sets: &Sets, routing: &Routing) -> String {
+    pub(super) fn described(&self, sets: &AccessSets, routing: &Routing) -> String {
         match self.is_traced() {
             true => routing.described(sets),
             false => String::new(),

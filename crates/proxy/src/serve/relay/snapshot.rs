@@ -3,58 +3,58 @@
 
 use std::time::Duration;
 
-use super::plan::Plan;
+use super::batch_plan::BatchPlan;
 use super::{CONNECTION_FAILURE, Relay};
-use crate::serve::routing::{Chosen, Route, Routed, Routing, Why};
+use crate::serve::routing::{ChosenReplica, ReadRoute, RoutedStatements, Routing, RoutingReason};
 use pg_wire::report::{Report, Severity};
-use proxy_core::freshness::Sets;
-use proxy_core::routing::{Question, Situation};
-use proxy_core::session::{BatchIn, Proof};
-use proxy_core::touched::Touched;
+use proxy_core::freshness::AccessSets;
+use proxy_core::routing::{RoutingQuestion, SessionSituation};
+use proxy_core::session::{BatchTransaction, SnapshotProof};
+use proxy_core::touched::CombinedAnalysis;
 use proxy_pool::Connection;
 
-/// How long it waits for a replica whatever there is to do on the primary (P1).
+/// How long it waits for a replica regardless of the load of the primary (P1).
 const ALWAYS_WAITED: Duration = Duration::from_millis(10);
 /// How long a replica may take for that snapshot; a read there would take longer.
 const SNAPSHOT_MAX: Duration = Duration::from_secs(1);
 
 impl Relay<'_> {
-    /// Returns where what the session holds goes, with which its transaction takes its snapshot.
-    pub(super) async fn plan_snapshot(&self) -> Result<Plan, Report> {
+    /// Returns the plan for the held batch with which its transaction takes its snapshot.
+    pub(super) async fn plan_snapshot(&self) -> Result<BatchPlan, Report> {
         let Some(routing) = self.routing else {
-            return self.plan(BatchIn::Snapshot);
+            return self.plan(BatchTransaction::Snapshot);
         };
-        let Some(read) = self.begins_by_reading(routing) else {
-            return self.plan(BatchIn::Snapshot);
+        let Some(read) = self.snapshot_read(routing) else {
+            return self.plan(BatchTransaction::Snapshot);
         };
         let serving = routing.manager().applied_everywhere();
         let route = match serving {
             Some(_) => {
-                let anything = Sets::reads_anything();
+                let anything = AccessSets::reads_anything();
                 let is_worth_it = |waited: Duration| {
                     waited < ALWAYS_WAITED || routing.manager().is_primary_busier()
                 };
-                self.wait(routing, &anything, Proof::First, is_worth_it)
+                self.wait(routing, &anything, SnapshotProof::First, is_worth_it)
                     .await?
             }
-            None => Route::primary(Why::primary("no replica serves")),
+            None => ReadRoute::primary(RoutingReason::primary("no replica serves")),
         };
-        Ok(Plan {
+        Ok(BatchPlan {
             replica: route.replica,
             named: read.named(),
             touches: self.described(&read.sets, routing),
-            ..Plan::on_primary(route.why)
+            ..BatchPlan::on_primary(route.reason)
         })
     }
 
-    /// Takes its snapshot at a replica. It counts if no commit since may have been visible before
-    /// one that the snapshot has.
+    /// Takes its snapshot at a replica. It is valid if no later commit may have been visible before
+    /// a commit in the snapshot.
     pub(super) async fn take_snapshot(
         &self,
-        chosen: &Chosen,
+        chosen: &ChosenReplica,
         mut connection: Box<Connection>,
         routing: &Routing,
-    ) -> Result<Box<Connection>, Why> {
+    ) -> Result<Box<Connection>, RoutingReason> {
         let begin = self.session.snapshot_taking();
         let begin = begin.expect("its transaction takes its snapshot by the batch that waits");
         let taken = tokio::time::timeout(SNAPSHOT_MAX, connection.row(&begin)).await;
@@ -66,25 +66,25 @@ impl Relay<'_> {
         if let Some(text) = failure {
             chosen.node.close(connection);
             let report = Report::new(Severity::Error, CONNECTION_FAILURE, text);
-            return Err(Why::unreachable(report));
+            return Err(RoutingReason::unreachable(report));
         }
         let watch = chosen.watched.as_ref();
         if watch.is_some_and(|watched| routing.manager().is_torn(&watched.0)) {
             chosen.node.recycle(connection, true).await;
-            return Err(Why::torn());
+            return Err(RoutingReason::torn());
         }
         Ok(connection)
     }
 
-    /// Returns what the session holds reads, if its transaction takes its snapshot by it.
-    fn begins_by_reading(&self, routing: &Routing) -> Option<Touched> {
+    /// Returns the analysis of the held reads, if their transaction takes its snapshot by them.
+    fn snapshot_read(&self, routing: &Routing) -> Option<CombinedAnalysis> {
         let demand = self.session.demand();
         let (touched, leaves_nothing) = self.looked_at(&demand, routing);
-        let question = Question {
+        let question = RoutingQuestion {
             leaves_nothing,
-            ..Question::of(Situation::TakesSnapshot, &touched)
+            ..RoutingQuestion::of(SessionSituation::TakesSnapshot, &touched)
         };
         let routed = routing.route(question, None, self.session.settings().level);
-        matches!(routed, Routed::Snapshot).then_some(touched)
+        matches!(routed, RoutedStatements::Snapshot).then_some(touched)
     }
 }

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Relay;
-use super::plan::Plan;
-use crate::serve::cancel::Goal;
-use crate::serve::routing::{Route, Routing};
+use super::batch_plan::BatchPlan;
+use crate::serve::cancel::CancelGoal;
+use crate::serve::routing::{ReadRoute, Routing};
 use pg_wire::report::{Report, Severity};
-use proxy_core::freshness::Sets;
-use proxy_core::session::{BatchIn, Proof};
+use proxy_core::freshness::AccessSets;
+use proxy_core::session::{BatchTransaction, SnapshotProof};
 
 /// How often a replica is looked for.
 const STEP: Duration = Duration::from_millis(1);
@@ -19,10 +19,13 @@ const STEP: Duration = Duration::from_millis(1);
 const QUERY_CANCELED: &str = "57014";
 
 impl Relay<'_> {
-    /// Returns where what the session holds goes, in such a transaction. If that is the primary,
-    /// though only for want of a replica that has everything, it waits for one while the primary is
-    /// the busier one.
-    pub(super) async fn plan_or_wait(&self, batch_in: BatchIn) -> Result<Plan, Report> {
+    /// Returns the plan for the held batch, in such a transaction. If that is the primary, though
+    /// only for want of a replica that has everything, it waits for one while the primary is the
+    /// busier one.
+    pub(super) async fn plan_or_wait(
+        &self,
+        batch_in: BatchTransaction,
+    ) -> Result<BatchPlan, Report> {
         let mut plan = self.plan(batch_in)?;
         if let (Some(touched), Some(routing)) = (plan.waits.take(), self.routing) {
             let is_busy = |_| routing.manager().is_primary_busier();
@@ -30,7 +33,7 @@ impl Relay<'_> {
                 let proof = touched.proof();
                 let route = self.wait(routing, &touched.sets, proof, is_busy).await?;
                 plan.replica = route.replica;
-                plan.why = route.why;
+                plan.reason = route.reason;
             }
         }
         Ok(plan)
@@ -42,13 +45,13 @@ impl Relay<'_> {
     pub(super) async fn wait(
         &self,
         routing: &Routing,
-        reads: &Sets,
-        proof: Proof,
+        reads: &AccessSets,
+        proof: SnapshotProof,
         is_worth_it: impl Fn(Duration) -> bool,
-    ) -> Result<Route, Report> {
+    ) -> Result<ReadRoute, Report> {
         let is_cancelled = Arc::<AtomicBool>::default();
         self.entry
-            .leads_to(Some(Goal::Wait(Arc::clone(&is_cancelled))))
+            .leads_to(Some(CancelGoal::Wait(Arc::clone(&is_cancelled))))
             .await;
         let waited = self.wait_until((routing, reads), proof, is_worth_it, &is_cancelled);
         let waited = waited.await;
@@ -58,11 +61,11 @@ impl Relay<'_> {
 
     async fn wait_until(
         &self,
-        (routing, reads): (&Routing, &Sets),
-        proof: Proof,
+        (routing, reads): (&Routing, &AccessSets),
+        proof: SnapshotProof,
         is_worth_it: impl Fn(Duration) -> bool,
         is_cancelled: &AtomicBool,
-    ) -> Result<Route, Report> {
+    ) -> Result<ReadRoute, Report> {
         let level = self.session.settings().level;
         let mut moment = routing.manager().moment(reads, level);
         let is_hopeless = routing.manager().is_hopeless(&moment);

@@ -1,15 +1,15 @@
 //! Reads at a replica that may be torn, see `proxy_core::freshness::watch`.
 
 use super::Relay;
-use crate::serve::routing::Chosen;
-use proxy_core::session::Proof;
+use crate::serve::routing::ChosenReplica;
+use proxy_core::session::SnapshotProof;
 
 impl Relay<'_> {
-    /// Watches a read that runs at a replica now, if it may be torn there. Returns what shows that
-    /// it has taken its snapshots.
-    pub(super) fn watches(&mut self, chosen: Chosen) -> Proof {
+    /// Watches a read that runs at a replica now, if it may be torn there. Returns the proof of its
+    /// snapshots.
+    pub(super) fn watches(&mut self, chosen: ChosenReplica) -> SnapshotProof {
         let (watch, proof) = chosen.watched.map(|watched| *watched).unzip();
         self.watch = watch;
-        proof.unwrap_or(Proof::None)
+        proof.unwrap_or(SnapshotProof::None)
     }
 }

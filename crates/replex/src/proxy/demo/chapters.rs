@@ -1,4 +1,4 @@
-//! What the demo does, shows and claims, in order.
+//! The chapters of the demo, in order.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -125,7 +125,7 @@ pub async fn load(story: &mut Story, stage: &Stage) -> Result<DemoLoad, CommandF
     Ok(load)
 }
 
-/// Prints each second what the load does. Returns where batches went meanwhile.
+/// Prints the load's figures each second. Returns where batches went meanwhile.
 async fn watch(
     story: &Story,
     stage: &Stage,
@@ -332,7 +332,7 @@ pub async fn buffer(
     let took = begun.elapsed();
     let has = format!("SELECT '{}'::pg_lsn <= '{had}'::pg_lsn", kept.from);
     let has = value(&primary, &has).await.map_err(failed)?;
-    let text = "It has what it had, and all that was committed since";
+    let text = "It has its earlier commits, and all commits since";
     story.claim(
         format!("{text}, {} after its start", ShortDuration(took)),
         has == "t",
@@ -407,7 +407,7 @@ pub async fn compare(
     let number = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     story.claim(
         format!(
-            "None of {} reads missed what was answered before it",
+            "None of {} reads missed an earlier acknowledged commit",
             count(number(&seen.reads))
         ),
         number(&seen.stale) == 0,

@@ -19,7 +19,7 @@ const BALANCE: u64 = 100;
 /// A client waits this long between two rounds: the machine has other work, too.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What is in the primary at first.
+/// The primary's tables at the start.
 pub const SCHEMA: &str = "
 CREATE TABLE country (id int PRIMARY KEY, name text);
 CREATE TABLE account (id int PRIMARY KEY, country int REFERENCES country, balance bigint NOT NULL,
@@ -33,7 +33,7 @@ INSERT INTO account SELECT n, n % 200, 100, repeat(md5(n::text), 8) FROM generat
 INSERT INTO entry (account, amount) SELECT n % 20000, 0 FROM generate_series(1, 60000) n;
 INSERT INTO counter SELECT n, 0 FROM generate_series(0, 3) n";
 
-/// What clients saw.
+/// The observations of clients.
 #[derive(Debug, Default)]
 pub struct LoadSeen {
     /// Transactions that were answered.
@@ -53,7 +53,7 @@ pub struct LoadSeen {
 
 /// A load that goes on until it is stopped or dropped.
 pub struct DemoLoad {
-    /// What its clients saw.
+    /// The observations of its clients.
     pub seen: Arc<LoadSeen>,
     clients: JoinSet<u64>,
 }
@@ -140,7 +140,7 @@ async fn work(number: u64, client: Client, seen: Arc<LoadSeen>) -> u64 {
     answered
 }
 
-/// What must be true of a read's answer.
+/// The condition for a read's answer.
 enum Expected {
     /// Nothing that was answered is missing.
     Fresh(u64),
@@ -150,8 +150,8 @@ enum Expected {
     Same(String),
 }
 
-/// Reads its own counter, whose number it knows, then something that others write, and something
-/// that is never written.
+/// Reads its own counter, whose number it knows, then a counter that others write, and a row that
+/// is never written.
 async fn read(client: &Client, number: u64, answered: u64, round: u64, seen: &LoadSeen) {
     let country = round % 200;
     let reads = [

@@ -10,12 +10,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pg_connect::address::Address;
-use pg_connect::auth::users::Users;
+use pg_connect::auth::users::UserSecrets;
 use pg_local::{Postgres, SUPERUSER};
 use proxy::console::client::{self, CommandOutput};
 use proxy::serve::routing::Routing;
-use proxy::serve::{Admission, Authentication, Certificates, Proxy, ProxyOptions, WAIT_MS_DEFAULT};
-use proxy_core::session::Pinning;
+use proxy::serve::{
+    Admission, CertificateUse, ClientAuthentication, Proxy, ProxyOptions, WAIT_MS_DEFAULT,
+};
+use proxy_core::session::PinningPolicy;
 use replex::cluster::{self, Cluster};
 use replex::failure::CommandFailure;
 use replex::say;
@@ -30,7 +32,7 @@ use crate::story::Story;
 const DATABASE: &str = "postgres";
 /// The size limit of the transactions buffer, in bytes.
 const BUFFER_LENGTH_MAX: u64 = 256 << 20;
-/// Time between two looks at what goes on.
+/// Time between two looks at the state.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// A step that takes longer is stuck, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -111,14 +113,14 @@ impl Stage {
             serve_operator: proxy::console::serve,
             primary: primary.address(DATABASE),
             admission: Admission {
-                authentication: Authentication::Trust(Users::default()),
+                authentication: ClientAuthentication::Trust(UserSecrets::default()),
                 tls: None,
-                certificates: Certificates::Unasked,
+                certificates: CertificateUse::Unasked,
                 operators: vec![SUPERUSER.into()],
             },
             replicas: Vec::new(),
             reload: Box::new(|| Err("a demo has no files".into())),
-            pinning: Pinning::WhenNeeded,
+            pinning: PinningPolicy::WhenNeeded,
             connections_max: 20,
             clients_max: 100,
             login_timeout: Duration::from_secs(60),
@@ -163,7 +165,7 @@ impl Stage {
         output.map_err(CommandFailure::at(format!("do `{command}`")))
     }
 
-    /// What the console shows of the transactions buffer.
+    /// Returns the console's view of the transactions buffer.
     async fn buffer(&self) -> Result<BufferView, CommandFailure> {
         let output = self.ask("SHOW BUFFER").await?;
         let row = output.rows.into_iter().next();
@@ -177,14 +179,14 @@ impl Stage {
         })
     }
 
-    /// Has a replica taken up, whose URL is returned.
+    /// Adds a replica, and returns its URL.
     async fn add(&self, replica: &Postgres) -> Result<String, CommandFailure> {
         let url = format!("postgresql://{SUPERUSER}@{}/{DATABASE}", replica.socket());
         self.ask(&format!("ADD REPLICA '{url}'")).await?;
         Ok(url)
     }
 
-    /// A replica's line in the console: its state, what it does, and how far it is with that.
+    /// Returns a replica's line in the console: its state, its activity, and its progress.
     async fn replica(&self, number: usize) -> Result<ReplicaView, CommandFailure> {
         let output = self.ask("SHOW REPLICAS").await?;
         let number = number.to_string();
@@ -200,7 +202,7 @@ impl Stage {
         })
     }
 
-    /// Waits until a replica is in this state, and shows on the way what it does.
+    /// Waits until a replica is in this state, and shows its status on the way.
     async fn wait(&self, story: &Story, number: usize, state: &str) -> Result<(), CommandFailure> {
         let begun = Instant::now();
         let mut shown = String::new();

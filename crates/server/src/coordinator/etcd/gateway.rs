@@ -1,9 +1,9 @@
 //! etcd's JSON gateway: one call at a time, to whichever of the members answers.
 //!
-//! It knows HTTP, JSON and base64, and how etcd reports what went wrong. What the keys mean is the
-//! record's. Requests and answers are those of etcd's API version 3
+//! It knows HTTP, JSON and base64, and the form of etcd's errors. Module `record` gives the keys
+//! their meaning. Requests and answers are those of etcd's API version 3
 //! (<https://etcd.io/docs/v3.4/dev-guide/api_grpc_gateway/>): numbers are strings, keys and values
-//! base64, and what is zero is left out.
+//! base64, and fields that are zero are left out.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::error::ServerError;
 /// How long one member may take to answer: etcd itself answers within milliseconds, or not at all
 /// while it has no leader.
 const CALL_MAX: Duration = Duration::from_millis(800);
-/// Bytes of an answer: a part of a state in base64, and room for what is around it.
+/// Bytes of an answer: a part of a state in base64, and room for the fields around it.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
 
 /// gRPC's codes that matter here.
@@ -55,7 +55,7 @@ impl fmt::Display for GatewayError {
     }
 }
 
-/// A key with what etcd reports of it.
+/// A key with its fields in etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyValue {
     pub key: String,
@@ -71,7 +71,7 @@ pub(crate) struct Transaction {
     pub succeeded: bool,
     /// The store's revision with it.
     pub revision: i64,
-    /// What its ranges found, one after the other.
+    /// The key-values of its ranges, one after the other.
     pub found: Vec<Vec<KeyValue>>,
 }
 
@@ -161,7 +161,7 @@ impl Gateway {
         seconds(&answer["result"]["TTL"])
     }
 
-    /// Ends a lease, and what hangs on it.
+    /// Ends a lease, and deletes the keys that are attached to it.
     pub fn revoke(&mut self, lease: i64) -> Result<(), GatewayError> {
         let body = json!({ "ID": lease.to_string() });
         self.call("/v3/lease/revoke", &body).map(|_| ())
@@ -209,7 +209,7 @@ impl Gateway {
     }
 }
 
-/// Returns what etcd means by an error.
+/// Returns the meaning of an error of etcd.
 fn refusal(answer: &Value) -> GatewayError {
     // Streams put their errors one level deeper.
     let error = if answer["error"].is_object() {
@@ -291,7 +291,7 @@ fn bytes(value: &Value) -> Result<Vec<u8>, GatewayError> {
         .map_err(|error| strange(&error.to_string()))
 }
 
-/// Returns a number, which is a string; what is left out is zero.
+/// Returns a number from a string. An absent field is zero.
 fn number(value: &Value) -> Result<i64, GatewayError> {
     match value {
         Value::Null => Ok(0),
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_zero_is_left_out() {
+    fn absent_fields_are_zero() {
         let answer = json!({ "kvs": [{ "key": "Zm9v", "mod_revision": "7" }] });
         let expected = KeyValue {
             key: "foo".to_owned(),

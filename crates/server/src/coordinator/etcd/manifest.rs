@@ -1,4 +1,5 @@
-//! What the key of a coordinators' state holds in etcd: which state it is, and in how many parts.
+//! The value of a coordinators' state key in etcd: the number of the state and the number of its
+//! parts.
 //!
 //! A value of etcd is to stay well below 1.5 MB, and a state may be larger than that: its bytes are
 //! in parts, under keys of their own. The manifest is the one key whose revision every change is
@@ -13,7 +14,7 @@ const ENVELOPE: Envelope = Envelope {
     format: 1,
 };
 
-/// Bytes of one part: in base64, and with all that is around it, half of what etcd takes at most.
+/// Bytes of one part: in base64, and with the fields around it, half of etcd's limit.
 pub(super) const PART_BYTES: usize = 512 << 10;
 
 /// Names a state and its parts.
@@ -57,7 +58,7 @@ impl Manifest {
         ENVELOPE.encode(self)
     }
 
-    /// Returns the manifest of these bytes, or what is wrong with them.
+    /// Returns the manifest of these bytes, or their fault.
     pub fn decode(bytes: &[u8]) -> Result<Manifest, String> {
         ENVELOPE.decode(bytes).map_err(|problem| match problem {
             EnvelopeError::Damaged => "it is no coordinator's state, or damaged".to_owned(),

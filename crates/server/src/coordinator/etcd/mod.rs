@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use ::coordinator::PersistedState;
 use protocol::message::Leadership;
 
-use super::keeper::{Keeper, KeeperEvent};
+use super::keeper::{KeeperEvent, StateKeeper};
 use crate::clock::Clock;
 use crate::error::ServerError;
 use crate::event_loop::LoopHandle;
@@ -34,7 +34,7 @@ use term::Candidate;
 /// How long a coordinator leads, or is taken to be there, after its last renewal in etcd.
 pub(super) const LEASE_S: u64 = 5;
 
-/// What the role asks of the thread.
+/// A command of the role to the thread.
 #[derive(Debug)]
 enum Command {
     /// Keep a state of this leadership.
@@ -43,14 +43,14 @@ enum Command {
     Resign(u64),
 }
 
-/// What the thread reports, of which leadership.
+/// A report of the thread, and the leadership that it is of.
 #[derive(Debug)]
-struct Report {
+struct TermReport {
     leadership: u64,
     event: Result<KeeperEvent, ServerError>,
 }
 
-/// What both sides see at once.
+/// The state that both sides see at once.
 #[derive(Debug)]
 struct Shared {
     leads_until_us: AtomicU64,
@@ -66,7 +66,7 @@ impl Shared {
 /// The role's end.
 pub(super) struct EtcdKeeper {
     commands: Option<Sender<Command>>,
-    reports: Receiver<Report>,
+    reports: Receiver<TermReport>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     /// Rises with every `KeeperEvent::Lead`: events of an earlier one are void.
@@ -139,7 +139,7 @@ pub(super) fn open(options: &EtcdOptions, address: String) -> Result<Record, Ser
     ))
 }
 
-impl Keeper for EtcdKeeper {
+impl StateKeeper for EtcdKeeper {
     fn next_event(&mut self) -> Result<Option<KeeperEvent>, ServerError> {
         loop {
             let report = match self.reports.try_recv() {
@@ -178,7 +178,7 @@ impl Keeper for EtcdKeeper {
     fn close(&mut self) {
         self.commands = None;
         if let Some(thread) = self.thread.take() {
-            // Its panic has been printed; what it holds in etcd goes with its lease.
+            // Its panic has been printed. Its keys in etcd go with its lease.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! The coordinators' keys in etcd: those that are there, the leader, and the state.
+//! The coordinators' keys in etcd: the present coordinators, the leader, and the state.
 //!
 //! ```text
 //! PREFIX/coordinators/INSTANCE   address; goes with the coordinator's lease
@@ -7,10 +7,10 @@
 //! PREFIX/state/VERSION/PART      bytes of the state, cut
 //! ```
 //! Invariants: every key that is not a coordinator's own name is written in a transaction that
-//! holds only while `leader` is the key that this coordinator made (its revision of creation is
-//! its term), so that a coordinator that was deposed writes nothing, whatever it believes; the
-//! manifest changes only from the revision that the writer knows, after all parts that it names
-//! are there.
+//! holds only while `leader` is the key that this coordinator made (its revision of creation is its
+//! term). A deposed coordinator therefore writes nothing, even if it believes that it leads. The
+//! manifest changes only from the revision that the writer knows, after all parts that it names are
+//! there.
 
 use std::slice;
 
@@ -63,7 +63,7 @@ pub(crate) enum SaveOutcome {
 pub(crate) enum LoadError {
     /// May be tried again.
     Gateway(GatewayError),
-    /// It is not to be used. Contains why and what to do.
+    /// It is not to be used. Contains the reason and the remedy.
     Unusable(ServerError),
 }
 
@@ -184,7 +184,7 @@ impl Record {
             bytes.extend(found.into_iter().flat_map(|part| part.value));
         }
         if !manifest.names(&bytes) {
-            let what = "its parts are not those that it names: restore etcd from a copy";
+            let what = "its parts do not match its manifest: restore etcd from a copy";
             return Err(self.unusable(what));
         }
         let state = decode_state(&bytes).map_err(|error| self.unusable(&error.to_string()))?;
@@ -196,7 +196,7 @@ impl Record {
         }))
     }
 
-    /// Makes a state the state, in place of the one that `term` knows.
+    /// Makes a state the current state, in place of the state that `term` knows.
     pub fn keep(
         &mut self,
         term: LeaderRevisions,
@@ -249,7 +249,8 @@ impl Record {
             &[
                 last,
                 put(&self.state_key(), &manifest.encode(), 0),
-                // Parts of other states: the one before, and what a leader that died left behind.
+                // Parts of other states: the previous one, and states that a leader left behind
+                // when it died.
                 delete(&first, &own_first),
                 delete(&own_end, &end),
             ],

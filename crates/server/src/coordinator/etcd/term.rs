@@ -20,7 +20,7 @@ use protocol::state::CoordinatorState;
 use super::gateway::GatewayError;
 use super::{
     CampaignOutcome, Command, CoordinatorLease, LEASE_S, LeaderRevisions, LoadError, Record,
-    Report, SaveOutcome, Shared,
+    SaveOutcome, Shared, TermReport,
 };
 use crate::clock::Clock;
 use crate::coordinator::keeper::KeeperEvent;
@@ -29,9 +29,9 @@ use crate::event_loop::LoopHandle;
 use crate::journal::{self, JournalLevel};
 use crate::random;
 
-/// A standby checks for a leader, and what failed is tried again, after this.
+/// After this, a standby checks for a leader, and a failed request is tried again.
 const LOOK_PAUSE_US: u64 = 200_000;
-/// What a lease is renewed after: several attempts fit into it.
+/// The interval at which a lease is renewed: several attempts fit into its time.
 const RENEW_PAUSE_US: u64 = 800_000;
 /// After etcd refused a state, the next one is not tried before this.
 const REFUSED_PAUSE_US: u64 = 1_000_000;
@@ -47,7 +47,7 @@ struct HeldLease {
     until_us: u64,
 }
 
-/// What a leader knows.
+/// The state of a leader.
 #[derive(Debug)]
 struct Leading {
     term: LeaderRevisions,
@@ -66,7 +66,7 @@ pub(super) struct Candidate {
     record: Record,
     clock: Clock,
     shared: Arc<Shared>,
-    reports: Sender<Report>,
+    reports: Sender<TermReport>,
     /// Woken after each report.
     wake: LoopHandle,
     seated: Option<HeldLease>,
@@ -75,25 +75,25 @@ pub(super) struct Candidate {
     noted_us: Option<u64>,
 }
 
-/// What ends a turn early.
-enum Trouble {
-    /// etcd does not do what it is asked.
+/// The reason for an early end of a turn.
+enum TermTrouble {
+    /// etcd does not carry out a request.
     Etcd(GatewayError),
     /// The process must end.
     Fatal(ServerError),
 }
 
-impl From<GatewayError> for Trouble {
+impl From<GatewayError> for TermTrouble {
     fn from(error: GatewayError) -> Self {
-        Trouble::Etcd(error)
+        TermTrouble::Etcd(error)
     }
 }
 
-impl From<LoadError> for Trouble {
+impl From<LoadError> for TermTrouble {
     fn from(error: LoadError) -> Self {
         match error {
-            LoadError::Gateway(error) => Trouble::Etcd(error),
-            LoadError::Unusable(error) => Trouble::Fatal(error),
+            LoadError::Gateway(error) => TermTrouble::Etcd(error),
+            LoadError::Unusable(error) => TermTrouble::Fatal(error),
         }
     }
 }
@@ -103,7 +103,7 @@ impl Candidate {
         record: Record,
         clock: Clock,
         shared: Arc<Shared>,
-        reports: Sender<Report>,
+        reports: Sender<TermReport>,
         wake: LoopHandle,
     ) -> Candidate {
         Candidate {
@@ -124,8 +124,8 @@ impl Candidate {
         loop {
             match self.turn() {
                 Ok(()) => {}
-                Err(Trouble::Etcd(error)) => self.note(&error),
-                Err(Trouble::Fatal(error)) => {
+                Err(TermTrouble::Etcd(error)) => self.note(&error),
+                Err(TermTrouble::Fatal(error)) => {
                     self.vacate();
                     self.report(Err(error));
                     return;
@@ -147,8 +147,8 @@ impl Candidate {
         }
     }
 
-    /// Does what is due.
-    fn turn(&mut self) -> Result<(), Trouble> {
+    /// Does the work that is due.
+    fn turn(&mut self) -> Result<(), TermTrouble> {
         self.keep_seat()?;
         let Some(seated) = self.seated else {
             return Ok(());
@@ -167,7 +167,7 @@ impl Candidate {
     }
 
     /// Takes a seat, or renews the one it has.
-    fn keep_seat(&mut self) -> Result<(), Trouble> {
+    fn keep_seat(&mut self) -> Result<(), TermTrouble> {
         let asked_us = self.clock.monotonic_us();
         let Some(seated) = self.seated else {
             let seat = self.record.enter(LEASE_S)?;
@@ -201,7 +201,7 @@ impl Candidate {
     }
 
     /// Looks for a leader, and leads if there is none.
-    fn stand_by(&mut self, seated: HeldLease) -> Result<(), Trouble> {
+    fn stand_by(&mut self, seated: HeldLease) -> Result<(), TermTrouble> {
         let leader = match self.record.leader()? {
             Some(leader) => leader,
             None => match self.record.campaign(seated.seat)? {
@@ -235,16 +235,16 @@ impl Candidate {
     }
 
     /// Reads the state as the only leader, and lets the role lead from it.
-    fn lead(&mut self) -> Result<(), Trouble> {
+    fn lead(&mut self) -> Result<(), TermTrouble> {
         let (Some(seated), Some(leading)) = (self.seated, &mut self.leading) else {
             return Ok(());
         };
         let found = self.record.load()?;
         let state = match found {
-            None => CoordinatorState::new(random::number().map_err(Trouble::Fatal)?),
+            None => CoordinatorState::new(random::number().map_err(TermTrouble::Fatal)?),
             Some(found) => {
                 if let Some(place) = found.manifest.moved_to {
-                    return Err(Trouble::Fatal(ServerError::Folder(format!(
+                    return Err(TermTrouble::Fatal(ServerError::Folder(format!(
                         "the coordinators' state in {} has moved to {place}: start the \
                          coordinator there, or bring it back with `replex admin coordinator \
                          migrate --to etcd`",
@@ -266,7 +266,7 @@ impl Candidate {
     }
 
     /// Keeps the newest state that is to be kept.
-    fn keep_state(&mut self) -> Result<(), Trouble> {
+    fn keep_state(&mut self) -> Result<(), TermTrouble> {
         let now_us = self.clock.monotonic_us();
         let Some(leading) = &mut self.leading else {
             return Ok(());
@@ -281,7 +281,7 @@ impl Candidate {
             }
             Ok(SaveOutcome::Deposed) | Err(GatewayError::NoLease) => self.vacate(),
             Ok(SaveOutcome::Overwritten) => {
-                return Err(Trouble::Fatal(ServerError::Folder(format!(
+                return Err(TermTrouble::Fatal(ServerError::Folder(format!(
                     "the coordinators' state in {} was changed by a process that does not lead: \
                      nothing else may write below this prefix",
                     self.record.place()
@@ -292,7 +292,7 @@ impl Candidate {
                 leading.pending = Some(persist);
                 return Err(error.into());
             }
-            // It was not kept, and the role is ahead of what is: it begins again from there.
+            // It was not kept, and the role is ahead of the kept state: it begins again from there.
             Err(error) => {
                 leading.reason = format!("the coordinator's state cannot be kept: {error}");
                 leading.keep_from_us = now_us + REFUSED_PAUSE_US;
@@ -339,7 +339,7 @@ impl Candidate {
 
     fn report(&self, event: Result<KeeperEvent, ServerError>) {
         // The receiver is gone only when the process is ending anyway.
-        let _ = self.reports.send(Report {
+        let _ = self.reports.send(TermReport {
             leadership: self.leadership,
             event,
         });
@@ -367,14 +367,14 @@ impl Candidate {
             Some(leading) if leading.is_reported && leading.pending.is_none() => renew_us,
             _ => now_us + LOOK_PAUSE_US,
         };
-        // What failed is due at once, and yet not tried at once.
+        // A failed request is due at once, and yet not tried at once.
         let due_us = due_us.clamp(now_us + LOOK_PAUSE_US / 10, now_us + RENEW_PAUSE_US);
         Duration::from_micros(due_us - now_us)
     }
 }
 
 impl HeldLease {
-    /// After a question that was asked then and whose answer confirms the lease.
+    /// Makes a lease from the time of the request whose answer confirms it.
     fn new(seat: CoordinatorLease, asked_us: u64) -> HeldLease {
         let ttl_us = seat.ttl_s * 1_000_000;
         HeldLease {

@@ -1,5 +1,5 @@
-//! What a proxy is: a pooler, or of several proxies that route the active one, or one that stands
-//! by.
+//! The role of a proxy: a pooler, or one of several proxies that route. Of those, one is active and
+//! the others stand by.
 //!
 //! Invariant: a session has one [`SessionServers`] from its login to its end, and ends with the
 //! lease of that.
@@ -13,9 +13,9 @@ use pg_connect::address::Address;
 use pg_wire::report::{Report, Severity};
 use proxy_pool::ServerNode;
 use replication::leadership::{ProxyLeadership, register};
-use replication::{Contents, Replication, ReplicationError, ReplicationSettings, lineage};
+use replication::{ExistingData, Replication, ReplicationError, ReplicationSettings, lineage};
 
-/// Wait between two tries to become the active proxy, of one that has stood by before.
+/// Wait between two tries to become the active proxy, after the first success.
 const RETRY_WAIT: Duration = Duration::from_secs(1);
 
 /// SQLSTATE: not now. Clients that know several servers go on to the next.
@@ -23,8 +23,8 @@ const CANNOT_CONNECT_NOW: &str = "57P03";
 /// SQLSTATE: ended by an operator of the server. Drivers take the connection for broken.
 const SHUTDOWN: &str = "57P01";
 
-/// What a proxy is.
-pub enum Role {
+/// The role of a proxy.
+pub enum ProxyRole {
     /// It routes nothing, and may be one of many.
     Pooler(Arc<ServerNode>),
     /// It waits, for this proxy if it knows.
@@ -61,7 +61,7 @@ impl Proxy {
     /// Is the active one whenever no other is, and stands by otherwise. `report` gets each change.
     ///
     /// Returns the reason why it could not become active, where that was so from the beginning.
-    pub async fn stand(
+    pub async fn compete_for_leadership(
         &self,
         settings: &ReplicationSettings,
         mut report: impl FnMut(ProxyStatus),
@@ -70,10 +70,10 @@ impl Proxy {
         loop {
             let waits = |name: &str| {
                 has_stood = true;
-                self.become_role(Role::Standby(Some(name.into())));
+                self.become_role(ProxyRole::Standby(Some(name.into())));
                 report(ProxyStatus::Waits(name.into()));
             };
-            let begun = match self.stand_once(waits).await {
+            let begun = match self.acquire_leadership(waits).await {
                 Ok(leadership) => self.begin(settings, leadership).await,
                 Err(problem) => Err(problem),
             };
@@ -84,14 +84,14 @@ impl Proxy {
                         .into_iter()
                         .map(ProxyStatus::Without)
                         .for_each(&mut report);
-                    self.become_role(Role::Active(Arc::clone(&routing)));
+                    self.become_role(ProxyRole::Active(Arc::clone(&routing)));
                     report(ProxyStatus::Active);
                     routing.lease.ended().await;
-                    self.become_role(Role::Standby(None));
+                    self.become_role(ProxyRole::Standby(None));
                     routing.replicas.replication().give_up().await;
                     report(ProxyStatus::Lost);
                 }
-                // Whatever it is, an operator can fix it, and need not start the proxy again.
+                // An operator can fix any such fault, and need not start the proxy again.
                 Err(problem) if has_stood => {
                     report(ProxyStatus::Failed(problem.to_string()));
                     tokio::time::sleep(RETRY_WAIT).await;
@@ -101,7 +101,7 @@ impl Proxy {
         }
     }
 
-    async fn stand_once(
+    async fn acquire_leadership(
         &self,
         waits: impl FnMut(&str),
     ) -> Result<ProxyLeadership, ReplicationError> {
@@ -109,11 +109,11 @@ impl Proxy {
         let mut named = self.named.lock().await.clone();
         // Without the primary nothing comes of it below.
         let registered = register::read(primary).await.unwrap_or_default();
-        // What is wrong with URLs is reported when they are to be added.
+        // Invalid URLs are reported when they are to be added.
         let parsed = registered.iter().map(|it| Address::parse(&it.url));
         named.extend(parsed.flatten());
         lineage::refuse_replaced(primary, &named).await?;
-        Replication::stand(primary, waits).await
+        Replication::acquire_leadership(primary, waits).await
     }
 
     /// Becomes the active one. Returns also which replicas could not be added.
@@ -127,7 +127,7 @@ impl Proxy {
         let named = self.named.lock().await;
         let routing = Routing::begin(primary, connections_max, settings, leadership).await?;
         for address in &*named {
-            routing.replicas.add(address, Contents::Kept)?;
+            routing.replicas.add(address, ExistingData::Kept)?;
         }
         // No other proxy can write there any more.
         let registered = register::read(primary).await?;
@@ -153,19 +153,19 @@ impl Proxy {
     pub fn servers(&self) -> Result<SessionServers, Report> {
         let role = self.role.read().unwrap_or_else(PoisonError::into_inner);
         match &*role {
-            Role::Pooler(primary) => {
+            ProxyRole::Pooler(primary) => {
                 return Ok(SessionServers {
                     primary: Arc::clone(primary),
                     routing: None,
                 });
             }
-            Role::Active(routing) if !routing.lease.has_ended() => {
+            ProxyRole::Active(routing) if !routing.lease.has_ended() => {
                 return Ok(SessionServers {
                     primary: Arc::clone(&routing.primary),
                     routing: Some(Arc::clone(routing)),
                 });
             }
-            Role::Standby(_) | Role::Active(_) => drop(role),
+            ProxyRole::Standby(_) | ProxyRole::Active(_) => drop(role),
         }
         let text = match self.waits_for() {
             Some(name) => format!("this proxy stands by for another one: {name}"),
@@ -184,18 +184,18 @@ impl Proxy {
     pub fn waits_for(&self) -> Option<String> {
         let role = self.role.read().unwrap_or_else(PoisonError::into_inner);
         match &*role {
-            Role::Standby(waits_for) => waits_for.clone(),
-            Role::Pooler(_) | Role::Active(_) => None,
+            ProxyRole::Standby(waits_for) => waits_for.clone(),
+            ProxyRole::Pooler(_) | ProxyRole::Active(_) => None,
         }
     }
 
     /// Returns whether the proxy routes when it is active.
     pub fn is_router(&self) -> bool {
         let role = self.role.read().unwrap_or_else(PoisonError::into_inner);
-        !matches!(*role, Role::Pooler(_))
+        !matches!(*role, ProxyRole::Pooler(_))
     }
 
-    fn become_role(&self, role: Role) {
+    fn become_role(&self, role: ProxyRole) {
         *self.role.write().unwrap_or_else(PoisonError::into_inner) = role;
     }
 }

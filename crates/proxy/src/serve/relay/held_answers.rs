@@ -1,16 +1,16 @@
-//! What waits for the client: answers, and what those wait for in turn.
+//! Answers that wait for the client, and the commits that they wait for.
 
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
 
-use super::{End, Relay};
+use super::{Relay, SessionEnd};
 use proxy_core::freshness::{TStateId, Tsid};
 use replication::leadership::lease::BootTime;
 
-/// What the client's answers wait for, at [`Level::OneCopy`].
+/// The condition under which the client's answers are sent, at [`ConsistencyLevel::OneCopy`].
 #[derive(Debug, Default)]
-pub(super) enum Held {
+pub(super) enum HeldAnswers {
     #[default]
     Nothing,
     /// That the slot's reader sees these commits.
@@ -29,15 +29,15 @@ impl Relay<'_> {
             return false;
         };
         let manager = match &self.held {
-            Held::Nothing => return false,
+            HeldAnswers::Nothing => return false,
             _ => routing.manager(),
         };
-        if let Held::Commits(commits) = &self.held
+        if let HeldAnswers::Commits(commits) = &self.held
             && !commits.iter().any(|id| manager.is_pending(*id))
         {
-            self.held = Held::Until(manager.latest());
+            self.held = HeldAnswers::Until(manager.latest());
         }
-        if let Held::Until(tsid) = self.held {
+        if let HeldAnswers::Until(tsid) = self.held {
             let is_there = match manager.applied_everywhere() {
                 Some(has) => {
                     self.none_serves = None;
@@ -50,10 +50,10 @@ impl Relay<'_> {
                 }
             };
             if is_there {
-                self.held = Held::Nothing;
+                self.held = HeldAnswers::Nothing;
             }
         }
-        !matches!(self.held, Held::Nothing)
+        !matches!(self.held, HeldAnswers::Nothing)
     }
 
     /// Returns whether an answer of a replica waits for the client while another proxy might be the
@@ -69,10 +69,10 @@ impl Relay<'_> {
                 .is_some_and(|routing| !routing.lease.is_valid())
     }
 
-    pub(super) async fn flush_client(&mut self) -> Result<(), End> {
+    pub(super) async fn flush_client(&mut self) -> Result<(), SessionEnd> {
         while self.client.has_to_write(&self.out.to_client) && !self.is_held() {
             let written = poll_fn(|context| self.poll_client(context)).await;
-            written.map_err(|_| End::Client)?;
+            written.map_err(|_| SessionEnd::Client)?;
         }
         Ok(())
     }
@@ -94,14 +94,14 @@ impl Relay<'_> {
         written
     }
 
-    /// Answers the client first: it need not wait for what is done behind its answer.
-    pub(super) async fn answer_first(&mut self) -> Result<(), End> {
+    /// Answers the client first: it need not wait for the work behind its answer.
+    pub(super) async fn answer_first(&mut self) -> Result<(), SessionEnd> {
         if self.is_held() || self.out.to_client.is_empty() {
             return Ok(());
         }
         let written = poll_fn(|context| Poll::Ready(self.poll_proven(context))).await;
         match written {
-            Poll::Ready(Err(_)) => Err(End::Client),
+            Poll::Ready(Err(_)) => Err(SessionEnd::Client),
             Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
         }
     }

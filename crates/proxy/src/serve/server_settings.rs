@@ -1,5 +1,5 @@
-//! What a session begins with on every server: its login, its settings, and how its statements are
-//! read.
+//! The initial state of a session on every server: its login, its settings, and how its statements
+//! are parsed.
 
 use std::io;
 
@@ -15,37 +15,37 @@ pub struct ParseContext {
     pub is_utf8: bool,
     /// Whether a backslash is an escape in every literal: `standard_conforming_strings` is off.
     pub has_escapes: bool,
-    /// Whether the session has changed by what its texts mean, apart from where names are looked
+    /// Whether the session has changed the meaning of its texts, apart from where names are looked
     /// up.
     pub is_changed: bool,
 }
 
 /// How transactions are isolated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Isolation {
-    /// Each statement sees what is committed when it begins.
+pub enum IsolationLevel {
+    /// Each statement sees the transactions that have committed when it begins.
     #[default]
     ReadCommitted,
-    /// All see what was committed when the first one began.
+    /// All see the transactions that had committed when the first one began.
     RepeatableRead,
-    /// As if they ran one after the other: what they read counts as well.
+    /// As if they ran one after the other: their reads count as well.
     Serializable,
 }
 
-impl Isolation {
+impl IsolationLevel {
     /// Returns it from PostgreSQL's setting.
-    fn of(setting: &str) -> Isolation {
+    fn of(setting: &str) -> IsolationLevel {
         match setting {
-            "read committed" | "read uncommitted" => Isolation::ReadCommitted,
-            "repeatable read" => Isolation::RepeatableRead,
-            _ => Isolation::Serializable,
+            "read committed" | "read uncommitted" => IsolationLevel::ReadCommitted,
+            "repeatable read" => IsolationLevel::RepeatableRead,
+            _ => IsolationLevel::Serializable,
         }
     }
 }
 
-/// What a session has on every server.
+/// The settings of a session on every server.
 #[derive(Clone)]
-pub struct Outset {
+pub struct ServerSettings {
     /// User, database and settings.
     pub key: ConnectionKey,
     /// The same for reads at replicas: should one write after all, it fails.
@@ -53,22 +53,22 @@ pub struct Outset {
     /// How its statements are read.
     pub reading: ParseContext,
     /// The default isolation of its transactions.
-    pub isolation: Isolation,
+    pub isolation: IsolationLevel,
 }
 
-impl Outset {
+impl ServerSettings {
     /// Makes one of this key, of which nothing else needs to be known.
-    pub fn of(key: ConnectionKey) -> Outset {
-        Outset {
+    pub fn of(key: ConnectionKey) -> ServerSettings {
+        ServerSettings {
             reads: key.clone(),
             key,
             reading: ParseContext::default(),
-            isolation: Isolation::default(),
+            isolation: IsolationLevel::default(),
         }
     }
 
-    /// Returns what a session that began with this has when it has changed these settings since.
-    pub fn changed_to(&self, changed: StartSettings, known: &KnownSettings) -> Outset {
+    /// Returns the settings of a session that began with these and has changed some since.
+    pub fn changed_to(&self, changed: StartSettings, known: &KnownSettings) -> ServerSettings {
         let mut reading = self.reading.clone();
         if let Some(path) = changed.value("search_path") {
             reading.search_path = pg_analysis::search_path(path, &self.key.user);
@@ -81,21 +81,21 @@ impl Outset {
         }
         reading.is_changed = changed.iter().any(|(name, _)| settings::is_of_texts(name));
         let isolation = changed.value("default_transaction_isolation");
-        Outset {
+        ServerSettings {
             reading,
-            isolation: isolation.map_or(self.isolation, Isolation::of),
+            isolation: isolation.map_or(self.isolation, IsolationLevel::of),
             reads: known.same(self.reads.changed_to(changed.clone())),
             key: known.same(self.key.changed_to(changed)),
         }
     }
 }
 
-/// What decides which rows a statement gives and how they look: a replica's own settings must
-/// not.
+/// The settings that determine which rows a statement returns and in which format. The session's
+/// values apply at a replica, never the replica's own.
 ///
 /// And whether the role could begin this session now: a connection that was idle may be from before
 /// it lost the right to, or was dropped.
-const OUTSET: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = session_user \
+const SETTINGS_QUERY: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = session_user \
       AND rolcanlogin AND coalesce(rolvaliduntil > pg_catalog.now(), true)) \
     AND pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CONNECT'), \
     current_setting('search_path'), \
@@ -105,7 +105,7 @@ const OUTSET: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolna
     current_setting('bytea_output'), current_setting('lc_monetary'), \
     current_setting('lc_numeric'), current_setting('lc_time'), current_setting('xmloption'), \
     current_setting('default_text_search_config'), current_setting('standard_conforming_strings')";
-const OUTSET_NAMES: [&str; 14] = [
+const SETTING_NAMES: [&str; 14] = [
     "search_path",
     "default_transaction_isolation",
     "TimeZone",
@@ -122,20 +122,20 @@ const OUTSET_NAMES: [&str; 14] = [
     "standard_conforming_strings",
 ];
 
-/// What a connection shows that nothing has changed yet.
-pub struct Beginning {
-    /// What a session begins with.
-    pub outset: Outset,
+/// The settings of a connection before any statement has changed them.
+pub struct InitialReading {
+    /// The initial settings of a session.
+    pub server_settings: ServerSettings,
     /// Whether its role could log in now.
     pub may_log_in: bool,
 }
 
-/// Reads what a session begins with from a connection that nothing has changed yet.
-pub async fn read_outset(
+/// Reads the initial settings of a session from a connection before any change.
+pub async fn read_server_settings(
     connection: &mut Connection,
     known: &KnownSettings,
-) -> io::Result<Beginning> {
-    let mut values = connection.row(OUTSET).await?;
+) -> io::Result<InitialReading> {
+    let mut values = connection.row(SETTINGS_QUERY).await?;
     if values.is_empty() {
         return Err(io::Error::other("the server reports no settings"));
     }
@@ -144,19 +144,22 @@ pub async fn read_outset(
         return Err(io::Error::other("the server reports no settings"));
     };
     let key = &connection.key;
-    let names = OUTSET_NAMES.map(str::to_string);
+    let names = SETTING_NAMES.map(str::to_string);
     let key = known.same(key.with(names.into_iter().zip(values.iter().cloned())));
     let read_only = ("default_transaction_read_only".into(), "on".into());
-    let outset = Outset {
+    let server_settings = ServerSettings {
         reading: ParseContext {
             search_path: pg_analysis::search_path(search_path, &key.user),
             is_utf8: encoding == "UTF8",
             has_escapes: strings != "on",
             is_changed: false,
         },
-        isolation: Isolation::of(isolation),
+        isolation: IsolationLevel::of(isolation),
         reads: known.same(key.with([read_only])),
         key,
     };
-    Ok(Beginning { outset, may_log_in })
+    Ok(InitialReading {
+        server_settings,
+        may_log_in,
+    })
 }

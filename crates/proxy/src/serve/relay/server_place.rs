@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use crate::serve::routing::{Chosen, Routing};
-use crate::serve::standing::SessionServers;
-use proxy_core::freshness::{Manager, ReplicaId};
+use crate::serve::proxy_role::SessionServers;
+use crate::serve::routing::{ChosenReplica, Routing};
+use proxy_core::freshness::{FreshnessManager, ReplicaId};
 use proxy_pool::ServerNode;
 
 /// Where a server is.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct ServerPlace {
     pub node: Arc<ServerNode>,
     /// Returns its number, if it is a replica.
     pub replica: Option<ReplicaId>,
 }
 
-impl Chosen {
-    pub(super) fn place(&self) -> Place {
-        Place {
+impl ChosenReplica {
+    pub(super) fn place(&self) -> ServerPlace {
+        ServerPlace {
             node: Arc::clone(&self.node),
             replica: Some(self.id),
         }
@@ -38,15 +38,19 @@ impl SessionServers {
         routing.is_some_and(|routing| routing.lease.has_ended())
     }
 
-    pub(super) fn primary_place(&self) -> Place {
-        Place {
+    pub(super) fn primary_place(&self) -> ServerPlace {
+        ServerPlace {
             node: Arc::clone(&self.primary),
             replica: None,
         }
     }
 
     /// Counts the sessions on a server, for the choice of the least loaded.
-    pub(super) fn count(&self, place: &Place, count: fn(&mut Manager, Option<ReplicaId>)) {
+    pub(super) fn count(
+        &self,
+        place: &ServerPlace,
+        count: fn(&mut FreshnessManager, Option<ReplicaId>),
+    ) {
         if let Some(routing) = &self.routing {
             count(&mut routing.manager(), place.replica);
         }

@@ -5,17 +5,17 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::{HELD_LEN_MAX, Prepared};
+use super::{HELD_LEN_MAX, PreparedStatement};
 use crate::grammar::SessionEffect;
-use pg_wire::cut::WireMessage;
+use pg_wire::framing::WireMessage;
 
 /// Messages of a batch, in order.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct HeldMessages {
     messages: Vec<HeldMessage>,
     /// Bytes of their frames.
     length: usize,
-    /// Bytes of the last one that are still to come.
+    /// Bytes of the last message that are still due.
     rest: usize,
 }
 
@@ -23,59 +23,59 @@ pub(super) struct Held {
 #[derive(Debug)]
 pub(super) struct HeldMessage {
     pub frame: Bytes,
-    pub known: Known,
+    pub known: HeldMessageContent,
 }
 
-/// What is known of a message that may go to a server.
+/// The known content of a message that may go to a server.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Known {
+pub(super) enum HeldMessageContent {
     /// Nothing.
     #[default]
     Nothing,
-    /// What a simple query may leave behind.
+    /// The state that a simple query may leave behind.
     Effect(SessionEffect),
     /// The statement of a Parse message.
-    Statement(Arc<Prepared>),
+    Statement(Arc<PreparedStatement>),
 }
 
-impl Known {
+impl HeldMessageContent {
     pub fn effect(&self) -> Option<SessionEffect> {
         match self {
-            Known::Effect(effect) => Some(*effect),
-            Known::Nothing | Known::Statement(_) => None,
+            HeldMessageContent::Effect(effect) => Some(*effect),
+            HeldMessageContent::Nothing | HeldMessageContent::Statement(_) => None,
         }
     }
 
-    pub fn statement(&self) -> Option<&Arc<Prepared>> {
+    pub fn statement(&self) -> Option<&Arc<PreparedStatement>> {
         match self {
-            Known::Statement(statement) => Some(statement),
-            Known::Nothing | Known::Effect(_) => None,
+            HeldMessageContent::Statement(statement) => Some(statement),
+            HeldMessageContent::Nothing | HeldMessageContent::Effect(_) => None,
         }
     }
 }
 
-impl Held {
-    /// Returns the whole messages of a batch that has come back from a replica. What may leave
-    /// anything does not run there.
-    pub fn back(frames: Vec<Bytes>) -> Held {
+impl HeldMessages {
+    /// Returns the whole messages of a batch that has come back from a replica. Messages that may
+    /// leave state behind do not run there.
+    pub fn back(frames: Vec<Bytes>) -> HeldMessages {
         let length = frames.iter().map(Bytes::len).sum();
         let is_simple = frames.first().is_some_and(|frame| frame[0] == b'Q');
         let known = match is_simple {
-            true => Known::Effect(SessionEffect::Nothing),
-            false => Known::Nothing,
+            true => HeldMessageContent::Effect(SessionEffect::Nothing),
+            false => HeldMessageContent::Nothing,
         };
         let messages = frames.into_iter().map(|frame| HeldMessage {
             frame,
             known: known.clone(),
         });
-        Held {
+        HeldMessages {
             messages: messages.collect(),
             length,
             rest: 0,
         }
     }
 
-    pub fn push(&mut self, message: WireMessage<'_>, known: Known) {
+    pub fn push(&mut self, message: WireMessage<'_>, known: HeldMessageContent) {
         assert_eq!(self.rest, 0, "nothing gathers behind a part of a message");
         self.messages.push(HeldMessage {
             frame: Bytes::copy_from_slice(message.frame),

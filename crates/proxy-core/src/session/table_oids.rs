@@ -3,15 +3,15 @@
 use alloc::vec::Vec;
 use bytes::{Buf, BufMut, BytesMut};
 
-use pg_wire::cut::HEADER_LEN;
+use pg_wire::framing::HEADER_LEN;
 
 /// Bytes of a column's description behind the table and the column's number in it.
 const FURTHER_LEN: usize = 12;
 
-/// Which numbers the tables of a batch have where it runs, and on the primary. What is not among
-/// them has none for the client, as the value of an expression.
+/// Which numbers the tables of a batch have where it runs, and on the primary. A table without an
+/// entry has no number for the client, as the value of an expression.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Numbers {
+pub enum TableOidMap {
     /// It is not known.
     #[default]
     Unknown,
@@ -21,27 +21,29 @@ pub enum Numbers {
     Pairs(Vec<(u32, u32)>),
 }
 
-impl Numbers {
+impl TableOidMap {
     /// Adds numbers of further tables: there and on the primary.
     pub(super) fn add(&mut self, further: &[(u32, u32)]) {
         match self {
             _ if further.is_empty() => {}
-            Numbers::Pairs(known) => {
+            TableOidMap::Pairs(known) => {
                 for pair in further {
                     if !known.contains(pair) {
                         known.push(*pair);
                     }
                 }
             }
-            Numbers::Unknown | Numbers::One(_) => *self = Numbers::Pairs(further.to_vec()),
+            TableOidMap::Unknown | TableOidMap::One(_) => {
+                *self = TableOidMap::Pairs(further.to_vec())
+            }
         }
     }
 
     fn on_primary(&self, there: u32) -> u32 {
         match self {
-            Numbers::Unknown => 0,
-            Numbers::One(number) => *number,
-            Numbers::Pairs(pairs) => {
+            TableOidMap::Unknown => 0,
+            TableOidMap::One(number) => *number,
+            TableOidMap::Pairs(pairs) => {
                 let found = pairs.iter().find(|(known, _)| *known == there);
                 found.map_or(0, |(_, number)| *number)
             }
@@ -96,14 +98,14 @@ mod tests {
             ("c", 20_001, 3),
             ("d", 20_002, 1),
         ];
-        let pairs = Numbers::Pairs(vec![(20_000, 30_000), (20_001, 20_000)]);
+        let pairs = TableOidMap::Pairs(vec![(20_000, 30_000), (20_001, 20_000)]);
         let two = [("a", 30_000, 1), ("", 0, 0), ("c", 20_000, 3), ("d", 0, 0)];
         let none = [("a", 0, 0), ("", 0, 0), ("c", 0, 0), ("d", 0, 0)];
         let one = [("a", 7, 1), ("", 0, 0), ("c", 7, 3), ("d", 7, 1)];
         for (numbers, expected) in [
             (pairs, two),
-            (Numbers::Unknown, none),
-            (Numbers::One(7), one),
+            (TableOidMap::Unknown, none),
+            (TableOidMap::One(7), one),
         ] {
             let mut out = BytesMut::from(&b"before"[..]);
             numbers.write(&described(&there), &mut out);

@@ -8,26 +8,26 @@ use pg_wire::report::{Report, Severity};
 const PROTOCOL_VIOLATION: &str = "08P01";
 
 /// Why a login failed.
-pub enum Failed {
+pub enum LoginFailure {
     /// The client gets the error.
     Reported(Report),
     /// The client is gone, or there is none to send an error to.
     Gone,
 }
 
-impl From<io::Error> for Failed {
-    fn from(_: io::Error) -> Failed {
-        Failed::Gone
+impl From<io::Error> for LoginFailure {
+    fn from(_: io::Error) -> LoginFailure {
+        LoginFailure::Gone
     }
 }
 
-impl From<Report> for Failed {
-    fn from(report: Report) -> Failed {
-        Failed::Reported(report.fatal())
+impl From<Report> for LoginFailure {
+    fn from(report: Report) -> LoginFailure {
+        LoginFailure::Reported(report.fatal())
     }
 }
 
 /// Returns the error for a client that does not keep to the protocol.
-pub fn violation(what: impl Into<String>) -> Failed {
+pub fn violation(what: impl Into<String>) -> LoginFailure {
     Report::new(Severity::Fatal, PROTOCOL_VIOLATION, what).into()
 }

@@ -1,8 +1,8 @@
 //! Cuts a stream of bytes into messages, and long messages into pieces.
 //!
-//! A message is a tag, a length of four bytes that counts itself, and a body. Up to
-//! [`WHOLE_LEN_MAX`] it is given whole; a longer one is given as its head, with at least
-//! [`HEAD_LEN`] bytes, and then as whatever arrives, so that no peer has to hold it.
+//! A message is a tag, a length of four bytes that counts itself, and a body. A message of up to
+//! [`WHOLE_LEN_MAX`] bytes is returned whole. A longer one is returned as its head, with at least
+//! [`HEAD_LEN`] bytes, and then piece by piece as it arrives, so that no peer has to hold it.
 
 use crate::Malformed;
 use alloc::format;
@@ -19,9 +19,9 @@ const LARGE_LEN_MAX: usize = 0x3fff_fffe;
 /// (`PQ_SMALL_MESSAGE_LIMIT`).
 const SMALL_LEN_MAX: usize = 10_000;
 
-/// Whose messages are cut.
+/// The sender of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum MessageSender {
     /// Messages of a client: only known tags are taken, as PostgreSQL does.
     Client,
     /// Messages of a server: unknown ones are passed on, and rows are given as they come.
@@ -30,7 +30,7 @@ pub enum Side {
 
 /// One piece of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Piece<'a> {
+pub enum StreamPiece<'a> {
     /// A message, or the head of a long one.
     Message(WireMessage<'a>),
     /// More of the message whose head was given before.
@@ -52,7 +52,7 @@ impl<'a> WireMessage<'a> {
         self.frame[0]
     }
 
-    /// Returns what follows the header, as far as it is here.
+    /// Returns the bytes after the header, as far as they are here.
     pub fn body(&self) -> &'a [u8] {
         &self.frame[HEADER_LEN..]
     }
@@ -65,16 +65,16 @@ impl<'a> WireMessage<'a> {
 
 /// Where in the stream of one peer the cut is.
 #[derive(Debug)]
-pub struct Cutter {
-    side: Side,
+pub struct MessageCutter {
+    sender: MessageSender,
     /// Bytes of the current message that have not been given yet.
     rest: usize,
 }
 
-impl Cutter {
+impl MessageCutter {
     /// Makes one at the start of a message.
-    pub fn new(side: Side) -> Cutter {
-        Cutter { side, rest: 0 }
+    pub fn new(sender: MessageSender) -> MessageCutter {
+        MessageCutter { sender, rest: 0 }
     }
 
     /// Returns whether the next byte is the first of a message.
@@ -86,14 +86,14 @@ impl Cutter {
     /// until more bytes have come.
     ///
     /// Fails where no message can start so.
-    pub fn next<'a>(&mut self, buffer: &'a [u8]) -> Result<Option<Piece<'a>>, Malformed> {
+    pub fn next<'a>(&mut self, buffer: &'a [u8]) -> Result<Option<StreamPiece<'a>>, Malformed> {
         if buffer.is_empty() {
             return Ok(None);
         }
         if self.rest > 0 {
             let taken = buffer.len().min(self.rest);
             self.rest -= taken;
-            return Ok(Some(Piece::Rest(&buffer[..taken])));
+            return Ok(Some(StreamPiece::Rest(&buffer[..taken])));
         }
         let tag = buffer[0];
         let len_max = self.len_max(tag)?;
@@ -108,7 +108,7 @@ impl Cutter {
             )));
         }
         let total = length + 1;
-        let needed = if self.side == Side::Server && matches!(tag, b'D' | b'd') {
+        let needed = if self.sender == MessageSender::Server && matches!(tag, b'D' | b'd') {
             HEADER_LEN
         } else if total <= WHOLE_LEN_MAX {
             total
@@ -124,14 +124,14 @@ impl Cutter {
             buffer.len().min(total)
         };
         self.rest = total - taken;
-        Ok(Some(Piece::Message(WireMessage {
+        Ok(Some(StreamPiece::Message(WireMessage {
             frame: &buffer[..taken],
             rest: self.rest,
         })))
     }
 
     fn len_max(&self, tag: u8) -> Result<usize, Malformed> {
-        if self.side == Side::Server {
+        if self.sender == MessageSender::Server {
             // A server's rows may be as long as the length can say.
             return Ok(u32::MAX as usize);
         }
@@ -160,18 +160,22 @@ mod tests {
     }
 
     /// Returns all pieces of `bytes` as they come in chunks of `chunk`, put together again.
-    fn pieces(side: Side, bytes: &[u8], chunk: usize) -> Result<(usize, Vec<u8>), Malformed> {
-        let mut cutter = Cutter::new(side);
+    fn pieces(
+        sender: MessageSender,
+        bytes: &[u8],
+        chunk: usize,
+    ) -> Result<(usize, Vec<u8>), Malformed> {
+        let mut cutter = MessageCutter::new(sender);
         let (mut buffer, mut given, mut messages) = (Vec::new(), Vec::new(), 0);
         for chunk in bytes.chunks(chunk) {
             buffer.extend_from_slice(chunk);
             while let Some(piece) = cutter.next(&buffer)? {
                 let taken = match piece {
-                    Piece::Message(message) => {
+                    StreamPiece::Message(message) => {
                         messages += 1;
                         message.frame
                     }
-                    Piece::Rest(rest) => rest,
+                    StreamPiece::Rest(rest) => rest,
                 };
                 given.extend_from_slice(taken);
                 let taken = taken.len();
@@ -189,17 +193,17 @@ mod tests {
         let bytes = [frame(b'S', 0), long, frame(b'H', 0)].concat();
         for chunk in [1_000, 4_096, bytes.len()] {
             assert_eq!(
-                pieces(Side::Client, &bytes, chunk),
+                pieces(MessageSender::Client, &bytes, chunk),
                 Ok((3, bytes.clone())),
                 "{chunk}"
             );
         }
-        let mut cutter = Cutter::new(Side::Client);
-        let Ok(Some(Piece::Message(sync))) = cutter.next(&bytes) else {
+        let mut cutter = MessageCutter::new(MessageSender::Client);
+        let Ok(Some(StreamPiece::Message(sync))) = cutter.next(&bytes) else {
             panic!("no message")
         };
         assert!(sync.is_whole());
-        let Ok(Some(Piece::Message(head))) = cutter.next(&bytes[5..5 + HEAD_LEN]) else {
+        let Ok(Some(StreamPiece::Message(head))) = cutter.next(&bytes[5..5 + HEAD_LEN]) else {
             panic!("no head")
         };
         assert_eq!(head.rest, HEADER_LEN + 2 * WHOLE_LEN_MAX - HEAD_LEN);
@@ -208,12 +212,15 @@ mod tests {
     #[test]
     fn row_of_a_server_is_not_waited_for() {
         let row = frame(b'D', 1_000);
-        let mut cutter = Cutter::new(Side::Server);
-        let Ok(Some(Piece::Message(head))) = cutter.next(&row[..10]) else {
+        let mut cutter = MessageCutter::new(MessageSender::Server);
+        let Ok(Some(StreamPiece::Message(head))) = cutter.next(&row[..10]) else {
             panic!("waited")
         };
         assert_eq!(head.rest, row.len() - 10);
-        assert_eq!(cutter.next(&row[10..]), Ok(Some(Piece::Rest(&row[10..]))));
+        assert_eq!(
+            cutter.next(&row[10..]),
+            Ok(Some(StreamPiece::Rest(&row[10..])))
+        );
         assert!(cutter.is_between_messages());
     }
 
@@ -226,10 +233,15 @@ mod tests {
             *b"B\x40\x00\x00\x00",
             *b"!\x00\x00\x00\x04",
         ] {
-            assert!(Cutter::new(Side::Client).next(&bytes).is_err(), "{bytes:?}");
+            assert!(
+                MessageCutter::new(MessageSender::Client)
+                    .next(&bytes)
+                    .is_err(),
+                "{bytes:?}"
+            );
         }
         assert!(
-            Cutter::new(Side::Server)
+            MessageCutter::new(MessageSender::Server)
                 .next(b"Z\x00\x00\x00\x00")
                 .is_err()
         );
@@ -237,11 +249,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost_or_changed(
+        fn stream_in_pieces_keeps_every_byte(
             bytes in prop::collection::vec(any::<u8>(), 0..300),
             chunk in 1_usize..50,
         ) {
-            if let Ok((_, given)) = pieces(Side::Server, &bytes, chunk) {
+            if let Ok((_, given)) = pieces(MessageSender::Server, &bytes, chunk) {
                 prop_assert_eq!(given, bytes);
             }
         }

@@ -1,0 +1,90 @@
+//! Why a batch goes where it goes, as in the notices to clients that have asked for them.
+
+use std::fmt;
+
+use pg_wire::report::Report;
+use proxy_core::freshness::{ReplicaId, Tsid};
+use proxy_core::session::BatchFault;
+
+/// Why a batch goes where it goes.
+#[derive(Debug)]
+pub struct RoutingReason {
+    /// The fixed part of the reason, without positions.
+    pub summary: &'static str,
+    pub(super) detail: ReasonDetail,
+}
+
+/// The explanation for people.
+#[derive(Debug)]
+pub(super) enum ReasonDetail {
+    /// The primary, without an explanation.
+    Nothing,
+    /// A replica.
+    Replica {
+        id: ReplicaId,
+        need: Tsid,
+        applied: Tsid,
+    },
+    /// A replica. The statement needs nothing newer than its transaction's snapshot there.
+    Snapshot(ReplicaId),
+    /// The primary, since no replica has this.
+    NoneHas(Tsid),
+    /// The primary, since the replica returned this error.
+    Refused(Box<Report>),
+}
+
+impl RoutingReason {
+    /// Returns the primary, for this reason.
+    pub fn primary(summary: &'static str) -> RoutingReason {
+        let detail = ReasonDetail::Nothing;
+        RoutingReason { summary, detail }
+    }
+
+    /// Returns the replica where its transaction has its snapshot.
+    pub(super) fn snapshot(id: ReplicaId) -> RoutingReason {
+        RoutingReason {
+            summary: "its transaction has its snapshot there",
+            detail: ReasonDetail::Snapshot(id),
+        }
+    }
+
+    /// Returns the primary, since the read has failed at the replica, or its snapshot there is
+    /// torn.
+    pub fn failed(fault: &BatchFault) -> RoutingReason {
+        match fault {
+            BatchFault::Torn => RoutingReason::torn(),
+            BatchFault::Error(report) => RoutingReason {
+                summary: "it failed at the replica",
+                detail: ReasonDetail::Refused(Box::new(report.clone())),
+            },
+        }
+    }
+
+    /// Returns the primary, since the snapshot at the replica may be torn.
+    pub fn torn() -> RoutingReason {
+        RoutingReason::primary("commits under way together may be seen in another order there")
+    }
+
+    /// Returns the primary, since the replica cannot be reached.
+    pub fn unreachable(report: Report) -> RoutingReason {
+        RoutingReason {
+            summary: "the replica cannot be reached",
+            detail: ReasonDetail::Refused(Box::new(report)),
+        }
+    }
+}
+
+/// For people.
+impl fmt::Display for RoutingReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.detail {
+            ReasonDetail::Nothing => write!(f, "the primary, {}", self.summary),
+            ReasonDetail::Replica { id, need, applied } => {
+                write!(f, "replica {}, it has {applied}, needed is {need}", id.0)
+            }
+            ReasonDetail::Snapshot(id) => write!(f, "replica {}, {}", id.0, self.summary),
+            ReasonDetail::NoneHas(need) => write!(f, "the primary, no replica has {need} yet"),
+            ReasonDetail::Refused(report) => write!(f, "the primary, since {report}"),
+        }
+    }
+}
