@@ -7,7 +7,10 @@
 //! makes many of them affordable.
 
 mod commit;
+mod leases;
+mod packing;
 mod planted;
+mod seals;
 mod search;
 mod study;
 
@@ -62,12 +65,18 @@ fn main() -> ExitCode {
 
 /// Returns the cases of all models.
 fn all_cases(crashes: Option<u8>, losses: Option<u8>) -> Vec<StudiedCase> {
-    commit::studied_cases(crashes, losses)
+    let mut cases = commit::studied_cases(crashes, losses);
+    cases.extend(seals::studied_cases());
+    cases.extend(leases::studied_cases());
+    cases
 }
 
 /// Returns the planted bugs of all models.
 fn all_bugs() -> Vec<StudiedBug> {
-    commit::studied_bugs()
+    let mut bugs = commit::studied_bugs();
+    bugs.extend(seals::studied_bugs());
+    bugs.extend(leases::studied_bugs());
+    bugs
 }
 
 fn help() -> String {
