@@ -1,5 +1,5 @@
 //! The search: every state that can be reached, breadth first, so that the first violation found
-//! has the shortest story.
+//! has the shortest story. It knows no rule of any protocol.
 //!
 //! Of a state that has been met only a hash of 64 bits and its predecessor's number are kept: two
 //! states with one hash would be taken for the same. Among 10^8 states that happens with a
@@ -9,9 +9,43 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::Hasher;
 use std::time::Instant;
 
-use crate::action::ModelStep;
-use crate::chain::CaseRules;
-use crate::state::{ModelState, PACKED_MAX};
+/// A model: its states, the steps between them and the properties of each state.
+pub trait StateSpace {
+    /// Everything that there is at one moment.
+    type State: Copy + PartialEq;
+    /// One thing that happens.
+    type Step: Copy + std::fmt::Debug;
+
+    /// Returns the beginning.
+    fn start(&self) -> Self::State;
+
+    /// Does one thing; false if it cannot happen in this state.
+    fn apply(&self, state: &mut Self::State, step: Self::Step) -> bool;
+
+    /// Passes every step to `attempt` that may be possible in a state.
+    fn steps(&self, state: &Self::State, attempt: &mut dyn FnMut(Self::Step));
+
+    /// Returns whether nothing forces the step to happen ever.
+    fn is_fault(&self, step: Self::Step) -> bool;
+
+    /// Returns what is wrong with a state, if anything is.
+    fn violation(&self, state: &Self::State) -> Option<String>;
+
+    /// Returns what is wrong with a state in which nothing more happens unless a fault does.
+    fn violation_at_rest(&self, state: &Self::State) -> Option<String>;
+
+    /// Appends the state as bytes. States that symmetry makes equal have the same bytes.
+    fn pack(&self, state: &Self::State, bytes: &mut Vec<u8>);
+
+    /// Returns what [`StateSpace::pack`] has packed.
+    fn unpack(&self, bytes: &[u8]) -> Self::State;
+
+    /// Returns a step in words.
+    fn words(&self, state: &Self::State, step: Self::Step) -> String;
+
+    /// Returns what a step has changed, in words.
+    fn changes(&self, before: &Self::State, after: &Self::State) -> Vec<String>;
+}
 
 /// How far to search, and whether to print the progress.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +60,7 @@ pub struct SearchLimits {
 
 /// The result of a search.
 #[derive(Debug)]
-pub struct SearchResult {
+pub struct SearchResult<S> {
     /// Distinct states.
     pub states: usize,
     /// Steps from the beginning to the farthest of them.
@@ -36,7 +70,7 @@ pub struct SearchResult {
     /// Bytes of memory at the end.
     pub bytes: usize,
     /// What is wrong, and the steps that lead there.
-    pub violation: Option<(String, Vec<ModelStep>)>,
+    pub violation: Option<(String, Vec<S>)>,
 }
 
 /// States met so far.
@@ -105,7 +139,8 @@ impl Met {
 
 impl Queue {
     fn push(&mut self, packed: &[u8]) {
-        self.bytes.push(packed.len() as u8);
+        let length = u16::try_from(packed.len()).expect("a state has less than 64 KiB");
+        self.bytes.extend_from_slice(&length.to_le_bytes());
         self.bytes.extend_from_slice(packed);
         self.count += 1;
     }
@@ -113,8 +148,8 @@ impl Queue {
     fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = &self.bytes[..];
         std::iter::from_fn(move || {
-            let (length, behind) = rest.split_first()?;
-            let (packed, behind) = behind.split_at(usize::from(*length));
+            let (length, behind) = rest.split_first_chunk()?;
+            let (packed, behind) = behind.split_at(usize::from(u16::from_le_bytes(*length)));
             rest = behind;
             Some(packed)
         })
@@ -127,16 +162,31 @@ fn hash(packed: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Searches a case.
-pub fn search(world: &CaseRules<'_>, limits: SearchLimits) -> SearchResult {
+/// Passes all successors of a state to `each`, with the step that leads there.
+fn successors<W: StateSpace>(
+    world: &W,
+    state: &W::State,
+    each: &mut dyn FnMut(W::Step, &W::State),
+) {
+    world.steps(state, &mut |step| {
+        let mut next = *state;
+        if world.apply(&mut next, step) && next != *state {
+            each(step, &next);
+        }
+    });
+}
+
+/// Searches a model.
+pub fn search<W: StateSpace>(world: &W, limits: SearchLimits) -> SearchResult<W::Step> {
     let mut search = Search {
         world,
         limits,
         met: Met::new(),
         next: Queue::default(),
+        packed: Vec::new(),
         violation: None,
     };
-    let start = ModelState::start(world.case);
+    let start = world.start();
     search.meet(&start, 0);
     let (mut depth, mut first) = (0, 0);
     let started = Instant::now();
@@ -162,16 +212,18 @@ pub fn search(world: &CaseRules<'_>, limits: SearchLimits) -> SearchResult {
     search.found(depth)
 }
 
-struct Search<'a> {
-    world: &'a CaseRules<'a>,
+struct Search<'a, W> {
+    world: &'a W,
     limits: SearchLimits,
     met: Met,
     next: Queue,
+    /// The bytes of the state that is being met: kept, because there are many.
+    packed: Vec<u8>,
     /// What is wrong, with the number of the state where it shows.
     violation: Option<(String, usize)>,
 }
 
-impl Search<'_> {
+impl<W: StateSpace> Search<'_, W> {
     fn is_full(&self) -> bool {
         // A list that grows is there twice for a moment.
         let bytes = 2 * self.met.bytes() + 3 * self.next.bytes.capacity();
@@ -179,13 +231,13 @@ impl Search<'_> {
     }
 
     /// Notes a state, unless it has been met.
-    fn meet(&mut self, state: &ModelState, predecessor: usize) {
-        let mut packed = [0; PACKED_MAX];
-        let length = state.pack(self.world.case, &mut packed);
-        if !self.met.insert(hash(&packed[..length]), predecessor as u32) {
+    fn meet(&mut self, state: &W::State, predecessor: usize) {
+        self.packed.clear();
+        self.world.pack(state, &mut self.packed);
+        if !self.met.insert(hash(&self.packed), predecessor as u32) {
             return;
         }
-        self.next.push(&packed[..length]);
+        self.next.push(&self.packed);
         if self.violation.is_none()
             && let Some(wrong) = self.world.violation(state)
         {
@@ -197,10 +249,10 @@ impl Search<'_> {
     fn level(&mut self, level: &Queue, first: usize) {
         let world = self.world;
         for (number, packed) in level.iter().enumerate() {
-            let state = ModelState::unpack(world.case, packed);
+            let state = world.unpack(packed);
             let mut rests = true;
-            world.successors(&state, &mut |action, next| {
-                rests &= action.is_fault();
+            successors(world, &state, &mut |step, next| {
+                rests &= world.is_fault(step);
                 self.meet(next, first + number);
             });
             if rests && self.violation.is_none() {
@@ -213,7 +265,7 @@ impl Search<'_> {
         }
     }
 
-    fn found(self, depth: usize) -> SearchResult {
+    fn found(self, depth: usize) -> SearchResult<W::Step> {
         let complete = self.violation.is_none() && self.next.count == 0;
         let violation = self.violation.as_ref().map(|(wrong, number)| {
             let (steps, state) = self.steps_to(*number);
@@ -232,19 +284,20 @@ impl Search<'_> {
     }
 
     /// Returns the steps from the beginning to a state.
-    fn steps_to(&self, number: usize) -> (Vec<ModelStep>, ModelState) {
+    fn steps_to(&self, number: usize) -> (Vec<W::Step>, W::State) {
         let mut path = vec![number];
         while let Some(&last) = path.last().filter(|last| **last != 0) {
             path.push(self.met.predecessors[last] as usize);
         }
-        let mut state = ModelState::start(self.world.case);
+        let mut state = self.world.start();
         let mut steps = Vec::new();
+        let mut packed = Vec::new();
         for number in path.iter().rev().skip(1) {
             let mut step = None;
-            self.world.successors(&state, &mut |action, next| {
-                let mut packed = [0; PACKED_MAX];
-                let length = next.pack(self.world.case, &mut packed);
-                if hash(&packed[..length]) == self.met.hashes[*number] {
+            successors(self.world, &state, &mut |action, next| {
+                packed.clear();
+                self.world.pack(next, &mut packed);
+                if hash(&packed) == self.met.hashes[*number] {
                     step.get_or_insert((action, *next));
                 }
             });
@@ -254,6 +307,21 @@ impl Search<'_> {
         }
         (steps, state)
     }
+}
+
+/// Returns the steps from the beginning as a story: each in words, and what it changes.
+pub fn story<W: StateSpace>(world: &W, steps: &[W::Step]) -> String {
+    let mut state = world.start();
+    let mut text = String::new();
+    for (number, step) in steps.iter().enumerate() {
+        let before = state;
+        world.apply(&mut state, *step);
+        text += &format!("{:>4}. {}\n", number + 1, world.words(&before, *step));
+        for change in world.changes(&before, &state) {
+            text += &format!("      - {change}\n");
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -278,23 +346,99 @@ mod tests {
         assert_eq!(met.hashes.len(), 102_000);
     }
 
+    /// Two counters that rise to a limit: a state is wrong where both are at theirs.
+    struct Counters {
+        limit: u8,
+        both: bool,
+    }
+
+    impl StateSpace for Counters {
+        type State = [u8; 2];
+        type Step = usize;
+
+        fn start(&self) -> [u8; 2] {
+            [0, 0]
+        }
+
+        fn apply(&self, state: &mut [u8; 2], step: usize) -> bool {
+            state[step] += 1;
+            state[step] <= self.limit
+        }
+
+        fn steps(&self, _: &[u8; 2], attempt: &mut dyn FnMut(usize)) {
+            (0..2).for_each(attempt);
+        }
+
+        fn is_fault(&self, _: usize) -> bool {
+            false
+        }
+
+        fn violation(&self, state: &[u8; 2]) -> Option<String> {
+            (self.both && *state == [self.limit; 2]).then(|| "both are at their limit".into())
+        }
+
+        fn violation_at_rest(&self, state: &[u8; 2]) -> Option<String> {
+            (*state != [self.limit; 2]).then(|| "it rests early".into())
+        }
+
+        fn pack(&self, state: &[u8; 2], bytes: &mut Vec<u8>) {
+            bytes.extend_from_slice(state);
+        }
+
+        fn unpack(&self, bytes: &[u8]) -> [u8; 2] {
+            [bytes[0], bytes[1]]
+        }
+
+        fn words(&self, _: &[u8; 2], step: usize) -> String {
+            format!("Counter {step} rises.")
+        }
+
+        fn changes(&self, _: &[u8; 2], after: &[u8; 2]) -> Vec<String> {
+            vec![format!("the counters are at {after:?}")]
+        }
+    }
+
+    #[test]
+    fn all_states_are_visited_and_the_story_is_the_shortest() {
+        let limits = SearchLimits {
+            states_max: usize::MAX,
+            bytes_max: usize::MAX,
+            progress: false,
+        };
+        let mut counters = Counters {
+            limit: 9,
+            both: false,
+        };
+        let found = search(&counters, limits);
+        assert!(found.complete);
+        assert_eq!((found.states, found.depth), (100, 19));
+        assert!(found.violation.is_none());
+        counters.both = true;
+        let (wrong, steps) = search(&counters, limits).violation.expect("it is reached");
+        assert_eq!((&*wrong, steps.len()), ("both are at their limit", 18));
+        assert!(story(&counters, &steps).ends_with("[9, 9]\n"));
+    }
+
     #[test]
     fn a_search_ends_at_its_limit_and_reports_it() {
-        let case = crate::case::named("pair").expect("it is listed");
+        let counters = Counters {
+            limit: 200,
+            both: false,
+        };
         let limits = SearchLimits {
             states_max: 1_000,
             bytes_max: usize::MAX,
             progress: false,
         };
-        let found = search(&CaseRules::new(&case, None), limits);
+        let found = search(&counters, limits);
         assert!(!found.complete);
         assert!(found.states >= 1_000);
         let bounded = SearchLimits {
             states_max: usize::MAX,
-            bytes_max: 4 << 20,
+            bytes_max: 1 << 20,
             ..limits
         };
-        let found = search(&CaseRules::new(&case, None), bounded);
+        let found = search(&counters, bounded);
         assert!(!found.complete);
         assert!(found.bytes <= bounded.bytes_max);
     }

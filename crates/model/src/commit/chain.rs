@@ -6,9 +6,9 @@
 //! together, and any waiter may be next. A record gets to the disk where something waits for that;
 //! all others matter to a crash alone, which keeps any of them.
 
-use crate::case::Case;
-use crate::planted::ModelBug;
-use crate::state::{
+use crate::commit::case::Case;
+use crate::commit::planted::ModelBug;
+use crate::commit::state::{
     AnnouncedOutcome, MemberPart, MessageContent, ModelDecision, ModelMessage, ModelState, Stage,
 };
 

@@ -1,14 +1,14 @@
 //! The properties: invariants I1 to I4 in every state, and that a cluster at rest has
 //! finished everything (I5, I16).
 
-use crate::case::MemberPlace;
-use crate::chain::CaseRules;
-use crate::resolution::SealedOutcome;
-use crate::state::{ModelDecision, ModelState, Stage};
+use crate::commit::case::MemberPlace;
+use crate::commit::chain::CaseRules;
+use crate::commit::resolution::SealedOutcome;
+use crate::commit::state::{ModelDecision, ModelState, Stage};
 
 impl CaseRules<'_> {
     /// Returns what is wrong with a state, if anything is.
-    pub fn violation(&self, state: &ModelState) -> Option<String> {
+    pub fn broken_invariant(&self, state: &ModelState) -> Option<String> {
         if state.contradiction {
             return Some("I3: a member received two outcomes of one operation".into());
         }
@@ -125,7 +125,7 @@ impl CaseRules<'_> {
     }
 
     /// Returns what is wrong with a state in which nothing more happens unless a fault does.
-    pub fn violation_at_rest(&self, state: &ModelState) -> Option<String> {
+    pub fn unfinished(&self, state: &ModelState) -> Option<String> {
         if state.resolving {
             return self.wrongly_stuck(state);
         }
@@ -144,7 +144,7 @@ impl CaseRules<'_> {
                 .filter(|place| gone >> chain.places[*place].member & 1 == 0);
             let mut parts = present.map(|place| state.parts[operation][place]);
             let first = parts.next()?;
-            let finished = |part: &crate::state::MemberPart| match first.stage {
+            let finished = |part: &crate::commit::state::MemberPart| match first.stage {
                 Stage::None => part.stage == Stage::None,
                 _ => part.settled && part.decision == first.decision,
             };

@@ -1,30 +1,16 @@
-//! A counterexample as a story: each step in words, and what it changes.
+//! Each step in words, and what it changes, for the story of a violation.
 
-use crate::action::ModelStep;
-use crate::chain::CaseRules;
-use crate::state::{MessageContent, ModelDecision, ModelMessage, ModelState, Stage};
-
-/// Returns the steps from the beginning, in words.
-pub fn story(world: &CaseRules<'_>, steps: &[ModelStep]) -> String {
-    let mut state = ModelState::start(world.case);
-    let mut text = String::new();
-    for (number, step) in steps.iter().enumerate() {
-        let before = state;
-        world.apply(&mut state, *step);
-        text += &format!("{:>4}. {}\n", number + 1, world.words(&before, *step));
-        for change in world.changes(&before, &state) {
-            text += &format!("      - {change}\n");
-        }
-    }
-    text
-}
+use crate::commit::action::ModelStep;
+use crate::commit::chain::CaseRules;
+use crate::commit::state::{MessageContent, ModelDecision, ModelMessage, ModelState, Stage};
 
 impl CaseRules<'_> {
     fn operation_name(&self, operation: usize) -> &str {
         self.case.operations[operation].name
     }
 
-    fn words(&self, state: &ModelState, action: ModelStep) -> String {
+    /// Returns a step in words.
+    pub fn step_in_words(&self, state: &ModelState, action: ModelStep) -> String {
         let name = |member: usize| self.case.members[member];
         let at = |operation, place| name(self.member(operation, place));
         match action {
@@ -96,7 +82,8 @@ impl CaseRules<'_> {
         }
     }
 
-    fn changes(&self, before: &ModelState, after: &ModelState) -> Vec<String> {
+    /// Returns what a step has changed, in words.
+    pub fn changes_in_words(&self, before: &ModelState, after: &ModelState) -> Vec<String> {
         let mut changes = Vec::new();
         for (operation, chain) in self.case.operations.iter().enumerate() {
             for (place, own) in chain.places.iter().enumerate() {

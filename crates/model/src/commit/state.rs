@@ -4,7 +4,7 @@
 //! Invariants: epochs are renumbered from 0 without gaps, since only their order matters; a message
 //! that no member will take any more is not kept; of a member that is down only its disk is.
 
-use crate::case::{Case, MEMBERS_MAX, OPERATIONS_MAX, PLACES_MAX, Symmetry};
+use crate::commit::case::{Case, MEMBERS_MAX, OPERATIONS_MAX, PLACES_MAX, Symmetry};
 
 /// Messages under way at a time, at most.
 const MESSAGES_MAX: usize = 30;
@@ -520,8 +520,8 @@ fn unpack_message(word: u16) -> ModelMessage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case;
-    use crate::chain::CaseRules;
+    use crate::commit::case;
+    use crate::commit::chain::CaseRules;
 
     /// States along ways through a case, each of which turns off elsewhere.
     fn walk(case: &Case, mut visit: impl FnMut(&ModelState)) {
@@ -531,7 +531,12 @@ mod tests {
             for step in 0..60 {
                 visit(&state);
                 let mut next = Vec::new();
-                world.successors(&state, &mut |_, state| next.push(*state));
+                world.possible_steps(&state, &mut |step| {
+                    let mut after = state;
+                    if world.act(&mut after, step) && after != state {
+                        next.push(after);
+                    }
+                });
                 let turn = (way * 31 + step * step * 7) % next.len().max(1);
                 let Some(chosen) = next.get(turn) else {
                     break;

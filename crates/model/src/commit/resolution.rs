@@ -5,9 +5,9 @@
 //! to the same and it is not kept here. A removed member may go on in its epoch until its lease has
 //! ended, which is before the new epoch serves.
 
-use crate::chain::CaseRules;
-use crate::planted::ModelBug;
-use crate::state::{MemberPart, ModelDecision, ModelMember, ModelState, Stage};
+use crate::commit::chain::CaseRules;
+use crate::commit::planted::ModelBug;
+use crate::commit::state::{MemberPart, ModelDecision, ModelMember, ModelState, Stage};
 
 /// The outcome of one operation by the sealed logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

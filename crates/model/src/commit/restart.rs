@@ -5,10 +5,12 @@
 //! taken any more. A question and its answer are one step; members that share no operation with the
 //! restarted one have nothing to report and are not asked.
 
-use crate::case::OPERATIONS_MAX;
-use crate::chain::CaseRules;
-use crate::planted::ModelBug;
-use crate::state::{AnnouncedOutcome, MemberPart, ModelDecision, ModelMember, ModelState, Stage};
+use crate::commit::case::OPERATIONS_MAX;
+use crate::commit::chain::CaseRules;
+use crate::commit::planted::ModelBug;
+use crate::commit::state::{
+    AnnouncedOutcome, MemberPart, ModelDecision, ModelMember, ModelState, Stage,
+};
 
 impl CaseRules<'_> {
     /// Records of a member that are not known to be on its disk: prepares by operation, and above

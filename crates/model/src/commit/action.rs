@@ -1,7 +1,7 @@
-//! What can happen next: every action, and all successors of a state.
+//! What can happen next: every action.
 
-use crate::chain::CaseRules;
-use crate::state::{ModelMessage, ModelState};
+use crate::commit::chain::CaseRules;
+use crate::commit::state::{ModelMessage, ModelState};
 
 /// One step. Members, operations and places are indices of the case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl ModelStep {
 
 impl CaseRules<'_> {
     /// Does one thing; false if it cannot happen in this state.
-    pub fn apply(&self, state: &mut ModelState, action: ModelStep) -> bool {
+    pub fn act(&self, state: &mut ModelState, action: ModelStep) -> bool {
         let happened = match action {
             ModelStep::Begin(operation) => self.begin(state, operation),
             ModelStep::Deliver(message) => self.deliver(state, message),
@@ -68,14 +68,8 @@ impl CaseRules<'_> {
         happened
     }
 
-    /// Returns every state that can come next, each with the step that leads there.
-    pub fn successors(&self, state: &ModelState, each: &mut dyn FnMut(ModelStep, &ModelState)) {
-        let mut attempt = |action: ModelStep| {
-            let mut next = *state;
-            if self.apply(&mut next, action) && next != *state {
-                each(action, &next);
-            }
-        };
+    /// Passes every step to `attempt` that may be possible in a state.
+    pub fn possible_steps(&self, state: &ModelState, attempt: &mut dyn FnMut(ModelStep)) {
         for message in state.messages.iter() {
             attempt(ModelStep::Deliver(message));
         }
@@ -88,7 +82,7 @@ impl CaseRules<'_> {
             }
         }
         for member in 0..self.case.members.len() {
-            self.actions_of(state, member, &mut attempt);
+            self.actions_of(state, member, attempt);
         }
         attempt(ModelStep::Serve);
     }

@@ -1,0 +1,153 @@
+//! Cases: a table on a few cores, and which changes may come.
+
+/// One small cluster.
+#[derive(Clone, Debug)]
+pub struct LeaseCase {
+    /// For the command line.
+    pub name: &'static str,
+    /// What happens in it.
+    pub about: &'static str,
+    /// Names of the cores. The first asks for leases.
+    pub cores: &'static [&'static str],
+    /// Cores that hold a partition of the table at the beginning, as a set.
+    pub holders: u8,
+    /// Failures that the table tolerates.
+    pub tolerated: u8,
+    /// Sealings.
+    pub seals: u8,
+    /// Ordinary changes of the table.
+    pub changes: u8,
+    /// Changes of other tables.
+    pub others: u8,
+    /// Restarts of vouchers.
+    pub restarts: u8,
+    /// The core that gives up its place in a move, and the one that takes it.
+    pub moved: Option<(usize, usize)>,
+    /// A core whose place is given to another once it was removed, with the new core.
+    pub replaced: Option<usize>,
+    /// A core whose copy may be dropped.
+    pub dropped: Option<usize>,
+    /// Whether the failures that the table tolerates may rise.
+    pub raised: bool,
+    /// Cores with the same part, as a set: a story of one is a story of another.
+    pub alike: u8,
+}
+
+/// Returns every case, from small to large.
+pub fn cases() -> Vec<LeaseCase> {
+    let one = LeaseCase {
+        name: "leases",
+        about: "leases; a table on three servers, f = 1, one is removed",
+        cores: &["Asker", "Second", "Third", "Other"],
+        holders: 0b0111,
+        tolerated: 1,
+        seals: 1,
+        changes: 0,
+        others: 1,
+        restarts: 0,
+        moved: None,
+        replaced: None,
+        dropped: None,
+        raised: false,
+        alike: 0b0110,
+    };
+    let twice = LeaseCase {
+        name: "leases-twice",
+        about: "leases; f = 1, two sealings",
+        cores: &["Asker", "Second", "Third"],
+        seals: 2,
+        others: 0,
+        ..one.clone()
+    };
+    vec![
+        LeaseCase {
+            name: "leases-once",
+            about: "leases; f = 1, one sealing",
+            seals: 1,
+            ..twice.clone()
+        },
+        LeaseCase {
+            name: "leases-restart",
+            about: "leases; f = 1, one sealing, a voucher restarts",
+            seals: 1,
+            restarts: 1,
+            ..twice.clone()
+        },
+        LeaseCase {
+            name: "leases-cancelled",
+            about: "leases; two servers, f = 1, one sealing, a move to a third one is given up",
+            seals: 1,
+            changes: 2,
+            holders: 0b011,
+            moved: Some((1, 2)),
+            alike: 0,
+            ..twice.clone()
+        },
+        LeaseCase {
+            name: "leases-drops",
+            about: "leases; f = 1, two sealings, a copy is dropped",
+            changes: 1,
+            dropped: Some(1),
+            alike: 0,
+            ..twice.clone()
+        },
+        LeaseCase {
+            name: "leases-tolerance",
+            about: "leases; three servers, f rises from 1 to 2 at a sealing",
+            changes: 1,
+            raised: true,
+            ..twice.clone()
+        },
+        LeaseCase {
+            name: "leases-replaced",
+            about: "leases; f = 1, two sealings, a removed server returns with an empty disk",
+            replaced: Some(1),
+            alike: 0,
+            ..twice.clone()
+        },
+        twice.clone(),
+        LeaseCase {
+            name: "leases-restarts",
+            about: "leases; f = 1, one sealing, vouchers restart",
+            seals: 1,
+            restarts: 2,
+            ..twice
+        },
+        LeaseCase {
+            name: "leases-far",
+            about: "leases; four servers, f = 2, two sealings",
+            cores: &["Asker", "Second", "Third", "Fourth"],
+            holders: 0b1111,
+            tolerated: 2,
+            seals: 2,
+            others: 0,
+            alike: 0b1110,
+            ..one.clone()
+        },
+        LeaseCase {
+            name: "leases-moves",
+            about: "leases; f = 1, two sealings, a place moves from the asker to another server",
+            seals: 2,
+            changes: 2,
+            others: 0,
+            moved: Some((0, 3)),
+            ..one.clone()
+        },
+        LeaseCase {
+            name: "leases-moves-beside",
+            about: "leases; f = 1, two sealings, a place of another server moves",
+            seals: 2,
+            changes: 2,
+            others: 0,
+            moved: Some((1, 3)),
+            alike: 0,
+            ..one.clone()
+        },
+        one,
+    ]
+}
+
+/// Returns the case of this name.
+pub fn named(name: &str) -> Option<LeaseCase> {
+    cases().into_iter().find(|case| case.name == name)
+}

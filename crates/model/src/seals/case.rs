@@ -1,0 +1,136 @@
+//! Cases: two tables on cores that partly hold both, operations of one or both, and what happens.
+
+/// More cores than any case has.
+pub const CORES_MAX: usize = 5;
+/// More operations than any case has.
+pub const OPERATIONS_MAX: usize = 2;
+/// Table A, as a set of tables.
+pub const A: u8 = 1;
+/// Table B, as a set of tables.
+pub const B: u8 = 2;
+
+/// How an operation comes to its members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Down a chain, whose last member decides.
+    Chain,
+    /// From the member of this place to all others, whose votes it collects.
+    Fanned(usize),
+}
+
+/// An operation.
+#[derive(Clone, Debug)]
+pub struct SealedOperation {
+    /// For stories.
+    pub name: &'static str,
+    /// Its tables, as a set.
+    pub tables: u8,
+    /// Cores that take part; of a chain in its order.
+    pub members: &'static [usize],
+    /// How it comes to them.
+    pub way: Way,
+}
+
+/// One small cluster.
+#[derive(Clone, Debug)]
+pub struct SealCase {
+    /// For the command line.
+    pub name: &'static str,
+    /// What happens in it.
+    pub about: &'static str,
+    /// Names of the cores.
+    pub cores: &'static [&'static str],
+    /// By core: tables that it holds, as a set.
+    pub holds: &'static [u8],
+    /// Operations.
+    pub operations: Vec<SealedOperation>,
+    /// Servers that may be lost.
+    pub losses: u8,
+    /// Seals without a loss that may come.
+    pub changes: u8,
+    /// The core that may vote no.
+    pub refuses: Option<usize>,
+}
+
+/// Returns every case, from small to large.
+pub fn cases() -> Vec<SealCase> {
+    let over_both = |members: &'static [usize], coordinator| SealedOperation {
+        name: "X",
+        tables: A | B,
+        members,
+        way: Way::Fanned(coordinator),
+    };
+    let chain = |name, tables, members| SealedOperation {
+        name,
+        tables,
+        members,
+        way: Way::Chain,
+    };
+    let one = SealCase {
+        name: "seals",
+        about: "seals; an operation over two tables, begun by a core of B; one server is lost",
+        cores: &["A1", "A2", "B1", "B2"],
+        holds: &[A, A, B, B],
+        operations: vec![over_both(&[0, 1, 2, 3], 2)],
+        losses: 1,
+        changes: 0,
+        refuses: None,
+    };
+    vec![
+        one.clone(),
+        SealCase {
+            name: "seals-changed",
+            about: "seals; an operation over two tables, one or both of which just change",
+            losses: 0,
+            changes: 2,
+            ..one.clone()
+        },
+        SealCase {
+            name: "seals-refused",
+            about: "seals; an operation over two tables that a member may refuse",
+            refuses: Some(1),
+            losses: 2,
+            ..one.clone()
+        },
+        SealCase {
+            name: "seals-both",
+            about: "seals; an operation over two tables, each of which may lose a server",
+            losses: 2,
+            changes: 1,
+            ..one.clone()
+        },
+        SealCase {
+            name: "seals-beside",
+            about: "seals; an operation over two tables and one of B alone, a core holds both",
+            cores: &["A1", "Both", "B1", "B2"],
+            holds: &[A, A | B, B, B],
+            operations: vec![over_both(&[0, 1, 2], 0), chain("O", B, &[2, 1, 3])],
+            changes: 1,
+            ..one.clone()
+        },
+        SealCase {
+            name: "seals-chains",
+            about: "seals; an operation of each table alone, a core holds both",
+            cores: &["A1", "A2", "Both", "B1", "B2"],
+            holds: &[A, A, A | B, B, B],
+            operations: vec![chain("N", A, &[0, 2, 1]), chain("O", B, &[3, 2, 4])],
+            changes: 1,
+            ..one.clone()
+        },
+        SealCase {
+            name: "seals-far",
+            about: "seals; an operation over two tables on five cores, one of which holds both",
+            cores: &["A1", "A2", "Both", "B1", "B2"],
+            holds: &[A, A, A | B, B, B],
+            operations: vec![over_both(&[0, 1, 2, 3, 4], 2)],
+            losses: 2,
+            changes: 1,
+            ..one
+        },
+    ]
+}
+
+/// Returns the case of this name.
+pub fn named(name: &str) -> Option<SealCase> {
+    cases().into_iter().find(|case| case.name == name)
+}

@@ -1,0 +1,103 @@
+//! The properties: I1 to I3 in every state, what a seal may not stop, and that everything ends.
+
+use super::operation::SealRules;
+use super::state::{SealOutcome, SealStage, SealState, SealStep};
+use crate::search::StateSpace;
+
+impl SealRules {
+    /// Returns what is wrong with a state, if anything is.
+    pub fn broken_invariant(&self, state: &SealState) -> Option<String> {
+        let mut operations = 0..self.case.operations.len();
+        operations.find_map(|operation| {
+            self.contradicted(state, operation)
+                .or_else(|| self.unprepared(state, operation))
+                .or_else(|| self.stopped(state, operation))
+        })
+    }
+
+    fn knows(&self, state: &SealState, operation: usize, outcome: SealOutcome) -> bool {
+        let gone = state.current().removed | state.fenced;
+        let members = self.operation(operation).members.iter();
+        let mut parts = members.zip(&state.operations[operation].parts);
+        parts.any(|(core, part)| gone >> core & 1 == 0 && part.outcome == outcome)
+    }
+
+    /// I2, I3: an outcome that was seen or decided is not reversed, and both tables agree.
+    fn contradicted(&self, state: &SealState, operation: usize) -> Option<String> {
+        let name = self.operation(operation).name;
+        let now = state.operations[operation];
+        let commit = self.knows(state, operation, SealOutcome::Commit);
+        let abort = self.knows(state, operation, SealOutcome::Abort);
+        if now.seen_commit && (abort || now.seen_abort) {
+            Some(format!("I2: {name} was seen committed, and is aborted"))
+        } else if now.seen_abort && commit {
+            Some(format!("I2: {name} was seen aborted, and is committed"))
+        } else if commit && abort {
+            Some(format!("I3: {name} is both committed and aborted"))
+        } else {
+            None
+        }
+    }
+
+    /// I1: every member that remains has prepared what is committed.
+    fn unprepared(&self, state: &SealState, operation: usize) -> Option<String> {
+        let now = state.operations[operation];
+        if !now.seen_commit && !self.knows(state, operation, SealOutcome::Commit) {
+            return None;
+        }
+        let gone = state.current().removed | state.fenced;
+        let members = self.operation(operation).members.iter().zip(&now.parts);
+        let mut missing = members
+            .filter(|(core, part)| gone >> **core & 1 == 0 && part.stage != SealStage::Prepared);
+        let (core, _) = missing.next()?;
+        Some(format!(
+            "I1: {} is committed, and {} has not prepared it",
+            self.operation(operation).name,
+            self.case.cores[*core]
+        ))
+    }
+
+    /// R44: an operation has a next step, which waits for no seal of another table, while all its
+    /// members know its tables as they were when it began.
+    fn stopped(&self, state: &SealState, operation: usize) -> Option<String> {
+        let chosen = self.operation(operation);
+        let now = state.operations[operation];
+        let then = state.changes[usize::from(now.begun)];
+        let current = state.current();
+        let tables = (0..2).filter(|table| chosen.tables >> table & 1 != 0);
+        let same = |epochs: [u8; 2]| {
+            let mut tables = tables.clone();
+            tables.all(|table| epochs[table] == then.epochs[table])
+        };
+        let places = self.places(state, operation);
+        let mut members = places.iter().map(|place| chosen.members[*place]);
+        let known = members.all(|core| same(state.view(core).epochs));
+        let sealed = current.sealed & chosen.tables != 0;
+        let concerned = sealed || !same(current.epochs) || !known;
+        if now.begun == 0 || concerned || !self.is_unfinished(state, operation) {
+            return None;
+        }
+        let mut steps = vec![SealStep::Decide(operation)];
+        for place in 0..chosen.members.len() {
+            steps.push(SealStep::Prepare(operation, place));
+            steps.push(SealStep::Deliver(operation, place));
+        }
+        let moves = steps.iter().any(|step| {
+            let mut next = *state;
+            self.apply(&mut next, *step) && next != *state
+        });
+        let name = chosen.name;
+        (!moves).then(|| format!("R44: {name} waits for a seal that does not concern it"))
+    }
+
+    /// Returns what is wrong with a state in which nothing more happens unless a fault does.
+    pub fn unfinished(&self, state: &SealState) -> Option<String> {
+        if state.current().sealed != 0 {
+            return Some("I16: a table never serves again".into());
+        }
+        let mut operations = 0..self.case.operations.len();
+        let operation = operations.find(|operation| self.is_unfinished(state, *operation))?;
+        let name = self.operation(operation).name;
+        Some(format!("I5, I16: {name} is never finished everywhere"))
+    }
+}

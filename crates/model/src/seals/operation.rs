@@ -1,0 +1,227 @@
+//! Operations as long as no seal touches them: down a chain, or prepared at all members at once
+//! and decided by their coordinator.
+//!
+//! A vote and an outcome are durable when they are there: what is not on the disk yet is as good as
+//! not received.
+
+use super::case::{SealCase, SealedOperation, Way};
+use super::planted::SealBug;
+use super::state::{SealOutcome, SealPart, SealStage, SealState};
+
+/// The rules of a case, one of them broken if a bug is planted.
+#[derive(Clone, Debug)]
+pub struct SealRules {
+    /// The case.
+    pub case: SealCase,
+    /// The planted bug.
+    pub bug: Option<SealBug>,
+}
+
+impl SealRules {
+    /// Returns whether this bug is planted.
+    pub fn is(&self, bug: SealBug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    /// Returns the operation of the case.
+    pub fn operation(&self, operation: usize) -> &SealedOperation {
+        &self.case.operations[operation]
+    }
+
+    /// Returns the place of the member that begins an operation and answers its client.
+    pub fn first(&self, operation: usize) -> usize {
+        match self.operation(operation).way {
+            Way::Chain => 0,
+            Way::Fanned(coordinator) => coordinator,
+        }
+    }
+
+    /// Returns places of members that were there when an operation began: of those that a table has
+    /// lost before, no replacement is in the model.
+    pub fn places(&self, state: &SealState, operation: usize) -> Vec<usize> {
+        let begun = state.operations[operation].begun;
+        let removed = state.changes[usize::from(begun)].removed;
+        let members = self.operation(operation).members;
+        let there = |place: &usize| removed >> members[*place] & 1 == 0;
+        (0..members.len()).filter(there).collect()
+    }
+
+    /// Returns whether a core is there: a removed server runs on until its leases have ended.
+    pub fn runs(&self, state: &SealState, core: usize) -> bool {
+        state.fenced >> core & 1 == 0
+    }
+
+    /// Returns whether a core takes part in an operation now: all its tables are in the epochs in
+    /// which it began, and none is sealed (R15, R44).
+    pub fn takes_part(&self, state: &SealState, operation: usize, core: usize) -> bool {
+        let begun = state.operations[operation].begun;
+        let (view, then) = (state.view(core), state.changes[usize::from(begun)]);
+        let mut tables = self.operation(operation).tables;
+        let mut stopped = view.sealed & tables;
+        if self.is(SealBug::OwnTableOnly) || self.is(SealBug::AbsenceDoesNotBind) {
+            tables &= self.case.holds[core];
+            stopped &= self.case.holds[core];
+        }
+        if self.is(SealBug::SealStopsOthers) {
+            stopped = view.sealed & self.case.holds[core];
+        }
+        let mut matters = (0..2).filter(|table| tables >> table & 1 != 0);
+        let same = matters.all(|table| view.epochs[table] == then.epochs[table]);
+        let same = match self.bug {
+            Some(SealBug::StaleEpochAccepted) => true,
+            Some(SealBug::OneEpochForAll) => state.numbers[core] == begun,
+            _ => same,
+        };
+        self.runs(state, core) && same && stopped == 0
+    }
+
+    /// Begins an operation at its head, or with the last of its primaries.
+    pub fn begin(&self, state: &mut SealState, operation: usize) -> bool {
+        let place = self.first(operation);
+        let core = self.operation(operation).members[place];
+        let stopped = state.view(core).sealed & self.operation(operation).tables != 0;
+        if state.operations[operation].begun != 0 || stopped || !self.runs(state, core) {
+            return false;
+        }
+        state.operations[operation].begun = state.numbers[core];
+        self.vote(state, operation, place);
+        true
+    }
+
+    fn vote(&self, state: &mut SealState, operation: usize, place: usize) {
+        state.operations[operation].voted |= 1 << place;
+        state.operations[operation].parts[place].stage = SealStage::Prepared;
+    }
+
+    /// Takes a prepare at a member, which votes yes, or no if it `refuses`.
+    pub fn prepare(
+        &self,
+        state: &mut SealState,
+        operation: usize,
+        place: usize,
+        refuses: bool,
+    ) -> bool {
+        let now = state.operations[operation];
+        let core = self.operation(operation).members[place];
+        let sent = match self.operation(operation).way {
+            Way::Chain => {
+                let places = self.places(state, operation);
+                let before = places.iter().rev().find(|before| **before < place);
+                before.is_some_and(|before| now.voted >> before & 1 != 0)
+            }
+            Way::Fanned(_) => now.begun != 0,
+        };
+        let part = now.parts[place];
+        let new = part.stage == SealStage::Unknown && part.outcome == SealOutcome::Undecided;
+        let may_refuse = !refuses || self.case.refuses == Some(core);
+        if !sent || !new || !may_refuse || !self.takes_part(state, operation, core) {
+            return false;
+        }
+        if refuses {
+            state.operations[operation].refused = true;
+            state.operations[operation].parts[place].stage = SealStage::Refused;
+        } else {
+            self.vote(state, operation, place);
+        }
+        true
+    }
+
+    /// Decides: the last of a chain, or the coordinator once it has all votes.
+    pub fn decide(&self, state: &mut SealState, operation: usize) -> bool {
+        let now = state.operations[operation];
+        let members = self.operation(operation).members;
+        let places = self.places(state, operation);
+        let place = match self.operation(operation).way {
+            Way::Chain => *places.last().expect("its head is there"),
+            Way::Fanned(coordinator) => coordinator,
+        };
+        let fanned = self.operation(operation).way != Way::Chain;
+        let votes = places.iter().filter(|place| now.voted >> **place & 1 != 0);
+        let missing = (places.len() - votes.count()) as u32;
+        let early = u32::from(fanned && self.is(SealBug::DecidedEarly));
+        let decided = now.decision != SealOutcome::Undecided;
+        let ready = now.parts[place].stage == SealStage::Prepared && now.begun != 0;
+        if decided || !ready || !self.takes_part(state, operation, members[place]) {
+            return false;
+        }
+        let decision = match (now.refused, missing <= early) {
+            (true, _) => SealOutcome::Abort,
+            (false, true) => SealOutcome::Commit,
+            (false, false) => return false,
+        };
+        let operation = &mut state.operations[operation];
+        operation.decision = decision;
+        operation.parts[place].outcome = decision;
+        // An abort is what follows from no decision at all: nothing has to be durable first.
+        operation.seen_abort |= decision == SealOutcome::Abort;
+        // A chain's outcome is seen at its decider (x = n).
+        operation.seen_commit |= decision == SealOutcome::Commit && !fanned;
+        true
+    }
+
+    /// Takes the decision at a member: up a chain, or from the coordinator.
+    pub fn deliver(&self, state: &mut SealState, operation: usize, place: usize) -> bool {
+        let now = state.operations[operation];
+        let members = self.operation(operation).members;
+        let sent = match self.operation(operation).way {
+            Way::Chain => {
+                let removed = state.current().removed | state.fenced;
+                let mut below =
+                    (place + 1..members.len()).filter(|below| removed >> members[*below] & 1 == 0);
+                below
+                    .next()
+                    .is_some_and(|below| now.parts[below].outcome == now.decision)
+            }
+            Way::Fanned(_) => true,
+        };
+        let part = &mut state.operations[operation].parts[place];
+        let known = part.outcome != SealOutcome::Undecided || part.stage == SealStage::Unknown;
+        let decided = now.decision != SealOutcome::Undecided;
+        if !decided || !sent || known {
+            return false;
+        }
+        part.outcome = now.decision;
+        self.takes_part(state, operation, members[place])
+    }
+
+    /// Answers the client of an operation over several tables, once f + 1 servers of each table
+    /// have the decision on their disks.
+    pub fn answer(&self, state: &mut SealState, operation: usize) -> bool {
+        let now = state.operations[operation];
+        let chosen = self.operation(operation);
+        let coordinator = chosen.members[self.first(operation)];
+        let places = self.places(state, operation);
+        let knowing = |tables: u8| {
+            let holds = |place: &&usize| self.case.holds[chosen.members[**place]] & tables != 0;
+            let holders = places.iter().filter(holds);
+            let knowing = holders
+                .clone()
+                .filter(|place| now.parts[**place].outcome == SealOutcome::Commit);
+            // Where a table has lost a server before, fewer are left (R5).
+            knowing.count() >= holders.count().min(2)
+        };
+        let durable = match self.is(SealBug::DurableAnywhere) {
+            true => knowing(chosen.tables),
+            false => (0..2).all(|table| knowing(1 << table)),
+        };
+        let fanned = chosen.way != Way::Chain;
+        let decided = now.decision == SealOutcome::Commit && !now.seen_commit;
+        // A removed coordinator answers under its lease, whatever the others do.
+        if !fanned || !decided || !durable || !self.takes_part(state, operation, coordinator) {
+            return false;
+        }
+        state.operations[operation].seen_commit = true;
+        true
+    }
+
+    /// Returns whether an operation has begun and not ended at a member that remains.
+    pub fn is_unfinished(&self, state: &SealState, operation: usize) -> bool {
+        let gone = state.current().removed | state.fenced;
+        let members = self.operation(operation).members.iter();
+        let mut parts = members.zip(&state.operations[operation].parts);
+        parts.any(|(core, part): (&usize, &SealPart)| {
+            let open = part.stage != SealStage::Unknown && part.outcome == SealOutcome::Undecided;
+            gone >> core & 1 == 0 && open
+        })
+    }
+}

@@ -1,0 +1,159 @@
+//! One state: the changes so far, what each core has of them, and of each operation.
+
+use super::case::{CORES_MAX, OPERATIONS_MAX, SealCase};
+use crate::packing::{packed_enums, packed_structs};
+
+/// Changes of a case, at most, the beginning included.
+pub const NUMBERS_MAX: usize = 10;
+
+/// One step. Cores and operations are indices of the case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SealStep {
+    /// An operation begins.
+    Begin(usize),
+    /// A prepare comes to the member of this place, which votes yes.
+    Prepare(usize, usize),
+    /// A prepare comes to the member of this place, which votes no.
+    Refuse(usize, usize),
+    /// The decider or the coordinator decides.
+    Decide(usize),
+    /// The decision comes to the member of this place.
+    Deliver(usize, usize),
+    /// The outcome may be seen: its coordinator answers the client.
+    Answer(usize),
+    /// A core takes up the next change.
+    Learn(usize),
+    /// A core applies the resolution of an operation.
+    Resolve(usize, usize),
+    /// A server is lost, or is taken for lost: its tables are sealed.
+    Lose(usize),
+    /// A table changes in a way that needs a seal.
+    Change(u8),
+    /// A table serves again.
+    Serve(u8),
+    /// A core restarts and forgets its last seal.
+    ForgetSeal(usize),
+}
+
+packed_enums! {
+    /// How far an operation has come at a member.
+    SealStage {
+        /// The member knows nothing of it.
+        Unknown,
+        /// It is prepared durably, and the member has voted yes.
+        Prepared,
+        /// The member has voted no.
+        Refused,
+    }
+
+    /// The outcome of an operation, where it is known.
+    SealOutcome {
+        /// Not known.
+        Undecided,
+        /// It commits.
+        Commit,
+        /// It aborts.
+        Abort,
+    }
+}
+
+packed_structs! {
+    /// What the coordinator states in one change.
+    TableEpochs {
+        /// By table: the number of the last change that concerned it.
+        epochs: [u8; 2],
+        /// Tables whose chains stand still, as a set.
+        sealed: u8,
+        /// Servers that were removed, as a set.
+        removed: u8,
+    }
+
+    /// One member's part in an operation.
+    SealPart {
+        /// How far it has come.
+        stage: SealStage,
+        /// The outcome, durably.
+        outcome: SealOutcome,
+    }
+
+    /// One operation. Its messages, once sent, may arrive at any time and more than once.
+    OperationState {
+        /// The number of the change in which it began; 0 before.
+        begun: u8,
+        /// Places that have ever voted yes, as a set.
+        voted: u8,
+        /// Whether a member has voted no.
+        refused: bool,
+        /// The decision, as its decider sends it.
+        decision: SealOutcome,
+        /// A client or a reader may have seen it committed.
+        seen_commit: bool,
+        /// The client may have been answered that it aborts.
+        seen_abort: bool,
+        /// By place.
+        parts: [SealPart; CORES_MAX],
+    }
+
+    /// Everything.
+    SealState {
+        /// The number of the newest change.
+        newest: u8,
+        /// By number.
+        changes: [TableEpochs; NUMBERS_MAX],
+        /// By table: servers that it has lost since it last served, as a set.
+        lost: [u8; 2],
+        /// Servers whose leases have ended, as a set.
+        fenced: u8,
+        /// By core: the newest change that it has taken up.
+        numbers: [u8; CORES_MAX],
+        /// By operation.
+        operations: [OperationState; OPERATIONS_MAX],
+        /// Losses that may still happen.
+        losses_left: u8,
+        /// Seals without a loss that may still come.
+        changes_left: u8,
+        /// Restarts that forget something.
+        forgets_left: u8,
+    }
+}
+
+impl SealState {
+    /// Returns the beginning: all cores know the first change.
+    pub fn start(case: &SealCase) -> SealState {
+        let mut state = SealState {
+            newest: 1,
+            losses_left: case.losses,
+            changes_left: case.changes,
+            forgets_left: 1,
+            ..SealState::default()
+        };
+        state.changes[1].epochs = [1, 1];
+        for number in &mut state.numbers[..case.cores.len()] {
+            *number = 1;
+        }
+        state
+    }
+
+    /// Returns what a core knows.
+    pub fn view(&self, core: usize) -> TableEpochs {
+        self.changes[usize::from(self.numbers[core])]
+    }
+
+    /// Returns the newest change.
+    pub fn current(&self) -> TableEpochs {
+        self.changes[usize::from(self.newest)]
+    }
+
+    /// Adds a change that concerns `tables`; false if there is no room for it.
+    pub fn change(&mut self, tables: u8, mut next: TableEpochs) -> bool {
+        if usize::from(self.newest) + 1 == NUMBERS_MAX {
+            return false;
+        }
+        self.newest += 1;
+        for table in (0..2).filter(|table| tables >> table & 1 != 0) {
+            next.epochs[table] = self.newest;
+        }
+        self.changes[usize::from(self.newest)] = next;
+        true
+    }
+}
