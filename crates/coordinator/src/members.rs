@@ -155,7 +155,24 @@ impl Coordinator {
             ..LastReport::new(now, epoch)
         };
         self.note_room(core, room, output);
-        // A report counts if its table is as the core knows it, and does not stand still.
+        self.take_reports((core, epoch), filled, fills, output);
+        Ok(Outcome::Now(CoordinatorReply::Beat {
+            sent_us,
+            epoch: self.state.configuration.epoch,
+            lease_us: self.settings.lease_us,
+            session_floor: self.state.session_floor,
+        }))
+    }
+
+    /// Takes what a core that knows an epoch reports of partitions that are filled or move. A
+    /// report counts if its table is as the core knows it, and does not stand still.
+    fn take_reports(
+        &mut self,
+        (core, epoch): (CoreId, Epoch),
+        filled: Vec<PartitionId>,
+        fills: Vec<FillReport>,
+        output: &mut CoordinatorOutput,
+    ) {
         let tables = self.state.configuration.tables.iter();
         let counts = tables.filter(|table| table.epoch <= epoch && table.sealing.is_none());
         let counts: BTreeSet<TableId> = counts.map(|table| table.id).collect();
@@ -166,12 +183,6 @@ impl Coordinator {
         self.note_level(core, &filled, &counts);
         self.serve_filled(core, &filled, output);
         self.take_fill_reports(core, fills, output);
-        Ok(Outcome::Now(CoordinatorReply::Beat {
-            sent_us,
-            epoch: self.state.configuration.epoch,
-            lease_us: self.settings.lease_us,
-            session_floor: self.state.session_floor,
-        }))
     }
 
     /// A partition that a core has filled serves from the next epoch on (R20). The report belongs

@@ -1,6 +1,6 @@
 //! Members that are lost for good are replaced: the epochs before of the tables that they held are
-//! sealed and resolved by those that remain, then an epoch of each table serves in which others hold
-//! their partitions (R4, R5, R15). Other tables do not notice (R44).
+//! sealed and resolved by those that remain, then an epoch of each table serves in which others
+//! hold their partitions (R4, R5, R15). Other tables do not notice (R44).
 //!
 //! A server that fell silent is given up at once by default, for its rows take no writes until
 //! then. A server that has reported its stop has time to come back. While epochs end that is only

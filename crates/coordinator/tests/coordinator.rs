@@ -15,7 +15,7 @@ use placement::{
 };
 use proptest::prelude::*;
 use protocol::codec::Wire;
-use protocol::configuration::{Configuration, PlacedTable};
+use protocol::configuration::{Configuration, ConfigurationChanges, PlacedTable};
 use protocol::identity::{
     ClockReading, CoreId, Epoch, Incarnation, Position, ServerId, SessionId, TableId,
 };
@@ -558,14 +558,7 @@ impl Observed {
                 self.observe_configuration(configuration);
             }
             CoordinatorReply::Changes(changes) => {
-                self.observe_epoch(changes.epoch);
-                let known = self.configurations.range(changes.since..=changes.epoch);
-                let known: Vec<Vec<u8>> = known.map(|(_, bytes)| bytes.clone()).collect();
-                for bytes in known {
-                    let known = Configuration::decode_all(&bytes).expect("it was encoded");
-                    let newest = changes.clone().apply(&known).expect("it is new enough");
-                    self.observe_configuration(&newest);
-                }
+                self.observe_changes(changes);
             }
             CoordinatorReply::Unchanged { epoch } | CoordinatorReply::NewEpoch { epoch } => {
                 self.observe_epoch(*epoch);
@@ -602,6 +595,18 @@ impl Observed {
     /// A reply that waited has the epoch it waited for.
     fn observe_past_epoch(&mut self, epoch: Epoch) {
         self.epoch = self.epoch.max(epoch);
+    }
+
+    /// Applied to any configuration since, changes give that of their epoch.
+    fn observe_changes(&mut self, changes: &ConfigurationChanges) {
+        self.observe_epoch(changes.epoch);
+        let known = self.configurations.range(changes.since..=changes.epoch);
+        let known: Vec<Vec<u8>> = known.map(|(_, bytes)| bytes.clone()).collect();
+        for bytes in known {
+            let known = Configuration::decode_all(&bytes).expect("it was encoded");
+            let newest = changes.clone().apply(&known).expect("it is new enough");
+            self.observe_configuration(&newest);
+        }
     }
 
     fn observe_configuration(&mut self, configuration: &Configuration) {

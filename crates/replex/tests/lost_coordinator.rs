@@ -9,6 +9,7 @@ use std::fs;
 
 use client::{Client, ConnectOptions, IfExists, Table};
 use placement::Durability;
+use protocol::configuration::Configuration;
 use protocol::message::{CoordinatorReply, CoordinatorRequest};
 use replex::cluster::Cluster;
 use replex::wire::FrameConnection;
@@ -44,6 +45,12 @@ async fn connect(cluster: &Cluster) -> Client {
 async fn goes_on(cluster: &mut Cluster, first: i64) {
     // Clients are refused, and ask again, until the state is recovered.
     let client = connect(cluster).await;
+    // On a busy machine the older state may answer for a while before a server speaks up.
+    let has_both = |it: &Configuration| it.table_named("later").is_some();
+    cluster
+        .wait_until("it is recovered", has_both)
+        .await
+        .unwrap();
     cluster.wait_until_serving().await.unwrap();
     for name in ["people", "later"] {
         let table = client.table(name).await.unwrap();

@@ -1,5 +1,6 @@
-//! What changes one table does not disturb another one (R15, R44): its epoch stays, so that none of
-//! its chains stands still, and none of its messages and leases becomes void.
+//! A change of one table does not disturb another one (R15, R44): the epoch of the other table
+//! stays, so that none of its chains stands still, and none of its messages and leases becomes
+//! void.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

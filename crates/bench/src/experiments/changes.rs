@@ -5,6 +5,7 @@
 //! Left out: a change while a server is lost, and what the rows that are filled cost readers.
 
 use std::io;
+use std::ops::Range;
 use std::time::Duration;
 
 use client::{Client, IfExists, IfMissing, SchemaBuilder, Table};
@@ -23,7 +24,7 @@ const WRITERS: u64 = 4;
 /// Rows of each table: so few that an index is made within a round.
 const ROWS: u64 = 10_000;
 /// Tables that are created in all rounds together.
-const TABLES: usize = 500;
+const TABLES: u32 = 500;
 const CHANGED: &str = "changed";
 const STEADY: &str = "steady";
 const INDEX: &str = "by_field2";
@@ -143,12 +144,8 @@ async fn index(client: &Client) -> io::Result<()> {
 }
 
 /// Creates tables of these numbers, spread over the span.
-async fn create_tables(
-    client: &Client,
-    numbers: std::ops::Range<usize>,
-    span: Duration,
-) -> io::Result<()> {
-    let pause = span / u32::try_from(numbers.len().max(1)).expect("tables are few");
+async fn create_tables(client: &Client, numbers: Range<u32>, span: Duration) -> io::Result<()> {
+    let pause = span / (numbers.end - numbers.start).max(1);
     let mut due = tokio::time::Instant::now();
     for number in numbers {
         let schema = SchemaBuilder::new(format!("one_of_many_{number}"))

@@ -114,8 +114,8 @@ impl CoreMachine {
     }
 
     /// Returns whether a message of a peer is handled: it is of the peer's present life (R16), of
-    /// the epoch of its table that this core has (R15), and the table's chains do not stand still if
-    /// it is of a chain.
+    /// the epoch of its table that this core has (R15), and the table's chains do not stand still
+    /// if it is of a chain.
     fn admit_message(
         &mut self,
         header: PeerHeader,

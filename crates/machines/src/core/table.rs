@@ -1,8 +1,8 @@
 //! What the machine knows of a table: its layout, and what follows from it for every partition.
 //!
-//! Computed once per epoch of the table, so that the hot path only looks things up. The one place that
-//! turns a row change into the entries that a partition loses and gains, and into the keys that
-//! the operation holds there meanwhile.
+//! Computed once per epoch of the table, so that the hot path only looks things up. The one place
+//! that turns a row change into the entries that a partition loses and gains, and into the keys
+//! that the operation holds there meanwhile.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -95,6 +95,30 @@ fn row_bytes_short(replexes: &[ReplexInfo]) -> usize {
     replexes.iter().map(short).min().unwrap_or(0)
 }
 
+impl ReplexInfo {
+    fn new(table: &PlacedTable, position: usize) -> ReplexInfo {
+        let layout = &table.layout;
+        let replex = &layout.replexes[position];
+        let serves = |order: usize| {
+            let mut serving = layout.numbers().filter(|it| !table.is_building(*it));
+            serving.any(|replex| layout.order_of(replex) == order)
+        };
+        let number = |replex: usize| u8::try_from(replex).expect("a table has at most 63 replexes");
+        let orders = layout.entry_orders(position).into_iter();
+        ReplexInfo {
+            entry_columns: layout.order_columns(position),
+            sort_count: replex.sort_columns.len(),
+            constraint: match replex.kind {
+                ReplexKind::Index { index } => table.schema.indexes[index].constraint,
+                _ => None,
+            },
+            order: number(layout.order_of(position)),
+            entry_orders: orders.filter(|order| serves(*order)).map(number).collect(),
+            is_building: table.is_building(position),
+        }
+    }
+}
+
 impl TableInfo {
     pub fn new(table: &PlacedTable, configuration: &Configuration) -> TableInfo {
         let schema = table.schema.clone();
@@ -105,34 +129,13 @@ impl TableInfo {
         for column in key_spaces.chain(&schema.primary_key) {
             key_columns[*column] = true;
         }
-        let mut replexes = Vec::new();
-        let serves = |order: usize| {
-            let mut serving = layout.numbers().filter(|it| !table.is_building(*it));
-            serving.any(|replex| layout.order_of(replex) == order)
-        };
-        let number = |replex: usize| u8::try_from(replex).expect("a table has at most 63 replexes");
-        for (position, replex) in layout.replexes.iter().enumerate() {
-            let constraint = match replex.kind {
-                ReplexKind::Index { index } => schema.indexes[index].constraint,
-                _ => None,
-            };
+        let positions = 0..layout.replexes.len();
+        let replexes: Vec<ReplexInfo> = positions.map(|it| ReplexInfo::new(table, it)).collect();
+        for (replex, info) in layout.replexes.iter().zip(&replexes) {
             for column in &replex.sort_columns {
                 key_columns[*column] = true;
-                constrained_columns[*column] |= constraint.is_some();
+                constrained_columns[*column] |= info.constraint.is_some();
             }
-            replexes.push(ReplexInfo {
-                entry_columns: layout.order_columns(position),
-                sort_count: replex.sort_columns.len(),
-                constraint,
-                order: number(layout.order_of(position)),
-                entry_orders: layout
-                    .entry_orders(position)
-                    .into_iter()
-                    .filter(|order| serves(*order))
-                    .map(number)
-                    .collect(),
-                is_building: table.is_building(position),
-            });
         }
         let mut coordinate_columns = schema.columns.clone();
         coordinate_columns

@@ -69,8 +69,8 @@ impl Leases {
         *until = until_us.max(*until);
     }
 
-    /// Counts the grants of a core for each table as it knows them. A reply may leave later, under a
-    /// lease that was given in an epoch before.
+    /// Counts the grants of a core for each table as it knows them. A reply may leave later, under
+    /// a lease that was given in an epoch before.
     pub fn count(&mut self, core: CoreId, configuration: &Configuration) {
         let given = self.cores.entry(core).or_default();
         for table in &configuration.tables {

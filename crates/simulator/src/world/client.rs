@@ -217,27 +217,9 @@ impl World {
         {
             operation = WorkloadOperation::Statement(vec![range.clone()]);
         }
-        let mut kept = true;
         let session = &self.clients[&number].session;
         let epoch = session.configuration().map_or(Epoch(0), |it| it.epoch);
-        let read = |range, kept| read(&table, (table_id, epoch), range, kept);
-        let wanted = match &operation {
-            WorkloadOperation::Read(range) => {
-                kept = !self.generator.stale();
-                SessionOperation::Read(Read {
-                    count_only: self.generator.counts(),
-                    ..read(range, kept)
-                })
-            }
-            WorkloadOperation::Statement(ranges) => {
-                kept = !self.generator.stale();
-                SessionOperation::Moment(ranges.iter().map(|range| read(range, kept)).collect())
-            }
-            _ => SessionOperation::Execute {
-                table: table_id,
-                mutations: vec![table.mutation(&operation)],
-            },
-        };
+        let (wanted, kept) = self.request_of(&operation, &table, (table_id, epoch));
         // Some give up early, so that outcomes stay unknown.
         let patience_us = match self.random.chance(0.1) {
             true => self.random.between(MILLISECOND, 500 * MILLISECOND),
@@ -278,6 +260,40 @@ impl World {
             return;
         }
         self.submit(number, ticket, wanted, deadline_us);
+    }
+
+    /// Returns an operation in a session's words, by the copies of a table in an epoch, and whether
+    /// what it shows is kept: not if it may be stale.
+    fn request_of(
+        &mut self,
+        operation: &WorkloadOperation,
+        table: &Translation,
+        (id, epoch): (TableId, Epoch),
+    ) -> (SessionOperation, bool) {
+        let read = |range, kept| read(table, (id, epoch), range, kept);
+        match operation {
+            WorkloadOperation::Read(range) => {
+                let kept = !self.generator.stale();
+                let read = Read {
+                    count_only: self.generator.counts(),
+                    ..read(range, kept)
+                };
+                (SessionOperation::Read(read), kept)
+            }
+            WorkloadOperation::Statement(ranges) => {
+                let kept = !self.generator.stale();
+                let reads = ranges.iter().map(|range| read(range, kept)).collect();
+                (SessionOperation::Moment(reads), kept)
+            }
+            _ => {
+                let mutations = vec![table.mutation(operation)];
+                let execute = SessionOperation::Execute {
+                    table: id,
+                    mutations,
+                };
+                (execute, true)
+            }
+        }
     }
 
     /// Hands an operation to a client's session.

@@ -29,7 +29,7 @@ pub const OPERATOR: Node = Node::Client(0);
 
 impl World {
     /// Requests, for an operator, one copy of a table more or one less, or another table, which
-    /// nobody uses, or an end of it.
+    /// no client uses, or an end of it.
     pub fn change_copies(&mut self) {
         if self.tables.is_empty() {
             return;

@@ -26,7 +26,6 @@ const UNGUARDED: &[(&str, &str)] = &[
     ("R41", NOT_BUILT),
     ("R42", NOT_BUILT),
     ("R43", NOT_BUILT),
-    ("R44", NOT_BUILT),
     ("R45", NOT_BUILT),
     ("R46", NOT_BUILT),
     ("R47", NOT_BUILT),

@@ -121,8 +121,8 @@ impl CoreMachine {
         match self.sessions.known(request, digest) {
             RequestStatus::Completed(_) if planted::is(Bug::RetryRunsAgain) => {}
             RequestStatus::Completed(result) => {
-                // One without effect is known here alone, and another head may have come to another:
-                // it needs the lease as when it was new.
+                // One without effect is known here alone, and another head may have come to
+                // another: it needs the lease as when it was new.
                 let is_local = !result.took_effect();
                 let valid_until_us = is_local.then(|| self.lease_until_us(now, table));
                 let reply = Reply::Executed(result.clone());

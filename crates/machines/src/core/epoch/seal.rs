@@ -580,7 +580,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Forgets the seals of these tables, whose epochs have changed. Returns those that were sealed.
+    /// Forgets the seals of these tables, whose epochs have changed. Returns the tables that were
+    /// sealed.
     pub(crate) fn unseal(&mut self, tables: &BTreeSet<TableId>) -> BTreeSet<TableId> {
         let sealed = tables.iter().copied().filter(|id| self.has_sealed(*id));
         let sealed: BTreeSet<TableId> = sealed.collect();

@@ -17,9 +17,9 @@ const ATTEMPTS_MAX: usize = 16;
 /// The kind of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
-    /// What has this core forgotten?
+    /// For what this core has forgotten.
     Forgotten,
-    /// What does the log hold?
+    /// For the contents of the log.
     Sealed,
 }
 

@@ -3,11 +3,11 @@
 //! A prepare may have been forwarded before it was durable (R1), so the log can lack votes that
 //! this core has given, and giving another one could commit two rows of one unique key. Therefore a
 //! restarted core votes on nothing of a table until every peer has reported each operation of the
-//! table that both take part in: it adopts its own votes from there. Peers keep operations until every member has the outcome
-//! durably (`confirm`), so that nothing is missing. Messages of its earlier life that arrive later
-//! are dropped by their incarnation. Nor does it answer reads before: a lookup at the decider sees
-//! an outcome while prepares further up are not durable yet, so that a member which has lost its
-//! own would return the old row afterwards.
+//! table that both take part in: it adopts its own votes from there. Peers keep operations until
+//! every member has the outcome durably (`confirm`), so that nothing is missing. Messages of its
+//! earlier life that arrive later are dropped by their incarnation. Nor does it answer reads
+//! before: a lookup at the decider sees an outcome while prepares further up are not durable yet,
+//! so that a member which has lost its own would return the old row afterwards.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;

@@ -6,6 +6,7 @@ use protocol::message::*;
 use super::copies::fill_report;
 use super::{configuration, core, partition, schema};
 
+// tidy: long — one sample a message
 pub fn asks() -> Vec<(&'static str, Message)> {
     let join = |server| CoordinatorRequest::Join {
         server,

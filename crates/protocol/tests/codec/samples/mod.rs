@@ -655,6 +655,7 @@ fn peers() -> Vec<(&'static str, Message)> {
     messages.map(|(name, message)| (name, peer(message))).into()
 }
 
+// tidy: long — one sample a message
 fn answers() -> Vec<(&'static str, Message)> {
     let replies = [
         (
