@@ -68,7 +68,7 @@ fn beat(scene: &mut Scene, server: &Server) {
             durable: Position(0),
             filled: taken.map(|(id, _)| id).collect(),
             fills: Vec::new(),
-            seals: resolved(&configuration),
+            seals: resolved(configuration),
             room: match scene.full.contains(&server.id.0) {
                 true => Room::Reserve,
                 false => Room::Free,
