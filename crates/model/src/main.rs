@@ -7,6 +7,7 @@
 //! makes many of them affordable.
 
 mod commit;
+mod cuts;
 mod leases;
 mod packing;
 mod planted;
@@ -68,6 +69,7 @@ fn all_cases(crashes: Option<u8>, losses: Option<u8>) -> Vec<StudiedCase> {
     let mut cases = commit::studied_cases(crashes, losses);
     cases.extend(seals::studied_cases());
     cases.extend(leases::studied_cases());
+    cases.extend(cuts::studied_cases());
     cases
 }
 
@@ -76,6 +78,7 @@ fn all_bugs() -> Vec<StudiedBug> {
     let mut bugs = commit::studied_bugs();
     bugs.extend(seals::studied_bugs());
     bugs.extend(leases::studied_bugs());
+    bugs.extend(cuts::studied_bugs());
     bugs
 }
 
