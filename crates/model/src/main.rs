@@ -236,6 +236,17 @@ mod tests {
             "memory",
             "pair",
             "move",
+            "seals-refused",
+            "seals-both",
+            "seals-beside",
+            "leases-once",
+            "leases-restart",
+            "leases-twice",
+            "cuts-of-two",
+            "cuts",
+            "cuts-restart",
+            "cuts-lost",
+            "cuts-overlap",
         ];
         let cases = all_cases(None, None);
         for name in searched {
@@ -249,7 +260,7 @@ mod tests {
     #[test]
     fn every_planted_bug_is_noticed_and_has_a_story() {
         for bug in all_bugs() {
-            let found = (bug.search)(limits(300_000));
+            let found = (bug.search)(limits(600_000));
             let (wrong, story) = found
                 .violation
                 .unwrap_or_else(|| panic!("{} is missed", bug.name));

@@ -51,7 +51,15 @@ const Q: CutOperation = CutOperation { name: "Q", row: 0 };
 
 /// Returns every case, from small to large.
 pub fn cases() -> Vec<CutCase> {
-    let one = CutCase {
+    let mut cases = one_chain();
+    cases.extend(two_chains());
+    cases.extend(with_faults());
+    cases
+}
+
+/// Returns two chains that share no core.
+fn two() -> CutCase {
+    CutCase {
         name: "cuts",
         about: "cuts; two heads, two operations of one row and one of another",
         cores: &["Head1", "Last1", "Head2", "Last2"],
@@ -63,7 +71,11 @@ pub fn cases() -> Vec<CutCase> {
         losses: 0,
         jumps: 0,
         trims: 0,
-    };
+    }
+}
+
+fn two_chains() -> Vec<CutCase> {
+    let one = two();
     vec![
         CutCase {
             name: "cuts-of-two",
@@ -79,26 +91,44 @@ pub fn cases() -> Vec<CutCase> {
             trims: 1,
             ..one.clone()
         },
+    ]
+}
+
+/// Returns cases with one chain, where restarts and losses are what there is to explore.
+fn one_chain() -> Vec<CutCase> {
+    let one = CutCase {
+        cores: &["Head1", "Last1"],
+        clocks: &[0, 0],
+        chains: [&[0, 1], &[]],
+        operations: &[O, Q],
+        ..two()
+    };
+    vec![
         CutCase {
             name: "cuts-restarts-of-one",
             about: "cuts; one chain of two cores, both may restart",
-            cores: &["Head1", "Last1"],
-            clocks: &[0, 0],
-            chains: [&[0, 1], &[]],
-            operations: &[O, Q],
             restarts: 2,
             ..one.clone()
         },
         CutCase {
             name: "cuts-lost-of-one",
             about: "cuts; one chain of two cores, one of which is lost",
-            cores: &["Head1", "Last1"],
             clocks: &[2, 0],
-            chains: [&[0, 1], &[]],
-            operations: &[O, Q],
             losses: 1,
             ..one.clone()
         },
+        CutCase {
+            name: "cuts-overlap-of-one",
+            about: "cuts; one chain of two cores, two openings that overlap",
+            openings: 2,
+            ..one
+        },
+    ]
+}
+
+fn with_faults() -> Vec<CutCase> {
+    let one = two();
+    vec![
         CutCase {
             name: "cuts-restart",
             about: "cuts; two heads, an operation of each, a core restarts",

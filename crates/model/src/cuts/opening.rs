@@ -49,8 +49,7 @@ impl CutRules {
     }
 
     fn is_of_epoch(&self, state: &CutState, opening: usize, core: usize) -> bool {
-        let same = state.cores[core].epoch == state.openings[opening].epoch;
-        same || self.is(CutBug::HoldOfAnyEpoch)
+        state.cores[core].epoch == state.openings[opening].epoch
     }
 
     /// Takes a hold: once for each opening, of the core's own epoch, and for no second opening.

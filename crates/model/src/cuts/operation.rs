@@ -74,7 +74,7 @@ impl CutRules {
         };
         let core = places[head];
         let begun = state.operations[operation].version != 0;
-        let holds = state.cores[core].hold | state.cores[core].second_hold != 0;
+        let holds = state.cores[core].hold != 0;
         let version = state.cores[core].clock + 1 + jump;
         let first = self.is_first(state, operation, head);
         if begun

@@ -16,9 +16,9 @@ planted_bugs! { CutBug
     /// A core takes a hold of one opening twice.
     HoldTakenTwice = "hold-taken-twice", "R36", "cuts-of-two";
     /// A close of one opening releases, and closes, the hold of another.
-    OpeningUnchecked = "opening-unchecked", "R36", "cuts-overlap";
+    OpeningUnchecked = "opening-unchecked", "R36", "cuts-overlap-of-one";
     /// A core that holds for two openings begins operations after the first has closed.
-    HoldsShared = "holds-shared", "R36", "cuts-overlap";
+    HoldsShared = "holds-shared", "R36", "cuts-overlap-of-one";
     /// The version is the clock of the core that answered last, not the highest.
     LastClockWins = "last-clock-wins", "R38", "cuts-of-two";
     /// A statement that began after the version was chosen reads at it.
@@ -37,6 +37,4 @@ planted_bugs! { CutBug
     UnknownAnswered = "unknown-snapshot-answered", "R37", "cuts-restarts-of-one";
     /// A core goes on to answer at a version after its table's epoch has changed.
     SurvivesEpoch = "snapshot-survives-epoch", "R39", "cuts-restarts-of-one";
-    /// A hold, its answer and its close count in whatever epoch they arrive.
-    HoldOfAnyEpoch = "hold-of-any-epoch", "R39", "cuts-restarts-of-one";
 }

@@ -91,9 +91,7 @@ impl CutRules {
         if !self.is(CutBug::SurvivesEpoch) {
             state.cores[core].known = 0;
         }
-        if !self.is(CutBug::HoldOfAnyEpoch) {
-            self.release_hold(state, core);
-        }
+        self.release_hold(state, core);
         true
     }
 
