@@ -7,6 +7,7 @@
 //! makes many of them affordable.
 
 mod commit;
+mod cuts;
 mod leases;
 mod packing;
 mod planted;
@@ -68,6 +69,7 @@ fn all_cases(crashes: Option<u8>, losses: Option<u8>) -> Vec<StudiedCase> {
     let mut cases = commit::studied_cases(crashes, losses);
     cases.extend(seals::studied_cases());
     cases.extend(leases::studied_cases());
+    cases.extend(cuts::studied_cases());
     cases
 }
 
@@ -76,6 +78,7 @@ fn all_bugs() -> Vec<StudiedBug> {
     let mut bugs = commit::studied_bugs();
     bugs.extend(seals::studied_bugs());
     bugs.extend(leases::studied_bugs());
+    bugs.extend(cuts::studied_bugs());
     bugs
 }
 
@@ -233,6 +236,17 @@ mod tests {
             "memory",
             "pair",
             "move",
+            "seals-refused",
+            "seals-both",
+            "seals-beside",
+            "leases-once",
+            "leases-restart",
+            "leases-twice",
+            "cuts-of-two",
+            "cuts",
+            "cuts-restart",
+            "cuts-lost",
+            "cuts-overlap",
         ];
         let cases = all_cases(None, None);
         for name in searched {
@@ -246,7 +260,7 @@ mod tests {
     #[test]
     fn every_planted_bug_is_noticed_and_has_a_story() {
         for bug in all_bugs() {
-            let found = (bug.search)(limits(300_000));
+            let found = (bug.search)(limits(600_000));
             let (wrong, story) = found
                 .violation
                 .unwrap_or_else(|| panic!("{} is missed", bug.name));

@@ -35,7 +35,15 @@ pub struct LeaseCase {
 
 /// Returns every case, from small to large.
 pub fn cases() -> Vec<LeaseCase> {
-    let one = LeaseCase {
+    let mut cases = small();
+    cases.extend(two_sealings());
+    cases.extend(large());
+    cases
+}
+
+/// Returns a table on three of four servers.
+fn three() -> LeaseCase {
+    LeaseCase {
         name: "leases",
         about: "leases; a table on three servers, f = 1, one is removed",
         cores: &["Asker", "Second", "Third", "Other"],
@@ -50,15 +58,23 @@ pub fn cases() -> Vec<LeaseCase> {
         dropped: None,
         raised: false,
         alike: 0b0110,
-    };
-    let twice = LeaseCase {
+    }
+}
+
+/// Returns a table on all of three servers, sealed twice.
+fn twice() -> LeaseCase {
+    LeaseCase {
         name: "leases-twice",
         about: "leases; f = 1, two sealings",
         cores: &["Asker", "Second", "Third"],
         seals: 2,
         others: 0,
-        ..one.clone()
-    };
+        ..three()
+    }
+}
+
+fn small() -> Vec<LeaseCase> {
+    let twice = twice();
     vec![
         LeaseCase {
             name: "leases-once",
@@ -83,6 +99,30 @@ pub fn cases() -> Vec<LeaseCase> {
             alike: 0,
             ..twice.clone()
         },
+        LeaseCase {
+            name: "leases-of-two",
+            about: "leases; a table on two of three servers, f = 1, one sealing",
+            seals: 1,
+            cores: &["Asker", "Second", "Other"],
+            holders: 0b011,
+            alike: 0,
+            ..twice.clone()
+        },
+        LeaseCase {
+            name: "leases-returned",
+            about: "leases; two servers, f = 1, one returns with an empty disk",
+            cores: &["Asker", "Second"],
+            holders: 0b11,
+            replaced: Some(1),
+            alike: 0,
+            ..twice
+        },
+    ]
+}
+
+fn two_sealings() -> Vec<LeaseCase> {
+    let twice = twice();
+    vec![
         LeaseCase {
             name: "leases-drops",
             about: "leases; f = 1, two sealings, a copy is dropped",
@@ -113,6 +153,12 @@ pub fn cases() -> Vec<LeaseCase> {
             restarts: 2,
             ..twice
         },
+    ]
+}
+
+fn large() -> Vec<LeaseCase> {
+    let one = three();
+    vec![
         LeaseCase {
             name: "leases-far",
             about: "leases; four servers, f = 2, two sealings",

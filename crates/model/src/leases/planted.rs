@@ -6,9 +6,9 @@ planted_bugs! { LeaseBug
     /// A voucher answers an asker with a lower number than its own, and the asker counts it.
     NumbersUnchecked = "numbers-unchecked", "R15", "leases-once";
     /// A server that holds no partition of the table vouches for it.
-    StrangersVouch = "strangers-vouch", "R15", "leases";
+    StrangersVouch = "strangers-vouch", "R15", "leases-of-two";
     /// A voucher that does not know the table's epoch vouches for it.
-    StaleVouchersCount = "stale-vouchers-count", "R15", "leases-replaced";
+    StaleVouchersCount = "stale-vouchers-count", "R15", "leases-returned";
     /// A vouching is judged when it arrives, by a configuration that is not the one of its use.
     JudgedAtReceipt = "judged-at-receipt", "R15", "leases-twice";
     /// A vouching counts from its arrival.

@@ -52,20 +52,28 @@ pub struct SealCase {
     pub refuses: Option<usize>,
 }
 
-/// Returns every case, from small to large.
-pub fn cases() -> Vec<SealCase> {
-    let over_both = |members: &'static [usize], coordinator| SealedOperation {
+/// Returns an operation over both tables.
+fn over_both(members: &'static [usize], coordinator: usize) -> SealedOperation {
+    SealedOperation {
         name: "X",
         tables: A | B,
         members,
         way: Way::Fanned(coordinator),
-    };
-    let chain = |name, tables, members| SealedOperation {
+    }
+}
+
+/// Returns an operation of one table.
+fn chain(name: &'static str, tables: u8, members: &'static [usize]) -> SealedOperation {
+    SealedOperation {
         name,
         tables,
         members,
         way: Way::Chain,
-    };
+    }
+}
+
+/// Returns every case, from small to large.
+pub fn cases() -> Vec<SealCase> {
     let one = SealCase {
         name: "seals",
         about: "seals; an operation over two tables, begun by a core of B; one server is lost",

@@ -1,0 +1,213 @@
+//! Operations: down a chain as prepares, up as a decision, at each core a new state of its row.
+//!
+//! The last of a chain decides and settles at once. A core whose copy is overwritten keeps the row
+//! as history while it holds, or knows a snapshot.
+
+use super::case::CutCase;
+use super::planted::CutBug;
+use super::state::{CutStage, CutState, VERSION_MAX};
+
+/// The rules of a case, one of them broken if a bug is planted.
+#[derive(Clone, Debug)]
+pub struct CutRules {
+    /// The case.
+    pub case: CutCase,
+    /// The planted bug.
+    pub bug: Option<CutBug>,
+}
+
+impl CutRules {
+    /// Returns whether this bug is planted.
+    pub fn is(&self, bug: CutBug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    /// Returns the cores of an operation's chain, head first.
+    pub fn chain(&self, operation: usize) -> &'static [usize] {
+        self.case.chains[self.case.operations[operation].row]
+    }
+
+    /// Returns the places of the chain that an epoch has: what a removed server held is not
+    /// replaced in the model.
+    pub fn places(&self, state: &CutState, operation: usize, epoch: u8) -> Vec<usize> {
+        let chain = self.chain(operation);
+        let gone = |place: &usize| {
+            let core = chain[*place];
+            state.fenced >> core & 1 != 0 || state.removed >> core & 1 != 0 && epoch == state.epoch
+        };
+        (0..chain.len()).filter(|place| !gone(place)).collect()
+    }
+
+    /// Returns whether a core takes part in operations now.
+    pub fn acts(&self, state: &CutState, core: usize) -> bool {
+        let own = &state.cores[core];
+        let sealed = state.sealed && own.epoch == state.epoch;
+        state.fenced >> core & 1 == 0 && !own.recovering && !sealed
+    }
+
+    /// Returns whether a core takes messages that another sends in its own epoch.
+    fn hears(&self, state: &CutState, from: usize, to: usize) -> bool {
+        let same = state.cores[from].epoch == state.cores[to].epoch;
+        same && self.acts(state, from) && self.acts(state, to)
+    }
+
+    /// Returns operations of the row of this one that have a place before it, with their stage.
+    fn is_first(&self, state: &CutState, operation: usize, place: usize) -> bool {
+        let row = self.case.operations[operation].row;
+        (0..operation).all(|other| {
+            let same = self.case.operations[other].row == row;
+            !same || state.operations[other].stages[place] == CutStage::Applied
+        })
+    }
+
+    /// Begins an operation at its head: with a version above every one that the head knows, and
+    /// not while the head holds.
+    pub fn begin(&self, state: &mut CutState, operation: usize, jump: u8) -> bool {
+        let head_epoch = |core: usize| state.cores[core].epoch;
+        let places = self.chain(operation);
+        let Some(head) = places.iter().position(|core| {
+            self.places(state, operation, head_epoch(*core))
+                .first()
+                .is_some_and(|first| places[*first] == *core)
+        }) else {
+            return false;
+        };
+        let core = places[head];
+        let begun = state.operations[operation].version != 0;
+        let holds = state.cores[core].hold != 0;
+        let version = state.cores[core].clock + 1 + jump;
+        let first = self.is_first(state, operation, head);
+        if begun
+            || holds && !self.is(CutBug::CloseWithoutHold)
+            || !self.acts(state, core)
+            || !first
+            || jump > state.jumps_left
+            || version > VERSION_MAX
+        {
+            return false;
+        }
+        state.jumps_left -= jump;
+        let acknowledged = self.acknowledged(state);
+        let now = &mut state.operations[operation];
+        now.version = version;
+        now.after = acknowledged;
+        state.cores[core].clock = version;
+        self.log(state, operation, head);
+        true
+    }
+
+    /// Returns operations whose clients were answered, as a set.
+    pub fn acknowledged(&self, state: &CutState) -> u8 {
+        let operations = state.operations.iter().enumerate();
+        let answered = operations.filter(|(_, operation)| operation.acknowledged);
+        answered.fold(0, |set, (number, _)| set | 1 << number)
+    }
+
+    /// Logs the prepare at a place and sends it on; the last decides.
+    fn log(&self, state: &mut CutState, operation: usize, place: usize) {
+        let core = self.chain(operation)[place];
+        state.operations[operation].stages[place] = CutStage::Prepared;
+        self.send(state, operation, place);
+        let epoch = state.cores[core].epoch;
+        if self.places(state, operation, epoch).last() == Some(&place) {
+            self.settle(state, operation, place);
+        }
+    }
+
+    fn send(&self, state: &mut CutState, operation: usize, place: usize) {
+        let epoch = state.cores[self.chain(operation)[place]].epoch;
+        let places = self.places(state, operation, epoch);
+        if let Some(next) = places.iter().find(|next| **next > place) {
+            state.operations[operation].sent[*next] |= 1 << epoch;
+        }
+    }
+
+    /// Takes a prepare.
+    pub fn prepare(&self, state: &mut CutState, operation: usize, place: usize) -> bool {
+        let chain = self.chain(operation);
+        if place >= chain.len() {
+            return false;
+        }
+        let core = chain[place];
+        let now = state.operations[operation];
+        let sent = now.sent[place] >> state.cores[core].epoch & 1 != 0;
+        let new = now.stages[place] == CutStage::Unknown && now.version != 0;
+        if !sent || !new || !self.acts(state, core) || !self.is_first(state, operation, place) {
+            return false;
+        }
+        if !self.is(CutBug::ClockIgnoresVersions) {
+            let clock = &mut state.cores[core].clock;
+            *clock = now.version.max(*clock);
+        }
+        self.log(state, operation, place);
+        true
+    }
+
+    /// Takes the decision from the place below.
+    pub fn decide(&self, state: &mut CutState, operation: usize, place: usize) -> bool {
+        let chain = self.chain(operation);
+        if place >= chain.len() || state.operations[operation].stages[place] != CutStage::Prepared {
+            return false;
+        }
+        let epoch = state.cores[chain[place]].epoch;
+        let places = self.places(state, operation, epoch);
+        let Some(below) = places.iter().find(|below| **below > place) else {
+            return false;
+        };
+        let decided = state.operations[operation].stages[*below] == CutStage::Applied;
+        if !decided || !self.hears(state, chain[*below], chain[place]) {
+            return false;
+        }
+        self.settle(state, operation, place);
+        true
+    }
+
+    /// Settles an operation at a place: the row changes, and the head answers its client.
+    pub fn settle(&self, state: &mut CutState, operation: usize, place: usize) {
+        let core = self.chain(operation)[place];
+        let epoch = state.cores[core].epoch;
+        let before = self.row_before(operation);
+        let own = &mut state.cores[core];
+        let holds = own.hold | own.second_hold != 0 && !self.is(CutBug::HistoryFromClose);
+        if holds || own.known != 0 {
+            own.history |= 1 << before;
+        }
+        let head = self.places(state, operation, epoch).first() == Some(&place);
+        let now = &mut state.operations[operation];
+        now.stages[place] = CutStage::Applied;
+        now.acknowledged |= head;
+    }
+
+    /// Returns the operation whose row this one overwrites, or the number behind the last.
+    fn row_before(&self, operation: usize) -> usize {
+        let row = self.case.operations[operation].row;
+        let mut before = (0..operation).rev();
+        let before = before.find(|other| self.case.operations[*other].row == row);
+        before.unwrap_or(self.case.operations.len() + row)
+    }
+
+    /// Sends an operation again that has no outcome.
+    pub fn resend(&self, state: &mut CutState, operation: usize) -> bool {
+        let chain = self.chain(operation);
+        for place in 0..chain.len() {
+            let prepared = state.operations[operation].stages[place] == CutStage::Prepared;
+            if prepared && self.acts(state, chain[place]) {
+                self.send(state, operation, place);
+            }
+        }
+        true
+    }
+
+    /// Returns whether an operation is under way at a core, or at the head only.
+    pub fn is_under_way(&self, state: &CutState, core: usize) -> bool {
+        (0..self.case.operations.len()).any(|operation| {
+            let place = self
+                .chain(operation)
+                .iter()
+                .position(|other| *other == core);
+            place.is_some_and(|place| {
+                state.operations[operation].stages[place] == CutStage::Prepared
+            })
+        })
+    }
+}
