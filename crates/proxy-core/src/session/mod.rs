@@ -43,10 +43,12 @@ mod changes;
 mod client;
 mod deferral;
 mod demand;
+mod descriptions;
 mod elsewhere;
 mod expected;
 mod failed_block;
 mod forward;
+mod gates;
 mod gather;
 mod held_messages;
 mod link;
@@ -180,6 +182,19 @@ impl Session {
         event: SessionEvent<'_>,
         out: &mut PeerOutput,
     ) -> Result<SessionAction, Malformed> {
+        if let Some(link) = self.phase.link_mut() {
+            link.gates.rejoin(out);
+        }
+        let handled = self.handle(event, out);
+        if let Some(link) = self.phase.link_mut() {
+            link.gates.part(out);
+        }
+        handled?;
+        Ok(self.next())
+    }
+
+    /// Handles what has happened, see [`Session::step`].
+    fn handle(&mut self, event: SessionEvent<'_>, out: &mut PeerOutput) -> Result<(), Malformed> {
         match event {
             SessionEvent::Client {
                 piece,
@@ -207,7 +222,7 @@ impl Session {
             SessionEvent::Keep => self.keep_server(),
             SessionEvent::Released => self.released(out),
         }
-        Ok(self.next())
+        Ok(())
     }
 
     /// Returns the next action.

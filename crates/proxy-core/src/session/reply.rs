@@ -1,7 +1,7 @@
 //! The server's messages on their way to the client.
 
 use super::PeerOutput;
-use super::expected::{ExpectedReply, MessageUndo, ReplyKind, TransactionStatus};
+use super::expected::{Describes, ExpectedReply, MessageUndo, ReplyKind, TransactionStatus};
 use super::link::{AttachedRole, AttachedSession, ClientFlow, RestDestination};
 use super::pin_state::{PinState, SettingChanges};
 use super::statements::{MISSING_UNNAMED, PREFIX};
@@ -63,8 +63,12 @@ impl AttachedSession<'_> {
             b'1' => is_seen = !self.link.take(ReplyKind::Parse)?.is_hidden,
             b'2' => is_seen = !self.link.take(ReplyKind::Bind)?.is_hidden,
             b'3' => is_seen = !self.link.take(ReplyKind::Close)?.is_hidden,
+            b't' => self.parameters_described(message),
             b'T' | b'n' if self.link.awaits(ReplyKind::Describe) => {
-                self.link.expected.pop();
+                let goes_on = self.described(message, server, out)?;
+                if !goes_on {
+                    return Ok(());
+                }
             }
             b'C' | b'I' | b's' => self.completed(message, server),
             b'E' => return self.error(message, server, out),
@@ -120,7 +124,7 @@ impl AttachedSession<'_> {
     }
 
     /// Handles an error of the server.
-    fn error(
+    pub(super) fn error(
         &mut self,
         message: WireMessage<'_>,
         server: &mut ServerConnection,
@@ -256,6 +260,14 @@ impl AttachedSession<'_> {
             Some(_) => {}
         }
         let (mut skipped, has_sync) = self.link.expected.skip_batch();
+        self.link.descriptions.undescribed = None;
+        let is_check = |reply: &ExpectedReply| matches!(reply.describes, Describes::Checks(_));
+        if skipped.iter().any(is_check) {
+            self.link.gates.drop_behind(out);
+            if has_sync {
+                out.to_server.extend_from_slice(SYNC);
+            }
+        }
         let failed = skipped.pop();
         for reply in skipped {
             self.undo(reply.undo, server);

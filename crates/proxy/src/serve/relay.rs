@@ -255,7 +255,10 @@ impl Relay<'_> {
             self.read_server()?;
             self.lead_cancels().await;
             match self.session.next() {
-                SessionAction::Exchange | SessionAction::Await | SessionAction::Gather => {}
+                SessionAction::Exchange
+                | SessionAction::Await
+                | SessionAction::AwaitCheck
+                | SessionAction::Gather => {}
                 SessionAction::Pause => self.pause()?,
                 SessionAction::Over(then) => self.finish(then).await?,
                 SessionAction::Return => self.release(SettingChanges::Nothing).await?,
