@@ -276,7 +276,20 @@ impl Session {
         }
     }
 
-    /// Returns the unfinished work on its server if the session ended now.
+    /// Returns whether the client has begun a transaction that is on no server, and nothing of its
+    /// next batch has come.
+    pub fn is_idle_on_no_server(&self) -> bool {
+        match &self.phase {
+            SessionPhase::Gathering(gathering) => {
+                let transaction = &gathering.transaction;
+                let is_deferred = matches!(transaction, DetachedTransaction::Deferred(_));
+                is_deferred && gathering.held.is_empty()
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns what is left to do on its server if it ended now.
     pub fn leftover(&self) -> SessionLeftover {
         self.phase.leftover()
     }

@@ -103,6 +103,8 @@ impl AttachedSession<'_> {
             && let AttachedRole::Replica(replica) = &self.link.role
         {
             replica.numbers.write(message.frame, &mut out.to_client);
+        } else if is_seen && message.tag() == b'N' {
+            self.noticed(message, out);
         } else if is_seen && message.tag() == b'A' {
             self.notified(message, server.process, out);
         } else if is_seen {
@@ -112,8 +114,20 @@ impl AttachedSession<'_> {
         Ok(())
     }
 
-    /// Handles a notification. Notifications that the client has sent itself come from the process
-    /// number that it knows.
+    /// Handles a notice: where it is about a place in the text, that is one of the client's text.
+    fn noticed(&self, message: WireMessage<'_>, out: &mut PeerOutput) {
+        let front = self.link.expected.front();
+        let prelude = front.map_or(0, |reply| reply.prelude.length);
+        if prelude > 0 && message.is_whole() {
+            let body = report::moved(message.body(), prelude);
+            message::write(&mut out.to_client, b'N', &[&body], 0);
+        } else {
+            out.to_client.extend_from_slice(message.frame);
+        }
+    }
+
+    /// Handles a notification: those that the client has sent itself are from the process that it
+    /// knows.
     fn notified(&self, message: WireMessage<'_>, own: u32, out: &mut PeerOutput) {
         let start = out.to_client.len() + HEADER_LEN;
         out.to_client.extend_from_slice(message.frame);

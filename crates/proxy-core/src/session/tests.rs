@@ -31,6 +31,7 @@ const GRAMMAR: Grammar = Grammar {
         _ => SessionEffect::KeepsSession,
     },
     rollback_to: |_| None,
+    statements: |_| Ok(1),
 };
 
 /// The next step of a test.
