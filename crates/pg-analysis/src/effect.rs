@@ -170,7 +170,7 @@ pub const GRAMMAR: Grammar = Grammar {
 };
 
 fn statements(text: &[u8]) -> Result<usize, String> {
-    // What is in another encoding is read where it runs.
+    // A text in another encoding is read where it runs.
     let Ok(text) = str::from_utf8(text) else {
         return Ok(1);
     };

@@ -1,4 +1,4 @@
-//! What a prepared statement is to its client: the types of its parameters and of its columns.
+//! The description of a prepared statement to its client: the types of parameters and columns.
 //!
 //! PostgreSQL fixes both when a statement is prepared. It converts later parameters from these
 //! types, whatever a column has become, and refuses to run the statement if its columns would be

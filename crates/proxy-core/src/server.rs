@@ -40,7 +40,7 @@ pub type ServerStatements = BTreeMap<StatementId, StatementUse>;
 #[derive(Debug)]
 pub struct StatementUse {
     since: PreparationNumber,
-    /// What it is on the connection, as far as it was described there.
+    /// Its description on the connection, if the server has described it there.
     described: Option<Arc<Description>>,
     /// The time of its last use.
     last: u64,

@@ -16,7 +16,7 @@ use support::{connect, is_there};
 const SETUP: &str = "CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 10);
     CREATE TABLE held (id int PRIMARY KEY); INSERT INTO held VALUES (1)";
 
-/// What three clients say. A line of the second one begins with `2 `, and of the third with `3 `.
+/// The lines of three clients. A line of the second one begins with `2 `, of the third with `3 `.
 const CONVERSATIONS: &[&[&str]] = &[
     // A driver that has not asked for a description knows the columns from the first run.
     &[
@@ -112,7 +112,7 @@ const CONVERSATIONS: &[&[&str]] = &[
         "3 ROLLBACK",
         "SELECT count(*) FROM t",
     ],
-    // What does not concern its columns, and types that come back.
+    // Changes that do not concern its columns, and types that come back.
     &[
         "a = SELECT id FROM t",
         "b = UPDATE t SET n = 1",
@@ -188,7 +188,7 @@ const CONVERSATIONS: &[&[&str]] = &[
     ],
 ];
 
-/// What a line of a client asks for: a simple query; or, in one batch, `name = text` to prepare,
+/// Writes the messages of a line: a simple query; or, in one batch, `name = text` to prepare,
 /// `name?` to describe, `name!` to run, also with a parameter, which is an `int4` in binary format,
 /// `name~` to close, and `text.` to prepare and run without a name.
 fn say(raw: &mut Raw, line: &str) {

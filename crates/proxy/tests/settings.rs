@@ -587,7 +587,7 @@ async fn settings_reach_no_other_session() {
     }
 }
 
-/// What the proxy asks for between transactions makes no temporary schema, which PostgreSQL makes
+/// The proxy's own query between transactions makes no temporary schema, which PostgreSQL makes
 /// when it is looked at: a transaction that has done so cannot be prepared.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn temporary_schema_is_made_by_the_client() {

@@ -1,15 +1,15 @@
-//! What statements are to their client, wherever they are prepared again.
+//! Statements keep the types that their client knows, wherever they are prepared again.
 //!
 //! PostgreSQL fixes the types of a statement's parameters and columns when it is prepared, and
 //! answers `cached plan must not change result type` once the columns would be others. A statement
 //! that is prepared again, on another connection, would just have the new ones, while its client
 //! reads rows by the first ones. So a server describes each statement once, behind its Parse if
-//! the client does not ask for that, and again wherever it is prepared again. What uses it there
-//! waits for that answer.
+//! the client does not ask for that, and again wherever it is prepared again. The messages that
+//! use it there wait for that answer.
 //!
 //! This leaves out the unnamed statement that a client prepares and runs in one batch: such a
-//! client prepares it each time. It also leaves out what is prepared under the client's own names,
-//! see `names`.
+//! client prepares it each time. It also leaves out statements under the client's own names, see
+//! `names`.
 
 use alloc::sync::Arc;
 
@@ -148,7 +148,7 @@ impl AttachedSession<'_> {
         self.tears();
         let second = self.link.expected.second();
         if second.is_some_and(|it| it.kind == ReplyKind::Describe && !it.is_hidden) {
-            // What asks for a description gets its parameters before it fails.
+            // A Describe message gets the parameters before it fails.
             known.write_parameters(&mut out.to_client);
         }
         let to_server = self.link.gates.in_front(out);

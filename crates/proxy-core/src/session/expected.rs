@@ -60,7 +60,7 @@ impl TransactionStatus {
     }
 }
 
-/// What a description is for.
+/// The purpose of a description.
 #[derive(Debug, Default)]
 pub enum Describes {
     /// The client.
@@ -72,7 +72,7 @@ pub enum Describes {
     Checks(Arc<PreparedStatement>),
 }
 
-/// What must be taken back if the message was never carried out.
+/// The change that must be undone if the message was never executed.
 #[derive(Debug, Default)]
 pub enum MessageUndo {
     /// Nothing.
@@ -148,11 +148,11 @@ pub struct ExpectedReply {
     pub statement: Bytes,
     /// Of Execute: the end of a COPY's data was sent behind it.
     pub ends_copy: bool,
-    /// Of Describe: what is to come of it.
+    /// Of Describe: its purpose.
     pub describes: Describes,
-    /// What to take back if the message is skipped.
+    /// The change to undo if the message is skipped.
     pub undo: MessageUndo,
-    /// Of what was made: the message.
+    /// Of the proxy's own message: the message.
     made: Bytes,
 }
 

@@ -1,8 +1,8 @@
 //! The answers to messages in a transaction that has failed and is on no server.
 //!
-//! PostgreSQL refuses there what runs, prepares or binds anything. It still closes statements,
-//! answers an empty query and Sync, and reports errors of syntax, and statements and portals that do
-//! not exist.
+//! PostgreSQL refuses there every message that runs, prepares or binds a statement. It still closes
+//! statements, answers an empty query and Sync, and reports errors of syntax, and statements and
+//! portals that do not exist.
 
 use alloc::borrow::ToOwned;
 use alloc::format;

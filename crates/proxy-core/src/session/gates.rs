@@ -1,8 +1,8 @@
-//! What a session keeps back until a server has answered what was sent before it.
+//! Bytes for a server that a session keeps back until that server has answered what it was sent.
 //!
-//! Between two steps of the machine, what may be sent to the server is in [`PeerOutput::to_server`] and
-//! what is kept back is here. During a step it is the other way round: what is written goes behind
-//! everything else.
+//! Between two steps of the machine, [`PeerOutput::to_server`] has the bytes that may be sent, and
+//! [`Gates`] has the others. During a step it is the other way round, as new bytes go behind all
+//! others.
 
 use alloc::collections::VecDeque;
 

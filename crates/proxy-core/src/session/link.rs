@@ -30,9 +30,9 @@ pub(super) struct ServerLink {
     /// The replies that are to come.
     pub expected: ReplyQueue,
     pub flow: ClientFlow,
-    /// What the portals of the current transaction run.
+    /// The statements of the current transaction's portals.
     pub portals: BTreeMap<Bytes, BoundStatement>,
-    /// What waits for an answer of the server before it is sent there.
+    /// Bytes that wait for an answer of the server.
     pub gates: Gates,
     pub descriptions: Descriptions,
     /// The rest of a long message, of each peer.
@@ -40,7 +40,7 @@ pub(super) struct ServerLink {
     pub server_rest: RestDestination,
 }
 
-/// What is known of the descriptions of a server.
+/// The parts of a description that have come, or are still to be asked for.
 #[derive(Debug, Default)]
 pub(super) struct Descriptions {
     /// The statement that was just prepared and not described yet, as the client calls it.
@@ -49,7 +49,7 @@ pub(super) struct Descriptions {
     pub parameters: Bytes,
 }
 
-/// What the server is.
+/// The role of the server.
 #[derive(Debug)]
 pub(super) enum AttachedRole {
     Primary(PrimaryState),

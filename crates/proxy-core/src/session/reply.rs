@@ -41,6 +41,7 @@ impl AttachedSession<'_> {
         self.answering(out, |it, out| it.receive(piece, server, out))
     }
 
+    // tidy: long — one match that shows what each message answers
     fn receive(
         &mut self,
         piece: StreamPiece<'_>,
@@ -65,9 +66,9 @@ impl AttachedSession<'_> {
             b'3' => is_seen = !self.link.take(ReplyKind::Close)?.is_hidden,
             b't' => self.parameters_described(message),
             b'T' | b'n' if self.link.awaits(ReplyKind::Describe) => {
-                let goes_on = self.described(message, server, out)?;
-                if !goes_on {
-                    return Ok(());
+                match self.described(message, server, out)? {
+                    true => {}
+                    false => return Ok(()),
                 }
             }
             b'C' | b'I' | b's' => self.completed(message, server),

@@ -38,7 +38,7 @@ pub struct PreparedStatement {
     pub effect: SessionEffect,
     /// When the client has prepared it.
     pub since: PreparationNumber,
-    /// What it is to the client, once a server has described it.
+    /// Its description to the client, once a server has described it.
     pub described: Option<Arc<Description>>,
 }
 
