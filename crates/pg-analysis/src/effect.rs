@@ -166,7 +166,20 @@ const OF_ISOLATION: &[&str] = &[
 pub const GRAMMAR: Grammar = Grammar {
     effect: of,
     rollback_to,
+    statements,
 };
+
+fn statements(text: &[u8]) -> Result<usize, String> {
+    // A text in another encoding is read where it runs.
+    let Ok(text) = str::from_utf8(text) else {
+        return Ok(1);
+    };
+    match pg_raw_parse::parse(text) {
+        Ok(tree) => Ok(tree.iter().count()),
+        Err(pg_raw_parse::error::Error::Parse(error)) => Err(error.to_string()),
+        Err(_) => Ok(1),
+    }
+}
 
 fn rollback_to(text: &[u8]) -> Option<String> {
     let tree = pg_raw_parse::parse(str::from_utf8(text).ok()?).ok()?;

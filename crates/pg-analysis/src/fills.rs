@@ -5,7 +5,9 @@
 //! settings that are passed with it (`replication::schema_changes`). Everything else is refused.
 
 use pg_raw_parse::Node;
-use pg_raw_parse::nodes::{AlterTableCmd, AlterTableStmt, ColumnDef, CreateStmt, TypeName};
+use pg_raw_parse::nodes::{
+    AlterTableCmd, AlterTableStmt, ColumnDef, CreateStmt, PartitionBoundSpec, TypeName,
+};
 use pg_raw_parse::raw::{AlterTableType, ConstrType, ObjectType};
 
 use super::catalogue::{ColumnInfo, Relation};
@@ -27,6 +29,10 @@ pub const FIRES: &str = "triggers and rules that are ENABLE ALWAYS or ENABLE REP
 /// Why a table is refused that stores where its rows are.
 pub const PLACE: &str =
     "a column GENERATED from tableoid would differ between databases: leave tableoid out";
+
+/// Why a partition is refused whose bounds are what they are when they are read.
+pub const BOUNDS: &str =
+    "a partition whose bounds are not constants would have others at replicas: write their values";
 
 /// Columns that every table has, and every database has otherwise.
 const SYSTEM_COLUMNS: [&str; 6] = ["tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"];
@@ -122,6 +128,26 @@ pub fn of_alter(names: &NameScope<'_>, alter: &AlterTableStmt, text: &str) -> St
     }
 }
 
+/// Returns whether a partition may have other bounds elsewhere.
+pub fn has_other_bounds(names: &NameScope<'_>, bounds: Option<&PartitionBoundSpec>) -> bool {
+    let Some(bounds) = bounds else {
+        return false;
+    };
+    let all = bounds.listdatums().iter();
+    let all = all.chain(bounds.lowerdatums()).chain(bounds.upperdatums());
+    let facts = StatementFacts::of(names.catalogue, all);
+    let is_same = |(name, _): &(String, usize)| {
+        let is_builtin = !names.catalogue.user_functions.contains(name);
+        is_builtin && names.catalogue.immutable_functions.contains(name)
+    };
+    facts.unknown
+        || facts.primary.is_some()
+        || facts.transaction_time
+        || facts.asks_for_time
+        || facts.texts.iter().any(|text| reads_clock(text))
+        || !facts.calls.iter().all(is_same)
+}
+
 /// Returns why a part of an ALTER is refused.
 fn of_command(
     names: &NameScope<'_>,
@@ -133,6 +159,12 @@ fn of_command(
         _ => None,
     };
     match command.subtype {
+        AlterTableType::AT_AttachPartition => match command.def() {
+            Node::PartitionCmd(partition) => {
+                has_other_bounds(names, partition.bound()).then_some(BOUNDS)
+            }
+            _ => Some(BOUNDS),
+        },
         // It must name its columns to be understood; a view's have no rows.
         AlterTableType::AT_AddColumn => {
             let fills = column.is_none_or(|column| fills(names, table, column));

@@ -39,11 +39,14 @@ pub fn fires_triggers(text: &str) -> bool {
     pg_raw_parse::parse(text).is_ok_and(|tree| tree.iter().all(|raw| fires(raw.stmt())))
 }
 
-/// Returns whether each of the text's statements is about roles alone, and means the same for every
-/// user, with any settings.
+/// Returns whether each of the text's statements is about roles alone, or comments on a database,
+/// and means the same for every user, with any settings.
 pub fn is_of_roles_alone(text: &str) -> bool {
     let is = |node: Node<'_>| match node {
-        Node::CommentStmt(comment) => comment.objtype == ObjectType::OBJECT_ROLE,
+        Node::CommentStmt(comment) => {
+            [ObjectType::OBJECT_ROLE, ObjectType::OBJECT_DATABASE].contains(&comment.objtype)
+        }
+        Node::RenameStmt(rename) => rename.rename_type == ObjectType::OBJECT_ROLE,
         node => is_of_role(node),
     };
     // CURRENT_USER, FROM CURRENT and the like; VALID UNTIL a time; texts with escapes.
@@ -271,6 +274,9 @@ fn of_schema(names: &NameScope<'_>, node: Node<'_>, text: &str) -> AnalysedState
         Node::AlterTableStmt(alter) => fills::of_alter(names, alter, text),
         Node::CreateStmt(create) if fills::has_place(create) => {
             StatementAction::MayDiffer(text.to_owned(), fills::PLACE)
+        }
+        Node::CreateStmt(create) if fills::has_other_bounds(names, create.partbound()) => {
+            StatementAction::MayDiffer(text.to_owned(), fills::BOUNDS)
         }
         Node::AlterEventTrigStmt(alter) if fires_elsewhere(alter.tgenabled as u8) => {
             StatementAction::Refused(fills::FIRES)

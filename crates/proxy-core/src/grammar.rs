@@ -31,6 +31,8 @@ pub struct Grammar {
     /// Returns the savepoint that a text goes back to by its first statement, if that is ROLLBACK
     /// TO.
     pub rollback_to: fn(&[u8]) -> Option<String>,
+    /// Returns how many statements a text has, or what is wrong with it.
+    pub statements: fn(&[u8]) -> Result<usize, String>,
 }
 
 impl Grammar {

@@ -5,8 +5,9 @@
 //! - [`routing`] decides where statements run, by their [`touched`] tables and the [`writes`] of
 //!   their transaction.
 //! - [`session`] is the machine between one client and the server connections that serve it.
-//! - [`server`] is the state of such a connection, as far as sessions see it. [`names`] reads
-//!   statements about prepared statements. [`grammar`] is the interface to a parser of SQL.
+//! - [`server`] is what such a connection has, as far as sessions see it; [`names`] reads
+//!   statements about prepared statements; [`description`] has the types of these;
+//!   [`grammar`] is what sessions ask a parser of SQL.
 //!
 //! This crate must not know sockets, clocks, threads, or the grammar of SQL: those come in as
 //! values and functions.
@@ -17,6 +18,7 @@ extern crate alloc;
 #[cfg(any(test, feature = "planted"))]
 extern crate std;
 
+pub mod description;
 pub mod freshness;
 pub mod grammar;
 pub mod names;

@@ -7,6 +7,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
+use crate::description::Description;
+
 /// Prepared statements that a server connection may hold.
 pub const STATEMENTS_MAX: usize = 500;
 
@@ -38,6 +40,8 @@ pub type ServerStatements = BTreeMap<StatementId, StatementUse>;
 #[derive(Debug)]
 pub struct StatementUse {
     since: PreparationNumber,
+    /// Its description on the connection, if the server has described it there.
+    described: Option<Arc<Description>>,
     /// The time of its last use.
     last: u64,
 }
@@ -59,12 +63,23 @@ pub struct ServerConnection {
 }
 
 impl ServerConnection {
-    /// Returns since when a statement is prepared, or sent to be, if it is. This counts as a use.
-    pub fn uses(&mut self, id: &StatementId) -> Option<PreparationNumber> {
+    /// Returns since when a statement is prepared, or sent to be, if it is, and what it is there.
+    /// This counts as a use.
+    pub fn uses(
+        &mut self,
+        id: &StatementId,
+    ) -> Option<(PreparationNumber, Option<&Arc<Description>>)> {
         self.uses += 1;
         let used = self.prepared.get_mut(id)?;
         used.last = self.uses;
-        Some(used.since)
+        Some((used.since, used.described.as_ref()))
+    }
+
+    /// Notes what a statement is, if it is prepared.
+    pub fn describe(&mut self, id: &StatementId, described: Arc<Description>) {
+        if let Some(used) = self.prepared.get_mut(id) {
+            used.described = Some(described);
+        }
     }
 
     /// Notes that a statement is being prepared. Returns the statement that must be closed for it,
@@ -94,8 +109,12 @@ impl ServerConnection {
     }
 
     fn put(&mut self, id: StatementId, since: PreparationNumber) {
-        let last = self.uses;
-        self.prepared.insert(id, StatementUse { since, last });
+        let used = StatementUse {
+            since,
+            described: None,
+            last: self.uses,
+        };
+        self.prepared.insert(id, used);
     }
 
     /// Notes that it has other settings now: statements that were prepared before may mean
@@ -145,11 +164,12 @@ mod tests {
         for number in 0..STATEMENTS_MAX {
             assert_eq!(server.prepare(id(number)), None);
         }
-        let first = server.uses(&id(0));
+        let first = server.uses(&id(0)).map(|(since, _)| since);
         assert!(first.is_some());
         assert_eq!(server.prepare(id(STATEMENTS_MAX)), Some(id(1)));
         assert_eq!(server.uses(&id(1)), None);
-        assert_eq!(server.uses(&id(0)), first);
-        assert!(server.uses(&id(STATEMENTS_MAX)) > first);
+        let since = |server: &mut ServerConnection, id| server.uses(&id).map(|(since, _)| since);
+        assert_eq!(since(&mut server, id(0)), first);
+        assert!(since(&mut server, id(STATEMENTS_MAX)) > first);
     }
 }

@@ -63,8 +63,11 @@ pub struct ChangedSettings {
     pub schemas: Vec<String>,
 }
 
-/// Operators are named with their schema: `search_path` may be anything.
-const CHANGED: &str = "SELECT '', schema FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) schema \
+/// Operators are named with their schema: `search_path` may be anything. A look at one that begins
+/// with the temporary schema would make that schema.
+const CHANGED: &str = "SELECT '', schema FROM pg_catalog.unnest(\
+        CASE WHEN pg_catalog.current_setting('search_path') OPERATOR(pg_catalog.~) 'pg_temp' \
+             THEN '{}' ELSE pg_catalog.current_schemas(false) END) schema \
     UNION ALL SELECT name, setting FROM pg_catalog.pg_settings \
     WHERE source OPERATOR(pg_catalog.=) 'session' \
     AND name OPERATOR(pg_catalog.<>) 'application_name'";

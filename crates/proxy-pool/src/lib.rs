@@ -173,7 +173,11 @@ impl ConnectionKey {
     #[must_use]
     pub fn with(&self, settings: impl IntoIterator<Item = (String, String)>) -> ConnectionKey {
         let mut all = BTreeMap::clone(&self.settings.0);
-        all.extend(settings);
+        for (name, value) in settings {
+            // PostgreSQL's names have no case.
+            all.retain(|known, _| !known.eq_ignore_ascii_case(&name));
+            all.insert(name, value);
+        }
         ConnectionKey {
             settings: StartSettings(Arc::new(all)),
             ..self.clone()
@@ -521,5 +525,35 @@ fn is_alive(connection: &mut Connection) -> bool {
             }
             Poll::Ready(_) => return false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_settings_have_no_case() {
+        let setting = |name: &str, value: &str| (name.to_string(), value.to_string());
+        let asked = [setting("datestyle", "German"), setting("a.b", "c")];
+        let key = ConnectionKey {
+            user: "ann".into(),
+            database: "app".into(),
+            settings: asked.into_iter().collect(),
+            changed: StartSettings::default(),
+        };
+        let key = key.with([
+            setting("DateStyle", "German, DMY"),
+            setting("TimeZone", "UTC"),
+        ]);
+        let found: Vec<_> = key.settings.iter().collect();
+        assert_eq!(
+            found,
+            [
+                ("DateStyle", "German, DMY"),
+                ("TimeZone", "UTC"),
+                ("a.b", "c")
+            ]
+        );
     }
 }

@@ -68,3 +68,41 @@ async fn changes_of_tables_are_no_differences() {
         () = comparisons => {}
     }
 }
+
+/// A comparison holds locks, and waits for none meanwhile: a client whose locks come in another
+/// order is in no deadlock with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn comparison_waits_for_no_lock() {
+    if !is_there() {
+        return;
+    }
+    let setup = "CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE b (id int PRIMARY KEY)";
+    let cluster = Cluster::start_after(setup).await;
+    let replication = cluster.front.replicas().replication();
+    let client = connect(cluster.primary.socket()).await;
+    let admin = connect(cluster.primary.socket()).await;
+    client.batch_execute("BEGIN; LOCK TABLE b").await.unwrap();
+    let looks = "SELECT coalesce(string_agg(pid::text, ' '), ''),
+        coalesce(bool_or(wait_event_type = 'Lock' AND now() - query_start > interval '1.5 s'), false)
+        FROM pg_stat_activity WHERE application_name = 'replex compare'";
+    let mut seen = std::collections::BTreeSet::new();
+    // Until some have come and gone; or one waits for longer than it takes to look for a deadlock.
+    while seen.len() < 10 {
+        replication.compare_now();
+        let row = admin.query_one(looks, &[]).await.unwrap();
+        let (processes, waits): (String, bool) = (row.get(0), row.get(1));
+        seen.extend(processes.split_whitespace().map(str::to_owned));
+        if waits {
+            break;
+        }
+    }
+    client.batch_execute("LOCK TABLE a; COMMIT").await.unwrap();
+    let compared = || replication.compared().get(&ReplicaId(1)).copied();
+    let before = compared();
+    cluster
+        .wait(|_| {
+            replication.compare_now();
+            compared() > before
+        })
+        .await;
+}

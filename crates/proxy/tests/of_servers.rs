@@ -152,6 +152,8 @@ async fn replaced_checks_are_enforced_for_others() {
 
 /// Roles, by sessions that keep their connection, or have changed how their texts are read.
 const ROLES: &[&str] = &[
+    "CREATE TEMP TABLE mine (id int);; CREATE ROLE four;; ALTER ROLE four RENAME TO five;;
+     ALTER USER five RENAME TO six;; COMMENT ON DATABASE postgres IS 'of a bound session'",
     "CREATE TEMP TABLE mine (id int);; CREATE ROLE bound CREATEDB;; GRANT bound TO ann;; ALTER ROLE bound NOCREATEDB",
     "SET a.b = 1;; ALTER ROLE bound SET work_mem = '5MB';; COMMENT ON ROLE bound IS 'it''s';; ALTER ROLE bound RESET ALL",
     "SET DateStyle = 'German';; SET TimeZone = 'Asia/Tokyo';; CREATE USER german PASSWORD 'x';; DROP ROLE german",
@@ -199,7 +201,11 @@ async fn roles_follow_sessions_that_are_bound() {
                         SELECT roleid::regrole FROM pg_auth_members WHERE member = r.oid ORDER BY 1)), ', ' ORDER BY rolname)
                    FROM pg_roles r WHERE rolname !~ '^pg_' AND NOT rolsuper";
     cluster.wait_until_equal(roles).await;
+    let comment =
+        "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = 'postgres'";
+    cluster.wait_until_equal(comment).await;
     let primary = connect(cluster.primary.socket()).await;
+    assert_eq!(text(&primary, comment).await, "of a bound session");
     assert!(
         text(&primary, roles)
             .await

@@ -96,7 +96,13 @@ const OTHER: &[&str] = &[
 
 /// A table with a partition.
 const SPREAD: &str = "CREATE TABLE spread (id int PRIMARY KEY) PARTITION BY RANGE (id);
-CREATE TABLE low PARTITION OF spread FOR VALUES FROM (0) TO (10); INSERT INTO spread VALUES (1)";
+CREATE TABLE low PARTITION OF spread FOR VALUES FROM (0) TO (10); INSERT INTO spread VALUES (1);
+CREATE TABLE times (at timestamptz) PARTITION BY RANGE (at);
+CREATE TABLE before PARTITION OF times FOR VALUES FROM (MINVALUE) TO ('2000-01-01');
+CREATE TABLE words (word text) PARTITION BY LIST (word);
+CREATE TABLE word PARTITION OF words FOR VALUES IN ('today', 'user', lower('Now (')) PARTITION BY HASH (word);
+CREATE TABLE hashed PARTITION OF word FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+CREATE TABLE rest PARTITION OF words DEFAULT";
 
 /// Other statements that only a replica could decide, each as messages of one session where it has
 /// `;;`, and a part of the error.
@@ -150,6 +156,27 @@ const UNCLEAR: &[(&str, &str)] = &[
     (
         "CREATE EXTENSION pg_trgm; SELECT makes('with_extension')",
         "a message of its own",
+    ),
+    (
+        "CREATE TABLE soon PARTITION OF times FOR VALUES FROM (current_timestamp) TO (MAXVALUE)",
+        "bounds",
+    ),
+    (
+        "DO 'BEGIN CREATE TABLE soon PARTITION OF times FOR VALUES FROM (now()) TO (MAXVALUE); END'",
+        "bounds",
+    ),
+    (
+        "CREATE TABLE IF NOT EXISTS later (at timestamptz);; ALTER TABLE times ATTACH PARTITION later
+         FOR VALUES FROM ('2024-01-01') TO ('tomorrow')",
+        "bounds",
+    ),
+    (
+        "DO $$BEGIN CREATE TABLE soon PARTITION OF times FOR VALUES FROM ('today') TO (MAXVALUE); END$$",
+        "bounds",
+    ),
+    (
+        "CREATE TABLE soon PARTITION OF words FOR VALUES IN ('a', md5(random()::text))",
+        "bounds",
     ),
     (
         "ALTER TABLE spread ADD n timestamptz DEFAULT now()",
@@ -234,7 +261,9 @@ async fn undecidable_changes_are_refused_on_the_primary() {
     }
     let cluster = Cluster::start_after(SETUP).await;
     let admin = connect(cluster.primary.socket()).await;
-    admin.batch_execute(SPREAD).await.unwrap();
+    for statement in SPREAD.split(';') {
+        admin.batch_execute(statement).await.unwrap();
+    }
     let made = "CREATE UNLOGGED TABLE fast (id int PRIMARY KEY)";
     admin.batch_execute(made).await.unwrap();
     let toast = "SELECT reltoastrelid::regclass::text FROM pg_class WHERE relname = 'account'";

@@ -607,6 +607,10 @@ async fn transactions_on_no_server_fail() {
         ("SAVEPOINT s", "[25P02]ZE"),
         ("RELEASE s", "[25P02]ZE"),
         ("UPDATE t SET n = 1", "[25P02]ZE"),
+        ("SELECT n FROM t WHERE (time('t')) IS NULL", "[42601]ZE"),
+        ("SELECT 1; SELECT 'a", "[42601]ZE"),
+        ("ROLLBACK TO", "[42601]ZE"),
+        (" -- nothing\n; /* */", "IZE"),
         ("BEGIN", "[25P02]ZE"),
         ("COMMIT", "CZI"),
         ("SELECT count(*) FROM t WHERE n = 0", "T'2'CZI"),
@@ -621,6 +625,14 @@ async fn transactions_on_no_server_fail() {
     assert_eq!(raw.reply().await, "12[22012]ZE");
     raw.parse("", "SELECT n FROM t").bind("").execute(0).sync();
     assert_eq!(raw.reply().await, "[25P02]ZE");
+    for (text, reply) in [
+        ("selec", "[42601]ZE"),
+        ("ROLLBACK; ROLLBACK", "[42601]ZE"),
+        ("-- nothing", "1[25P02]ZE"),
+    ] {
+        raw.parse("", text).bind("").execute(0).sync();
+        assert_eq!(raw.reply().await, reply, "{text}");
+    }
     raw.parse("", "ROLLBACK").bind("").execute(0).sync();
     assert_eq!(raw.reply().await, "12CZI");
 }

@@ -586,3 +586,66 @@ async fn settings_reach_no_other_session() {
         }
     }
 }
+
+/// The proxy's own query between transactions makes no temporary schema, which PostgreSQL makes
+/// when it is looked at: a transaction that has done so cannot be prepared.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn temporary_schema_is_made_by_the_client() {
+    if !is_there() {
+        return;
+    }
+    let primary = Postgres::start(&["max_prepared_transactions=2"]).unwrap();
+    let cluster = Cluster::of(primary, 1).await;
+    for path in ["pg_temp", "\"pg_temp\", public"] {
+        for address in [cluster.primary.socket(), cluster.front.address] {
+            let mut raw = Raw::log_in(address).await;
+            let set = format!("SET search_path = {path}");
+            raw.converse(&[
+                (&set, "CZI"),
+                ("SELECT pg_my_temp_schema() = 0", "T't'CZI"),
+                ("BEGIN", "CZT"),
+                ("SELECT current_schema() ~ '^pg_temp'", "T't'CZT"),
+                ("PREPARE TRANSACTION 'looked'", "[0A000]ZI"),
+                ("SELECT pg_my_temp_schema() = 0", "T't'CZI"),
+            ])
+            .await;
+        }
+    }
+}
+
+/// Warnings about a place in a text that the proxy prefixes are about the client's text.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn notices_have_places() {
+    if !is_there() {
+        return;
+    }
+    let cluster = Cluster::start_after("SELECT 1").await;
+    let make = "CREATE FUNCTION f(a int) RETURNS int LANGUAGE plpgsql AS $$DECLARE a int; BEGIN RETURN 1; END$$";
+    let mut places = Vec::new();
+    for address in [cluster.primary.socket(), cluster.front.address] {
+        let client = connect(address).await;
+        client
+            .batch_execute("DROP FUNCTION IF EXISTS f")
+            .await
+            .unwrap();
+        let mut raw = Raw::log_in(address).await;
+        raw.query("SET plpgsql.extra_warnings = 'shadowed_variables'");
+        raw.reply().await;
+        raw.query(make).flush().await;
+        while let Some((tag, body)) = raw.message().await {
+            match tag {
+                b'N' => {
+                    let place = body
+                        .split(|byte| *byte == 0)
+                        .find(|it| it.starts_with(b"P"));
+                    places.push(String::from_utf8_lossy(place.unwrap()).into_owned());
+                }
+                b'E' => panic!("{}", String::from_utf8_lossy(&body)),
+                b'Z' => break,
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(places.len(), 2);
+    assert_eq!(places[0], places[1]);
+}

@@ -508,3 +508,42 @@ async fn statements_are_prepared_again_wherever_they_run() {
     assert!(place.starts_with(REPLICA), "{place}");
     assert!(reply.contains("new") && reply.ends_with("CZI"), "{reply}");
 }
+
+/// A transaction that the client leaves idle ends with its session, also where it is on no server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_transactions_end() {
+    if !is_there() {
+        return;
+    }
+    let setup = "CREATE TABLE idle (id int PRIMARY KEY); INSERT INTO idle VALUES (1);
+        ALTER ROLE postgres SET idle_in_transaction_session_timeout = 400";
+    let cluster = Cluster::start_after(setup).await;
+    cluster.settle().await;
+    for before in [
+        &[][..],
+        &["SELECT id FROM idle"],
+        &["SELECT 1 / 0"],
+        &["INSERT INTO idle VALUES (2)"],
+        &[
+            "ROLLBACK",
+            "SET idle_in_transaction_session_timeout = '300ms'",
+            "BEGIN",
+        ],
+        &[
+            "ROLLBACK",
+            "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ",
+        ],
+    ] {
+        let mut reports = Vec::new();
+        for address in [cluster.primary.socket(), cluster.front.address] {
+            let mut raw = Raw::log_in(address).await;
+            for text in ["BEGIN"].iter().chain(before) {
+                raw.query(text);
+                raw.reply().await;
+            }
+            reports.push(raw.last_words().await);
+        }
+        assert_eq!(reports[0].code, "25P03");
+        assert_eq!(reports[0], reports[1], "{before:?}");
+    }
+}

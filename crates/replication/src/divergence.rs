@@ -202,6 +202,10 @@ impl ComparedPair<'_> {
                 "SELECT count(*) || ' ' || coalesce(sum(hashtextextended((t.*)::text, 0)::numeric), 0)
                    FROM {name} t"
             );
+            // It must not wait while it holds the locks of other tables: a client that drops these
+            // would find a deadlock, which there is not without the proxy.
+            let now = format!("LOCK TABLE ONLY {name} IN ACCESS SHARE MODE NOWAIT");
+            self.primary.batch_execute(&now).await?;
             let expected = query::one(&self.primary, &sum).await?;
             let found = match self.there.simple_query(&sum).await {
                 Ok(found) => query::first(&found)?,

@@ -122,6 +122,19 @@ BEGIN
                             AND (t.typnamespace = 'pg_catalog'::regnamespace OR t.oid = ANY (types))));
 END
 $function$;
+-- Whether the bounds of a partition, of a table with the columns of this one, may be others elsewhere.
+CREATE OR REPLACE FUNCTION hihooi.bounds_differ(relation oid, statement text) RETURNS bool
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
+  SELECT coalesce(bool_or(
+      hihooi.has_clock_word(it.bounds)
+        AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = relation AND a.attnum > 0 AND hihooi.reads_clock(a.atttypid))
+      OR it.bare ~* '\m(current_\w+|localtime\w*|session_user|user)\M'
+      OR EXISTS (SELECT FROM regexp_matches(lower(it.bare), '([[:alnum:]_]+|")\s*\(', 'g') AS words (word)
+                             LEFT JOIN pg_proc f ON f.proname = word[1]
+                  WHERE word[1] = '"' OR f.oid >= 16384 OR f.provolatile <> 'i')), false)
+    FROM (SELECT bounds[1] AS bounds, regexp_replace(bounds[1], '''[^'']*''', '', 'g') AS bare
+            FROM regexp_matches(statement, '\mfor\s+values\M([^;]*)', 'gi') AS found (bounds)) AS it
+$function$;
 -- Checks the rewriting of a table's rows.
 CREATE OR REPLACE FUNCTION hihooi.check_rewrite(statement text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $function$
@@ -162,6 +175,9 @@ BEGIN
       'Use ENABLE alone.');
   END IF;
   IF NOT EXISTS (SELECT FROM pg_class WHERE oid = relation AND relkind IN ('r', 'p') AND relpersistence = 'p') THEN RETURN;
+  END IF;
+  IF statement ~* '\mfor\s+values\M' AND hihooi.bounds_differ(relation, statement) THEN
+    PERFORM hihooi.refuse('a partition whose bounds are not constants would have others at replicas', 'Write their values.');
   END IF;
   -- Of types for internal use only, and of keys of indexes, what the output writes no input reads.
   IF EXISTS (SELECT FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
@@ -226,5 +242,5 @@ END
 $function$;
 REVOKE ALL ON FUNCTION hihooi.refuse(text, text), hihooi.reads_clock(oid), hihooi.gives_the_same(pg_catalog.pg_proc),
   hihooi.is_about(text, text, name), hihooi.columns_of(oid, text, text), hihooi.has_rows(oid), hihooi.has_clock_word(text),
-  hihooi.default_differs(text, oid, text), hihooi.using_differs(text, oid[]), hihooi.check_rewrite(text),
+  hihooi.default_differs(text, oid, text), hihooi.bounds_differ(oid, text), hihooi.using_differs(text, oid[]), hihooi.check_rewrite(text),
   hihooi.check_table(oid, text, bool), hihooi.check_text(text, bool, bool, bool) FROM PUBLIC;

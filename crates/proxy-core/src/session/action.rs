@@ -94,6 +94,9 @@ pub enum SessionAction {
     Exchange,
     /// Messages of the server. More of the client's last message is taken, but no other.
     Await,
+    /// Messages of the server, on which depends whether what the client has sent runs. Nothing of
+    /// the client is taken.
+    AwaitCheck,
     /// Messages of the client, of whose batch a part has gathered. A silent client may wait for an
     /// error: then [`SessionEvent::Silence`].
     Gather,
@@ -120,6 +123,7 @@ impl SessionAction {
         match self {
             SessionAction::Exchange
             | SessionAction::Await
+            | SessionAction::AwaitCheck
             | SessionAction::Gather
             | SessionAction::Pause => true,
             SessionAction::Over(then) => *then == AfterTransaction::Keep,
@@ -131,7 +135,7 @@ impl SessionAction {
     pub fn takes(&self, taken: ClientPart) -> bool {
         match self {
             SessionAction::Await => taken == ClientPart::Rest,
-            SessionAction::Route(_) | SessionAction::End(_) => false,
+            SessionAction::AwaitCheck | SessionAction::Route(_) | SessionAction::End(_) => false,
             _ => true,
         }
     }

@@ -60,6 +60,18 @@ impl TransactionStatus {
     }
 }
 
+/// The purpose of a description.
+#[derive(Debug, Default)]
+pub enum Describes {
+    /// The client.
+    #[default]
+    Nothing,
+    /// It is what this statement is to the client.
+    Learns(Arc<PreparedStatement>),
+    /// This statement is what it was to the client, or does not run.
+    Checks(Arc<PreparedStatement>),
+}
+
 /// The change that must be undone if the message was never executed.
 #[derive(Debug, Default)]
 pub enum MessageUndo {
@@ -136,6 +148,8 @@ pub struct ExpectedReply {
     pub statement: Bytes,
     /// Of Execute: the end of a COPY's data was sent behind it.
     pub ends_copy: bool,
+    /// Of Describe: its purpose.
+    pub describes: Describes,
     /// The change to undo if the message is skipped.
     pub undo: MessageUndo,
     /// Of the proxy's own message: the message.
@@ -153,6 +167,7 @@ impl ExpectedReply {
             ends: ReadyCause::Query,
             statement: Bytes::new(),
             ends_copy: false,
+            describes: Describes::Nothing,
             undo: MessageUndo::Nothing,
             made: Bytes::new(),
         }
@@ -272,8 +287,19 @@ impl ReplyQueue {
         self.entries.front()
     }
 
+    /// Returns what is to come behind the front.
+    pub fn second(&self) -> Option<&ExpectedReply> {
+        self.entries.get(1)
+    }
+
     pub fn front_mut(&mut self) -> Option<&mut ExpectedReply> {
         self.entries.front_mut()
+    }
+
+    /// Adds what is answered next.
+    pub fn push_front(&mut self, expected: ExpectedReply) {
+        self.ready += usize::from(expected.kind == ReplyKind::Ready);
+        self.entries.push_front(expected);
     }
 
     pub fn pop(&mut self) -> Option<ExpectedReply> {

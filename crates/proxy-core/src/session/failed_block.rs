@@ -1,8 +1,8 @@
 //! The answers to messages in a transaction that has failed and is on no server.
 //!
 //! PostgreSQL refuses there every message that runs, prepares or binds a statement. It still closes
-//! statements, answers an empty query and Sync, and reports statements and portals that do not
-//! exist.
+//! statements, answers an empty query and Sync, and reports errors of syntax, and statements and
+//! portals that do not exist.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -21,6 +21,7 @@ use pg_wire::message::{
 use pg_wire::report::{Report, Severity};
 
 /// SQLSTATEs.
+const SYNTAX_ERROR: &str = "42601";
 const NO_STATEMENT: &str = "26000";
 const IS_STATEMENT: &str = "42P05";
 const NO_PORTAL: &str = "34000";
@@ -70,10 +71,8 @@ impl DetachedSession<'_> {
 
     fn answer_one(&mut self, frame: &Bytes, out: &mut PeerOutput) -> FollowingMessages {
         let (tag, body) = (frame[0], &frame[HEADER_LEN..]);
-        let is_empty = |text: &[u8]| {
-            let mut signs = text.iter();
-            signs.all(|sign| sign.is_ascii_whitespace() || *sign == b';')
-        };
+        let statements = self.client.grammar.statements;
+        let is_empty = |text: &[u8]| statements(text) == Ok(0);
         match tag {
             b'S' => self.write_ready(out),
             b'Q' if split_string(body).is_ok_and(|(text, _)| is_empty(text)) => {
@@ -86,8 +85,10 @@ impl DetachedSession<'_> {
                     self.client.statements.take_unnamed();
                 }
                 let text = split_string(body).ok().filter(|_| tag == b'Q');
-                let missing = text.and_then(|(text, _)| no_savepoint(text, self.client.grammar));
-                let report = missing.unwrap_or_else(in_failed_transaction);
+                let report = text.map_or_else(in_failed_transaction, |(text, _)| {
+                    let missing = no_savepoint(text, self.client.grammar);
+                    missing.unwrap_or_else(|| self.not_run(text, usize::MAX))
+                });
                 report.write(&mut out.to_client);
                 self.write_ready(out);
             }
@@ -101,12 +102,27 @@ impl DetachedSession<'_> {
         FollowingMessages::Answered
     }
 
-    /// Prepares a statement that ends the transaction, which alone may be prepared now.
+    /// Returns why a text of so many statements at most does not run: PostgreSQL reads it before it
+    /// looks at the transaction.
+    fn not_run(&self, text: &[u8], statements_max: usize) -> Report {
+        match (self.client.grammar.statements)(text) {
+            Err(error) => Report::new(Severity::Error, SYNTAX_ERROR, error),
+            Ok(count) if count > statements_max => {
+                let text = "cannot insert multiple commands into a prepared statement";
+                Report::new(Severity::Error, SYNTAX_ERROR, text)
+            }
+            Ok(_) => in_failed_transaction(),
+        }
+    }
+
+    /// Prepares what ends the transaction, which alone may be prepared now, and what is empty.
     fn prepares_end(&mut self, tag: u8, body: &[u8], out: &mut PeerOutput) -> bool {
         let parse = ParseMessage::read(body).ok().filter(|_| tag == b'P');
         let parse = parse.filter(|parse| {
             let is_new = !self.client.statements.has(parse.name);
-            is_new && parse.text().is_ok_and(is_end)
+            let statements = self.client.grammar.statements;
+            let may_be = |text| is_end(text) || statements(text) == Ok(0);
+            is_new && parse.text().is_ok_and(may_be)
         });
         if let Some(parse) = parse {
             self.prepare(parse, None);
@@ -123,8 +139,12 @@ impl DetachedSession<'_> {
                 if parse.is_some_and(|parse| parse.name.is_empty()) {
                     self.client.statements.take_unnamed();
                 }
-                let parse = parse.filter(|parse| parse.text().is_ok_and(is_end));
-                return parse.map_or_else(in_failed_transaction, |parse| is_there(parse.name));
+                let text = parse.and_then(|parse| parse.text().ok());
+                return match (parse, text) {
+                    (Some(parse), Some(text)) if is_end(text) => is_there(parse.name),
+                    (_, Some(text)) => self.not_run(text, 1),
+                    _ => in_failed_transaction(),
+                };
             }
             b'B' => BindMessage::read(body).map(|bind| bind.statement),
             b'D' => match StatementOrPortal::read(body) {

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 
 use bytes::Bytes;
 
-use super::expected::{ExpectedReply, MessageUndo, Prelude, ReplyKind};
+use super::expected::{Describes, ExpectedReply, MessageUndo, Prelude, ReplyKind};
 use super::held_messages::HeldMessageContent;
 use super::link::{AttachedSession, ClientFlow, RestDestination};
 use super::statements::MISSING_UNNAMED;
@@ -68,6 +68,7 @@ impl AttachedSession<'_> {
             self.link.client_rest = RestDestination::Nowhere;
             return Ok(());
         }
+        self.describe_before(message, out);
         match tag {
             b'c' | b'f' => {
                 self.link.expected.copy_ends();
@@ -80,8 +81,14 @@ impl AttachedSession<'_> {
                 if let StatementOrPortal::Statement(name) = StatementOrPortal::read(message.body())?
                 {
                     reply = reply.about(name);
-                    let name = self.on_server(name, server, out);
-                    message::write(&mut out.to_server, b'D', &[b"S", &name], 0);
+                    let there = self.on_server(name, server, out);
+                    message::write(&mut out.to_server, b'D', &[b"S", &there], 0);
+                    let statement = self.client.statements.find(name);
+                    if let Some(statement) = statement.filter(|it| it.is_to_be_described())
+                        && self.link.keeping.own_names().is_none()
+                    {
+                        reply.describes = Describes::Learns(statement);
+                    }
                 } else {
                     out.to_server.extend_from_slice(message.frame);
                 }
@@ -213,6 +220,7 @@ impl AttachedSession<'_> {
         let text = prepared.text().unwrap_or_default();
         self.names_for(text, prepared.effect, (&mut *server, &mut *out));
         if parse.name.is_empty() {
+            self.is_prepared(parse.name, &prepared);
             let (id, of_client) = self.client.statements.replace_unnamed(prepared);
             let of_server = server.unnamed.replace(id);
             out.to_server.extend_from_slice(message.frame);
@@ -255,6 +263,7 @@ impl AttachedSession<'_> {
                 .expected
                 .push(reply.or(MessageUndo::ForgetBoth(prepared.id, client_name.clone())));
         }
+        self.is_prepared(parse.name, &prepared);
         self.client.statements.insert(client_name, prepared);
         Ok(())
     }
@@ -366,17 +375,23 @@ impl AttachedSession<'_> {
         out: &mut PeerOutput,
     ) -> Bytes {
         if name.is_empty() {
-            let Some((id, prepared)) = self.client.statements.unnamed() else {
+            let Some((id, prepared)) = self.client.statements.unnamed().cloned() else {
                 return [MISSING_UNNAMED, b"\0"].concat().into();
             };
-            if server.unnamed != Some(*id) {
-                server.unnamed = Some(*id);
-                let body = prepared.body.as_deref().unwrap_or_default();
-                message::write(&mut out.to_server, b'P', &[b"\0", body], 0);
+            if server.unnamed != Some(id) {
+                server.unnamed = Some(id);
+                let body = prepared.body_again(!self.link.is_on_replica());
+                message::write(
+                    &mut out.to_server,
+                    b'P',
+                    &[b"\0", &body.unwrap_or_default()],
+                    0,
+                );
                 let reply = ExpectedReply::hidden(ReplyKind::Parse);
                 self.link
                     .expected
                     .push(reply.or(MessageUndo::ForgetUnnamedOnServer));
+                self.check(&prepared, server, out);
             }
             return Bytes::from_static(b"\0");
         }
@@ -400,36 +415,38 @@ impl AttachedSession<'_> {
     fn prepared_on(
         &mut self,
         server: &mut ServerConnection,
-        prepared: &PreparedStatement,
+        prepared: &Arc<PreparedStatement>,
         out: &mut PeerOutput,
     ) -> Bytes {
         if self.wants_to_prepare(prepared, server, out)
-            && let Some(body) = &prepared.body
+            && let Some(body) = prepared.body_again(!self.link.is_on_replica())
         {
             self.make_room(prepared, server, out);
-            let parts: [&[u8]; 2] = [&prepared.server_name, body];
+            let parts: [&[u8]; 2] = [&prepared.server_name, &body];
             message::write(&mut out.to_server, b'P', &parts, 0);
             let reply = ExpectedReply::hidden(ReplyKind::Parse);
             self.link
                 .expected
                 .push(reply.or(MessageUndo::ForgetOnServer(prepared.id)));
+            self.check(prepared, server, out);
         }
         prepared.server_name.clone()
     }
 
     /// Returns whether a client's statement must be prepared on the server. It must also be if the
     /// server has it from before the client prepared it, as the objects that it names may have
-    /// changed since. Then it is closed there.
+    /// changed since, or with other types than the client knows. Then it is closed there.
     fn wants_to_prepare(
         &mut self,
         prepared: &PreparedStatement,
         server: &mut ServerConnection,
         out: &mut PeerOutput,
     ) -> bool {
-        let Some(since) = server.uses(&prepared.id) else {
+        let Some((since, there)) = server.uses(&prepared.id) else {
             return true;
         };
-        if since > prepared.since || self.may_have_portal(&prepared.id) {
+        let is_same = prepared.described.is_none() || there == prepared.described.as_ref();
+        if since > prepared.since && is_same || self.may_have_portal(&prepared.id) {
             return false;
         }
         server.forget(&prepared.id);

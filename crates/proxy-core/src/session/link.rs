@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 
 use bytes::Bytes;
 
@@ -11,9 +12,10 @@ use super::batch::RetryableBatch;
 use super::client::ClientState;
 use super::deferral::{DeferredBlock, SnapshotScope};
 use super::expected::{ExpectedReply, ReplyKind, ReplyQueue, TransactionStatus};
+use super::gates::Gates;
 use super::pin_state::{PinState, SettingChanges};
 use super::table_oids::TableOidMap;
-use super::{BoundStatement, PORTALS_MAX, SessionLeftover};
+use super::{BoundStatement, PORTALS_MAX, PreparedStatement, SessionLeftover};
 use pg_wire::Malformed;
 use pg_wire::message;
 use pg_wire::report::Report;
@@ -30,9 +32,21 @@ pub(super) struct ServerLink {
     pub flow: ClientFlow,
     /// The statements of the current transaction's portals.
     pub portals: BTreeMap<Bytes, BoundStatement>,
+    /// Bytes that wait for an answer of the server.
+    pub gates: Gates,
+    pub descriptions: Descriptions,
     /// The rest of a long message, of each peer.
     pub client_rest: RestDestination,
     pub server_rest: RestDestination,
+}
+
+/// The parts of a description that have come, or are still to be asked for.
+#[derive(Debug, Default)]
+pub(super) struct Descriptions {
+    /// The statement that was just prepared and not described yet, as the client calls it.
+    pub undescribed: Option<(Bytes, Arc<PreparedStatement>)>,
+    /// The body of the last ParameterDescription.
+    pub parameters: Bytes,
 }
 
 /// The role of the server.
@@ -211,6 +225,8 @@ impl ServerLink {
             expected: ReplyQueue::default(),
             flow: ClientFlow::Forwards,
             portals: BTreeMap::new(),
+            gates: Gates::default(),
+            descriptions: Descriptions::default(),
             client_rest: RestDestination::On,
             server_rest: RestDestination::On,
         }
@@ -227,6 +243,7 @@ impl ServerLink {
             PinState::Kept { .. } if self.is_done() && !is_of_waiting => {
                 SessionAction::Over(AfterTransaction::Keep)
             }
+            _ if self.gates.are_closed() => SessionAction::AwaitCheck,
             _ if self.may_pause() => SessionAction::Pause,
             _ if self.is_copying() || !self.expected.awaits_ready() => SessionAction::Exchange,
             _ => SessionAction::Await,

@@ -43,10 +43,12 @@ mod changes;
 mod client;
 mod deferral;
 mod demand;
+mod descriptions;
 mod elsewhere;
 mod expected;
 mod failed_block;
 mod forward;
+mod gates;
 mod gather;
 mod held_messages;
 mod link;
@@ -180,6 +182,19 @@ impl Session {
         event: SessionEvent<'_>,
         out: &mut PeerOutput,
     ) -> Result<SessionAction, Malformed> {
+        if let Some(link) = self.phase.link_mut() {
+            link.gates.rejoin(out);
+        }
+        let handled = self.handle(event, out);
+        if let Some(link) = self.phase.link_mut() {
+            link.gates.part(out);
+        }
+        handled?;
+        Ok(self.next())
+    }
+
+    /// Handles what has happened, see [`Session::step`].
+    fn handle(&mut self, event: SessionEvent<'_>, out: &mut PeerOutput) -> Result<(), Malformed> {
         match event {
             SessionEvent::Client {
                 piece,
@@ -207,7 +222,7 @@ impl Session {
             SessionEvent::Keep => self.keep_server(),
             SessionEvent::Released => self.released(out),
         }
-        Ok(self.next())
+        Ok(())
     }
 
     /// Returns the next action.
@@ -261,7 +276,20 @@ impl Session {
         }
     }
 
-    /// Returns the unfinished work on its server if the session ended now.
+    /// Returns whether the client has begun a transaction that is on no server, and nothing of its
+    /// next batch has come.
+    pub fn is_idle_on_no_server(&self) -> bool {
+        match &self.phase {
+            SessionPhase::Gathering(gathering) => {
+                let transaction = &gathering.transaction;
+                let is_deferred = matches!(transaction, DetachedTransaction::Deferred(_));
+                is_deferred && gathering.held.is_empty()
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns what is left to do on its server if it ended now.
     pub fn leftover(&self) -> SessionLeftover {
         self.phase.leftover()
     }

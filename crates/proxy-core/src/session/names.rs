@@ -148,7 +148,7 @@ impl AttachedSession<'_> {
             self.sync_apart(out);
         }
         for (name, prepared) in self.client.statements.named() {
-            let Some(body) = &prepared.body else {
+            let Some(body) = prepared.body_again(true) else {
                 continue;
             };
             // Something else may be there from a DEALLOCATE that has failed.
@@ -156,7 +156,7 @@ impl AttachedSession<'_> {
             self.link
                 .expected
                 .push(ExpectedReply::hidden(ReplyKind::Close));
-            let parts: [&[u8]; 3] = [name, b"\0", body];
+            let parts: [&[u8]; 3] = [name, b"\0", &body];
             message::write(&mut out.to_server, b'P', &parts, 0);
             self.link.expected.push(match is_apart {
                 true => ExpectedReply::optional(ReplyKind::Parse),

@@ -1,7 +1,7 @@
 //! The server's messages on their way to the client.
 
 use super::PeerOutput;
-use super::expected::{ExpectedReply, MessageUndo, ReplyKind, TransactionStatus};
+use super::expected::{Describes, ExpectedReply, MessageUndo, ReplyKind, TransactionStatus};
 use super::link::{AttachedRole, AttachedSession, ClientFlow, RestDestination};
 use super::pin_state::{PinState, SettingChanges};
 use super::statements::{MISSING_UNNAMED, PREFIX};
@@ -41,6 +41,7 @@ impl AttachedSession<'_> {
         self.answering(out, |it, out| it.receive(piece, server, out))
     }
 
+    // tidy: long — one match that shows what each message answers
     fn receive(
         &mut self,
         piece: StreamPiece<'_>,
@@ -63,8 +64,12 @@ impl AttachedSession<'_> {
             b'1' => is_seen = !self.link.take(ReplyKind::Parse)?.is_hidden,
             b'2' => is_seen = !self.link.take(ReplyKind::Bind)?.is_hidden,
             b'3' => is_seen = !self.link.take(ReplyKind::Close)?.is_hidden,
+            b't' => self.parameters_described(message),
             b'T' | b'n' if self.link.awaits(ReplyKind::Describe) => {
-                self.link.expected.pop();
+                match self.described(message, server, out)? {
+                    true => {}
+                    false => return Ok(()),
+                }
             }
             b'C' | b'I' | b's' => self.completed(message, server),
             b'E' => return self.error(message, server, out),
@@ -99,6 +104,8 @@ impl AttachedSession<'_> {
             && let AttachedRole::Replica(replica) = &self.link.role
         {
             replica.numbers.write(message.frame, &mut out.to_client);
+        } else if is_seen && message.tag() == b'N' {
+            self.noticed(message, out);
         } else if is_seen && message.tag() == b'A' {
             self.notified(message, server.process, out);
         } else if is_seen {
@@ -108,8 +115,20 @@ impl AttachedSession<'_> {
         Ok(())
     }
 
-    /// Handles a notification. Notifications that the client has sent itself come from the process
-    /// number that it knows.
+    /// Handles a notice: where it is about a place in the text, that is one of the client's text.
+    fn noticed(&self, message: WireMessage<'_>, out: &mut PeerOutput) {
+        let front = self.link.expected.front();
+        let prelude = front.map_or(0, |reply| reply.prelude.length);
+        if prelude > 0 && message.is_whole() {
+            let body = report::moved(message.body(), prelude);
+            message::write(&mut out.to_client, b'N', &[&body], 0);
+        } else {
+            out.to_client.extend_from_slice(message.frame);
+        }
+    }
+
+    /// Handles a notification: those that the client has sent itself are from the process that it
+    /// knows.
     fn notified(&self, message: WireMessage<'_>, own: u32, out: &mut PeerOutput) {
         let start = out.to_client.len() + HEADER_LEN;
         out.to_client.extend_from_slice(message.frame);
@@ -120,7 +139,7 @@ impl AttachedSession<'_> {
     }
 
     /// Handles an error of the server.
-    fn error(
+    pub(super) fn error(
         &mut self,
         message: WireMessage<'_>,
         server: &mut ServerConnection,
@@ -256,6 +275,14 @@ impl AttachedSession<'_> {
             Some(_) => {}
         }
         let (mut skipped, has_sync) = self.link.expected.skip_batch();
+        self.link.descriptions.undescribed = None;
+        let is_check = |reply: &ExpectedReply| matches!(reply.describes, Describes::Checks(_));
+        if skipped.iter().any(is_check) {
+            self.link.gates.drop_behind(out);
+            if has_sync {
+                out.to_server.extend_from_slice(SYNC);
+            }
+        }
         let failed = skipped.pop();
         for reply in skipped {
             self.undo(reply.undo, server);

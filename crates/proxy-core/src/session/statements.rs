@@ -1,14 +1,17 @@
 //! Prepared statements as clients name them.
 
+use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt::Write;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use ring::digest;
 
 use super::STATEMENTS_MAX;
+use crate::description::{Description, is_planned};
 use crate::grammar::{Grammar, SessionEffect};
 use crate::server::{PreparationNumber, StatementId, UnnamedId};
 use pg_wire::message::{self, ParseMessage};
@@ -18,8 +21,11 @@ pub(super) const PREFIX: &[u8] = b"replex_";
 /// The name on servers of an unnamed statement that is not there, as PostgreSQL calls it.
 pub(super) const MISSING_UNNAMED: &[u8] = b"unnamed prepared statement";
 
+/// The object identifiers from here on may differ between servers.
+const OID_OF_NODE_MIN: u32 = 10_000;
+
 /// A statement that a client has prepared.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PreparedStatement {
     /// Its name among all statements of all clients.
     pub id: StatementId,
@@ -32,6 +38,8 @@ pub struct PreparedStatement {
     pub effect: SessionEffect,
     /// When the client has prepared it.
     pub since: PreparationNumber,
+    /// Its description to the client, once a server has described it.
+    pub described: Option<Arc<Description>>,
 }
 
 impl PreparedStatement {
@@ -53,6 +61,7 @@ impl PreparedStatement {
             body: Some(Bytes::copy_from_slice(body)),
             effect: grammar.effect_of_parse(body),
             since: PreparationNumber::next(),
+            described: None,
         }
     }
 
@@ -76,6 +85,7 @@ impl PreparedStatement {
             body: Some(Bytes::copy_from_slice(body)),
             effect: grammar.effect_of_parse(body),
             since: PreparationNumber::next(),
+            described: None,
         }
     }
 
@@ -90,7 +100,42 @@ impl PreparedStatement {
             body: None,
             effect: SessionEffect::KeepsSession,
             since: PreparationNumber::next(),
+            described: None,
         }
+    }
+
+    /// Returns whether it has no name.
+    pub(super) fn is_unnamed(&self) -> bool {
+        &self.server_name[..] == b"\0"
+    }
+
+    /// Returns whether servers are to describe it.
+    pub(super) fn is_to_be_described(&self) -> bool {
+        self.described.is_none() && self.text().is_some_and(is_planned)
+    }
+
+    /// Returns what it is prepared by on a further server. Its parameters keep the types that they
+    /// had on the first one, whatever columns have become since, if their numbers are the same
+    /// there.
+    pub(super) fn body_again(&self, is_on_primary: bool) -> Option<Cow<'_, [u8]>> {
+        let body = self.body.as_deref()?;
+        let known = self.described.as_deref().map(|it| &it.parameters[..]);
+        let types = known.unwrap_or_default();
+        let is_same = |oid: &u32| is_on_primary || *oid < OID_OF_NODE_MIN;
+        let (Some(text), Ok(count)) = (self.text(), u16::try_from(types.len())) else {
+            return Some(Cow::Borrowed(body));
+        };
+        if count == 0 || !types.iter().all(is_same) {
+            return Some(Cow::Borrowed(body));
+        }
+        let mut again = Vec::with_capacity(text.len() + 3 + 4 * types.len());
+        again.put_slice(text);
+        again.put_u8(0);
+        again.put_u16(count);
+        for oid in types {
+            again.put_u32(*oid);
+        }
+        Some(Cow::Owned(again))
     }
 
     /// Returns its text, without the zero byte.
@@ -161,6 +206,25 @@ impl ClientStatements {
         match name.is_empty() {
             true => self.unnamed.as_ref().map(|(_, it)| Arc::clone(it)),
             false => self.named.get(name).cloned(),
+        }
+    }
+
+    /// Notes what the statement with a name is, if it was prepared then.
+    pub fn describe(
+        &mut self,
+        name: &[u8],
+        since: PreparationNumber,
+        described: &Arc<Description>,
+    ) {
+        let found = match name.is_empty() {
+            true => self.unnamed.as_mut().map(|(_, it)| it),
+            false => self.named.get_mut(name),
+        };
+        if let Some(prepared) = found
+            && prepared.since == since
+            && prepared.described.is_none()
+        {
+            Arc::make_mut(prepared).described = Some(Arc::clone(described));
         }
     }
 

@@ -31,6 +31,7 @@ const GRAMMAR: Grammar = Grammar {
         _ => SessionEffect::KeepsSession,
     },
     rollback_to: |_| None,
+    statements: |_| Ok(1),
 };
 
 /// The next step of a test.
@@ -111,6 +112,22 @@ fn begun() -> Vec<(Step, Offer)> {
     ]
 }
 
+/// A statement is prepared and described, and what further servers describe is another one.
+fn described() -> Vec<(Step, Offer)> {
+    let client = |tag, body: &[u8]| (Step::Client(tag, body.to_vec()), Offer::Primary);
+    let server = |tag, body: &[u8]| (Step::Server(tag, body.to_vec()), Offer::Primary);
+    vec![
+        client(b'P', b"a\0SELECT 1\0\0\0"),
+        client(b'D', b"Sa\0"),
+        client(b'S', b""),
+        server(b'1', b""),
+        server(b't', b"\0\0"),
+        server(b'T', b"\0\0"),
+        server(b'Z', b"I"),
+        client(b'B', b"\0a\0\0\0\0\0\0\0"),
+    ]
+}
+
 /// The server that is attached, and the primary's where a batch runs elsewhere.
 #[derive(Default)]
 struct Servers {
@@ -180,6 +197,7 @@ fn serve(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut P
         SessionAction::Route(batch_in) => attach(session, servers, (batch_in, offer), out),
         SessionAction::Exchange
         | SessionAction::Await
+        | SessionAction::AwaitCheck
         | SessionAction::Gather
         | SessionAction::Over(AfterTransaction::Keep) => false,
     }
@@ -301,7 +319,10 @@ fn run(steps: Vec<(Step, Offer)>) -> Result<(), TestCaseError> {
             break;
         }
         // It never waits for a peer that waits for it.
-        let waits_for_server = session.next() == SessionAction::Await;
+        let waits_for_server = matches!(
+            session.next(),
+            SessionAction::Await | SessionAction::AwaitCheck
+        );
         prop_assert!(!waits_for_server || session.leftover() == SessionLeftover::Batch);
     }
     Ok(())
@@ -433,6 +454,68 @@ fn sync_of_an_earlier_copy_ends_no_later_one() {
     );
 }
 
+/// A statement with other columns than its client knows: the server is sent what fails it, and the
+/// client gets PostgreSQL's error.
+#[test]
+fn statement_with_other_columns_does_not_run() {
+    let mut peers = Peers::new();
+    for (tag, body) in [
+        (b'P', &b"a\0SELECT 1\0\0\0"[..]),
+        (b'D', b"Sa\0"),
+        (b'S', b""),
+    ] {
+        peers.client(tag, body, 0);
+    }
+    peers.attach(AttachedServer::Primary);
+    for (tag, body) in [
+        (b'1', &b""[..]),
+        (b't', b"\0\0"),
+        (b'T', b"\0\0"),
+        (b'Z', b"I"),
+    ] {
+        peers.server(tag, body);
+    }
+    let released = peers.session.step(SessionEvent::Released, &mut peers.out);
+    assert_eq!(released, Ok(SessionAction::Exchange));
+    (peers.server, peers.out) = (ServerConnection::default(), PeerOutput::default());
+    for (tag, body) in [
+        (b'B', &b"\0a\0\0\0\0\0\0\0"[..]),
+        (b'E', b"\0\0\0\0\0"),
+        (b'S', b""),
+    ] {
+        peers.client(tag, body, 0);
+    }
+    assert_eq!(
+        peers.attach(AttachedServer::Primary),
+        SessionAction::AwaitCheck
+    );
+    let tags = |out: &[u8]| {
+        let mut cutter = MessageCutter::new(MessageSender::Client);
+        let (mut rest, mut tags) = (out, Vec::new());
+        while let Ok(Some(StreamPiece::Message(message))) = cutter.next(rest) {
+            tags.push(message.tag());
+            rest = &rest[message.frame.len()..];
+        }
+        tags
+    };
+    assert_eq!(tags(&peers.out.to_server), b"PDH");
+    peers.server(b'1', b"");
+    peers.server(b't', b"\0\0");
+    peers.out.to_server.clear();
+    peers.server(b'n', b"");
+    assert_eq!(tags(&peers.out.to_server), b"PS");
+    assert_eq!(peers.out.to_client.first(), Some(&b'E'));
+    peers.out.to_client.clear();
+    peers.server(b'E', b"SERROR\0C22P02\0\0");
+    assert!(
+        peers.out.to_client.is_empty(),
+        "the client has got its error"
+    );
+    peers.server(b'Z', b"I");
+    assert_eq!(peers.out.to_client.first(), Some(&b'Z'));
+    assert_eq!(peers.session.leftover(), SessionLeftover::Nothing);
+}
+
 proptest! {
     #[test]
     fn any_order_of_messages(steps in prop::collection::vec(step(), 0..60)) {
@@ -442,5 +525,10 @@ proptest! {
     #[test]
     fn any_order_in_a_transaction(steps in prop::collection::vec(step(), 0..60)) {
         run([begun(), steps].concat())?;
+    }
+
+    #[test]
+    fn any_order_with_a_description(steps in prop::collection::vec(step(), 0..60)) {
+        run([described(), steps].concat())?;
     }
 }

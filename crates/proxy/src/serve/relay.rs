@@ -80,6 +80,7 @@ const OF_SETTINGS: [&str; 2] = ["22", "42"];
 /// SQLSTATEs.
 const PROTOCOL_VIOLATION: &str = "08P01";
 const CONNECTION_FAILURE: &str = "08006";
+const IDLE_IN_TRANSACTION: &str = "25P03";
 
 /// A client's session and its sockets.
 struct Relay<'a> {
@@ -255,7 +256,10 @@ impl Relay<'_> {
             self.read_server()?;
             self.lead_cancels().await;
             match self.session.next() {
-                SessionAction::Exchange | SessionAction::Await | SessionAction::Gather => {}
+                SessionAction::Exchange
+                | SessionAction::Await
+                | SessionAction::AwaitCheck
+                | SessionAction::Gather => {}
                 SessionAction::Pause => self.pause()?,
                 SessionAction::Over(then) => self.finish(then).await?,
                 SessionAction::Return => self.release(SettingChanges::Nothing).await?,
@@ -553,6 +557,9 @@ impl Relay<'_> {
     async fn transfer(&mut self) -> Result<(), SessionEnd> {
         let is_held = self.is_held();
         let is_gathering = self.session.next() == SessionAction::Gather;
+        // A server ends others that are idle for too long.
+        let idle_max = self.server_settings.idle_max;
+        let idle_max = idle_max.filter(|_| self.session.is_idle_on_no_server());
         let transfer = poll_fn(|context| self.poll_transfer(is_held, context));
         let moved = match (is_held, is_gathering) {
             (true, _) => tokio::time::timeout(HELD_INTERVAL, transfer).await,
@@ -564,7 +571,13 @@ impl Relay<'_> {
                 }
                 moved
             }
-            (false, false) => Ok(transfer.await),
+            (false, false) => match idle_max {
+                None => Ok(transfer.await),
+                Some(max) => match tokio::time::timeout(max, transfer).await {
+                    Ok(moved) => Ok(moved),
+                    Err(_) => return Err(idle_for_too_long()),
+                },
+            },
         };
         match moved.unwrap_or(Ok(())) {
             Err(SessionEnd::Lost(error)) => self.server_lost(error).await,
@@ -702,6 +715,11 @@ fn length(piece: &StreamPiece<'_>) -> usize {
         StreamPiece::Message(message) => message.frame.len(),
         StreamPiece::Rest(rest) => rest.len(),
     }
+}
+
+fn idle_for_too_long() -> SessionEnd {
+    let text = "terminating connection due to idle-in-transaction timeout";
+    SessionEnd::Reported(Report::new(Severity::Fatal, IDLE_IN_TRANSACTION, text))
 }
 
 fn violation(error: Malformed) -> SessionEnd {

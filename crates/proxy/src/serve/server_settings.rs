@@ -2,6 +2,7 @@
 //! are parsed.
 
 use std::io;
+use std::time::Duration;
 
 use pg_wire::settings;
 use proxy_pool::{Connection, ConnectionKey, KnownSettings, StartSettings};
@@ -54,6 +55,17 @@ pub struct ServerSettings {
     pub reading: ParseContext,
     /// The default isolation of its transactions.
     pub isolation: IsolationLevel,
+    /// How long the client may leave a transaction idle, unless for ever.
+    pub idle_max: Option<Duration>,
+}
+
+/// PostgreSQL's setting for [`ServerSettings::idle_max`].
+const IDLE_TIMEOUT: &str = "idle_in_transaction_session_timeout";
+
+/// Returns the time of a setting in milliseconds, of which 0 is none.
+fn milliseconds(setting: &str) -> Option<Duration> {
+    let milliseconds = setting.parse().ok().filter(|it| *it > 0);
+    milliseconds.map(Duration::from_millis)
 }
 
 impl ServerSettings {
@@ -64,6 +76,7 @@ impl ServerSettings {
             key,
             reading: ParseContext::default(),
             isolation: IsolationLevel::default(),
+            idle_max: None,
         }
     }
 
@@ -81,7 +94,9 @@ impl ServerSettings {
         }
         reading.is_changed = changed.iter().any(|(name, _)| settings::is_of_texts(name));
         let isolation = changed.value("default_transaction_isolation");
+        let idle_max = changed.value(IDLE_TIMEOUT);
         ServerSettings {
+            idle_max: idle_max.map_or(self.idle_max, milliseconds),
             reading,
             isolation: isolation.map_or(self.isolation, IsolationLevel::of),
             reads: known.same(self.reads.changed_to(changed.clone())),
@@ -104,7 +119,8 @@ const SETTINGS_QUERY: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_roles WHE
     current_setting('client_encoding'), current_setting('extra_float_digits'), \
     current_setting('bytea_output'), current_setting('lc_monetary'), \
     current_setting('lc_numeric'), current_setting('lc_time'), current_setting('xmloption'), \
-    current_setting('default_text_search_config'), current_setting('standard_conforming_strings')";
+    current_setting('default_text_search_config'), current_setting('standard_conforming_strings'), \
+    (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'idle_in_transaction_session_timeout')";
 const SETTING_NAMES: [&str; 14] = [
     "search_path",
     "default_transaction_isolation",
@@ -140,7 +156,7 @@ pub async fn read_server_settings(
         return Err(io::Error::other("the server reports no settings"));
     }
     let may_log_in = values.remove(0) == "t";
-    let [search_path, isolation, _, _, _, encoding, .., strings] = &values[..] else {
+    let [search_path, isolation, _, _, _, encoding, .., strings, idle] = &values[..] else {
         return Err(io::Error::other("the server reports no settings"));
     };
     let key = &connection.key;
@@ -155,6 +171,7 @@ pub async fn read_server_settings(
             is_changed: false,
         },
         isolation: IsolationLevel::of(isolation),
+        idle_max: milliseconds(idle),
         reads: known.same(key.with([read_only])),
         key,
     };
