@@ -188,10 +188,9 @@ impl CutRules {
 
     /// Sends an operation again that has no outcome.
     pub fn resend(&self, state: &mut CutState, operation: usize) -> bool {
-        let chain = self.chain(operation);
-        for place in 0..chain.len() {
+        for (place, core) in self.chain(operation).iter().enumerate() {
             let prepared = state.operations[operation].stages[place] == CutStage::Prepared;
-            if prepared && self.acts(state, chain[place]) {
+            if prepared && self.acts(state, *core) {
                 self.send(state, operation, place);
             }
         }
