@@ -1,7 +1,8 @@
 //! Drawn conditions and drawn words: a plan has the meaning of its text, and no text is too
 //! strange. The generator's seeds are fixed, so every run draws the same.
 
-use super::tests::{found_in, read};
+use super::access_tests::found_in;
+use super::tests::read;
 use super::*;
 use crate::fixture::configuration;
 use crate::parse::parse;

@@ -410,6 +410,8 @@ pub(crate) fn has_dense(schema: &Schema) -> bool {
 }
 
 #[cfg(test)]
+mod access_tests;
+#[cfg(test)]
 mod drawn_tests;
 #[cfg(test)]
 mod grid_tests;
