@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use placement::Layout;
 
-use super::tests::{planned, planned_with, read};
+use super::tests::{explained, planned, planned_with, read};
 use super::*;
 use crate::fixture::configuration;
 use crate::parse::parse;
@@ -53,38 +53,94 @@ fn best_index_is_chosen() {
     assert_eq!(read.access.kind, AccessKind::Lookup);
 }
 
-/// Whether a table is read whole, and how large it may be for that.
 #[test]
-fn a_large_table_is_read_whole_only_if_that_is_asked_for() {
+fn a_refused_read_names_what_it_would_read_and_the_remedies() {
     let configuration = configuration();
     let table = configuration.table_named("flights").unwrap();
+    let scan = |rows_wanted| UnaskedScan {
+        rows_max: 7,
+        rows_wanted,
+    };
     assert_eq!(
-        too_large(table, 7).to_string(),
+        too_large(table, scan(None)).to_string(),
         "no index of table flights serves this statement, which would read the whole table, and \
          it has more than 7 rows: equate the first column of the primary key (id) or of by_tail \
          (tailnum) or of by_route (origin, dest), or give it a range; or ask for the scan by \
          SELECT /*+ scan */ …, SET scan = on or SET scan_rows = a larger number"
     );
-    for (text, rows_max) in [
-        ("SELECT * FROM flights", Some(100_000)),
-        ("SELECT * FROM flights WHERE dest = 'IAH'", Some(100_000)),
+    assert_eq!(
+        too_large(table, scan(Some(9))).to_string(),
+        "LIMIT and OFFSET make this statement read 9 rows of table flights, which has more than 7: \
+         lower them to 7 together, or equate the first column of the primary key (id) or of by_tail \
+         (tailnum) or of by_route (origin, dest), or give it a range; or ask for the scan by \
+         SELECT /*+ scan */ …, SET scan = on or SET scan_rows = a larger number"
+    );
+}
+
+/// Whether a statement that no index serves is bounded, and by the rows that it reads.
+#[test]
+fn a_large_table_is_read_only_up_to_a_small_limit() {
+    let whole = Some(None);
+    let of_rows = |rows| Some(Some(rows));
+    for (rest, expected) in [
+        ("* FROM flights", whole),
+        ("* FROM flights WHERE dest = 'IAH'", whole),
+        ("count(*) FROM flights WHERE dest = 'IAH'", whole),
+        ("count(*) FROM flights WHERE dest = 'IAH' LIMIT 1", whole),
+        ("* FROM flights ORDER BY dest LIMIT 5", whole),
+        ("* FROM flights ORDER BY id + 1 LIMIT 5", whole),
+        ("* FROM flights ORDER BY id", whole),
+        ("* FROM flights OFFSET 5", whole),
+        ("* FROM flights LIMIT NULL", whole),
+        ("* FROM flights WHERE dest = 'IAH' LIMIT 5", whole),
+        // However few rows are wanted, all may be filtered before they are found.
         (
-            "SELECT count(*) FROM flights WHERE dest = 'IAH'",
-            Some(100_000),
+            "* FROM flights WHERE dep_delay > 5 ORDER BY id LIMIT 5",
+            whole,
         ),
-        ("SELECT * FROM flights ORDER BY dest LIMIT 5", Some(100_000)),
         (
-            "SELECT * FROM flights WHERE dest = 'IAH' LIMIT 5",
-            Some(100_000),
+            "* FROM log WHERE entry IS NULL ORDER BY position LIMIT 5",
+            whole,
         ),
-        ("SELECT count(*) FROM flights", None),
-        ("SELECT * FROM flights LIMIT 5", None),
-        ("SELECT /*+ scan */ * FROM flights", None),
+        ("* FROM flights WHERE dest = 'IAH' LIMIT 5000000", whole),
+        ("* FROM flights LIMIT 100001", of_rows(100_001)),
+        ("* FROM flights LIMIT 5 OFFSET 99996", of_rows(100_001)),
+        (
+            "* FROM flights ORDER BY id LIMIT 5000000",
+            of_rows(5_000_000),
+        ),
+        (
+            "* FROM log ORDER BY position LIMIT 5000000",
+            of_rows(5_000_000),
+        ),
+        (
+            "* FROM flights LIMIT 9223372036854775807 OFFSET 9223372036854775807",
+            of_rows(u64::MAX - 1),
+        ),
+        ("count(*) FROM flights", None),
+        ("count(*) FROM flights LIMIT 5000000", None),
+        ("* FROM flights LIMIT 5", None),
+        ("* FROM flights LIMIT 100000", None),
+        ("* FROM flights LIMIT 4 OFFSET 99996", None),
+        ("* FROM flights ORDER BY id LIMIT 100000", None),
+        ("* FROM flights ORDER BY id DESC LIMIT 5 OFFSET 5", None),
+        ("/*+ scan */ * FROM flights", None),
+        ("/*+ scan */ * FROM flights LIMIT 5000000", None),
+        ("* FROM flights WHERE id > 5 LIMIT 5000000", None),
     ] {
-        let (_, read) = read(text);
-        assert_eq!(read.access.kind, AccessKind::Scan, "{text}");
-        assert_eq!(read.rows_max, rows_max, "{text}");
+        let text = format!("SELECT {rest}");
+        let (_, read) = read(&text);
+        let found = read.unasked.map(|it| it.rows_wanted);
+        assert_eq!(found, expected, "{rest}");
+        assert!(read.unasked.is_none_or(|it| it.rows_max == 100_000));
+        let explained = explained(&text);
+        let bound = "only while the table has no more than 100000 rows (scan_rows)";
+        assert_eq!(explained.contains(bound), expected.is_some(), "{explained}");
     }
+}
+
+#[test]
+fn a_large_table_is_read_whole_only_if_that_is_asked_for() {
     for text in [
         "UPDATE flights SET note = 'x'",
         "DELETE FROM flights WHERE dep_delay > 5",
@@ -95,7 +151,7 @@ fn a_large_table_is_read_whole_only_if_that_is_asked_for() {
         let ChangeTarget::Rows(read) = plan.target else {
             panic!("{text}");
         };
-        assert_eq!(read.rows_max, Some(100_000), "{text}");
+        assert_eq!(read.unasked.map(|it| it.rows_max), Some(100_000), "{text}");
     }
     let (_, read) = read("SELECT /*+ scan */ * FROM flights");
     assert_eq!(read.access.kind, AccessKind::Scan);
@@ -134,10 +190,15 @@ fn ranges_are_read_from_every_partition() {
     ] {
         let (plan, read) = read(&format!("SELECT * FROM flights {rest}"));
         let access = &read.access;
+        let kind = match access.range == ValueRange::default() && fixed == 0 {
+            true => AccessKind::First,
+            false => AccessKind::Range,
+        };
         let found = (access.replex, access.kind, access.fixed);
-        assert_eq!(found, (replex, AccessKind::Range, fixed), "{rest}");
+        assert_eq!(found, (replex, kind, fixed), "{rest}");
         assert_eq!(read.filter.is_some(), filtered, "{rest}");
-        assert_eq!(read.rows_max, None, "{rest}");
+        let bounded = kind == AccessKind::First && filtered;
+        assert_eq!(read.unasked.is_some(), bounded, "{rest}");
         assert!(plan.ordered_by_index, "{rest}");
         let partitions: BTreeSet<u32> = access.segments.iter().map(|it| it.partition).collect();
         assert_eq!(partitions.len(), 12, "{rest}");
