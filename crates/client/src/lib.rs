@@ -54,6 +54,7 @@ mod greeting;
 mod hub;
 mod lookup;
 mod options;
+mod read_options;
 mod rows;
 mod schema;
 mod table;
