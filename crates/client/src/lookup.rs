@@ -50,20 +50,18 @@ impl<'a> Lookup<'a> {
         by: IndexSelector<'_>,
         key: &[Value],
     ) -> Result<Lookup<'a>, Error> {
-        let (replex, columns) = table.index(by)?;
-        if key.len() > columns.len() {
-            return Err(table.incomplete_key(columns, key.len()));
-        }
-        for (column, value) in columns.iter().zip(key) {
-            table.check_type(*column, value)?;
-        }
+        let index = table.index(by)?;
+        table.check_key(&index, key, index.partition_columns)?;
+        let (replex, columns) = (index.replex, index.columns);
         let equated = |column: usize| {
             let position = columns.iter().position(|it| *it == column)?;
             key.get(position).map(Value::as_ref)
         };
         let numbers = routes::partitions(table.definition(), replex, equated);
         let [number] = numbers[..] else {
-            return Err(table.incomplete_key(&table.key_space_columns(replex), key.len()));
+            return Err(Error::Protocol {
+                message: format!("table {} is not cut by its keys", table.schema().name),
+            });
         };
         let prefix = encode_key(key.iter().map(Value::as_ref));
         let partition = PartitionId {
