@@ -11,7 +11,7 @@ use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::expression::{Expression, evaluate};
 use protocol::identity::PartitionId;
-use protocol::message::Consistency;
+use protocol::message::{Consistency, Read};
 use session::gather::{Gather, GatherPlan, GatherStep, RowOrder};
 
 use super::size::SizeBound;
@@ -315,14 +315,14 @@ pub(crate) async fn gather<S: Store>(
 ) -> Result<u64, Attempt> {
     let mut gather = Gather::new(table, plan);
     let mut pages = FuturesUnordered::new();
+    let page = async |source, read| store.page(read).await.map(|page| (source, page));
     loop {
-        while let Some((source, read)) = gather.next_read() {
-            let page = store.page(read);
-            pages.push(async move { page.await.map(|page| (source, page)) });
-        }
+        ask(&mut gather, &pages, page);
         if give_out(table, &mut gather, &mut each)? != RowsGiven::AllThatCame {
             return Ok(gather.count());
         }
+        // Of the pages that were kept none may be left now, and none be under way.
+        ask(&mut gather, &pages, page);
         let (source, page) = pages
             .try_next()
             .await?
@@ -332,6 +332,13 @@ pub(crate) async fn gather<S: Store>(
         }
         let accepted = gather.accept(source, page);
         accepted.map_err(|error| malformed(table, &error.to_string()))?;
+    }
+}
+
+/// Asks for all pages that there is room for.
+fn ask<F>(gather: &mut Gather, pages: &FuturesUnordered<F>, page: impl Fn(usize, Read) -> F) {
+    while let Some((source, read)) = gather.next_read() {
+        pages.push(page(source, read));
     }
 }
 

@@ -315,6 +315,20 @@ fn a_read_stops_when_its_table_outgrows_it() {
     }
 }
 
+/// Pages that were fetched ahead can all be given out before one of them is the last.
+#[test]
+fn partitions_of_any_size_are_merged_page_by_page() {
+    let setup = "CREATE TABLE t (id bigint PRIMARY KEY) WITH (partitions = 2)";
+    let session = &mut Model::session(setup);
+    session.store().moments_of(0);
+    for count in 1..=60 {
+        done(session, &format!("INSERT INTO t VALUES ({})", count - 1));
+        let ids: Vec<String> = (0..count).map(|it| it.to_string()).collect();
+        assert_eq!(rows(session, "SELECT id FROM t ORDER BY id"), ids);
+        session.take_notices();
+    }
+}
+
 #[test]
 fn limit_is_pushed_down_and_pages_are_followed() {
     let session = &mut flights();
@@ -546,6 +560,30 @@ fn integers_beside_other_numbers() {
         done(session, "DELETE FROM ids WHERE id IN (1.5, 2)"),
         "DELETE 1"
     );
+}
+
+/// As in PostgreSQL, the members of a list are of one type: beside a double, numbers are doubles.
+#[test]
+fn a_double_in_a_list_makes_doubles_of_its_numbers() {
+    let setup = "CREATE TABLE t (id bigint PRIMARY KEY); \
+                 INSERT INTO t VALUES (9007199254740993), (9223372036854775807), (2)";
+    let session = &mut Model::session(setup);
+    for (list, found) in [
+        ("9007199254740992, 1.5", &[][..]),
+        ("9007199254740992, '1.5'::float8", &["9007199254740993"][..]),
+        (
+            "'9007199254740992'::bigint, 'NaN'::float8",
+            &["9007199254740993"][..],
+        ),
+        (
+            "9223372036854775808, 'NaN'::float8",
+            &["9223372036854775807"][..],
+        ),
+        ("'2.0', 'NaN'::float8, NULL", &["2"][..]),
+    ] {
+        let text = format!("SELECT id FROM t WHERE id IN ({list})");
+        assert_eq!(rows(session, &text), found, "{list}");
+    }
 }
 
 #[test]
