@@ -258,4 +258,6 @@ fn done(what: &str) -> StatementOutcome {
 }
 
 #[cfg(test)]
+mod size_tests;
+#[cfg(test)]
 mod tests;
