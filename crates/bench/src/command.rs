@@ -46,6 +46,8 @@ pub enum BenchCommand {
     HotKey,
     /// Writes of a table while another one gets an index, and while 500 others are created.
     Changes,
+    /// Lists, ranges and counts over several partitions: Q1.
+    Statements,
     /// Load, A, B, C, D and F with rows of 100 B and 1 kB: S7, S8.
     Ycsb,
     /// CPU time per operation with 3, 6, 12 and 24 servers: S10.
@@ -87,6 +89,7 @@ pub fn run(arguments: &MeasureArguments) -> io::Result<()> {
             BenchCommand::Lookup,
             BenchCommand::Insert,
             BenchCommand::HotKey,
+            BenchCommand::Statements,
             BenchCommand::Ycsb,
             BenchCommand::Servers,
             BenchCommand::Memory,
@@ -127,6 +130,9 @@ fn measure(
             BenchCommand::Import => ("import", experiments::import::run(options).await?),
             BenchCommand::HotKey => ("hot-key", experiments::hot_key::run(options).await?),
             BenchCommand::Changes => ("changes", experiments::changes::run(options).await?),
+            BenchCommand::Statements => {
+                ("statements", experiments::statements::run(options).await?)
+            }
             BenchCommand::Ycsb => ("ycsb", experiments::ycsb::run(options).await?),
             BenchCommand::Servers => ("servers", experiments::servers::run(options).await?),
             BenchCommand::Memory => ("memory", experiments::memory::run(options).await?),

@@ -184,18 +184,23 @@ pub fn encoded_keys(shape: RowShape, column: usize) -> Vec<Vec<u8>> {
 /// Returns those keys whose partition of the replex is where the first key's is: all on one
 /// connection.
 pub fn on_one_core(table: &Table, replex: u8, keys: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let definition = table.definition();
-    let axes = &definition.layout.replexes[usize::from(replex)].axes;
     let core = |key: &[u8]| {
-        let number = axes.iter().fold(0, |number, axis| {
-            let slot = definition.layout.slot_of_key(axis.key_space, key);
-            number * axis.divisions + axis.coordinate(slot)
-        });
-        definition.placement[usize::from(replex)][number as usize].core
+        let number = partition_of(table, replex, key);
+        table.definition().placement[usize::from(replex)][number as usize].core
     };
     let first = core(&keys[0]);
     let mine = keys.iter().filter(|key| core(key) == first);
     mine.cloned().collect()
+}
+
+/// Returns the partition of a replex that holds this encoded key.
+pub fn partition_of(table: &Table, replex: u8, key: &[u8]) -> u32 {
+    let layout = &table.definition().layout;
+    let axes = layout.replexes[usize::from(replex)].axes.iter();
+    axes.fold(0, |number, axis| {
+        let slot = layout.slot_of_key(axis.key_space, key);
+        number * axis.divisions + axis.coordinate(slot)
+    })
 }
 
 impl MeasuredWorker for LookupWorker {

@@ -1,10 +1,12 @@
 //! A tour of the client against a running cluster: a table with three keys, rows found by each of
-//! them, a row that moves, a conditional update, a scan, and the checksums of all copies.
+//! them, a row that moves, a range, a conditional update, a scan, and the checksums of all copies.
 //!
 //! ```text
 //! cargo run -p client --example flights -- 127.0.0.1:7400
 //! ```
 //! It takes the coordinator's address. It leaves out everything about starting a cluster.
+
+use std::ops::Bound;
 
 use client::{
     Assignment, BinaryOperator, Client, ColumnType, ConnectOptions, Error, Expression, IfExists,
@@ -63,6 +65,16 @@ pub async fn tour(coordinator: &str) -> Result<Vec<String>, Error> {
     let key = [Value::Text("EWR".into()), Value::Int64(6)];
     let by_route = flights.lookup("tour_by_route", &key)?.count().await?;
     seen.push(format!("{by_route} flights from EWR were 6 minutes late"));
+
+    // Rows between two keys come from every partition, in the order of the index.
+    let from = [Value::Text("EWR".into()), Value::Int64(5)];
+    let late = flights.range("tour_by_route", Bound::Included(&from), Bound::Unbounded)?;
+    let last = late.clone().descending().limit(1).await?;
+    seen.push(format!(
+        "{} were 5 minutes late or more, the last of them number {}",
+        late.count().await?,
+        last[0].values[0]
+    ));
 
     // A changed key moves the row: the old lookup no longer has it, the new one does.
     let delay = flights.column("delay")?;

@@ -94,8 +94,10 @@ pub enum Error {
     IncompleteKey {
         /// The table.
         table: String,
-        /// The columns that need a value each.
+        /// All columns of the key.
         columns: Vec<String>,
+        /// How many of them, the first ones, need a value each.
+        needed: usize,
         /// How many values were given.
         given: usize,
     },
@@ -273,12 +275,16 @@ impl fmt::Display for Error {
             Error::IncompleteKey {
                 table,
                 columns,
+                needed,
                 given,
-            } => write!(
-                f,
-                "{given} values for a key of table {table}: give one for each of {}",
-                columns.join(", ")
-            ),
+            } => {
+                let names = columns.join(", ");
+                write!(f, "{given} values for the key ({names}) of table {table}: ")?;
+                match *needed == columns.len() || given > &columns.len() {
+                    true => write!(f, "give one for each column"),
+                    false => write!(f, "give at least the first {needed}, or read a range"),
+                }
+            }
             Error::WrongType {
                 column,
                 expected,

@@ -9,7 +9,6 @@ use std::time::Duration;
 use placement::{Value, encode_key, encode_value, prefix_end};
 use protocol::codec::Bytes;
 use protocol::configuration::routes;
-use protocol::expression::Expression;
 use protocol::identity::PartitionId;
 use protocol::message::{Agreement, Consistency, Read, RowPage};
 use session::gather::{GatherPlan, PAGE_ROWS_MAX, RowOrder};
@@ -17,16 +16,9 @@ use session::{SessionOperation, SessionOutcome};
 
 use crate::client::other_outcome;
 use crate::error::Error;
-use crate::rows::{Row, Rows, decode};
+use crate::read_options::{IndexRead, common_options};
+use crate::rows::{Row, decode};
 use crate::table::{IndexSelector, Table};
-
-/// The common part of lookups and scans.
-#[derive(Clone, Debug)]
-struct IndexRead<'a> {
-    table: &'a Table,
-    plan: GatherPlan,
-    patience: Option<Duration>,
-}
 
 /// Rows with one key of an index: one partition of one replex, one hop. Awaiting it gives all
 /// rows; [`Lookup::rows`] gives them as they come.
@@ -48,72 +40,6 @@ pub struct Scan<'a> {
     wanted: IndexRead<'a>,
 }
 
-macro_rules! common_options {
-    ($type:ident) => {
-        impl<'a> $type<'a> {
-            /// Restricts the read to rows for which this holds. Servers evaluate it where the rows
-            /// are.
-            pub fn filter(mut self, filter: Expression) -> Self {
-                self.wanted.plan.filter = Some(filter);
-                self
-            }
-
-            /// Restricts the read to these columns, by position, in this order.
-            pub fn projection(mut self, columns: impl Into<Vec<u16>>) -> Self {
-                self.wanted.plan.projection = Some(columns.into());
-                self
-            }
-
-            /// Restricts the read to so many rows.
-            pub fn limit(mut self, rows: u64) -> Self {
-                self.wanted.plan.limit = Some(rows);
-                self
-            }
-
-            /// Reads in the order of the index, from its end.
-            pub fn descending(mut self) -> Self {
-                self.wanted.plan.order = RowOrder::Descending;
-                self
-            }
-
-            /// Sets how fresh the rows must be. [`Consistency::Stale`] returns the committed rows
-            /// at once, and may miss operations under way.
-            pub fn consistency(mut self, consistency: Consistency) -> Self {
-                self.wanted.plan.consistency = consistency;
-                self
-            }
-
-            /// Sets the time that each page of rows may take.
-            pub fn deadline(mut self, patience: Duration) -> Self {
-                self.wanted.patience = Some(patience);
-                self
-            }
-
-            /// Returns the rows as they come.
-            ///
-            /// # Errors
-            /// [`Error::UnknownColumn`].
-            pub fn rows(self) -> Result<Rows, Error> {
-                let IndexRead {
-                    table,
-                    plan,
-                    patience,
-                } = self.wanted;
-                Rows::begin(table.client().clone(), table, plan, patience)
-            }
-
-            /// Returns how many rows there are, counted where they are.
-            ///
-            /// # Errors
-            /// As [`Rows::next`].
-            pub async fn count(mut self) -> Result<u64, Error> {
-                self.wanted.plan.count_only = true;
-                self.rows()?.count().await
-            }
-        }
-    };
-}
-
 common_options!(Lookup);
 common_options!(Scan);
 
@@ -124,20 +50,18 @@ impl<'a> Lookup<'a> {
         by: IndexSelector<'_>,
         key: &[Value],
     ) -> Result<Lookup<'a>, Error> {
-        let (replex, columns) = table.index(by)?;
-        if key.len() > columns.len() {
-            return Err(table.incomplete_key(columns, key.len()));
-        }
-        for (column, value) in columns.iter().zip(key) {
-            table.check_type(*column, value)?;
-        }
+        let index = table.index(by)?;
+        table.check_key(&index, key, index.partition_columns)?;
+        let (replex, columns) = (index.replex, index.columns);
         let equated = |column: usize| {
             let position = columns.iter().position(|it| *it == column)?;
             key.get(position).map(Value::as_ref)
         };
         let numbers = routes::partitions(table.definition(), replex, equated);
         let [number] = numbers[..] else {
-            return Err(table.incomplete_key(&table.key_space_columns(replex), key.len()));
+            return Err(Error::Protocol {
+                message: format!("table {} is not cut by its keys", table.schema().name),
+            });
         };
         let prefix = encode_key(key.iter().map(Value::as_ref));
         let partition = PartitionId {

@@ -163,6 +163,10 @@ impl Rows {
     /// Reads all of it as of one moment, if it is small enough.
     async fn read_moment(&mut self) -> Result<(), Error> {
         let reads = self.gather.moment_reads();
+        if reads.is_empty() {
+            self.is_of_one_moment = Some(true);
+            return Ok(());
+        }
         let read = self.client.read_moment(reads, self.patience, &self.what);
         let result = read.await.and_then(|ranges| {
             self.is_of_one_moment = Some(ranges.is_some());

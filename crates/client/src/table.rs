@@ -59,6 +59,15 @@ pub struct Table {
     position: usize,
 }
 
+/// An index, or the primary key, where it is read.
+pub(crate) struct PlacedIndex<'a> {
+    pub replex: u8,
+    /// All columns of its key.
+    pub columns: &'a [usize],
+    /// How many of the first ones choose the partition.
+    pub partition_columns: usize,
+}
+
 impl Client {
     /// Creates a table. Returns once every server that holds a part of it is ready.
     ///
@@ -330,13 +339,8 @@ impl Table {
     /// [`Error::IncompleteKey`] for too many or too few values, [`Error::WrongType`],
     /// [`Error::Key`].
     pub fn pk(&self, values: &[Value]) -> Result<Bytes, Error> {
-        let columns = &self.schema().primary_key;
-        if columns.len() != values.len() {
-            return Err(self.incomplete_key(columns, values.len()));
-        }
-        for (column, value) in columns.iter().zip(values) {
-            self.check_type(*column, value)?;
-        }
+        let index = self.index(IndexSelector::PrimaryKey)?;
+        self.check_key(&index, values, index.columns.len())?;
         let key = encode_key(values.iter().map(Value::as_ref));
         check_key_bytes(&key)?;
         Ok(Bytes(key))
@@ -419,8 +423,8 @@ impl Table {
         Ok(Bytes(key))
     }
 
-    /// Returns the replex of an index, and the index's columns.
-    pub(crate) fn index(&self, by: IndexSelector<'_>) -> Result<(u8, &[usize]), Error> {
+    /// Returns where an index is, and its columns.
+    pub(crate) fn index(&self, by: IndexSelector<'_>) -> Result<PlacedIndex<'_>, Error> {
         let schema = self.schema();
         let index = match by {
             IndexSelector::PrimaryKey => Some(None),
@@ -436,8 +440,14 @@ impl Table {
         };
         let replex = index.and_then(|index| routes::replex_of_index(self.definition(), index));
         match (index, replex) {
-            (Some(None), Some(replex)) => Ok((replex, &schema.primary_key)),
-            (Some(Some(position)), Some(replex)) => Ok((replex, &schema.indexes[position].columns)),
+            (Some(index), Some(replex)) => Ok(PlacedIndex {
+                replex,
+                columns: match index {
+                    None => &schema.primary_key,
+                    Some(position) => &schema.indexes[position].columns,
+                },
+                partition_columns: schema.partition_columns(index).len(),
+            }),
             _ => {
                 let indexes = schema.indexes.iter();
                 let mut names = vec![format!(
@@ -459,6 +469,25 @@ impl Table {
                 })
             }
         }
+    }
+
+    /// Refuses values that are not those of a key's first columns, at least of so many of them.
+    pub(crate) fn check_key(
+        &self,
+        index: &PlacedIndex<'_>,
+        key: &[Value],
+        needed: usize,
+    ) -> Result<(), Error> {
+        if !(needed..=index.columns.len()).contains(&key.len()) {
+            return Err(Error::IncompleteKey {
+                table: self.schema().name.clone(),
+                columns: self.names_of(index.columns),
+                needed,
+                given: key.len(),
+            });
+        }
+        let mut values = index.columns.iter().zip(key);
+        values.try_for_each(|(column, value)| self.check_type(*column, value))
     }
 
     pub(crate) fn check_type(&self, column: usize, value: &Value) -> Result<(), Error> {
@@ -507,17 +536,6 @@ impl Table {
         }
     }
 
-    /// Returns the columns by which a replex is partitioned.
-    pub(crate) fn key_space_columns(&self, replex: u8) -> Vec<usize> {
-        let layout = &self.definition().layout;
-        let axes = layout.replexes[usize::from(replex)].axes.iter();
-        let mut columns: Vec<usize> = axes
-            .flat_map(|axis| layout.key_spaces[axis.key_space].columns.clone())
-            .collect();
-        columns.dedup();
-        columns
-    }
-
     fn column_names(&self, columns: &[usize]) -> String {
         self.names_of(columns).join(", ")
     }
@@ -533,15 +551,6 @@ impl Table {
             table: self.schema().name.clone(),
             column: column.to_owned(),
             columns: columns.map(|column| column.name.clone()).collect(),
-        }
-    }
-
-    /// Returns the error for a key of these columns with only so many values.
-    pub(crate) fn incomplete_key(&self, columns: &[usize], given: usize) -> Error {
-        Error::IncompleteKey {
-            table: self.schema().name.clone(),
-            columns: self.names_of(columns),
-            given,
         }
     }
 }

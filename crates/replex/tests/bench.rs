@@ -44,6 +44,30 @@ fn a_short_measurement_writes_its_figures_and_its_plot() {
 }
 
 #[test]
+fn statements_are_measured_beside_lookups() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = [
+        "statements",
+        "--seconds",
+        "0.1",
+        "--pairs",
+        "1",
+        "--rows",
+        "300",
+    ];
+    let out = measure(&folder, &run);
+
+    let figures = std::fs::read_to_string(out.join("statements.csv")).unwrap();
+    let line = figures.lines().find(|line| line.starts_with("Q1"));
+    let fields: Vec<&str> = line.expect("a line for it").split(',').collect();
+    let ratio: f64 = fields[fields.len() - 2].parse().expect("a ratio");
+    assert!(ratio.is_finite(), "{figures}");
+    let plot = std::fs::read_to_string(out.join("statements.svg")).unwrap();
+    assert_eq!(plot.matches("<polyline").count(), 4, "{plot}");
+    assert_nothing_is_left(&folder);
+}
+
+#[test]
 fn lost_servers_are_measured_until_all_is_filled_again() {
     let folder = tempfile::tempdir().unwrap();
     let out = measure(

@@ -23,6 +23,7 @@ async fn example_prints_its_documented_output() {
     let expected = [
         "N3 flew 20 times",
         "28 flights from EWR were 6 minutes late",
+        "56 were 5 minutes late or more, the last of them number 195",
         "N3 has 19 flights",
         "N777 has 1 flights",
         "compare and set: true",

@@ -78,6 +78,8 @@ pub enum SqlError {
         table: String,
         /// It has more rows than so many.
         rows_max: u64,
+        /// How many rows the statement reads by its `LIMIT` and `OFFSET`; none is all.
+        rows_wanted: Option<u64>,
         /// Its indexes, as `by_tail (tailnum)`.
         indexes: Vec<String>,
         /// Its hyperspaces, as `s (origin, dest)`.
@@ -250,9 +252,10 @@ impl fmt::Display for SqlError {
             SqlError::NoIndex {
                 table,
                 rows_max,
+                rows_wanted,
                 indexes,
                 hyperspaces,
-            } => no_index(f, (table, *rows_max), indexes, hyperspaces),
+            } => no_index(f, (table, *rows_max, *rows_wanted), indexes, hyperspaces),
             SqlError::PrimaryKeyChange { table, column } => write!(
                 f,
                 "column {column} is in the primary key of table {table} and cannot be changed: \
@@ -291,7 +294,7 @@ impl fmt::Display for SqlError {
 
 fn no_index(
     f: &mut fmt::Formatter<'_>,
-    (table, rows_max): (&str, u64),
+    (table, rows_max, rows_wanted): (&str, u64, Option<u64>),
     indexes: &[String],
     hyperspaces: &[String],
 ) -> fmt::Result {
@@ -300,12 +303,22 @@ fn no_index(
         [] => String::new(),
         some => format!(", or equate any column of {}", some.join(" or of ")),
     };
+    match rows_wanted {
+        None => write!(
+            f,
+            "no index of table {table} serves this statement, which would read the whole table, and \
+             it has more than {rows_max} rows: "
+        )?,
+        Some(rows) => write!(
+            f,
+            "LIMIT and OFFSET make this statement read {rows} rows of table {table}, which has more \
+             than {rows_max}: lower them to {rows_max} together, or "
+        )?,
+    }
     write!(
         f,
-        "no index of table {table} serves this statement, which would read the whole table, and it \
-         has more than {rows_max} rows: equate the first column of {indexes}, or give it a \
-         range{any}; or ask for the scan by SELECT /*+ scan */ …, SET scan = on or SET scan_rows = \
-         a larger number"
+        "equate the first column of {indexes}, or give it a range{any}; or ask for the scan by \
+         SELECT /*+ scan */ …, SET scan = on or SET scan_rows = a larger number"
     )
 }
 

@@ -21,6 +21,8 @@ use crate::store::{Store, StoreError};
 
 /// Rows of a page, few so that reads take several.
 const PAGE_ROWS: usize = 3;
+/// Rows that are looked at for a page.
+const PAGE_KEYS: usize = 16;
 
 type RowsByKey = BTreeMap<Vec<u8>, (Version, Vec<Value>)>;
 
@@ -43,6 +45,8 @@ struct State {
     fails_from: Option<(usize, StoreError)>,
     /// Rows that are given as of one moment at most.
     moment_rows_max: u64,
+    /// Runs once this many pages more were read, if it has not.
+    growth: Option<(usize, Vec<Mutation>)>,
     /// Never answers any operation from this one on.
     holds_from: Option<usize>,
     conflicts_left: usize,
@@ -61,6 +65,7 @@ impl Model {
                 executed: 0,
                 fails_from: None,
                 moment_rows_max: u64::MAX,
+                growth: None,
                 holds_from: None,
                 conflicts_left: 0,
             })),
@@ -105,6 +110,11 @@ impl Model {
     /// Reads of more rows than this are of no one moment.
     pub fn moments_of(&self, rows: u64) {
         self.state.lock().unwrap().moment_rows_max = rows;
+    }
+
+    /// Executes these mutations of the only table once so many pages more were read.
+    pub fn grow_after(&self, pages: usize, mutations: Vec<Mutation>) {
+        self.state.lock().unwrap().growth = Some((pages, mutations));
     }
 
     /// Lets the next operations end in a conflict.
@@ -152,18 +162,36 @@ impl Store for Model {
         state.reads.push(read.clone());
         let configuration = state.configuration.clone();
         let table = find(&configuration, read.partition.table)?;
+        if let Some((pages, mutations)) = state.growth.take() {
+            match pages.checked_sub(1) {
+                Some(pages) => state.growth = Some((pages, mutations)),
+                None => {
+                    let rows = state.rows.get_mut(&table.id).expect("made with the table");
+                    for mutation in mutations {
+                        let applied = apply(table, rows, Version(1), &mutation);
+                        assert!(applied.is_ok(), "the table grows");
+                    }
+                }
+            }
+        }
         page(table, &state.rows[&table.id], &read)
     }
 
     async fn moment(&self, reads: Vec<Read>) -> Result<Option<Vec<Vec<RowPage>>>, StoreError> {
         let mut ranges = Vec::new();
+        let mut rows = 0;
+        let rows_max = self.state.lock().unwrap().moment_rows_max;
         for mut read in reads {
             let mut pages = Vec::new();
             loop {
                 let page = self.page(read.clone()).await?;
                 read.limit -= u32::try_from(page.count).expect("a page keeps its limit");
                 let next = page.next.clone();
+                rows += page.count;
                 pages.push(page);
+                if rows > rows_max {
+                    return Ok(None);
+                }
                 match next {
                     Some(next) if read.limit > 0 && read.descending => read.end = Some(next),
                     Some(next) if read.limit > 0 => read.start = next,
@@ -172,9 +200,7 @@ impl Store for Model {
             }
             ranges.push(pages);
         }
-        let rows = ranges.iter().flatten().map(|page| page.count).sum::<u64>();
-        let is_small = rows <= self.state.lock().unwrap().moment_rows_max;
-        Ok(is_small.then_some(ranges))
+        Ok(Some(ranges))
     }
 
     async fn execute(
@@ -328,9 +354,8 @@ fn page(table: &PlacedTable, rows: &RowsByKey, read: &Read) -> Result<RowPage, S
     }
     let passes = |row: &Vec<Value>| {
         let holds = read.filter.as_ref().map(|it| holds(it, row, None));
-        holds
-            .unwrap_or(Ok(true))
-            .map_err(|it| refused(&it.to_string()))
+        let holds = holds.unwrap_or(Ok(true));
+        holds.map_err(|it| refused(&it.to_string()))
     };
     let columns: Vec<_> = match &read.projection {
         None => table.schema.columns.clone(),
@@ -340,14 +365,16 @@ fn page(table: &PlacedTable, rows: &RowsByKey, read: &Read) -> Result<RowPage, S
             .collect(),
     };
     let mut page = RowPage::default();
-    let most = PAGE_ROWS.min(read.limit as usize);
+    let rows_max = match read.count_only {
+        true => read.limit as usize,
+        false => PAGE_ROWS.min(read.limit as usize),
+    };
     for (position, (key, version, row)) in found.iter().enumerate() {
-        if page.count as usize == most && !read.count_only {
-            let end = if read.descending {
+        if page.count as usize == rows_max || position == PAGE_KEYS {
+            let end = match read.descending {
                 // The first key beyond: the row before it is the last one returned.
-                found[position - 1].0.clone()
-            } else {
-                key.clone()
+                true => found[position - 1].0.clone(),
+                false => key.clone(),
             };
             page.next = Some(protocol::codec::Bytes(end));
             break;

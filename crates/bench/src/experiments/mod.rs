@@ -13,6 +13,7 @@ pub mod rebuild;
 pub mod recovery;
 pub mod servers;
 pub mod sharing;
+pub mod statements;
 pub mod ycsb;
 
 /// Bytes of a frame in `echo`: between a lookup's question and its answer with a row of 100 B.

@@ -1,6 +1,8 @@
 //! A cluster of one server that follows a test's script, on loopback: for events that are too rare
 //! with real servers.
 
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
 use std::sync::{Arc, Mutex};
 
 use client::{Client, ConnectOptions, SchemaBuilder};
@@ -81,6 +83,7 @@ pub async fn start_at(
         tokio::spawn(async move {
             loop {
                 let (stream, _) = server.accept().await.unwrap();
+                stream.set_nodelay(true).unwrap();
                 counts.lock().unwrap().1 += 1;
                 tokio::spawn(serve(stream, configuration.clone(), script.clone()));
             }

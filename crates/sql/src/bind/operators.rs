@@ -276,27 +276,30 @@ impl Scope<'_> {
         source: &Expr,
     ) -> Result<Bound, SqlError> {
         let mut alternatives = Vec::with_capacity(list.len());
-        let bound_value = match value {
-            Expr::Tuple(_) => None,
-            value => Some(self.bind(value, 1)?),
-        };
-        for member in list {
-            let equal = match (&bound_value, value, member) {
-                (Some(left), ..) => {
-                    let right = self.bind(member, 1)?;
-                    self.binary(BinaryOperator::Equal, left.clone(), right, source)?
-                }
-                (None, Expr::Tuple(left), Expr::Tuple(right)) => {
-                    self.bind_tuples(left, &ast::BinaryOperator::Eq, right, source)?
-                }
-                _ => {
+        if let Expr::Tuple(left) = value {
+            for member in list {
+                let Expr::Tuple(right) = member else {
                     return Err(SqlError::statement(format!(
                         "in {source}: {member} is no list: write (a, b) IN ((1, 2), (3, 4))"
                     )));
-                }
-            };
-            alternatives.push(self.resolve(equal, None, source)?.0);
+                };
+                alternatives.push(self.bind_tuples(
+                    left,
+                    &ast::BinaryOperator::Eq,
+                    right,
+                    source,
+                )?);
+            }
+        } else {
+            let left = self.bind(value, 1)?;
+            for right in self.bind_members(list, source)? {
+                let equal = self.binary(BinaryOperator::Equal, left.clone(), right, source)?;
+                alternatives.push(equal);
+            }
         }
+        let alternatives = alternatives.into_iter();
+        let alternatives = alternatives.map(|it| Ok(self.resolve(it, None, source)?.0));
+        let alternatives = alternatives.collect::<Result<_, SqlError>>()?;
         let any = Expression::any(alternatives).unwrap_or(Expression::Literal(Value::Bool(false)));
         let bound = self.compound(any, source).map_err(|error| match error {
             SqlError::Expression {
@@ -306,6 +309,36 @@ impl Scope<'_> {
             other => other,
         })?;
         self.negated(bound, negated, source)
+    }
+
+    /// Returns the members of a list. As in PostgreSQL they are of one type: where one of several
+    /// constants is a double, its numbers are.
+    fn bind_members(&self, list: &[Expr], source: &Expr) -> Result<Vec<Bound>, SqlError> {
+        let members = list.iter().map(|member| self.bind(member, 1));
+        let mut members: Vec<Bound> = members.collect::<Result<_, _>>()?;
+        let is_double = |it: &Bound| {
+            matches!(
+                it,
+                Bound::Typed(Expression::Literal(_), Some(ColumnType::Float64))
+            )
+        };
+        if !members.iter().any(is_double) {
+            return Ok(members);
+        }
+        for member in &mut members {
+            let double = match member {
+                Bound::Typed(Expression::Literal(Value::Int64(value)), _) => {
+                    Expression::Literal(Value::Float64(*value as f64))
+                }
+                Bound::Number(_) | Bound::Quoted(_) => {
+                    self.resolve(member.clone(), Some(ColumnType::Float64), source)?
+                        .0
+                }
+                Bound::Typed(..) => continue,
+            };
+            *member = Bound::Typed(double, Some(ColumnType::Float64));
+        }
+        Ok(members)
     }
 
     pub(super) fn binary(

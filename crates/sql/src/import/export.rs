@@ -53,7 +53,7 @@ pub async fn export<S: Store>(
     for plan in &mut plans {
         plan.order = RowOrder::Any;
     }
-    let rows = reading.each(table, plans, |row| {
+    let rows = reading.each(table, plans, None, |row| {
         let written = writer.write_record(row.iter().map(Value::to_string));
         written.map_err(unwritten)?;
         progress.inc(1);

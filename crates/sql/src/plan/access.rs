@@ -51,6 +51,9 @@ pub enum AccessKind {
     Range,
     /// Every partition from end to end.
     Scan,
+    /// The first rows of every partition in the order of the replex, up to a limit. Where rows are
+    /// filtered as well, all of them may be read before there are enough.
+    First,
 }
 
 /// A range of one partition.
@@ -74,12 +77,14 @@ pub(super) struct OrderColumn {
     pub nulls_first: bool,
 }
 
-/// The order that a statement wants and whether it wants few rows, besides its conjuncts.
+/// The order that a statement wants and how many rows, besides its conjuncts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadRequirements<'a> {
     /// The order; none if it is not one of columns.
     pub order: Option<&'a [OrderColumn]>,
-    /// Whether few rows are wanted.
+    /// How many rows are wanted, with those that are left out first; none is all.
+    pub rows: Option<u64>,
+    /// Whether these are so few that no index is needed for them.
     pub limited: bool,
     /// Whether only their number is wanted.
     pub counted: bool,

@@ -14,7 +14,7 @@
 
 use std::cmp::Reverse;
 
-use placement::{Constraint, ReplexKind, Schema, Value};
+use placement::{ReplexKind, Schema, Value};
 use protocol::configuration::PlacedTable;
 use protocol::configuration::routes;
 use protocol::expression::Expression;
@@ -24,7 +24,7 @@ use super::access::{
     ReadRequirements, Segment, ValueRange, combined, order_columns, range_of, segment, serves,
 };
 use super::facts::{Facts, RangeEnd};
-use super::hyperspace;
+use super::{UnaskedScan, hyperspace};
 use crate::error::SqlError;
 
 /// Returns the best access by an index, or none.
@@ -93,10 +93,11 @@ pub(super) fn by_scan(table: &PlacedTable, request: ReadRequirements<'_>) -> Acc
 
 /// Returns the error of a statement that no index serves, of a table with more rows than it may
 /// read.
-pub(crate) fn too_large(table: &PlacedTable, rows_max: u64) -> SqlError {
+pub(crate) fn too_large(table: &PlacedTable, scan: UnaskedScan) -> SqlError {
     SqlError::NoIndex {
         table: table.schema.name.clone(),
-        rows_max,
+        rows_max: scan.rows_max,
+        rows_wanted: scan.rows_wanted,
         indexes: describe_indexes(table),
         hyperspaces: describe_hyperspaces(table),
     }
@@ -109,7 +110,7 @@ fn describe_indexes(table: &PlacedTable) -> Vec<String> {
     let shown = replexes.filter_map(|replex| match replex.kind {
         ReplexKind::Primary => Some(format!("the primary key ({})", names(&replex.sort_columns))),
         ReplexKind::Index { index } => {
-            let columns = key_columns(&table.schema, index);
+            let columns = &table.schema.indexes[index].columns;
             Some(format!("{} ({})", replex.name, names(columns)))
         }
         ReplexKind::Hybrid
@@ -136,16 +137,6 @@ fn describe_hyperspaces(table: &PlacedTable) -> Vec<String> {
 fn column_names(schema: &Schema, columns: &[usize]) -> String {
     let names = columns.iter().map(|it| schema.columns[*it].name.as_str());
     names.collect::<Vec<_>>().join(", ")
-}
-
-/// Returns the columns of a secondary index that fix its partition: all but the count of a dense
-/// one.
-fn key_columns(schema: &Schema, index: usize) -> &[usize] {
-    let index = &schema.indexes[index];
-    match (&index.constraint, &index.columns[..]) {
-        (Some(Constraint::Dense), [group @ .., _]) if !group.is_empty() => group,
-        (_, columns) => columns,
-    }
 }
 
 fn candidate(
@@ -185,7 +176,8 @@ fn candidate(
     let (class, kind) = match one_row {
         true if replex == 0 => (0, AccessKind::Point),
         true => (1, AccessKind::Point),
-        false => (CLASS_LOOKUP, AccessKind::Lookup),
+        false if fixed > 0 || has_range => (CLASS_LOOKUP, AccessKind::Lookup),
+        false => (CLASS_FIRST, AccessKind::First),
     };
     let served = ServedPart {
         replex,
@@ -267,9 +259,9 @@ fn range(
         None => range_of(facts, next),
     };
     let descending = serves(table, &order_columns, fixed, request);
-    let class = match () {
-        () if fixed > 0 || narrowed.0 != ValueRange::default() => CLASS_RANGE,
-        () if request.wants_first(descending) => CLASS_FIRST,
+    let (class, kind) = match () {
+        () if fixed > 0 || narrowed.0 != ValueRange::default() => (CLASS_RANGE, AccessKind::Range),
+        () if request.wants_first(descending) => (CLASS_FIRST, AccessKind::First),
         () => return None,
     };
     let served = ServedPart {
@@ -279,7 +271,7 @@ fn range(
         narrowed,
         descending,
     };
-    Some(served.ranked(table, facts, (class, AccessKind::Range)))
+    Some(served.ranked(table, facts, (class, kind)))
 }
 
 /// Returns the range that holds all of these keys, which rise; none if NULL is among them, which is

@@ -61,12 +61,13 @@ fn change(
     };
     let request = ReadRequirements {
         order: None,
+        rows: None,
         limited: false,
         counted: false,
     };
     let choice = choose(table, &conjuncts, request);
     let scan = Scan::of(selection.scan, context);
-    let rows_max = scan.rows_max(&choice, request, &conjuncts);
+    let unasked = scan.bound(&choice, request, &conjuncts);
     let AccessChoice { access, taken, .. } = choice;
     let is_pk =
         access.replex == 0 && matches!(access.kind, AccessKind::Point | AccessKind::Nothing);
@@ -90,7 +91,7 @@ fn change(
         let read = ReadPlan {
             table: table.id,
             access,
-            rows_max,
+            unasked,
             filter,
             projection: Some(columns.into_iter().collect()),
             descending,

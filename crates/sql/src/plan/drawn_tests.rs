@@ -1,7 +1,8 @@
 //! Drawn conditions and drawn words: a plan has the meaning of its text, and no text is too
 //! strange. The generator's seeds are fixed, so every run draws the same.
 
-use super::tests::{found_in, read};
+use super::access_tests::found_in;
+use super::tests::read;
 use super::*;
 use crate::fixture::configuration;
 use crate::parse::parse;
@@ -92,13 +93,14 @@ fn keep_their_meaning(table: &str) {
         }
     }
     let mut draw = Draw(20_130_101);
-    let mut kinds = [0; 5];
+    let mut kinds = [0; 6];
     for _ in 0..2000 {
         let conjuncts: Vec<String> = (0..=draw.below(4)).map(|_| draw.condition(2)).collect();
         let condition: Vec<String> = conjuncts.iter().map(|it| format!("({it})")).collect();
         let condition = condition.join(" AND ");
+        let order = draw.of(&["", "", "ORDER BY email LIMIT 3"]);
         let text = format!(
-            "SELECT /*+ scan */ * FROM {} WHERE {condition}",
+            "SELECT /*+ scan */ * FROM {} WHERE {condition} {order}",
             table.schema.name
         );
         let (_, read) = read(&text);

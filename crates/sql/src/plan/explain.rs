@@ -12,7 +12,7 @@ use protocol::operation::Action;
 use super::access::{Access, AccessKind, ValueRange};
 use super::{
     ChangeKind, ChangePlan, ChangeTarget, Context, InsertPlan, ReadPlan, SelectPlan, StatementPlan,
-    text,
+    UnaskedScan, text,
 };
 
 /// The most keys, or partitions of one core, that are listed one by one.
@@ -241,6 +241,7 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
         AccessKind::Point => format!("Lookup in {} by {index}", schema.name),
         AccessKind::Lookup => format!("Range lookup in {} by {index}", schema.name),
         AccessKind::Range => format!("Range of every partition of {} by {index}", schema.name),
+        AccessKind::First => format!("First rows of {} by {index}", schema.name),
     }];
     if *kind != AccessKind::Scan {
         lines.extend(keys(schema, &read.access));
@@ -257,7 +258,7 @@ fn read(read: &ReadPlan, context: &Context<'_>) -> Vec<String> {
             predicted.after_one, predicted.after_two
         ));
     }
-    if let Some(rows_max) = read.rows_max {
+    if let Some(UnaskedScan { rows_max, .. }) = read.unasked {
         lines.push(format!(
             "  only while the table has no more than {rows_max} rows (scan_rows)"
         ));

@@ -37,7 +37,11 @@ fn hyperspace_serves_with_the_fewest_cells() {
     }
     let configuration = configuration();
     let table = configuration.table_named("grids").unwrap();
-    let refused = super::too_large(table, 5).to_string();
+    let scan = super::UnaskedScan {
+        rows_max: 5,
+        rows_wanted: None,
+    };
+    let refused = super::too_large(table, scan).to_string();
     assert!(
         refused.contains("or equate any column of s (n, email, region) or of wide"),
         "{refused}"

@@ -124,14 +124,23 @@ pub struct ReadPlan {
     pub table: TableId,
     /// Where to read.
     pub access: Access,
-    /// How many rows the table may have; none is any number. With more, the read is refused.
-    pub rows_max: Option<u64>,
-    /// The condition that the partitions do not check.
+    /// What bounds the read because no index serves it and no scan is asked for.
+    pub unasked: Option<UnaskedScan>,
+    /// The condition that the partitions check; none is none.
     pub filter: Option<Expression>,
     /// The columns that the partitions send, rising; none is all.
     pub projection: Option<Vec<u16>>,
     /// From the last key to the first.
     pub descending: bool,
+}
+
+/// A read that no index serves and for which no scan is asked: of a small table only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnaskedScan {
+    /// How many rows the table may have. With more, the read is refused.
+    pub rows_max: u64,
+    /// How many rows the statement reads, by its `LIMIT` and `OFFSET`; none is the whole table.
+    pub rows_wanted: Option<u64>,
 }
 
 /// A `SELECT`.
@@ -409,6 +418,8 @@ pub(crate) fn has_dense(schema: &Schema) -> bool {
     schema.indexes.iter().any(|it| it.constraint == dense)
 }
 
+#[cfg(test)]
+mod access_tests;
 #[cfg(test)]
 mod drawn_tests;
 #[cfg(test)]

@@ -7,7 +7,7 @@ use sqlparser::ast::{self, Expr};
 
 use super::access::{AccessChoice, AccessKind, OrderColumn, ReadRequirements};
 use super::access_path;
-use super::{Context, OutputItem, ReadPlan, SelectPlan, SortKey};
+use super::{Context, OutputItem, ReadPlan, SelectPlan, SortKey, UnaskedScan};
 use crate::bind::Scope;
 use crate::error::SqlError;
 use crate::spelling::name;
@@ -66,27 +66,37 @@ pub(super) fn plan(select: &Select, context: &Context<'_>) -> Result<SelectPlan,
         return Ok(plan);
     };
     let scan = Scan::of(select.scan, context);
-    read_table(&mut plan, table, conjuncts, scan);
+    read_table(&mut plan, table, conjuncts, (scan, context));
     Ok(plan)
 }
 
 /// Adds the read of a table: the access, the filter there and the columns that are sent.
-fn read_table(plan: &mut SelectPlan, table: &PlacedTable, conjuncts: Vec<Expression>, scan: Scan) {
+fn read_table(
+    plan: &mut SelectPlan,
+    table: &PlacedTable,
+    conjuncts: Vec<Expression>,
+    (scan, context): (Scan, &Context<'_>),
+) {
     let SelectPlan {
         items,
         order,
         limit,
+        offset,
         count,
         ..
     } = plan;
     let wanted = columns_of(order);
+    let rows = limit
+        .filter(|_| !*count)
+        .map(|it| it.saturating_add(*offset));
     let request = ReadRequirements {
         order: wanted.as_deref(),
-        limited: limit.is_some() && !*count,
+        rows,
+        limited: rows.is_some_and(|rows| rows <= context.settings.scan_rows),
         counted: *count,
     };
     let choice = choose(table, &conjuncts, request);
-    let rows_max = scan.rows_max(&choice, request, &conjuncts);
+    let unasked = scan.bound(&choice, request, &conjuncts);
     let AccessChoice {
         access,
         taken,
@@ -105,7 +115,7 @@ fn read_table(plan: &mut SelectPlan, table: &PlacedTable, conjuncts: Vec<Express
     plan.read = Some(ReadPlan {
         table: table.id,
         access,
-        rows_max,
+        unasked,
         filter: rest(conjuncts, &taken),
         projection,
         descending: descending.unwrap_or(false),
@@ -130,20 +140,34 @@ impl Scan {
         }
     }
 
-    /// Returns how many rows the table may have for an access; none is any number.
-    pub fn rows_max(
+    /// Returns what bounds an access; none if an index serves it, it is short or it was asked for.
+    ///
+    /// | without an index | reads |
+    /// |---|---|
+    /// | `count(*)` of all rows | none: they are counted where they are |
+    /// | a small `LIMIT` of any rows, or in the order of an index | so many |
+    /// | a large one | so many, which is bounded |
+    /// | a `WHERE`, another order | the whole table, which is bounded |
+    pub fn bound(
         self,
         choice: &AccessChoice,
         request: ReadRequirements<'_>,
         conjuncts: &[Expression],
-    ) -> Option<u64> {
-        // Few rows are read to the end of a limit, and none to be counted.
-        let is_short = request.counted || (request.limited && choice.descending.is_some());
-        let is_whole = choice.access.kind == AccessKind::Scan;
-        match self {
-            Scan::UpTo(rows) if is_whole && !(is_short && conjuncts.is_empty()) => Some(rows),
-            Scan::UpTo(_) | Scan::Asked => None,
-        }
+    ) -> Option<UnaskedScan> {
+        let Scan::UpTo(rows_max) = self else {
+            return None;
+        };
+        let is_served = !matches!(choice.access.kind, AccessKind::Scan | AccessKind::First);
+        // With a filter, all rows may be looked at before there are enough.
+        let stops_at_limit = choice.descending.is_some() && conjuncts.is_empty();
+        let is_short = match request.counted {
+            true => conjuncts.is_empty(),
+            false => request.limited && stops_at_limit,
+        };
+        (!is_served && !is_short).then(|| UnaskedScan {
+            rows_max,
+            rows_wanted: request.rows.filter(|_| stops_at_limit),
+        })
     }
 }
 
@@ -314,11 +338,12 @@ fn renumber(expression: &mut Expression, projection: &[u16]) {
 pub(crate) fn whole_table(table: &PlacedTable) -> ReadPlan {
     let request = ReadRequirements {
         order: None,
+        rows: None,
         limited: false,
         counted: false,
     };
     ReadPlan {
-        rows_max: None,
+        unasked: None,
         table: table.id,
         access: access_path::by_scan(table, request).access,
         filter: None,

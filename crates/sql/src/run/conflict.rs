@@ -74,6 +74,6 @@ async fn is_there<S: Store>(
         epoch: sender.store.configuration().epoch,
         consistency: Consistency::Linearizable,
     };
-    let found = gather(sender.store, table, plan, |_| Ok(Flow::Continue(()))).await?;
+    let found = gather(sender.store, table, plan, None, |_| Ok(Flow::Continue(()))).await?;
     Ok(found > 0)
 }

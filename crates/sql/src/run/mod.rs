@@ -6,6 +6,7 @@ mod copies;
 mod describe;
 mod read;
 mod sender;
+mod size;
 
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -24,6 +25,9 @@ pub use read::ROWS_HELD_MAX;
 pub(crate) use read::{Flow, ReadContext, gather};
 pub use sender::CONFLICT_RETRIES_MAX;
 pub(crate) use sender::Sender;
+
+/// Keys or partitions of one statement that are read at the same time.
+const LOOKUPS_AT_A_TIME: usize = 32;
 
 /// A user's conversation with the store.
 #[derive(Debug)]
@@ -253,5 +257,7 @@ fn done(what: &str) -> StatementOutcome {
     StatementOutcome::Done(what.to_owned())
 }
 
+#[cfg(test)]
+mod size_tests;
 #[cfg(test)]
 mod tests;

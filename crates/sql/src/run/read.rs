@@ -11,18 +11,17 @@ use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::expression::{Expression, evaluate};
 use protocol::identity::PartitionId;
-use protocol::message::Consistency;
+use protocol::message::{Consistency, Read};
 use session::gather::{Gather, GatherPlan, GatherStep, RowOrder};
 
-use super::{Attempt, OutputColumn, ResultRows};
+use super::size::SizeBound;
+use super::{Attempt, LOOKUPS_AT_A_TIME, OutputColumn, ResultRows};
 use crate::error::SqlError;
-use crate::plan::{ReadPlan, Segment, SelectPlan, SessionSettings, SortKey, too_large};
+use crate::plan::{ReadPlan, Segment, SelectPlan, SessionSettings, SortKey};
 use crate::store::{Store, StoreError};
 
 /// The most rows of a result that the client holds.
 pub const ROWS_HELD_MAX: usize = 1_000_000;
-/// Keys of one statement that are looked up at the same time.
-const LOOKUPS_AT_A_TIME: usize = 32;
 /// Rows beyond the limit that are held before sorting drops them.
 const SORT_SLACK: usize = 4096;
 
@@ -59,9 +58,6 @@ impl<S: Store> ReadContext<'_, S> {
         }
         let skip = usize::try_from(plan.offset).unwrap_or(usize::MAX);
         let take = usize::try_from(limit).unwrap_or(usize::MAX);
-        if let Some(read) = &plan.read {
-            self.check_size(read).await?;
-        }
         let found = match &plan.read {
             None => vec![Vec::new()],
             Some(read) if plan.count => {
@@ -91,39 +87,31 @@ impl<S: Store> ReadContext<'_, S> {
         Ok(ResultRows { columns, rows })
     }
 
-    /// Refuses an unasked read of a whole table that is too large for it.
-    async fn check_size(&self, read: &ReadPlan) -> Result<(), Attempt> {
-        let Some(rows_max) = read.rows_max else {
-            return Ok(());
+    /// Returns what bounds a read, if it has a bound, and refuses it if the table is too large now.
+    async fn bound(&self, read: &ReadPlan) -> Result<Option<SizeBound<'_, S>>, Attempt> {
+        let Some(scan) = read.unasked else {
+            return Ok(None);
         };
-        let table = self.table(read);
-        let rows = ReadPlan {
-            filter: None,
-            ..read.clone()
-        };
-        let enough = rows_max.saturating_add(1);
-        for plan in self.gather_plans(&rows, table, Some(enough), true) {
-            let plan = GatherPlan {
-                consistency: Consistency::Stale,
-                ..plan
-            };
-            let count = gather(self.store, table, plan, |_| Ok(Flow::Continue(()))).await?;
-            if count > rows_max {
-                return Err(too_large(table, rows_max).into());
-            }
-        }
-        Ok(())
+        let (table, epoch) = (self.table(read), self.configuration.epoch);
+        let bound = SizeBound::new(self.store, table, epoch, scan);
+        bound.check().await?;
+        Ok(Some(bound))
     }
 
     /// Returns how many rows a read finds.
     async fn count(&self, read: &ReadPlan) -> Result<u64, Attempt> {
         let table = self.table(read);
+        let bound = self.bound(read).await?;
         let plans = self.gather_plans(read, table, None, true);
         if let Some(moment) = self.moment(table, &plans).await? {
             return Ok(moment.iter().map(Gather::count).sum());
         }
+        let each = |_| Ok(Flow::Continue(()));
+        if let Some(bound) = bound {
+            return gather(self.store, table, only(plans), Some(bound), each).await;
+        }
         let counts = plans.into_iter();
-        let counts = counts.map(|plan| gather(self.store, table, plan, |_| Ok(Flow::Continue(()))));
+        let counts = counts.map(|plan| gather(self.store, table, plan, None, each));
         let counts = stream::iter(counts).buffer_unordered(LOOKUPS_AT_A_TIME);
         counts
             .try_fold(0, |sum, count| async move { Ok(sum + count) })
@@ -168,6 +156,7 @@ impl<S: Store> ReadContext<'_, S> {
     /// Returns the rows of a `SELECT` in its order, at least as many as its limit wants.
     async fn rows(&self, read: &ReadPlan, plan: &SelectPlan) -> Result<Vec<Vec<Value>>, Attempt> {
         let table = self.table(read);
+        let bound = self.bound(read).await?;
         let wanted = plan.limit.map(|limit| limit.saturating_add(plan.offset));
         let in_order = plan.ordered_by_index || plan.order.is_empty();
         let pushed_limit = wanted.filter(|_| in_order);
@@ -186,12 +175,11 @@ impl<S: Store> ReadContext<'_, S> {
                 }
             }
         } else if let [_] = plans[..] {
-            let plan = plans.into_iter().next().expect("there is one");
-            gather(self.store, table, plan, |row| held.push(row)).await?;
+            gather(self.store, table, only(plans), bound, |row| held.push(row)).await?;
         } else {
             let lookups = plans.into_iter().map(|plan| async {
                 let mut rows = Vec::new();
-                gather(self.store, table, plan, |row| {
+                gather(self.store, table, plan, None, |row| {
                     rows.push(row);
                     Ok(Flow::Continue(()))
                 })
@@ -213,8 +201,8 @@ impl<S: Store> ReadContext<'_, S> {
 
     /// Returns the rows of a read, all of them, to be changed: primary keys are small.
     pub async fn all(&self, read: &ReadPlan, max: usize) -> Result<Vec<Vec<Value>>, Attempt> {
-        self.check_size(read).await?;
         let table = self.table(read);
+        let bound = self.bound(read).await?;
         let mut rows = Vec::new();
         let mut keep = |row| {
             if rows.len() == max {
@@ -228,7 +216,7 @@ impl<S: Store> ReadContext<'_, S> {
             Ok(Flow::Continue(()))
         };
         let plans = self.gather_plans(read, table, None, false);
-        self.each(table, plans, &mut keep).await?;
+        self.each(table, plans, bound, &mut keep).await?;
         Ok(rows)
     }
 
@@ -237,6 +225,7 @@ impl<S: Store> ReadContext<'_, S> {
         &self,
         table: &PlacedTable,
         plans: Vec<GatherPlan>,
+        bound: Option<SizeBound<'_, S>>,
         mut each: impl FnMut(Vec<Value>) -> Result<Flow, Attempt>,
     ) -> Result<u64, Attempt> {
         let mut rows = 0;
@@ -247,8 +236,11 @@ impl<S: Store> ReadContext<'_, S> {
             }
             return Ok(rows);
         }
+        if bound.is_some() {
+            return gather(self.store, table, only(plans), bound, each).await;
+        }
         for plan in plans {
-            rows += gather(self.store, table, plan, &mut each).await?;
+            rows += gather(self.store, table, plan, None, &mut each).await?;
         }
         Ok(rows)
     }
@@ -306,30 +298,47 @@ impl<S: Store> ReadContext<'_, S> {
     }
 }
 
+/// Returns the only plan of a read that no index serves: all partitions are asked for the same.
+fn only(plans: Vec<GatherPlan>) -> GatherPlan {
+    let [plan] = <[GatherPlan; 1]>::try_from(plans).expect("one range of every partition is read");
+    plan
+}
+
 /// Runs one read: asks for pages, as many at a time as the helper wants, and gives out its rows.
-/// Returns how many there were.
+/// Returns how many there were. Fails if its table grows beyond the bound.
 pub(crate) async fn gather<S: Store>(
     store: &S,
     table: &PlacedTable,
     plan: GatherPlan,
+    mut bound: Option<SizeBound<'_, S>>,
     mut each: impl FnMut(Vec<Value>) -> Result<Flow, Attempt>,
 ) -> Result<u64, Attempt> {
     let mut gather = Gather::new(table, plan);
     let mut pages = FuturesUnordered::new();
+    let page = async |source, read| store.page(read).await.map(|page| (source, page));
     loop {
-        while let Some((source, read)) = gather.next_read() {
-            let page = store.page(read);
-            pages.push(async move { page.await.map(|page| (source, page)) });
-        }
+        ask(&mut gather, &pages, page);
         if give_out(table, &mut gather, &mut each)? != RowsGiven::AllThatCame {
             return Ok(gather.count());
         }
+        // Of the pages that were kept none may be left now, and none be under way.
+        ask(&mut gather, &pages, page);
         let (source, page) = pages
             .try_next()
             .await?
             .expect("the helper waits only for pages that were asked for");
+        if let Some(bound) = &mut bound {
+            bound.on_page(&page).await?;
+        }
         let accepted = gather.accept(source, page);
         accepted.map_err(|error| malformed(table, &error.to_string()))?;
+    }
+}
+
+/// Asks for all pages that there is room for.
+fn ask<F>(gather: &mut Gather, pages: &FuturesUnordered<F>, page: impl Fn(usize, Read) -> F) {
+    while let Some((source, read)) = gather.next_read() {
+        pages.push(page(source, read));
     }
 }
 

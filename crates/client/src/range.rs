@@ -1,0 +1,157 @@
+//! Rows between two keys of an index, from every partition that can hold some, in order.
+//!
+//! A range of the column behind a key that chooses the partition is a [`Lookup`](crate::Lookup).
+
+use std::future::{Future, IntoFuture};
+use std::ops::Bound;
+use std::pin::Pin;
+
+use placement::{Value, encode_key, prefix_end};
+use protocol::codec::Bytes;
+use protocol::configuration::routes;
+use protocol::identity::PartitionId;
+use protocol::message::Consistency;
+use session::gather::{GatherPlan, RowOrder};
+
+use crate::error::Error;
+use crate::read_options::{IndexRead, common_options};
+use crate::rows::Row;
+use crate::table::{IndexSelector, Table};
+
+/// Rows between two keys of an index, in its order. Each partition reads its part of the range, and
+/// the rows of several are merged. Awaiting it gives all rows; [`IndexRange::rows`] gives them as
+/// they come.
+#[derive(Clone, Debug)]
+#[must_use = "it is sent when it is awaited"]
+pub struct IndexRange<'a> {
+    wanted: IndexRead<'a>,
+}
+
+common_options!(IndexRange);
+
+impl Table {
+    /// Returns the rows between two keys of the primary key or of an index, in its order.
+    ///
+    /// A key has values for the first columns of the index, for all of them or for fewer, and
+    /// stands for all rows that have these values: [`Bound::Included`] reads them,
+    /// [`Bound::Excluded`] leaves them out, [`Bound::Unbounded`] reads to that end of the index.
+    /// Keys are compared column by column, texts and bytes by their bytes. NULL comes after every
+    /// value. A range that ends before it begins has no rows.
+    ///
+    /// One partition is read if both keys share the values that choose it
+    /// ([`SchemaBuilder::partitioned_by_first`](crate::SchemaBuilder::partitioned_by_first)), and
+    /// otherwise every partition. The rows are as of one moment if they are few
+    /// ([`Rows::is_of_one_moment`](crate::Rows::is_of_one_moment)).
+    ///
+    /// ```no_run
+    /// use std::ops::Bound;
+    /// use client::{Client, ConnectOptions, Value};
+    ///
+    /// # async fn example() -> Result<(), client::Error> {
+    /// let client = Client::connect(ConnectOptions::new(["127.0.0.1:7400"])).await?;
+    /// let flights = client.table("flights").await?;
+    /// // The ten last flights of tail numbers from N1 up to, and not with, N2.
+    /// let (from, to) = ([Value::Text("N1".into())], [Value::Text("N2".into())]);
+    /// let range = flights.range("by_tail", Bound::Included(&from), Bound::Excluded(&to))?;
+    /// for row in range.descending().limit(10).await? {
+    ///     println!("{:?}", row.values);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::UnknownIndex`]; [`Error::IncompleteKey`] if a key has more values than the index
+    /// has columns; [`Error::WrongType`].
+    pub fn range<'a, 'b>(
+        &'a self,
+        by: impl Into<IndexSelector<'b>>,
+        lower: Bound<&[Value]>,
+        upper: Bound<&[Value]>,
+    ) -> Result<IndexRange<'a>, Error> {
+        IndexRange::new(self, by.into(), lower, upper)
+    }
+}
+
+impl<'a> IndexRange<'a> {
+    fn new(
+        table: &'a Table,
+        by: IndexSelector<'_>,
+        lower: Bound<&[Value]>,
+        upper: Bound<&[Value]>,
+    ) -> Result<IndexRange<'a>, Error> {
+        let index = table.index(by)?;
+        let (from, to) = (values_of(lower), values_of(upper));
+        for key in [from, to] {
+            table.check_key(&index, key, 0)?;
+        }
+        let encode = |key: &[Value]| encode_key(key.iter().map(Value::as_ref));
+        // No key stands for all rows: there is none after it, and none is left without it.
+        let after = |key: &[Value]| prefix_end(&encode(key));
+        let start = match lower {
+            Bound::Included(key) => Some(encode(key)),
+            Bound::Excluded(key) => after(key),
+            Bound::Unbounded => Some(Vec::new()),
+        };
+        let end = match upper {
+            Bound::Included(key) => after(key),
+            Bound::Excluded(key) => Some(encode(key)),
+            Bound::Unbounded => None,
+        };
+        let is_empty = match (&start, &end) {
+            (None, _) => true,
+            (Some(start), Some(end)) => start >= end,
+            (Some(_), None) => false,
+        };
+        let shared = from.iter().zip(to).take_while(|(one, other)| one == other);
+        let shared = &from[..shared.count()];
+        let equated = |column: usize| {
+            let position = index.columns.iter().position(|it| *it == column)?;
+            shared.get(position).map(Value::as_ref)
+        };
+        let numbers = match is_empty {
+            true => Vec::new(),
+            false => routes::partitions(table.definition(), index.replex, equated),
+        };
+        let partition = |number| PartitionId {
+            table: table.id(),
+            replex: index.replex,
+            number,
+        };
+        let plan = GatherPlan {
+            partitions: numbers.into_iter().map(partition).collect(),
+            start: Bytes(start.unwrap_or_default()),
+            end: end.map(Bytes),
+            filter: None,
+            projection: None,
+            limit: None,
+            order: RowOrder::Ascending,
+            count_only: false,
+            epoch: table.epoch(),
+            consistency: Consistency::Linearizable,
+        };
+        Ok(IndexRange {
+            wanted: IndexRead {
+                table,
+                plan,
+                patience: None,
+            },
+        })
+    }
+}
+
+impl<'a> IntoFuture for IndexRange<'a> {
+    type Output = Result<Vec<Row>, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { self.rows()?.all().await })
+    }
+}
+
+fn values_of(bound: Bound<&[Value]>) -> &[Value] {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => key,
+        Bound::Unbounded => &[],
+    }
+}

@@ -1,0 +1,83 @@
+//! The options of every read: which rows and columns, how many, in which order, how fresh.
+
+use std::time::Duration;
+
+use session::gather::GatherPlan;
+
+use crate::table::Table;
+
+/// The common part of lookups and scans.
+#[derive(Clone, Debug)]
+pub(crate) struct IndexRead<'a> {
+    pub table: &'a Table,
+    pub plan: GatherPlan,
+    pub patience: Option<Duration>,
+}
+
+macro_rules! common_options {
+    ($type:ident) => {
+        impl<'a> $type<'a> {
+            /// Restricts the read to rows for which this holds. Servers evaluate it where the rows
+            /// are.
+            pub fn filter(mut self, filter: $crate::Expression) -> Self {
+                self.wanted.plan.filter = Some(filter);
+                self
+            }
+
+            /// Restricts the read to these columns, by position, in this order.
+            pub fn projection(mut self, columns: impl Into<Vec<u16>>) -> Self {
+                self.wanted.plan.projection = Some(columns.into());
+                self
+            }
+
+            /// Restricts the read to so many rows.
+            pub fn limit(mut self, rows: u64) -> Self {
+                self.wanted.plan.limit = Some(rows);
+                self
+            }
+
+            /// Reads in the order of the index, from its end.
+            pub fn descending(mut self) -> Self {
+                self.wanted.plan.order = session::gather::RowOrder::Descending;
+                self
+            }
+
+            /// Sets how fresh the rows must be. [`Consistency::Stale`](crate::Consistency::Stale)
+            /// returns the committed rows at once, and may miss operations under way.
+            pub fn consistency(mut self, consistency: $crate::Consistency) -> Self {
+                self.wanted.plan.consistency = consistency;
+                self
+            }
+
+            /// Sets the time that each page of rows may take.
+            pub fn deadline(mut self, patience: std::time::Duration) -> Self {
+                self.wanted.patience = Some(patience);
+                self
+            }
+
+            /// Returns the rows as they come.
+            ///
+            /// # Errors
+            /// [`Error::UnknownColumn`](crate::Error::UnknownColumn).
+            pub fn rows(self) -> Result<$crate::Rows, $crate::Error> {
+                let $crate::read_options::IndexRead {
+                    table,
+                    plan,
+                    patience,
+                } = self.wanted;
+                $crate::Rows::begin(table.client().clone(), table, plan, patience)
+            }
+
+            /// Returns how many rows there are, counted where they are.
+            ///
+            /// # Errors
+            /// As [`Rows::next`](crate::Rows::next).
+            pub async fn count(mut self) -> Result<u64, $crate::Error> {
+                self.wanted.plan.count_only = true;
+                self.rows()?.count().await
+            }
+        }
+    };
+}
+
+pub(crate) use common_options;

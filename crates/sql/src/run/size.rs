@@ -1,0 +1,108 @@
+//! Keeps statements that no index serves, and that ask for no scan, from reading large tables.
+//!
+//! The rows of the table are counted before the statement reads, and again while it reads, because
+//! the table can grow meanwhile. What is left out: a count that is exact at one moment.
+
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use protocol::codec::Bytes;
+use protocol::configuration::PlacedTable;
+use protocol::identity::{Epoch, PartitionId};
+use protocol::message::{Agreement, Consistency, Read, RowPage};
+
+use super::Attempt;
+use crate::plan::{UnaskedScan, too_large};
+use crate::store::Store;
+
+/// Pages that are read before the rows are counted again; twice as many each time, so that large
+/// rows are not counted over and over. A page looks at 16,384 rows at most.
+const PAGES_UNCHECKED: u64 = 16;
+
+/// The bound of one read.
+pub(crate) struct SizeBound<'a, S> {
+    store: &'a S,
+    table: &'a PlacedTable,
+    /// Of the configuration by which the read was planned.
+    epoch: Epoch,
+    scan: UnaskedScan,
+    pages_read: u64,
+    pages_unchecked: u64,
+}
+
+impl<'a, S: Store> SizeBound<'a, S> {
+    pub fn new(
+        store: &'a S,
+        table: &'a PlacedTable,
+        epoch: Epoch,
+        scan: UnaskedScan,
+    ) -> SizeBound<'a, S> {
+        SizeBound {
+            store,
+            table,
+            epoch,
+            scan,
+            pages_read: 0,
+            pages_unchecked: PAGES_UNCHECKED,
+        }
+    }
+
+    /// Notes a page that was read, and checks the size again once there were many of them. The last
+    /// page of a partition does not count: there is one of each.
+    pub async fn on_page(&mut self, page: &RowPage) -> Result<(), Attempt> {
+        self.pages_read += u64::from(page.next.is_some());
+        if self.pages_read < self.pages_unchecked {
+            return Ok(());
+        }
+        self.pages_unchecked *= 2;
+        self.check().await
+    }
+
+    /// Refuses the read if the table has too many rows by now. They are counted in the order of the
+    /// primary key, in which no row moves.
+    pub async fn check(&self) -> Result<(), Attempt> {
+        let partitions = 0..self.table.layout.partition_count(0);
+        let counts = partitions.map(|number| self.count(number));
+        let mut counts = stream::iter(counts).buffer_unordered(super::LOOKUPS_AT_A_TIME);
+        let mut rows: u64 = 0;
+        while let Some(count) = counts.try_next().await? {
+            rows += count;
+            if rows > self.scan.rows_max {
+                return Err(too_large(self.table, self.scan).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns how many rows a partition of the primary replex has, or one more than there may be.
+    async fn count(&self, number: u32) -> Result<u64, Attempt> {
+        let enough = self.scan.rows_max.saturating_add(1);
+        let mut rows = 0;
+        let mut start = Bytes::default();
+        while rows < enough {
+            let read = Read {
+                epoch: self.epoch,
+                partition: PartitionId {
+                    table: self.table.id,
+                    replex: 0,
+                    number,
+                },
+                start,
+                end: None,
+                filter: None,
+                projection: None,
+                limit: u32::try_from(enough - rows).unwrap_or(u32::MAX),
+                descending: false,
+                count_only: true,
+                consistency: Consistency::Stale,
+                agreement: Agreement::Alone,
+                redirect: None,
+            };
+            let page = self.store.page(read).await?;
+            rows += page.count;
+            match page.next {
+                Some(next) => start = next,
+                None => break,
+            }
+        }
+        Ok(rows)
+    }
+}
