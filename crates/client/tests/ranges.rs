@@ -82,6 +82,8 @@ async fn start() -> (Fake, Arc<Mutex<Vec<Read>>>) {
     let place = Place::serving(fake::core(), Epoch(1));
     let table = PlacedTable {
         id: TableId(1),
+        epoch: Epoch(1),
+        sealing: None,
         placement: vec![vec![place; 4]; layout.replexes.len()],
         schema,
         layout,

@@ -22,7 +22,7 @@ const SEEDS: Range<u64> = 1..6;
 /// The seeds of one run, as `from..to`.
 const SEEDS_OF_RUN: &str = "REPLEX_RANGE_SEEDS";
 
-/// What a statement comes to: rows as text, or how many rows it changed; none if it is refused.
+/// The result of a statement: rows as text, or how many rows it changed; none if it is refused.
 type Answer = Option<Vec<Vec<Option<String>>>>;
 
 fn seeds() -> Range<u64> {

@@ -27,7 +27,7 @@ const LIST: usize = 8;
 /// Rows of the range.
 const RANGE_ROWS: u64 = 100;
 
-/// What a worker repeats.
+/// The statement that a worker repeats.
 #[derive(Clone, Copy)]
 enum Statement {
     /// So many lookups, sent together.

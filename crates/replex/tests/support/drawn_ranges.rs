@@ -8,13 +8,13 @@ pub const STATEMENTS: usize = 60;
 /// The most rows of a table; values come from small domains, so that they meet.
 const ROWS_MAX: usize = 80;
 
-/// What one seed draws.
+/// A table and statements, as one seed draws them.
 pub struct Case {
     /// Creates and fills the table in the store.
     pub store: Vec<String>,
     /// The same for PostgreSQL.
     pub postgres: Vec<String>,
-    /// What both are asked, in this order.
+    /// The statements for both, in this order.
     pub statements: Vec<Statement>,
 }
 

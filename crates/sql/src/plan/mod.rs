@@ -124,7 +124,7 @@ pub struct ReadPlan {
     pub table: TableId,
     /// Where to read.
     pub access: Access,
-    /// What bounds the read because no index serves it and no scan is asked for.
+    /// The bound of the read, because no index serves it and no scan is asked for.
     pub unasked: Option<UnaskedScan>,
     /// The condition that the partitions check; none is none.
     pub filter: Option<Expression>,
