@@ -515,13 +515,11 @@ async fn idle_transactions_end() {
     if !is_there() {
         return;
     }
-    let setup = "CREATE TABLE idle (id int PRIMARY KEY); INSERT INTO idle VALUES (1)";
+    // The sessions that fill a replica have the settings of their role, too.
+    let setup = "CREATE TABLE idle (id int PRIMARY KEY); INSERT INTO idle VALUES (1);
+        ALTER ROLE postgres SET idle_in_transaction_session_timeout = 400";
     let cluster = Cluster::start_after(setup).await;
     cluster.settle().await;
-    // From here on: the sessions that fill a replica have the settings of their role, too.
-    let admin = connect(cluster.primary.socket()).await;
-    let sets = "ALTER ROLE postgres SET idle_in_transaction_session_timeout = 400";
-    admin.batch_execute(sets).await.unwrap();
     for before in [
         &[][..],
         &["SELECT id FROM idle"],

@@ -267,9 +267,14 @@ impl ReplicaFill<'_> {
     }
 }
 
+/// Lets a transaction hold its snapshot for as long as the filling takes: the role of the session
+/// can have shorter timeouts for its clients.
+const NO_TIMEOUTS: &str = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0";
+
 /// Begins a transaction whose snapshot others can use. Returns the snapshot's name, and the answers
 /// to the other queries.
 async fn export(session: &Client, asked: &str) -> Result<SimpleQueryRow, ReplicationError> {
+    session.batch_execute(NO_TIMEOUTS).await?;
     session
         .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         .await?;
