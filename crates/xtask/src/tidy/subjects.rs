@@ -33,7 +33,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ),
     ("crates/machines/", "its comments are still to be revised"),
     ("crates/model/", "its comments are still to be revised"),
-    ("crates/protocol/", "its comments are still to be revised"),
     ("crates/simulator/", "its comments are still to be revised"),
 ];
 
