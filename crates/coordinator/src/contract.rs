@@ -14,7 +14,7 @@ use protocol::message::{CoordinatorReply, CoordinatorRequest};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequesterId(pub u64);
 
-/// What happened.
+/// An event that the coordinator handles.
 #[derive(Clone, Debug)]
 pub enum CoordinatorInput {
     /// A client, a server or an operator sends a request.
@@ -36,7 +36,7 @@ pub enum CoordinatorInput {
     Tick,
 }
 
-/// What is to be done. The driver empties it after each step or batch of steps.
+/// Actions that the driver is to take. The driver empties it after each step or batch of steps.
 #[derive(Debug, Default)]
 pub struct CoordinatorOutput {
     /// The whole state, to be kept instead of the one before; the last one of a batch counts.

@@ -157,7 +157,7 @@ impl Coordinator {
         Ok(without)
     }
 
-    /// Checks that the tolerance of a table stays proven without a copy. One that is being made
+    /// Checks that the tolerance of a table stays proven without a copy. A copy that is being made
     /// counts for nothing, now as later: it may turn out that it cannot be made, and then it must
     /// be able to go.
     fn check_without(

@@ -110,7 +110,7 @@ struct Waiting {
     until_us: u64,
 }
 
-/// What to answer.
+/// The answer to a request, and when it is sent.
 enum Outcome {
     Now(CoordinatorReply),
     /// After these cores know the present epoch.

@@ -7,8 +7,8 @@
 //! to serve before those know it. Then numbers jump ahead, so that none is given twice: epochs,
 //! incarnations, servers, tables and sessions (R13 to R16).
 //!
-//! What only the lost state knew is gone: changes of copies that had not begun are to be asked for
-//! again.
+//! Facts that only the lost state had are gone: changes of copies that had not begun are to be
+//! requested again.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -36,7 +36,7 @@ const SERVERS_SKIPPED: u32 = 1000;
 /// and for incarnations of a server that has not reported its own.
 pub(super) const INCARNATIONS_SKIPPED: u32 = 1000;
 
-/// What has been gathered so far.
+/// The reports and numbers that have been gathered so far.
 #[derive(Debug)]
 pub(super) struct Recall {
     /// Why the state is not used as it is, for people.

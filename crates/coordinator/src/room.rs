@@ -29,7 +29,7 @@ impl Coordinator {
         if (before == Room::Free) == (now == Room::Free) {
             return;
         }
-        // What moves depends on it.
+        // The choice of partitions that move depends on the room.
         self.moves.looked_at = Epoch(0);
         let text = match now {
             Room::Free => format!("server {} has room for writes again", server.0),

@@ -32,7 +32,7 @@ const SETTINGS: CoordinatorSettings = CoordinatorSettings {
     replace_stopped_after_us: u64::MAX,
 };
 
-/// What happens next.
+/// An event that happens next.
 #[derive(Clone, Debug)]
 enum Event {
     /// A process with this folder starts; it names its server if it knows it.
@@ -328,7 +328,7 @@ impl World {
         });
     }
 
-    /// What the world needs to judge the reply, hidden in the correlation.
+    /// Returns the number, hidden in the correlation, that the world needs to judge the reply.
     fn hidden_number(&self, request: &CoordinatorRequest) -> u64 {
         match request {
             CoordinatorRequest::Join { folder, .. } => folder.disk,

@@ -1,5 +1,5 @@
-//! What the machine itself costs: CPU time of lookups and of inserts through three replexes,
-//! codec and frames included, without sockets and disks.
+//! Measures the cost of the machine itself: CPU time of lookups and of inserts through three
+//! replexes, codec and frames included, without sockets and disks.
 //!
 //! `cargo run --release -p machines --example machine_cost [OPERATIONS]`
 

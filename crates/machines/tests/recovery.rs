@@ -130,14 +130,14 @@ fn receive(
 }
 
 #[test]
-fn what_was_refused_waits_for_nothing() {
+fn a_refused_operation_waits_for_nothing() {
     let reason = RequestResult::Conflict;
     let vote = Vote::No(reason.clone());
     expect_forgotten(&insert(1, 9, vote), Decision::Abort(reason));
 }
 
 #[test]
-fn what_has_waited_is_forgotten() {
+fn an_operation_that_has_waited_is_forgotten() {
     expect_forgotten(&insert(1, 9, Vote::Yes), Decision::Commit);
 }
 

@@ -245,7 +245,7 @@ impl Scenario {
         Ok(cluster.ask(place.core.server.0, client, 0, request)?)
     }
 
-    /// What happens around the servers.
+    /// Runs a command that concerns the world around the servers.
     fn world(&mut self, command: &Command) -> Result<(), Box<dyn Error>> {
         let cluster = self.cluster.as_mut().ok_or("start with `cluster`")?;
         let mut arguments = command.consume_args();
@@ -325,7 +325,7 @@ fn index(name: &str, text: &str) -> Result<Index, Box<dyn Error>> {
     })
 }
 
-/// What happens to one server.
+/// Runs a command that concerns one server.
 fn happen_to(
     cluster: &mut Cluster,
     what: &str,

@@ -69,7 +69,7 @@ pub struct SearchResult<S> {
     pub complete: bool,
     /// Bytes of memory at the end.
     pub bytes: usize,
-    /// What is wrong, and the steps that lead there.
+    /// The violation, and the steps that lead there.
     pub violation: Option<(String, Vec<S>)>,
 }
 
@@ -219,7 +219,7 @@ struct Search<'a, W> {
     next: Queue,
     /// The bytes of the state that is being met: kept, because there are many.
     packed: Vec<u8>,
-    /// What is wrong, with the number of the state where it shows.
+    /// The violation, with the number of the state where it shows.
     violation: Option<(String, usize)>,
 }
 

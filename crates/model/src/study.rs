@@ -1,8 +1,9 @@
-//! What the command runs: each case and each planted bug of every model, whatever its states are.
+//! The searches that the command runs: each case and each planted bug of every model, whatever its
+//! states are.
 
 use crate::search::{SearchLimits, StateSpace, search, story};
 
-/// What a search of a case has found.
+/// The findings of a search of a case.
 #[derive(Debug)]
 pub struct Findings {
     /// Distinct states.
@@ -13,7 +14,7 @@ pub struct Findings {
     pub complete: bool,
     /// Bytes of memory at the end.
     pub bytes: usize,
-    /// What is wrong, and the story that leads there.
+    /// The violation, and the story that leads there.
     pub violation: Option<(String, String)>,
 }
 
@@ -21,7 +22,7 @@ pub struct Findings {
 pub struct StudiedCase {
     /// For the command line.
     pub name: &'static str,
-    /// What happens in it.
+    /// The course of the case, in words.
     pub about: String,
     /// Searches it.
     pub search: Box<dyn Fn(SearchLimits) -> Findings>,
@@ -33,7 +34,7 @@ pub struct StudiedBug {
     pub name: &'static str,
     /// The rule that it breaks.
     pub rule: &'static str,
-    /// What it does.
+    /// The effect of the bug, in words.
     pub description: &'static str,
     /// The case in which it shows.
     pub case: &'static str,

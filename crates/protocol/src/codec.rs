@@ -55,7 +55,7 @@ pub struct Reader<'a> {
 /// How deep values may nest (expressions are the only recursive ones).
 pub const DEPTH_MAX: u32 = 32;
 
-/// What the lists and nested values of one message may take in memory, beside its texts and bytes.
+/// The memory that the lists and nested values of one message may take, beside its texts and bytes.
 /// An item of a byte or two can take forty times that, so the size of the frame alone is no bound.
 pub const MEMORY_BYTES_MAX: usize = 32 << 20;
 

@@ -67,11 +67,11 @@ pub struct Server {
     pub id: ServerId,
     /// How often it has joined.
     pub incarnation: Incarnation,
-    /// What fails together with it.
+    /// Its failure domain: servers of the same domain fail together.
     pub domain: String,
     /// `address:port` of each of its cores, by core number.
     pub cores: Vec<String>,
-    /// What the coordinator holds of it.
+    /// Its state in the coordinator's view.
     pub state: ServerState,
     /// It is to hold nothing any more: its partitions move to others.
     pub is_draining: bool,
@@ -94,9 +94,9 @@ pub struct PlacedTable {
     /// Its number.
     pub id: TableId,
     /// The configuration's epoch in which the table changed last: its schema, layout, places or
-    /// seal, or the incarnation, address or state of a server that one of its places names. What
-    /// concerns the table alone names this epoch (R15), so that changes of other tables do not
-    /// disturb it.
+    /// seal, or the incarnation, address or state of a server that one of its places names.
+    /// Requests, replies and messages that concern the table alone name this epoch (R15), so that
+    /// changes of other tables do not disturb them.
     pub epoch: Epoch,
     /// Set while its chains stand still.
     pub sealing: Option<Sealing>,

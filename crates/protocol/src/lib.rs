@@ -1,5 +1,5 @@
-//! What travels between the parts of Replex, and what they keep: identities, messages, frames,
-//! configurations, expressions, operations, records of logs, and their bytes.
+//! Data that travels between the parts of Replex, and data that they keep: identities, messages,
+//! frames, configurations, expressions, operations, records of logs, and their bytes.
 //!
 //! This crate does no I/O, reads no clock and draws no random numbers. It must not know how a
 //! machine decides: the machines of servers are in `machines`, that of a client in `session`. Their

@@ -29,7 +29,7 @@ pub use coordinator::{
 };
 pub use refusal::Refusal;
 
-/// Whatever a frame can hold.
+/// Any message that a frame can hold.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
     /// First on every connection.
@@ -89,7 +89,7 @@ pub struct Leadership {
     /// `host:port` of the one that leads; none while no coordinator does, or the sender does not
     /// know it.
     pub leader: Option<String>,
-    /// Those that stand by, by address.
+    /// The standby coordinators, by address.
     pub standbys: Vec<String>,
     /// Where the state is kept, for people.
     pub kept_in: String,
@@ -105,7 +105,7 @@ impl fmt::Display for Leadership {
     }
 }
 
-/// What a client asks of a core.
+/// A request of a client to a core.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     /// Run an operation; to the core of the primary partition of its pk.
@@ -133,7 +133,7 @@ pub struct Execute {
     pub table: TableId,
     /// The primary partition that the client computed.
     pub partition: PartitionId,
-    /// What to do. One for now; the format takes more.
+    /// The mutations to execute. One for now; the format takes more.
     pub mutations: Vec<Mutation>,
 }
 
@@ -239,7 +239,7 @@ pub struct ChecksumRead {
     pub limit: u32,
 }
 
-/// What a core answers a client.
+/// A reply of a core to a client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// The result of an `Execute`.
@@ -420,7 +420,7 @@ pub enum PeerMessage {
         page: RowPage,
         /// A hash of them.
         sum: u64,
-        /// What was looked at for it.
+        /// Counts of the rows that were looked at for it.
         looked: ScanCounts,
     },
     /// Asks a member of a cover for rows that are needed at once (R18): the last ones of
@@ -438,7 +438,7 @@ pub enum PeerMessage {
         /// Where to go on, in the member's own order.
         start: Bytes,
     },
-    /// Those of them that were found.
+    /// The requested rows that were found.
     Fetched {
         /// From the question.
         of: PartitionId,
@@ -486,7 +486,7 @@ pub enum PeerMessage {
         /// of what the asker has there.
         ranges: Vec<(Option<Bytes>, u64)>,
     },
-    /// What differs: as much as fits.
+    /// The differences: as many as fit.
     Compared {
         /// From the question.
         of: PartitionId,

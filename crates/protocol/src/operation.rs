@@ -16,7 +16,7 @@ use crate::identity::{Epoch, FinishedLine, OperationId, PartitionId, RequestId, 
 pub struct Mutation {
     /// The memcomparable primary key (`placement::key`).
     pub pk: Bytes,
-    /// What to do.
+    /// The action to take.
     pub action: Action,
 }
 
@@ -44,7 +44,7 @@ pub enum Action {
     },
     /// Changes the row that exists.
     Update {
-        /// What to change.
+        /// The changes of the row.
         assignments: Vec<Assignment>,
         /// Whether to; none means always. Compare-and-set is a condition.
         condition: Option<Expression>,
@@ -97,8 +97,8 @@ pub enum RequestResult {
 }
 
 impl RequestResult {
-    /// Returns whether it changed something. What did not is known to the head alone: where that is
-    /// lost, the next one evaluates the request again.
+    /// Returns whether it changed something. A result that changed nothing is known to the head
+    /// alone: where the head is lost, the next one evaluates the request again.
     pub fn took_effect(&self) -> bool {
         matches!(self, RequestResult::Applied { .. })
     }

@@ -151,7 +151,7 @@ bugs! {
     OldFolderBelieved = "old-folder-believed", "R25";
     /// The taker of a partition keeps rows that its giver does not have.
     StaleRowsKept = "stale-rows-kept", "R25";
-    /// What a giver sends takes back what the end of an epoch decided for the next holder.
+    /// A giver's messages take back what the end of an epoch decided for the next holder.
     TakenOverResolved = "taken-over-resolved", "R20";
     /// A giver calls ranges the same without looking at the taker's hashes.
     ComparisonSkipped = "comparison-skipped", "R25";

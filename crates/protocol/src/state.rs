@@ -31,7 +31,7 @@ const HEADER_BYTES: usize = 14;
 pub struct CoordinatorState {
     /// Rises by one with every change; 0 is a state that was never kept.
     pub version: u64,
-    /// What servers and clients see.
+    /// The configuration that servers and clients see.
     pub configuration: Configuration,
     /// One for each server of the configuration, by id, rising.
     pub members: Vec<ServerMember>,
@@ -49,7 +49,7 @@ pub struct CoordinatorState {
     pub session_floor: SessionId,
 }
 
-/// What the coordinator alone knows of a server.
+/// Facts of a server that only the coordinator knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerMember {
     /// The server.
@@ -84,7 +84,7 @@ pub enum FolderTrust {
 pub struct CopyChange {
     /// The table.
     pub table: TableId,
-    /// What is requested.
+    /// The requested change.
     pub wanted: CopyRequest,
 }
 
@@ -138,7 +138,7 @@ impl CoordinatorState {
         }
     }
 
-    /// What does not fit together, if anything: after this no transition panics on the state.
+    /// Checks that the parts fit together: after this no transition panics on the state.
     fn check(&self) -> Result<(), String> {
         self.configuration.check()?;
         let fault = |what: &str| Err(String::from(what));

@@ -10,11 +10,11 @@ const WALL_START_US: u64 = 1_700_000_000_000_000;
 /// The clocks of one server, client or coordinator.
 #[derive(Clone, Copy, Debug)]
 pub struct SimulatedClock {
-    /// What the monotonic clock shows at simulated time 0.
+    /// The time that the monotonic clock shows at simulated time 0.
     pub base_us: u64,
     /// Parts per million by which it is fast.
     pub drift_ppm: i64,
-    /// What the wall clock has been stepped by.
+    /// The time by which the wall clock has been stepped.
     pub step_us: i64,
 }
 

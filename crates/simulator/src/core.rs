@@ -30,7 +30,7 @@ pub struct SimulatedCore {
     pub tick_at_us: Option<u64>,
     /// On its own monotonic clock.
     pub deadline_us: u64,
-    /// What the flush under way will make durable.
+    /// The position up to which the flush under way will make the log durable.
     pub flushing: Option<Position>,
     /// Something waits for a flush.
     pub flush_wanted: bool,
@@ -42,7 +42,7 @@ pub struct SimulatedCore {
     waiting_replies: BTreeMap<Position, Vec<ClientReply>>,
 }
 
-/// What the outside has to do.
+/// Actions that the outside has to take.
 #[derive(Debug, Default)]
 pub struct Effects {
     /// Records that were appended.
@@ -65,9 +65,9 @@ pub struct SimulatedCoreStart {
     pub incarnation: Incarnation,
     /// Its limits.
     pub limits: CoreLimits,
-    /// What the coordinator gave it.
+    /// The configuration that the coordinator gave it.
     pub configuration: Arc<Configuration>,
-    /// What its disk gave it.
+    /// The tables and records that its disk gave it.
     pub recovered: Recovered,
 }
 

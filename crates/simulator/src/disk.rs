@@ -1,7 +1,8 @@
 //! One core's disk: a log whose bytes go through the real record codec, and a checkpoint.
 //!
-//! What was flushed survives a crash. Of what was not, nothing, everything, or the first bytes
-//! up to anywhere survive. Recycled segments and files are left to the tests of `storage`.
+//! Records that were flushed survive a crash. Of the other records, nothing, everything, or the
+//! first bytes up to anywhere survive. Recycled segments and files are left to the tests of
+//! `storage`.
 
 use placement::tables::MemoryTables;
 use protocol::identity::Position;
@@ -36,7 +37,7 @@ pub struct Checkpoint {
     pub tables: MemoryTables,
 }
 
-/// What a restart finds.
+/// The tables and records that a restart finds.
 #[derive(Clone, Debug)]
 pub struct Recovered {
     /// The tables of the last checkpoint.
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_flushed_survives_and_the_rest_is_a_prefix() {
+    fn flushed_records_survive_and_the_rest_is_a_prefix() {
         let mut random = Random::new(3);
         let (mut all, mut none) = (0, 0);
         for _ in 0..300 {

@@ -1,4 +1,4 @@
-//! What happens when: a queue ordered by time, then by the order of asking.
+//! The events and their times: a queue ordered by time, then by the order of asking.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -25,12 +25,12 @@ pub enum Event {
     Flushed {
         /// Of whom.
         life: CoreLife,
-        /// What it made durable.
+        /// The position up to which it made the log durable.
         target: Position,
         /// Or not.
         failed: bool,
     },
-    /// What is written is to be flushed at last (`replicated`).
+    /// The written records are to be flushed at last (`replicated`).
     FlushDue(CoreLife),
     /// A reply is about to be written to the client's socket.
     ReplyLeaves(CoreLife, ClientReply),
@@ -40,7 +40,7 @@ pub enum Event {
     CoordinatorTick(u64),
     /// The coordinator's state is kept, in this life of it, up to this version.
     CoordinatorKept(u64, u64),
-    /// What a coordinator had answered while it led goes out.
+    /// An answer that a coordinator gave while it led goes out.
     LateAnswer(CoordinatorAnswer),
     /// A client submits what it has chosen a copy for a while ago.
     Submit(u64, Ticket, SessionOperation, u64),

@@ -44,7 +44,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Those that come by themselves.
+    /// Faults that come by themselves.
     pub const ALL: &[Fault] = &[
         Fault::Break,
         Fault::Clog,

@@ -1,4 +1,4 @@
-//! What is on which disk: every record of every core, as the checkers look at it.
+//! The content of each disk: every record of every core, as the checkers look at it.
 //!
 //! The machines know nothing of it. A crash takes back what the disk has lost.
 
@@ -13,7 +13,7 @@ use protocol::record::Record;
 /// All records.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// What is known of each operation.
+    /// The entry of each operation.
     pub operations: BTreeMap<OperationId, LedgerOperation>,
     /// The operations that carried a request.
     pub of_request: BTreeMap<RequestId, Vec<OperationId>>,
@@ -81,7 +81,7 @@ impl LedgerOperation {
     }
 }
 
-/// What one member of a chain has on its disk.
+/// The records that one member of a chain has on its disk.
 #[derive(Clone, Debug, Default)]
 pub struct LedgerMember {
     /// Its prepare.
@@ -187,7 +187,7 @@ impl Ledger {
                     self.sealing.remove(&(core, *table));
                 }
             }
-            // What the core had of it in an earlier tenure is void.
+            // The records that the core had of it in an earlier tenure are void.
             Record::Given { partition, .. } => {
                 for entry in self.operations.values_mut() {
                     let mut members = entry.members.iter_mut().zip(&entry.prepare.chain);
@@ -234,8 +234,8 @@ impl Ledger {
 
     /// Notes that this epoch serves at a core after others have ended: the decisions of the core
     /// for the partitions that it still holds may be seen, and all that remain have it, so that
-    /// what removed ones lack proves nothing any more. What was decided at the end of an epoch
-    /// after which none served, by members that are gone, never counted.
+    /// what removed ones lack proves nothing any more. Decisions at the end of an epoch after which
+    /// none served, by members that are gone, never counted.
     ///
     /// # Errors
     /// Something else was seen before.
@@ -332,7 +332,7 @@ impl Ledger {
             results.retain(|CompletionRecord { at, .. }| at.0 != core || at.1 <= kept);
         }
         self.completed.retain(|_, results| !results.is_empty());
-        // What a restart finds it copies to new files, flushed.
+        // A restart copies the records that it finds to new files, flushed.
         self.durable(core, kept);
     }
 

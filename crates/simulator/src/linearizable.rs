@@ -1,9 +1,9 @@
 //! Lookups by every index see one object (R9 to R12): a history is accepted if its operations can
 //! be put into an order that the model allows and that respects real time.
 //!
-//! Wing and Gong's search with Lowe's memory of what was tried: (set of operations done, state).
-//! An operation whose outcome its client never learnt may take effect at any time after it
-//! began, or never. One that changed nothing is ordered as soon as it can be, without a look at
+//! Wing and Gong's search with Lowe's memory of what was tried: (set of operations done, state). An
+//! operation whose outcome its client never learnt may take effect at any time after it began, or
+//! never. An operation that changed nothing is ordered as soon as it can be, without a look at
 //! other ways: whatever order exists, it can come first in it. The search is bounded: a history
 //! that takes longer is counted, not judged.
 
@@ -16,7 +16,7 @@ pub trait Object {
     type State: Clone + Eq + Hash;
     /// An operation.
     type Operation;
-    /// What an operation showed.
+    /// The observation that an operation showed.
     type Observation;
 
     /// Returns the state after the operation, if it can show `seen` in `state`; `None` of `seen` is
@@ -39,11 +39,11 @@ pub struct Call<O, S> {
     pub begun: u64,
     /// When its outcome was known, and which; none if never.
     pub ended: Option<(u64, S)>,
-    /// What it was.
+    /// The operation.
     pub operation: O,
 }
 
-/// What the search found.
+/// The verdict of the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// An order exists.
@@ -94,7 +94,7 @@ struct Search<'a, M: Object> {
 struct Frame<S> {
     choices: Vec<usize>,
     next: usize,
-    /// What was ordered last, and the state before it; none at the root.
+    /// The operation that was ordered last, and the state before it; none at the root.
     ordered: Option<(usize, S)>,
 }
 

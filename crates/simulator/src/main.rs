@@ -108,7 +108,7 @@ fn report(seed: u64, outcome: &Outcome) {
     }
 }
 
-/// What all threads add to.
+/// The totals that all threads add to.
 #[derive(Default)]
 struct Sum {
     passed: u64,

@@ -1,4 +1,4 @@
-//! What a table means: the set of rows of one group, and what each operation does to it.
+//! The meaning of a table: the set of rows of one group, and what each operation does to it.
 //!
 //! Deliberately nothing of the real code: rows are seven numbers, so that a history can be
 //! checked thousands of times a second. Rows of different groups share no key of any index, so
@@ -52,7 +52,7 @@ pub struct Condition {
     pub value: i64,
 }
 
-/// What a client asks for.
+/// An operation that a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkloadOperation {
     /// `INSERT`.
@@ -144,11 +144,11 @@ pub type PartitionOf = dyn Fn(&ModelRow) -> u32;
 /// One replex as the model sees it.
 #[derive(Clone)]
 pub struct Copy {
-    /// Its number in the configuration. One that comes may get the number of one that went.
+    /// Its number in the configuration. A replex that comes may get the number of one that went.
     pub number: usize,
     /// The sorting key, without the primary key behind it.
     pub columns: Vec<usize>,
-    /// What it demands.
+    /// The constraint that it demands.
     pub demand: IndexConstraint,
     /// How many partitions it has.
     pub partitions: u32,
@@ -174,7 +174,7 @@ pub struct Model {
 /// The rows of one group, by id.
 pub type GroupRows = Vec<ModelRow>;
 
-/// What operations change: one group's rows, and which copies judge writes.
+/// The state that operations change: one group's rows, and which copies judge writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GroupState {
     /// The era of the table.

@@ -1,8 +1,8 @@
 //! When messages arrive, if at all.
 //!
 //! Connections keep order, as TCP does, unless the seed draws otherwise: between cores messages may
-//! also be lost, doubled and reordered while a connection stands, which is harder than TCP. What is
-//! in a message is not this module's concern.
+//! also be lost, doubled and reordered while a connection stands, which is harder than TCP. The
+//! content of a message is not this module's concern.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ struct Link {
     /// Nothing sent later arrives earlier.
     last_arrival_us: u64,
     clogged_until_us: u64,
-    /// What was sent into a clog arrives after it, though faults have stopped meanwhile.
+    /// Messages that were sent into a clog arrive after it, though faults have stopped meanwhile.
     held_until_us: u64,
     /// How often the connection has broken: what was under way then is gone.
     breaks: u64,

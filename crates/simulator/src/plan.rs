@@ -1,5 +1,5 @@
-//! What one seed is about: the cluster's shape, the workload's, and the faults' rates. Drawn once
-//! at the start and then held, so that seeds differ more than moments within one do.
+//! The parameters of one seed: the cluster's shape, the workload's, and the faults' rates. Drawn
+//! once at the start and then held, so that seeds differ more than moments within one do.
 
 use machines::core::CoreLimits;
 use placement::{
@@ -37,13 +37,13 @@ pub struct RunPlan {
     pub lease_us: u64,
     /// When a server that is down is replaced; `u64::MAX` is never.
     pub replace_after_us: u64,
-    /// What clients do.
+    /// The actions of clients.
     pub workload: Workload,
-    /// What goes wrong.
+    /// The faults that occur.
     pub faults: Faults,
 }
 
-/// What clients do.
+/// The actions of clients.
 #[derive(Clone, Debug)]
 pub struct Workload {
     /// How many clients there are at a time.

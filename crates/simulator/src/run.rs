@@ -35,10 +35,10 @@ const CALM_US: u64 = 60 * SECOND;
 /// Steps of the model that one group's history may take.
 const STEPS_MAX: u64 = 300_000;
 
-/// What came of a seed.
+/// The outcome of a seed.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// What does not hold, if anything.
+    /// The property that does not hold, if there is one.
     pub violation: Option<Violation>,
     /// Events handled.
     pub events: u64,
@@ -277,7 +277,7 @@ fn nothing_left(world: &World, table: TableId) -> Result<(), String> {
     for core in world.servers.iter().flat_map(SimulatedServer::cores) {
         let own = core.machine.identity().core;
         let kept: BTreeSet<u64> = core.tables.entries().map(|(number, ..)| number).collect();
-        // One whose server was lost keeps what it may get back.
+        // A core whose server was lost keeps the partitions that it may get back.
         let is_own = |partition| {
             let place = configuration.place(partition);
             let is_former = place.is_some_and(|place| place.former == Some(own));

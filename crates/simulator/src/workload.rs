@@ -28,7 +28,7 @@ pub fn group_of_id(id: i64) -> i64 {
     id / GROUP_STRIDE
 }
 
-/// Draws operations. What it believes of the rows is only to make interesting ones likely.
+/// Draws operations. Its beliefs about the rows are only to make interesting operations likely.
 #[derive(Debug)]
 pub struct Generator {
     workload: Workload,
@@ -254,13 +254,14 @@ pub struct Translation {
     pub layout: Layout,
     /// The same as the model sees it, with what was before.
     pub model: Model,
-    /// What the model's copies were made from, by their place there.
+    /// The definitions that the model's copies were made from, by their place there.
     definitions: Vec<Definition>,
     /// The first epoch of each of the model's eras.
     since: Vec<Epoch>,
 }
 
-/// What distinguishes a replex from another one that has its number before or after it.
+/// The properties that distinguish a replex from another one that has its number before or after
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Definition {
     number: usize,

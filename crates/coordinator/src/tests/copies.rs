@@ -194,7 +194,7 @@ fn another_coordinator_goes_on_with_a_change() {
 }
 
 #[test]
-fn what_collides_gives_a_unique_index_up() {
+fn colliding_rows_give_a_unique_index_up() {
     let mut scene = scene(2);
     let before = undated(&scene);
     let add = with_index(&scene, "late", Some(Constraint::Unique));

@@ -150,7 +150,7 @@ fn a_partition_is_handed_over_once_all_that_moves_is_level() {
 }
 
 #[test]
-fn what_is_created_and_dropped_moves_nothing() {
+fn creating_and_dropping_tables_moves_nothing() {
     let mut scene = scene(3);
     scene.ask_from(9, create("trips", 1));
     finish(&mut scene);
@@ -218,7 +218,7 @@ fn a_drain_that_would_break_a_promise_is_refused() {
 }
 
 #[test]
-fn what_moved_to_a_server_that_is_removed_stays() {
+fn partitions_that_moved_to_a_removed_server_stay() {
     let mut scene = scene(2);
     scene.join(3);
     let before = moving(&scene);
@@ -237,7 +237,7 @@ fn what_moved_to_a_server_that_is_removed_stays() {
 }
 
 #[test]
-fn what_is_lost_and_what_moves_do_not_meet_on_a_server() {
+fn lost_and_moving_partitions_do_not_meet_on_a_server() {
     for lost in 1..=2 {
         let mut scene = scene(2);
         scene.join(3);
@@ -365,7 +365,7 @@ fn a_server_that_was_lost_gets_back_what_it_held() {
     let back = held_by(&scene, 2);
     assert!(held_before.iter().all(|id| back.contains(id)), "{back:?}");
     assert_eq!(tolerated(&scene), 1);
-    // What else its disk has may go: nothing waits for it.
+    // Any other rows on its disk may go: nothing waits for them.
     assert_eq!(former(&scene), []);
     let epoch = scene.epoch();
     all_beat(&mut scene);

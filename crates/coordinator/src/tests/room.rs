@@ -19,7 +19,7 @@ fn has_notice(scene: &Scene, text: &str) -> bool {
 }
 
 #[test]
-fn what_a_full_server_holds_moves_to_servers_with_room() {
+fn partitions_of_a_full_server_move_to_servers_with_room() {
     let mut scene = scene(4);
     let before = held(&scene, 1);
     assert!(before > 0);
@@ -96,7 +96,7 @@ fn survived(configuration: &Configuration) -> (Option<u32>, Option<u32>, String)
 }
 
 #[test]
-fn what_is_survived_now_counts_copies_that_are_up_and_filled() {
+fn failures_survived_now_count_copies_that_are_up_and_filled() {
     let scene = scene(4);
     let mut configuration = scene.coordinator.configuration().clone();
     let (now, proven, text) = survived(&configuration);

@@ -408,7 +408,7 @@ fn an_asker_receives_what_has_changed_since_the_epoch_that_it_knows() {
         "the whole configuration is needed"
     );
 
-    // One that has started since knows of no drop before.
+    // A coordinator that has started since knows of no drop before.
     let mut second = Scene::restarted(scene.coordinator.state().clone(), 5);
     let whole = second.ask(Request::Fetch { known: older.epoch });
     assert_eq!(whole, Reply::Configuration(newest));

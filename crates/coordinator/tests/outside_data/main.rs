@@ -1,5 +1,5 @@
-//! What comes from outside, however well it decodes, leaves the coordinator standing: any state
-//! that it goes on from.
+//! Data from outside, however well it decodes, leaves the coordinator running: any state that it
+//! goes on from.
 
 mod entries;
 #[allow(dead_code, reason = "the codec's own tests use the rest")]

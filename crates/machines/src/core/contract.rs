@@ -17,7 +17,7 @@ use protocol::message::{CoordinatorRequest, PeerHeader, PeerMessage, Reply, Requ
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
-/// What happened.
+/// An event that the machine handles.
 #[derive(Clone, Debug)]
 pub enum CoreInput {
     /// A client asks.
@@ -26,7 +26,7 @@ pub enum CoreInput {
         client: ClientId,
         /// Returned with the reply.
         correlation: u64,
-        /// What it asks.
+        /// The client's request.
         request: Request,
     },
     /// A client's connection is gone: reads that wait for it are dropped, writes go on.
@@ -71,8 +71,9 @@ pub enum CoreInput {
     Tick,
 }
 
-/// What is to be done. The driver empties it after each step or batch of steps: first appends
-/// `records`, then sends what may be sent now, and keeps the rest until its `after` is durable.
+/// Actions that the driver is to take. The driver empties it after each step or batch of steps:
+/// first appends `records`, then sends what may be sent now, and keeps the rest until its `after`
+/// is durable.
 #[derive(Debug, Default)]
 pub struct CoreOutput {
     /// To be appended to the log, in this order.
@@ -147,8 +148,8 @@ pub struct CoreIdentity {
 pub struct CoreLimits {
     /// Operations that this core has begun or takes part in and that are not decided.
     pub operations_max: usize,
-    /// Requests waiting at the head behind one pk. Those that were folded into an operation which
-    /// aborts come on top.
+    /// Requests waiting at the head behind one pk. Requests that were folded into an operation
+    /// which aborts come on top.
     pub requests_per_key_max: usize,
     /// Requests folded into one operation.
     pub folded_requests_max: usize,

@@ -136,7 +136,7 @@ impl CoreMachine {
             let is_current = match message {
                 // As of an epoch that this core does not know, it would be of another cluster view.
                 PeerMessage::LeaseGrant { .. } | PeerMessage::Finished(_) => header.epoch <= own,
-                // One that does not know of its removal would be vouched for without end.
+                // A core that does not know of its removal would be vouched for without end.
                 _ => header.epoch >= own,
             };
             let counts = match message {

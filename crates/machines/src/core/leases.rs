@@ -242,7 +242,7 @@ impl CoreMachine {
         self.log.hangs(now, self.limits.flush_us_max)
     }
 
-    /// Renews this core's leases. One whose disk hangs can end nothing that it is part of, so it
+    /// Renews this core's leases. A core whose disk hangs can end nothing that it is part of, so it
     /// lets them run out: others get what it holds, until its disk works again.
     pub(crate) fn heartbeat(&mut self, now: ClockReading, output: &mut CoreOutput) {
         let hangs = self.disk_hangs(now);

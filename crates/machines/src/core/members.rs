@@ -19,7 +19,7 @@ pub(crate) struct Members {
     slots: Vec<Option<Member>>,
     /// Slots without a member.
     free: Vec<usize>,
-    /// What was found last, and its slot; it is still there.
+    /// The member that was found last, and its slot; it is still there.
     last: Cell<Option<(MemberKey, usize)>>,
 }
 

@@ -114,7 +114,7 @@ pub struct CoreMachine {
     fills: Fills,
     /// Partitions that move to this core.
     takings: IncomingMoves,
-    /// What has changed of partitions that move to others.
+    /// The changes of partitions that move to others.
     lists: ChangeLists,
     /// Local entries that are being made.
     making: EntryMaking,

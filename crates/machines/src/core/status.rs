@@ -1,4 +1,4 @@
-//! What operators and checkers see of a machine: counters, and how much is under way.
+//! The status of a machine for operators and checkers: counters, and how much is under way.
 
 use alloc::collections::VecDeque;
 use alloc::format;

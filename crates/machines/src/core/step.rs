@@ -1,4 +1,4 @@
-//! What the handlers of one step share.
+//! The context that the handlers of one step share.
 
 use protocol::identity::ClockReading;
 

@@ -1,4 +1,4 @@
-//! What the machine knows of a table: its layout, and what follows from it for every partition.
+//! A table as the machine knows it: its layout, and what follows from it for every partition.
 //!
 //! Computed once per epoch of the table, so that the hot path only looks things up. The one place
 //! that turns a row change into the entries that a partition loses and gains, and into the keys

@@ -1,7 +1,7 @@
 //! A few cores without sockets, disks or clocks: every message, flush and tick is the scenario's.
 //!
-//! What it leaves out on purpose: a coordinator (configurations are made here) and chance (that is
-//! the simulator's).
+//! The cluster leaves out on purpose a coordinator (configurations are made here) and chance (that
+//! is the simulator's).
 
 mod entries;
 mod replace;
@@ -27,7 +27,7 @@ use protocol::record::Record;
 pub struct Node {
     pub machine: Option<CoreMachine>,
     tables: MemoryTables,
-    /// What the tables were, and the first record that was needed still.
+    /// The tables at that time, and the first record that was needed still.
     checkpoint: (MemoryTables, Position),
     log: Vec<Vec<u8>>,
     durable: usize,
@@ -38,9 +38,9 @@ pub struct Node {
     held_replies: Vec<ClientReply>,
     /// It receives nothing: its process is stopped, but not dead.
     pub asleep: bool,
-    /// What its last heartbeat reported as filled.
+    /// The partitions that its last heartbeat reported as filled.
     filled: Vec<PartitionId>,
-    /// What it has reported to stand in the way of a copy.
+    /// The obstacles to a copy that it has reported.
     obstacles: BTreeSet<String>,
     /// How far it was with the end of an epoch by its last heartbeat.
     stage: Option<SealStage>,
@@ -156,7 +156,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// What a server's tables hold.
+    /// Returns the tables of a server.
     pub fn tables(&self, id: u32) -> &MemoryTables {
         &self.nodes[&id].tables
     }
@@ -310,7 +310,7 @@ impl Cluster {
         self.start(id)
     }
 
-    /// Stops a server at once. What was not flushed is lost, unless `keeps_all`.
+    /// Stops a server at once. Records that were not flushed are lost, unless `keeps_all`.
     pub fn crash(&mut self, id: u32, keeps_all: bool) -> Result<(), String> {
         let node = self.nodes.get_mut(&id).ok_or("there is no such server")?;
         node.machine = None;

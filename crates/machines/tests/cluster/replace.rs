@@ -143,7 +143,7 @@ impl Cluster {
                     *place = place.filled();
                     is_new = true;
                 }
-                // What moves there is reported as level.
+                // A partition that moves there is reported as level.
                 !serves
             });
         }

@@ -67,7 +67,7 @@ impl History {
         Ok(())
     }
 
-    /// What a unique index demands holds once it serves.
+    /// Checks that the demand of a unique index holds once it serves.
     pub(super) fn check_late(&self) -> Finding {
         let indexes = &self.cluster.schema().indexes;
         let late = indexes.iter().find(|index| index.name == NAME);

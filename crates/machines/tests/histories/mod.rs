@@ -53,7 +53,7 @@ impl Random {
     }
 }
 
-/// What a request does to its row.
+/// The change that a request makes to its row.
 #[derive(Clone, Debug)]
 enum Change {
     Insert(String, i64),
@@ -78,7 +78,7 @@ struct History {
     late: copies::Late,
 }
 
-/// What went wrong, for a person.
+/// Success, or the fault that was found, for a person.
 type Finding = Result<(), String>;
 
 fn schema(random: &mut Random) -> Schema {
@@ -305,7 +305,8 @@ impl History {
         places.any(|(_, place)| place.moving.is_some_and(&so))
     }
 
-    /// What moves is held by the next, if that lacks no more than the last changes.
+    /// Hands moving partitions over to the next holder, if that lacks no more than the last
+    /// changes.
     fn hand_over(&mut self) -> Finding {
         let moves = self.moves(|moving| matches!(moving, MoveProgress::To(_)));
         if self.offline.is_some() || !moves || !self.cluster.is_level() {
@@ -398,7 +399,7 @@ impl History {
         self.cluster.schema().indexes[1].constraint.is_some()
     }
 
-    /// What a dense index may take next, or not.
+    /// Returns a number that a dense index may take next, or not.
     fn first_number(&mut self) -> i64 {
         if self.is_dense() {
             self.model.len() as i64 + self.random.below(2) as i64
@@ -456,7 +457,7 @@ impl History {
             .ask(place.core.server.0, CLIENT, number, request)
     }
 
-    /// What was answered is so in the model.
+    /// Takes the replies, and checks that they are so in the model.
     fn take_replies(&mut self) -> Finding {
         self.cluster.events.clear();
         for (client, number, reply) in std::mem::take(&mut self.cluster.replies) {
@@ -536,7 +537,7 @@ impl History {
                 return self.take_replies();
             }
             self.cluster.pass(150)?;
-            // What is lost may be filled only from a partition that was just handed over.
+            // A lost partition may be filled only from a partition that was just handed over.
             if self.moves(|moving| matches!(moving, MoveProgress::From(_))) {
                 self.cluster.serve()?;
             }
@@ -673,7 +674,7 @@ fn action(schema: &Schema, id: i64, change: &Change) -> Action {
     }
 }
 
-/// What one seed shows. A machine that stops with a panic shows something too.
+/// Returns the finding of one seed. A machine that stops with a panic shows something too.
 fn history(seed: u64) -> Finding {
     let ended = std::panic::catch_unwind(|| History::new(seed).run());
     let finding = ended.unwrap_or_else(|_| Err("a machine stopped".into()));

@@ -1,4 +1,4 @@
-//! What tests of one machine alone share: the configuration that it is part of.
+//! The shared part of tests of one machine alone: the configuration that it is part of.
 
 use placement::{Column, ColumnType, Durability, Index, Layout, Schema};
 use protocol::configuration::{Configuration, Place, PlacedTable, Server, ServerState};

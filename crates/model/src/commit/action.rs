@@ -1,4 +1,4 @@
-//! What can happen next: every action.
+//! Every action that can happen next.
 
 use crate::commit::chain::CaseRules;
 use crate::commit::state::{ModelMessage, ModelState};

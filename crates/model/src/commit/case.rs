@@ -34,7 +34,7 @@ pub struct ModelOperation {
     pub places: Vec<MemberPlace>,
 }
 
-/// What may go wrong, at most.
+/// The faults that may happen, at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultLimits {
     /// Crashes; the member may come back with what its disk had.
@@ -59,7 +59,7 @@ pub struct Symmetry {
 pub struct Case {
     /// For the command line.
     pub name: &'static str,
-    /// What happens in it.
+    /// The course of the case, in words.
     pub about: &'static str,
     /// Replexes.
     pub replexes: usize,
@@ -73,7 +73,7 @@ pub struct Case {
     pub operations: Vec<ModelOperation>,
     /// Keys of unique indexes that have a row at the beginning.
     pub occupied: u8,
-    /// What may go wrong.
+    /// The faults that may happen.
     pub faults: FaultLimits,
     /// Whether nothing waits for the disk: a record in f + 1 memories counts as durable, and no
     /// more than f members may have lost theirs at a time (`replicated`).

@@ -1,8 +1,8 @@
 //! An operation's way down the chain and its decision's way up (Replex section 2.3, R1-R3,
 //! R8), as `machines/src/core/` does it.
 //!
-//! What is merged into one step: a message that would only make its receiver repeat another one is
-//! not sent, but what it would repeat is; all keys of an operation at one member are acquired
+//! Several steps are merged into one: a message that would only make its receiver repeat another
+//! one is not sent, but that other one is; all keys of an operation at one member are acquired
 //! together, and any waiter may be next. A record gets to the disk where something waits for that;
 //! all others matter to a crash alone, which keeps any of them.
 

@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_is_unpacked() {
+    fn a_packed_state_is_unpacked() {
         for case in case::cases() {
             walk(&case, |state| {
                 let mut bytes = [0; PACKED_MAX];
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn what_symmetry_makes_equal_is_packed_alike() {
+    fn symmetric_states_are_packed_alike() {
         for case in case::cases() {
             walk(&case, |state| {
                 let mut bytes = [0; PACKED_MAX];

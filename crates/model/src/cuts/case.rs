@@ -23,7 +23,7 @@ pub struct CutOperation {
 pub struct CutCase {
     /// For the command line.
     pub name: &'static str,
-    /// What happens in it.
+    /// The course of the case, in words.
     pub about: &'static str,
     /// Names of the cores.
     pub cores: &'static [&'static str],
@@ -31,7 +31,7 @@ pub struct CutCase {
     pub clocks: &'static [u8],
     /// By row: its chain, head first.
     pub chains: [&'static [usize]; 2],
-    /// Operations. Those of one row begin in this order.
+    /// Operations. The operations of one row begin in this order.
     pub operations: &'static [CutOperation],
     /// Openings.
     pub openings: usize,

@@ -1,7 +1,7 @@
 //! Restarts, lost servers and the epochs that follow them.
 //!
-//! What a restarted core does not know it has back from its peers before it acts, as in the model
-//! of commit. A resolution is one step here: every remaining core has sealed.
+//! A restarted core gets back from its peers, before it acts, everything that it does not know, as
+//! in the model of commit. A resolution is one step here: every remaining core has sealed.
 
 use super::operation::CutRules;
 use super::planted::CutBug;

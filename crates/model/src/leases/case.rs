@@ -5,7 +5,7 @@
 pub struct LeaseCase {
     /// For the command line.
     pub name: &'static str,
-    /// What happens in it.
+    /// The course of the case, in words.
     pub about: &'static str,
     /// Names of the cores. The first asks for leases.
     pub cores: &'static [&'static str],

@@ -87,7 +87,7 @@ impl LeaseRules {
             if let Some(grant) = &mut core.grant {
                 older(&mut grant.age);
             }
-            // What is too old to count for anything is as good as lost.
+            // A grant or an exchange that is too old to count for anything is as good as lost.
             core.grant = core.grant.filter(|grant| grant.age < LEASE);
             let late = self.is(LeaseBug::CountsFromArrival);
             core.exchange = core

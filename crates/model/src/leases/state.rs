@@ -50,7 +50,7 @@ pub enum LeaseStep {
 }
 
 packed_structs! {
-    /// What the coordinator states of the table in one change.
+    /// The configuration of the table that the coordinator states in one change.
     TableConfiguration {
         /// The number of the last change that concerned the table.
         epoch: u8,
@@ -74,7 +74,7 @@ packed_structs! {
         answered: bool,
     }
 
-    /// What the asker has from one voucher.
+    /// The grant that the asker has from one voucher.
     LeaseGrant {
         /// The voucher's number.
         number: u8,
@@ -98,7 +98,7 @@ packed_structs! {
         ghost: Option<u8>,
         /// A question to it, or its answer.
         exchange: Option<LeaseExchange>,
-        /// What the asker has from it.
+        /// The grant that the asker has from it.
         grant: Option<LeaseGrant>,
     }
 

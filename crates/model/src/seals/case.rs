@@ -36,7 +36,7 @@ pub struct SealedOperation {
 pub struct SealCase {
     /// For the command line.
     pub name: &'static str,
-    /// What happens in it.
+    /// The course of the case, in words.
     pub about: &'static str,
     /// Names of the cores.
     pub cores: &'static [&'static str],

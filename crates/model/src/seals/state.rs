@@ -58,7 +58,7 @@ packed_enums! {
 }
 
 packed_structs! {
-    /// What the coordinator states in one change.
+    /// The epochs that the coordinator states in one change.
     TableEpochs {
         /// By table: the number of the last change that concerned it.
         epochs: [u8; 2],

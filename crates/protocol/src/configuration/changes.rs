@@ -1,5 +1,5 @@
-//! What a configuration has that an earlier one lacks: so that a change of one table does not send
-//! all tables to every server and client.
+//! The differences of a configuration from an earlier one: so that a change of one table does not
+//! send all tables to every server and client.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! Whom the cluster can go on without.
+//! Servers that the cluster can go on without.
 
 use alloc::collections::BTreeSet;
 use alloc::format;

@@ -50,7 +50,7 @@ pub fn replex_of_index(table: &PlacedTable, index: Option<usize>) -> Option<u8> 
 }
 
 /// Returns whether the number of a replex means the same one in two configurations of its table:
-/// the same order and the same partitions. One that comes may get the number of one that went.
+/// the same order and the same partitions. A replex that comes may get the number of one that went.
 pub fn is_same_copy(one: &PlacedTable, other: &PlacedTable, replex: u8) -> bool {
     let parts = |table: &PlacedTable| {
         let replex = table.layout.replexes.get(usize::from(replex))?;

@@ -6,7 +6,7 @@ use super::EvaluationError;
 /// twice; anything near it takes some ten milliseconds.
 pub const STEPS_MAX: u32 = 1 << 22;
 
-/// What is left of [`STEPS_MAX`].
+/// The steps that are left of [`STEPS_MAX`].
 pub(super) struct Budget(u32);
 
 impl Budget {

@@ -1,9 +1,9 @@
 //! Expressions over one row: conditions, filters and assignments, evaluated where the row is.
 //!
 //! A condition makes an update atomic (HyperDex's conditional operations), an assignment such as
-//! `n = n + 1` is evaluated at the primary under the key's lock. SQL's three
-//! values hold: a comparison with NULL is NULL, and a condition that is NULL does not hold. What
-//! is left out: functions, subqueries, anything that needs more than the row.
+//! `n = n + 1` is evaluated at the primary under the key's lock. SQL's three values hold: a
+//! comparison with NULL is NULL, and a condition that is NULL does not hold. Functions, subqueries
+//! and anything else that needs more than the row are left out.
 //!
 //! `check` types an expression once per request, `evaluate` runs it per row.
 
@@ -119,12 +119,12 @@ pub enum EvaluationError {
     },
     /// Something else where a condition must be.
     NotBoolean {
-        /// What was there.
+        /// The type that was there.
         found: Option<ColumnType>,
     },
     /// Something else where a number must be.
     NotNumeric {
-        /// What was there.
+        /// The type that was there.
         found: Option<ColumnType>,
     },
     /// A value of another type than the column's that it is for.

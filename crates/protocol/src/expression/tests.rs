@@ -136,7 +136,7 @@ fn comparisons_promote_numbers() {
 fn types_that_do_not_go_together() {
     let message = |expression: Expression| {
         let error = value(&expression).expect_err("no such operator");
-        // What is wrong on a row was wrong before there was one.
+        // The check finds the error of a row before there is one.
         assert_eq!(check(&expression, &[], Scope::Row), Err(error));
         error.to_string()
     };
@@ -343,8 +343,8 @@ fn any_expression() -> impl Strategy<Value = Expression> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
-    /// What passes the check fails on a row only because of values, and has the type that the check
-    /// found.
+    /// An expression that passes the check fails on a row only because of values, and has the type
+    /// that the check found.
     #[test]
     fn checked_expressions_fail_only_by_value(
         expression in any_expression(),

@@ -1,4 +1,4 @@
-//! What servers, clients and operators ask of the coordinator, and what it answers.
+//! Requests of servers, clients and operators to the coordinator, and its replies.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use crate::identity::{
 };
 use crate::message::Room;
 
-/// What servers, clients and operators ask of the coordinator.
+/// A request of a server, a client or an operator to the coordinator.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CoordinatorRequest {
     /// A server's start. It is answered once the join is in a durable configuration.
@@ -24,7 +24,7 @@ pub enum CoordinatorRequest {
         instance: u64,
         /// The report of its data folder.
         folder: FolderReport,
-        /// What fails together with it.
+        /// Its failure domain: servers of the same domain fail together.
         domain: String,
         /// `address:port` of each core.
         cores: Vec<String>,
@@ -270,7 +270,7 @@ pub enum SealStage {
     Stuck,
 }
 
-/// What the coordinator answers.
+/// A reply of the coordinator.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CoordinatorReply {
     /// The server is part of the cluster.
@@ -298,7 +298,7 @@ pub enum CoordinatorReply {
     },
     /// The newest configuration.
     Configuration(Configuration),
-    /// What the newest configuration has that the asker's lacks.
+    /// The differences of the newest configuration from the asker's.
     Changes(ConfigurationChanges),
     /// The receiver knows the newest epoch already.
     Unchanged {
@@ -325,7 +325,7 @@ pub enum CoordinatorReply {
         /// The table, where one was created.
         table: Option<TableId>,
     },
-    /// What is being filled, and what became of copies.
+    /// The progress of fills, and the outcomes of changes of copies.
     Progress {
         /// One for each replex with partitions that are being filled, by table and number.
         fills: Vec<FillReport>,

@@ -35,7 +35,7 @@ pub fn frame(bytes: &[u8]) {
     }
 }
 
-/// What is inside a frame, which a fuzzer does not reach through the checksum.
+/// Decodes the content of a frame, which a fuzzer does not reach through the checksum.
 pub fn message(bytes: &[u8]) {
     if let Some(message) = canonical::<Message>(bytes) {
         let mut buffer = Vec::new();
@@ -159,7 +159,7 @@ pub fn expression(bytes: &[u8]) {
     }
 }
 
-/// What a core writes to its log, and what a checkpoint saves.
+/// Decodes the records that a core writes to its log, and those that a checkpoint saves.
 pub fn log_record(bytes: &[u8]) {
     canonical::<Record>(bytes);
     canonical::<SavedCompletion>(bytes);

@@ -23,8 +23,8 @@ use protocol::state::{CoordinatorState, decode_state, encode_state};
 use samples::generate::{Generate, Source};
 use samples::kinds;
 
-/// What decoding so few bytes may take beside what its result needs: some lists reserve room for
-/// the items that they claim to have, up to a thousand each.
+/// The memory that decoding so few bytes may take beside what its result needs: some lists reserve
+/// room for the items that they claim to have, up to a thousand each.
 const SLACK_BYTES: usize = 1 << 20;
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
@@ -221,7 +221,7 @@ fn lists_of_small_items_have_a_bound() {
         memory::most_bytes_during(|| Vec::<Vote>::decode_all(&list(votes + 1)).is_ok());
     assert!(!result);
     assert!(most_bytes < SLACK_BYTES + votes + 8, "{most_bytes} bytes");
-    // What a chain really holds is far below it.
+    // The longest chain of an operation takes far less.
     let longest_chain = 4096 * size_of::<PartitionId>();
     assert!(longest_chain < MEMORY_BYTES_MAX / 100);
     assert_eq!(size_of::<TableId>(), 4);

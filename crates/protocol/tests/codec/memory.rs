@@ -37,7 +37,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// What `run` returns, and the most bytes that this thread held during it beyond those before.
+/// Returns the result of `run`, and the most bytes that this thread held during it beyond those
+/// before.
 pub fn most_bytes_during<T>(run: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.get().0;
     HELD.set((before, before));

@@ -25,7 +25,7 @@ mod tests {
     use crate::check::partition_contents::PartitionRows;
 
     #[test]
-    fn what_is_lost_or_risen_is_named() {
+    fn lost_and_risen_rows_are_named() {
         let rows = |rows: Vec<_>| {
             PartitionContents::from([(
                 Default::default(),

@@ -2,8 +2,8 @@
 //! another epoch is refused.
 //!
 //! The simulator sees both ends: when a renewal was asked for in true time, and when its answer
-//! arrived. What the machine makes of it is compared with that. A lease is a promise about time:
-//! a reply may leave under one that was given in an epoch before.
+//! arrived. The lease that the machine derives from it is compared with that. A lease is a promise
+//! about time: a reply may leave under one that was given in an epoch before.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What must hold: one property per file (docs/rules.md).
+//! The properties that must hold, one per file (docs/rules.md).
 
 pub mod budget;
 pub mod constraints;
@@ -23,6 +23,6 @@ pub mod waits;
 pub struct Violation {
     /// Its number in docs/rules.md, and the property in words.
     pub property: &'static str,
-    /// What was seen.
+    /// The observation that violates it.
     pub text: String,
 }

@@ -1,7 +1,7 @@
 //! R15, from the client's side: a client whose write has no answer learns of a newer epoch soon
 //! after another process has, however silent the core is that it asked.
 //!
-//! Left out: a client that could not reach the coordinator all the while. What it does with the
+//! Left out: a client that could not reach the coordinator all the while. The client's use of the
 //! newer epoch is judged by the end of its writes (I16) and by the histories.
 
 use protocol::identity::Epoch;
@@ -10,7 +10,7 @@ use protocol::identity::Epoch;
 /// second, and asks again after a quarter of what the silence has taken.
 pub const LEARNS_WITHIN_US: u64 = 1_500_000;
 
-/// What a client knows while it waits.
+/// A client that waits, and the epoch that it knows.
 #[derive(Clone, Copy, Debug)]
 pub struct WaitingClient {
     /// The client.

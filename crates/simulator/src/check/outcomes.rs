@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_visible_yet_is_not_settled() {
+    fn an_outcome_that_is_not_visible_yet_is_not_settled() {
         let mut ledger = ledger(&[Vote::Yes]);
         assert!(settled(entry(&ledger)).is_err());
         let record = crate::ledger::testing::decided(1, 0, Decision::Commit);
@@ -146,7 +146,7 @@ mod tests {
     /// Server 0 decides at the end of epochs before the seventh, which serves; server 1 was removed
     /// before that, and still awaits the sixth.
     #[test]
-    fn what_a_removed_member_comes_to_late_counts_for_nothing() {
+    fn a_late_outcome_of_a_removed_member_counts_for_nothing() {
         let mut ledger = ledger(&[Vote::Yes]);
         let abort = Decision::Abort(RequestResult::Conflict);
         let sealed = |epoch| Record::Sealed {

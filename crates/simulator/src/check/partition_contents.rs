@@ -6,7 +6,7 @@ use protocol::identity::PartitionId;
 
 use crate::model::ModelRow;
 
-/// What one partition's sorted table holds.
+/// The content of one partition's sorted table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartitionRows {
     /// Key, version and row, in the order of the keys.

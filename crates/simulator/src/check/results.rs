@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_had_no_effect_is_lost_with_its_head() {
+    fn a_result_without_effect_is_lost_with_its_head() {
         let mut results = Results::default();
         let mut reported = |head, result| results.reported(head, RequestId::default(), &result);
         assert_eq!(reported(since(1), RequestResult::NotFound), Ok(()));

@@ -1,7 +1,8 @@
 //! Clients: the real session machine, driven by random operations and watched.
 //!
-//! A client keeps a few operations submitted until it learns what became of them. What the
-//! session calls failed must not have happened; what it calls unknown may have, at any time.
+//! A client keeps a few operations submitted until it learns what became of them. An operation that
+//! the session calls failed must not have happened; an operation that it calls unknown may have, at
+//! any time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ struct SubmittedOperation {
 pub struct SimulatedClient {
     session: SessionMachine,
     clock: SimulatedClock,
-    /// What was submitted.
+    /// The operations that were submitted.
     submitted: BTreeMap<Ticket, SubmittedOperation>,
     /// Since when writes have been submitted.
     writes: BTreeMap<Ticket, u64>,
@@ -357,7 +358,7 @@ impl World {
                     .sent
                     .insert(attempt.correlation, (attempt.core, execute.clone()));
             }
-            // What goes into a connection that has just broken is gone.
+            // A request that goes into a connection that has just broken is lost.
             if let Some(life) = client.open.get(&attempt.core) {
                 let content =
                     PacketContent::Request(attempt.correlation, attempt.request, life.life);

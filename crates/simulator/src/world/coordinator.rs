@@ -44,7 +44,7 @@ pub struct SimulatedCoordinator {
     names: BTreeMap<(Node, u64), RequesterId>,
     /// When the next tick comes.
     tick_at_us: Option<u64>,
-    /// What it answers while it stands still in sending: none while it does not.
+    /// Its answers while it stands still in sending: none while it does not.
     unsent: Option<Vec<CoordinatorAnswer>>,
 }
 
@@ -178,7 +178,7 @@ impl World {
     }
 
     /// Replaces a stopped coordinator by another one: from the kept state, with clocks of its own.
-    /// What the old one had answered arrives in the time after.
+    /// The answers of the old one arrive in the time after.
     pub fn succeed_coordinator(&mut self) {
         let Some(unsent) = self.coordinator.unsent.take() else {
             return;

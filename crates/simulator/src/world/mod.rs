@@ -40,13 +40,13 @@ use server::SimulatedServer;
 /// The whole simulated cluster.
 #[derive(Debug)]
 pub struct World {
-    /// What the seed drew.
+    /// The plan that the seed drew.
     pub plan: RunPlan,
     /// The faults of this phase.
     pub faults: Faults,
     /// Simulated time.
     pub now_us: u64,
-    /// What is to come.
+    /// The events that are to come.
     pub queue: EventQueue,
     /// Draws of the world itself.
     pub random: Random,
@@ -86,7 +86,7 @@ pub struct World {
     pub leases: Leases,
     /// Rows by id and version, as reads showed them: a version has one content.
     pub contents: BTreeMap<(i64, u64), ModelRow>,
-    /// What clients did and saw, with its group.
+    /// The calls of clients and what they observed, with their group.
     pub history: Vec<(i64, Call<WorkloadOperation, Observation>)>,
     /// Orders what is in the history.
     pub moment: u64,
@@ -190,7 +190,7 @@ impl World {
             if done(self) {
                 return true;
             }
-            // What comes after the limit stays in the queue for the next phase.
+            // Events after the limit stay in the queue for the next phase.
             if self.queue.next_at_us().is_none_or(|at_us| at_us > limit_us) {
                 self.now_us = self.now_us.max(limit_us);
                 return false;

@@ -1,5 +1,5 @@
-//! What operators do to a cluster in use: a table gets one copy more or one less, servers are
-//! stopped in order and started again, one alone or all in turn.
+//! The actions of operators on a cluster in use: a table gets one copy more or one less, servers
+//! are stopped in order and started again, one alone or all in turn.
 
 use placement::{Constraint, FurtherCopy, Index, Schema};
 use protocol::configuration::PlacedTable;
@@ -141,8 +141,8 @@ impl World {
         self.send(Node::Starting(place), Node::Coordinator, content);
     }
 
-    /// An operator puts an older copy in the place of a server's folder, sometimes, while the
-    /// others have all that they need to refill it. What is on its disks is the newest all the
+    /// Lets an operator put an older copy in the place of a server's folder, sometimes, while the
+    /// others have all that they need to refill it. The data on its disks is the newest all the
     /// same: that must not matter.
     fn put_back(&mut self, place: usize, epoch: Epoch) {
         let others = self.servers.iter_mut().enumerate();

@@ -6,9 +6,6 @@
 
 use super::{File, Problem, Tree};
 
-/// Where the list of exceptions is kept.
-const LIST: &str = "crates/xtask/src/tidy/subjects.rs";
-
 /// Beginnings of sentences without a named subject.
 const OPENINGS: &[&[&str]] = &[
     &["What"],
@@ -25,18 +22,6 @@ const OPENINGS: &[&[&str]] = &[
     &["The", "ones", "that"],
 ];
 
-/// Beginnings of paths that may have such sentences, and why. The list only shrinks.
-const EXCEPTIONS: &[(&str, &str)] = &[
-    (
-        "crates/coordinator/",
-        "its comments are still to be revised",
-    ),
-    ("crates/machines/", "its comments are still to be revised"),
-    ("crates/model/", "its comments are still to be revised"),
-    ("crates/protocol/", "its comments are still to be revised"),
-    ("crates/simulator/", "its comments are still to be revised"),
-];
-
 /// Beginnings of paths that are frozen or were written by a program.
 const LEFT_OUT: &[&str] = &["CHANGELOG.md", "crates/bindgen/generated/", "docs/design/"];
 
@@ -46,36 +31,11 @@ struct Word<'t> {
     line: usize,
 }
 
-/// Returns sentences without a named subject, and exceptions that are no longer needed.
+/// Returns sentences without a named subject.
 pub fn check(tree: &Tree) -> Vec<Problem> {
-    check_with(tree, EXCEPTIONS)
-}
-
-fn check_with(tree: &Tree, exceptions: &[(&str, &str)]) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    let mut used = vec![false; exceptions.len()];
-    for file in &tree.files {
-        if LEFT_OUT.iter().any(|it| file.path.starts_with(it)) {
-            continue;
-        }
-        let found = problems_of(file);
-        let exception = exceptions
-            .iter()
-            .position(|(path, _)| file.path.starts_with(path));
-        match exception {
-            Some(at) => used[at] |= !found.is_empty(),
-            None => problems.extend(found),
-        }
-    }
-    let list = tree.files.iter().find(|file| file.path == LIST);
-    for ((path, reason), _) in exceptions.iter().zip(used).filter(|(_, used)| !used) {
-        let message = format!(
-            "`{path}` has no such sentence any more: remove it from EXCEPTIONS, which has it \
-             because {reason}"
-        );
-        problems.extend(list.map(|list| list.problem(1, message)));
-    }
-    problems
+    let is_checked = |file: &&File| !LEFT_OUT.iter().any(|it| file.path.starts_with(it));
+    let files = tree.files.iter().filter(is_checked);
+    files.flat_map(problems_of).collect()
 }
 
 fn problems_of(file: &File) -> Vec<Problem> {
@@ -143,47 +103,27 @@ fn is_question(words: &[Word<'_>]) -> bool {
 mod tests {
     use super::*;
 
-    fn messages(path: &str, text: &str, exceptions: &[(&str, &str)]) -> Vec<String> {
-        let problems = check_with(&Tree::of(&[(path, text), (LIST, "")]), exceptions).into_iter();
-        problems
-            .map(|problem| format!("{}: {}", problem.line, problem.message))
-            .collect()
-    }
-
     /// Returns the lines of the sentences that are found.
-    fn lines(path: &str, text: &str) -> Vec<String> {
-        let line = |message: &String| message.split(':').take(1).collect();
-        messages(path, text, &[]).iter().map(line).collect()
+    fn lines(path: &str, text: &str) -> Vec<usize> {
+        let problems = check(&Tree::of(&[(path, text)])).into_iter();
+        problems.map(|problem| problem.line).collect()
     }
 
     #[test]
     fn sentences_of_comments_and_documents() {
         let text = "//! What a file is.\n\n/// The rows. Those\n/// that wait. A row.\nfn a() {}\n\
                     // The one that waits.\nlet b = \"\n    // What is no comment is.\n\";\n";
-        assert_eq!(lines("crates/a/src/b.rs", text), ["1", "3", "6", "8"]);
+        assert_eq!(lines("crates/a/src/b.rs", text), [1, 3, 6, 8]);
         let text = "# One that begins\n\nIt is. Whatever it is.\n\n```text\nWhat is code.\n```\n";
-        assert_eq!(lines("docs/a.md", text), ["1", "3"]);
+        assert_eq!(lines("docs/a.md", text), [1, 3]);
     }
 
     #[test]
     fn other_sentences_are_fine() {
         let text = "// It returns what it has, and one that waits. `What` is code.\n// Those\n\n\
                     // that. \"What else\", it asks. What is it?\nstruct What;\n";
-        assert_eq!(lines("crates/a/src/b.rs", text), [""; 0]);
-        assert_eq!(lines("docs/design/a.md", "What was.\n"), [""; 0]);
-        assert_eq!(lines("a.txt", "What is.\n"), [""; 0]);
-    }
-
-    #[test]
-    fn exceptions_only_shrink() {
-        let exceptions = [("crates/a/", "it is old")];
-        let text = "// What is.\n";
-        assert_eq!(messages("crates/a/src/b.rs", text, &exceptions), [""; 0]);
-        let problems = messages("crates/b/src/b.rs", text, &exceptions);
-        assert_eq!(problems.len(), 2, "{problems:?}");
-        assert!(
-            problems[1].contains("remove it from EXCEPTIONS"),
-            "{problems:?}"
-        );
+        assert_eq!(lines("crates/a/src/b.rs", text), [0; 0]);
+        assert_eq!(lines("docs/design/a.md", "What was.\n"), [0; 0]);
+        assert_eq!(lines("a.txt", "What is.\n"), [0; 0]);
     }
 }

@@ -32,7 +32,7 @@ impl CoreMachine {
         self.take_whole(step)?;
         self.report_fills(step.now);
         while let Some((position, key)) = self.awaited.pop(self.log.durable()) {
-            // What a sealed table has undecided is resolved.
+            // A resolution decides the undecided operations of a sealed table.
             if self.stands_still(key.1.table) {
                 continue;
             }
@@ -275,7 +275,7 @@ impl CoreMachine {
             if self.recovers(key.1.table) || self.has_sealed(key.1.table) {
                 continue;
             }
-            // One that settles can take along those that waited for it.
+            // An operation that settles can take along the operations that waited for it.
             let Some(member) = self.members.get(&key) else {
                 continue;
             };

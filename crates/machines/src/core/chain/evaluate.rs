@@ -1,4 +1,4 @@
-//! What a mutation makes of a row: evaluated at the primary partition under the key's lock.
+//! The effect of a mutation on a row: evaluated at the primary partition under the key's lock.
 //!
 //! Pure: a row image goes in, a result and perhaps a new image come out. Whether the image may
 //! stand (unique, dense) is for the votes of other partitions.

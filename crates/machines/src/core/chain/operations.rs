@@ -18,7 +18,7 @@ pub(crate) struct OwnOperations {
     identity: CoreIdentity,
     /// The number of the next operation; rises by one with each.
     next_sequence: u64,
-    /// Those that are not durable everywhere.
+    /// Operations that are not durable everywhere.
     unfinished: BTreeSet<FinishedLine>,
     /// When to send one again. An entry counts only while its member has the same due time.
     retries: BTreeSet<(u64, OperationId)>,

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_effect_is_kept_though_a_head_had_answered_otherwise() {
+    fn an_applied_result_is_kept_though_a_head_had_answered_otherwise() {
         let mut sessions = Sessions::default();
         let nothing = record(1, 1);
         let applied = RequestRecord {

@@ -43,14 +43,14 @@ struct Seal {
     forgot_nothing: bool,
     /// Questions that came before that record was durable; of each core the last.
     early: BTreeMap<CoreId, u64>,
-    /// What other logs hold, by operation, by place in its chain.
+    /// The records of other logs, by operation, by place in its chain.
     witnesses: BTreeMap<OperationId, BTreeMap<usize, Witness>>,
     /// Other cores that may have forgotten something.
     forgetful: BTreeSet<CoreId>,
     progress: Progress,
 }
 
-/// What one log holds of an operation.
+/// The records that one log holds of an operation.
 #[derive(Debug)]
 struct Witness {
     prepare: Arc<Prepare>,

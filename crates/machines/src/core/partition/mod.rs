@@ -77,9 +77,9 @@ impl Partition {
 /// The partitions of one core. Each is in one of the two maps, never in both.
 #[derive(Debug, Default)]
 pub(crate) struct Partitions {
-    /// Those that take part in chains here.
+    /// Partitions that take part in chains here.
     held: BTreeMap<PartitionId, Partition>,
-    /// Those that this core takes or has given to another: they take part in no chain here.
+    /// Partitions that this core takes or has given to another: they take part in no chain here.
     others: BTreeMap<PartitionId, Partition>,
 }
 

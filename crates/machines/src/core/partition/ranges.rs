@@ -25,8 +25,7 @@ pub(crate) struct WaitingRead {
 }
 
 impl WaitingRead {
-    /// Returns whether it reads a key of its partition's order. One that is redirected looks at
-    /// rows.
+    /// Returns whether it reads a key of its partition's order. A redirected read looks at rows.
     pub fn covers(&self, key: &[u8]) -> bool {
         self.read.redirect.is_none() && self.range().contains(key)
     }

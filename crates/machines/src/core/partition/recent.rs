@@ -1,4 +1,4 @@
-//! What has changed in a partition lately.
+//! The recent changes of a partition.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -13,7 +13,7 @@ const WATCHED_US: u64 = 1_000_000;
 /// Changes that are remembered per partition.
 const CHANGES_MAX: usize = 1_024;
 
-/// What changed in a partition lately.
+/// The recent changes of a partition.
 #[derive(Debug, Default)]
 pub(crate) struct RecentChanges {
     /// No change up to then is among `changes`.

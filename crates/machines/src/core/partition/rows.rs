@@ -36,7 +36,7 @@ pub(crate) struct Rows<'a> {
     pub id: PartitionId,
     /// In which they have entries.
     pub orders: &'a [u8],
-    /// Those of them in which some have none yet.
+    /// The orders among them in which some rows have no entries yet.
     pub unmade: &'a [u8],
 }
 
@@ -266,7 +266,7 @@ pub(crate) fn stored_row(value: &[u8]) -> (Version, &[u8]) {
     (Version(u64::from_le_bytes(*version)), row)
 }
 
-/// Notes that an entry left a partition that is being filled, or is known not to be there. One
+/// Notes that an entry left a partition that is being filled, or is known not to be there. An entry
 /// whose key is too long never was.
 pub(crate) fn depart<T: Tables>(
     partition: PartitionId,

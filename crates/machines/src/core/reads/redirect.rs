@@ -1,9 +1,9 @@
 //! Reads of a lost partition's rows at a member of its cover (Replex sections 3.1 and 4).
 //!
-//! What is asked for is a range in the order of the lost partition's replex, which need not be the
-//! member's. So the read waits by the rows of pending operations (R10), not by the keys that they
-//! hold. A client that reads at several members must know that they all were, at one moment, as
-//! they were read. So each reports for how long nothing had changed in the range (R12). Until a
+//! A redirected read asks for a range in the order of the lost partition's replex, which need not
+//! be the member's. So the read waits by the rows of pending operations (R10), not by the keys that
+//! they hold. A client that reads at several members must know that they all were, at one moment,
+//! as they were read. So each reports for how long nothing had changed in the range (R12). Until a
 //! client asks, a partition remembers only when it changed last.
 
 use alloc::collections::BTreeSet;

@@ -4,17 +4,17 @@
 //! then on its partition takes part in all chains, so it receives every later change itself. It
 //! lacks exactly the rows that its cover had then. Invariants, on which all of `fill_*` rests:
 //!
-//! - A row that no chain has changed since is the same in the cover, whenever it is looked at. One
-//!   that was changed is here already, or has left its version among the departures. So pages may
-//!   come late, twice and in any order, and a fill may begin again at any time: the higher version
-//!   wins.
+//! - A row that no chain has changed since is the same in the cover, whenever it is looked at. A
+//!   row that was changed is here already, or has left its version among the departures. So pages
+//!   may come late, twice and in any order, and a fill may begin again at any time: the higher
+//!   version wins.
 //! - Only rows that won are logged, so that the log read again gives the same tables.
 //! - The core fills, and its cover gives, only after recovery: settled rows that a peer has yet to
 //!   report are missing before.
 //!
-//! What members of the cover do is in `fill_source`, what a vote or a head cannot wait for in
-//! `fill_fetch`, completion records in `fill_completions`. The coordinator decides that a place is
-//! rebuilding, and that it serves again.
+//! The work of the cover's members is in `fill_source`, the rows that a vote or a head cannot wait
+//! for in `fill_fetch`, completion records in `fill_completions`. The coordinator decides that a
+//! place is rebuilding, and that it serves again.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -93,7 +93,7 @@ pub(crate) struct Fill {
     /// Its cover; none if there is no cover of partitions that serve.
     pub sources: Option<BTreeMap<PartitionId, CoverProgress>>,
     pub completions: Completions,
-    /// What operations and requests wait for.
+    /// The fetches that operations and requests wait for.
     pub fetches: Fetches,
     /// The last record that must be durable before the partition may serve.
     last_record: Position,
@@ -168,8 +168,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Looks for the cover of one partition. Sources that stay go on where they are. What moves
-    /// here needs none: it is whole, or has to wait until it is.
+    /// Looks for the cover of one partition. Sources that stay go on where they are. A partition
+    /// that moves here needs no cover: it is whole, or has to wait until it is.
     pub(crate) fn review_fill(
         &mut self,
         now: ClockReading,

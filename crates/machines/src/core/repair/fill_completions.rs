@@ -44,7 +44,7 @@ impl Completions {
         self.are_complete
     }
 
-    /// Sets the peers that are asked now. Those that stay continue where they are.
+    /// Sets the peers that are asked now. Peers that stay continue where they are.
     pub fn ask(&mut self, peers: Vec<CoreId>) {
         let mut before = core::mem::take(&mut self.peers);
         let peer = |core| {

@@ -201,7 +201,7 @@ struct Search {
     bytes: usize,
 }
 
-/// What was found of one range.
+/// The rows that were found of one range.
 #[derive(Default)]
 struct Found {
     /// Values by key.

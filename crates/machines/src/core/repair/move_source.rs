@@ -1,5 +1,5 @@
-//! What the giver of a partition that moves sends to its taker: where their rows differ, and what
-//! has changed since.
+//! Data that the giver of a partition that moves sends to its taker: where their rows differ, and
+//! what has changed since.
 //!
 //! From the first epoch of the move on, the giver lists the keys of every change that it settles. A
 //! taker that has compared everything after that, and has the rows of all listed keys as they are

@@ -1,4 +1,4 @@
-//! What lives outside rows in a checkpoint: saved before it is taken, and restored from it.
+//! State outside rows in a checkpoint: saved before it is taken, and restored from it.
 
 use core::fmt;
 use core::ops::ControlFlow;

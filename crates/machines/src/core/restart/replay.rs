@@ -45,7 +45,7 @@ impl CoreMachine {
                 let below = (prepare.operation.head, prepare.finished_below);
                 self.on_finished(below, step)?;
                 self.forget_own(below);
-                // Whatever became of the partition that voted: this core knows of these versions.
+                // This core knows of these versions, whatever became of the partition that voted.
                 self.know_versions(&prepare);
                 let place = prepare.votes.len().saturating_sub(1);
                 let is_own = prepare.chain.get(place) == Some(&partition);

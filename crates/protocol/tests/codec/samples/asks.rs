@@ -79,7 +79,7 @@ pub fn asks() -> Vec<(&'static str, Message)> {
         .collect()
 }
 
-/// What servers report of their logs and of what they know.
+/// Returns the reports of servers on their logs and on what they know.
 fn of_servers() -> [(&'static str, CoordinatorRequest); 2] {
     [
         (

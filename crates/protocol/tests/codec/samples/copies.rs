@@ -5,7 +5,7 @@ use protocol::message::*;
 
 use super::schema;
 
-/// What is asked of the coordinator, and answered.
+/// Returns requests to the coordinator that concern copies, and its replies.
 pub fn copies() -> Vec<(&'static str, Message)> {
     vec![
         (

@@ -46,7 +46,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Whatever can be made from bytes.
+/// A type whose values can be made from bytes.
 pub trait Generate: Sized {
     fn generate(source: &mut Source<'_>) -> Self;
 }

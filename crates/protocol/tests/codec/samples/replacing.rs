@@ -8,7 +8,7 @@ use protocol::record::SavedCompletion;
 
 use super::{partition, peer, pk, prepare, request_id, row};
 
-/// What cores send while an epoch ends.
+/// Returns the messages that cores send while an epoch ends.
 pub fn seals() -> Vec<(&'static str, Message)> {
     let messages = [
         (
@@ -39,7 +39,7 @@ pub fn seals() -> Vec<(&'static str, Message)> {
     messages.map(|(name, message)| (name, peer(message))).into()
 }
 
-/// What cores send while a partition moves.
+/// Returns the messages that cores send while a partition moves.
 pub fn moves() -> Vec<(&'static str, Message)> {
     let (of, question) = (partition(1, 2), 4);
     let mut page = RowPage::default();
@@ -91,7 +91,7 @@ pub fn moves() -> Vec<(&'static str, Message)> {
     messages.map(|(name, message)| (name, peer(message))).into()
 }
 
-/// What cores send while a partition is being filled.
+/// Returns the messages that cores send while a partition is being filled.
 // tidy: long — a list of messages, one of each kind.
 pub fn fills() -> Vec<(&'static str, Message)> {
     let (of, from) = (partition(1, 2), partition(0, 3));

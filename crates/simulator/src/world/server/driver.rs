@@ -101,8 +101,8 @@ impl World {
         self.schedule_tick(life);
     }
 
-    /// What a core settles may be seen. What an epoch's end has come to is settled all at once when
-    /// the next one serves.
+    /// Checks that clients may see each outcome that a core settles. The outcomes of an epoch's end
+    /// are settled all at once when the next one serves.
     fn check_settled(&mut self, records: &[(Position, Record)]) {
         let mut all = records.iter().map(|(_, record)| record);
         if all.any(|record| matches!(record, Record::Resolved { .. })) {

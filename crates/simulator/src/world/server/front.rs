@@ -1,4 +1,4 @@
-//! What clients ask of cores, and what they receive: checked against everything that was recorded.
+//! Requests of clients to cores, and their replies: checked against everything that was recorded.
 
 use machines::core::{ClientId, ClientReply, CoreInput};
 use protocol::identity::{CoreId, PartitionId};

@@ -1,7 +1,7 @@
 //! Servers: processes with a core machine per event loop, that start, run, stand still and die.
 //!
-//! Here are their lives. What a running core's driver does is in `driver`, what clients ask and
-//! receive in `front`.
+//! Here are their lives. The driver of a running core is in `driver`, the requests of clients and
+//! their replies in `front`.
 
 mod driver;
 mod front;
@@ -31,7 +31,7 @@ pub struct SimulatedServer {
     pub id: Option<ServerId>,
     /// Names its data folder.
     pub disk: u64,
-    /// What its folder knows of the processes that joined with it.
+    /// The processes that joined with its folder, as the folder knows them.
     pub folder: Folder,
     /// Counts its starts.
     pub life: u64,
@@ -53,14 +53,14 @@ pub struct SimulatedServer {
     pub forgot: bool,
 }
 
-/// What a folder keeps of processes, durably.
+/// The facts that a folder keeps of processes, durably.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Folder {
     /// The process that joined last.
     pub last: u64,
     /// The incarnation that it got.
     pub incarnation: Incarnation,
-    /// One that may have joined.
+    /// A process that may have joined.
     pub attempt: Option<u64>,
 }
 
@@ -354,7 +354,7 @@ impl World {
         self.after(down_us, Event::Start(place));
     }
 
-    /// All connections of a server break. What it had sent may still be under way.
+    /// Breaks all connections of a server. Messages that it had sent may still be under way.
     fn break_all(&mut self, id: ServerId) {
         let vanish = self.random.chance(0.5);
         for number in 0..self.plan.cores {
