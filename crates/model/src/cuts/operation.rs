@@ -51,7 +51,7 @@ impl CutRules {
         same && self.acts(state, from) && self.acts(state, to)
     }
 
-    /// Returns operations of the row of this one that have a place before it, with their stage.
+    /// Returns whether all operations of this row that come before this one are settled at a place.
     fn is_first(&self, state: &CutState, operation: usize, place: usize) -> bool {
         let row = self.case.operations[operation].row;
         (0..operation).all(|other| {
@@ -188,7 +188,8 @@ impl CutRules {
 
     /// Sends an operation again that has no outcome.
     pub fn resend(&self, state: &mut CutState, operation: usize) -> bool {
-        for (place, core) in self.chain(operation).iter().enumerate() {
+        let chain = self.chain(operation);
+        for (place, core) in chain.iter().enumerate() {
             let prepared = state.operations[operation].stages[place] == CutStage::Prepared;
             if prepared && self.acts(state, *core) {
                 self.send(state, operation, place);
@@ -197,7 +198,7 @@ impl CutRules {
         true
     }
 
-    /// Returns whether an operation is under way at a core, or at the head only.
+    /// Returns whether an operation is under way at a core.
     pub fn is_under_way(&self, state: &CutState, core: usize) -> bool {
         (0..self.case.operations.len()).any(|operation| {
             let place = self
