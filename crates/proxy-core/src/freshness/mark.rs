@@ -1,6 +1,7 @@
-//! The messages that the proxy writes into the log inside a write transaction, by
-//! `pg_logical_emit_message(true, …)` (R29): the mark at its end, and each statement that leaves no
-//! row images (DDL) right before it runs.
+//! The messages that the proxy writes into the log by `pg_logical_emit_message(true, …)`. A *mark*
+//! follows a transaction that may have written, in a transaction of its own on the same connection
+//! (R29). A *statement* that leaves no row images (DDL) is written right before it runs, in the same
+//! transaction.
 //!
 //! Any client may write such messages. Each of ours therefore ends with a code that only the owner
 //! of the key can make: HMAC-SHA-256 of the prefix and of the bytes before the code. A message
@@ -81,7 +82,8 @@ pub enum MarkMessage {
 }
 
 impl Mark {
-    /// Returns the statement that writes it into the current transaction, right before COMMIT.
+    /// Returns the statement that writes it into the log. It runs after the named transaction, on
+    /// the same connection.
     pub fn sql(&self, key: &MarkKey) -> String {
         let mut bytes = Vec::new();
         bytes.extend(self.epoch.to_be_bytes());

@@ -138,7 +138,7 @@ pub enum PrimaryReason {
 pub struct ReceivedCommit<'a> {
     /// Its place in the order.
     pub tsid: Tsid,
-    /// Our own mark in it; none in a write around the proxy.
+    /// Our own mark in it; none in most commits, as a mark has a transaction of its own.
     pub mark: Option<Mark>,
     /// The written rows, from its row images.
     pub writes: &'a AccessSets,
@@ -203,8 +203,8 @@ impl FreshnessManager {
     }
 
     /// Notes that COMMIT is about to be sent for a transaction that writes `writes` (R32), known by
-    /// the catalogue of this generation, if by one. The mark must be written inside that
-    /// transaction (R29).
+    /// the catalogue of this generation, if by one. The caller writes the mark after that
+    /// transaction, on the same connection (R29).
     pub fn begin_commit(&mut self, writes: AccessSets, generation: Option<u64>) -> Mark {
         let id = TStateId(self.next_id);
         self.next_id += 1;

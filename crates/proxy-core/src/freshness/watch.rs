@@ -77,7 +77,7 @@ impl ReadWatch {
 #[derive(Debug)]
 struct WatchedCommit {
     tsid: Tsid,
-    /// None for a write around the proxy.
+    /// None if its transaction has no mark in it, such as a write around the proxy.
     id: Option<TStateId>,
     /// Transactions with this number or a higher one had not sent their COMMIT when this was
     /// visible; none if that is not known.
