@@ -1,6 +1,6 @@
-//! Two commits become visible on the primary in another order than that of its log, while a read is
-//! on its way to a replica, which has only the first of them in the log. Another client has seen
-//! the other one without that.
+//! Two commits become visible on the primary in another order than that of its log. Another client
+//! sees there only the later of the log. Meanwhile a read is on its way to a replica that has only
+//! the earlier commit.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -17,7 +17,7 @@ use support::held::{hold_commits, let_commits_go, wait_until_held};
 use support::{connect, connect_by, is_there};
 use tokio_postgres::Client;
 
-/// Between two looks.
+/// Poll interval.
 const PAUSE: Duration = Duration::from_millis(2);
 /// By which the process is found at the replica that runs it.
 const READ: &str = "SELECT /* the read */ n FROM pairs ORDER BY id";

@@ -144,7 +144,7 @@ fn options_of(kind: &IndexKind) -> (&'static str, &'static str) {
     }
 }
 
-/// `'3,4'`
+/// Parses the numbers of an option, such as `'3,4'`.
 fn numbers(option: &str, value: &str) -> Result<Vec<u32>, SqlError> {
     let numbers = value.split(',').map(|number| number.trim().parse());
     numbers.collect::<Result<_, _>>().map_err(|_| {
@@ -265,7 +265,7 @@ fn cut(schema: &Schema, create: &CreateIndex) -> Result<Cut, SqlError> {
     })
 }
 
-/// So many names; `which` is their kind.
+/// Checks that the statement names `count` indexes. `which` says in the error which ones to name.
 fn check_count(
     schema: &Schema,
     create: &CreateIndex,
@@ -293,7 +293,7 @@ fn check_factors(schema: &Schema, create: &CreateIndex, factors: &[u32]) -> Resu
     )))
 }
 
-/// One number for each name.
+/// Checks that there is one number for each name.
 fn check_numbers(schema: &Schema, create: &CreateIndex, numbers: &[u32]) -> Result<(), SqlError> {
     let names = create.names.len();
     if numbers.len() == names {

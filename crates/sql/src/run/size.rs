@@ -72,7 +72,8 @@ impl<'a, S: Store> SizeBound<'a, S> {
         Ok(())
     }
 
-    /// Returns how many rows a partition of the primary replex has, or one more than there may be.
+    /// Returns how many rows a partition of the primary replex has. If it has more than `rows_max`,
+    /// the count stops at `rows_max` + 1.
     async fn count(&self, number: u32) -> Result<u64, Attempt> {
         let enough = self.scan.rows_max.saturating_add(1);
         let mut rows = 0;
