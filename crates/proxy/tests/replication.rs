@@ -426,7 +426,6 @@ async fn schema_changes_are_made_in_their_place() {
         let writes = analysis[0].sets(&[]);
         let mark = hihooi.manager().begin_commit(writes, None);
         let before = schema.map(|schema| schema.sql(&key)).unwrap_or_default();
-        // The proxy writes the mark behind the transaction. Inside, it ends Pending as well.
         let all = format!("BEGIN; {before}; {text}\n; {}; COMMIT", mark.sql(&key));
         client.simple_query(&all).await.unwrap();
         let outcome = CommitOutcome::Committed;
@@ -470,7 +469,7 @@ async fn reads_see_all_that_was_answered() {
                     let analysis = hihooi.0.analyser.analyse(&update, &["public".into()]);
                     let writes = analysis[0].sets(&[]);
                     let mark = hihooi.manager().begin_commit(writes, None);
-                    // The mark is inside, so that the commit itself ends Pending.
+                    // The proxy writes the mark behind it. Inside, it ends Pending as well.
                     let all = format!("BEGIN; {update}; {}; COMMIT", mark.sql(&key));
                     client.simple_query(&all).await.unwrap();
                     let outcome = CommitOutcome::Committed;

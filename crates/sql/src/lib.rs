@@ -2,9 +2,9 @@
 //!
 //! A statement is parsed ([`parse`]), given a meaning over a configuration ([`plan::plan`]), and
 //! run by a [`SqlSession`] over a [`Store`], which is a `client::Client` in production. The first
-//! two are pure. Invariants: a feature of PostgreSQL that the store does not have is refused by name,
-//! never ignored. Nothing is sent before the whole statement has been checked. A filter and the
-//! ranges it is read by together are equivalent to the `WHERE`.
+//! two are pure. Invariants: a feature of PostgreSQL that the store does not have is refused by
+//! name, never ignored. Nothing is sent before the whole statement has been checked. A filter and
+//! the ranges it is read by together are equivalent to the `WHERE`.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,7 +1,7 @@
-//! The messages that the proxy writes into the log by `pg_logical_emit_message(true, …)`. A *mark*
+//! The messages that the proxy writes into the log by `pg_logical_emit_message(true, …)`. A mark
 //! follows a transaction that may have written, in a transaction of its own on the same connection
-//! (R29). A *statement* that leaves no row images (DDL) is written right before it runs, in the same
-//! transaction.
+//! (R29). A statement that leaves no row images (DDL) is written right before it runs, in the
+//! transaction of that statement.
 //!
 //! Any client may write such messages. Each of ours therefore ends with a code that only the owner
 //! of the key can make: HMAC-SHA-256 of the prefix and of the bytes before the code. A message
