@@ -1,6 +1,6 @@
-//! Two commits become visible on the primary in another order than that of its log. Another client
-//! sees there only the later of the log. Meanwhile a read is on its way to a replica that has only
-//! the earlier commit.
+//! Two commits become visible on the primary in another order than that of its log. One client sees
+//! on the primary only the commit that is later in the log. Meanwhile the read of another client is
+//! on its way to a replica that has only the earlier commit.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
