@@ -1,8 +1,8 @@
 //! Copies of tables that exist: indexes, hybrids and replicas are added and dropped while the
 //! tables are in use.
 //!
-//! A change waits for the end of the table's earlier epochs, so that nothing is under way when chains
-//! change: then a new copy is part of all of them from its first epoch on, and is filled like a
+//! A change waits for the end of the table's earlier epochs, so that nothing is under way when
+//! chains change: then a new copy is part of all of them from its first epoch on, and is filled like a
 //! partition that was lost. No statement reads it until all of it serves. Waiting changes and
 //! copies that could not be made are in the state, so that another coordinator goes on with them.
 

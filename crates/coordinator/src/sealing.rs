@@ -93,7 +93,8 @@ impl SealTracker {
         due_us.any(|(_, due_us)| due_us <= now.monotonic_us)
     }
 
-    /// Returns the servers that are to be replaced, each with the time for that; some are named twice.
+    /// Returns the servers that are to be replaced, each with the time for that. Some are named
+    /// twice.
     fn all_due_us(&self) -> impl Iterator<Item = (ServerId, u64)> {
         let all = self.due_us.iter().chain(&self.waited_for_us);
         all.map(|(id, due_us)| (*id, *due_us))
@@ -131,7 +132,7 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// Lets a server take part again that is back while earlier epochs of its tables are being ended.
+    /// Lets a server take part again that is back while earlier epochs of its tables are ended.
     pub(super) fn take_part_again(&mut self, id: ServerId) {
         for table in &mut self.state.configuration.tables {
             if let Some(sealing) = &mut table.sealing {

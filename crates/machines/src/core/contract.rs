@@ -146,8 +146,8 @@ pub struct CoreIdentity {
 /// Limits of queues, and intervals in microseconds. Every queue has one.
 #[derive(Clone, Copy, Debug)]
 pub struct CoreLimits {
-    /// Requests under way at this core, and likewise its members of operations that are not finished
-    /// everywhere.
+    /// Requests under way at this core, and likewise its members of operations that are not
+    /// finished everywhere.
     pub operations_max: usize,
     /// Requests waiting at the head behind one pk. Requests that were folded into an operation
     /// which aborts come on top.
