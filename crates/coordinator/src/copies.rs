@@ -2,9 +2,10 @@
 //! tables are in use.
 //!
 //! A change waits for the end of the table's earlier epochs, so that nothing is under way when
-//! chains change: then a new copy is part of all of them from its first epoch on, and is filled like a
-//! partition that was lost. No statement reads it until all of it serves. Waiting changes and
-//! copies that could not be made are in the state, so that another coordinator goes on with them.
+//! chains change: then a new copy is part of all of them from its first epoch on, and is filled
+//! like a partition that was lost. No statement reads it until all of it serves. Waiting changes
+//! and copies that could not be made are in the state, so that another coordinator goes on with
+//! them.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
