@@ -1,7 +1,7 @@
 //! Messages between clients, cores and the coordinator.
 //!
-//! One closed enum per direction. Every request of a client, and every message between cores that
-//! concerns a table, carries the table's epoch as the sender knows it (R15). A mismatch is refused:
+//! One closed enum per direction. Every request of a client and every message between cores that
+//! concerns a table carries the table's epoch as the sender knows it (R15). A mismatch is refused:
 //! a client learns the core's epoch of the table, a core with an older configuration learns the
 //! newer epoch, and the older side fetches. How messages become bytes is in `codec`, how bytes
 //! become frames is in `frame`.
