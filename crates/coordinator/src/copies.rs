@@ -1,10 +1,11 @@
 //! Copies of tables that exist: indexes, hybrids and replicas are added and dropped while the
 //! tables are in use.
 //!
-//! A change waits for the end of the epochs before, so that nothing is under way when chains
-//! change: then a new copy is part of all of them from its first epoch on, and is filled like a
-//! partition that was lost. No statement reads it until all of it serves. Waiting changes and
-//! copies that could not be made are in the state, so that another coordinator goes on with them.
+//! A change waits for the end of the table's earlier epochs, so that nothing is under way when
+//! chains change: then a new copy is part of all of them from its first epoch on, and is filled
+//! like a partition that was lost. No statement reads it until all of it serves. Waiting changes
+//! and copies that could not be made are in the state, so that another coordinator goes on with
+//! them.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -205,7 +206,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Remembers a change and ends the epochs before.
+    /// Remembers a change and ends the earlier epochs of its table.
     pub(super) fn change(
         &mut self,
         table: TableId,
@@ -251,7 +252,7 @@ impl Coordinator {
         leaving
     }
 
-    /// Adds and drops copies of these tables from `epoch` on, once the epochs before have ended.
+    /// Adds and drops copies of these tables from `epoch` on, once their earlier epochs have ended.
     pub(super) fn change_copies(
         &mut self,
         of: impl Fn(TableId) -> bool,

@@ -3,9 +3,9 @@
 //! A folder keeps which process joined last on it, durably, before that process serves anything. So
 //! one that names an earlier process is an older copy, and so is one whose log ends before a
 //! position that was durable. It lacks what its server had acknowledged since: rows, and votes.
-//! Such a server is not let in as it is. The epochs before end as if it were lost for good, its
-//! partitions are void and stay where they are, and once that serves it is let in and fills them
-//! from the other copies.
+//! Such a server is not let in as it is. The earlier epochs of its tables end as if it were lost
+//! for good, its partitions are void and stay where they are, and once that serves it is let in and
+//! fills them from the other copies.
 //!
 //! | folder | the rows have other copies | the server |
 //! |---|---|---|

@@ -4,16 +4,18 @@
 //! | step | epoch |
 //! |---|---|
 //! | a batch is chosen; each core that takes a partition follows its holder | an ordinary one |
-//! | all of them lack the last changes at most: the epochs before end | sealed |
+//! | all of a table lack the last changes at most: its earlier epochs end | sealed |
 //! | the takers hold the places, and get the last changes | serves |
 //! | a place is whole: it serves, and its giver forgets it | an ordinary one |
 //!
-//! Nothing moves while a server is down, a place is rebuilding or an epoch ends: first what is lost
-//! is replaced. Loads are evened out only onto servers that came with nothing, and after that no
-//! more: tables that are created and dropped move no partitions. Each batch is proven to leave the
-//! tables as tolerant as they were, and ends where a server is removed or a copy of the table goes,
-//! for then the proof holds no more. A server that was lost of late takes nothing for a while,
-//! longer each time, so that one that comes and goes does not keep partitions moving.
+//! No move begins while a server with partitions is down, another move goes on, a place is
+//! rebuilding or a table is sealed: first what is lost is replaced. A table's moves are handed over
+//! once all of them are level, unless a server with partitions is down. Other tables may be sealed
+//! or rebuilding then. Loads are evened out only onto servers that came with nothing, and after
+//! that no more: tables that are created and dropped move no partitions. Each batch is proven to
+//! leave the tables as tolerant as they were, and ends where a server is removed or a copy of the
+//! table goes, for then the proof holds no more. A server that was lost of late takes nothing for a
+//! while, longer each time, so that one that comes and goes does not keep partitions moving.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;

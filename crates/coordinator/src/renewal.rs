@@ -58,8 +58,8 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// Begins to refill the partitions, once the epochs before have ended, unless a server that was
-    /// lost meanwhile had the other copies.
+    /// Begins to refill the partitions, once the earlier epochs of their tables have ended, unless
+    /// a server that was lost meanwhile had the other copies.
     ///
     /// # Errors
     /// For people: it had.

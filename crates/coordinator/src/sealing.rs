@@ -1,4 +1,4 @@
-//! Members that are lost for good are replaced: the epochs before of the tables that they held are
+//! Members that are lost for good are replaced: the earlier epochs of the tables that they held are
 //! sealed and resolved by those that remain, then an epoch of each table serves in which others
 //! hold their partitions (R4, R5, R15). Other tables do not notice (R44).
 //!
@@ -93,7 +93,8 @@ impl SealTracker {
         due_us.any(|(_, due_us)| due_us <= now.monotonic_us)
     }
 
-    /// When which servers are to be replaced; some are named twice.
+    /// Returns the servers that are to be replaced, each with the time for that. Some are named
+    /// twice.
     fn all_due_us(&self) -> impl Iterator<Item = (ServerId, u64)> {
         let all = self.due_us.iter().chain(&self.waited_for_us);
         all.map(|(id, due_us)| (*id, *due_us))
@@ -131,7 +132,7 @@ impl Coordinator {
         Ok(self.done_now())
     }
 
-    /// Lets a server take part again that is back while the epochs before are being ended.
+    /// Lets a server take part again that is back while earlier epochs of its tables are ended.
     pub(super) fn take_part_again(&mut self, id: ServerId) {
         for table in &mut self.state.configuration.tables {
             if let Some(sealing) = &mut table.sealing {
@@ -211,7 +212,7 @@ impl Coordinator {
         }
     }
 
-    /// Ends the epochs before of a table, without more servers than are being removed from it.
+    /// Ends the earlier epochs of a table, without more servers than are being removed from it.
     pub fn begin_seal(&mut self, table: TableId, output: &mut CoordinatorOutput) {
         let removed = self.state.configuration.table(table).map(removed);
         self.begin_seals(
@@ -220,7 +221,7 @@ impl Coordinator {
         );
     }
 
-    /// Ends the epochs before of these tables without these servers.
+    /// Ends the earlier epochs of these tables without these servers.
     pub(super) fn begin_seals(
         &mut self,
         begun: &BTreeMap<TableId, BTreeSet<ServerId>>,

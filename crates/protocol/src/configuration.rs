@@ -95,8 +95,8 @@ pub struct PlacedTable {
     pub id: TableId,
     /// The configuration's epoch in which the table changed last: its schema, layout, places or
     /// seal, or the incarnation, address or state of a server that one of its places names.
-    /// Requests, replies and messages that concern the table alone name this epoch (R15), so that
-    /// changes of other tables do not disturb them.
+    /// Requests and messages that concern the table name this epoch (R15), so that changes of other
+    /// tables do not disturb them. Replies name none: they belong to a request.
     pub epoch: Epoch,
     /// Set while its chains stand still.
     pub sealing: Option<Sealing>,

@@ -1,9 +1,10 @@
 //! Messages between clients, cores and the coordinator.
 //!
-//! One closed enum per direction. Every request of a client, and every message between cores that
-//! concerns a table, carries the table's epoch as the sender knows it; a mismatch is answered with
-//! the newer one (R15). How
-//! messages become bytes is in `codec`, how bytes become frames is in `frame`.
+//! One closed enum per direction. Every request of a client and every message between cores that
+//! concerns a table carries the table's epoch as the sender knows it (R15). A mismatch is refused:
+//! a client learns the core's epoch of the table, a core with an older configuration learns the
+//! newer epoch, and the older side fetches. How messages become bytes is in `codec`, how bytes
+//! become frames is in `frame`.
 
 mod coordinator;
 mod refusal;
@@ -378,9 +379,10 @@ pub enum PeerMessage {
         /// Every operation of the sender's before this one is finished.
         finished_below: FinishedLine,
     },
-    /// Asks a peer to vouch that it knows no newer epoch: renews the sender's lease. Also reports
-    /// whether the sender has space for writes: a disk that has just become full must be known
-    /// before peers have filled what it keeps for writes that give space back.
+    /// Asks a peer to vouch for the sender, as of the epoch of the peer's configuration: renews the
+    /// sender's leases. Also reports whether the sender has space for writes: a disk that has just
+    /// become full must be known before peers have filled what it keeps for writes that give space
+    /// back.
     LeaseRequest {
         /// The asker's monotonic clock, returned as it is.
         sent_us: u64,
@@ -394,7 +396,7 @@ pub enum PeerMessage {
         /// The room on its disk.
         room: Room,
     },
-    /// The receiver's last message was of an older epoch than this one.
+    /// The receiver's last message was of an older configuration than that of this epoch.
     NewerEpoch {
         /// The sender's.
         epoch: Epoch,

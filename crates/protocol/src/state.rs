@@ -35,7 +35,8 @@ pub struct CoordinatorState {
     pub configuration: Configuration,
     /// One for each server of the configuration, by id, rising.
     pub members: Vec<ServerMember>,
-    /// Copies that come and go once the epochs before have ended, at most one for each table.
+    /// Copies that come and go once the earlier epochs of their tables have ended, at most one for
+    /// each table.
     pub changes: Vec<CopyChange>,
     /// The last copies that could not be made, the newest last.
     pub failures: Vec<CopyFailure>,

@@ -30,7 +30,8 @@ pub enum SessionOperation {
         mutations: Vec<Mutation>,
     },
     /// One page of one partition. Its epoch is that of the configuration by which its copy was
-    /// chosen: numbers of copies are used again. It is sent with the epoch of then.
+    /// chosen: numbers of copies are used again. It is sent with the epoch that its table has when
+    /// it is sent.
     Read(Read),
     /// Ranges of partitions of one table, read as of one moment (R35). Each is as a `Read` whose
     /// limit is that of all its pages together, and whose agreement is overwritten.

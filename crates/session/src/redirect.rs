@@ -87,7 +87,7 @@ impl SessionMachine {
     }
 
     /// Returns the server without which a write through this head cannot end: its own, or anyone's
-    /// while the epochs before of the table cannot be ended.
+    /// while the earlier epochs of the table cannot be ended.
     pub(super) fn lost_to_write(&self, ticket: Ticket, head: CoreId) -> Option<ServerId> {
         let SessionOperation::Execute { table, .. } = &self.requests[&ticket].operation else {
             return None;

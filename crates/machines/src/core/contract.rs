@@ -146,7 +146,8 @@ pub struct CoreIdentity {
 /// Limits of queues, and intervals in microseconds. Every queue has one.
 #[derive(Clone, Copy, Debug)]
 pub struct CoreLimits {
-    /// Operations that this core has begun or takes part in and that are not decided.
+    /// Requests under way at this core, and likewise its members of operations that are not
+    /// finished everywhere.
     pub operations_max: usize,
     /// Requests waiting at the head behind one pk. Requests that were folded into an operation
     /// which aborts come on top.

@@ -16,13 +16,14 @@ enum Duty {
     Confirm,
     /// Sends again what has had no answer for long.
     Retry,
-    /// Asks for rows that a partition lacks.
+    /// Asks covers for rows that a partition lacks, and the givers of partitions that move here.
     Fill,
     /// Makes local entries.
     MakeEntries,
     /// Ends holds whose time is over.
     EndHolds,
-    /// Renews leases, and ends what has waited for too long.
+    /// Renews leases, repeats questions of recoveries and seals, and ends what has waited for too
+    /// long.
     Heartbeat,
 }
 

@@ -2,11 +2,11 @@
 //!
 //! A lease for a table is the time until which no newer epoch of it can serve without this core
 //! (R15). It is renewed by the coordinator for all tables, or by as many other servers with
-//! partitions of the table as it tolerates failures. One of those is then a survivor of whatever
-//! epoch could exclude this core from the table. A core vouches as of the configuration that it
-//! has, and a survivor that has sealed the table reports when it last vouched before. So no
-//! coordinator failure stops reads or writes. A core whose disk hangs asks for neither, so that it
-//! is replaced as if it stood still.
+//! partitions of the table as it tolerates failures, and at least one. One of those is then a
+//! survivor of whatever epoch could exclude this core from the table. A core vouches as of the
+//! configuration that it has, and a survivor that has sealed the table reports when it last vouched
+//! before. So no coordinator failure stops reads or writes. A core whose disk hangs asks for
+//! neither, so that it is replaced as if it stood still.
 //!
 //! | a vouching of core P counts for table T at core S | because |
 //! |---|---|
@@ -69,7 +69,7 @@ enum Fetch {
 }
 
 impl Leases {
-    /// Returns the time until which this core may serve a table that it knows so.
+    /// Returns the time until which this core may serve a table, as its [`TableInfo`] has it.
     pub fn until_us(&self, now: ClockReading, own: ServerId, table: &TableInfo) -> u64 {
         if self.coordinator_until_us > now.monotonic_us {
             return self.coordinator_until_us;

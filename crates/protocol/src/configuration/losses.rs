@@ -96,8 +96,8 @@ impl Configuration {
 
 impl PlacedTable {
     /// Returns how many other servers must vouch for a core, so that it may serve the table without
-    /// the coordinator. No more servers are removed from the table at once, so that one of these is
-    /// a survivor of whatever epoch could exclude the core (R15).
+    /// the coordinator. No more servers are removed from the table until it serves again, so that
+    /// one of these is a survivor of whatever epoch could exclude the core (R15).
     pub fn vouchers_needed(&self) -> usize {
         usize::from(self.schema.failures_tolerated).max(1)
     }

@@ -246,7 +246,7 @@ pub struct CopyFailure {
     pub why: String,
 }
 
-/// How far a core is with the end of the epochs before of a table.
+/// How far a core is with the end of a table's earlier epochs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SealReport {
     /// The table.
@@ -329,7 +329,7 @@ pub enum CoordinatorReply {
     Progress {
         /// One for each replex with partitions that are being filled, by table and number.
         fills: Vec<FillReport>,
-        /// Copies that come or go once the epochs before have ended.
+        /// Copies that come or go once the earlier epochs of their tables have ended.
         waiting: Vec<(TableId, String)>,
         /// The last copies that could not be made, the newest last.
         failures: Vec<CopyFailure>,

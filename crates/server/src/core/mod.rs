@@ -2,8 +2,8 @@
 //!
 //! In one turn (`turn`) everything that arrived is stepped, all records are appended and handed to
 //! the log at once, and all messages that are ready are queued. Messages that must wait for the log
-//! wait in the outbox (`Output`'s `after`). Decisions about data are the machine's alone: this file
-//! must not look into operations, rows or votes.
+//! wait in the outbox (`PeerSend::after`, `ClientReply::after`). Decisions about data are the
+//! machine's alone: this file must not look into operations, rows or votes.
 
 mod links;
 mod outbox;

@@ -1,5 +1,5 @@
-//! Which operations are finished, and what is still owed for those that are not: the book-keeping
-//! behind `confirm`.
+//! The book-keeping behind `confirm`: which operations are finished, what is still owed for those
+//! that are not, and which members have a record that something waits for.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;

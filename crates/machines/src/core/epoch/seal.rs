@@ -129,7 +129,7 @@ impl CoreMachine {
         self.sealing.current.contains_key(&table)
     }
 
-    /// Returns how far this core is with the end of the epochs before of each table.
+    /// Returns how far this core is with the end of each table's earlier epochs.
     pub(crate) fn seal_reports(&self, now: ClockReading) -> Vec<SealReport> {
         let seals = self.sealing.current.iter();
         let reports = seals.map(|(table, seal)| SealReport {
@@ -146,7 +146,7 @@ impl CoreMachine {
         reports.collect()
     }
 
-    /// Seals the epochs before of those of these tables that the configuration seals: from here on
+    /// Seals the earlier epochs of those of these tables that the configuration seals: from here on
     /// this core takes part in none of their operations.
     pub(crate) fn seal<T: Tables>(
         &mut self,

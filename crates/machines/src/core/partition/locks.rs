@@ -53,7 +53,7 @@ impl Locks {
         }
     }
 
-    /// Releases the key, or the place in its queue. Returns the operations that are to try again.
+    /// Releases the key, or the place in its queue. Returns the operation that is to try again.
     pub fn release(&mut self, key: &[u8], operation: OperationId) -> Option<OperationId> {
         let lock = self.keys.get_mut(key)?;
         lock.holders.retain(|holder| *holder != operation);
@@ -89,7 +89,7 @@ impl Locks {
             .is_some_and(|lock| !lock.holders.is_empty())
     }
 
-    /// Returns the holder of the key.
+    /// Returns the holders of the key.
     pub fn holders(&self, key: &[u8]) -> &[OperationId] {
         self.keys.get(key).map_or(&[], |lock| &lock.holders)
     }

@@ -11,7 +11,8 @@
 //! release alone: each range is as it was read, from when it was read until it is released. All
 //! were read before the first is released, so that they were all so at one moment.
 //!
-//! A hold is not logged, and a new epoch ends it. So do the end of its connection and of its time.
+//! A hold is not logged, and a new epoch of its table ends it. So do the end of its connection and
+//! of its time.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

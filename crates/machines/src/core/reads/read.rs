@@ -165,7 +165,7 @@ impl CoreMachine {
     }
 
     /// Answers the reads that waited only for an operation that has settled or given up. Operations
-    /// that came after them goes on.
+    /// that came after them continue.
     pub(crate) fn answer_waiting_reads<T: Tables>(
         &mut self,
         id: PartitionId,

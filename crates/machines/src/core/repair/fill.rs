@@ -1,8 +1,9 @@
 //! Filling a partition that is rebuilding, from its cover (R17, R19, R20).
 //!
-//! A place is rebuilding from the first moment of an epoch before which everything is settled. From
-//! then on its partition takes part in all chains, so it receives every later change itself. It
-//! lacks exactly the rows that its cover had then. Invariants, on which all of `fill_*` rests:
+//! A place is rebuilding from the first moment of an epoch of its table before which all of the
+//! table's operations are settled. From then on its partition takes part in all chains, so it
+//! receives every later change itself. It lacks exactly the rows that its cover had then.
+//! Invariants, on which all of `fill_*` rests:
 //!
 //! - A row that no chain has changed since is the same in the cover, whenever it is looked at. A
 //!   row that was changed is here already, or has left its version among the departures. So pages
