@@ -700,5 +700,5 @@ fn histories_reach_what_they_are_about() {
     for (what, count, least) in counts {
         assert!(count > least, "{count} of 200 histories saw {what}");
     }
-    assert_eq!(kinds.len(), 8, "every kind of reply was given: {kinds:?}");
+    assert_eq!(kinds.len(), 9, "every kind of reply was given: {kinds:?}");
 }

@@ -4,10 +4,21 @@ mod pair;
 
 use std::sync::Arc;
 
-use machines::core::{CoreIdentity, CoreInput, CoreLimits, CoreMachine, CoreOutput, PeerSend};
+use machines::core::{
+    ClientId, CoreIdentity, CoreInput, CoreLimits, CoreMachine, CoreOutput, PeerSend,
+};
 use placement::tables::MemoryTables;
-use protocol::identity::{ClockReading, Epoch, Incarnation, Position, TableId};
-use protocol::message::{CoordinatorRequest, PeerHeader, PeerMessage, Room};
+use placement::{Value, encode_key};
+use protocol::codec::Bytes;
+use protocol::configuration::{Configuration, Sealing};
+use protocol::identity::{
+    ClockReading, Epoch, FinishedLine, Incarnation, PartitionId, Position, RequestId, ServerId,
+    SessionId, TableId,
+};
+use protocol::message::{
+    CoordinatorRequest, Execute, PeerHeader, PeerMessage, Reply, Request, Room,
+};
+use protocol::operation::{Action, Mutation, RequestResult};
 
 use pair::{configuration, core};
 
@@ -126,4 +137,186 @@ fn a_core_whose_disk_hangs_renews_no_lease_until_it_works_again() {
     now_us += limits.heartbeat_us;
     let output = step(&mut machine, now_us, Some(CoreInput::Tick));
     assert_eq!(renews(&output), (true, true), "it works again");
+}
+
+/// A machine of server 1 whose lease nothing but grants of server 2 renews.
+struct Asker {
+    machine: CoreMachine,
+    tables: MemoryTables,
+    now: ClockReading,
+    /// When it asked for the lease.
+    asked_us: u64,
+}
+
+impl Asker {
+    /// Returns one that has started with this configuration and has asked its peer.
+    fn start(configuration: Configuration) -> (Asker, CoreOutput) {
+        let identity = CoreIdentity {
+            cluster: 1,
+            core: core(1),
+            incarnation: Incarnation(1),
+        };
+        let now = ClockReading {
+            monotonic_us: 5_000_000,
+            wall_us: 0,
+        };
+        let machine = CoreMachine::new(identity, CoreLimits::default(), Arc::new(configuration));
+        let mut asker = Asker {
+            machine,
+            tables: MemoryTables::new(),
+            now,
+            asked_us: now.monotonic_us,
+        };
+        let mut output = CoreOutput::default();
+        let (machine, tables) = (&mut asker.machine, &mut asker.tables);
+        machine
+            .start(now, Position(1), tables, &mut output)
+            .expect("tables in memory do not fail");
+        asker.step(CoreInput::Tick);
+        (asker, output)
+    }
+
+    fn step(&mut self, input: CoreInput) -> CoreOutput {
+        let mut output = CoreOutput::default();
+        let stepped = self
+            .machine
+            .step(self.now, input, &mut self.tables, &mut output);
+        stepped.expect("tables in memory do not fail");
+        output
+    }
+
+    /// Takes a grant of server 2 as of an epoch, and returns the end of the lease for the table.
+    fn grant(&mut self, epoch: u64) -> u64 {
+        let header = PeerHeader {
+            from: core(2),
+            incarnation: Incarnation(1),
+            epoch: Epoch(epoch),
+            table_epoch: Epoch(0),
+        };
+        let message = PeerMessage::LeaseGrant {
+            sent_us: self.asked_us,
+            room: Room::Free,
+        };
+        self.step(CoreInput::Peer { header, message });
+        self.lease()
+    }
+
+    fn lease(&self) -> u64 {
+        self.machine.lease_until_us(self.now, TableId(1))
+    }
+
+    /// Takes a configuration, and returns the end of the lease for the table.
+    fn follow(&mut self, configuration: &Configuration) -> u64 {
+        self.step(CoreInput::Configuration(Arc::new(configuration.clone())));
+        self.lease()
+    }
+}
+
+#[test]
+fn a_grant_counts_for_a_table_that_has_not_changed_since_and_does_not_stand_still() {
+    let mut known = configuration();
+    let (mut asker, _) = Asker::start(known.clone());
+    let granted = asker.asked_us + CoreLimits::default().lease_us;
+    assert_eq!(asker.lease(), 0);
+    assert_eq!(
+        asker.grant(4),
+        0,
+        "the peer knows an epoch that this core does not"
+    );
+    assert_eq!(asker.grant(3), granted);
+
+    known.epoch = Epoch(4);
+    assert_eq!(asker.follow(&known), granted, "another table has changed");
+    known.epoch = Epoch(5);
+    known.tables[0].epoch = Epoch(5);
+    assert_eq!(asker.follow(&known), 0, "the table has changed");
+    assert_eq!(asker.grant(4), 0);
+    assert_eq!(asker.grant(5), granted);
+
+    known.epoch = Epoch(6);
+    known.tables[0].epoch = Epoch(6);
+    known.tables[0].sealing = Some(sealing(6, Vec::new()));
+    assert_eq!(asker.follow(&known), 0);
+    assert_eq!(asker.grant(6), 0, "the table stands still");
+}
+
+#[test]
+fn a_core_that_has_restarted_may_have_vouched_until_then() {
+    let mut sealed = configuration();
+    sealed.epoch = Epoch(4);
+    sealed.tables[0].epoch = Epoch(4);
+    sealed.tables[0].sealing = Some(sealing(4, vec![core(2).server]));
+    let (mut asker, _) = Asker::start(sealed);
+    asker.now.monotonic_us += CoreLimits::default().heartbeat_us;
+    let output = asker.step(CoreInput::Tick);
+    let ago_us = output.asks.iter().find_map(|ask| match ask {
+        CoordinatorRequest::Heartbeat { seals, .. } => Some(seals[0].vouched_ago_us),
+        _ => None,
+    });
+    assert_eq!(ago_us, Some(Some(CoreLimits::default().heartbeat_us)));
+}
+
+fn sealing(since: u64, removed: Vec<ServerId>) -> Sealing {
+    Sealing {
+        since: Epoch(since),
+        removed,
+        leaving: Vec::new(),
+    }
+}
+
+#[test]
+fn a_result_without_effect_is_answered_again_only_under_a_lease() {
+    let (mut asker, started) = Asker::start(configuration());
+    for send in started.sends {
+        if let PeerMessage::Recover { table, attempt } = send.message {
+            let header = PeerHeader {
+                from: core(2),
+                incarnation: Incarnation(1),
+                epoch: Epoch(3),
+                table_epoch: Epoch(3),
+            };
+            let message = PeerMessage::RecoverEnd {
+                table,
+                attempt,
+                count: 0,
+                finished_below: FinishedLine::default(),
+            };
+            asker.step(CoreInput::Peer { header, message });
+        }
+    }
+    assert!(!asker.machine.is_recovering());
+    let lease = asker.grant(3);
+    let request = || {
+        let mutation = Mutation {
+            pk: Bytes(encode_key([Value::Int64(1).as_ref()])),
+            action: Action::Delete { condition: None },
+        };
+        Request::Execute(Execute {
+            request: RequestId {
+                session: SessionId(1),
+                number: 1,
+            },
+            acknowledged_below: 1,
+            epoch: Epoch(3),
+            table: TableId(1),
+            partition: PartitionId {
+                table: TableId(1),
+                replex: 0,
+                number: 0,
+            },
+            mutations: vec![mutation],
+        })
+    };
+    for correlation in 1..=2 {
+        let output = asker.step(CoreInput::Request {
+            client: ClientId(1),
+            correlation,
+            request: request(),
+        });
+        let [reply] = &output.replies[..] else {
+            panic!("{:?}", output.replies);
+        };
+        assert_eq!(reply.reply, Reply::Executed(RequestResult::NotFound));
+        assert_eq!(reply.valid_until_us, Some(lease));
+    }
 }
