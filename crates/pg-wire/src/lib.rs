@@ -1,7 +1,7 @@
 //! The PostgreSQL protocol, versions 3.0 and 3.2, as pure code: bytes in, bytes out.
 //!
 //! Messages that need not be understood pass through unchanged. Bytes of peers never cause a panic:
-//! [`cut`] splits them into messages of bounded length, and [`message`] reads those. Names and
+//! [`framing`] splits them into messages of bounded length, and [`message`] reads those. Names and
 //! literals are quoted in [`quoting`], errors are written by [`report`].
 //!
 //! This crate must not know sockets, timers, passwords, or the meaning of statements.
