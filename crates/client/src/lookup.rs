@@ -11,7 +11,7 @@ use protocol::codec::Bytes;
 use protocol::configuration::routes;
 use protocol::identity::PartitionId;
 use protocol::message::{Agreement, Consistency, Read, RowPage};
-use session::gather::{GatherPlan, PAGE_ROWS_MAX, RowOrder};
+use session::gather::{PAGE_ROWS_MAX, RowOrder};
 use session::{SessionOperation, SessionOutcome};
 
 use crate::client::other_outcome;
@@ -64,28 +64,9 @@ impl<'a> Lookup<'a> {
             });
         };
         let prefix = encode_key(key.iter().map(Value::as_ref));
-        let partition = PartitionId {
-            table: table.id(),
-            replex,
-            number,
-        };
+        let (start, end) = (prefix.clone(), prefix_end(&prefix));
         Ok(Lookup {
-            wanted: IndexRead {
-                table,
-                plan: GatherPlan {
-                    partitions: vec![partition],
-                    end: prefix_end(&prefix).map(Bytes),
-                    start: Bytes(prefix.clone()),
-                    filter: None,
-                    projection: None,
-                    limit: None,
-                    order: RowOrder::Ascending,
-                    count_only: false,
-                    epoch: table.epoch(),
-                    consistency: Consistency::Linearizable,
-                },
-                patience: None,
-            },
+            wanted: IndexRead::new(table, replex, [number], start, end),
             prefix,
             next_column: columns.get(key.len()).copied(),
         })
@@ -188,29 +169,9 @@ impl<'a> IntoFuture for Lookup<'a> {
 impl<'a> Scan<'a> {
     pub(crate) fn new(table: &'a Table) -> Scan<'a> {
         let count = table.definition().layout.partition_count(0);
-        let partition = |number| PartitionId {
-            table: table.id(),
-            replex: 0,
-            number,
-        };
-        Scan {
-            wanted: IndexRead {
-                table,
-                plan: GatherPlan {
-                    partitions: (0..count).map(partition).collect(),
-                    start: Bytes::default(),
-                    end: None,
-                    filter: None,
-                    projection: None,
-                    limit: None,
-                    order: RowOrder::Any,
-                    count_only: false,
-                    epoch: table.epoch(),
-                    consistency: Consistency::Linearizable,
-                },
-                patience: None,
-            },
-        }
+        let mut wanted = IndexRead::new(table, 0, 0..count, Vec::new(), None);
+        wanted.plan.order = RowOrder::Any;
+        Scan { wanted }
     }
 
     /// Reads in the order of the primary key.

@@ -7,11 +7,7 @@ use std::ops::Bound;
 use std::pin::Pin;
 
 use placement::{Value, encode_key, prefix_end};
-use protocol::codec::Bytes;
 use protocol::configuration::routes;
-use protocol::identity::PartitionId;
-use protocol::message::Consistency;
-use session::gather::{GatherPlan, RowOrder};
 
 use crate::error::Error;
 use crate::read_options::{IndexRead, common_options};
@@ -113,29 +109,9 @@ impl<'a> IndexRange<'a> {
             true => Vec::new(),
             false => routes::partitions(table.definition(), index.replex, equated),
         };
-        let partition = |number| PartitionId {
-            table: table.id(),
-            replex: index.replex,
-            number,
-        };
-        let plan = GatherPlan {
-            partitions: numbers.into_iter().map(partition).collect(),
-            start: Bytes(start.unwrap_or_default()),
-            end: end.map(Bytes),
-            filter: None,
-            projection: None,
-            limit: None,
-            order: RowOrder::Ascending,
-            count_only: false,
-            epoch: table.epoch(),
-            consistency: Consistency::Linearizable,
-        };
+        let start = start.unwrap_or_default();
         Ok(IndexRange {
-            wanted: IndexRead {
-                table,
-                plan,
-                patience: None,
-            },
+            wanted: IndexRead::new(table, index.replex, numbers, start, end),
         })
     }
 }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use session::gather::GatherPlan;
+use protocol::codec::Bytes;
+use protocol::identity::PartitionId;
+use protocol::message::Consistency;
+use session::gather::{GatherPlan, RowOrder};
 
 use crate::table::Table;
 
@@ -12,6 +15,41 @@ pub(crate) struct IndexRead<'a> {
     pub table: &'a Table,
     pub plan: GatherPlan,
     pub patience: Option<Duration>,
+}
+
+impl<'a> IndexRead<'a> {
+    /// Builds a linearizable read of all columns of the rows from `start` to before `end`, in these
+    /// partitions of a replex, in the order of the index.
+    pub fn new(
+        table: &'a Table,
+        replex: u8,
+        numbers: impl IntoIterator<Item = u32>,
+        start: Vec<u8>,
+        end: Option<Vec<u8>>,
+    ) -> IndexRead<'a> {
+        let partition = |number| PartitionId {
+            table: table.id(),
+            replex,
+            number,
+        };
+        let plan = GatherPlan {
+            partitions: numbers.into_iter().map(partition).collect(),
+            start: Bytes(start),
+            end: end.map(Bytes),
+            filter: None,
+            projection: None,
+            limit: None,
+            order: RowOrder::Ascending,
+            count_only: false,
+            epoch: table.epoch(),
+            consistency: Consistency::Linearizable,
+        };
+        IndexRead {
+            table,
+            plan,
+            patience: None,
+        }
+    }
 }
 
 macro_rules! common_options {
