@@ -33,6 +33,20 @@ macro_rules! planted_bugs {
             pub fn case_name(self) -> &'static str {
                 match self { $($type::$bug => $case),+ }
             }
+
+            /// Returns it with the search of its case that finds it.
+            pub fn studied(
+                self,
+                search: impl Fn($crate::search::SearchLimits) -> $crate::study::Findings + 'static,
+            ) -> $crate::study::StudiedBug {
+                $crate::study::StudiedBug {
+                    name: self.name(),
+                    rule: self.rule(),
+                    description: self.description(),
+                    case: self.case_name(),
+                    search: Box::new(search),
+                }
+            }
         }
     };
 }

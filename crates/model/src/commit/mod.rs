@@ -92,13 +92,7 @@ pub fn studied_bugs() -> Vec<StudiedBug> {
     let studied = |bug: &ModelBug| {
         let bug = *bug;
         let case = case::named(bug.case_name()).expect("the table names cases that there are");
-        StudiedBug {
-            name: bug.name(),
-            rule: bug.rule(),
-            description: bug.description(),
-            case: bug.case_name(),
-            search: Box::new(move |limits| examine(&CaseRules::new(&case, Some(bug)), limits)),
-        }
+        bug.studied(move |limits| examine(&CaseRules::new(&case, Some(bug)), limits))
     };
     ModelBug::ALL.iter().map(studied).collect()
 }

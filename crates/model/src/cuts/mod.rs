@@ -165,17 +165,10 @@ pub fn studied_bugs() -> Vec<StudiedBug> {
     let studied = |bug: &CutBug| {
         let bug = *bug;
         let case = case::named(bug.case_name()).expect("the table names cases that there are");
-        StudiedBug {
-            name: bug.name(),
-            rule: bug.rule(),
-            description: bug.description(),
-            case: bug.case_name(),
-            search: Box::new(move |limits| {
-                let case = case.clone();
-                let bug = Some(bug);
-                examine(&CutRules { case, bug }, limits)
-            }),
-        }
+        bug.studied(move |limits| {
+            let (case, bug) = (case.clone(), Some(bug));
+            examine(&CutRules { case, bug }, limits)
+        })
     };
     CutBug::ALL.iter().map(studied).collect()
 }

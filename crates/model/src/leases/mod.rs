@@ -147,15 +147,7 @@ pub fn studied_bugs() -> Vec<StudiedBug> {
     let studied = |bug: &LeaseBug| {
         let bug = *bug;
         let case = case::named(bug.case_name()).expect("the table names cases that there are");
-        StudiedBug {
-            name: bug.name(),
-            rule: bug.rule(),
-            description: bug.description(),
-            case: bug.case_name(),
-            search: Box::new(move |limits| {
-                examine(&LeaseRules::new(case.clone(), Some(bug)), limits)
-            }),
-        }
+        bug.studied(move |limits| examine(&LeaseRules::new(case.clone(), Some(bug)), limits))
     };
     LeaseBug::ALL.iter().map(studied).collect()
 }

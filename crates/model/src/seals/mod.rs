@@ -128,22 +128,10 @@ pub fn studied_bugs() -> Vec<StudiedBug> {
     let studied = |bug: &SealBug| {
         let bug = *bug;
         let case = case::named(bug.case_name()).expect("the table names cases that there are");
-        StudiedBug {
-            name: bug.name(),
-            rule: bug.rule(),
-            description: bug.description(),
-            case: bug.case_name(),
-            search: Box::new(move |limits| {
-                let case = case.clone();
-                examine(
-                    &SealRules {
-                        case,
-                        bug: Some(bug),
-                    },
-                    limits,
-                )
-            }),
-        }
+        bug.studied(move |limits| {
+            let (case, bug) = (case.clone(), Some(bug));
+            examine(&SealRules { case, bug }, limits)
+        })
     };
     SealBug::ALL.iter().map(studied).collect()
 }
