@@ -30,7 +30,8 @@ impl QualifiedName {
     }
 }
 
-/// See the module.
+/// The tables, columns, functions and operators of one statement, from one pass over its parse
+/// tree.
 #[derive(Debug, Default)]
 pub struct StatementFacts<'a> {
     /// Why it may not leave the primary, if so.

@@ -26,7 +26,7 @@ const LOGGED: &str = "SET LOGGED is not replicated, since replicas do not have t
 /// Why triggers are refused that fire for applied changes.
 pub const FIRES: &str = "triggers and rules that are ENABLE ALWAYS or ENABLE REPLICA would run again at replicas, where rows come \
                          with their effects: use ENABLE alone";
-/// Why a table is refused that stores where its rows are.
+/// Error text: a column generated from `tableoid` differs between databases.
 pub const PLACE: &str =
     "a column GENERATED from tableoid would differ between databases: leave tableoid out";
 

@@ -261,7 +261,7 @@ impl TableUse {
     }
 }
 
-/// Returns the statements of one text, in order. A text that does not parse is one statement that
+/// The analysed statements of one text, in order. A text that does not parse is one statement that
 /// touches anything: the primary returns the error.
 #[derive(Debug)]
 pub struct TextAnalysis {

@@ -74,7 +74,7 @@ impl CombinedAnalysis {
         }
     }
 
-    /// Returns both together.
+    /// Adds the analysis of the statements that follow.
     pub fn merge(&mut self, other: CombinedAnalysis) {
         self.sets.absorb(other.sets);
         self.locked.absorb(other.locked);

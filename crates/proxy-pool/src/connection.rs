@@ -41,7 +41,7 @@ const UNREACHABLE: &str = "08001";
 pub struct Connection {
     /// The socket.
     pub peer: BufferedStream,
-    /// Where in the server's messages the reader is.
+    /// Cuts the server's bytes into messages.
     pub cutter: MessageCutter,
     /// The state of the server connection.
     pub server: ServerConnection,

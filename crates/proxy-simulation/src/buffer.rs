@@ -23,7 +23,7 @@ impl LogPlaced for Given {
     }
 }
 
-/// See the module.
+/// The simulated transactions buffer. It survives crashes of its store, unless it is lost.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     /// Whether its store answers.

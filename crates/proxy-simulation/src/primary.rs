@@ -143,7 +143,7 @@ struct Transaction {
     logged: Option<usize>,
 }
 
-/// See the module.
+/// The simulated primary. A commit is in its log before it is visible.
 #[derive(Debug, Default)]
 pub(crate) struct Primary {
     pub log: Vec<Entry>,

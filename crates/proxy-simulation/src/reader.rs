@@ -14,7 +14,7 @@ use proxy_core::freshness::{
 };
 use replication::handover::{self, CommitSource, RecentCommits};
 
-/// See the module.
+/// The simulated reader of the slot.
 #[derive(Debug)]
 pub(crate) struct Reader {
     /// The next commit of the log.

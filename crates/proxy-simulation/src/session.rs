@@ -7,7 +7,7 @@ use super::primary::{Reads, Statement};
 use proxy_core::freshness::{ConsistencyLevel, ReadMoment, ReadWatch, ReplicaId, ServerLife, Tsid};
 use proxy_core::writes::SessionWrites;
 
-/// See the module.
+/// A simulated session. Its writes are noted by the real code.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     /// Its connection to the primary.

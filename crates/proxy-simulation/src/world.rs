@@ -88,7 +88,7 @@ enum Action {
     Other,
 }
 
-/// See the module.
+/// The state of one run: its servers, proxy and sessions. It makes one event happen at a time.
 pub(crate) struct World {
     random: Random,
     now: u64,

@@ -23,7 +23,7 @@ use proxy_pool::{Connection, ConnectionKey, ServerLogin};
 /// The port that stands in the socket's name, as PostgreSQL's clients form it.
 pub const PORT: u16 = 5432;
 
-/// See the module. It ends when it is dropped.
+/// A local socket that leads to a server over TLS. It closes when it is dropped.
 pub struct Bridge {
     folder: TempDir,
     task: JoinHandle<()>,

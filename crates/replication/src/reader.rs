@@ -156,7 +156,7 @@ impl LogPlaced for StreamedCommit {
     }
 }
 
-/// See the module.
+/// The reader of the primary's slot. It passes each commit to the manager and to every follower.
 pub struct SlotReader {
     shared: Shared,
     joined: mpsc::Receiver<JoinRequest>,

@@ -63,7 +63,8 @@ impl CommitGroup {
     }
 }
 
-/// See the module.
+/// The schedule of one replica. It decides which connection executes, commits or rolls back which
+/// group.
 #[derive(Debug)]
 pub struct ReplaySchedule {
     /// The transactions that wait or are in groups, until they have left and the departure was

@@ -135,7 +135,8 @@ impl Indexes {
         of_tables.fold(least, Tsid::max)
     }
 
-    /// Forgets the rows that all replicas have: those at or before `applied` (section 5.1).
+    /// Drops the entries of RIndex at or before `applied`, and raises the floor to it (the paper's
+    /// section 5.1). A replica that does not have `applied` serves no read by the indexes then.
     pub fn prune(&mut self, applied: Tsid) {
         let applied = applied.min(self.latest);
         if applied <= self.floor {

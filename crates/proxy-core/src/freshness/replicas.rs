@@ -1,6 +1,6 @@
 //! The commits that each replica has, whether it serves, and how many reads run there.
 //!
-//! Invariant: the position of a replica never goes back while the replica is known.
+//! Invariant: the position of a replica never goes back until replication connects to it again.
 
 use alloc::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub struct ServerLife(pub i64);
 pub struct Replica {
     /// Whether it serves.
     pub state: ReplicaState,
-    /// It has every commit up to this one, and none after.
+    /// It has every commit up to this one, as far as is reported.
     pub applied: Tsid,
     /// The life of its server that has it; none while replication has not connected.
     pub life: Option<ServerLife>,

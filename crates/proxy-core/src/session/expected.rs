@@ -287,7 +287,7 @@ impl ReplyQueue {
         self.entries.front()
     }
 
-    /// Returns what is to come behind the front.
+    /// Returns the reply that is expected after the next one.
     pub fn second(&self) -> Option<&ExpectedReply> {
         self.entries.get(1)
     }

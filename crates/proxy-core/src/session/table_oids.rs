@@ -17,7 +17,7 @@ pub enum TableOidMap {
     Unknown,
     /// There is one table only, which has this number on the primary.
     One(u32),
-    /// Those there, and those on the primary.
+    /// OIDs of several tables: at the replica, and on the primary.
     Pairs(Vec<(u32, u32)>),
 }
 

@@ -244,7 +244,8 @@ fn attach(
     attached.is_err()
 }
 
-/// A batch of a transaction on the primary. True if the session ended.
+/// Gives the next batch of a transaction on the primary a server. Returns whether the machine
+/// failed.
 fn go_on(session: &mut Session, servers: &mut Servers, offer: Offer, out: &mut PeerOutput) -> bool {
     let demand = session.demand();
     let (has_failed, is_whole) = (demand.fault.is_some(), demand.is_whole);

@@ -6,7 +6,7 @@ use super::World;
 use crate::buffer::Buffer;
 use proxy_core::freshness::ReplicaId;
 
-/// See the module.
+/// A second proxy that waits to take over, with a transactions buffer of its own.
 pub(super) struct Other {
     /// It has no follower while this proxy is not the active one.
     pub buffer: Buffer,

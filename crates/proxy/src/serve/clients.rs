@@ -18,7 +18,7 @@ pub struct ConnectedClient {
     pub user: String,
     /// Its database.
     pub database: String,
-    /// Its address, if the system knows one.
+    /// Its IP address and port; none over a Unix socket.
     pub address: Option<SocketAddr>,
     /// When it came.
     pub since: Instant,

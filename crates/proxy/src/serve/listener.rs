@@ -25,7 +25,7 @@ const LOCK_MODE: u32 = 0o600;
 /// A lock file may be removed between being opened and being locked.
 const TRIES_MAX: usize = 10;
 
-/// See the module.
+/// A socket at which the proxy accepts clients.
 #[derive(Debug)]
 pub enum Listener {
     /// An address of a network.

@@ -20,15 +20,18 @@ use proxy_core::server::ReportedParameters;
 use proxy_pool::{Connection, ConnectionKey, ServerLogin, ServerNode};
 use replication::events::without_literals;
 
-/// SQLSTATEs.
+/// SQLSTATE: the proxy has as many clients as it may have.
 const TOO_MANY: &str = "53300";
+/// SQLSTATE: the user may not use the console.
 const NOT_ALLOWED: &str = "42501";
+/// SQLSTATE: the proxy does not support this.
 const UNSUPPORTED: &str = "0A000";
+/// SQLSTATE: the connection to the primary failed.
 const CONNECTION_FAILURE: &str = "08006";
 /// SQLSTATE class of invalid authorization: of clients that are not the users that they name.
 const INVALID_AUTHORIZATION: &str = "28";
 
-/// The destination of a client that has logged in, and has no answer yet.
+/// Where an authenticated client goes, before the answer to its login is sent.
 pub enum ClientEntrance {
     /// A session on servers.
     Session(Box<SessionStart>),

@@ -12,7 +12,7 @@ use proxy_core::session::TableOidMap;
 use proxy_core::touched::NamedTables;
 use proxy_pool::Connection;
 
-/// See the module.
+/// The known OIDs of tables at replicas, by the catalogue that is the newest.
 #[derive(Debug, Default)]
 pub struct TableNumbers {
     known: Mutex<KnownNumbers>,

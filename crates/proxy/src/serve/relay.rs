@@ -71,15 +71,18 @@ const GATHERING_MAX: Duration = Duration::from_millis(50);
 /// Bytes of a client that are read ahead, at most: one whole message, and the bytes that came with
 /// it.
 const INPUT_LEN_MAX: usize = WHOLE_LEN_MAX;
+
 /// How long a session waits for a peer when it ends.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The classes of SQLSTATEs of a setting's value that cannot be had.
 const OF_SETTINGS: [&str; 2] = ["22", "42"];
 
-/// SQLSTATEs.
+/// SQLSTATE: a peer's messages violate the protocol.
 const PROTOCOL_VIOLATION: &str = "08P01";
+/// SQLSTATE: the connection to a server is lost, or of no use any more.
 const CONNECTION_FAILURE: &str = "08006";
+/// SQLSTATE: a session was idle in a transaction for too long.
 const IDLE_IN_TRANSACTION: &str = "25P03";
 
 /// A client's session and its sockets.
@@ -99,7 +102,7 @@ struct Relay<'a> {
     /// Its settings on every server now, and its initial ones.
     server_settings: ServerSettings,
     at_login: ServerSettings,
-    /// Settings that sessions have.
+    /// Settings kept once for all sessions.
     known: &'a KnownSettings,
     /// Replicas that do not take its settings.
     unfit: Vec<ReplicaId>,
@@ -107,7 +110,7 @@ struct Relay<'a> {
     entry: CancelEntry<'a>,
     /// How long a read waits for a replica, at most.
     wait_max: Duration,
-    /// How many more may.
+    /// Permits for further waiting reads.
     waiting: &'a Semaphore,
     /// Its entry for operators.
     visit: clients::ClientEntry<'a>,
@@ -180,7 +183,7 @@ pub async fn run(
         snapshots: routing.and_then(|_| snapshots(server_settings.isolation)),
     });
     let mut relay = Relay {
-        // It must not say that it waits only since its turn is over.
+        // Unconstrained: tokio's budget must not make it look pending.
         lost: lease.map(|lease| Box::pin(unconstrained(lease.ended())) as _),
         is_woken_when_lost: false,
         servers: &servers,

@@ -17,7 +17,7 @@ use proxy_pool::ServerNode;
 use replication::leadership::register::{RegisterChange, RegisteredReplica};
 use replication::{ExistingData, ReplicaIntake, Replication, ReplicationError};
 
-/// See the module.
+/// The replicas of an active proxy, with their connections. Operators add and remove some.
 pub struct Replicas {
     replication: Replication,
     connections_max: usize,

@@ -1,5 +1,6 @@
-//! The notices to a client that has set `replex.trace = on`: where its statements go and why, which
-//! TSID they need, and which tables they touch.
+//! The notices to a client that has set `replex.trace = on`: where its statements go and why, and
+//! which tables they touch. The notice of a read that was compared with the replicas also shows the
+//! TSID that the read needs.
 
 use crate::serve::routing::RoutingReason;
 use pg_analysis::Catalogue;

@@ -65,7 +65,7 @@ pub struct BufferOptions {
     pub is_for_all: bool,
 }
 
-/// See the module.
+/// The transactions buffer of this proxy, and its knowledge of the pages in the store.
 pub struct TransactionsBuffer {
     options: BufferOptions,
     state: Mutex<BufferState>,

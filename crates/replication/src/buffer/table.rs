@@ -25,7 +25,7 @@ const COLUMNS: [&str; 6] = ["epoch", "tsid", "part", "after", "parts", "length"]
 const STATES: &str = "states";
 const STATES_PLACE: usize = 6;
 
-/// See the module.
+/// The table of the store that keeps the pages of one primary.
 #[derive(Clone)]
 pub struct BufferTable(client::Table);
 

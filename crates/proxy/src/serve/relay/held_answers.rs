@@ -13,9 +13,9 @@ use replication::leadership::lease::BootTime;
 pub(super) enum HeldAnswers {
     #[default]
     Nothing,
-    /// That the slot's reader sees these commits.
+    /// The slot's reader has read these commits.
     Commits(Vec<TStateId>),
-    /// That every replica that serves has everything up to there.
+    /// Every serving replica has all commits up to this TSID.
     Until(Tsid),
 }
 
