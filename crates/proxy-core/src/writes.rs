@@ -136,7 +136,7 @@ impl SessionWrites {
         self.is_marked = false;
         let mut manager = lock();
         for mark in self.pending.drain(..) {
-            manager.finished(mark.id, CommitOutcome::Committed);
+            manager.note_outcome(mark.id, CommitOutcome::Committed);
         }
         Vec::new()
     }
@@ -149,7 +149,7 @@ impl SessionWrites {
         }
         let mut manager = lock();
         for mark in self.pending.drain(..) {
-            manager.finished(mark.id, CommitOutcome::RolledBack);
+            manager.note_outcome(mark.id, CommitOutcome::RolledBack);
         }
     }
 
@@ -162,7 +162,7 @@ impl SessionWrites {
         let mut manager = lock();
         for mark in self.pending.drain(..) {
             let backend = i32::try_from(backend).unwrap_or(0);
-            manager.finished(mark.id, CommitOutcome::InDoubt { backend });
+            manager.note_outcome(mark.id, CommitOutcome::InDoubt { backend });
         }
     }
 }

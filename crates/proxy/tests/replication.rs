@@ -429,7 +429,7 @@ async fn schema_changes_are_made_in_their_place() {
         let all = format!("BEGIN; {before}; {text}\n; {}; COMMIT", mark.sql(&key));
         client.simple_query(&all).await.unwrap();
         let outcome = CommitOutcome::Committed;
-        hihooi.manager().finished(mark.id, outcome);
+        hihooi.manager().note_outcome(mark.id, outcome);
         assert_equal(&hihooi, FIRST, &client, &replica).await;
     }
     assert_eq!(hihooi.manager().pending_count(), 0);
@@ -473,7 +473,7 @@ async fn reads_see_all_that_was_answered() {
                     let all = format!("BEGIN; {update}; {}; COMMIT", mark.sql(&key));
                     client.simple_query(&all).await.unwrap();
                     let outcome = CommitOutcome::Committed;
-                    hihooi.manager().finished(mark.id, outcome);
+                    hihooi.manager().note_outcome(mark.id, outcome);
                 }
                 answered.store(count, Ordering::SeqCst);
             }
@@ -719,7 +719,7 @@ async fn doubt_about_a_commit_is_settled() {
     let mark = hihooi.manager().begin_commit(writes, None);
     hihooi
         .manager()
-        .finished(mark.id, CommitOutcome::InDoubt { backend });
+        .note_outcome(mark.id, CommitOutcome::InDoubt { backend });
     // While its process lives, this is not known.
     assert_eq!(hihooi.manager().pending_count(), 1);
     drop(lost);

@@ -42,7 +42,7 @@ pub use watch::ReadWatch;
 use independence::may_see;
 use indexes::Indexes;
 use moment::TimedOutWaits;
-use pending::PendingTransactions;
+use pending::{PendingTransactions, ShownBefore};
 use replicas::ReplicaMap;
 use watch::{ReadWatcher, WatchedCommits};
 
@@ -237,13 +237,16 @@ impl FreshnessManager {
     ///
     /// A committed transaction stays Pending until the slot's reader has it. So does a transaction
     /// in doubt, at most until [`FreshnessManager::settle_doubts`].
-    pub fn finished(&mut self, id: TStateId, outcome: CommitOutcome) {
-        self.pending.finished(id, outcome, TStateId(self.next_id));
+    pub fn note_outcome(&mut self, id: TStateId, outcome: CommitOutcome) {
+        let next = TStateId(self.next_id);
+        self.pending.note_outcome(id, outcome, next);
     }
 
-    /// Returns for how long the oldest commit has been Pending, if one is.
+    /// Returns for how long the oldest commit has been Pending, if one is. Its age counts from the
+    /// first call that finds it.
     pub fn oldest_pending(&mut self, now: Duration) -> Option<Duration> {
-        self.pending.oldest(now)
+        self.pending.stamp(now);
+        self.pending.age_of_oldest(now)
     }
 
     /// Returns the commits that are in doubt, each with the process on the primary that had it.
@@ -255,7 +258,7 @@ impl FreshnessManager {
     /// and the slot's reader has every commit from before that.
     pub fn settle_doubts(&mut self, ids: &[TStateId]) {
         for id in ids {
-            self.finished(*id, CommitOutcome::RolledBack);
+            self.note_outcome(*id, CommitOutcome::RolledBack);
         }
     }
 
@@ -282,7 +285,8 @@ impl FreshnessManager {
 
     /// Notes that the primary shows a commit that the slot's reader had before.
     pub fn shown(&mut self, tsid: Tsid) {
-        self.commits.shown(tsid, TStateId(self.next_id));
+        let shown = ShownBefore(TStateId(self.next_id));
+        self.commits.shown(tsid, shown);
     }
 
     /// Returns where a read with these sets goes. The caller brackets its work there with
@@ -296,7 +300,7 @@ impl FreshnessManager {
             ConsistencyLevel::Weak => false,
             ConsistencyLevel::RsiPc => !self.pending.is_empty(),
             ConsistencyLevel::Gssi | ConsistencyLevel::OneCopy => {
-                may_see(self.pending.state(), reads)
+                may_see(self.pending.merged_writes(), reads)
             }
         };
         if touches_pending {
@@ -531,7 +535,7 @@ mod tests {
         let pending = Some(PrimaryReason::Pending);
         assert_eq!(goes_to_primary(&mut manager, &read(1)), pending);
         assert_eq!(goes_to_primary(&mut manager, &read(2)), None);
-        manager.finished(mark.id, CommitOutcome::Committed);
+        manager.note_outcome(mark.id, CommitOutcome::Committed);
         assert_eq!(goes_to_primary(&mut manager, &read(1)), pending);
         assert!(see(&mut manager, 12, Some(mark), &write(1, 7)));
         let need = Tsid(12);
@@ -552,7 +556,7 @@ mod tests {
         let mut manager = two_replicas();
         let mark = manager.begin_commit(write(1, 7), None);
         assert!(!see(&mut manager, 12, Some(mark), &write(1, 7)));
-        manager.finished(mark.id, CommitOutcome::Committed);
+        manager.note_outcome(mark.id, CommitOutcome::Committed);
         assert_eq!(manager.pending_count(), 0);
     }
 
@@ -560,7 +564,7 @@ mod tests {
     fn doubt_keeps_reads_on_the_primary_until_it_is_settled() {
         let mut manager = two_replicas();
         let mark = manager.begin_commit(AccessSets::writes_anything(), None);
-        manager.finished(mark.id, CommitOutcome::InDoubt { backend: 99 });
+        manager.note_outcome(mark.id, CommitOutcome::InDoubt { backend: 99 });
         assert_eq!(manager.in_doubt(), [(mark.id, 99)]);
         assert!(goes_to_primary(&mut manager, &read(5)).is_some());
         manager.settle_doubts(&[mark.id]);

@@ -136,7 +136,7 @@ mod tests {
     };
 
     fn committed(manager: &mut FreshnessManager, tsid: u64, mark: Mark, row: u64) {
-        manager.finished(mark.id, CommitOutcome::Committed);
+        manager.note_outcome(mark.id, CommitOutcome::Committed);
         see(manager, tsid, Some(mark), &write(1, row));
     }
 
@@ -278,7 +278,7 @@ mod tests {
         assert!(manager.is_torn(&watch(&manager)), "nor since");
         manager.shown(Tsid(12));
         assert!(!manager.is_torn(&before) && !manager.is_torn(&watch(&manager)));
-        manager.finished(other.id, CommitOutcome::RolledBack);
+        manager.note_outcome(other.id, CommitOutcome::RolledBack);
     }
 
     /// Returns a read of one row of the first table.

@@ -25,49 +25,54 @@ pub enum CommitOutcome {
     },
 }
 
+/// The number that the next transaction had when the primary was known to show a commit.
+/// Transactions with this number or a higher one had not sent their COMMIT then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShownBefore(pub TStateId);
+
 #[derive(Debug)]
 struct PendingTransaction {
     writes: AccessSets,
     outcome: Option<CommitOutcome>,
-    /// The next commit's number when the primary was known to show it.
-    shown: Option<TStateId>,
-    /// When its age was first asked for, by the caller's clock.
+    /// If the primary shows it: transactions from this number on had not sent their COMMIT then.
+    shown: Option<ShownBefore>,
+    /// When its age was first measured, by the caller's clock.
     since: Option<Duration>,
 }
 
-/// See the module.
+/// The transactions that are Pending, and the merged write sets of all.
 #[derive(Debug, Default)]
 pub struct PendingTransactions {
-    items: BTreeMap<TStateId, PendingTransaction>,
-    state: AccessSets,
+    transactions: BTreeMap<TStateId, PendingTransaction>,
+    merged_writes: AccessSets,
 }
 
 impl PendingTransactions {
     /// Adds one, before COMMIT is sent.
     pub fn insert(&mut self, id: TStateId, writes: AccessSets) {
-        self.state.merge(&writes);
-        let item = PendingTransaction {
+        self.merged_writes.merge(&writes);
+        let transaction = PendingTransaction {
             writes,
             outcome: None,
             shown: None,
             since: None,
         };
-        let before = self.items.insert(id, item);
+        let before = self.transactions.insert(id, transaction);
         assert!(before.is_none(), "ids are given out once");
     }
 
     /// Notes that the writes of each are unknown from now on.
     pub fn widen(&mut self) {
-        for item in self.items.values_mut() {
-            self.state.remove(&item.writes);
-            item.writes = AccessSets::writes_anything();
-            self.state.merge(&item.writes);
+        for transaction in self.transactions.values_mut() {
+            self.merged_writes.remove(&transaction.writes);
+            transaction.writes = AccessSets::writes_anything();
+            self.merged_writes.merge(&transaction.writes);
         }
     }
 
-    /// Notes the outcome, which is known or will never be known from that connection. `next` is the
-    /// number that the next commit gets.
-    pub fn finished(&mut self, id: TStateId, outcome: CommitOutcome, next: TStateId) {
+    /// Notes the outcome of a transaction. One that is rolled back ends. A committed one, and one
+    /// in doubt, stay. `next` is the number that the next transaction gets.
+    pub fn note_outcome(&mut self, id: TStateId, outcome: CommitOutcome, next: TStateId) {
         let is_over = match outcome {
             CommitOutcome::RolledBack => true,
             CommitOutcome::Committed => planted::is(ProxyBug::PendingEndsAtAnswer),
@@ -75,66 +80,72 @@ impl PendingTransactions {
         };
         if is_over {
             self.remove(id);
-        } else if let Some(item) = self.items.get_mut(&id) {
-            item.outcome = Some(outcome);
-            item.shown = (outcome == CommitOutcome::Committed).then_some(next);
+        } else if let Some(transaction) = self.transactions.get_mut(&id) {
+            transaction.outcome = Some(outcome);
+            let is_shown = outcome == CommitOutcome::Committed;
+            transaction.shown = is_shown.then_some(ShownBefore(next));
         }
     }
 
-    /// Removes a commit that the indexes have from now on. If the primary is known to show it,
-    /// returns the number that the next commit had when that became known.
-    pub fn committed(&mut self, id: TStateId) -> Option<TStateId> {
+    /// Removes a commit that the indexes have from now on. Returns since when the primary is known
+    /// to show it, if it is.
+    pub fn committed(&mut self, id: TStateId) -> Option<ShownBefore> {
         self.remove(id)?.shown
     }
 
     /// Returns the merged write sets of all.
-    pub fn state(&self) -> &AccessSets {
-        &self.state
+    pub fn merged_writes(&self) -> &AccessSets {
+        &self.merged_writes
     }
 
     /// Returns the possible writes of each.
     pub fn iter(&self) -> impl Iterator<Item = (TStateId, &AccessSets)> {
-        self.items.iter().map(|(id, item)| (*id, &item.writes))
+        let transactions = self.transactions.iter();
+        transactions.map(|(id, transaction)| (*id, &transaction.writes))
     }
 
     /// Returns the possible writes of each that the primary is not known to show.
     pub fn hidden(&self) -> impl Iterator<Item = (TStateId, &AccessSets)> {
-        let items = self.items.iter().filter(|(_, item)| item.shown.is_none());
-        items.map(|(id, item)| (*id, &item.writes))
+        let transactions = self.transactions.iter();
+        let hidden = transactions.filter(|(_, transaction)| transaction.shown.is_none());
+        hidden.map(|(id, transaction)| (*id, &transaction.writes))
     }
 
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.items.is_empty()
+        self.transactions.is_empty()
     }
 
     /// Returns whether this one is there.
     pub fn contains(&self, id: TStateId) -> bool {
-        self.items.contains_key(&id)
+        self.transactions.contains_key(&id)
     }
 
     /// Returns how many there are.
     pub fn count(&self) -> usize {
-        self.items.len()
+        self.transactions.len()
     }
 
-    /// Returns for how long the oldest has been there, if there is one. To be asked again and
-    /// again: its age counts from when it was first asked for.
-    pub fn oldest(&mut self, now: Duration) -> Option<Duration> {
-        // The newest have no age yet.
-        let items = self.items.values_mut().rev();
-        items
-            .take_while(|item| item.since.is_none())
-            .for_each(|item| item.since = Some(now));
-        let (_, oldest) = self.items.first_key_value()?;
+    /// Notes this time for each transaction that has none: its age counts from then.
+    pub fn stamp(&mut self, now: Duration) {
+        // Only the newest have none.
+        let newest = self.transactions.values_mut().rev();
+        newest
+            .take_while(|transaction| transaction.since.is_none())
+            .for_each(|transaction| transaction.since = Some(now));
+    }
+
+    /// Returns the time since the oldest was stamped, if there is one that was.
+    pub fn age_of_oldest(&self, now: Duration) -> Option<Duration> {
+        let (_, oldest) = self.transactions.first_key_value()?;
         oldest.since.map(|since| now.saturating_sub(since))
     }
 
     /// Returns those in doubt, each with its process on the primary.
     pub fn in_doubt(&self) -> Vec<(TStateId, i32)> {
-        let items = self.items.iter();
-        items
-            .filter_map(|(id, item)| match item.outcome {
+        let transactions = self.transactions.iter();
+        transactions
+            .filter_map(|(id, transaction)| match transaction.outcome {
                 Some(CommitOutcome::InDoubt { backend }) => Some((*id, backend)),
                 _ => None,
             })
@@ -142,8 +153,8 @@ impl PendingTransactions {
     }
 
     fn remove(&mut self, id: TStateId) -> Option<PendingTransaction> {
-        let item = self.items.remove(&id)?;
-        self.state.remove(&item.writes);
-        Some(item)
+        let transaction = self.transactions.remove(&id)?;
+        self.merged_writes.remove(&transaction.writes);
+        Some(transaction)
     }
 }

@@ -25,7 +25,7 @@ use super::independence::independent;
 use super::indexes::Indexes;
 use super::items::Tsid;
 use super::mark::TStateId;
-use super::pending::PendingTransactions;
+use super::pending::{PendingTransactions, ShownBefore};
 use super::sets::AccessSets;
 
 /// Commits that are remembered for watched reads, at most. A read that began before them is torn if
@@ -79,9 +79,8 @@ struct WatchedCommit {
     tsid: Tsid,
     /// None if its transaction has no mark in it, such as a write around the proxy.
     id: Option<TStateId>,
-    /// Transactions with this number or a higher one had not sent their COMMIT when this was
-    /// visible; none if that is not known.
-    shown: Option<TStateId>,
+    /// None if it is not known whether the primary shows it.
+    shown: Option<ShownBefore>,
     writes: AccessSets,
 }
 
@@ -110,7 +109,7 @@ impl WatchedCommits {
     pub fn committed(
         &mut self,
         (tsid, id): (Tsid, Option<TStateId>),
-        shown: Option<TStateId>,
+        shown: Option<ShownBefore>,
         writes: impl FnOnce() -> AccessSets,
     ) {
         if self.commits.back().is_some_and(|last| last.tsid >= tsid) {
@@ -133,10 +132,10 @@ impl WatchedCommits {
         });
     }
 
-    /// Notes that the newest commit is visible, and that `next` is the number of the next one.
-    pub fn shown(&mut self, tsid: Tsid, next: TStateId) {
+    /// Notes that the newest commit is visible, if it is this one.
+    pub fn shown(&mut self, tsid: Tsid, shown: ShownBefore) {
         if let Some(last) = self.commits.back_mut().filter(|last| last.tsid == tsid) {
-            last.shown.get_or_insert(next);
+            last.shown.get_or_insert(shown);
         }
     }
 
@@ -189,7 +188,8 @@ impl WatchedCommits {
                 return true;
             }
             if commit.tsid <= until {
-                last = last.max(Some(commit.shown.unwrap_or(TStateId(u64::MAX))));
+                let shown = commit.shown.map_or(TStateId(u64::MAX), |shown| shown.0);
+                last = last.max(Some(shown));
             }
         }
         let mut pending = pending.iter();
@@ -264,7 +264,7 @@ mod tests {
     /// One commits after the other began, and before it is seen.
     fn two_at_once(manager: &mut FreshnessManager, rows: [u64; 2]) -> [Mark; 2] {
         let marks = rows.map(|row| manager.begin_commit(write(row), None));
-        manager.finished(marks[0].id, CommitOutcome::Committed);
+        manager.note_outcome(marks[0].id, CommitOutcome::Committed);
         see(manager, 12, Some(marks[0]), rows[0]);
         marks
     }
@@ -283,7 +283,7 @@ mod tests {
         assert!(manager.is_torn(&before));
         assert!(!manager.is_torn(&other), "it reads one of both only");
         let later = watch(&manager, &[1, 2]);
-        manager.finished(marks[1].id, CommitOutcome::Committed);
+        manager.note_outcome(marks[1].id, CommitOutcome::Committed);
         see(&mut manager, 13, Some(marks[1]), 2);
         assert!(manager.is_torn(&before), "it is seen, and still in doubt");
         assert!(!manager.is_torn(&later));
@@ -296,7 +296,7 @@ mod tests {
         let watch = watch.expect("it may read all");
         for (row, tsid) in (1..5).zip(11..) {
             let mark = manager.begin_commit(write(row), None);
-            manager.finished(mark.id, CommitOutcome::Committed);
+            manager.note_outcome(mark.id, CommitOutcome::Committed);
             see(&mut manager, tsid, Some(mark), row);
         }
         assert!(!manager.is_torn(&watch));
@@ -320,9 +320,9 @@ mod tests {
             if shows {
                 manager.shown(Tsid(11));
             }
-            manager.finished(under_way.id, CommitOutcome::RolledBack);
+            manager.note_outcome(under_way.id, CommitOutcome::RolledBack);
             let mark = manager.begin_commit(write(2), None);
-            manager.finished(mark.id, CommitOutcome::Committed);
+            manager.note_outcome(mark.id, CommitOutcome::Committed);
             see(&mut manager, 12, Some(mark), 2);
             assert_eq!(manager.is_torn(&watch), !shows);
         }
@@ -361,7 +361,7 @@ mod tests {
         see(&mut manager, 11, None, 1);
         assert_eq!(manager.commits.commits.len(), 1, "it is not visible yet");
         let mark = manager.begin_commit(write(1), None);
-        manager.finished(mark.id, CommitOutcome::Committed);
+        manager.note_outcome(mark.id, CommitOutcome::Committed);
         see(&mut manager, 12, Some(mark), 1);
         assert!(manager.commits.commits.is_empty());
         let watch = |manager: &FreshnessManager, row| {
@@ -370,7 +370,7 @@ mod tests {
         let [one, two] = [1, 2].map(|row| watch(&manager, row).expect("two rows"));
         for tsid in 0..=COMMITS_MAX as u64 {
             let mark = manager.begin_commit(write(1), None);
-            manager.finished(mark.id, CommitOutcome::Committed);
+            manager.note_outcome(mark.id, CommitOutcome::Committed);
             see(&mut manager, 13 + tsid, Some(mark), 1);
         }
         assert!(manager.is_torn(&one));
