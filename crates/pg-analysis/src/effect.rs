@@ -15,6 +15,7 @@ use pg_wire::quoting::name_length;
 use pg_wire::settings;
 use proxy_core::grammar::{Grammar, SessionEffect};
 use proxy_core::names;
+use proxy_core::touched::TEMPORARY_SCHEMA;
 
 /// Statements that leave nothing behind with any continuation, except for the words below. The
 /// usual ones come first.
@@ -108,7 +109,7 @@ const KEEPS_FUNCTIONS: &[&str] = &[
 ];
 
 /// How further such words begin: of functions, and the schemas of temporary tables.
-const KEEPS_BEGINNINGS: &[&str] = &["binary_upgrade_", "dblink", "pg_temp"];
+const KEEPS_BEGINNINGS: &[&str] = &["binary_upgrade_", "dblink", TEMPORARY_SCHEMA];
 
 /// Words that read the state of a sequence's last use.
 const READS_SEQUENCE_STATE: &[&str] = &["currval", "lastval"];

@@ -15,6 +15,7 @@ use super::{
     AnalysedStatement, NameScope, StatementAction, TableUse, TransactionCommand, statement,
 };
 use proxy_core::freshness::TableAccess;
+use proxy_core::touched::TEMPORARY_SCHEMA;
 
 /// Returns whether event triggers fire for each of the text's statements that change the schema.
 /// They do not fire for objects that all databases of a server share, nor for event triggers.
@@ -297,7 +298,8 @@ pub const TEMPORARY_TABLE: &str = "it has a temporary table";
 /// Returns whether the relation is made for the session alone.
 pub fn is_temporary(relation: Option<&RangeVar>) -> bool {
     relation.is_some_and(|relation| {
-        relation.relpersistence as u8 == TEMPORARY || relation.schemaname() == Some("pg_temp")
+        relation.relpersistence as u8 == TEMPORARY
+            || relation.schemaname() == Some(TEMPORARY_SCHEMA)
     })
 }
 

@@ -7,10 +7,15 @@ use alloc::vec::Vec;
 use crate::freshness::{AccessSets, AffectingClass, TableOid};
 use crate::session::{ClassPrecision, PreparedForm, SnapshotProof, TableOidMap};
 
-/// How every name of that schema begins.
-const TEMPORARY_SCHEMA: &[u8] = b"pg_temp";
+/// How the name of every schema of temporary tables begins, and the alias of the session's own.
+pub const TEMPORARY_SCHEMA: &str = "pg_temp";
 /// Why a write needs the primary, as far as it is understood.
 pub const WRITES: &str = "it writes";
+
+/// Returns whether this is the name of a schema of temporary tables.
+pub fn is_temporary_schema(name: &str) -> bool {
+    name.starts_with(TEMPORARY_SCHEMA)
+}
 
 /// The combined analysis of some statements.
 #[derive(Clone, Debug, Default)]
@@ -105,10 +110,11 @@ impl CombinedAnalysis {
     /// Returns whether the statements change the schema and do nothing else. `text` is their text:
     /// objects that it makes in the schema of temporary tables belong to its session.
     pub fn is_schema_only(&self, text: &[u8]) -> bool {
-        let is_temporary = |part: &[u8]| part.eq_ignore_ascii_case(TEMPORARY_SCHEMA);
+        let temporary = TEMPORARY_SCHEMA.as_bytes();
+        let is_temporary = |part: &[u8]| part.eq_ignore_ascii_case(temporary);
         !self.schema.is_empty()
             && self.schema.len() == self.count
-            && !text.windows(TEMPORARY_SCHEMA.len()).any(is_temporary)
+            && !text.windows(temporary.len()).any(is_temporary)
     }
 }
 

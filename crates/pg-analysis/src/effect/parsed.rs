@@ -10,13 +10,12 @@ use super::{KEEPS_FUNCTIONS, LEAVES_NOTHING, READS_SEQUENCE_STATE, calls};
 use crate::select::is_list_alone;
 use pg_wire::settings;
 use proxy_core::grammar::SessionEffect;
+use proxy_core::touched::{TEMPORARY_SCHEMA, is_temporary_schema};
 
 /// Longer texts are not parsed, in bytes.
 const TEXT_LENGTH_MAX: usize = 1024 * 1024;
 /// `DECLARE … WITH HOLD`, among the options of a cursor.
 const CURSOR_WITH_HOLD: i32 = 0x20;
-/// How the names of all schemas of temporary tables begin.
-const TEMPORARY_SCHEMA: &str = "pg_temp";
 /// The persistence of a temporary table.
 const TEMPORARY: u8 = b't';
 
@@ -132,10 +131,6 @@ fn is_temporary(relation: Option<&RangeVar>) -> bool {
         relation.relpersistence as u8 == TEMPORARY
             || relation.schemaname().is_some_and(is_temporary_schema)
     })
-}
-
-fn is_temporary_schema(name: &str) -> bool {
-    name.starts_with(TEMPORARY_SCHEMA)
 }
 
 fn of_set(set: &VariableSetStmt) -> SessionEffect {
