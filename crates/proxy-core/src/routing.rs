@@ -89,7 +89,7 @@ pub enum RoutingDecision {
     /// On the primary, for this reason.
     Primary(&'static str),
     /// On the primary, as they have failed at a replica.
-    FailedElsewhere,
+    FailedAtReplica,
     /// Where they are fresh enough: a replica, or the primary while there is none.
     Fresh(ReadTarget),
     /// At a replica that has everything, where their transaction takes its snapshot.
@@ -129,7 +129,7 @@ pub fn decide(
         return RoutingDecision::Primary(touched.needs_primary.unwrap_or(kept));
     }
     if question.has_failed {
-        return RoutingDecision::FailedElsewhere;
+        return RoutingDecision::FailedAtReplica;
     }
     if let Some(why) = touched.needs_primary.or(needed_inside(question)) {
         return RoutingDecision::Primary(why);
@@ -263,7 +263,7 @@ mod tests {
     // tidy: long — a table of cases
     #[test]
     fn table_of_cases() {
-        use RoutingDecision::{BeginsAgain, FailedElsewhere, Fresh, Primary, Snapshot, Stays};
+        use RoutingDecision::{BeginsAgain, FailedAtReplica, Fresh, Primary, Snapshot, Stays};
         const KEPT: RoutingDecision = Primary("it leaves state in the session");
         const FREE: SessionSituation<'_> = SessionSituation::Free { is_inside: false };
         const INSIDE: SessionSituation<'_> = SessionSituation::Free { is_inside: true };
@@ -357,7 +357,7 @@ mod tests {
                     ..RoutingQuestion::of(FREE, &reads)
                 },
                 REPLICA,
-                FailedElsewhere,
+                FailedAtReplica,
             ),
             // One snapshot for all.
             (
@@ -394,7 +394,7 @@ mod tests {
                     ..RoutingQuestion::of(waits, &other)
                 },
                 REPLICA,
-                FailedElsewhere,
+                FailedAtReplica,
             ),
             (
                 RoutingQuestion {

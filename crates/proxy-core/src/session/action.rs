@@ -37,7 +37,7 @@ pub enum SessionEvent<'a> {
         server: &'a mut ServerConnection,
         /// Returns whether the snapshots of the batch are valid. It is called once the batch has
         /// taken its snapshots at a replica.
-        counts: &'a mut dyn FnMut() -> bool,
+        is_valid: &'a mut dyn FnMut() -> bool,
     },
     /// The connection to the server is lost.
     ServerLost {
@@ -46,7 +46,7 @@ pub enum SessionEvent<'a> {
         /// Whether the connection ended in the middle of a message.
         is_cut: bool,
     },
-    /// The next batch of the transaction may run elsewhere, see [`SessionAction::Pause`].
+    /// The next batch of the transaction may run at a replica, see [`SessionAction::Pause`].
     Pause,
     /// The waiting batch has got this server, see [`SessionAction::Route`].
     Attach {
@@ -100,7 +100,7 @@ pub enum SessionAction {
     /// Messages of the client, of whose batch a part has gathered. A silent client may wait for an
     /// error: then [`SessionEvent::Silence`].
     Gather,
-    /// Messages of both peers. If reads of the transaction may run elsewhere:
+    /// Messages of both peers. If reads of the transaction may run at a replica:
     /// [`SessionEvent::Pause`].
     Pause,
     /// Everything is answered, and no transaction is open on the server. If something must follow

@@ -117,7 +117,7 @@ impl Session {
         if let Some(proof) = start.proof
             && let Some(reads) = exchange.link.reads_mut()
         {
-            assert!(failure.is_none(), "it has failed elsewhere before");
+            assert!(failure.is_none(), "it has failed at a replica before");
             let has_prepared_form = prepared_form.is_some();
             let is_waiting = reads.transaction.is_waiting();
             if is_waiting || proof != SnapshotProof::None || has_prepared_form {

@@ -30,7 +30,7 @@ pub enum SnapshotProof {
     End,
 }
 
-/// The fault of a batch that ran elsewhere.
+/// The fault of a batch that ran at a replica.
 #[derive(Clone, Debug)]
 pub enum BatchFault {
     /// Its snapshots are torn, or its answer is too long to be kept until they are checked.
@@ -39,7 +39,7 @@ pub enum BatchFault {
     Error(Report),
 }
 
-/// A batch that runs elsewhere, and may have to come back.
+/// A batch that runs at a replica, and may have to come back.
 #[derive(Debug)]
 pub(super) struct RetryableBatch {
     /// The proof that has not arrived yet; none once it has.
@@ -121,7 +121,7 @@ impl RetryableBatch {
 
     /// Notes that its snapshots are valid. Returns true if it cannot come back any more, as it runs
     /// as the client has sent it and is alone: then its answer is relayed.
-    pub fn counts(&mut self, is_alone: bool, out: &mut PeerOutput) -> bool {
+    pub fn accept_snapshot(&mut self, is_alone: bool, out: &mut PeerOutput) -> bool {
         self.proof = SnapshotProof::None;
         let is_settled = is_alone && !self.has_prepared_form;
         if is_settled {
@@ -130,8 +130,9 @@ impl RetryableBatch {
         is_settled
     }
 
-    /// Notes that its snapshots are torn.
-    pub fn tears(&mut self) {
+    /// Notes that its answer is not valid: its snapshots are torn, or the answer is too long to be
+    /// kept until they are checked.
+    pub fn discard_answer(&mut self) {
         self.proof = SnapshotProof::None;
         self.fault = Some(BatchFault::Torn);
     }
@@ -144,7 +145,7 @@ impl RetryableBatch {
     }
 
     /// Notes that it has failed, unless it has before.
-    pub fn fails(&mut self, report: &Report) {
+    pub fn note_failure(&mut self, report: &Report) {
         self.fault
             .get_or_insert_with(|| BatchFault::Error(report.clone()));
     }
@@ -153,8 +154,9 @@ impl RetryableBatch {
         self.fault.is_some()
     }
 
-    /// Notes that the server is ready again. Returns true if all of the batch is answered by that.
-    pub fn is_ready(&mut self) -> bool {
+    /// Notes that the server is ready again. Returns whether the batch is answered by that: it is
+    /// not if it has failed.
+    pub fn note_ready(&mut self) -> bool {
         self.is_answered = !self.has_failed();
         self.is_answered
     }
@@ -180,7 +182,7 @@ impl RetryableBatch {
     }
 
     /// Returns the messages that run on the primary, and why. If they run again, it is as if they
-    /// had never run elsewhere. Otherwise the client gets the answer that was kept back.
+    /// had never run at the replica. Otherwise the client gets the answer that was kept back.
     pub fn back(
         self,
         client: &mut ClientState,
@@ -217,7 +219,7 @@ impl RetryableBatch {
             self.answer.clear();
         } else if self.proof != SnapshotProof::None {
             if is_long {
-                self.tears();
+                self.discard_answer();
             }
         } else if self.fault.is_none() && (self.is_answered || is_long) {
             out.to_client.unsplit(self.answer.split());

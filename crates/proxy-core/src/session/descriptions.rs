@@ -145,7 +145,7 @@ impl AttachedSession<'_> {
         out: &mut PeerOutput,
     ) -> Result<(), Malformed> {
         // A replica may have run it at a schema of before.
-        self.tears();
+        self.discard_answer();
         let second = self.link.expected.second();
         if second.is_some_and(|it| it.kind == ReplyKind::Describe && !it.is_hidden) {
             // A Describe message gets the parameters before it fails.

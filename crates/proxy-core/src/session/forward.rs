@@ -244,7 +244,7 @@ impl AttachedSession<'_> {
             return Ok(());
         }
         if self.client.statements.is_full() {
-            return Err(Malformed(format!(
+            return Err(Malformed::new(format!(
                 "a session may have {STATEMENTS_MAX} prepared statements: close some"
             )));
         }

@@ -99,7 +99,7 @@ pub(super) struct ReplicaReads {
     /// The transaction that the reads are of.
     pub transaction: DetachedTransaction,
     /// The data for a second run on the primary; none once a second run is impossible, see
-    /// `elsewhere`.
+    /// `replica_reads`.
     pub batch: Option<Box<RetryableBatch>>,
 }
 
@@ -111,7 +111,7 @@ pub(super) enum DetachedTransaction {
     None,
     /// It is on no server.
     Deferred(DeferredBlock),
-    /// It is on the primary, and its next batch gathers or runs elsewhere.
+    /// It is on the primary, and its next batch gathers, or runs at a replica.
     Waiting(Box<WaitingTransaction>),
 }
 
@@ -178,7 +178,7 @@ impl DetachedTransaction {
     }
 }
 
-/// A transaction on the primary that waits for its next batch, or for a batch that runs elsewhere.
+/// A transaction on the primary that waits for its next batch, or for one that runs at a replica.
 #[derive(Debug)]
 pub(super) struct WaitingTransaction {
     /// The primary's connection.
@@ -251,7 +251,7 @@ impl ServerLink {
     }
 
     /// Returns whether the session is between two batches of a transaction on the primary, of which
-    /// the next may run elsewhere.
+    /// the next may run at a replica.
     pub fn may_pause(&self) -> bool {
         let is_deferred = matches!(
             self.role,
@@ -408,7 +408,7 @@ impl ServerLink {
     pub fn take(&mut self, kind: ReplyKind) -> Result<ExpectedReply, Malformed> {
         match self.expected.pop() {
             Some(reply) if reply.kind == kind => Ok(reply),
-            other => Err(Malformed(alloc::format!(
+            other => Err(Malformed::new(alloc::format!(
                 "the server replied to {kind:?} where {:?} was to come",
                 other.map(|reply| reply.kind)
             ))),

@@ -24,7 +24,7 @@
 //! A transaction that the client has begun is where its server is: in the link to the primary, or
 //! to the replica where it has its snapshot. Otherwise the phase has it as a `Transaction`. A
 //! *deferred* transaction is on no server, see `block`. A *waiting* transaction has the link to the
-//! primary, see `elsewhere`.
+//! primary, see `replica_reads`.
 //!
 //! Invariants
 //! - A reply reaches the client only if it answers a message of the client.
@@ -44,7 +44,7 @@ mod client;
 mod deferral;
 mod demand;
 mod descriptions;
-mod elsewhere;
+mod detach;
 mod expected;
 mod failed_block;
 mod forward;
@@ -56,6 +56,7 @@ mod look;
 mod names;
 mod phase;
 mod pin_state;
+mod replica_reads;
 mod reply;
 mod settings;
 mod statements;
@@ -205,8 +206,8 @@ impl Session {
             SessionEvent::Server {
                 piece,
                 server,
-                counts,
-            } => self.replied(piece, server, counts, out)?,
+                is_valid,
+            } => self.replied(piece, server, is_valid, out)?,
             SessionEvent::ServerLost { report, is_cut } => self.server_lost(report, is_cut, out),
             SessionEvent::Pause => self.pause(),
             SessionEvent::Attach { server, attachment } => self.attach(server, attachment, out)?,
@@ -333,13 +334,13 @@ impl Session {
         &mut self,
         piece: StreamPiece<'_>,
         server: &mut ServerConnection,
-        counts: &mut dyn FnMut() -> bool,
+        is_valid: &mut dyn FnMut() -> bool,
         out: &mut PeerOutput,
     ) -> Result<(), Malformed> {
         match &mut self.phase {
             // The client has gone.
             SessionPhase::Ended(..) => Ok(()),
-            _ => self.exchange().reply(piece, server, counts, out),
+            _ => self.exchange().reply(piece, server, is_valid, out),
         }
     }
 

@@ -4,6 +4,7 @@ use super::PeerOutput;
 use super::expected::{Describes, ExpectedReply, MessageUndo, ReplyKind, TransactionStatus};
 use super::link::{AttachedRole, AttachedSession, ClientFlow, RestDestination};
 use super::pin_state::{PinState, SettingChanges};
+use super::replica_reads::ErrorReceiver;
 use super::statements::{MISSING_UNNAMED, PREFIX};
 use crate::server::{ServerConnection, StatementId};
 use alloc::borrow::Cow;
@@ -19,23 +20,23 @@ const NO_STATEMENT: &str = "26000";
 const SYNC: &[u8] = b"S\0\0\0\x04";
 
 impl AttachedSession<'_> {
-    /// Processes a piece of the server's stream. `counts` returns whether the snapshots of a batch
-    /// at a replica are valid, once the batch has taken them.
+    /// Processes a piece of the server's stream. `is_valid` returns whether the snapshots of a
+    /// batch at a replica are valid, once the batch has taken them.
     ///
     /// Fails where the server's replies do not fit its messages: both connections must end.
     pub(super) fn reply(
         &mut self,
         piece: StreamPiece<'_>,
         server: &mut ServerConnection,
-        counts: &mut dyn FnMut() -> bool,
+        is_valid: &mut dyn FnMut() -> bool,
         out: &mut PeerOutput,
     ) -> Result<(), Malformed> {
         if let StreamPiece::Message(message) = piece
             && self.is_proof(message.tag())
         {
-            match counts() {
-                true => self.counts(out),
-                false => self.tears(),
+            match is_valid() {
+                true => self.accept_snapshot(out),
+                false => self.discard_answer(),
             }
         }
         self.answering(out, |it, out| it.receive(piece, server, out))
@@ -73,7 +74,7 @@ impl AttachedSession<'_> {
             }
             b'C' | b'I' | b's' => self.completed(message, server),
             b'E' => return self.error(message, server, out),
-            b'Z' => is_seen = !self.ready(message)?.is_hidden && !self.is_ready_elsewhere(),
+            b'Z' => is_seen = !self.ready(message)?.is_hidden && self.note_ready(),
             b'G' | b'W' => match self.link.expected.front() {
                 Some(front) if front.ends_copy => {}
                 Some(front) if matches!(front.kind, ReplyKind::Execute | ReplyKind::Ready) => {
@@ -89,7 +90,7 @@ impl AttachedSession<'_> {
                 server.report(name, value);
                 self.client.parameters.know(server.parameters.clone());
             }
-            b'N' | b'A' => is_seen = !self.has_failed_elsewhere(),
+            b'N' | b'A' => is_seen = !self.has_failed_at_replica(),
             _ => {}
         }
         self.link.server_rest = if is_seen {
@@ -164,7 +165,7 @@ impl AttachedSession<'_> {
             return Ok(());
         }
         if front.is_some_and(|reply| reply.is_hidden && reply.kind == ReplyKind::Ready) {
-            return Err(Malformed(format!(
+            return Err(Malformed::new(format!(
                 "a statement of the proxy failed: {report}"
             )));
         }
@@ -174,7 +175,7 @@ impl AttachedSession<'_> {
             // its next use.
             server.outdate();
         }
-        if self.fails_elsewhere(&report) {
+        if self.note_failure(&report) == ErrorReceiver::Proxy {
             self.link.server_rest = RestDestination::Nowhere;
             self.failed(server, out);
             return Ok(());
@@ -349,7 +350,7 @@ impl AttachedSession<'_> {
         let body = message.body();
         let status = TransactionStatus::read(body);
         self.link.status =
-            status.ok_or_else(|| Malformed(format!("status {body:?} of a transaction")))?;
+            status.ok_or_else(|| Malformed::new(format!("status {body:?} of a transaction")))?;
         if self.link.is_copying() {
             self.link.flow = ClientFlow::Forwards;
         }

@@ -128,7 +128,7 @@ fn described() -> Vec<(Step, Offer)> {
     ]
 }
 
-/// The server that is attached, and the primary's where a batch runs elsewhere.
+/// The server that is attached, and the primary's while a batch runs at a replica.
 #[derive(Default)]
 struct Servers {
     attached: Option<ServerConnection>,
@@ -296,7 +296,7 @@ fn run(steps: Vec<(Step, Offer)>) -> Result<(), TestCaseError> {
                 let event = SessionEvent::Server {
                     piece,
                     server: servers.attached.as_mut().expect("it is some"),
-                    counts: &mut || index % 2 != 0,
+                    is_valid: &mut || index % 2 != 0,
                 };
                 session.step(event, &mut out).map(drop)
             }
@@ -374,7 +374,7 @@ impl Peers {
         let event = SessionEvent::Server {
             piece,
             server: &mut self.server,
-            counts: &mut || true,
+            is_valid: &mut || true,
         };
         self.session.step(event, &mut self.out).unwrap()
     }

@@ -116,7 +116,7 @@ impl Console<'_> {
             let input = self.peer.input.split();
             let piece = match cutter.next(&input) {
                 Ok(piece) => piece,
-                Err(error) => return self.end_with_error(&error.0).await,
+                Err(error) => return self.end_with_error(&error.to_string()).await,
             };
             let Some(piece) = piece else {
                 self.peer.input = input;
@@ -142,7 +142,7 @@ impl Console<'_> {
                 return Ok(());
             }
             if let Err(error) = self.message(tag, body).await {
-                return self.end_with_error(&error.0).await;
+                return self.end_with_error(&error.to_string()).await;
             }
             let mut rest = input;
             drop(rest.split_to(length));

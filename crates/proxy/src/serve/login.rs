@@ -252,10 +252,10 @@ async fn log_in_operator(
 /// Returns the first packet, whole.
 async fn first(peer: &mut BufferedStream) -> Result<FirstPacket, LoginFailure> {
     loop {
-        let length = startup::length(&peer.input).map_err(|error| violation(error.0))?;
+        let length = startup::length(&peer.input).map_err(|error| violation(error.to_string()))?;
         if let Some(length) = length.filter(|length| peer.input.len() >= *length) {
             let packet = peer.input.split_to(length);
-            return startup::read(&packet).map_err(|error| violation(error.0));
+            return startup::read(&packet).map_err(|error| violation(error.to_string()));
         }
         if peer.read().await? == 0 {
             return Err(LoginFailure::Gone);

@@ -5,10 +5,10 @@
 mod batch_plan;
 mod cancels;
 mod changes;
-mod elsewhere;
 mod ending;
 mod held_answers;
 mod notices;
+mod replica_reads;
 mod server_place;
 mod snapshot;
 mod waiting;
@@ -121,7 +121,7 @@ struct Relay<'a> {
     place: ServerPlace,
     /// Watches the read that runs there, if it may be torn.
     watch: Option<ReadWatch>,
-    /// The primary's, while a read of its transaction runs elsewhere.
+    /// The primary's, while a read of its transaction runs at a replica.
     kept: Option<Box<Connection>>,
     writes: SessionWrites,
     held: HeldAnswers,
@@ -301,7 +301,7 @@ impl Relay<'_> {
             let event = SessionEvent::Server {
                 piece,
                 server: &mut connection.server,
-                counts: &mut || match (watch.take(), routing) {
+                is_valid: &mut || match (watch.take(), routing) {
                     (Some(watch), Some(routing)) => !routing.manager().is_torn(&watch),
                     _ => true,
                 },
@@ -525,7 +525,7 @@ impl Relay<'_> {
         self.entry.leads_to(None).await;
         let action = match changes {
             SettingChanges::Nothing => self.session.next(),
-            _ => self.find_out_settings(changes).await?,
+            _ => self.read_settings(changes).await?,
         };
         if action.is_exchange() {
             if let Some(connection) = &self.connection {
@@ -558,7 +558,7 @@ impl Relay<'_> {
     /// Reads and writes as much as possible, and waits until there is something to handle: bytes
     /// were read, or there is place again for their results.
     async fn transfer(&mut self) -> Result<(), SessionEnd> {
-        let is_held = self.is_held();
+        let is_held = self.check_held();
         let is_gathering = self.session.next() == SessionAction::Gather;
         // A server ends others that are idle for too long.
         let idle_max = self.server_settings.idle_max;
@@ -622,7 +622,7 @@ impl Relay<'_> {
         }
         let was_full = self.out.to_client.len() >= OUTPUT_LEN_MAX;
         while !is_held && self.client.has_to_write(&self.out.to_client) {
-            if self.is_unproven() {
+            if self.check_unproven() {
                 // It is held from now on.
                 has_moved = true;
                 break;
@@ -726,7 +726,8 @@ fn idle_for_too_long() -> SessionEnd {
 }
 
 fn violation(error: Malformed) -> SessionEnd {
-    SessionEnd::Reported(Report::new(Severity::Fatal, PROTOCOL_VIOLATION, error.0))
+    let text = error.to_string();
+    SessionEnd::Reported(Report::new(Severity::Fatal, PROTOCOL_VIOLATION, text))
 }
 
 fn protocol_violation(error: Malformed) -> SessionEnd {

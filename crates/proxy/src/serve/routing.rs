@@ -263,7 +263,7 @@ impl Routing {
             RoutingDecision::Primary(reason) => {
                 RoutedStatements::Primary(RoutingReason::primary(reason))
             }
-            RoutingDecision::FailedElsewhere => RoutedStatements::Primary(RoutingReason::failed(
+            RoutingDecision::FailedAtReplica => RoutedStatements::Primary(RoutingReason::failed(
                 fault.expect("the question has it"),
             )),
             decided @ (RoutingDecision::Stays | RoutingDecision::BeginsAgain) => {

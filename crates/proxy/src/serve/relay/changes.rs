@@ -4,28 +4,27 @@
 use super::{Relay, SessionEnd, snapshots, violation};
 use crate::serve::server_settings::ServerSettings;
 use proxy_core::session::{SessionAction, SessionEvent, SettingChanges};
+use proxy_core::touched::is_temporary_schema;
 use proxy_pool::connection::ChangedSettings;
 
 /// Bytes of the names and values of a session's changed settings: with more it keeps its server.
 const CHANGED_LEN_MAX: usize = 8 * 1024;
-/// How the name of every schema of temporary tables begins.
-const TEMPORARY_SCHEMA: &str = "pg_temp";
 
 impl Relay<'_> {
     /// Reads the settings of the session, which has ended its batch or transaction on the primary.
     /// It keeps the connection where no other could have the same. Returns the session's next
     /// action.
-    pub(super) async fn find_out_settings(
+    pub(super) async fn read_settings(
         &mut self,
         changes: SettingChanges,
     ) -> Result<SessionAction, SessionEnd> {
         let connection = self.connection.as_mut();
         let connection = connection.expect("its settings were changed there");
         let is_quiet = connection.cutter.is_between_messages() && self.out.to_server.is_empty();
-        let has_login = self.server_settings.key.changed.is_empty();
+        let has_login_settings = self.server_settings.key.changed.is_empty();
         let changed = match changes {
             SettingChanges::Discarded => Some(ChangedSettings::default()),
-            SettingChanges::Reset if has_login => Some(ChangedSettings::default()),
+            SettingChanges::Reset if has_login_settings => Some(ChangedSettings::default()),
             _ if !is_quiet => None,
             _ => match connection.changed().await {
                 Ok(changed) => changed,
@@ -37,8 +36,8 @@ impl Relay<'_> {
         };
         let Some(server_settings) = changed.and_then(|changed| self.server_settings_with(changed))
         else {
-            let kept = self.session.step(SessionEvent::Keep, &mut self.out);
-            return kept.map_err(violation);
+            let stepped = self.session.step(SessionEvent::Keep, &mut self.out);
+            return stepped.map_err(violation);
         };
         let connection = self.connection.as_mut();
         let connection = connection.expect("it was there before");
@@ -48,12 +47,13 @@ impl Relay<'_> {
             .and_then(|_| snapshots(server_settings.isolation));
         let server = &mut connection.server;
         let event = SessionEvent::Settings { server, snapshots };
-        let goes_on = self.session.step(event, &mut self.out);
+        let stepped = self.session.step(event, &mut self.out);
+        let action = stepped.map_err(violation)?;
         if self.server_settings.key != server_settings.key {
             self.unfit.clear();
         }
         self.server_settings = server_settings;
-        goes_on.map_err(violation)
+        Ok(action)
     }
 
     /// Returns its settings from now on; none if it must keep its connection.
@@ -70,15 +70,15 @@ impl Relay<'_> {
         let server_settings = self.at_login.changed_to(settings, self.known);
         let path = &server_settings.reading.search_path;
         // Tables made there without TEMPORARY are temporary.
-        let has_temporary = path.iter().any(|name| name.starts_with(TEMPORARY_SCHEMA));
+        let has_temporary = path.iter().any(|name| is_temporary_schema(name));
         // If a schema exists and is missing in the effective search path, its user may not use it.
         let catalogue = self.routing.map(|routing| routing.analyser.catalogue());
-        let is_closed = |name: &String| {
+        let is_closed_schema = |name: &String| {
             let is_there = catalogue.as_ref().is_some_and(|it| it.has_schema(name));
             is_there && !schemas.contains(name)
         };
-        let is_closed = changes_path && path.iter().any(is_closed);
-        (!has_temporary && !is_closed && !server_settings.reading.has_escapes)
+        let names_closed_schema = changes_path && path.iter().any(is_closed_schema);
+        (!has_temporary && !names_closed_schema && !server_settings.reading.has_escapes)
             .then_some(server_settings)
     }
 }

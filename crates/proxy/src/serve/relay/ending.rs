@@ -12,7 +12,7 @@ impl Relay<'_> {
     pub(super) async fn end(mut self, end: SessionEnd) {
         let is_server_usable = matches!(end, SessionEnd::Client)
             || matches!(&end, SessionEnd::Reported(report) if report.code == PROTOCOL_VIOLATION);
-        let is_unproven = self.is_unproven();
+        let is_unproven = self.check_unproven();
         if is_unproven {
             // It would be old, and is never relayed.
             self.out.to_client.clear();

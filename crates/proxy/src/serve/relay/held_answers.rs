@@ -20,9 +20,10 @@ pub(super) enum HeldAnswers {
 }
 
 impl Relay<'_> {
-    /// Returns whether the client's answers still wait.
-    pub(super) fn is_held(&mut self) -> bool {
-        if self.is_unproven() {
+    /// Checks whether the client's answers still wait, and drops the condition once it holds.
+    /// Returns whether they wait.
+    pub(super) fn check_held(&mut self) -> bool {
+        if self.check_unproven() {
             return true;
         }
         let Some(routing) = self.routing else {
@@ -56,10 +57,10 @@ impl Relay<'_> {
         !matches!(self.held, HeldAnswers::Nothing)
     }
 
-    /// Returns whether an answer of a replica waits for the client while another proxy might be the
-    /// active one. The answer may be old then, and is relayed only when the primary has shown that
-    /// there was no other (R15).
-    pub(super) fn is_unproven(&mut self) -> bool {
+    /// Checks whether an answer of a replica waits for the client while another proxy might be the
+    /// active one. Returns true if so: the answer may be old, and is relayed only when the primary
+    /// has shown that there was no other proxy (R15).
+    pub(super) fn check_unproven(&mut self) -> bool {
         if self.out.to_client.is_empty() {
             self.has_read = false;
         }
@@ -70,7 +71,7 @@ impl Relay<'_> {
     }
 
     pub(super) async fn flush_client(&mut self) -> Result<(), SessionEnd> {
-        while self.client.has_to_write(&self.out.to_client) && !self.is_held() {
+        while self.client.has_to_write(&self.out.to_client) && !self.check_held() {
             let written = poll_fn(|context| self.poll_client(context)).await;
             written.map_err(|_| SessionEnd::Client)?;
         }
@@ -79,7 +80,7 @@ impl Relay<'_> {
 
     /// Writes to the client once, unless that must not be sent now.
     pub(super) fn poll_client(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.is_unproven() {
+        match self.check_unproven() {
             true => Poll::Ready(Ok(())),
             false => self.poll_proven(context),
         }
@@ -96,7 +97,7 @@ impl Relay<'_> {
 
     /// Answers the client first: it need not wait for the work behind its answer.
     pub(super) async fn answer_first(&mut self) -> Result<(), SessionEnd> {
-        if self.is_held() || self.out.to_client.is_empty() {
+        if self.check_held() || self.out.to_client.is_empty() {
             return Ok(());
         }
         let written = poll_fn(|context| Poll::Ready(self.poll_proven(context))).await;

@@ -18,11 +18,12 @@ use proxy_core::session::{
 use proxy_core::touched::{CombinedAnalysis, NamedTables};
 use proxy_pool::Connection;
 
-/// How long a read whose transaction holds locks on the primary waits for a connection elsewhere.
+/// How long a read whose transaction holds locks on the primary waits for a replica's connection.
 const CONNECTING_MAX: Duration = Duration::from_secs(1);
 
 impl Relay<'_> {
-    /// Has a transaction on the primary wait for its next batch, if reads of it may run elsewhere.
+    /// Has a transaction on the primary wait for its next batch, if reads of it may run at a
+    /// replica.
     pub(super) fn pause(&mut self) -> Result<(), SessionEnd> {
         let is_apart = self.session.settings().balancing == ReadBalancing::Statement;
         let goes = is_apart && self.routing.is_some() && self.writes.let_reads_go();
