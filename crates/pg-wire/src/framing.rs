@@ -103,7 +103,7 @@ impl MessageCutter {
         let length = u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize;
         if length < 4 || length > len_max {
             let tag = char::from(tag).escape_default();
-            return Err(Malformed(format!(
+            return Err(Malformed::new(format!(
                 "invalid length {length} of a message `{tag}`"
             )));
         }
@@ -138,7 +138,9 @@ impl MessageCutter {
         match tag {
             b'Q' | b'P' | b'B' | b'F' | b'd' => Ok(LARGE_LEN_MAX),
             b'C' | b'D' | b'E' | b'H' | b'S' | b'X' | b'c' | b'f' => Ok(SMALL_LEN_MAX),
-            _ => Err(Malformed(format!("invalid frontend message type {tag}"))),
+            _ => Err(Malformed::new(format!(
+                "invalid frontend message type {tag}"
+            ))),
         }
     }
 }

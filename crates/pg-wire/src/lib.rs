@@ -1,8 +1,12 @@
 //! The PostgreSQL protocol, versions 3.0 and 3.2, as pure code: bytes in, bytes out.
 //!
-//! Messages that need not be understood pass through unchanged. Bytes of peers never cause a panic:
-//! [`framing`] splits them into messages of bounded length, and [`message`] reads those. Names and
-//! literals are quoted in [`quoting`], errors are written by [`report`].
+//! Messages that need not be understood pass through unchanged. Bytes of peers never cause a panic.
+//!
+//! - [`startup`] reads a client's packets before its login, [`framing`] cuts everything after it
+//!   into messages of bounded length, and [`message`] reads and writes these.
+//! - [`report`] reads and writes errors and notices.
+//! - [`quoting`] quotes names and literals in SQL.
+//! - [`settings`] knows which settings concern only the session that has them.
 //!
 //! This crate must not know sockets, timers, passwords, or the meaning of statements.
 
@@ -22,14 +26,14 @@ pub mod startup;
 use alloc::string::String;
 use core::fmt;
 
-/// A peer's bytes are not PostgreSQL's protocol; the connection cannot continue.
+/// A peer's bytes are not PostgreSQL's protocol. The caller decides whether the connection goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Malformed(pub String);
+pub struct Malformed(String);
 
 impl Malformed {
-    /// Makes one with the fault.
-    pub fn new(what: impl Into<String>) -> Malformed {
-        Malformed(what.into())
+    /// Returns the error with this explanation.
+    pub fn new(explanation: impl Into<String>) -> Malformed {
+        Malformed(explanation.into())
     }
 }
 
