@@ -10,19 +10,26 @@
 
 use std::time::Duration;
 
-use super::query::one;
-use super::query::{rows, value};
+use tokio::time::Instant;
+use tokio_postgres::Client;
+
+use super::query::{one, rows, value};
 use super::setup::{self, ReplicaStart};
 use super::{ReplicationError, SLOT, Shared, connect, fence, quarantine, standby};
 use pg_connect::address::Address;
 use pg_wire::quoting::literal;
 use proxy_core::freshness::ReplicaId;
 
-/// Between two looks at how far the standby is.
+/// Time between two looks at the standby's position.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// A standby that lacks commits and whose replay stands still for so long is refused: it may have
+/// lost its stream from the primary.
+const STALL_MAX: Duration = Duration::from_secs(300);
+/// How long PostgreSQL may take to promote the standby.
+const PROMOTION_MAX: Duration = Duration::from_secs(60);
 
-/// Promotes a standby, and writes down there how far it is. From then on it is a replica that goes
-/// on where it stopped.
+/// Promotes a standby, and records its position in its database. From then on it is a replica that
+/// continues from that position.
 pub async fn convert(
     shared: &Shared,
     id: ReplicaId,
@@ -39,27 +46,25 @@ pub async fn convert(
     if let Some(why) = standby::refused(&primary, &client).await? {
         return Err(ReplicationError::Setup(why.into()));
     }
-    // The slot does not go past this any more: nothing is confirmed for this replica.
-    let confirmed = setup::confirmed(&primary).await?;
-    while standby::position(&client).await? < confirmed {
-        shared.set_status(id, "waiting until it has all commits of the others");
-        tokio::time::sleep(LOOK_INTERVAL).await;
-    }
+    wait_for_confirmed(shared, id, (&primary, &client)).await?;
     shared.set_status(id, "promoting the standby to a database of its own");
-    if one(&client, "SELECT pg_promote(true, 60)").await? != "t" {
+    let seconds = PROMOTION_MAX.as_secs();
+    if one(&client, &format!("SELECT pg_promote(true, {seconds})")).await? != "t" {
         return Err(ReplicationError::Setup(
             "the standby was promoted, and takes no writes yet: see its log".into(),
         ));
     }
     let unreadable =
         || ReplicationError::Setup("PostgreSQL does not report where its replay ended".into());
-    let parted = standby::timeline_fork(&client)
+    let fork = standby::timeline_fork(&client)
         .await?
         .ok_or_else(unreadable)?;
     let start = ReplicaStart {
-        applied: parted.at,
+        applied: fork.at,
         seed: None,
     };
+    // Only now, though the promotion is irreversible: `quarantine::is_same` needs two servers that
+    // take writes.
     quarantine::refuse_primary(&primary, &client).await?;
     // A prepared transaction comes as a whole with its COMMIT PREPARED.
     let prepared = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()";
@@ -69,8 +74,43 @@ pub async fn convert(
             .batch_execute(&format!("ROLLBACK PREPARED {prepared}"))
             .await?;
     }
-    // The primary's own.
+    // These are copies of the primary's.
     let forget =
         format!("DROP SCHEMA IF EXISTS hihooi CASCADE; DROP PUBLICATION IF EXISTS {SLOT};");
     setup::make_tables_after(&client, &forget, &start).await
+}
+
+/// Waits until the standby has every commit that the slot has confirmed. Fails if its replay stands
+/// still meanwhile.
+async fn wait_for_confirmed(
+    shared: &Shared,
+    id: ReplicaId,
+    (primary, standby): (&Client, &Client),
+) -> Result<(), ReplicationError> {
+    // The slot cannot be confirmed past this while nothing of this replica is known to be on disk.
+    let confirmed = setup::confirmed(primary).await?;
+    if confirmed == setup::NO_SLOT {
+        return Err(ReplicationError::Stream(
+            "the primary has no slot any more".into(),
+        ));
+    }
+    let mut position = standby::position(standby).await?;
+    let mut advanced = Instant::now();
+    while position < confirmed {
+        if advanced.elapsed() > STALL_MAX {
+            let seconds = STALL_MAX.as_secs();
+            return Err(ReplicationError::Setup(format!(
+                "its replay has stood still at {position} for {seconds} s, and it needs {confirmed}: check that it \
+                 streams from the primary (pg_stat_wal_receiver), then remove it and add it again with \
+                 CONVERT"
+            )));
+        }
+        shared.set_status(id, "waiting until it has all commits of the others");
+        tokio::time::sleep(LOOK_INTERVAL).await;
+        let newer = standby::position(standby).await?;
+        if newer > position {
+            (position, advanced) = (newer, Instant::now());
+        }
+    }
+    Ok(())
 }
