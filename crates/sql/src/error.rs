@@ -7,7 +7,7 @@
 use std::fmt;
 
 use placement::{KeyError, RowError, SchemaError, ValueError};
-use protocol::expression::EvaluationError;
+use protocol::expression::ExpressionError;
 
 /// A statement that was not done, or not wholly.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +51,7 @@ pub enum SqlError {
         /// The expression as SQL.
         text: String,
         /// Why it has none.
-        error: EvaluationError,
+        error: ExpressionError,
     },
     /// A row that cannot be stored.
     Row {

@@ -1,6 +1,6 @@
 //! The work that one evaluation may do.
 
-use super::EvaluationError;
+use super::ExpressionError;
 
 /// The most steps of one evaluation: a `LIKE` over the longest text with a plain pattern fits
 /// twice; anything near it takes some ten milliseconds.
@@ -14,11 +14,11 @@ impl Budget {
         Budget(STEPS_MAX)
     }
 
-    pub(super) fn spend(&mut self, steps: u32) -> Result<(), EvaluationError> {
+    pub(super) fn spend(&mut self, steps: u32) -> Result<(), ExpressionError> {
         self.0 = self
             .0
             .checked_sub(steps)
-            .ok_or(EvaluationError::TooCostly)?;
+            .ok_or(ExpressionError::TooCostly)?;
         Ok(())
     }
 }

@@ -6,7 +6,7 @@
 
 use placement::{Column, ColumnType};
 
-use super::{BinaryOperator, EvaluationError, Expression, UnaryOperator};
+use super::{BinaryOperator, Expression, ExpressionError, UnaryOperator};
 use crate::codec::DEPTH_MAX;
 
 /// The most nodes of one expression: a list of a thousand alternatives fits.
@@ -26,7 +26,7 @@ pub fn check(
     expression: &Expression,
     columns: &[Column],
     scope: Scope,
-) -> Result<Option<ColumnType>, EvaluationError> {
+) -> Result<Option<ColumnType>, ExpressionError> {
     let mut nodes = 0;
     typed(expression, columns, scope, &mut nodes, 0)
 }
@@ -36,7 +36,7 @@ pub fn check_condition(
     expression: &Expression,
     columns: &[Column],
     scope: Scope,
-) -> Result<(), EvaluationError> {
+) -> Result<(), ExpressionError> {
     boolean(check(expression, columns, scope)?)
 }
 
@@ -46,10 +46,10 @@ pub fn check_assignable(
     expression: &Expression,
     columns: &[Column],
     scope: Scope,
-) -> Result<(), EvaluationError> {
+) -> Result<(), ExpressionError> {
     match check(expression, columns, scope)? {
         Some(found) if found != column_type && !(is_number(found) && is_number(column_type)) => {
-            Err(EvaluationError::NotAssignable {
+            Err(ExpressionError::NotAssignable {
                 expected: column_type,
                 found,
             })
@@ -64,22 +64,22 @@ fn typed(
     scope: Scope,
     nodes: &mut usize,
     depth: u32,
-) -> Result<Option<ColumnType>, EvaluationError> {
+) -> Result<Option<ColumnType>, ExpressionError> {
     *nodes += 1;
     if *nodes > NODES_MAX {
-        return Err(EvaluationError::TooCostly);
+        return Err(ExpressionError::TooCostly);
     }
     if depth > DEPTH_MAX {
-        return Err(EvaluationError::TooDeep);
+        return Err(ExpressionError::TooDeep);
     }
     let column = |index: u16| match columns.get(usize::from(index)) {
         Some(column) => Ok(Some(column.column_type)),
-        None => Err(EvaluationError::UnknownColumn { column: index }),
+        None => Err(ExpressionError::UnknownColumn { column: index }),
     };
     match expression {
         Expression::Column(index) => column(*index),
         Expression::Excluded(index) => match scope {
-            Scope::Row => Err(EvaluationError::NoExcluded),
+            Scope::Row => Err(ExpressionError::NoExcluded),
             Scope::RowAndExcluded => column(*index),
         },
         Expression::Literal(value) => Ok(value.column_type()),
@@ -89,7 +89,7 @@ fn typed(
                 UnaryOperator::IsNull | UnaryOperator::IsNotNull => Ok(Some(ColumnType::Bool)),
                 UnaryOperator::Not => boolean(operand).map(|()| Some(ColumnType::Bool)),
                 UnaryOperator::Negate if operand.is_none_or(is_number) => Ok(operand),
-                UnaryOperator::Negate => Err(EvaluationError::NotNumeric { found: operand }),
+                UnaryOperator::Negate => Err(ExpressionError::NotNumeric { found: operand }),
             }
         }
         Expression::Binary(operator, left, right) => {
@@ -104,8 +104,8 @@ fn binary(
     operator: BinaryOperator,
     left: Option<ColumnType>,
     right: Option<ColumnType>,
-) -> Result<Option<ColumnType>, EvaluationError> {
-    let wrong = Err(EvaluationError::WrongTypes {
+) -> Result<Option<ColumnType>, ExpressionError> {
+    let wrong = Err(ExpressionError::WrongTypes {
         operator,
         left,
         right,
@@ -158,10 +158,10 @@ fn binary(
     }
 }
 
-fn boolean(found: Option<ColumnType>) -> Result<(), EvaluationError> {
+fn boolean(found: Option<ColumnType>) -> Result<(), ExpressionError> {
     match found {
         None | Some(ColumnType::Bool) => Ok(()),
-        found => Err(EvaluationError::NotBoolean { found }),
+        found => Err(ExpressionError::NotBoolean { found }),
     }
 }
 

@@ -12,7 +12,7 @@ use core::cmp::Ordering;
 use placement::{ColumnType, ROW_BYTES_MAX, RowView, Value, ValueRef};
 
 use super::budget::Budget;
-use super::{BinaryOperator, EvaluationError, Expression, UnaryOperator, like};
+use super::{BinaryOperator, Expression, ExpressionError, UnaryOperator, like};
 use crate::codec::DEPTH_MAX;
 
 /// The columns of a row, by position in the table's schema.
@@ -38,7 +38,7 @@ pub fn evaluate(
     expression: &Expression,
     row: &dyn Columns,
     excluded: Option<&dyn Columns>,
-) -> Result<Value, EvaluationError> {
+) -> Result<Value, ExpressionError> {
     let operand = Evaluator::new(row, excluded).value(expression, 0)?;
     Ok(match operand {
         Operand::Borrowed(value) => value.to_owned(),
@@ -54,13 +54,13 @@ pub fn evaluate_for(
     expression: &Expression,
     row: &dyn Columns,
     excluded: Option<&dyn Columns>,
-) -> Result<Value, EvaluationError> {
+) -> Result<Value, ExpressionError> {
     let value = evaluate(expression, row, excluded)?;
     match (column_type, value) {
         (ColumnType::Float64, Value::Int64(value)) => Ok(Value::Float64(value as f64)),
         (ColumnType::Int64, Value::Float64(value)) => round(value).map(Value::Int64),
         (_, value) => match value.column_type() {
-            Some(found) if found != column_type => Err(EvaluationError::NotAssignable {
+            Some(found) if found != column_type => Err(ExpressionError::NotAssignable {
                 expected: column_type,
                 found,
             }),
@@ -74,7 +74,7 @@ pub fn holds(
     condition: &Expression,
     row: &dyn Columns,
     excluded: Option<&dyn Columns>,
-) -> Result<bool, EvaluationError> {
+) -> Result<bool, ExpressionError> {
     match Evaluator::new(row, excluded).value(condition, 0)?.as_ref() {
         ValueRef::Bool(holds) => Ok(holds),
         ValueRef::Null => Ok(false),
@@ -116,19 +116,19 @@ impl<'a> Evaluator<'a> {
         &mut self,
         expression: &'a Expression,
         depth: u32,
-    ) -> Result<Operand<'a>, EvaluationError> {
+    ) -> Result<Operand<'a>, ExpressionError> {
         if depth > DEPTH_MAX {
-            return Err(EvaluationError::TooDeep);
+            return Err(ExpressionError::TooDeep);
         }
         self.budget.spend(1)?;
         let column = |row: &'a dyn Columns, column: u16| {
             let value = row.column(usize::from(column));
-            value.ok_or(EvaluationError::UnknownColumn { column })
+            value.ok_or(ExpressionError::UnknownColumn { column })
         };
         let value = match expression {
             Expression::Column(index) => column(self.row, *index)?,
             Expression::Excluded(index) => {
-                column(self.excluded.ok_or(EvaluationError::NoExcluded)?, *index)?
+                column(self.excluded.ok_or(ExpressionError::NoExcluded)?, *index)?
             }
             Expression::Literal(value) => value.as_ref(),
             Expression::Unary(operator, operand) => {
@@ -148,7 +148,7 @@ impl<'a> Evaluator<'a> {
         left: &'a Expression,
         right: &'a Expression,
         depth: u32,
-    ) -> Result<Operand<'a>, EvaluationError> {
+    ) -> Result<Operand<'a>, ExpressionError> {
         let left = self.value(left, depth)?;
         // The value that decides a conjunction or disjunction alone.
         let decisive = match operator {
@@ -204,7 +204,7 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-fn truth(value: ValueRef<'_>) -> Result<Option<bool>, EvaluationError> {
+fn truth(value: ValueRef<'_>) -> Result<Option<bool>, ExpressionError> {
     match value {
         ValueRef::Bool(value) => Ok(Some(value)),
         ValueRef::Null => Ok(None),
@@ -215,7 +215,7 @@ fn truth(value: ValueRef<'_>) -> Result<Option<bool>, EvaluationError> {
 fn unary<'v>(
     operator: UnaryOperator,
     operand: ValueRef<'_>,
-) -> Result<ValueRef<'v>, EvaluationError> {
+) -> Result<ValueRef<'v>, ExpressionError> {
     Ok(match (operator, operand) {
         (UnaryOperator::IsNull, operand) => ValueRef::Bool(operand.is_null()),
         (UnaryOperator::IsNotNull, operand) => ValueRef::Bool(!operand.is_null()),
@@ -223,11 +223,11 @@ fn unary<'v>(
         (UnaryOperator::Not, ValueRef::Bool(value)) => ValueRef::Bool(!value),
         (UnaryOperator::Not, other) => return Err(not_boolean(other)),
         (UnaryOperator::Negate, ValueRef::Int64(value)) => {
-            ValueRef::Int64(value.checked_neg().ok_or(EvaluationError::Overflow)?)
+            ValueRef::Int64(value.checked_neg().ok_or(ExpressionError::Overflow)?)
         }
         (UnaryOperator::Negate, ValueRef::Float64(value)) => ValueRef::Float64(-value),
         (UnaryOperator::Negate, other) => {
-            return Err(EvaluationError::NotNumeric {
+            return Err(ExpressionError::NotNumeric {
                 found: other.column_type(),
             });
         }
@@ -238,7 +238,7 @@ fn comparison(
     operator: BinaryOperator,
     left: ValueRef<'_>,
     right: ValueRef<'_>,
-) -> Result<bool, EvaluationError> {
+) -> Result<bool, ExpressionError> {
     let order = match (left, right) {
         (ValueRef::Int64(left), ValueRef::Float64(_)) => ValueRef::Float64(left as f64).cmp(&right),
         (ValueRef::Float64(_), ValueRef::Int64(right)) => {
@@ -262,7 +262,7 @@ fn arithmetic<'v>(
     operator: BinaryOperator,
     left: ValueRef<'_>,
     right: ValueRef<'_>,
-) -> Result<ValueRef<'v>, EvaluationError> {
+) -> Result<ValueRef<'v>, ExpressionError> {
     match (left, right) {
         (ValueRef::Int64(left), ValueRef::Int64(right)) => {
             integer_arithmetic(operator, left, right).map(ValueRef::Int64)
@@ -286,9 +286,9 @@ fn integer_arithmetic(
     operator: BinaryOperator,
     left: i64,
     right: i64,
-) -> Result<i64, EvaluationError> {
+) -> Result<i64, ExpressionError> {
     if right == 0 && matches!(operator, BinaryOperator::Divide | BinaryOperator::Modulo) {
-        return Err(EvaluationError::DivisionByZero);
+        return Err(ExpressionError::DivisionByZero);
     }
     let result = match operator {
         BinaryOperator::Add => left.checked_add(right),
@@ -299,7 +299,7 @@ fn integer_arithmetic(
         BinaryOperator::Modulo => Some(left.wrapping_rem(right)),
         _ => unreachable!("`binary` sends only arithmetic here"),
     };
-    result.ok_or(EvaluationError::Overflow)
+    result.ok_or(ExpressionError::Overflow)
 }
 
 /// As PostgreSQL: a result that is infinite though no operand is, or zero though none is, is an
@@ -308,29 +308,29 @@ fn float_arithmetic(
     operator: BinaryOperator,
     left: f64,
     right: f64,
-) -> Result<f64, EvaluationError> {
+) -> Result<f64, ExpressionError> {
     let (result, may_underflow) = match operator {
         BinaryOperator::Add => (left + right, false),
         BinaryOperator::Subtract => (left - right, false),
         BinaryOperator::Multiply => (left * right, left != 0.0 && right != 0.0),
         BinaryOperator::Divide if right == 0.0 && !left.is_nan() => {
-            return Err(EvaluationError::DivisionByZero);
+            return Err(ExpressionError::DivisionByZero);
         }
         BinaryOperator::Divide => (left / right, left != 0.0 && !right.is_infinite()),
         _ => unreachable!("`arithmetic` sends only these here"),
     };
     if result.is_infinite() && !left.is_infinite() && !right.is_infinite() {
-        return Err(EvaluationError::Overflow);
+        return Err(ExpressionError::Overflow);
     }
     if result == 0.0 && may_underflow {
-        return Err(EvaluationError::Underflow);
+        return Err(ExpressionError::Underflow);
     }
     Ok(result)
 }
 
-fn concatenate(left: ValueRef<'_>, right: ValueRef<'_>) -> Result<Value, EvaluationError> {
+fn concatenate(left: ValueRef<'_>, right: ValueRef<'_>) -> Result<Value, ExpressionError> {
     let room = |left: usize, right: usize| match left + right {
-        bytes if bytes > ROW_BYTES_MAX => Err(EvaluationError::TooLong { bytes }),
+        bytes if bytes > ROW_BYTES_MAX => Err(ExpressionError::TooLong { bytes }),
         bytes => Ok(bytes),
     };
     match (left, right) {
@@ -351,7 +351,7 @@ fn concatenate(left: ValueRef<'_>, right: ValueRef<'_>) -> Result<Value, Evaluat
 }
 
 /// To the nearest integer, halves to the even one.
-fn round(value: f64) -> Result<i64, EvaluationError> {
+fn round(value: f64) -> Result<i64, ExpressionError> {
     /// From here on every float is a whole number.
     const WHOLE: f64 = 4_503_599_627_370_496.0;
     let rounded = if value.abs() < WHOLE {
@@ -365,12 +365,12 @@ fn round(value: f64) -> Result<i64, EvaluationError> {
     if (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&rounded) {
         Ok(rounded as i64)
     } else {
-        Err(EvaluationError::Overflow)
+        Err(ExpressionError::Overflow)
     }
 }
 
-fn not_boolean(value: ValueRef<'_>) -> EvaluationError {
-    EvaluationError::NotBoolean {
+fn not_boolean(value: ValueRef<'_>) -> ExpressionError {
+    ExpressionError::NotBoolean {
         found: value.column_type(),
     }
 }
@@ -379,8 +379,8 @@ fn wrong_types(
     operator: BinaryOperator,
     left: ValueRef<'_>,
     right: ValueRef<'_>,
-) -> EvaluationError {
-    EvaluationError::WrongTypes {
+) -> ExpressionError {
+    ExpressionError::WrongTypes {
         operator,
         left: left.column_type(),
         right: right.column_type(),

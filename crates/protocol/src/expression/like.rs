@@ -4,7 +4,7 @@
 //! take as well. Work is counted against the caller's budget, since a hostile pattern makes it
 //! the product of both lengths.
 
-use super::EvaluationError;
+use super::ExpressionError;
 use super::budget::Budget;
 
 /// Returns whether the whole text matches the pattern, case and all.
@@ -12,7 +12,7 @@ pub(super) fn matches(
     text: &str,
     pattern: &str,
     budget: &mut Budget,
-) -> Result<bool, EvaluationError> {
+) -> Result<bool, ExpressionError> {
     let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
     let (mut text_at, mut pattern_at) = (0, 0);
     // After the last `%`: where the pattern goes on, and where in the text that was tried.
@@ -35,7 +35,7 @@ pub(super) fn matches(
             Some(b'_') => here.map(|first| (character_bytes(first), 1)),
             Some(b'\\') => match pattern.get(pattern_at + 1) {
                 // As PostgreSQL: it is an error only where it is compared with something.
-                None if here.is_some() => return Err(EvaluationError::PatternEnd),
+                None if here.is_some() => return Err(ExpressionError::PatternEnd),
                 None => None,
                 literal => (literal.copied() == here).then_some((1, 2)),
             },
@@ -75,7 +75,7 @@ mod tests {
     use alloc::string::String;
     use proptest::prelude::*;
 
-    fn like(text: &str, pattern: &str) -> Result<bool, EvaluationError> {
+    fn like(text: &str, pattern: &str) -> Result<bool, ExpressionError> {
         matches(text, pattern, &mut Budget::new())
     }
 
@@ -114,8 +114,8 @@ mod tests {
 
     #[test]
     fn pattern_that_ends_in_an_escape() {
-        assert_eq!(like("ab", "a\\"), Err(EvaluationError::PatternEnd));
-        assert_eq!(like("a", "%\\"), Err(EvaluationError::PatternEnd));
+        assert_eq!(like("ab", "a\\"), Err(ExpressionError::PatternEnd));
+        assert_eq!(like("a", "%\\"), Err(ExpressionError::PatternEnd));
         assert_eq!(like("a", "a\\"), Ok(false));
         assert_eq!(like("", "%\\"), Ok(false));
     }
@@ -124,7 +124,7 @@ mod tests {
     fn hostile_pattern_runs_out_of_budget() {
         let text = "a".repeat(1 << 20);
         let pattern = alloc::format!("%{}b", "a".repeat(1 << 15));
-        assert_eq!(like(&text, &pattern), Err(EvaluationError::TooCostly));
+        assert_eq!(like(&text, &pattern), Err(ExpressionError::TooCostly));
     }
 
     /// The definition, without a thought to cost.

@@ -98,9 +98,10 @@ pub struct Assignment {
     pub value: Expression,
 }
 
-/// Why an expression has no value. Retrying does not help: the statement or the row is at fault.
+/// Why an expression has no type or no value. Retrying does not help: the statement or the row is
+/// at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EvaluationError {
+pub enum ExpressionError {
     /// The table has no column at this position.
     UnknownColumn {
         /// The position.
@@ -153,21 +154,21 @@ pub enum EvaluationError {
     TooCostly,
 }
 
-impl fmt::Display for EvaluationError {
+impl fmt::Display for ExpressionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |column_type: &Option<ColumnType>| column_type.map_or("NULL", ColumnType::name);
         match self {
-            EvaluationError::UnknownColumn { column } => {
+            ExpressionError::UnknownColumn { column } => {
                 write!(
                     f,
                     "the table has no column at position {column}: name one that it has"
                 )
             }
-            EvaluationError::NoExcluded => write!(
+            ExpressionError::NoExcluded => write!(
                 f,
                 "EXCLUDED has a meaning only after ON CONFLICT DO UPDATE: name the column alone"
             ),
-            EvaluationError::WrongTypes {
+            ExpressionError::WrongTypes {
                 operator,
                 left,
                 right,
@@ -179,40 +180,40 @@ impl fmt::Display for EvaluationError {
                 name(right),
                 operator.symbol()
             ),
-            EvaluationError::NotBoolean { found } => write!(
+            ExpressionError::NotBoolean { found } => write!(
                 f,
                 "a condition must be boolean, this one is {}: compare it with something",
                 name(found)
             ),
-            EvaluationError::NotNumeric { found } => {
+            ExpressionError::NotNumeric { found } => {
                 write!(f, "only numbers can be negated, not {}", name(found))
             }
-            EvaluationError::NotAssignable { expected, found } => write!(
+            ExpressionError::NotAssignable { expected, found } => write!(
                 f,
                 "a {} cannot be stored in a column of type {}: convert it",
                 found.name(),
                 expected.name()
             ),
-            EvaluationError::Overflow => {
+            ExpressionError::Overflow => {
                 write!(f, "the result is out of range: use smaller numbers")
             }
-            EvaluationError::Underflow => {
+            ExpressionError::Underflow => {
                 write!(f, "the result is too close to zero for double precision")
             }
-            EvaluationError::DivisionByZero => write!(f, "division by zero"),
-            EvaluationError::PatternEnd => write!(
+            ExpressionError::DivisionByZero => write!(f, "division by zero"),
+            ExpressionError::PatternEnd => write!(
                 f,
                 "the LIKE pattern ends in its escape character: write \\\\ for a backslash"
             ),
-            EvaluationError::TooLong { bytes } => write!(
+            ExpressionError::TooLong { bytes } => write!(
                 f,
                 "the result has {bytes} bytes, a row holds at most {ROW_BYTES_MAX}"
             ),
-            EvaluationError::TooDeep => write!(
+            ExpressionError::TooDeep => write!(
                 f,
                 "the expression is nested deeper than {DEPTH_MAX} levels: simplify it"
             ),
-            EvaluationError::TooCostly => write!(
+            ExpressionError::TooCostly => write!(
                 f,
                 "the expression has more than {NODES_MAX} parts, or takes more than {STEPS_MAX} steps \
                  for one row: split the statement, or shorten its lists (each value of IN takes 4 \
@@ -222,7 +223,7 @@ impl fmt::Display for EvaluationError {
     }
 }
 
-impl core::error::Error for EvaluationError {}
+impl core::error::Error for ExpressionError {}
 
 impl BinaryOperator {
     /// Returns whether it compares its operands by their order.

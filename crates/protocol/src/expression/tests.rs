@@ -30,7 +30,7 @@ fn one(operator: One, operand: Expression) -> Expression {
     Expression::Unary(operator, Box::new(operand))
 }
 
-fn value(expression: &Expression) -> Result<Value, EvaluationError> {
+fn value(expression: &Expression) -> Result<Value, ExpressionError> {
     evaluate(expression, &Vec::new(), None)
 }
 
@@ -63,7 +63,7 @@ fn three_valued_logic() {
 
 #[test]
 fn arithmetic_as_postgresql() {
-    use EvaluationError::{DivisionByZero, Overflow, Underflow};
+    use ExpressionError::{DivisionByZero, Overflow, Underflow};
     for (operator, left, right, expected) in [
         (Two::Add, INT(2), INT(3), Ok(Value::Int64(5))),
         (Two::Add, INT(i64::MAX), INT(1), Err(Overflow)),
@@ -158,7 +158,7 @@ fn types_that_do_not_go_together() {
     );
     assert_eq!(
         holds(&INT(1), &Vec::new(), None),
-        Err(EvaluationError::NotBoolean {
+        Err(ExpressionError::NotBoolean {
             found: Some(ColumnType::Int64)
         })
     );
@@ -178,7 +178,7 @@ fn texts_and_bytes_concatenate_up_to_a_row() {
     let half = text(&"x".repeat(ROW_BYTES_MAX / 2 + 1));
     assert_eq!(
         value(&two(Two::Concatenate, half.clone(), half)),
-        Err(EvaluationError::TooLong {
+        Err(ExpressionError::TooLong {
             bytes: ROW_BYTES_MAX + 2
         })
     );
@@ -211,11 +211,11 @@ fn assignments_convert_numbers() {
     for out in [9_223_372_036_854_775_808.0, f64::NAN, f64::INFINITY, -1e300] {
         assert_eq!(
             assign(ColumnType::Int64, FLOAT(out)),
-            Err(EvaluationError::Overflow)
+            Err(ExpressionError::Overflow)
         );
     }
     assert_eq!(assign(ColumnType::Int64, NULL), Ok(Value::Null));
-    let wrong = EvaluationError::NotAssignable {
+    let wrong = ExpressionError::NotAssignable {
         expected: ColumnType::Int64,
         found: ColumnType::Text,
     };
@@ -260,13 +260,13 @@ fn columns_of_the_row_and_of_the_proposed_row() {
     assert_eq!(evaluate(&sum, &held, Some(&proposed)), Ok(Value::Int64(11)));
     assert_eq!(
         evaluate(&sum, &held, None),
-        Err(EvaluationError::NoExcluded)
+        Err(ExpressionError::NoExcluded)
     );
     assert_eq!(
         check(&sum, columns, Scope::Row),
-        Err(EvaluationError::NoExcluded)
+        Err(ExpressionError::NoExcluded)
     );
-    let unknown = EvaluationError::UnknownColumn { column: 3 };
+    let unknown = ExpressionError::UnknownColumn { column: 3 };
     assert_eq!(evaluate(&Expression::Column(3), &held, None), Err(unknown));
     assert_eq!(
         check(&Expression::Column(3), columns, Scope::Row),
@@ -290,8 +290,8 @@ fn depth_and_size_are_bounded() {
     assert_eq!(value(&deep), Ok(Value::Int64(1)));
     assert_eq!(Expression::decode_all(&deep.to_bytes()), Ok(deep.clone()));
     deep = one(One::Negate, deep);
-    assert_eq!(value(&deep), Err(EvaluationError::TooDeep));
-    assert_eq!(check(&deep, &[], Scope::Row), Err(EvaluationError::TooDeep));
+    assert_eq!(value(&deep), Err(ExpressionError::TooDeep));
+    assert_eq!(check(&deep, &[], Scope::Row), Err(ExpressionError::TooDeep));
     assert!(Expression::decode_all(&deep.to_bytes()).is_err());
 
     let equal = |number| two(Two::Equal, INT(number), INT(999));
@@ -301,7 +301,7 @@ fn depth_and_size_are_bounded() {
     let list = Expression::any((0..2000).map(equal).collect()).unwrap();
     assert_eq!(
         check(&list, &[], Scope::Row),
-        Err(EvaluationError::TooCostly)
+        Err(ExpressionError::TooCostly)
     );
     assert_eq!(Expression::all(Vec::new()), None);
     assert_eq!(
@@ -367,10 +367,10 @@ proptest! {
                 ),
                 Err(error) => prop_assert!(matches!(
                     error,
-                    EvaluationError::Overflow
-                        | EvaluationError::Underflow
-                        | EvaluationError::DivisionByZero
-                        | EvaluationError::PatternEnd
+                    ExpressionError::Overflow
+                        | ExpressionError::Underflow
+                        | ExpressionError::DivisionByZero
+                        | ExpressionError::PatternEnd
                 ), "{}", error),
             }
         }

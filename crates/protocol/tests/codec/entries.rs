@@ -7,7 +7,7 @@ use placement::{
 };
 use protocol::codec::{Reader, Wire};
 use protocol::configuration::Configuration;
-use protocol::expression::{EvaluationError, Expression, Scope, check, evaluate, holds};
+use protocol::expression::{Expression, ExpressionError, Scope, check, evaluate, holds};
 use protocol::frame;
 use protocol::message::Message;
 use protocol::record::{Record, SavedCompletion};
@@ -147,12 +147,12 @@ pub fn expression(bytes: &[u8]) {
         Err(error) => assert!(
             matches!(
                 error,
-                EvaluationError::Overflow
-                    | EvaluationError::Underflow
-                    | EvaluationError::DivisionByZero
-                    | EvaluationError::PatternEnd
-                    | EvaluationError::TooLong { .. }
-                    | EvaluationError::TooCostly
+                ExpressionError::Overflow
+                    | ExpressionError::Underflow
+                    | ExpressionError::DivisionByZero
+                    | ExpressionError::PatternEnd
+                    | ExpressionError::TooLong { .. }
+                    | ExpressionError::TooCostly
             ),
             "the check let through {error}"
         ),

@@ -1,7 +1,7 @@
 //! Literals and casts of constants, with PostgreSQL's rules.
 
 use placement::{ColumnType, Value, ValueError};
-use protocol::expression::EvaluationError;
+use protocol::expression::ExpressionError;
 use sqlparser::ast::Expr;
 
 use super::decimal::Decimal;
@@ -73,7 +73,7 @@ pub(super) fn cast(value: &Value, to: ColumnType, source: &Expr) -> Result<Value
         (Value::Float64(value), ColumnType::Int64) => {
             let rounded = value.round_ties_even();
             if !(-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&rounded) {
-                return Err(expression_error(source, EvaluationError::Overflow));
+                return Err(expression_error(source, ExpressionError::Overflow));
             }
             Value::Int64(rounded as i64)
         }

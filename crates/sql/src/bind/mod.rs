@@ -12,7 +12,7 @@ mod literal;
 mod operators;
 
 use placement::{Column, ColumnType, Schema, Value};
-use protocol::expression::{self, EvaluationError, Expression, Scope as Names};
+use protocol::expression::{self, Expression, ExpressionError, Scope as Names};
 use sqlparser::ast::{self, Expr};
 
 use crate::error::SqlError;
@@ -86,7 +86,7 @@ impl<'a> Scope<'a> {
             if !matches!(found, None | Some(ColumnType::Bool)) {
                 return Err(expression_error(
                     part,
-                    EvaluationError::NotBoolean { found },
+                    ExpressionError::NotBoolean { found },
                 ));
             }
             operators::split_conjunction(bound, &mut conjuncts);
@@ -175,7 +175,7 @@ impl<'a> Scope<'a> {
         };
         expression::check_assignable(column_type, &bound, self.columns(), self.names()).map_err(
             |error| match error {
-                EvaluationError::NotAssignable { .. } => {
+                ExpressionError::NotAssignable { .. } => {
                     SqlError::statement(format!("{place}: {error}"))
                 }
                 error => expression_error(expression, error),
@@ -414,7 +414,7 @@ impl Bound {
     }
 }
 
-fn expression_error(source: &Expr, error: EvaluationError) -> SqlError {
+fn expression_error(source: &Expr, error: ExpressionError) -> SqlError {
     const SHOWN_MAX: usize = 80;
     let text = source.to_string();
     let mut shown: String = text.chars().take(SHOWN_MAX).collect();

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use placement::{ColumnType, Value};
-use protocol::expression::{BinaryOperator, EvaluationError, Expression, NODES_MAX, UnaryOperator};
+use protocol::expression::{BinaryOperator, Expression, ExpressionError, NODES_MAX, UnaryOperator};
 use sqlparser::ast::{self, Expr};
 
 use super::decimal::{Decimal, Place};
@@ -221,7 +221,7 @@ impl Scope<'_> {
             if !matches!(found, None | Some(ColumnType::Bool)) {
                 return Err(expression_error(
                     part,
-                    EvaluationError::NotBoolean { found },
+                    ExpressionError::NotBoolean { found },
                 ));
             }
             operands.push(operand);
@@ -303,7 +303,7 @@ impl Scope<'_> {
         let any = Expression::any(alternatives).unwrap_or(Expression::Literal(Value::Bool(false)));
         let bound = self.compound(any, source).map_err(|error| match error {
             SqlError::Expression {
-                error: EvaluationError::TooCostly,
+                error: ExpressionError::TooCostly,
                 ..
             } => long_list(value, list.len()),
             other => other,

@@ -17,7 +17,7 @@ pub(crate) mod text;
 
 use placement::{ColumnType, Schema, Value};
 use protocol::configuration::{Configuration, PlacedTable};
-use protocol::expression::{self, Assignment, EvaluationError, Expression, Scope as Names};
+use protocol::expression::{self, Assignment, Expression, ExpressionError, Scope as Names};
 use protocol::identity::TableId;
 use protocol::operation::Mutation;
 
@@ -344,7 +344,7 @@ fn check_size(
     let columns = &table.expect("it was planned over").schema.columns;
     let checked = condition.map(|it| expression::check_condition(it, columns, Names::Row));
     match checked {
-        Some(Err(error @ (EvaluationError::TooCostly | EvaluationError::TooDeep))) => {
+        Some(Err(error @ (ExpressionError::TooCostly | ExpressionError::TooDeep))) => {
             let text = "WHERE".to_string();
             Err(SqlError::Expression { text, error })
         }
