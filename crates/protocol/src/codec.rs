@@ -1,7 +1,7 @@
 //! Bytes of messages and log records: little-endian integers, length-prefixed bytes and lists,
 //! one tag byte per enum.
 //!
-//! One trait and two macros, so that a message's fields are named once. Decoding bounds-checks
+//! One trait and three macros, so that a message's fields are named once. Decoding bounds-checks
 //! everything and allocates no more than the input can fill: bytes from a network or a disk
 //! never cause a panic. Frames (length, checksum, version) are in `frame`.
 
@@ -11,6 +11,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use placement::Value;
+
 /// Bytes that do not decode. Sending them again will not help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecodeError {
@@ -18,8 +20,10 @@ pub enum DecodeError {
     Truncated,
     /// A tag, flag or text that the format does not know, with the type that was being read.
     Invalid(&'static str),
-    /// Bytes are left over after the message.
+    /// Bytes are left over after the value.
     TrailingBytes(usize),
+    /// Values nested deeper than [`DEPTH_MAX`].
+    TooDeep,
     /// Lists of so many items that they would take more than [`MEMORY_BYTES_MAX`].
     TooLarge,
 }
@@ -27,14 +31,20 @@ pub enum DecodeError {
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DecodeError::Truncated => write!(f, "the message ends inside a value"),
-            DecodeError::Invalid(what) => write!(f, "the message holds no valid {what}"),
+            DecodeError::Truncated => write!(f, "the bytes end inside a value"),
+            DecodeError::Invalid(what) => write!(f, "the bytes hold no valid {what}"),
             DecodeError::TrailingBytes(count) => {
-                write!(f, "{count} bytes are left over after the message")
+                write!(f, "{count} bytes are left over after the value")
+            }
+            DecodeError::TooDeep => {
+                write!(
+                    f,
+                    "the bytes hold values nested deeper than {DEPTH_MAX} levels"
+                )
             }
             DecodeError::TooLarge => write!(
                 f,
-                "the message holds so many items that they would take more than \
+                "the bytes hold so many items that they would take more than \
                  {MEMORY_BYTES_MAX} bytes"
             ),
         }
@@ -55,9 +65,13 @@ pub struct Reader<'a> {
 /// How deep values may nest (expressions are the only recursive ones).
 pub const DEPTH_MAX: u32 = 32;
 
-/// The memory that the lists and nested values of one message may take, beside its texts and bytes.
-/// An item of a byte or two can take forty times that, so the size of the frame alone is no bound.
+/// The memory that the lists and nested values of one message may take, besides its texts and
+/// bytes. An item of a byte or two can take forty times that, so the size of the frame alone is no
+/// bound.
 pub const MEMORY_BYTES_MAX: usize = 32 << 20;
+
+/// Items for which a decoded list reserves memory at once; a longer list grows as they are read.
+const ITEMS_RESERVED_MAX: usize = 1024;
 
 impl<'a> Reader<'a> {
     /// Returns a cursor at the start of `bytes`.
@@ -104,7 +118,7 @@ impl<'a> Reader<'a> {
         read: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
     ) -> Result<T, DecodeError> {
         if self.depth == DEPTH_MAX {
-            return Err(DecodeError::Invalid("depth"));
+            return Err(DecodeError::TooDeep);
         }
         self.depth += 1;
         let result = read(self);
@@ -143,12 +157,14 @@ macro_rules! wire_struct {
     ($name:ident { $($field:ident),* $(,)? }) => {
         impl $crate::codec::Wire for $name {
             fn encode(&self, out: &mut alloc::vec::Vec<u8>) {
+                // A struct without fields leaves the parameter unused.
                 let _ = &out;
                 $($crate::codec::Wire::encode(&self.$field, out);)*
             }
             fn decode(
                 reader: &mut $crate::codec::Reader<'_>,
             ) -> Result<Self, $crate::codec::DecodeError> {
+                // As in `encode`.
                 let _ = &reader;
                 Ok($name { $($field: $crate::codec::Wire::decode(reader)?),* })
             }
@@ -186,25 +202,24 @@ macro_rules! wire_enum {
     };
 }
 
-/// The bytes of a struct of one unnamed field: those of the field.
+/// Implements [`Wire`] for structs of one unnamed field: their bytes are those of the field.
 macro_rules! wire_newtype {
     ($($type:ident),*) => {$(
         impl $crate::codec::Wire for $type {
             fn encode(&self, out: &mut alloc::vec::Vec<u8>) {
                 $crate::codec::Wire::encode(&self.0, out);
             }
-            fn decode(reader: &mut $crate::codec::Reader<'_>) -> Result<Self, $crate::codec::DecodeError> {
+            fn decode(
+                reader: &mut $crate::codec::Reader<'_>,
+            ) -> Result<Self, $crate::codec::DecodeError> {
                 Ok($type($crate::codec::Wire::decode(reader)?))
             }
         }
     )*};
 }
 
-pub(crate) use wire_enum;
-pub(crate) use wire_newtype;
-pub(crate) use wire_struct;
-
-macro_rules! wire_integer {
+/// Implements [`Wire`] for numbers of a fixed size: their bytes, the lowest first.
+macro_rules! wire_number {
     ($($type:ty),*) => {$(
         impl Wire for $type {
             fn encode(&self, out: &mut Vec<u8>) {
@@ -218,7 +233,12 @@ macro_rules! wire_integer {
     )*};
 }
 
-wire_integer!(u8, u16, u32, u64, i64, f64);
+// An import of a macro stands behind its definition.
+pub(crate) use wire_enum;
+pub(crate) use wire_newtype;
+pub(crate) use wire_struct;
+
+wire_number!(u8, u16, u32, u64, i64, f64);
 
 impl Wire for bool {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -331,16 +351,69 @@ impl<T: Wire> Wire for Vec<T> {
     }
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let count = u32::decode(reader)? as usize;
-        // Every item takes a byte or more, so a count beyond the input is a lie: it must not
+        // Every item takes a byte or more, so a count beyond the input cannot be true: it must not
         // reserve memory.
         if count > reader.remaining() {
             return Err(DecodeError::Truncated);
         }
         reader.claim::<T>(count)?;
-        let mut items = Vec::with_capacity(count.min(1024));
+        let mut items = Vec::with_capacity(count.min(ITEMS_RESERVED_MAX));
         for _ in 0..count {
             items.push(T::decode(reader)?);
         }
         Ok(items)
+    }
+}
+
+impl Wire for Value {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Value::Null => out.push(0),
+            Value::Bool(value) => {
+                out.push(1);
+                value.encode(out);
+            }
+            Value::Int64(value) => {
+                out.push(2);
+                value.encode(out);
+            }
+            Value::Float64(value) => {
+                out.push(3);
+                value.encode(out);
+            }
+            Value::Text(value) => {
+                out.push(4);
+                value.encode(out);
+            }
+            Value::Bytes(value) => {
+                out.push(5);
+                encode_bytes(value, out);
+            }
+            Value::Timestamp(value) => {
+                out.push(6);
+                value.encode(out);
+            }
+            Value::Uuid(value) => {
+                out.push(7);
+                out.extend_from_slice(value);
+            }
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match u8::decode(reader)? {
+            0 => Value::Null,
+            1 => Value::Bool(Wire::decode(reader)?),
+            2 => Value::Int64(Wire::decode(reader)?),
+            3 => Value::Float64(Wire::decode(reader)?),
+            4 => Value::Text(Wire::decode(reader)?),
+            5 => Value::Bytes(reader.bytes()?.into()),
+            6 => Value::Timestamp(Wire::decode(reader)?),
+            7 => {
+                let bytes = reader.take(16)?;
+                Value::Uuid(bytes.try_into().expect("take gave 16 bytes"))
+            }
+            _ => return Err(DecodeError::Invalid("value")),
+        })
     }
 }

@@ -1,9 +1,9 @@
 //! Expressions over one row: conditions, filters and assignments, evaluated where the row is.
 //!
-//! A condition makes an update atomic (HyperDex's conditional operations), an assignment such as
-//! `n = n + 1` is evaluated at the primary under the key's lock. SQL's three values hold: a
-//! comparison with NULL is NULL, and a condition that is NULL does not hold. Functions, subqueries
-//! and anything else that needs more than the row are left out.
+//! A condition makes an update atomic (HyperDex's conditional operations). An assignment such as
+//! `n = n + 1` is evaluated at the primary partition under the key's lock. Three-valued logic, as
+//! in SQL: a comparison with NULL is NULL, and a condition that is NULL does not hold. Functions,
+//! subqueries and anything else that needs more than the row are left out.
 //!
 //! `check` types an expression once per request, `evaluate` runs it per row.
 
@@ -20,7 +20,7 @@ use core::fmt;
 
 use placement::{ColumnType, ROW_BYTES_MAX, Value};
 
-use crate::codec::{DEPTH_MAX, DecodeError, Reader, Wire, wire_enum, wire_struct};
+use crate::codec::{DEPTH_MAX, wire_enum, wire_struct};
 
 pub use budget::STEPS_MAX;
 pub use check::{NODES_MAX, Scope, check, check_assignable, check_condition};
@@ -59,7 +59,7 @@ pub enum UnaryOperator {
 pub enum BinaryOperator {
     /// Both hold.
     And,
-    /// One holds.
+    /// At least one holds.
     Or,
     /// Equal.
     Equal,
@@ -155,6 +155,7 @@ pub enum ExpressionError {
 }
 
 impl fmt::Display for ExpressionError {
+    // tidy: long — the one match over the messages of all variants.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |column_type: &Option<ColumnType>| column_type.map_or("NULL", ColumnType::name);
         match self {
@@ -186,7 +187,11 @@ impl fmt::Display for ExpressionError {
                 name(found)
             ),
             ExpressionError::NotNumeric { found } => {
-                write!(f, "only numbers can be negated, not {}", name(found))
+                write!(
+                    f,
+                    "only numbers can be negated, not {}: name a numeric column or constant",
+                    name(found)
+                )
             }
             ExpressionError::NotAssignable { expected, found } => write!(
                 f,
@@ -198,16 +203,22 @@ impl fmt::Display for ExpressionError {
                 write!(f, "the result is out of range: use smaller numbers")
             }
             ExpressionError::Underflow => {
-                write!(f, "the result is too close to zero for double precision")
+                write!(
+                    f,
+                    "the result is too close to zero for double precision: use larger numbers"
+                )
             }
-            ExpressionError::DivisionByZero => write!(f, "division by zero"),
+            ExpressionError::DivisionByZero => {
+                write!(f, "division by zero: give a divisor other than 0")
+            }
             ExpressionError::PatternEnd => write!(
                 f,
                 "the LIKE pattern ends in its escape character: write \\\\ for a backslash"
             ),
             ExpressionError::TooLong { bytes } => write!(
                 f,
-                "the result has {bytes} bytes, a row holds at most {ROW_BYTES_MAX}"
+                "the result has {bytes} bytes, a row holds at most {ROW_BYTES_MAX}: shorten its \
+                 parts"
             ),
             ExpressionError::TooDeep => write!(
                 f,
@@ -262,13 +273,15 @@ impl BinaryOperator {
 }
 
 impl Expression {
-    /// Returns all of these conditions, as a tree of least depth; none if there are none. A chain
-    /// as deep as the list is long would soon be nested deeper than [`DEPTH_MAX`].
+    /// Returns an expression that holds if all conditions hold, as a tree of least depth; none if
+    /// there are none. A chain as deep as the list is long would soon be nested deeper than
+    /// [`DEPTH_MAX`].
     pub fn all(conditions: Vec<Expression>) -> Option<Expression> {
         Expression::joined(BinaryOperator::And, conditions)
     }
 
-    /// Returns any of these conditions, likewise.
+    /// Returns an expression that holds if at least one condition holds, as a tree of least depth;
+    /// none if there are none.
     pub fn any(conditions: Vec<Expression>) -> Option<Expression> {
         Expression::joined(BinaryOperator::Or, conditions)
     }
@@ -303,57 +316,3 @@ wire_enum!(Expression {
     3 => Unary(operator, operand),
     4 => Binary(operator, left, right),
 });
-
-impl Wire for Value {
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Value::Null => out.push(0),
-            Value::Bool(value) => {
-                out.push(1);
-                value.encode(out);
-            }
-            Value::Int64(value) => {
-                out.push(2);
-                value.encode(out);
-            }
-            Value::Float64(value) => {
-                out.push(3);
-                value.encode(out);
-            }
-            Value::Text(value) => {
-                out.push(4);
-                value.encode(out);
-            }
-            Value::Bytes(value) => {
-                out.push(5);
-                (value.len() as u32).encode(out);
-                out.extend_from_slice(value);
-            }
-            Value::Timestamp(value) => {
-                out.push(6);
-                value.encode(out);
-            }
-            Value::Uuid(value) => {
-                out.push(7);
-                out.extend_from_slice(value);
-            }
-        }
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(match u8::decode(reader)? {
-            0 => Value::Null,
-            1 => Value::Bool(Wire::decode(reader)?),
-            2 => Value::Int64(Wire::decode(reader)?),
-            3 => Value::Float64(Wire::decode(reader)?),
-            4 => Value::Text(Wire::decode(reader)?),
-            5 => Value::Bytes(reader.bytes()?.into()),
-            6 => Value::Timestamp(Wire::decode(reader)?),
-            7 => {
-                let bytes = reader.take(16)?;
-                Value::Uuid(bytes.try_into().expect("take gave 16 bytes"))
-            }
-            _ => return Err(DecodeError::Invalid("value")),
-        })
-    }
-}

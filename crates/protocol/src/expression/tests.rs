@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use super::BinaryOperator as Two;
 use super::UnaryOperator as One;
 use super::*;
+use crate::codec::Wire;
 
 const INT: fn(i64) -> Expression = |value| Expression::Literal(Value::Int64(value));
 const FLOAT: fn(f64) -> Expression = |value| Expression::Literal(Value::Float64(value));
@@ -154,7 +155,7 @@ fn types_that_do_not_go_together() {
     );
     assert_eq!(
         message(one(One::Negate, text("1"))),
-        "only numbers can be negated, not text"
+        "only numbers can be negated, not text: name a numeric column or constant"
     );
     assert_eq!(
         holds(&INT(1), &Vec::new(), None),
