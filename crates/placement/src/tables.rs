@@ -11,8 +11,9 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::{Bound, ControlFlow};
 
-/// Longest key in bytes that every implementation accepts; keys may be empty.
-pub const KEY_BYTES_MAX: usize = 32 * 1024;
+/// Longest key in bytes that every implementation accepts; keys may be empty. An encoded
+/// key has at most [`crate::KEY_BYTES_MAX`] of them, but a local entry joins two.
+pub const TABLE_KEY_BYTES_MAX: usize = 32 * 1024;
 
 /// Longest value in bytes that every implementation accepts; values may be empty.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -205,7 +206,11 @@ impl Tables for MemoryTables {
     }
 
     fn put(&mut self, table: u64, key: &[u8], value: &[u8]) {
-        assert!(key.len() <= KEY_BYTES_MAX, "key of {} bytes", key.len());
+        assert!(
+            key.len() <= TABLE_KEY_BYTES_MAX,
+            "key of {} bytes",
+            key.len()
+        );
         assert!(
             value.len() <= VALUE_BYTES_MAX,
             "value of {} bytes",

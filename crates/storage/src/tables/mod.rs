@@ -23,7 +23,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use placement::tables::{EntryVisitor, KEY_BYTES_MAX, Tables, TablesError, VALUE_BYTES_MAX};
+use placement::tables::{EntryVisitor, TABLE_KEY_BYTES_MAX, Tables, TablesError, VALUE_BYTES_MAX};
 
 use changes::Changes;
 pub(crate) use checkpoint::Checkpointer;
@@ -413,7 +413,11 @@ impl Tables for DurableTables {
     }
 
     fn put(&mut self, table: u64, key: &[u8], value: &[u8]) {
-        assert!(key.len() <= KEY_BYTES_MAX, "key of {} bytes", key.len());
+        assert!(
+            key.len() <= TABLE_KEY_BYTES_MAX,
+            "key of {} bytes",
+            key.len()
+        );
         assert!(
             value.len() <= VALUE_BYTES_MAX,
             "value of {} bytes",
