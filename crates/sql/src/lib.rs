@@ -48,7 +48,7 @@ pub use error::{SqlError, StatementProgress, SyntaxError};
 pub use parse::{FAILURES_TOLERATED_DEFAULT, ParseError, ParsedStatement, parse};
 pub use plan::text::literal;
 pub use run::{
-    CHANGE_ROWS_MAX, CONFLICT_RETRIES_MAX, OutputColumn, ROWS_HELD_MAX, ROWS_IN_FLIGHT_MAX,
+    CHANGE_ROWS_MAX, CONFLICT_ATTEMPTS_MAX, OutputColumn, ROWS_HELD_MAX, ROWS_IN_FLIGHT_MAX,
     ResultRows, SqlSession, StatementOutcome,
 };
 pub use store::{Store, StoreError};

@@ -23,7 +23,7 @@ use crate::store::{Store, StoreError};
 pub use change::{CHANGE_ROWS_MAX, ROWS_IN_FLIGHT_MAX};
 pub use read::ROWS_HELD_MAX;
 pub(crate) use read::{Flow, ReadContext, gather};
-pub use sender::CONFLICT_RETRIES_MAX;
+pub use sender::CONFLICT_ATTEMPTS_MAX;
 pub(crate) use sender::Sender;
 
 /// Keys or partitions of one statement that are read at the same time.

@@ -9,8 +9,10 @@ use crate::error::{SqlError, StatementProgress};
 use crate::plan::text;
 use crate::store::Store;
 
-/// How often a row is tried again that others held for too long (R8).
-pub const CONFLICT_RETRIES_MAX: usize = 3;
+/// How often a mutation is handed to the store that ends with `Conflict`: others held its row for
+/// too long (R8). The client itself repeats each of them until its deadline
+/// (`client::Table::execute`).
+pub const CONFLICT_ATTEMPTS_MAX: usize = 3;
 
 /// Sends single mutations of one table.
 #[derive(Debug)]
@@ -22,16 +24,16 @@ pub(crate) struct Sender<'a, S> {
 }
 
 impl<S: Store> Sender<'_, S> {
-    /// Sends one mutation; whether a row changed.
+    /// Sends one mutation. Returns whether a row changed.
     pub async fn send(&self, mutation: Mutation) -> Result<bool, Attempt> {
         let result = self.result(mutation).await?;
         self.changed(result)
     }
 
-    /// Returns the store's result of a mutation. A mutation that waited too long behind others is
-    /// tried again.
+    /// Returns the store's result of a mutation. Hands one that ends with `Conflict` to the store
+    /// again, at most [`CONFLICT_ATTEMPTS_MAX`] times in all.
     pub(super) async fn result(&self, mutation: Mutation) -> Result<RequestResult, Attempt> {
-        for _ in 1..CONFLICT_RETRIES_MAX {
+        for _ in 1..CONFLICT_ATTEMPTS_MAX {
             match self.store.execute(self.table.id, mutation.clone()).await? {
                 RequestResult::Conflict => {}
                 result => return Ok(result),

@@ -712,12 +712,12 @@ fn stale_configuration_is_fetched_and_the_statement_planned_again() {
 #[test]
 fn conflicts_are_tried_again_and_then_reported() {
     let session = &mut Model::session(USERS);
-    session.store().conflict(CONFLICT_RETRIES_MAX - 1);
+    session.store().conflict(CONFLICT_ATTEMPTS_MAX - 1);
     assert_eq!(
         done(session, "INSERT INTO users VALUES ('eu', 1)"),
         "INSERT 0 1"
     );
-    session.store().conflict(CONFLICT_RETRIES_MAX);
+    session.store().conflict(CONFLICT_ATTEMPTS_MAX);
     assert_eq!(
         error(session, "INSERT INTO users VALUES ('eu', 2)"),
         "other operations held the row of table users for too long: run the statement again"
