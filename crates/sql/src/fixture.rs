@@ -1,4 +1,5 @@
-//! Tables and servers for tests: flights with three replexes on three servers, and a shared log.
+//! Three servers and five tables for tests: flights, a shared log, users, a table with further
+//! copies of every kind, and events partitioned by the first columns of their keys.
 
 use placement::{Layout, Schema};
 use protocol::configuration::{Configuration, Place, PlacedTable, Server, ServerState};
@@ -7,6 +8,7 @@ use protocol::identity::{CoreId, Epoch, Incarnation, ServerId, TableId};
 use crate::parse::parse;
 use crate::statement::Statement;
 
+/// A table of three replexes, with columns of most types.
 pub(crate) const FLIGHTS: &str = "
     CREATE TABLE flights (
         id bigint PRIMARY KEY,
@@ -21,15 +23,17 @@ pub(crate) const FLIGHTS: &str = "
         INDEX by_route (origin, dest)
     ) WITH (partitions = 12, failures_tolerated = 2, durability = 'sync');";
 
+/// A shared log: a dense index numbers its entries without gaps.
 pub(crate) const LOG: &str = "
     CREATE TABLE log (id uuid PRIMARY KEY, position bigint NOT NULL, entry bytea,
         INDEX by_position (position) WITH (constraint = 'dense'));";
 
+/// A table with a primary key of two columns and a unique index.
 pub(crate) const USERS: &str = "
     CREATE TABLE users (region text, number bigint, email text UNIQUE, n bigint NOT NULL DEFAULT 0,
         PRIMARY KEY (region, number)) WITH (partitions = 4);";
 
-/// As `USERS`, with further copies of every kind.
+/// Like [`USERS`], but with further copies of every kind instead of the unique index.
 pub(crate) const GRIDS: &str = "
     CREATE TABLE grids (region text, number bigint, email text, n bigint NOT NULL DEFAULT 0,
         PRIMARY KEY (region, number), INDEX by_email (email),
@@ -40,7 +44,7 @@ pub(crate) const GRIDS: &str = "
         INDEX wide USING hyperspace (n, number) WITH (divisions = '4,4'))
         WITH (partitions = 12);";
 
-/// Cut by the first columns of its keys.
+/// A table that is partitioned by the first columns of its keys.
 pub(crate) const EVENTS: &str = "
     CREATE TABLE events (tenant bigint, at timestamp, kind text NOT NULL, PRIMARY KEY (tenant, at),
         INDEX by_kind (kind, tenant, at) WITH (partition_by = 'kind'),
@@ -56,7 +60,8 @@ pub(crate) fn schema(sql: &str) -> Schema {
     }
 }
 
-/// Adds a table, with each replex on the server of its number.
+/// Adds a table, with its replexes in turn on servers 1 to 3, and returns its id: the number of the
+/// configuration's new epoch, so that no two tables have the same.
 pub(crate) fn add_table(configuration: &mut Configuration, schema: Schema) -> TableId {
     let layout = Layout::base(&schema);
     let placement = (0..layout.replexes.len()).map(|replex| {

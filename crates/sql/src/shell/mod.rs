@@ -62,7 +62,7 @@ pub struct ShellOutput<'a> {
 
 impl std::fmt::Debug for ShellOutput<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Output")
+        f.write_str("ShellOutput")
     }
 }
 
