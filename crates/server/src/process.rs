@@ -550,7 +550,7 @@ impl CoreStart {
             return store.close().map(|()| last);
         }
         let sender = (self.identity.core.core == 0).then(|| sender.clone());
-        let surroundings = CoreEnvironment {
+        let environment = CoreEnvironment {
             clock: self.clock,
             coordinators: self.coordinators,
             folder: self.folder,
@@ -561,7 +561,7 @@ impl CoreStart {
                 }
             }),
         };
-        let mut core = CoreDriver::start(machine, store, surroundings)?;
+        let mut core = CoreDriver::start(machine, store, environment)?;
         event_loop.run(&mut core)?;
         core.close()
     }

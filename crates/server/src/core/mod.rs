@@ -114,14 +114,14 @@ impl<S: CoreStore> CoreDriver<S> {
     pub fn start(
         machine: CoreMachine,
         store: S,
-        surroundings: CoreEnvironment,
+        environment: CoreEnvironment,
     ) -> Result<Self, ServerError> {
         let CoreEnvironment {
             clock,
             coordinators,
             folder,
             configured,
-        } = surroundings;
+        } = environment;
         let identity = machine.identity();
         let mut core = CoreDriver {
             peers: Peers::new(identity),

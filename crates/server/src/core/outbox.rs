@@ -34,11 +34,11 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub fn push(&mut self, departure: DelayedMessage) {
-        let after = departure.after();
+    pub fn push(&mut self, message: DelayedMessage) {
+        let after = message.after();
         let behind = self.queue.iter().rev();
         let later = behind.take_while(|other| other.after() > after).count();
-        self.queue.insert(self.queue.len() - later, departure);
+        self.queue.insert(self.queue.len() - later, message);
     }
 
     /// Returns the next message that `durable` releases.
@@ -52,7 +52,7 @@ impl Outbox {
 
     pub fn holds_replies(&self) -> bool {
         let mut queue = self.queue.iter();
-        queue.any(|departure| matches!(departure, DelayedMessage::Reply(_)))
+        queue.any(|message| matches!(message, DelayedMessage::Reply(_)))
     }
 
     pub fn len(&self) -> usize {
@@ -66,7 +66,7 @@ mod tests {
     use protocol::identity::CoreId;
     use protocol::message::{PeerMessage, Room};
 
-    fn departure(after: u64, mark: u64) -> DelayedMessage {
+    fn delayed(after: u64, mark: u64) -> DelayedMessage {
         DelayedMessage::Message(PeerSend {
             to: CoreId::default(),
             after: Position(after),
@@ -81,11 +81,11 @@ mod tests {
     fn leaves_in_order_of_positions_then_of_arrival() {
         let mut outbox = Outbox::default();
         for (after, mark) in [(3, 0), (1, 1), (2, 2), (3, 3), (1, 4), (9, 5)] {
-            outbox.push(departure(after, mark));
+            outbox.push(delayed(after, mark));
         }
         let mut marks = Vec::new();
-        while let Some(departure) = outbox.pop(Position(3)) {
-            let DelayedMessage::Message(send) = departure else {
+        while let Some(message) = outbox.pop(Position(3)) {
+            let DelayedMessage::Message(send) = message else {
                 panic!("only messages were put in");
             };
             let PeerMessage::LeaseRequest { sent_us, .. } = send.message else {

@@ -43,8 +43,8 @@ impl<S: CoreStore> CoreDriver<S> {
         self.step(CoreInput::Durable(durable));
         // First the messages that waited, then those of the step: messages keep their order.
         let fresh_us = self.clock.monotonic_us();
-        while let Some(departure) = self.outbox.pop(durable) {
-            match departure {
+        while let Some(message) = self.outbox.pop(durable) {
+            match message {
                 DelayedMessage::Message(send) => self.send(io, send),
                 DelayedMessage::Reply(reply) => answer(io, reply, fresh_us),
             }
