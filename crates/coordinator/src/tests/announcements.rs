@@ -24,7 +24,7 @@ fn every_core_with_heartbeats_receives_a_new_epoch_once() {
     scene.beat_on(12, (1, 1));
     scene.beat_on(21, (2, 0));
     assert_eq!(announced(&mut scene), [] as [u64; 0]);
-    assert_eq!(scene.ask_from(9, create("flights", 1)), None);
+    assert_eq!(scene.ask_from(CLIENT, create("flights", 1)), None);
     assert_eq!(announced(&mut scene), [11, 12, 21]);
     scene.wait_ms(100);
     scene.beat_on(11, (1, 0));

@@ -9,11 +9,11 @@ use protocol::message::{CopyFailure, FillReport};
 
 /// Returns two servers with a table, of its primary copy and one by its second column, and others
 /// that hold nothing: so many in all.
-pub fn scene(servers: u32) -> Scene {
+pub fn scene_of(servers: u32) -> Scene {
     let mut scene = Scene::new();
     scene.join(1);
     scene.join(2);
-    scene.ask_from(9, create("flights", 1));
+    scene.ask_from(CLIENT, create("flights", 1));
     for server in 3..=servers {
         scene.join(server);
     }
@@ -136,7 +136,7 @@ fn progress(scene: &mut Scene) -> Progress {
 
 #[test]
 fn an_index_is_made_in_the_epoch_after_a_sealed_one() {
-    let mut scene = scene(3);
+    let mut scene = scene_of(3);
     let before = flights(&scene);
     let add = with_index(&scene, "late", None);
     assert!(matches!(scene.ask(add), Reply::Done { .. }));
@@ -180,7 +180,7 @@ fn an_index_is_made_in_the_epoch_after_a_sealed_one() {
 
 #[test]
 fn another_coordinator_goes_on_with_a_change() {
-    let mut first = scene(2);
+    let mut first = scene_of(2);
     let add = with_index(&first, "late", None);
     first.ask(add);
     let state = decode_state(&first.kept).expect("it was kept");
@@ -195,7 +195,7 @@ fn another_coordinator_goes_on_with_a_change() {
 
 #[test]
 fn colliding_rows_give_a_unique_index_up() {
-    let mut scene = scene(2);
+    let mut scene = scene_of(2);
     let before = undated(&scene);
     let add = with_index(&scene, "late", Some(Constraint::Unique));
     scene.ask(add.clone());
@@ -220,7 +220,7 @@ fn colliding_rows_give_a_unique_index_up() {
 
 #[test]
 fn a_copy_goes_if_what_is_promised_stays_proven() {
-    let mut scene = scene(3);
+    let mut scene = scene_of(3);
     let (message, _) = scene.refused(without("by_tail"));
     assert!(
         message.contains("without by_tail table flights survives 0 failures"),
@@ -246,12 +246,12 @@ fn a_copy_goes_if_what_is_promised_stays_proven() {
 
 #[test]
 fn holders_of_a_copy_know_of_its_end_before_it_is_gone() {
-    let mut scene = scene(3);
+    let mut scene = scene_of(3);
     scene.ask(with_index(&scene, "late", None));
     seal(&mut scene);
     fill(&mut scene);
     // The epochs before are being ended for something else just then.
-    scene.ask_from(9, create("others", 1));
+    scene.ask_from(CLIENT, create("others", 1));
     let mut schema = scene.coordinator.configuration().tables[1].schema.clone();
     schema.indexes.push(Index {
         name: "second".into(),
@@ -280,7 +280,7 @@ fn holders_of_a_copy_know_of_its_end_before_it_is_gone() {
 
 #[test]
 fn a_copy_stays_if_another_one_was_lost_meanwhile() {
-    let mut scene = scene(4);
+    let mut scene = scene_of(4);
     let add = with_index(&scene, "late", None);
     scene.ask(add);
     seal(&mut scene);
@@ -313,7 +313,7 @@ fn the_only_copy_of_some_rows_stays() {
     let mut scene = Scene::new();
     scene.join(1);
     scene.join(2);
-    scene.ask_from(9, create("flights", 0));
+    scene.ask_from(CLIENT, create("flights", 0));
     let table = flights(&scene);
     let partitions = table.placement[0].len() as u32;
     let cells = (0..partitions).map(|number| (0, number)).collect();
@@ -335,7 +335,7 @@ fn the_only_copy_of_some_rows_stays() {
 
 #[test]
 fn a_copy_in_the_making_replaces_none_that_is_being_refilled() {
-    let mut scene = scene(4);
+    let mut scene = scene_of(4);
     let partitions = flights(&scene).placement[1].len() as u32;
     scene.ask(with_index(&scene, "late", Some(Constraint::Unique)));
     seal(&mut scene);
@@ -356,7 +356,7 @@ fn a_copy_in_the_making_replaces_none_that_is_being_refilled() {
 
 #[test]
 fn nothing_is_made_of_an_index_in_the_making() {
-    let mut scene = scene(4);
+    let mut scene = scene_of(4);
     let add = with_index(&scene, "late", Some(Constraint::Unique));
     scene.ask(add);
     seal(&mut scene);
@@ -377,7 +377,7 @@ fn nothing_is_made_of_an_index_in_the_making() {
 
 #[test]
 fn a_copy_in_the_making_is_cancelled() {
-    let mut scene = scene(2);
+    let mut scene = scene_of(2);
     let before = undated(&scene);
     let add = with_index(&scene, "late", None);
     scene.ask(add);
@@ -394,7 +394,7 @@ fn a_copy_in_the_making_is_cancelled() {
 
 #[test]
 fn changes_that_cannot_be_are_refused() {
-    let mut scene = scene(2);
+    let mut scene = scene_of(2);
     let dense = with_index(&scene, "late", Some(Constraint::Dense));
     let taken = with_index(&scene, "by_tail", None);
     let table = flights(&scene);
@@ -434,7 +434,7 @@ fn changes_that_cannot_be_are_refused() {
 
 #[test]
 fn nothing_is_ended_while_a_server_is_down() {
-    let mut scene = scene(2);
+    let mut scene = scene_of(2);
     let add = with_index(&scene, "late", None);
     scene.wait_ms(800);
     scene.beat(1, 0);

@@ -12,11 +12,11 @@ const PLACE: PartitionId = PartitionId {
 };
 
 /// Returns two servers and a table, of which one place is rebuilding, and the core that holds it.
-fn scene(sealing: Option<Sealing>) -> (Scene, CoreId) {
+fn scene_of(sealing: Option<Sealing>) -> (Scene, CoreId) {
     let mut scene = Scene::new();
     scene.join(1);
     scene.join(2);
-    scene.ask_from(9, create("flights", 1));
+    scene.ask_from(CLIENT, create("flights", 1));
     let mut state = scene.coordinator.state().clone();
     let place = &mut state.configuration.tables[0].placement[1][0];
     place.state = PartitionState::Rebuilding;
@@ -46,7 +46,7 @@ fn serves(scene: &mut Scene, core: CoreId, epochs_ago: u64) -> bool {
 
 #[test]
 fn a_place_serves_once_its_core_has_filled_it() {
-    let (mut scene, core) = scene(None);
+    let (mut scene, core) = scene_of(None);
     let before = scene.epoch();
     assert!(serves(&mut scene, core, 0));
     assert_eq!(scene.epoch(), before + 1);
@@ -59,7 +59,7 @@ fn a_place_serves_once_its_core_has_filled_it() {
 
 #[test]
 fn a_place_does_not_serve_by_reports_of_others_or_older_epochs() {
-    let (mut scene, core) = scene(None);
+    let (mut scene, core) = scene_of(None);
     let other = CoreId {
         core: 1 - core.core,
         ..core
@@ -70,7 +70,7 @@ fn a_place_does_not_serve_by_reports_of_others_or_older_epochs() {
 
 #[test]
 fn no_place_begins_to_serve_while_epochs_are_ended() {
-    let (mut scene, core) = scene(Some(Sealing {
+    let (mut scene, core) = scene_of(Some(Sealing {
         since: Epoch(4),
         removed: Vec::new(),
         leaving: Vec::new(),

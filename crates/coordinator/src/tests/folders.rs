@@ -26,12 +26,12 @@ fn waits(scene: &mut Scene, request: Request) -> String {
 
 /// Three servers with a table of two copies; server 1 has stopped as instance 1, joined as 100 and
 /// stopped again.
-fn scene(failures: u8) -> Scene {
+fn scene_of(failures: u8) -> Scene {
     let mut scene = Scene::new();
     for id in 1..=3 {
         scene.join(id);
     }
-    scene.ask_from(9, create("t", failures));
+    scene.ask_from(CLIENT, create("t", failures));
     scene.ask(stopped(1, 1));
     let reply = scene.ask(joining(Some(1), 100, 1));
     assert!(matches!(reply, Reply::Joined { .. }), "{reply:?}");
@@ -67,7 +67,7 @@ fn states(scene: &Scene, id: u32) -> Vec<protocol::configuration::PartitionState
 #[test]
 fn an_older_folder_is_let_in_once_what_it_holds_is_void() {
     use protocol::configuration::PartitionState::{Rebuilding, Serving};
-    let mut scene = scene(1);
+    let mut scene = scene_of(1);
     let before = states(&scene, 1);
     assert!(!before.is_empty() && before.iter().all(|it| *it == Serving));
     // Made while instance 1 was the last one.
@@ -110,7 +110,7 @@ fn an_older_folder_is_let_in_once_what_it_holds_is_void() {
 
 #[test]
 fn a_folder_whose_process_may_have_joined_is_the_newest() {
-    let mut scene = scene(1);
+    let mut scene = scene_of(1);
     let reply = scene.ask(with_folder(1, 200, 100));
     assert!(matches!(reply, Reply::Joined { .. }), "{reply:?}");
     scene.wait_ms(1100);
@@ -125,7 +125,7 @@ fn a_folder_whose_process_may_have_joined_is_the_newest() {
 
 #[test]
 fn an_older_log_is_as_an_older_folder() {
-    let mut scene = scene(1);
+    let mut scene = scene_of(1);
     let mut request = with_folder(1, 200, 100);
     change(&mut request, |folder| folder.is_old = true);
     let message = waits(&mut scene, request);
@@ -191,7 +191,7 @@ fn a_folder_whose_process_ended_waits_for_no_lease() {
 
 #[test]
 fn rows_without_another_copy_are_refused_until_an_operator_accepts_the_loss() {
-    let mut scene = scene(0);
+    let mut scene = scene_of(0);
     // With what servers 1 and 2 hold gone, some rows are nowhere: only then it matters.
     let message = waits(&mut scene, with_folder(1, 200, 1));
     let is_only_copy = message.contains("cannot be had from other servers");
@@ -219,7 +219,7 @@ fn rows_without_another_copy_are_refused_until_an_operator_accepts_the_loss() {
 
 #[test]
 fn more_older_folders_than_are_tolerated_stop_loudly() {
-    let mut scene = scene(1);
+    let mut scene = scene_of(1);
     for id in [2, 3] {
         scene.ask(stopped(id, 1));
         let next = joining(Some(id), 100 + u64::from(id), u64::from(id));
@@ -263,7 +263,7 @@ fn an_older_folder_of_a_server_that_holds_nothing_does_no_harm() {
 
 #[test]
 fn the_newest_folder_ends_the_wait_of_an_older_one() {
-    let mut scene = scene(1);
+    let mut scene = scene_of(1);
     waits(&mut scene, with_folder(1, 200, 1));
     let reply = scene.ask(with_folder(1, 300, 100));
     assert!(matches!(reply, Reply::Joined { .. }), "{reply:?}");

@@ -8,6 +8,7 @@ mod folders;
 mod moves;
 mod recall;
 mod renewal;
+mod reports;
 mod room;
 mod servers;
 mod tables;
@@ -29,6 +30,8 @@ use protocol::state::{StateError, decode_state};
 use crate::*;
 
 const MS: u64 = 1000;
+/// The connection of a client whose requests may wait, such as `CREATE TABLE` for the servers.
+const CLIENT: u64 = 9;
 
 /// A coordinator with a clock; looks at every output.
 struct Scene {

@@ -8,10 +8,10 @@ use super::copies::{self, with_index, without};
 use super::*;
 
 /// Returns so many servers of two cores, and a table that survives one failure.
-pub(super) fn scene(servers: u32) -> Scene {
+pub(super) fn scene_of(servers: u32) -> Scene {
     let mut scene = Scene::new();
     (1..=servers).for_each(|id| scene.join(id));
-    scene.ask_from(9, create("flights", 1));
+    scene.ask_from(CLIENT, create("flights", 1));
     scene
 }
 
@@ -103,7 +103,7 @@ pub(super) fn tolerated(scene: &Scene) -> u32 {
 
 #[test]
 fn a_new_server_takes_its_share_and_then_nothing_moves() {
-    let mut scene = scene(2);
+    let mut scene = scene_of(2);
     let before = held(&scene, 1);
     assert!(configuration(&scene).is_at_rest());
     scene.join(3);
@@ -120,7 +120,7 @@ fn a_new_server_takes_its_share_and_then_nothing_moves() {
 
 #[test]
 fn a_partition_is_handed_over_once_all_that_moves_is_level() {
-    let mut scene = scene(2);
+    let mut scene = scene_of(2);
     scene.join(3);
     let (id, place) = moving(&scene)[0];
     let Some(MoveProgress::To(next)) = place.moving else {
@@ -151,14 +151,14 @@ fn a_partition_is_handed_over_once_all_that_moves_is_level() {
 
 #[test]
 fn creating_and_dropping_tables_moves_nothing() {
-    let mut scene = scene(3);
-    scene.ask_from(9, create("trips", 1));
+    let mut scene = scene_of(3);
+    scene.ask_from(CLIENT, create("trips", 1));
     finish(&mut scene);
     let dropped = Request::DropTable {
         name: "flights".into(),
         if_exists: false,
     };
-    scene.ask_from(9, dropped);
+    scene.ask_from(CLIENT, dropped);
     all_beat(&mut scene);
     assert!(moving(&scene).is_empty());
     assert_eq!(configuration(&scene).tables.len(), 1);
@@ -166,7 +166,7 @@ fn creating_and_dropping_tables_moves_nothing() {
 
 #[test]
 fn nothing_moves_while_a_server_is_down() {
-    let mut scene = scene(3);
+    let mut scene = scene_of(3);
     scene.ask(stopped(1, 1));
     scene.join(4);
     assert!(moving(&scene).is_empty());
@@ -174,7 +174,7 @@ fn nothing_moves_while_a_server_is_down() {
 
 #[test]
 fn a_server_that_is_drained_holds_nothing_in_the_end() {
-    let mut scene = scene(3);
+    let mut scene = scene_of(3);
     finish(&mut scene);
     let drain = Request::Drain {
         server: ServerId(2),
@@ -188,7 +188,7 @@ fn a_server_that_is_drained_holds_nothing_in_the_end() {
     let epoch = scene.epoch();
     scene.ask(drain);
     assert_eq!(scene.epoch(), epoch);
-    scene.ask_from(9, create("trips", 1));
+    scene.ask_from(CLIENT, create("trips", 1));
     assert_eq!(held(&scene, 2), 0);
     scene.ask(Request::EndDrain {
         server: ServerId(2),
@@ -199,7 +199,7 @@ fn a_server_that_is_drained_holds_nothing_in_the_end() {
 
 #[test]
 fn a_drain_that_would_break_a_promise_is_refused() {
-    let mut scene = scene(2);
+    let mut scene = scene_of(2);
     let drain = |id| Request::Drain {
         server: ServerId(id),
     };
@@ -219,7 +219,7 @@ fn a_drain_that_would_break_a_promise_is_refused() {
 
 #[test]
 fn partitions_that_moved_to_a_removed_server_stay() {
-    let mut scene = scene(2);
+    let mut scene = scene_of(2);
     scene.join(3);
     let before = moving(&scene);
     scene.ask(stopped(3, 1));
@@ -239,7 +239,7 @@ fn partitions_that_moved_to_a_removed_server_stay() {
 #[test]
 fn lost_and_moving_partitions_do_not_meet_on_a_server() {
     for lost in 1..=2 {
-        let mut scene = scene(2);
+        let mut scene = scene_of(2);
         scene.join(3);
         assert!(!moving(&scene).is_empty(), "the third is to get a share");
         scene.ask(stopped(lost, 1));
@@ -258,7 +258,7 @@ fn lost_and_moving_partitions_do_not_meet_on_a_server() {
 
 #[test]
 fn moves_are_planned_again_when_a_copy_goes() {
-    let mut scene = scene(4);
+    let mut scene = scene_of(4);
     scene.ask(with_index(&scene, "by_second", None));
     finish(&mut scene);
     scene.join(5);
@@ -282,7 +282,7 @@ fn moves_are_planned_again_when_a_copy_goes() {
 
 /// Epochs end, and a server that they need reports its stop.
 fn stopped_while_epochs_end() -> Scene {
-    let mut scene = scene(3);
+    let mut scene = scene_of(3);
     scene.coordinator.settings.replace_after_us = 0;
     scene.join(4);
     assert!(!moving(&scene).is_empty(), "the fourth is to get a share");
@@ -327,7 +327,7 @@ fn the_end_of_epochs_does_not_wait_for_a_stopped_server_for_long() {
 
 #[test]
 fn a_stopped_server_has_time_where_nothing_waits_for_it() {
-    let mut scene = scene(3);
+    let mut scene = scene_of(3);
     scene.coordinator.settings.replace_after_us = 0;
     scene.ask(stopped(2, 1));
     let before = held_by(&scene, 2);
@@ -340,7 +340,7 @@ fn a_stopped_server_has_time_where_nothing_waits_for_it() {
 
 #[test]
 fn a_server_that_was_lost_gets_back_what_it_held() {
-    let mut scene = scene(4);
+    let mut scene = scene_of(4);
     let held_before: Vec<PartitionId> = held_by(&scene, 2);
     assert!(!held_before.is_empty());
     scene.ask(stopped(2, 1));
@@ -374,7 +374,7 @@ fn a_server_that_was_lost_gets_back_what_it_held() {
 
 #[test]
 fn a_server_that_comes_and_goes_waits_for_partitions_longer_each_time() {
-    let mut scene = scene(3);
+    let mut scene = scene_of(3);
     finish(&mut scene);
     let mut waits = Vec::new();
     for incarnation in 1..4 {

@@ -38,10 +38,10 @@ fn diverged() -> (Scene, Scene) {
     for id in 1..=3 {
         newest.join(id);
     }
-    newest.ask_from(9, create("t", 1));
+    newest.ask_from(CLIENT, create("t", 1));
     newest.ask(Request::OpenSession);
     let old = decode_state(&newest.kept).expect("it was kept");
-    newest.ask_from(9, create("later", 1));
+    newest.ask_from(CLIENT, create("later", 1));
     (newest, Scene::restarted(old, 5_000_000))
 }
 

@@ -3,7 +3,7 @@
 use protocol::configuration::PartitionState;
 use protocol::identity::Epoch;
 
-use super::copies::{flights, scene, seal};
+use super::copies::{flights, scene_of, seal};
 use super::*;
 
 fn renewal(cells: &[(u8, u32)]) -> Request {
@@ -15,7 +15,7 @@ fn renewal(cells: &[(u8, u32)]) -> Request {
 
 #[test]
 fn a_wrong_partition_is_refilled_where_it_is() {
-    let mut scene = scene(2);
+    let mut scene = scene_of(2);
     let before = flights(&scene);
     let reply = scene.ask(renewal(&[(1, 2)]));
     assert!(matches!(reply, Reply::Done { .. }), "{reply:?}");
@@ -51,7 +51,7 @@ fn a_wrong_partition_is_refilled_where_it_is() {
 
 #[test]
 fn partitions_without_other_copies_are_left_as_they_are() {
-    let mut scene = scene(2);
+    let mut scene = scene_of(2);
     let (message, retry) = scene.refused(renewal(&[(0, 0), (1, 0)]));
     assert_eq!(
         message,

@@ -7,7 +7,7 @@ fn table_is_answered_once_every_core_of_it_knows_it() {
     let mut scene = Scene::new();
     scene.join(1);
     scene.join(2);
-    assert_eq!(scene.ask_from(9, create("flights", 1)), None);
+    assert_eq!(scene.ask_from(CLIENT, create("flights", 1)), None);
     assert_eq!(scene.epoch(), 4);
     let configuration = scene.coordinator.configuration().clone();
     let flights = configuration
@@ -27,7 +27,7 @@ fn table_is_answered_once_every_core_of_it_knows_it() {
     }
     scene.beat(2, 1);
     let answer = CoordinatorAnswer {
-        to: RequesterId(9),
+        to: RequesterId(CLIENT),
         correlation: 1009,
         after: scene.version,
         reply: Reply::Done {
@@ -59,7 +59,7 @@ fn hybrid_counts_for_the_failures_tolerated() {
         schema,
         if_not_exists: false,
     };
-    assert_eq!(scene.ask_from(9, request), None);
+    assert_eq!(scene.ask_from(CLIENT, request), None);
     let configuration = scene.coordinator.configuration();
     let flights = configuration.table_named("flights");
     let report = configuration.report(flights.expect("it was created"));
@@ -74,7 +74,7 @@ fn hybrid_counts_for_the_failures_tolerated() {
 fn heartbeat_of_an_older_epoch_does_not_answer_for_a_table() {
     let mut scene = Scene::new();
     scene.join(1);
-    assert_eq!(scene.ask_from(9, create("flights", 0)), None);
+    assert_eq!(scene.ask_from(CLIENT, create("flights", 0)), None);
     for core in 0..2 {
         scene.ask(heartbeat(1, core, 1, 2));
     }
@@ -92,7 +92,7 @@ fn silent_server_is_waited_for_until_it_is_down() {
     scene.join(2);
     scene.wait_ms(1000);
     scene.beat(1, 0);
-    assert_eq!(scene.ask_from(9, create("flights", 1)), None);
+    assert_eq!(scene.ask_from(CLIENT, create("flights", 1)), None);
     scene.beat(1, 0);
     scene.beat(1, 1);
     assert_eq!(scene.late, []);
@@ -105,7 +105,7 @@ fn silent_server_is_waited_for_until_it_is_down() {
 fn wait_for_servers_is_bounded() {
     let mut scene = Scene::new();
     scene.join(1);
-    assert_eq!(scene.ask_from(9, create("flights", 0)), None);
+    assert_eq!(scene.ask_from(CLIENT, create("flights", 0)), None);
     // It renews its lease but never fetches.
     for _ in 0..11 {
         assert_eq!(scene.late, []);
@@ -125,9 +125,9 @@ fn wait_for_servers_is_bounded() {
 fn a_closed_connection_is_not_answered() {
     let mut scene = Scene::new();
     scene.join(1);
-    assert_eq!(scene.ask_from(9, create("flights", 0)), None);
+    assert_eq!(scene.ask_from(CLIENT, create("flights", 0)), None);
     scene.step(CoordinatorInput::Gone {
-        from: RequesterId(9),
+        from: RequesterId(CLIENT),
     });
     for core in 0..2 {
         scene.beat(1, core);
@@ -173,7 +173,7 @@ fn tables_that_cannot_be_are_refused() {
 fn name_of_a_table_is_taken_until_it_is_dropped() {
     let mut scene = Scene::new();
     scene.join(1);
-    scene.ask_from(9, create("flights", 0));
+    scene.ask_from(CLIENT, create("flights", 0));
     let (message, _) = scene.refused(create("flights", 0));
     assert!(
         message.starts_with("there is a table flights already"),
@@ -200,7 +200,7 @@ fn name_of_a_table_is_taken_until_it_is_dropped() {
     };
     assert_eq!(replies, [done.clone(), done]);
 
-    assert_eq!(scene.ask_from(9, drop_table("flights")), None);
+    assert_eq!(scene.ask_from(CLIENT, drop_table("flights")), None);
     for core in 0..2 {
         scene.beat(1, core);
     }
@@ -223,7 +223,7 @@ fn name_of_a_table_is_taken_until_it_is_dropped() {
         scene.ask(if_exists),
         Reply::Done { table: None, .. }
     ));
-    scene.ask_from(9, create("flights", 0));
+    scene.ask_from(CLIENT, create("flights", 0));
     let flights = scene.coordinator.configuration().table_named("flights");
     assert_eq!(
         flights.map(|table| table.id),
@@ -251,8 +251,8 @@ fn configuration_stays_within_a_frame() {
             if_not_exists: false,
         }
     };
-    assert_eq!(scene.ask_from(9, wide(0)), None);
-    assert_eq!(scene.ask_from(9, wide(1)), None);
+    assert_eq!(scene.ask_from(CLIENT, wide(0)), None);
+    assert_eq!(scene.ask_from(CLIENT, wide(1)), None);
     let (message, _) = scene.refused(wide(2));
     assert!(message.contains("the limit is 4194304"), "{message}");
     let joined = protocol::message::Message::Answer(scene.ask(new_server(2)));
@@ -266,7 +266,7 @@ fn server_that_holds_partitions_may_not_leave() {
     let mut scene = Scene::new();
     scene.join(1);
     scene.join(2);
-    scene.ask_from(9, create("flights", 1));
+    scene.ask_from(CLIENT, create("flights", 1));
     let (message, _) = scene.refused(Request::Leave {
         server: ServerId(1),
     });
@@ -274,7 +274,7 @@ fn server_that_holds_partitions_may_not_leave() {
         message,
         "server 1 holds partitions of flights: drain it first, or drop what is not needed"
     );
-    scene.ask_from(9, drop_table("flights"));
+    scene.ask_from(CLIENT, drop_table("flights"));
     let reply = scene.ask(Request::Leave {
         server: ServerId(1),
     });
@@ -307,7 +307,7 @@ fn server_that_holds_partitions_may_not_leave() {
 fn server_must_come_back_with_the_cores_it_needs() {
     let mut scene = Scene::new();
     scene.join(1);
-    scene.ask_from(9, create("flights", 0));
+    scene.ask_from(CLIENT, create("flights", 0));
     scene.wait_ms(2000);
     let mut request = joining(Some(1), 100, 1);
     if let Request::Join { cores, .. } = &mut request {
@@ -324,7 +324,7 @@ fn server_must_not_come_back_where_it_breaks_a_promise() {
     let mut scene = Scene::new();
     scene.join(1);
     scene.join(2);
-    scene.ask_from(9, create("flights", 1));
+    scene.ask_from(CLIENT, create("flights", 1));
     scene.wait_ms(2000);
     let with_domain = |name: &str| {
         let mut request = joining(Some(1), 100, 1);
@@ -357,7 +357,7 @@ fn server_must_not_come_back_where_more_copies_fail_together() {
         cut: Cut::Replica { of: None },
     });
     scene.ask_from(
-        9,
+        CLIENT,
         Request::CreateTable {
             schema,
             if_not_exists: false,
@@ -380,11 +380,11 @@ fn an_asker_receives_what_has_changed_since_the_epoch_that_it_knows() {
     let mut scene = Scene::new();
     scene.join(1);
     scene.join(2);
-    scene.ask_from(9, create("first", 1));
-    scene.ask_from(9, create("second", 1));
+    scene.ask_from(CLIENT, create("first", 1));
+    scene.ask_from(CLIENT, create("second", 1));
     let known = scene.coordinator.configuration().clone();
-    scene.ask_from(9, create("third", 1));
-    scene.ask_from(9, drop_table("first"));
+    scene.ask_from(CLIENT, create("third", 1));
+    scene.ask_from(CLIENT, drop_table("first"));
     let newest = scene.coordinator.configuration().clone();
     let Reply::Changes(changes) = scene.ask(Request::Fetch { known: known.epoch }) else {
         panic!("it knows all drops since it started");
