@@ -283,7 +283,7 @@ pub struct StartedReplication {
     pub analyser: Arc<Analyser>,
 }
 
-/// What happens to the data that the database of a new replica already holds.
+/// The use of the data that the database of a new replica already holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExistingData {
     /// It goes on from there if it is a replica's; otherwise it must be empty.
@@ -297,7 +297,7 @@ pub enum ExistingData {
 /// How a new replica gets its initial data.
 #[derive(Clone, Debug)]
 pub struct ReplicaIntake {
-    /// What happens to the data that its database already holds.
+    /// The use of the data that its database already holds.
     pub contents: ExistingData,
     /// The replica that it is filled from if it must be filled; otherwise that is the primary.
     pub seed: Option<Address>,

@@ -70,8 +70,8 @@ impl PendingTransactions {
         }
     }
 
-    /// Notes the outcome of a transaction. One that is rolled back ends. A committed one, and one
-    /// in doubt, stay. `next` is the number that the next transaction gets.
+    /// Notes the outcome of a transaction. A rolled back one ends. A committed one, and one in
+    /// doubt, stay. `next` is the number that the next transaction gets.
     pub fn note_outcome(&mut self, id: TStateId, outcome: CommitOutcome, next: TStateId) {
         let is_over = match outcome {
             CommitOutcome::RolledBack => true,
