@@ -1,13 +1,14 @@
 //! Counts and checksums of whole copies: equal sums mean equal rows, in any sort order.
 
 use protocol::codec::Bytes;
-use protocol::identity::{Epoch, PartitionId};
+use protocol::identity::{Epoch, PartitionId, SnapshotId};
 use protocol::message::ChecksumRead;
 use session::{SessionOperation, SessionOutcome};
 use tokio::task::JoinSet;
 
 use crate::client::{Client, other_outcome};
 use crate::error::Error;
+use crate::snapshot::Snapshot;
 use crate::table::Table;
 
 /// Rows that one request sums at most: a core works on one request at a time.
@@ -38,6 +39,18 @@ impl Table {
     /// # Errors
     /// [`Error::Deadline`] if a partition does not answer, [`Error::TableGone`].
     pub async fn checksum(&self, replex: u8) -> Result<Checksum, Error> {
+        self.checksum_at(replex, None).await
+    }
+
+    /// Returns [`Table::checksum`] of a snapshot: equal for all copies, whatever is written meanwhile.
+    ///
+    /// # Errors
+    /// As there, and [`Error::Snapshot`] if it has ended.
+    pub async fn checksum_at(
+        &self,
+        replex: u8,
+        snapshot: Option<&Snapshot>,
+    ) -> Result<Checksum, Error> {
         let count = match self.definition().placement.get(usize::from(replex)) {
             Some(places) => places.len(),
             None => {
@@ -63,8 +76,8 @@ impl Table {
             while summing.len() < PARTITIONS_AT_A_TIME
                 && let Some(partition) = waiting.next()
             {
-                let part =
-                    sum_partition(self.client().clone(), self.epoch(), partition, what.clone());
+                let state = (self.epoch(), snapshot.map(Snapshot::id));
+                let part = sum_partition(self.client().clone(), state, partition, what.clone());
                 summing.spawn_on(part, &runtime);
             }
             match summing.join_next().await {
@@ -93,7 +106,7 @@ impl Table {
 
 async fn sum_partition(
     client: Client,
-    epoch: Epoch,
+    (epoch, snapshot): (Epoch, Option<SnapshotId>),
     partition: PartitionId,
     what: String,
 ) -> Result<Checksum, Error> {
@@ -105,6 +118,7 @@ async fn sum_partition(
             partition,
             start,
             limit: PART_ROWS,
+            snapshot,
         };
         let operation = SessionOperation::Checksum(read);
         let part = match client.run(operation, &what, None).await? {

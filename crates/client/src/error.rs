@@ -7,6 +7,7 @@ use std::fmt;
 
 use placement::{ColumnType, KeyError, RowError, SchemaError};
 use protocol::identity::ServerId;
+use protocol::message::SnapshotFailure;
 use session::SessionFailure;
 
 /// Why something was not done, or is not known to be done.
@@ -126,6 +127,11 @@ pub enum Error {
         /// Its message.
         message: String,
     },
+    /// No snapshot could be opened, or the one that was read has ended. The read may be begun again.
+    Snapshot {
+        /// Why.
+        reason: SnapshotFailure,
+    },
     /// The client was closed meanwhile, or the runtime that it was opened in has ended.
     Closed,
 }
@@ -151,6 +157,7 @@ impl Error {
             | Error::Full
             | Error::Lost { .. }
             | Error::DiskFull { .. }
+            | Error::Snapshot { .. }
             | Error::Refused { retry: true, .. } => Retry::Later,
             Error::Refused { retry: false, .. }
             | Error::NoTable { .. }
@@ -190,6 +197,7 @@ impl Error {
                 table: format!("number {}", table.0),
             },
             SessionFailure::DiskFull { server } => Error::DiskFull { server },
+            SessionFailure::Snapshot(reason) => Error::Snapshot { reason },
             SessionFailure::PlaceGone {
                 partition: Some(partition),
             } => Error::TableChanged {
@@ -214,6 +222,7 @@ impl fmt::Display for Error {
                 "no coordinator answers: start one, or give its address ({})",
                 tried.join("; ")
             ),
+            Error::Snapshot { reason } => reason.fmt(f),
             Error::Deadline { what, reason } => {
                 write!(f, "{what} was not done: {reason}; it may be tried again")
             }

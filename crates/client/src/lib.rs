@@ -58,6 +58,7 @@ mod range;
 mod read_options;
 mod rows;
 mod schema;
+mod snapshot;
 mod table;
 
 pub use placement::{
@@ -67,7 +68,7 @@ pub use placement::{
 pub use protocol::configuration::Configuration;
 pub use protocol::expression::{Assignment, BinaryOperator, Expression, UnaryOperator};
 pub use protocol::identity::{CoreId, ServerId, TableId, Version};
-pub use protocol::message::{Consistency, CopyFailure, FillReport, Shortage};
+pub use protocol::message::{Consistency, CopyFailure, FillReport, Shortage, SnapshotFailure};
 pub use protocol::operation::{Mutation, RequestResult};
 
 pub use checksum::Checksum;
@@ -79,4 +80,5 @@ pub use options::ConnectOptions;
 pub use range::IndexRange;
 pub use rows::{Row, Rows};
 pub use schema::{PARTITIONS_DEFAULT, SchemaBuilder};
+pub use snapshot::Snapshot;
 pub use table::{IndexSelector, Table};

@@ -113,47 +113,44 @@ impl<'a> Lookup<'a> {
         Ok(self)
     }
 
-    /// Returns all rows, page after page of the one partition.
+    /// Returns all rows: one page, if they fit there. A partition answers a page at one moment.
     async fn fetch(self) -> Result<Vec<Row>, Error> {
         let IndexRead {
             table,
             plan,
             patience,
-        } = self.wanted;
-        table.check_plan(&plan)?;
-        let descending = plan.order == RowOrder::Descending;
-        let columns = table.projected(plan.projection.as_deref());
-        let mut rows = Vec::new();
-        let mut left = plan.limit.unwrap_or(u64::MAX);
-        let mut read = Read {
+            ..
+        } = &self.wanted;
+        table.check_plan(plan)?;
+        let wanted = plan.limit.unwrap_or(u64::MAX);
+        let read = Read {
             epoch: plan.epoch,
             partition: plan.partitions[0],
-            start: plan.start,
-            end: plan.end,
-            filter: plan.filter,
-            projection: plan.projection,
-            limit: 0,
-            descending,
+            start: plan.start.clone(),
+            end: plan.end.clone(),
+            filter: plan.filter.clone(),
+            projection: plan.projection.clone(),
+            limit: u32::try_from(wanted).unwrap_or(u32::MAX).min(PAGE_ROWS_MAX),
+            descending: plan.order == RowOrder::Descending,
             count_only: false,
             consistency: plan.consistency,
             agreement: Agreement::Alone,
             redirect: None,
+            snapshot: plan.snapshot,
         };
-        while left > 0 {
-            read.limit = u32::try_from(left).unwrap_or(u32::MAX).min(PAGE_ROWS_MAX);
-            let page = table.read_page(read.clone(), patience).await?;
-            for (version, row) in page.rows() {
-                let values = decode(&columns, columns.len(), row)?;
-                rows.push(Row { version, values });
-            }
-            left = left.saturating_sub(page.count);
-            match page.next {
-                None => break,
-                Some(next) if descending => read.end = Some(next),
-                Some(next) => read.start = next,
-            }
+        if wanted == 0 {
+            return Ok(Vec::new());
         }
-        Ok(rows)
+        let page = table.read_page(read, *patience).await?;
+        if page.next.is_some() && page.count < wanted {
+            return self.rows()?.all().await;
+        }
+        let columns = table.projected(plan.projection.as_deref());
+        let rows = page.rows().map(|(version, row)| {
+            let values = decode(&columns, columns.len(), row)?;
+            Ok(Row { version, values })
+        });
+        rows.collect()
     }
 }
 
@@ -240,6 +237,7 @@ impl Table {
             consistency: Consistency::Linearizable,
             agreement: Agreement::Alone,
             redirect: None,
+            snapshot: None,
         };
         self.read_page(read, None).await
     }

@@ -7,6 +7,7 @@ use protocol::identity::PartitionId;
 use protocol::message::Consistency;
 use session::gather::{GatherPlan, RowOrder};
 
+use crate::snapshot::Snapshot;
 use crate::table::Table;
 
 /// The common part of lookups and scans.
@@ -15,6 +16,8 @@ pub(crate) struct IndexRead<'a> {
     pub table: &'a Table,
     pub plan: GatherPlan,
     pub patience: Option<Duration>,
+    /// Set if it reads the rows of a snapshot.
+    pub snapshot: Option<Snapshot>,
 }
 
 impl<'a> IndexRead<'a> {
@@ -43,11 +46,13 @@ impl<'a> IndexRead<'a> {
             count_only: false,
             epoch: table.epoch(),
             consistency: Consistency::Linearizable,
+            snapshot: None,
         };
         IndexRead {
             table,
             plan,
             patience: None,
+            snapshot: None,
         }
     }
 }
@@ -87,6 +92,13 @@ macro_rules! common_options {
                 self
             }
 
+            /// Reads the rows of a snapshot instead of the present ones.
+            pub fn at(mut self, snapshot: &$crate::Snapshot) -> Self {
+                self.wanted.plan.snapshot = Some(snapshot.id());
+                self.wanted.snapshot = Some(snapshot.clone());
+                self
+            }
+
             /// Sets the time that each page of rows may take.
             pub fn deadline(mut self, patience: std::time::Duration) -> Self {
                 self.wanted.patience = Some(patience);
@@ -98,12 +110,7 @@ macro_rules! common_options {
             /// # Errors
             /// [`Error::UnknownColumn`](crate::Error::UnknownColumn).
             pub fn rows(self) -> Result<$crate::Rows, $crate::Error> {
-                let $crate::read_options::IndexRead {
-                    table,
-                    plan,
-                    patience,
-                } = self.wanted;
-                $crate::Rows::begin(table.client().clone(), table, plan, patience)
+                $crate::Rows::begin(self.wanted)
             }
 
             /// Returns how many rows there are, counted where they are.

@@ -1,19 +1,22 @@
-//! Rows as they come. A small result is read as of one moment. A larger result comes page by page,
-//! with back-pressure: the client requests no page before it has room for it.
+//! Rows as they come, all of one state. A small result is read as of one moment. A larger result
+//! comes page by page from a snapshot, with back-pressure: the client requests no page before it has
+//! room for it.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use placement::{Column, RowView, Value};
-use protocol::identity::Version;
-use session::gather::{Gather, GatherPlan, GatherStep};
+use protocol::identity::{TableId, Version};
+use protocol::message::{Consistency, SnapshotFailure};
+use session::gather::{Gather, GatherStep};
 use session::{SessionOperation, SessionOutcome};
 use tokio::sync::mpsc;
 
 use crate::client::{Client, other_outcome};
 use crate::error::Error;
 use crate::hub::{SubmittedOperation, Waiter};
-use crate::table::Table;
+use crate::read_options::IndexRead;
+use crate::snapshot::Snapshot;
 
 /// Rows between looks at whether more pages should be asked for.
 const LOOK_EVERY: u64 = 256;
@@ -46,20 +49,34 @@ pub struct Rows {
     failed: bool,
     /// None until the first page is wanted.
     is_of_one_moment: Option<bool>,
+    table: TableId,
+    /// The snapshot that pages are read of, as long as they are.
+    snapshot: Option<Snapshot>,
+    may_be_stale: bool,
 }
 
 impl Rows {
-    pub(crate) fn begin(
-        client: Client,
-        table: &Table,
-        plan: GatherPlan,
-        patience: Option<Duration>,
-    ) -> Result<Rows, Error> {
+    pub(crate) fn begin(wanted: IndexRead<'_>) -> Result<Rows, Error> {
+        let IndexRead {
+            table,
+            plan,
+            patience,
+            snapshot,
+        } = wanted;
         table.check_plan(&plan)?;
+        if let Some(snapshot) = &snapshot
+            && !snapshot.has(table.id())
+        {
+            let name = &table.schema().name;
+            return Err(Error::Invalid {
+                message: format!("the snapshot does not have table {name}: open one that has"),
+            });
+        }
+        let may_be_stale = plan.consistency == Consistency::Stale;
         let gather = Gather::new(table.definition(), plan);
         let (sender, receiver) = mpsc::unbounded_channel();
         Ok(Rows {
-            client,
+            client: table.client().clone(),
             what: format!("a read of table {}", table.schema().name),
             patience,
             columns: gather.columns().to_vec(),
@@ -70,13 +87,17 @@ impl Rows {
             submitted: HashMap::new(),
             taken: 0,
             failed: false,
-            is_of_one_moment: None,
+            is_of_one_moment: snapshot.as_ref().map(|_| true),
+            table: table.id(),
+            snapshot,
+            may_be_stale,
         })
     }
 
-    /// Returns whether all rows are as they were at one moment between the first call and its
-    /// answer. If not, the read is too large for that: a row that moves in the order of its index
-    /// while it is read may be missed or come twice. None before the first row was requested.
+    /// Returns whether all rows are as they were at one moment: between the first call and its answer,
+    /// or that of a snapshot. If not, the rows may be stale by request, or a snapshot is not possible
+    /// while a server of the table is missing: a row that moves in the order of its index while it is
+    /// read may be missed or come twice. None before the first row was requested.
     pub fn is_of_one_moment(&self) -> Option<bool> {
         self.is_of_one_moment
     }
@@ -85,7 +106,8 @@ impl Rows {
     ///
     /// # Errors
     /// [`Error::Deadline`] if a partition does not answer in time, [`Error::TableGone`],
-    /// [`Error::Invalid`] for a filter that cannot be evaluated.
+    /// [`Error::Invalid`] for a filter that cannot be evaluated. [`Error::Snapshot`] if the snapshot
+    /// that is read has ended: the rows before are of one state, and none of the others come.
     pub async fn next(&mut self) -> Result<Option<Row>, Error> {
         if self.failed {
             return Ok(None);
@@ -160,7 +182,7 @@ impl Rows {
         Ok(self.gather.count())
     }
 
-    /// Reads all of it as of one moment, if it is small enough.
+    /// Reads all of it as of one moment if it is small enough, or opens a snapshot for it.
     async fn read_moment(&mut self) -> Result<(), Error> {
         let reads = self.gather.moment_reads();
         if reads.is_empty() {
@@ -168,15 +190,44 @@ impl Rows {
             return Ok(());
         }
         let read = self.client.read_moment(reads, self.patience, &self.what);
-        let result = read.await.and_then(|ranges| {
-            self.is_of_one_moment = Some(ranges.is_some());
-            let accepted = ranges.map_or(Ok(()), |ranges| self.gather.accept_moment(ranges));
-            accepted.map_err(|error| Error::Protocol {
-                message: error.to_string(),
-            })
-        });
+        let result = match read.await {
+            Ok(Some(ranges)) => {
+                self.is_of_one_moment = Some(true);
+                let accepted = self.gather.accept_moment(ranges);
+                accepted.map_err(|error| Error::Protocol {
+                    message: error.to_string(),
+                })
+            }
+            Ok(None) if self.may_be_stale => {
+                self.is_of_one_moment = Some(false);
+                Ok(())
+            }
+            Ok(None) => self.open_snapshot().await,
+            Err(error) => Err(error),
+        };
         self.failed |= result.is_err();
         result
+    }
+
+    /// Opens a snapshot for the read. While a server of the table is missing none is possible, and
+    /// the read goes on without.
+    async fn open_snapshot(&mut self) -> Result<(), Error> {
+        let tables = vec![self.table];
+        match self.client.open_snapshot(tables, self.patience).await {
+            Ok(snapshot) => {
+                self.gather.read_at(snapshot.id());
+                self.snapshot = Some(snapshot);
+                self.is_of_one_moment = Some(true);
+                Ok(())
+            }
+            Err(Error::Snapshot {
+                reason: SnapshotFailure::ServerMissing(_),
+            }) => {
+                self.is_of_one_moment = Some(false);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn submit_reads(&mut self) {

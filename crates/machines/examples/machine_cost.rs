@@ -285,6 +285,7 @@ fn lookup(node: &mut Node, table: &PlacedTable, id: i64) {
         consistency: Consistency::Linearizable,
         agreement: Agreement::Alone,
         redirect: None,
+        snapshot: None,
     };
     request(node, Request::Read(read));
     let reply = node

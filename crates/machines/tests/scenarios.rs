@@ -240,6 +240,7 @@ impl Scenario {
             consistency,
             agreement: Agreement::Alone,
             redirect,
+            snapshot: None,
         });
         let place = cluster.configuration.tables[0].placement[replex][number as usize];
         Ok(cluster.ask(place.core.server.0, client, 0, request)?)

@@ -121,6 +121,18 @@ impl OperationId {
     }
 }
 
+/// An opening of a snapshot, and the snapshot that comes from it: numbered by the core that opens
+/// it, unique over restarts of that core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct SnapshotId {
+    /// The core that opens it.
+    pub opener: CoreId,
+    /// That core's incarnation.
+    pub incarnation: Incarnation,
+    /// Rises by one with each opening of that incarnation, from 1.
+    pub number: u64,
+}
+
 /// A line through the operations of one head core, ordered by incarnation and sequence: all
 /// before it are decided, and durably so at every member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -172,6 +184,11 @@ wire_struct!(FinishedLine {
     sequence
 });
 wire_struct!(RequestId { session, number });
+wire_struct!(SnapshotId {
+    opener,
+    incarnation,
+    number
+});
 wire_struct!(OperationId {
     head,
     incarnation,

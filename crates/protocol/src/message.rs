@@ -8,6 +8,7 @@
 
 mod coordinator;
 mod refusal;
+mod snapshot;
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -19,7 +20,8 @@ use placement::SlotConstraints;
 use crate::codec::{Bytes, Wire, wire_enum, wire_struct};
 use crate::expression::Expression;
 use crate::identity::{
-    CoreId, Epoch, FinishedLine, Incarnation, OperationId, PartitionId, RequestId, TableId, Version,
+    CoreId, Epoch, FinishedLine, Incarnation, OperationId, PartitionId, RequestId, SnapshotId,
+    TableId, Version,
 };
 use crate::operation::{Decision, Mutation, Prepare, RequestResult};
 use crate::record::SavedCompletion;
@@ -29,6 +31,9 @@ pub use coordinator::{
     RecallReport, SealReport, SealStage, Shortage,
 };
 pub use refusal::Refusal;
+pub use snapshot::{
+    OpenedSnapshot, SnapshotFailure, SnapshotMessage, SnapshotReply, SnapshotRequest, SnapshotUse,
+};
 
 /// Any message that a frame can hold.
 #[derive(Clone, Debug, PartialEq)]
@@ -119,6 +124,8 @@ pub enum Request {
     Status,
     /// End holds, and report whether they kept what was read as it was.
     Release(HoldRelease),
+    /// Open, keep or close a snapshot; to a core of one of its tables.
+    Snapshot(SnapshotRequest),
 }
 
 /// An operation, retried under the same name until a result is known (R13).
@@ -165,6 +172,8 @@ pub struct Read {
     pub agreement: Agreement,
     /// Set if it is for rows of a partition that is lost, at a member of its cover.
     pub redirect: Option<Redirect>,
+    /// Read the rows of this snapshot instead of the present ones.
+    pub snapshot: Option<SnapshotId>,
 }
 
 /// How pages of one statement come to be of one moment (R35).
@@ -238,6 +247,8 @@ pub struct ChecksumRead {
     pub start: Bytes,
     /// How many rows at most.
     pub limit: u32,
+    /// Sum the rows of this snapshot instead of the present ones.
+    pub snapshot: Option<SnapshotId>,
 }
 
 /// A reply of a core to a client.
@@ -254,6 +265,8 @@ pub enum Reply {
     /// Whether all holds of a `HoldRelease` were there until now, and nothing that they cover has
     /// changed since it was read.
     Released(bool),
+    /// The answer to a `Snapshot`.
+    Snapshot(SnapshotReply),
     /// Not done here and now; nothing was changed by this attempt.
     Refused(Refusal),
 }
@@ -564,6 +577,8 @@ pub enum PeerMessage {
         /// else. Otherwise it reports other operations as *unknown*.
         forgot_nothing: bool,
     },
+    /// Opens, keeps or ends a snapshot.
+    Snapshot(SnapshotMessage),
 }
 
 impl PeerMessage {
@@ -593,7 +608,8 @@ impl PeerMessage {
             PeerMessage::Finished(_)
             | PeerMessage::LeaseRequest { .. }
             | PeerMessage::LeaseGrant { .. }
-            | PeerMessage::NewerEpoch { .. } => None,
+            | PeerMessage::NewerEpoch { .. }
+            | PeerMessage::Snapshot(_) => None,
         }
     }
 
@@ -624,7 +640,8 @@ impl PeerMessage {
             | PeerMessage::NewerEpoch { .. }
             | PeerMessage::AskSealed { .. }
             | PeerMessage::Witness { .. }
-            | PeerMessage::WitnessEnd { .. } => false,
+            | PeerMessage::WitnessEnd { .. }
+            | PeerMessage::Snapshot(_) => false,
         }
     }
 }
@@ -658,7 +675,7 @@ wire_struct!(Welcome {
     epoch
 });
 wire_enum!(Request { 0 => Execute(execute), 1 => Read(read), 2 => Checksum(read), 3 => Status,
-    4 => Release(release) });
+    4 => Release(release), 5 => Snapshot(request) });
 wire_struct!(Execute {
     request,
     acknowledged_below,
@@ -680,6 +697,7 @@ wire_struct!(Read {
     consistency,
     agreement,
     redirect,
+    snapshot,
 });
 wire_enum!(Agreement { 0 => Alone, 1 => Quiet, 2 => Hold(hold_us) });
 wire_struct!(HoldRelease {
@@ -697,11 +715,12 @@ wire_struct!(ChecksumRead {
     epoch,
     partition,
     start,
-    limit
+    limit,
+    snapshot
 });
 wire_enum!(Reply {
     0 => Executed(result), 1 => Rows(page), 2 => Checksum(part), 3 => Status(counters),
-    4 => Refused(refusal), 5 => Released(unchanged),
+    4 => Refused(refusal), 5 => Released(unchanged), 6 => Snapshot(reply),
 });
 wire_struct!(RowPage {
     count,
@@ -741,7 +760,7 @@ wire_enum!(PeerMessage {
     22 => Compare { of, question, start, ranges },
     23 => Compared { of, question, list, changes, differing, page, looked_at_bytes },
     24 => Changes { of, question, list, since },
-    25 => Changed { of, question, list, page, gone, until, is_all },
+    25 => Changed { of, question, list, page, gone, until, is_all }, 26 => Snapshot(message),
 });
 
 impl<A: Wire, B: Wire> Wire for (A, B) {

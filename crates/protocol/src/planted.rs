@@ -91,6 +91,32 @@ bugs! {
     StatementUnchecked = "statement-unchecked", "R35";
     /// A core reports that what it held is as it was read, whatever has changed.
     HoldChangesUnseen = "hold-changes-unseen", "R35";
+    /// A core reports that nothing is under way while something is.
+    HeldBeforeDrained = "held-before-drained", "R36";
+    /// A core that holds begins operations all the same.
+    HoldBeginsOperations = "hold-begins-operations", "R36";
+    /// A core whose hold has ended closes all the same.
+    ExpiredHoldCounts = "expired-hold-counts", "R36";
+    /// A core takes a hold of an opening that it has seen before.
+    HoldTakenTwice = "hold-taken-twice", "R36";
+    /// A snapshot is given out before every core has closed.
+    GivenBeforeClosed = "given-before-closed", "R36";
+    /// A core that closes does not move its clock to T.
+    ClockNotMoved = "clock-not-moved", "R36";
+    /// A core keeps the rows that a snapshot needs from the close on, not from the hold on.
+    HistoryFromClose = "history-from-close", "R37";
+    /// A core drops half of what its snapshots need when its memory is full, and goes on.
+    HistoryDropped = "history-dropped", "R37";
+    /// A core answers from its present rows at a snapshot that it does not know.
+    UnknownSnapshotAnswered = "unknown-snapshot-answered", "R37";
+    /// A read at a version does not wait for operations below it.
+    SnapshotDoesNotWait = "snapshot-does-not-wait", "R37";
+    /// A statement gets a snapshot that was opened before it began.
+    OldSnapshotGiven = "old-snapshot-given", "R38";
+    /// T is the lowest clock of the cores.
+    LowestClockWins = "lowest-clock-wins", "R38";
+    /// A core keeps its snapshots when a table of them changes.
+    SnapshotSurvivesEpoch = "snapshot-survives-epoch", "R39";
     /// A retry of a completed request runs again.
     RetryRunsAgain = "retry-runs-again", "R13";
     /// Completion records are not restored by a restart.

@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 use indicatif::ProgressBar;
 use replex::failure::CommandFailure;
 use replex::{console, note, say};
-use sql::import::ExportSummary;
+use sql::import::{ExportState, ExportSummary};
 
 use crate::arguments::ExportArguments;
 use crate::output::plural;
@@ -19,8 +19,15 @@ use crate::sql_command::{bar, connect};
 /// Runs `replex export`.
 pub async fn export(arguments: &ExportArguments) -> Result<(), CommandFailure> {
     let client = connect(&arguments.cluster).await?;
+    let wanted = WantedExport {
+        table: &arguments.table,
+        state: match arguments.without_snapshot {
+            true => ExportState::OneIfPossible,
+            false => ExportState::One,
+        },
+    };
     let Some(path) = &arguments.output else {
-        return to_stdout(&client, &arguments.table).await;
+        return to_stdout(&client, wanted).await;
     };
     let bar = bar(&arguments.table, false);
     let at = || CommandFailure::at(format!("write {}", path.display()));
@@ -32,7 +39,7 @@ pub async fn export(arguments: &ExportArguments) -> Result<(), CommandFailure> {
     let opened = opened.map_err(CommandFailure::at("open the file"))?;
     let output = opened.map_err(at())?;
     let packed = path.extension().is_some_and(|extension| extension == "gz");
-    let exported = write(&client, &arguments.table, output.file(), packed, &bar).await;
+    let exported = write(&client, wanted, output.file(), packed, &bar).await;
     let exported = exported.map_err(|failure| failure.into(path))?;
     let is_regular = output.is_regular();
     output.finish().map_err(at())?;
@@ -50,6 +57,24 @@ pub async fn export(arguments: &ExportArguments) -> Result<(), CommandFailure> {
         note!("{text}");
     }
     Ok(())
+}
+
+/// The table to export, and how.
+#[derive(Clone, Copy)]
+struct WantedExport<'a> {
+    table: &'a str,
+    state: ExportState,
+}
+
+impl WantedExport<'_> {
+    async fn run(
+        self,
+        client: &Client,
+        out: &mut dyn Write,
+        bar: &ProgressBar,
+    ) -> Result<ExportSummary, sql::SqlError> {
+        sql::import::export(client, self.table, self.state, out, bar).await
+    }
 }
 
 fn print_summary(exported: &ExportSummary) {
@@ -75,10 +100,10 @@ impl ExportError {
     }
 }
 
-async fn to_stdout(client: &Client, table: &str) -> Result<(), CommandFailure> {
+async fn to_stdout(client: &Client, wanted: WantedExport<'_>) -> Result<(), CommandFailure> {
     let mut out = ErrorKeepingWriter::new(BufWriter::new(io::stdout()));
     let hidden = ProgressBar::hidden();
-    let exported = sql::import::export(client, table, &mut out, &hidden).await;
+    let exported = wanted.run(client, &mut out, &hidden).await;
     let flushed = out.flush();
     if let Some(error) = out.error.take().or(flushed.err()) {
         console::end(&error);
@@ -91,7 +116,7 @@ async fn to_stdout(client: &Client, table: &str) -> Result<(), CommandFailure> {
 
 async fn write(
     client: &Client,
-    table: &str,
+    wanted: WantedExport<'_>,
     file: &std::fs::File,
     packed: bool,
     bar: &ProgressBar,
@@ -99,12 +124,12 @@ async fn write(
     let mut out = ErrorKeepingWriter::new(BufWriter::new(file));
     let exported = if packed {
         let mut encoder = GzEncoder::new(&mut out, Compression::default());
-        let exported = sql::import::export(client, table, &mut encoder, bar).await;
+        let exported = wanted.run(client, &mut encoder, bar).await;
         // The error of the file is in `out`.
         let _ = encoder.finish();
         exported
     } else {
-        sql::import::export(client, table, &mut out, bar).await
+        wanted.run(client, &mut out, bar).await
     };
     let flushed = out.flush();
     if let Some(error) = out.error.take().or(flushed.err()) {

@@ -218,6 +218,7 @@ impl Inspector {
                     partition,
                     start: start.clone(),
                     limit: ROWS_PER_PART,
+                    snapshot: None,
                 })
             };
             let Reply::Checksum(part) = self.ask(partition, request).await? else {
@@ -401,6 +402,7 @@ pub(crate) fn read(partition: PartitionId, start: &Bytes) -> Read {
         consistency: Consistency::Linearizable,
         agreement: Agreement::Alone,
         redirect: None,
+        snapshot: None,
     }
 }
 

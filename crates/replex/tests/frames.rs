@@ -187,6 +187,7 @@ fn read(epoch: Epoch, partition: PartitionId) -> Request {
         consistency: Consistency::Linearizable,
         agreement: Agreement::Alone,
         redirect: None,
+        snapshot: None,
     })
 }
 

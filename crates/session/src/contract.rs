@@ -12,7 +12,9 @@ use core::fmt;
 use protocol::configuration::{Configuration, ConfigurationChanges};
 use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, SessionId, TableId};
 use protocol::message::{ChecksumPart, ChecksumRead, CoordinatorRequest, HoldRelease, Read};
-use protocol::message::{Refusal, Reply, Request, RowPage};
+use protocol::message::{
+    Refusal, Reply, Request, RowPage, SnapshotFailure, SnapshotReply, SnapshotUse,
+};
 use protocol::operation::{Mutation, RequestResult};
 
 /// Names one thing that was submitted; the driver chooses it and never reuses it.
@@ -42,6 +44,12 @@ pub enum SessionOperation {
     Checksum(ChecksumRead),
     /// The counters of a core.
     Status(CoreId),
+    /// A snapshot of tables, for reads and checksums that name it.
+    OpenSnapshot(Vec<TableId>),
+    /// The renewal of a snapshot's lease.
+    KeepSnapshot(SnapshotUse),
+    /// The end of a statement's share in a snapshot.
+    CloseSnapshot(SnapshotUse),
 }
 
 /// An input of the machine.
@@ -156,6 +164,8 @@ pub enum SessionOutcome {
     Checksum(ChecksumPart),
     /// Counters by name.
     Status(Vec<(String, u64)>),
+    /// A snapshot is open, kept or closed.
+    Snapshot(SnapshotReply),
     /// Certainly nothing was changed, nor will be.
     Failed(SessionFailure),
     /// An operation that may have happened, or may happen yet (R14): never a failure.
@@ -195,6 +205,8 @@ pub enum SessionFailure {
         /// The server.
         server: ServerId,
     },
+    /// There is no such snapshot any more, or none can be opened. The statement may be begun again.
+    Snapshot(SnapshotFailure),
     /// The session ended before the request's fate was known.
     SessionEnded,
     /// A core knows another body under the request's number.
@@ -237,6 +249,7 @@ impl fmt::Display for SessionFailure {
                  server for its partitions to move to",
                 server.0
             ),
+            SessionFailure::Snapshot(failure) => failure.fmt(f),
             SessionFailure::SessionEnded => write!(
                 f,
                 "the client was silent so long that its session ended before the answer came"

@@ -73,6 +73,9 @@ impl SessionMachine {
             SessionOperation::Execute { .. }
             | SessionOperation::Checksum(_)
             | SessionOperation::Status(_)
+            | SessionOperation::OpenSnapshot(_)
+            | SessionOperation::KeepSnapshot(_)
+            | SessionOperation::CloseSnapshot(_)
             | SessionOperation::Release(_) => false,
         }
     }
@@ -116,6 +119,9 @@ impl SessionMachine {
                 .find_map(|read| is_stale(read.partition, read.epoch)),
             SessionOperation::Execute { .. }
             | SessionOperation::Status(_)
+            | SessionOperation::OpenSnapshot(_)
+            | SessionOperation::KeepSnapshot(_)
+            | SessionOperation::CloseSnapshot(_)
             | SessionOperation::Release(_) => None,
         }
     }

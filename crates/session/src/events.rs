@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use protocol::identity::{CoreId, Epoch};
-use protocol::message::{Refusal, Reply};
+use protocol::message::{Refusal, Reply, SnapshotFailure, SnapshotReply};
 
 use super::moment::ReceivedPage;
 use super::{
@@ -22,6 +22,10 @@ impl SessionMachine {
     ) {
         let Some(flight) = self.attempts.get(&correlation).copied() else {
             // The answer to an attempt that is not awaited any more, or a second copy of one.
+            if let Reply::Snapshot(SnapshotReply::Opened(opened)) = reply {
+                let close = SessionOperation::CloseSnapshot(opened.share);
+                self.abandoned.push(close);
+            }
             return;
         };
         if flight.core != core {
@@ -73,6 +77,12 @@ impl SessionMachine {
             (SessionOperation::Status(_), Reply::Status(counters)) => {
                 SessionOutcome::Status(counters)
             }
+            (
+                SessionOperation::OpenSnapshot(_)
+                | SessionOperation::KeepSnapshot(_)
+                | SessionOperation::CloseSnapshot(_),
+                Reply::Snapshot(reply),
+            ) => SessionOutcome::Snapshot(reply),
             _ => {
                 let message = "the server answered something else than was asked".into();
                 self.fail(flight.ticket, SessionFailure::Invalid { message }, output);
@@ -130,11 +140,15 @@ impl SessionMachine {
         let flying = !pending.flying.is_empty();
         let redirected = pending.place == RequestPhase::Parted;
         let writes = matches!(pending.operation, SessionOperation::Execute { .. });
+        let opens = matches!(pending.operation, SessionOperation::OpenSnapshot(_));
         pending.last = Some(refusal.clone());
         match refusal {
             Refusal::RequestMismatch => self.fail(ticket, SessionFailure::RequestMismatch, output),
             Refusal::Invalid { message } => {
                 self.fail(ticket, SessionFailure::Invalid { message }, output)
+            }
+            Refusal::Snapshot(failure) if !opens || !may_open_soon(failure) => {
+                self.fail(ticket, SessionFailure::Snapshot(failure), output);
             }
             Refusal::DiskFull { server } if !uncertain => {
                 self.fail(ticket, SessionFailure::DiskFull { server }, output);
@@ -174,6 +188,7 @@ impl SessionMachine {
             | Refusal::NotServing
             | Refusal::Overloaded
             | Refusal::DiskFull { .. }
+            | Refusal::Snapshot(_)
             | Refusal::Lost { .. } => self.pause(now_us, ticket, refusals),
         }
     }
@@ -201,6 +216,7 @@ impl SessionMachine {
             | Refusal::Begun
             | Refusal::SessionEnded
             | Refusal::RequestMismatch
+            | Refusal::Snapshot(_)
             | Refusal::Invalid { .. } => {}
         }
     }
@@ -303,4 +319,10 @@ impl SessionMachine {
             }
         }
     }
+}
+
+/// Returns whether a snapshot that could not be opened can be after a pause. One that lacks a server
+/// cannot before the server is back or replaced, which may take long.
+fn may_open_soon(failure: SnapshotFailure) -> bool {
+    !matches!(failure, SnapshotFailure::ServerMissing(_))
 }

@@ -4,12 +4,13 @@
 //! returns rows, merged by key where an order is wanted. Memory is bounded: two pages per partition
 //! at most, and no page is asked for whose rows the limit makes needless.
 //!
-//! Two ways lead to pages. A small result is read as of one moment (R35): a *moment* of all
+//! Three ways lead to pages. A small result is read as of one moment (R35): a *moment* of all
 //! partitions ([`Gather::moment_reads`]). Its pages are handed in together. A larger result comes
-//! page by page, and neither one epoch nor one moment of all pages is promised (R12). Every row
-//! that did not change meanwhile is returned exactly once, because a row has one place in the order
-//! of a replex. A row that moves in the order of an index replex while it is read may be missed or
-//! be seen twice. The primary replex has no such moves.
+//! page by page from a *snapshot* ([`Gather::read_at`]). Without one, neither one epoch nor one
+//! moment of all pages is promised (R12). Every row that did not change meanwhile is returned
+//! exactly once, because a row has one place in the order of a replex. A row that moves in the order
+//! of an index replex while it is read may be missed or be seen twice. The primary replex has no
+//! such moves.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -19,7 +20,7 @@ use protocol::codec::{Bytes, Reader, Wire};
 use protocol::configuration::PlacedTable;
 use protocol::configuration::routes::order_columns;
 use protocol::expression::Expression;
-use protocol::identity::{Epoch, PartitionId, Version};
+use protocol::identity::{Epoch, PartitionId, SnapshotId, Version};
 use protocol::message::{Agreement, Consistency, Read, RowPage};
 
 /// Rows of a page at most; pages are cut by bytes as well.
@@ -63,6 +64,8 @@ pub struct GatherPlan {
     pub epoch: Epoch,
     /// How fresh each page must be.
     pub consistency: Consistency,
+    /// Read the rows of this snapshot instead of the present ones.
+    pub snapshot: Option<SnapshotId>,
 }
 
 /// A read under way.
@@ -265,7 +268,25 @@ impl Gather {
             consistency: self.plan.consistency,
             agreement: Agreement::Alone,
             redirect: None,
+            snapshot: self.plan.snapshot,
         }
+    }
+
+    /// Makes a read that has not begun one of a snapshot.
+    ///
+    /// # Panics
+    /// If pages were requested before.
+    pub fn read_at(&mut self, snapshot: SnapshotId) {
+        self.assert_untouched();
+        self.plan.snapshot = Some(snapshot);
+    }
+
+    fn assert_untouched(&self) {
+        let untouched = |source: &Source| !source.asked && !source.ended && source.pages.is_empty();
+        assert!(
+            self.sources.iter().all(untouched),
+            "all pages of a read are of one state"
+        );
     }
 
     /// Returns all that is to be read, one range for each partition, for a `Moment`. Its pages go
@@ -274,11 +295,7 @@ impl Gather {
     /// # Panics
     /// If pages were requested before.
     pub fn moment_reads(&self) -> Vec<Read> {
-        let untouched = |source: &Source| !source.asked && !source.ended && source.pages.is_empty();
-        assert!(
-            self.sources.iter().all(untouched),
-            "a moment is read at once"
-        );
+        self.assert_untouched();
         let limit = u32::try_from(self.wanted()).unwrap_or(u32::MAX);
         (0..self.sources.len())
             .map(|index| self.read(index, limit))

@@ -39,7 +39,9 @@ use alloc::vec::Vec;
 
 use protocol::configuration::{Configuration, routes};
 use protocol::identity::{ClockReading, CoreId, Epoch, PartitionId, RequestId, ServerId, TableId};
-use protocol::message::{CoordinatorRequest, Execute, HoldRelease, Refusal, Request};
+use protocol::message::{
+    CoordinatorRequest, Execute, Refusal, Request, SnapshotFailure, SnapshotRequest,
+};
 use protocol::operation::Mutation;
 
 use moment::Moments;
@@ -74,8 +76,8 @@ pub struct SessionMachine {
     last_part: u64,
     redirects: Redirects,
     moments: Moments,
-    /// Holds that no request needs any more.
-    abandoned: Vec<HoldRelease>,
+    /// The ends of holds and snapshots that no request needs any more.
+    abandoned: Vec<SessionOperation>,
     timers: Timers,
     links: BTreeMap<CoreId, Link>,
     /// Links to look at before the step ends.
@@ -486,15 +488,28 @@ impl SessionMachine {
         true
     }
 
-    /// Returns the epoch of a request's table, as it is known here; 0 if it has none.
+    /// Returns the epoch of a request's table, the newest of several, as it is known here; 0 if it
+    /// has none.
     fn table_epoch(&self, ticket: Ticket) -> Epoch {
         let table = match &self.requests[&ticket].operation {
             SessionOperation::Execute { table, .. } => *table,
             SessionOperation::Read(read) => read.partition.table,
             SessionOperation::Checksum(read) => read.partition.table,
             SessionOperation::Release(release) => release.partition.table,
-            SessionOperation::Status(_) | SessionOperation::Moment(_) => return Epoch(0),
+            SessionOperation::OpenSnapshot(tables) => {
+                let epochs = tables.iter().map(|table| self.epoch_of(*table));
+                return epochs.max().unwrap_or(Epoch(0));
+            }
+            SessionOperation::Status(_)
+            | SessionOperation::Moment(_)
+            | SessionOperation::KeepSnapshot(_)
+            | SessionOperation::CloseSnapshot(_) => return Epoch(0),
         };
+        self.epoch_of(table)
+    }
+
+    /// Returns the epoch of a table, as it is known here; 0 if the table is not.
+    fn epoch_of(&self, table: TableId) -> Epoch {
         let configuration = self.configuration.as_ref();
         let table = configuration.and_then(|it| it.table(table));
         table.map_or(Epoch(0), |table| table.epoch)
@@ -536,6 +551,16 @@ impl SessionMachine {
                 Request::Release(release)
             }
             SessionOperation::Status(_) => Request::Status,
+            SessionOperation::OpenSnapshot(tables) => {
+                let tables = tables.iter().map(|table| (*table, self.epoch_of(*table)));
+                Request::Snapshot(SnapshotRequest::Open(tables.collect()))
+            }
+            SessionOperation::KeepSnapshot(share) => {
+                Request::Snapshot(SnapshotRequest::Keep(*share))
+            }
+            SessionOperation::CloseSnapshot(share) => {
+                Request::Snapshot(SnapshotRequest::Close(*share))
+            }
             SessionOperation::Moment(_) => panic!("its parts are sent instead"),
         }
     }
@@ -753,6 +778,22 @@ fn target(
         SessionOperation::Execute { table, mutations } => head(configuration, *table, mutations)?,
         SessionOperation::Read(read) => read.partition,
         SessionOperation::Checksum(read) => read.partition,
+        // The opener of snapshots of the same table is the same for all clients, so that openings do
+        // not get in each other's way.
+        SessionOperation::OpenSnapshot(tables) => {
+            let table = tables.iter().min().copied().unwrap_or_default();
+            PartitionId {
+                table,
+                replex: 0,
+                number: 0,
+            }
+        }
+        SessionOperation::KeepSnapshot(share) | SessionOperation::CloseSnapshot(share) => {
+            let opener = share.snapshot.opener;
+            let gone = SessionFailure::Snapshot(SnapshotFailure::ClusterChanged);
+            let address = configuration.address(opener);
+            return address.map(|_| Some(opener)).ok_or(gone);
+        }
         SessionOperation::Status(core) => {
             let gone = SessionFailure::PlaceGone { partition: None };
             let address = configuration.address(*core);

@@ -352,18 +352,16 @@ impl SessionMachine {
         for part in moment.open.into_keys() {
             self.remove(part);
         }
-        self.abandoned.extend(releases(moment.holds));
+        let releases = releases(moment.holds).map(SessionOperation::Release);
+        self.abandoned.extend(releases);
     }
 
-    /// Ends the holds of rounds that have failed. Their time ends them, too, if this is lost.
+    /// Ends the holds of rounds that have failed, and snapshots that came too late. Their time ends
+    /// them, too, if this is lost.
     pub(super) fn release_abandoned(&mut self, now_us: u64, output: &mut SessionOutput) {
-        for release in core::mem::take(&mut self.abandoned) {
+        for operation in core::mem::take(&mut self.abandoned) {
             let deadline_us = now_us + RELEASE_US;
-            let part = self.part(
-                RequestParent::Nothing,
-                deadline_us,
-                SessionOperation::Release(release),
-            );
+            let part = self.part(RequestParent::Nothing, deadline_us, operation);
             self.place(now_us, part, output);
         }
     }

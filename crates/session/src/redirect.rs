@@ -19,7 +19,7 @@ use placement::{Cover, SlotConstraints};
 use protocol::configuration::routes::{cover_of_lost, is_down};
 use protocol::configuration::{Configuration, PlacedTable};
 use protocol::identity::{CoreId, Epoch, PartitionId, ServerId, TableId};
-use protocol::message::{Agreement, Consistency, Read, Redirect, RowPage};
+use protocol::message::{Agreement, Consistency, Read, Redirect, RowPage, SnapshotFailure};
 use protocol::planted::{self, Bug};
 
 use super::merge::Merge;
@@ -67,6 +67,14 @@ impl SessionMachine {
         let down = is_down(configuration, place);
         if !down && self.is_reachable(place.core, now_us) {
             return false;
+        }
+        if read.snapshot.is_some() {
+            // The rows of a cover cannot be told at the version of a snapshot.
+            if down {
+                let failure = SnapshotFailure::ServerMissing(place.core.server);
+                self.fail(ticket, SessionFailure::Snapshot(failure), output);
+            }
+            return down;
         }
         if let Some(RequestParent::Cover(parent)) = pending.part_of {
             // Not this cover, then.
@@ -297,6 +305,9 @@ impl SessionMachine {
             SessionOperation::Checksum(_)
             | SessionOperation::Status(_)
             | SessionOperation::Moment(_)
+            | SessionOperation::OpenSnapshot(_)
+            | SessionOperation::KeepSnapshot(_)
+            | SessionOperation::CloseSnapshot(_)
             | SessionOperation::Release(_) => panic!("these are just repeated"),
         };
         self.fail(ticket, SessionFailure::Lost { partition, message }, output);

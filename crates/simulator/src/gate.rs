@@ -138,6 +138,7 @@ fn find(bug: Bug, from: u64, seeds_max: u64) -> Option<Catch> {
     let suits = |seed: &u64| {
         let mut plan = RunPlan::draw(&mut Random::new(*seed));
         plan.draw_tables(*seed);
+        plan.draw_snapshots(*seed);
         suits(bug, &plan)
     };
     let mut seeds = (from..).filter(suits);

@@ -17,6 +17,8 @@ pub const SECOND: u64 = 1_000_000;
 const PARTITIONS_TO_CUT: u32 = 4;
 /// Names the stream of draws from which the number of tables comes.
 const TABLES_STREAM: u64 = 0x07ab_1e50;
+/// Sets the stream of snapshots apart from a seed's others.
+const SNAPSHOTS_STREAM: u64 = 0x736e_6170_7368_6f74;
 /// Slow enough for writes to come in between.
 const ENTRIES_PER_SECOND: u64 = 200;
 
@@ -70,6 +72,10 @@ pub struct Workload {
     pub stale: f64,
     /// How many reads are of several ranges.
     pub statements: f64,
+    /// How many of the reads that may not be stale are of a snapshot, by every copy.
+    pub snapshots: f64,
+    /// Mean pause between two pages of a snapshot, in microseconds.
+    pub snapshot_pause_us: u64,
 }
 
 /// Rates of faults. Intervals are means in microseconds; 0 is never.
@@ -189,6 +195,16 @@ impl RunPlan {
         let tables = *random.pick(&[1, 1, 2, 3]);
         let groups = usize::try_from(self.workload.groups).expect("groups are few");
         self.tables = tables.min(groups);
+    }
+
+    /// Draws what concerns snapshots, from a stream of its own as [`RunPlan::draw_tables`] does.
+    pub fn draw_snapshots(&mut self, seed: u64) {
+        let mut random = Random::new(seed ^ SNAPSHOTS_STREAM);
+        self.workload.snapshots = *random.pick(&[0.0, 0.0, 0.3, 0.8]);
+        self.workload.snapshot_pause_us = *random.pick(&[100, 5 * MILLISECOND, 50 * MILLISECOND]);
+        self.limits.snapshot_lease_us = *random.pick(&[60, 400, 2_000]) * MILLISECOND;
+        self.limits.snapshot_hold_us = *random.pick(&[500, 3 * MILLISECOND, 20 * MILLISECOND]);
+        self.limits.history_bytes_max = *random.pick(&[1_000, 64 << 20, 64 << 20]);
     }
 
     /// Returns the schema of a table, by its place.
@@ -361,6 +377,8 @@ fn draw_workload(random: &mut Random) -> Workload {
         conditional: *random.pick(&[0.0, 0.3]),
         stale: *random.pick(&[0.0, 0.1]),
         statements: *random.pick(&[0.0, 0.4, 0.4, 1.0]),
+        snapshots: 0.0,
+        snapshot_pause_us: 0,
     }
 }
 

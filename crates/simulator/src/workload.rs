@@ -118,6 +118,29 @@ impl Generator {
         ranges
     }
 
+    /// Returns whether a read is of a snapshot.
+    pub fn of_snapshot(&mut self) -> bool {
+        self.workload.snapshots > 0.0 && self.random.chance(self.workload.snapshots)
+    }
+
+    /// Returns all rows of a group, by each of these copies: every cell of it.
+    pub fn whole_group(model: &Model, readable: &[usize], group: i64) -> Vec<PartitionRange> {
+        let mut ranges = Vec::new();
+        for replex in readable {
+            let copy = &model.copies[*replex];
+            let (low, high) = group_bounds(copy, group);
+            ranges.extend((0..copy.partitions).map(|partition| PartitionRange {
+                replex: *replex,
+                partition,
+                low: low.clone(),
+                high: high.clone(),
+                descending: partition % 2 == 1,
+                limit: 100,
+            }));
+        }
+        ranges
+    }
+
     /// Returns whether a read may be stale.
     pub fn stale(&mut self) -> bool {
         self.random.chance(self.workload.stale)
@@ -220,14 +243,7 @@ impl Generator {
             row[U] = group * GROUP_STRIDE;
         }
         let key = model.key(replex, &row);
-        let (mut low, mut high) = if copy.columns[0] == GROUP {
-            (vec![group], vec![group])
-        } else {
-            (
-                vec![group * GROUP_STRIDE],
-                vec![(group + 1) * GROUP_STRIDE - 1],
-            )
-        };
+        let (mut low, mut high) = group_bounds(copy, group);
         if self.random.chance(0.3) && copy.columns[0] != GROUP {
             low = vec![key[0]];
         }
@@ -243,6 +259,17 @@ impl Generator {
             limit: *self.random.pick(&[1, 2, 100]),
         }
     }
+}
+
+/// Returns the first and the last value, or prefix of values, that a group has in a copy.
+fn group_bounds(copy: &Copy, group: i64) -> (Vec<i64>, Vec<i64>) {
+    if copy.columns[0] == GROUP {
+        return (vec![group], vec![group]);
+    }
+    (
+        vec![group * GROUP_STRIDE],
+        vec![(group + 1) * GROUP_STRIDE - 1],
+    )
 }
 
 /// The table in both languages.

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use client::{Client, IfExists, IfMissing, Table};
+use client::{Client, IfExists, IfMissing, Snapshot, SnapshotFailure, Table};
 use placement::Schema;
 use protocol::configuration::Configuration;
 use protocol::identity::TableId;
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Mutation, RequestResult};
 
-use crate::store::{Store, StoreError};
+use crate::store::{SnapshotAnswer, Store, StoreError};
 
 impl Store for Client {
+    type Snapshot = Snapshot;
+
     fn configuration(&self) -> Arc<Configuration> {
         Client::configuration(self)
     }
@@ -31,6 +33,20 @@ impl Store for Client {
         };
         let table = handle(self, first.partition.table).await?;
         Ok(table.read_moment(reads, None).await?)
+    }
+
+    async fn snapshot(&self, table: TableId) -> Result<SnapshotAnswer<Snapshot>, StoreError> {
+        let table = handle(self, table).await?;
+        match Client::snapshot(self, &[&table]).await {
+            Ok(snapshot) => {
+                let id = snapshot.id();
+                Ok(SnapshotAnswer::Open(snapshot, id))
+            }
+            Err(client::Error::Snapshot {
+                reason: reason @ SnapshotFailure::ServerMissing(_),
+            }) => Ok(SnapshotAnswer::Impossible(reason.to_string())),
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn execute(
@@ -86,6 +102,7 @@ async fn handle(client: &Client, id: TableId) -> Result<Table, StoreError> {
         message: format!("table number {} was dropped meanwhile", id.0),
         unknown: false,
         stale: true,
+        snapshot_ended: false,
     };
     let configuration = Client::configuration(client);
     let name = &configuration.table(id).ok_or_else(gone)?.schema.name;
@@ -107,6 +124,7 @@ impl From<client::Error> for StoreError {
                     | client::Error::TableChanged { .. }
                     | client::Error::NoTable { .. }
             ),
+            snapshot_ended: matches!(error, client::Error::Snapshot { .. }),
             message: error.to_string(),
         }
     }

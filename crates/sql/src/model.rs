@@ -11,13 +11,13 @@ use placement::{Constraint, ReplexKind, RowView, Schema, Value, encode_key, enco
 use protocol::configuration::routes::order_columns;
 use protocol::configuration::{Configuration, PartitionState, PlacedTable};
 use protocol::expression::{Assignment, Expression, evaluate_for, holds};
-use protocol::identity::{Epoch, TableId, Version};
+use protocol::identity::{Epoch, SnapshotId, TableId, Version};
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Action, Mutation, RequestResult};
 
 use crate::fixture::{add_table, servers};
 use crate::run::SqlSession;
-use crate::store::{Store, StoreError};
+use crate::store::{SnapshotAnswer, Store, StoreError};
 
 /// Rows of a page, few so that reads take several.
 const PAGE_ROWS: usize = 3;
@@ -45,6 +45,12 @@ struct State {
     fails_from: Option<(usize, StoreError)>,
     /// Rows that are given as of one moment at most.
     moment_rows_max: u64,
+    /// Snapshots that were opened.
+    snapshots: u64,
+    /// Why none can be, if so.
+    without_snapshots: Option<String>,
+    /// So many snapshots end when their first page is asked for.
+    snapshots_ending: u64,
     /// Runs once this many pages more were read, if it has not.
     growth: Option<(usize, Vec<Mutation>)>,
     /// Never answers any operation from this one on.
@@ -65,6 +71,9 @@ impl Model {
                 executed: 0,
                 fails_from: None,
                 moment_rows_max: u64::MAX,
+                snapshots: 0,
+                without_snapshots: None,
+                snapshots_ending: 0,
                 growth: None,
                 holds_from: None,
                 conflicts_left: 0,
@@ -112,6 +121,21 @@ impl Model {
         self.state.lock().unwrap().moment_rows_max = rows;
     }
 
+    /// Lets no snapshot be opened from now on, for this reason.
+    pub fn refuse_snapshots(&self, why: &str) {
+        self.state.lock().unwrap().without_snapshots = Some(why.into());
+    }
+
+    /// Lets the next snapshots end when they are read.
+    pub fn end_snapshots(&self, count: u64) {
+        self.state.lock().unwrap().snapshots_ending = count;
+    }
+
+    /// Returns how many snapshots were opened.
+    pub fn snapshots(&self) -> u64 {
+        self.state.lock().unwrap().snapshots
+    }
+
     /// Executes these mutations of the only table once so many pages more were read.
     pub fn grow_after(&self, pages: usize, mutations: Vec<Mutation>) {
         self.state.lock().unwrap().growth = Some((pages, mutations));
@@ -147,6 +171,8 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 impl Store for Model {
+    type Snapshot = ();
+
     fn configuration(&self) -> Arc<Configuration> {
         self.state.lock().unwrap().known.clone()
     }
@@ -160,6 +186,13 @@ impl Store for Model {
     async fn page(&self, read: Read) -> Result<RowPage, StoreError> {
         let mut state = self.state.lock().unwrap();
         state.reads.push(read.clone());
+        if read.snapshot.is_some() && state.snapshots_ending > 0 {
+            state.snapshots_ending -= 1;
+            return Err(StoreError {
+                snapshot_ended: true,
+                ..refused("the snapshot has ended")
+            });
+        }
         let configuration = state.configuration.clone();
         let table = find(&configuration, read.partition.table)?;
         if let Some((pages, mutations)) = state.growth.take() {
@@ -201,6 +234,19 @@ impl Store for Model {
             ranges.push(pages);
         }
         Ok(Some(ranges))
+    }
+
+    async fn snapshot(&self, _: TableId) -> Result<SnapshotAnswer<()>, StoreError> {
+        let mut state = self.state.lock().unwrap();
+        if let Some(why) = &state.without_snapshots {
+            return Ok(SnapshotAnswer::Impossible(why.clone()));
+        }
+        state.snapshots += 1;
+        let id = SnapshotId {
+            number: state.snapshots,
+            ..SnapshotId::default()
+        };
+        Ok(SnapshotAnswer::Open((), id))
     }
 
     async fn execute(
@@ -318,6 +364,7 @@ fn refused(message: &str) -> StoreError {
         message: message.to_string(),
         unknown: false,
         stale: false,
+        snapshot_ended: false,
     }
 }
 
@@ -326,6 +373,7 @@ fn find(configuration: &Configuration, table: TableId) -> Result<&PlacedTable, S
         message: format!("table number {} was dropped", table.0),
         unknown: false,
         stale: true,
+        snapshot_ended: false,
     })
 }
 

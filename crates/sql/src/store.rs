@@ -9,12 +9,15 @@ use std::sync::Arc;
 
 use placement::Schema;
 use protocol::configuration::Configuration;
-use protocol::identity::TableId;
+use protocol::identity::{SnapshotId, TableId};
 use protocol::message::{FillReport, Read, RowPage};
 use protocol::operation::{Mutation, RequestResult};
 
 /// A store as statements see it.
 pub trait Store: Sync {
+    /// Keeps a snapshot open while it exists.
+    type Snapshot: Send + Sync;
+
     /// Returns the configuration known now.
     fn configuration(&self) -> Arc<Configuration>;
 
@@ -32,6 +35,12 @@ pub trait Store: Sync {
         &self,
         reads: Vec<Read>,
     ) -> impl Future<Output = Result<Option<Vec<Vec<RowPage>>>, StoreError>> + Send;
+
+    /// Opens a snapshot of a table, for pages that name it.
+    fn snapshot(
+        &self,
+        table: TableId,
+    ) -> impl Future<Output = Result<SnapshotAnswer<Self::Snapshot>, StoreError>> + Send;
 
     /// One operation, exactly once.
     fn execute(
@@ -73,6 +82,15 @@ pub trait Store: Sync {
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
 
+/// What became of the wish for a snapshot.
+#[derive(Debug)]
+pub enum SnapshotAnswer<S> {
+    /// Pages can be read of it by this name, as long as the first part exists.
+    Open(S, SnapshotId),
+    /// None is possible now, although pages can be read: why, for people.
+    Impossible(String),
+}
+
 /// Why a store did not do it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
@@ -82,6 +100,8 @@ pub struct StoreError {
     pub unknown: bool,
     /// Whether the table or partition is gone, so that the statement is to be planned again.
     pub stale: bool,
+    /// Whether the snapshot that was read has ended, so that the statement is to be run again.
+    pub snapshot_ended: bool,
 }
 
 impl fmt::Display for StoreError {

@@ -173,6 +173,7 @@ impl StatementWorker {
             consistency: Consistency::Linearizable,
             agreement: Agreement::Alone,
             redirect: None,
+            snapshot: None,
         };
         let reads = keys.into_iter().map(read).collect();
         let ranges = self.table.read_moment(reads, None).await.map_err(failed)?;

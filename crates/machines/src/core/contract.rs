@@ -194,6 +194,14 @@ pub struct CoreLimits {
     pub entry_page_max: usize,
     /// Such entries that a core gives in a second at most, so that it has time for requests.
     pub entries_per_second: u64,
+    /// How long cores hold back operations in the first attempt to open a snapshot; doubled with each
+    /// further one.
+    pub snapshot_hold_us: u64,
+    /// A snapshot whose client does not renew it ends after this.
+    pub snapshot_lease_us: u64,
+    /// Memory for rows that were replaced since snapshots that are open. Beyond it the oldest
+    /// snapshot ends.
+    pub history_bytes_max: usize,
 }
 
 impl Default for CoreLimits {
@@ -219,6 +227,9 @@ impl Default for CoreLimits {
             fill_bytes_per_second: 256 << 20,
             entry_page_max: 512,
             entries_per_second: 100_000,
+            snapshot_hold_us: 20_000,
+            snapshot_lease_us: 10_000_000,
+            history_bytes_max: 64 << 20,
         }
     }
 }

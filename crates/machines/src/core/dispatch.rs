@@ -88,6 +88,10 @@ impl CoreMachine {
                 Ok(())
             }
             Request::Release(release) => self.release_holds(asker, &release, step),
+            Request::Snapshot(request) => {
+                self.on_snapshot_request(asker, step.now, request, step.output);
+                Ok(())
+            }
         }
     }
 
@@ -98,6 +102,7 @@ impl CoreMachine {
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         self.requests.forget_client(client);
+        self.drop_snapshots_of(client, step.output);
         self.drop_reads(Some(client), step)?;
         self.drop_holds(Some(client), step)
     }
@@ -136,6 +141,8 @@ impl CoreMachine {
             let is_current = match message {
                 // As of an epoch that this core does not know, it would be of another cluster view.
                 PeerMessage::LeaseGrant { .. } | PeerMessage::Finished(_) => header.epoch <= own,
+                // It names the epochs of its tables itself.
+                PeerMessage::Snapshot(_) => true,
                 // A core that does not know of its removal would be vouched for without end.
                 _ => header.epoch >= own,
             };
@@ -255,6 +262,7 @@ impl CoreMachine {
                 self.on_lease_grant((peer, header.epoch), sent_us);
                 Ok(())
             }
+            PeerMessage::Snapshot(message) => self.on_snapshot_message(peer, message, step),
             PeerMessage::NewerEpoch { .. } => unreachable!("handled before"),
             PeerMessage::Copy { of, from, start } => self.on_copy(peer, of, from, start, step),
             PeerMessage::Copied {

@@ -22,6 +22,10 @@ enum Duty {
     MakeEntries,
     /// Ends holds whose time is over.
     EndHolds,
+    /// Opens and keeps snapshots for clients.
+    ReviewOpenings,
+    /// Ends snapshots and holds of openings whose time is over.
+    ExpireSnapshots,
     /// Renews leases, repeats questions of recoveries and seals, and ends what has waited for too
     /// long.
     Heartbeat,
@@ -29,12 +33,14 @@ enum Duty {
 
 impl Duty {
     /// All of them, in the order in which a tick performs them.
-    const ALL: [Duty; 6] = [
+    const ALL: [Duty; 8] = [
         Duty::Confirm,
         Duty::Retry,
         Duty::Fill,
         Duty::MakeEntries,
         Duty::EndHolds,
+        Duty::ReviewOpenings,
+        Duty::ExpireSnapshots,
         Duty::Heartbeat,
     ];
 }
@@ -66,6 +72,8 @@ impl CoreMachine {
             Duty::Fill => self.fills.due_us(),
             Duty::MakeEntries => self.making.due_us(),
             Duty::EndHolds => self.hold_clock.due_us(),
+            Duty::ReviewOpenings => self.openings.due_us(),
+            Duty::ExpireSnapshots => self.participation.due_us(),
             Duty::Heartbeat => Some(self.leases.next_heartbeat_us()),
         }
     }
@@ -84,6 +92,11 @@ impl CoreMachine {
             }
             Duty::MakeEntries => self.make_entries(step.now, step.tables),
             Duty::EndHolds => self.drop_holds(None, step),
+            Duty::ReviewOpenings => {
+                self.review_openings(step.now, step.output);
+                Ok(())
+            }
+            Duty::ExpireSnapshots => self.expire_snapshots(step),
             Duty::Heartbeat => {
                 self.leases
                     .heartbeat_at(step.now.monotonic_us + self.limits.heartbeat_us);

@@ -289,6 +289,12 @@ impl Member {
         }
     }
 
+    /// Returns the lowest version among its changes.
+    pub fn oldest_version(&self) -> Version {
+        let versions = self.prepare.changes.iter().map(|change| change.version);
+        versions.min().unwrap_or_default()
+    }
+
     /// Returns the highest version among its changes.
     pub fn newest_version(&self) -> Version {
         let versions = self.prepare.changes.iter().map(|change| change.version);

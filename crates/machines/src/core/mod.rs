@@ -10,6 +10,7 @@
 //! | `repair` | rows that a partition lacks: filled from a cover, taken over, local entries |
 //! | `epoch` | from one configuration to the next |
 //! | `restart` | checkpoint, log, and what peers remember |
+//! | `snapshots` | the state of tables at one version, for reads of many pages |
 //! | `leases` | until when this core may serve |
 //!
 //! Each part of the machine's state lies behind the methods that keep its invariants;
@@ -36,6 +37,7 @@ mod partition;
 mod reads;
 mod repair;
 mod restart;
+mod snapshots;
 mod status;
 mod step;
 mod table;
@@ -74,6 +76,7 @@ use repair::move_source::ChangeLists;
 use repair::moves::IncomingMoves;
 use repair::question_numbers::QuestionNumbers;
 use restart::recovery::RecoveryState;
+use snapshots::{Openings, Participation};
 use status::Counters;
 use step::Step;
 use versions::VersionClock;
@@ -119,6 +122,10 @@ pub struct CoreMachine {
     /// Local entries that are being made.
     making: EntryMaking,
     hold_clock: HoldClock,
+    /// Snapshots that this core opens.
+    openings: Openings,
+    /// Snapshots that this core can read.
+    participation: Participation,
     space: DiskRoom,
     counters: Counters,
 }
@@ -154,6 +161,8 @@ impl CoreMachine {
             lists: ChangeLists::default(),
             making: EntryMaking::default(),
             hold_clock: HoldClock::default(),
+            openings: Openings::default(),
+            participation: Participation::default(),
             space: DiskRoom::default(),
             counters: Counters::default(),
         };
@@ -165,8 +174,9 @@ impl CoreMachine {
     ///
     /// The phases of a step:
     /// 1. *Dispatch*: the input is handled where it belongs, a tick by the duties that are due.
-    /// 2. *Watch*: it is noted since when records have waited for the disk.
-    /// 3. *Deadline*: the first duty that will be due determines when to step again.
+    /// 2. *Report*: the opener of a snapshot hears once nothing is under way.
+    /// 3. *Watch*: it is noted since when records have waited for the disk.
+    /// 4. *Deadline*: the first duty that will be due determines when to step again.
     ///
     /// # Errors
     /// A cold read failed: the process must stop, for memory no longer agrees with the log.
@@ -183,6 +193,7 @@ impl CoreMachine {
             output,
         };
         self.dispatch(input, step)?;
+        self.report_drained(step.output);
         self.log.watch(now);
         output.deadline_us = Some(self.deadline_us());
         Ok(())

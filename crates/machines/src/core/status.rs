@@ -53,6 +53,10 @@ pub struct Backlog {
     pub completions: usize,
     /// Orders, over all partitions, in which rows are being given local entries.
     pub orders_unmade: usize,
+    /// Snapshots that it knows, opens or holds for, and statements that wait for one.
+    pub snapshots: usize,
+    /// Bytes of earlier rows that it keeps for them.
+    pub history_bytes: usize,
 }
 
 impl CoreMachine {
@@ -87,6 +91,8 @@ impl CoreMachine {
                 .sum(),
             completions: self.sessions.count(),
             orders_unmade: self.orders_unmade(),
+            snapshots: self.participation.count() + self.openings.count(),
+            history_bytes: self.participation.history_bytes(),
         }
     }
 
@@ -137,6 +143,12 @@ impl CoreMachine {
             ("waiting_reads", backlog.waiting_reads as u64),
             ("completions", backlog.completions as u64),
             ("partitions", self.partitions.len() as u64),
+            ("snapshots", self.participation.known_count() as u64),
+            ("snapshots_opened_here", self.openings.open_count() as u64),
+            (
+                "snapshot_history_bytes",
+                self.participation.history_bytes() as u64,
+            ),
             ("epoch", self.view.epoch().0),
         ]
         .into_iter()

@@ -784,6 +784,7 @@ fn describe_reply(reply: &Reply, schema: &Schema) -> String {
             counts.collect::<Vec<String>>().join(", ")
         }
         Reply::Released(unchanged) => format!("released, unchanged: {unchanged}"),
+        Reply::Snapshot(reply) => format!("snapshot: {reply:?}"),
         Reply::Refused(refusal) => format!("refused: {refusal:?}"),
     }
 }

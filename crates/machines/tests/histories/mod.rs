@@ -340,6 +340,7 @@ impl History {
             consistency: Consistency::Linearizable,
             agreement: Agreement::Alone,
             redirect: None,
+            snapshot: None,
         });
         if places[replex][number].state == PartitionState::Rebuilding {
             self.cluster.ask(server, READER, 0, request)?;

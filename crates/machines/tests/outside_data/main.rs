@@ -21,7 +21,7 @@ use protocol::codec::Bytes;
 use protocol::configuration::{Configuration, PartitionState};
 use protocol::expression::{Assignment, BinaryOperator, Expression};
 use protocol::identity::{ClockReading, CoreId, PartitionId, RequestId, SessionId};
-use protocol::message::{Execute, Message, Request};
+use protocol::message::{Execute, Message, Request, SnapshotRequest};
 use protocol::operation::Action;
 
 use samples::generate::{Generate, Source};
@@ -192,7 +192,10 @@ fn fit(request: &mut Request, source: &mut Source<'_>, number: u64) {
             release.epoch = known.epoch;
             release.partition = partition;
         }
-        Request::Checksum(_) | Request::Status | Request::Release(_) => {}
+        Request::Snapshot(SnapshotRequest::Open(tables)) if mostly(source) => {
+            *tables = vec![(table.id, known.epoch)];
+        }
+        Request::Checksum(_) | Request::Status | Request::Release(_) | Request::Snapshot(_) => {}
     }
 }
 

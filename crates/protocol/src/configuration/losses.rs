@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use placement::{TableReport, prove};
 
 use super::{Configuration, PartitionState, PlacedTable, Server, ServerState};
-use crate::identity::ServerId;
+use crate::identity::{ServerId, TableId};
 
 impl Configuration {
     /// Returns servers that are down and have to do with partitions of a table, if the table cannot
@@ -23,6 +23,21 @@ impl Configuration {
             Some(_) => down,
             None => BTreeSet::new(),
         }
+    }
+
+    /// Returns a server without which some partition of a table's serving copies has to be read from
+    /// a cover: it is down, or the partition is being filled there.
+    pub fn missing_in(&self, table: TableId) -> Option<ServerId> {
+        let table = self.table(table)?;
+        let copies = table.placement.iter().enumerate();
+        let serving = copies.filter(|(replex, _)| !table.is_building(*replex));
+        let mut places = serving.flat_map(|(_, places)| places);
+        let missing = places.find(|place| {
+            let server = self.server(place.core.server);
+            place.state == PartitionState::Rebuilding
+                || server.is_none_or(|server| server.state == ServerState::Down)
+        });
+        missing.map(|place| place.core.server)
     }
 
     /// Returns the reason why a table cannot continue without these servers, if there is one.

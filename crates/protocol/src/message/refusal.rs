@@ -3,6 +3,7 @@
 use alloc::string::String;
 use core::fmt;
 
+use super::SnapshotFailure;
 use crate::codec::wire_enum;
 use crate::identity::{Epoch, ServerId};
 
@@ -48,12 +49,14 @@ pub enum Refusal {
         /// The request was begun: it may take effect once the server is back.
         begun: bool,
     },
+    /// There is no such snapshot, or none can be opened now. Open another one.
+    Snapshot(SnapshotFailure),
 }
 
 wire_enum!(Refusal {
     0 => StaleEpoch { epoch }, 1 => WrongPartition, 2 => NotServing, 3 => Overloaded,
     4 => DiskFull { server }, 5 => SessionEnded, 6 => RequestMismatch, 7 => Invalid { message },
-    8 => Begun, 9 => Lost { server, begun },
+    8 => Begun, 9 => Lost { server, begun }, 10 => Snapshot(failure),
 });
 
 impl fmt::Display for Refusal {
@@ -75,6 +78,7 @@ impl fmt::Display for Refusal {
             Refusal::SessionEnded => write!(f, "the session has ended"),
             Refusal::RequestMismatch => write!(f, "the request's number is taken"),
             Refusal::Invalid { message } => f.write_str(message),
+            Refusal::Snapshot(failure) => failure.fmt(f),
         }
     }
 }

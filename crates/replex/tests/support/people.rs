@@ -203,6 +203,7 @@ impl People {
                 consistency: Consistency::Linearizable,
                 agreement: Agreement::Alone,
                 redirect: None,
+                snapshot: None,
             };
             match state.ask(partition, Request::Read(read)).await {
                 Ok(Reply::Rows(page)) => return unpack(state.table(), &page.rows.0),

@@ -414,6 +414,7 @@ impl Teller {
                 consistency: Consistency::Linearizable,
                 agreement: Agreement::Alone,
                 redirect: None,
+                snapshot: None,
             })
         };
         match self.ask(partition, &make) {

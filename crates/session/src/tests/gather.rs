@@ -26,6 +26,7 @@ fn plan(order: RowOrder, limit: Option<u64>) -> GatherPlan {
         count_only: false,
         epoch: Epoch(1),
         consistency: Consistency::Linearizable,
+        snapshot: None,
     }
 }
 

@@ -130,5 +130,6 @@ pub fn read(number: u32) -> SessionOperation {
         consistency: Consistency::Linearizable,
         agreement: Agreement::Alone,
         redirect: None,
+        snapshot: None,
     })
 }

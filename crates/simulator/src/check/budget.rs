@@ -23,6 +23,11 @@ pub fn within(
             backlog.queued_requests,
             requests_max(limits) * keys,
         ),
+        (
+            "bytes of history",
+            backlog.history_bytes,
+            limits.history_bytes_max,
+        ),
     ];
     for (what, count, most) in bounds {
         if count > most {
@@ -51,7 +56,8 @@ fn requests_max(limits: &CoreLimits) -> usize {
 /// Checks that nothing is left under way.
 pub fn empty(backlog: &Backlog) -> Result<(), String> {
     let asked = backlog.operations + backlog.queued_requests + backlog.waiting_reads;
-    let left = asked + backlog.orders_unmade;
+    let kept = backlog.snapshots + backlog.history_bytes;
+    let left = asked + backlog.orders_unmade + kept;
     if left == 0 {
         Ok(())
     } else {
@@ -93,6 +99,11 @@ mod tests {
         assert!(empty(&backlog).is_err());
         let backlog = Backlog {
             orders_unmade: 1,
+            ..Backlog::default()
+        };
+        assert!(empty(&backlog).is_err());
+        let backlog = Backlog {
+            snapshots: 1,
             ..Backlog::default()
         };
         assert!(empty(&backlog).is_err());

@@ -3,6 +3,7 @@
 pub mod budget;
 pub mod constraints;
 pub mod copies;
+pub mod cuts;
 pub mod durable;
 pub mod earlier_life;
 pub mod entries;

@@ -4,7 +4,7 @@
 //! the session calls failed must not have happened; an operation that it calls unknown may have, at
 //! any time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use protocol::identity::{CoreId, Epoch, PartitionId, TableId};
@@ -24,7 +24,8 @@ use crate::linearizable::Call;
 use crate::model::{ID, Observation, PartitionRange, WorkloadOperation};
 use crate::network::Node;
 use crate::plan::{MILLISECOND, SECOND};
-use crate::workload::Translation;
+use crate::workload::{Generator, Translation};
+use crate::world::snapshot::SnapshotStatement;
 use crate::world::{SimulatedTable, World};
 
 /// Correlations of probes start here; the session never gets so far.
@@ -36,11 +37,11 @@ const PROBED: f64 = 0.02;
 
 /// An operation that a client waits for.
 #[derive(Clone, Copy, Debug)]
-struct SubmittedOperation {
+pub struct SubmittedOperation {
     /// Where it is in the history; none is a stale read.
-    history: Option<usize>,
+    pub history: Option<usize>,
     /// The place of its table.
-    table: usize,
+    pub table: usize,
 }
 
 /// One client.
@@ -50,6 +51,12 @@ pub struct SimulatedClient {
     clock: SimulatedClock,
     /// The operations that were submitted.
     submitted: BTreeMap<Ticket, SubmittedOperation>,
+    /// The operations of statements that read a snapshot.
+    pub statements: BTreeMap<Ticket, SnapshotStatement>,
+    /// How many such statements are under way.
+    open_statements: usize,
+    /// Operations whose ends are of no interest.
+    pub asides: BTreeSet<Ticket>,
     /// Since when writes have been submitted.
     writes: BTreeMap<Ticket, u64>,
     next_ticket: u64,
@@ -62,6 +69,34 @@ pub struct SimulatedClient {
     /// On its clock.
     deadline_us: Option<u64>,
     think_until_us: u64,
+}
+
+impl SimulatedClient {
+    /// Returns a ticket that was not used before.
+    pub fn next_ticket(&mut self) -> Ticket {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        ticket
+    }
+
+    /// Returns a time on its clock.
+    pub fn deadline_after(&self, now_us: u64, patience_us: u64) -> u64 {
+        self.clock.now(now_us).monotonic_us + patience_us
+    }
+
+    /// Notes that a statement which reads a snapshot has ended.
+    pub fn end_statement(&mut self) {
+        self.open_statements -= 1;
+    }
+
+    /// Returns how many operations and statements are under way.
+    fn under_way(&self) -> usize {
+        self.submitted.len() + self.open_statements
+    }
+
+    fn is_idle(&self) -> bool {
+        self.under_way() == 0 && self.asides.is_empty()
+    }
 }
 
 impl World {
@@ -84,6 +119,9 @@ impl World {
                 step_us: 0,
             },
             submitted: BTreeMap::new(),
+            statements: BTreeMap::new(),
+            open_statements: 0,
+            asides: BTreeSet::new(),
             writes: BTreeMap::new(),
             next_ticket: 1,
             open: BTreeMap::new(),
@@ -119,11 +157,7 @@ impl World {
 
     /// Returns whether all that clients wanted is done.
     pub fn clients_are_done(&self) -> bool {
-        self.operations_left == 0
-            && self
-                .clients
-                .values()
-                .all(|client| client.submitted.is_empty())
+        self.operations_left == 0 && self.clients.values().all(|client| client.is_idle())
     }
 
     /// Returns what clients still wait for, in words.
@@ -175,7 +209,7 @@ impl World {
         }
         let window = self.plan.workload.window as usize;
         let client = &self.clients[&number];
-        let begins = self.operations_left > 0 && client.submitted.len() < window;
+        let begins = self.operations_left > 0 && client.under_way() < window;
         if begins && now_us >= client.think_until_us {
             let think_us = self.random.exponential(self.plan.workload.think_us);
             let client = self.clients.get_mut(&number).expect("it was there");
@@ -192,7 +226,7 @@ impl World {
             return;
         };
         let window = self.plan.workload.window as usize;
-        let begins = self.operations_left > 0 && client.submitted.len() < window;
+        let begins = self.operations_left > 0 && client.under_way() < window;
         let begin_us = begins.then_some(client.think_until_us);
         let deadline_us = client
             .deadline_us
@@ -218,9 +252,19 @@ impl World {
         {
             operation = WorkloadOperation::Statement(vec![range.clone()]);
         }
+        let is_read = matches!(
+            operation,
+            WorkloadOperation::Read(_) | WorkloadOperation::Statement(_)
+        );
+        let of_snapshot = is_read && self.generator.of_snapshot();
+        if of_snapshot {
+            let ranges = Generator::whole_group(&table.model, &readable, group);
+            operation = WorkloadOperation::Statement(ranges);
+        }
         let session = &self.clients[&number].session;
         let epoch = session.configuration().map_or(Epoch(0), |it| it.epoch);
         let (wanted, kept) = self.request_of(&operation, &table, (table_id, epoch));
+        let of_snapshot = of_snapshot && kept;
         // Some give up early, so that outcomes stay unknown.
         let patience_us = match self.random.chance(0.1) {
             true => self.random.between(MILLISECOND, 500 * MILLISECOND),
@@ -242,14 +286,18 @@ impl World {
         }
         let history = kept.then(|| self.history.len() - 1);
         let client = self.clients.get_mut(&number).expect("callers have it");
-        let ticket = Ticket(client.next_ticket);
-        client.next_ticket += 1;
         let submitted = SubmittedOperation {
             history,
             table: place,
         };
+        let deadline_us = client.deadline_after(self.now_us, patience_us);
+        if of_snapshot && let SessionOperation::Moment(reads) = wanted {
+            client.open_statements += 1;
+            self.begin_snapshot(number, submitted, reads, deadline_us);
+            return;
+        }
+        let ticket = client.next_ticket();
         client.submitted.insert(ticket, submitted);
-        let deadline_us = client.clock.now(self.now_us).monotonic_us + patience_us;
         // As the next page of a read does: the copy that was chosen may have gone since.
         if matches!(
             wanted,
@@ -531,6 +579,13 @@ impl World {
         });
         let client = self.clients.get_mut(&number).expect("it has just stepped");
         client.writes.remove(&ticket);
+        if client.asides.remove(&ticket) {
+            return;
+        }
+        let Some(outcome) = self.statement_learns(number, ticket, outcome) else {
+            return;
+        };
+        let client = self.clients.get_mut(&number).expect("it has just stepped");
         let Some(submitted) = client.submitted.remove(&ticket) else {
             let text = format!("{ticket:?} ended twice, the second time with {outcome:?}");
             self.check("I7 one effect and one result per request", Err(text));
@@ -574,7 +629,7 @@ impl World {
     }
 
     /// Returns the pages of a statement in the model's words.
-    fn ranges(&mut self, table: usize, ranges: &[Vec<RowPage>]) -> Result<Observation, String> {
+    pub fn ranges(&mut self, table: usize, ranges: &[Vec<RowPage>]) -> Result<Observation, String> {
         let mut found = Vec::new();
         for pages in ranges {
             let mut rows = Vec::new();
@@ -637,11 +692,12 @@ fn read(
         },
         agreement: Agreement::Alone,
         redirect: None,
+        snapshot: None,
     }
 }
 
 /// Checks that a valid operation of a client that never fails can end so.
-fn is_possible_failure(failure: &SessionFailure) -> Result<(), String> {
+pub fn is_possible_failure(failure: &SessionFailure) -> Result<(), String> {
     match failure {
         SessionFailure::Deadline {
             last: None | Some(_),

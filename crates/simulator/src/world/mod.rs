@@ -8,6 +8,7 @@ pub mod client;
 pub mod coordinator;
 pub mod operator;
 pub mod server;
+mod snapshot;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -18,6 +19,7 @@ use protocol::identity::{CoreId, Epoch, PartitionId, RequestId, ServerId, TableI
 use protocol::message::{CoordinatorReply, Room};
 
 use crate::check::Violation;
+use crate::check::cuts::GivenSnapshots;
 use crate::check::lease::Leases;
 use crate::check::results::Results;
 use crate::clock::SimulatedClock;
@@ -84,6 +86,8 @@ pub struct World {
     pub results: Results,
     /// Leases that were given.
     pub leases: Leases,
+    /// Snapshots that were given out.
+    pub snapshots: GivenSnapshots,
     /// Rows by id and version, as reads showed them: a version has one content.
     pub contents: BTreeMap<(i64, u64), ModelRow>,
     /// The calls of clients and what they observed, with their group.
@@ -115,6 +119,8 @@ pub struct Connections {
     /// The write behind a request that a core was asked, and the partition that it asks, by
     /// connection and correlation.
     pub writes: BTreeMap<(ClientId, u64), (RequestId, PartitionId)>,
+    /// The tables of which a snapshot was asked for, each with its epoch.
+    pub snapshots: BTreeMap<(ClientId, u64), Vec<(TableId, Epoch)>>,
     /// The table that a request concerns.
     pub tables: BTreeMap<(ClientId, u64), TableId>,
 }
@@ -142,6 +148,7 @@ impl World {
         let mut random = Random::new(seed);
         let mut plan = RunPlan::draw(&mut random);
         plan.draw_tables(seed);
+        plan.draw_snapshots(seed);
         let network = Network::new(random.fork());
         let drift = plan.faults.drift_ppm;
         let mut clock = || SimulatedClock::draw(&mut random, drift);
@@ -172,6 +179,7 @@ impl World {
             ledger: Ledger::new(plan.schema.durability),
             results: Results::default(),
             leases: Leases::default(),
+            snapshots: GivenSnapshots::default(),
             contents: BTreeMap::new(),
             history: Vec::new(),
             moment: 0,

@@ -10,7 +10,7 @@ use session::gather::RowOrder;
 use super::known_table;
 use crate::error::SqlError;
 use crate::plan::{SessionSettings, whole_table};
-use crate::run::{Flow, ReadContext};
+use crate::run::{Attempt, Flow, ReadContext, SNAPSHOT_ATTEMPTS_MAX};
 use crate::store::Store;
 
 /// The result of an export.
@@ -22,44 +22,66 @@ pub struct ExportSummary {
     pub notices: Vec<String>,
 }
 
+/// How an export comes to be of one state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportState {
+    /// It is one, or the export fails.
+    One,
+    /// While a server of the table is missing, rows that change meanwhile are as they were or as they
+    /// are, with a notice.
+    OneIfPossible,
+}
+
 /// Exports a whole table as CSV with a header, partition by partition of the primary replex, and
-/// returns how many rows there were. A small table is as of one moment (R35). Of a larger
-/// one, rows that change meanwhile are as they were or as they are (R12).
+/// returns how many rows there were: one state of the table (R35), whatever is written meanwhile.
 ///
 /// # Errors
-/// Errors of the store and of `out`.
+/// Errors of the store and of `out`. What was written before an error is no export.
 pub async fn export<S: Store>(
     store: &S,
     table: &str,
+    state: ExportState,
     out: &mut dyn Write,
     progress: &ProgressBar,
 ) -> Result<ExportSummary, SqlError> {
-    let configuration = known_table(store, table).await?;
-    let table = configuration.table_named(table).expect("it was looked for");
     let unwritten =
         |error: csv::Error| SqlError::statement(format!("the rows could not be written: {error}"));
     let mut writer = csv::Writer::from_writer(out);
-    let names = table.schema.columns.iter().map(|it| it.name.as_bytes());
-    writer.write_record(names).map_err(unwritten)?;
-    let read = whole_table(table);
     let notices = Mutex::default();
-    let reading = ReadContext {
-        store,
-        configuration: &configuration,
-        settings: SessionSettings::default(),
-        notices: &notices,
+    let mut attempts = 0;
+    let rows = loop {
+        attempts += 1;
+        let configuration = known_table(store, table).await?;
+        let table = configuration.table_named(table).expect("it was looked for");
+        let reading = ReadContext {
+            store,
+            configuration: &configuration,
+            settings: SessionSettings::default(),
+            notices: &notices,
+            needs_one_state: state == ExportState::One,
+        };
+        let mut plans = reading.gather_plans(&whole_table(table), table, None, false);
+        for plan in &mut plans {
+            plan.order = RowOrder::Any;
+        }
+        if attempts == 1 {
+            let names = table.schema.columns.iter().map(|it| it.name.as_bytes());
+            writer.write_record(names).map_err(unwritten)?;
+        }
+        let mut has_begun = false;
+        let rows = reading.each(table, plans, None, |row| {
+            has_begun = true;
+            let written = writer.write_record(row.iter().map(Value::to_string));
+            written.map_err(unwritten)?;
+            progress.inc(1);
+            Ok(Flow::Continue(()))
+        });
+        match rows.await {
+            Ok(rows) => break rows,
+            Err(Attempt::SnapshotEnded(_)) if !has_begun && attempts < SNAPSHOT_ATTEMPTS_MAX => {}
+            Err(failure) => return Err(failure.into()),
+        }
     };
-    let mut plans = reading.gather_plans(&read, table, None, false);
-    for plan in &mut plans {
-        plan.order = RowOrder::Any;
-    }
-    let rows = reading.each(table, plans, None, |row| {
-        let written = writer.write_record(row.iter().map(Value::to_string));
-        written.map_err(unwritten)?;
-        progress.inc(1);
-        Ok(Flow::Continue(()))
-    });
-    let rows = rows.await.map_err(SqlError::from)?;
     let flushed = writer.flush().map_err(csv::Error::from);
     flushed.map_err(unwritten)?;
     let notices = notices

@@ -25,7 +25,7 @@ use crate::run::Sender;
 use crate::store::Store;
 use header::Header;
 
-pub use export::{ExportSummary, export};
+pub use export::{ExportState, ExportSummary, export};
 pub use ledger::ImportLedger;
 pub use source::{decompressed, open, progress_bar};
 

@@ -29,7 +29,14 @@ fn import_text(
 fn exported(session: &SqlSession<Model>, table: &str) -> Vec<String> {
     let mut out = Vec::new();
     let bar = ProgressBar::hidden();
-    let exported = block_on(export(session.store(), table, &mut out, &bar)).unwrap();
+    let exported = block_on(export(
+        session.store(),
+        table,
+        ExportState::One,
+        &mut out,
+        &bar,
+    ))
+    .unwrap();
     let text = String::from_utf8(out).unwrap();
     let mut lines: Vec<String> = text.lines().map(String::from).collect();
     assert_eq!(lines.len() as u64, exported.rows + 1);
@@ -207,6 +214,7 @@ fn store_that_fails_stops_the_import_even_if_errors_are_skipped() {
         message: "server 2 has no space for writes".into(),
         unknown: false,
         stale: false,
+        snapshot_ended: false,
     };
     session.store().fail_after(2, full);
     let text = "region,number\neu,1\neu,2\neu,3\neu,4\n";
@@ -282,6 +290,7 @@ fn an_import_goes_on_where_another_one_stopped() {
                 message: "server 2 is lost".into(),
                 unknown,
                 stale: false,
+                snapshot_ended: false,
             };
             session.store().fail_after(stop_after, lost);
             let failure = import_text(&session, &text, |it| it.in_flight = in_flight);

@@ -65,8 +65,8 @@ pub(super) async fn change<S: Store>(
             let keys = rows
                 .iter()
                 .map(|row| encode_key(places.iter().map(|place| row[*place].as_ref())));
-            // A row that moved while a large read went on can have been found twice, and is to be
-            // changed once all the same (R35).
+            // A row that moved while a read went on that is of no one state can have been found twice,
+            // and is to be changed once all the same (R35).
             let mut known = HashSet::new();
             keys.filter(|key| known.insert(key.clone())).collect()
         }
@@ -130,7 +130,9 @@ async fn changes<F: Future<Output = Result<bool, Attempt>>>(
         None => Ok(progress.done),
         // Planned again, rows that were changed already would count as duplicates.
         Some(Attempt::Stale(error)) if progress.done == 0 => Err(Attempt::Stale(error)),
-        Some(Attempt::Stale(error)) => Err(SqlError::from(error).after(progress).into()),
+        Some(Attempt::Stale(error) | Attempt::SnapshotEnded(error)) => {
+            Err(SqlError::from(error).after(progress).into())
+        }
         Some(Attempt::Failed(error) | Attempt::Planned(error)) => Err(error.after(progress).into()),
     }
 }
@@ -159,7 +161,7 @@ impl From<Attempt> for SqlError {
     fn from(attempt: Attempt) -> SqlError {
         match attempt {
             Attempt::Failed(error) | Attempt::Planned(error) => error,
-            Attempt::Stale(error) => error.into(),
+            Attempt::Stale(error) | Attempt::SnapshotEnded(error) => error.into(),
         }
     }
 }

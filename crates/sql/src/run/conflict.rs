@@ -73,6 +73,7 @@ async fn is_there<S: Store>(
         count_only: true,
         epoch: sender.store.configuration().epoch,
         consistency: Consistency::Linearizable,
+        snapshot: None,
     };
     let found = gather(sender.store, table, plan, None, |_| Ok(Flow::Continue(()))).await?;
     Ok(found > 0)

@@ -26,6 +26,9 @@ pub(crate) use read::{Flow, ReadContext, gather};
 pub use sender::CONFLICT_ATTEMPTS_MAX;
 pub(crate) use sender::Sender;
 
+/// Attempts at a statement whose snapshots end while they are read.
+pub(crate) const SNAPSHOT_ATTEMPTS_MAX: u32 = 4;
+
 /// Keys or partitions of one statement that are read at the same time.
 const LOOKUPS_AT_A_TIME: usize = 32;
 
@@ -124,13 +127,33 @@ impl<S: Store> SqlSession<S> {
             Err(Attempt::Failed(error)) => return Err(error),
             Err(Attempt::Planned(error)) => error,
             Err(Attempt::Stale(error)) => error.into(),
+            Err(Attempt::SnapshotEnded(_)) => return self.run_again(statement, parameters).await,
         };
         let newest = self.store.refresh().await?;
         if newest.epoch == known.epoch {
             return Err(failure);
         }
-        let second = self.attempt(statement, parameters, &newest).await;
-        second.map_err(SqlError::from)
+        match self.attempt(statement, parameters, &newest).await {
+            Err(Attempt::SnapshotEnded(_)) => self.run_again(statement, parameters).await,
+            second => second.map_err(SqlError::from),
+        }
+    }
+
+    /// Runs a statement again whose snapshot has ended: it has changed and returned nothing.
+    async fn run_again(
+        &mut self,
+        statement: &Statement,
+        parameters: &[Value],
+    ) -> Result<StatementOutcome, SqlError> {
+        let mut attempts = 1;
+        loop {
+            attempts += 1;
+            let newest = self.store.refresh().await?;
+            match self.attempt(statement, parameters, &newest).await {
+                Err(Attempt::SnapshotEnded(_)) if attempts < SNAPSHOT_ATTEMPTS_MAX => {}
+                outcome => return outcome.map_err(SqlError::from),
+            }
+        }
     }
 
     async fn attempt(
@@ -150,6 +173,7 @@ impl<S: Store> SqlSession<S> {
             configuration,
             settings: self.settings,
             notices: &self.notices,
+            needs_one_state: false,
         };
         Ok(match plan(statement, &context).map_err(Attempt::Planned)? {
             StatementPlan::Select(select) => StatementOutcome::Rows(reading.select(*select).await?),
@@ -218,6 +242,8 @@ pub(crate) enum Attempt {
     Planned(SqlError),
     /// The configuration it was planned over is not the cluster's, and nothing was changed.
     Stale(StoreError),
+    /// The snapshot that it read has ended, and nothing was changed.
+    SnapshotEnded(StoreError),
 }
 
 impl Attempt {
@@ -234,7 +260,9 @@ impl From<SqlError> for Attempt {
 
 impl From<StoreError> for Attempt {
     fn from(error: StoreError) -> Attempt {
-        if error.stale && !error.unknown {
+        if error.snapshot_ended {
+            Attempt::SnapshotEnded(error)
+        } else if error.stale && !error.unknown {
             Attempt::Stale(error)
         } else {
             Attempt::Failed(error.into())

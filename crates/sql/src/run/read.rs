@@ -18,7 +18,7 @@ use super::size::SizeBound;
 use super::{Attempt, LOOKUPS_AT_A_TIME, OutputColumn, ResultRows};
 use crate::error::SqlError;
 use crate::plan::{ReadPlan, Segment, SelectPlan, SessionSettings, SortKey};
-use crate::store::{Store, StoreError};
+use crate::store::{SnapshotAnswer, Store, StoreError};
 
 /// The most rows of a result that the client holds.
 pub const ROWS_HELD_MAX: usize = 1_000_000;
@@ -39,6 +39,16 @@ pub(crate) struct ReadContext<'a, S> {
     pub settings: SessionSettings,
     /// Notices for the user.
     pub notices: &'a Mutex<Vec<String>>,
+    /// A read that is of no one state is an error, instead of a notice.
+    pub needs_one_state: bool,
+}
+
+/// How all rows that a statement reads come to be of one state.
+pub(crate) enum StatementRead<S> {
+    /// They are few, and read already.
+    Moment(Vec<Gather>),
+    /// They come page by page, of a snapshot if there is one.
+    Pages(Vec<GatherPlan>, Option<S>),
 }
 
 impl<S: Store> ReadContext<'_, S> {
@@ -103,9 +113,12 @@ impl<S: Store> ReadContext<'_, S> {
         let table = self.table(read);
         let bound = self.bound(read).await?;
         let plans = self.gather_plans(read, table, None, true);
-        if let Some(moment) = self.moment(table, &plans).await? {
-            return Ok(moment.iter().map(Gather::count).sum());
-        }
+        let (plans, _snapshot) = match self.begin(table, plans).await? {
+            StatementRead::Moment(moment) => {
+                return Ok(moment.iter().map(Gather::count).sum());
+            }
+            StatementRead::Pages(plans, snapshot) => (plans, snapshot),
+        };
         let each = |_| Ok(Flow::Continue(()));
         if let Some(bound) = bound {
             return gather(self.store, table, only(plans), Some(bound), each).await;
@@ -118,31 +131,56 @@ impl<S: Store> ReadContext<'_, S> {
             .await
     }
 
-    /// Returns all that a statement reads, as of one moment (R35); none if it is too large for
-    /// that, or wanted as it comes. Where it is too large, the user gets a notice.
+    /// Begins to read all that a statement reads, of one state (R35): as of one moment where it is
+    /// little, and else of a snapshot. Rows that are wanted as they come are of no one state. Nor are
+    /// those of a table that has lost a server, of which the user gets a notice.
+    pub(crate) async fn begin(
+        &self,
+        table: &PlacedTable,
+        mut plans: Vec<GatherPlan>,
+    ) -> Result<StatementRead<S::Snapshot>, Attempt> {
+        if self.settings.stale_reads {
+            return Ok(StatementRead::Pages(plans, None));
+        }
+        if let Some(moment) = self.moment(table, &plans).await? {
+            return Ok(StatementRead::Moment(moment));
+        }
+        match self.store.snapshot(table.id).await? {
+            SnapshotAnswer::Open(snapshot, id) => {
+                for plan in &mut plans {
+                    plan.snapshot = Some(id);
+                }
+                Ok(StatementRead::Pages(plans, Some(snapshot)))
+            }
+            SnapshotAnswer::Impossible(why) if self.needs_one_state => {
+                let name = &table.schema.name;
+                let text = format!("table {name} cannot be read as one state: {why}");
+                Err(SqlError::statement(text).into())
+            }
+            SnapshotAnswer::Impossible(why) => {
+                let notices = self.notices.lock();
+                let mut notices = notices.expect("nothing panics while it is held");
+                notices.push(format!(
+                    "the rows read of table {} are not of one state, because {why}; a row that moved \
+                     meanwhile can be missing or be read twice",
+                    table.schema.name
+                ));
+                Ok(StatementRead::Pages(plans, None))
+            }
+        }
+    }
+
+    /// Returns all that a statement reads, as of one moment; none if it is too much for that.
     async fn moment(
         &self,
         table: &PlacedTable,
         plans: &[GatherPlan],
     ) -> Result<Option<Vec<Gather>>, Attempt> {
-        if self.settings.stale_reads {
-            return Ok(None);
-        }
         let gathers = plans.iter().cloned();
         let mut gathers: Vec<Gather> = gathers.map(|plan| Gather::new(table, plan)).collect();
         let reads: Vec<_> = gathers.iter().map(Gather::moment_reads).collect();
         let counts: Vec<usize> = reads.iter().map(Vec::len).collect();
-        let ranges = self.store.moment(reads.concat()).await?;
-        let Some(ranges) = ranges else {
-            let mut notices = self
-                .notices
-                .lock()
-                .expect("nothing panics while it is held");
-            notices.push(format!(
-                "the rows read of table {} are not a snapshot, because they are many: a row that \
-                 moved meanwhile can be missing or be read twice",
-                table.schema.name
-            ));
+        let Some(ranges) = self.store.moment(reads.concat()).await? else {
             return Ok(None);
         };
         let mut ranges = ranges.into_iter();
@@ -168,13 +206,18 @@ impl<S: Store> ReadContext<'_, S> {
             order: if sorted_already { &[] } else { &plan.order },
             keep,
         };
-        if let Some(moment) = self.moment(table, &plans).await? {
-            for mut gather in moment {
-                if give_out(table, &mut gather, |row| held.push(row))? == RowsGiven::Enough {
-                    break;
+        let (plans, _snapshot) = match self.begin(table, plans).await? {
+            StatementRead::Moment(moment) => {
+                for mut gather in moment {
+                    if give_out(table, &mut gather, |row| held.push(row))? == RowsGiven::Enough {
+                        break;
+                    }
                 }
+                (Vec::new(), None)
             }
-        } else if let [_] = plans[..] {
+            StatementRead::Pages(plans, snapshot) => (plans, snapshot),
+        };
+        if let [_] = plans[..] {
             gather(self.store, table, only(plans), bound, |row| held.push(row)).await?;
         } else {
             let lookups = plans.into_iter().map(|plan| async {
@@ -229,13 +272,16 @@ impl<S: Store> ReadContext<'_, S> {
         mut each: impl FnMut(Vec<Value>) -> Result<Flow, Attempt>,
     ) -> Result<u64, Attempt> {
         let mut rows = 0;
-        if let Some(moment) = self.moment(table, &plans).await? {
-            for mut gather in moment {
-                give_out(table, &mut gather, &mut each)?;
-                rows += gather.count();
+        let (plans, _snapshot) = match self.begin(table, plans).await? {
+            StatementRead::Moment(moment) => {
+                for mut gather in moment {
+                    give_out(table, &mut gather, &mut each)?;
+                    rows += gather.count();
+                }
+                return Ok(rows);
             }
-            return Ok(rows);
-        }
+            StatementRead::Pages(plans, snapshot) => (plans, snapshot),
+        };
         if bound.is_some() {
             return gather(self.store, table, only(plans), bound, each).await;
         }
@@ -285,6 +331,7 @@ impl<S: Store> ReadContext<'_, S> {
             } else {
                 Consistency::Linearizable
             },
+            snapshot: None,
         };
         let is_same =
             |one: &Segment, next: &Segment| one.start == next.start && one.end == next.end;
@@ -384,6 +431,7 @@ fn malformed(table: &PlacedTable, what: &str) -> StoreError {
         ),
         unknown: false,
         stale: false,
+        snapshot_ended: false,
     }
 }
 

@@ -96,6 +96,7 @@ impl<'a, S: Store> SizeBound<'a, S> {
                 consistency: Consistency::Stale,
                 agreement: Agreement::Alone,
                 redirect: None,
+                snapshot: None,
             };
             let page = self.store.page(read).await?;
             rows += page.count;

@@ -64,17 +64,58 @@ pub(super) fn error(session: &mut SqlSession<Model>, text: &str) -> String {
 }
 
 #[test]
+fn large_reads_are_of_a_snapshot() {
+    let session = &mut flights();
+    let several = "SELECT id FROM flights WHERE tailnum IN ('N1', 'N2') ORDER BY id";
+    let small = rows(session, several);
+    assert_eq!(session.store().snapshots(), 0);
+    session.store().moments_of(3);
+    session.store().take_reads();
+    assert_eq!(rows(session, several), small);
+    assert_eq!(session.take_notices(), [] as [String; 0]);
+    assert_eq!(session.store().snapshots(), 1);
+    let reads = session.store().take_reads();
+    let of_snapshot = reads.iter().filter(|read| read.snapshot.is_some());
+    assert!(of_snapshot.count() >= 2);
+    let count = "SELECT count(*) FROM flights WHERE tailnum IN ('N1', 'N2')";
+    assert_eq!(rows(session, count), [small.len().to_string()]);
+    assert_eq!(session.store().snapshots(), 2);
+    // A session that reads the committed rows asks for none.
+    done(session, "SET stale_reads = on");
+    assert_eq!(rows(session, several), small);
+    assert_eq!(session.store().snapshots(), 2);
+}
+
+#[test]
+fn statements_whose_snapshot_ends_run_again() {
+    let session = &mut flights();
+    let several = "SELECT id FROM flights WHERE tailnum IN ('N1', 'N2') ORDER BY id";
+    let small = rows(session, several);
+    session.store().moments_of(3);
+    session.store().end_snapshots(3);
+    assert_eq!(rows(session, several), small);
+    session.store().end_snapshots(100);
+    let failure = error(session, several);
+    assert!(failure.contains("the snapshot has ended"), "{failure}");
+    session.store().end_snapshots(0);
+    assert_eq!(rows(session, several), small);
+    session.store().end_snapshots(2);
+    let changed = "UPDATE flights SET dest = 'D' WHERE tailnum IN ('N1', 'N2')";
+    assert_eq!(done(session, changed), format!("UPDATE {}", small.len()));
+}
+
+#[test]
 fn reads_without_a_snapshot_report_it() {
     let session = &mut flights();
     let several = "SELECT id FROM flights WHERE tailnum IN ('N1', 'N2') ORDER BY id";
     let small = rows(session, several);
-    assert_eq!(session.take_notices(), [] as [String; 0]);
     session.store().moments_of(3);
+    session.store().refuse_snapshots("server 2 is down");
     assert_eq!(rows(session, several), small);
     let notices = session.take_notices();
     assert_eq!(notices.len(), 1);
     assert!(
-        notices[0].contains("the rows read of table flights are not a snapshot"),
+        notices[0].contains("table flights are not of one state, because server 2 is down"),
         "{notices:?}"
     );
     assert_eq!(session.take_notices(), [] as [String; 0]);
@@ -82,7 +123,7 @@ fn reads_without_a_snapshot_report_it() {
     let all = format!("UPDATE {}", small.len());
     assert_eq!(done(session, changed), all);
     assert_eq!(session.take_notices(), notices);
-    // A session that reads the committed rows asks for no moment.
+    // A session that reads the committed rows asks for no state.
     done(session, "SET stale_reads = on");
     assert_eq!(rows(session, several), small);
     assert_eq!(session.take_notices(), [] as [String; 0]);
@@ -731,6 +772,7 @@ fn unknown_outcome_is_reported_with_the_completed_rows() {
         message: "the outcome is unknown".into(),
         unknown: true,
         stale: false,
+        snapshot_ended: false,
     };
     session.store().fail_after(2, lost);
     let before = session.store().executed();

@@ -252,7 +252,8 @@ impl CoreMachine {
                 self.refuse_queue(id, pk, server, step.output);
                 return Ok(());
             }
-            if behind_read || held || self.recovers(id.table) || self.stands_still(id.table) {
+            let waits = behind_read || held || self.participation.holds(id.table);
+            if waits || self.recovers(id.table) || self.stands_still(id.table) {
                 return Ok(());
             }
             if !partition.queues.contains_key(pk) || self.fetches_for_head(id, pk, step)? {

@@ -106,6 +106,7 @@ impl CoreMachine {
         let member = self.members.get_mut(&key).expect("callers have the member");
         let commit = *member.settle() == Decision::Commit;
         if commit && !rows_are_newer {
+            self.keep_history(key, tables)?;
             self.write(key, tables)?;
         }
         if commit {

@@ -37,11 +37,13 @@ impl CoreMachine {
         }
         let changed = self.view.changed(&configuration);
         self.end_holds_of(&changed);
+        self.participation.end_of_tables(&changed);
         let concerned = self.concerned();
         let held: Vec<PartitionId> = self.partitions.keys().copied().collect();
         self.refuse_reads_of_others(&configuration, step.output);
         self.follow(configuration);
         self.view.begin(step.now, &changed);
+        self.end_openings_of(step.now, &changed, step.output);
         // The coordinator waits for this core to report that it has the epoch.
         self.leases.hurry(step.now);
         for id in concerned.difference(&self.concerned()) {

@@ -36,6 +36,11 @@ impl CoreMachine {
             self.refuse(asker, refusal, step.output);
             return Ok(());
         }
+        let (snapshot, table) = (read.snapshot, read.partition.table);
+        if let Err(failure) = self.version_of(step.now, snapshot, table) {
+            self.refuse(asker, Refusal::Snapshot(failure), step.output);
+            return Ok(());
+        }
         if let Err(message) = redirect::check(&self.partitions[&read.partition].table, &read) {
             self.refuse(asker, Refusal::Invalid { message }, step.output);
             return Ok(());
@@ -46,7 +51,7 @@ impl CoreMachine {
         if read.must_agree() {
             self.watch_changes(step.now, read.partition);
         }
-        let waits_for = self.waits_of(&read);
+        let waits_for = self.waits_of(step.now, &read);
         if waits_for.is_empty() {
             return self.answer_read(asker, &read, step);
         }
@@ -71,7 +76,7 @@ impl CoreMachine {
     }
 
     /// Returns operations under way on what is read, unless it may be stale.
-    fn waits_of(&self, read: &Read) -> BTreeSet<OperationId> {
+    fn waits_of(&self, now: ClockReading, read: &Read) -> BTreeSet<OperationId> {
         if read.consistency == Consistency::Stale || planted::is(Bug::ReadDoesNotWait) {
             return BTreeSet::new();
         }
@@ -84,7 +89,18 @@ impl CoreMachine {
             end = Some(&read.start);
         }
         let holders = partition.locks.holders_in(&read.start, end);
-        holders.into_iter().collect()
+        let Ok(Some(at)) = self.version_of(now, read.snapshot, read.partition.table) else {
+            return holders.into_iter().collect();
+        };
+        if planted::is(Bug::SnapshotDoesNotWait) {
+            return BTreeSet::new();
+        }
+        // Later ones are none of the snapshot's. Of earlier ones the outcome is on its way.
+        let is_earlier = |operation: &OperationId| {
+            let member = self.members.get(&(*operation, read.partition));
+            member.is_some_and(|member| member.oldest_version() <= at)
+        };
+        holders.into_iter().filter(is_earlier).collect()
     }
 
     /// Checks the same as [`CoreMachine::check_serving`]. A core that may have forgotten operations
@@ -109,6 +125,13 @@ impl CoreMachine {
         read: &Read,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
+        let at = match self.version_of(step.now, read.snapshot, read.partition.table) {
+            Ok(at) => at,
+            Err(failure) => {
+                self.refuse(asker, Refusal::Snapshot(failure), step.output);
+                return Ok(());
+            }
+        };
         let partition = &self.partitions[&read.partition];
         let rows = Rows::of(partition);
         let way = AccessPath::of(rows, read);
@@ -131,10 +154,16 @@ impl CoreMachine {
             descending: read.descending,
         };
         let visit = &mut |key: &[u8], value: &[u8]| page.visit(key, value);
-        match way {
-            AccessPath::Rows => range.visit(read.partition.rows_table(), step.tables, visit)?,
-            AccessPath::Entries(order) => rows.look_up(order, range, step.tables, visit)?,
-            AccessPath::Scan(from) => {
+        match (way, at) {
+            (AccessPath::Rows, Some(at)) => {
+                let rows = self.participation.rows_at(read.partition, at);
+                rows.visit(read.partition, range, step.tables, visit)?;
+            }
+            (AccessPath::Rows, None) => {
+                range.visit(read.partition.rows_table(), step.tables, visit)?
+            }
+            (AccessPath::Entries(order), _) => rows.look_up(order, range, step.tables, visit)?,
+            (AccessPath::Scan(from), _) => {
                 step.tables
                     .scan(read.partition.rows_table(), from, None, visit)?
             }
@@ -271,8 +300,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Sums a part of a partition in its settled state. Two replexes agree when nothing is under
-    /// way.
+    /// Sums a part of a partition in its settled state, or in that of a snapshot. Two replexes agree
+    /// when nothing is under way, and at every snapshot.
     pub(crate) fn checksum<T: Tables>(
         &mut self,
         asker: ReplyDestination,
@@ -283,22 +312,40 @@ impl CoreMachine {
             self.refuse(asker, refusal, step.output);
             return Ok(());
         }
+        let at = match self.version_of(step.now, read.snapshot, read.partition.table) {
+            Ok(at) => at,
+            Err(failure) => {
+                self.refuse(asker, Refusal::Snapshot(failure), step.output);
+                return Ok(());
+            }
+        };
+        if at.is_some_and(|at| self.is_pending_at(read.partition, at)) {
+            self.refuse(asker, Refusal::NotServing, step.output);
+            return Ok(());
+        }
         let limit = (read.limit as usize).clamp(1, self.limits.page_keys_max) as u64;
         let mut part = ChecksumPart::default();
-        step.tables.scan(
-            read.partition.rows_table(),
-            &read.start,
-            None,
-            &mut |key, value| {
-                if part.count == limit {
-                    part.next = Some(key.into());
-                    return ControlFlow::Break(());
-                }
-                part.count += 1;
-                part.sum = part.sum.wrapping_add(xxhash_rust::xxh3::xxh3_64(value));
-                ControlFlow::Continue(())
-            },
-        )?;
+        let range = KeyRange {
+            start: &read.start,
+            end: None,
+            descending: false,
+        };
+        let visit = &mut |key: &[u8], value: &[u8]| {
+            if part.count == limit {
+                part.next = Some(key.into());
+                return ControlFlow::Break(());
+            }
+            part.count += 1;
+            part.sum = part.sum.wrapping_add(xxhash_rust::xxh3::xxh3_64(value));
+            ControlFlow::Continue(())
+        };
+        match at {
+            Some(at) => {
+                let rows = self.participation.rows_at(read.partition, at);
+                rows.visit(read.partition, range, step.tables, visit)?;
+            }
+            None => range.visit(read.partition.rows_table(), step.tables, visit)?,
+        }
         let lease = Some(self.lease_until_us(step.now, read.partition.table));
         self.answer(
             asker,

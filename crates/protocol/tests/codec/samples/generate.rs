@@ -226,12 +226,15 @@ generate_struct! {
     Execute { request, acknowledged_below, epoch, table, partition, mutations }
     Read {
         epoch, partition, start, end, filter, projection, limit, descending, count_only,
-        consistency, agreement, redirect,
+        consistency, agreement, redirect, snapshot,
     }
     Redirect { replex, constraints, scan_from }
     SlotConstraints { residues }
     Residue { stride, divisions, coordinate }
-    ChecksumRead { epoch, partition, start, limit }
+    ChecksumRead { epoch, partition, start, limit, snapshot }
+    SnapshotId { opener, incarnation, number }
+    SnapshotUse { snapshot, user }
+    OpenedSnapshot { share, at, lease_us }
     RecallReport { core, incarnation, runs, folder, session_floor, configuration }
     HoldRelease { epoch, partition, holds }
     RowPage { count, rows, next, quiet_us, held, own_order }
@@ -282,16 +285,29 @@ generate_enum! {
         Ask(request), Answer(reply), Goodbye { reason }, Echo(bytes), FindLeader,
         Leadership(leadership),
     }
-    Request { Execute(execute), Read(read), Checksum(read), Status, Release(release) }
+    Request {
+        Execute(execute), Read(read), Checksum(read), Status, Release(release), Snapshot(request),
+    }
+    SnapshotRequest { Open(tables), Keep(share), Close(share) }
+    SnapshotReply { Opened(opened), Kept, Closed }
+    SnapshotFailure {
+        Unknown, ClusterChanged, HistoryFull, LeaseOver, ServerMissing(server), Busy,
+    }
+    SnapshotMessage {
+        Hold { snapshot, tables, hold_us }, Held { snapshot, clock },
+        Close { snapshot, at, lease_us }, Closed { snapshot }, Refused { snapshot, reason },
+        Keep { snapshot, lease_us }, End { snapshot },
+    }
     Agreement { Alone, Quiet, Hold(hold_us) }
     Consistency { Linearizable, Stale }
     Reply {
         Executed(result), Rows(page), Checksum(part), Status(counters), Refused(refusal),
-        Released(unchanged),
+        Released(unchanged), Snapshot(reply),
     }
     Refusal {
         StaleEpoch { epoch }, WrongPartition, Begun, NotServing, Overloaded, DiskFull { server },
         SessionEnded, RequestMismatch, Invalid { message }, Lost { server, begun },
+        Snapshot(failure),
     }
     PeerMessage {
         Prepare(prepare), Decision { operation, to, decision, settled }, Settled { operation, to },
@@ -308,7 +324,7 @@ generate_enum! {
         Changes { of, question, list, since },
         Changed { of, question, list, page, gone, until, is_all },
         AskSealed { table, attempt }, Witness { attempt, prepare, decision },
-        WitnessEnd { table, attempt, count, forgot_nothing },
+        WitnessEnd { table, attempt, count, forgot_nothing }, Snapshot(message),
     }
     FolderTrust { Newest, Void, Voided, Any }
     SealStage { Sealing, Resolved, Stuck }

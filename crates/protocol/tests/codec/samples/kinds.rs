@@ -3,6 +3,7 @@
 
 use protocol::message::{
     CoordinatorReply, CoordinatorRequest, Message, PeerMessage, Refusal, Reply, Request,
+    SnapshotMessage, SnapshotReply, SnapshotRequest,
 };
 use protocol::operation::{Action, RequestResult};
 
@@ -38,6 +39,9 @@ kinds! {
     (Message::Request(Request::Checksum(_)), _) => "request-checksum",
     (Message::Request(Request::Status), _) => "request-status",
     (Message::Request(Request::Release(_)), _) => "request-release",
+    (Message::Request(Request::Snapshot(SnapshotRequest::Open(_))), _) => "request-snapshot-open",
+    (Message::Request(Request::Snapshot(SnapshotRequest::Keep(_))), _) => "request-snapshot-keep",
+    (Message::Request(Request::Snapshot(SnapshotRequest::Close(_))), _) => "request-snapshot-close",
     (Message::Reply(Reply::Executed(RequestResult::Applied { .. })), _) => "reply-applied",
     (Message::Reply(Reply::Executed(RequestResult::Kept)), _) => "reply-kept",
     (Message::Reply(Reply::Executed(RequestResult::NotFound)), _) => "reply-not-found",
@@ -50,6 +54,9 @@ kinds! {
     (Message::Reply(Reply::Checksum(_)), _) => "reply-checksum",
     (Message::Reply(Reply::Status(_)), _) => "reply-status",
     (Message::Reply(Reply::Released(_)), _) => "reply-released",
+    (Message::Reply(Reply::Snapshot(SnapshotReply::Opened(_))), _) => "reply-snapshot-opened",
+    (Message::Reply(Reply::Snapshot(SnapshotReply::Kept)), _) => "reply-snapshot-kept",
+    (Message::Reply(Reply::Snapshot(SnapshotReply::Closed)), _) => "reply-snapshot-closed",
     (Message::Reply(Reply::Refused(Refusal::StaleEpoch { .. })), _) => "refused-stale-epoch",
     (Message::Reply(Reply::Refused(Refusal::WrongPartition)), _) => "refused-wrong-partition",
     (Message::Reply(Reply::Refused(Refusal::NotServing)), _) => "refused-not-serving",
@@ -60,6 +67,7 @@ kinds! {
     (Message::Reply(Reply::Refused(Refusal::Invalid { .. })), _) => "refused-invalid",
     (Message::Reply(Reply::Refused(Refusal::Begun)), _) => "refused-begun",
     (Message::Reply(Reply::Refused(Refusal::Lost { .. })), _) => "refused-lost",
+    (Message::Reply(Reply::Refused(Refusal::Snapshot(_))), _) => "refused-snapshot",
     (Message::Peer(_, PeerMessage::Prepare(_)), _) => "peer-prepare",
     (Message::Peer(_, PeerMessage::Decision { .. }), _) => "peer-decision",
     (Message::Peer(_, PeerMessage::Settled { .. }), _) => "peer-settled",
@@ -85,6 +93,13 @@ kinds! {
     (Message::Peer(_, PeerMessage::AskSealed { .. }), _) => "peer-ask-sealed",
     (Message::Peer(_, PeerMessage::Witness { .. }), _) => "peer-witness",
     (Message::Peer(_, PeerMessage::WitnessEnd { .. }), _) => "peer-end-of-witness",
+    (Message::Peer(_, PeerMessage::Snapshot(SnapshotMessage::Hold { .. })), _) => "peer-snapshot-hold",
+    (Message::Peer(_, PeerMessage::Snapshot(SnapshotMessage::Held { .. })), _) => "peer-snapshot-held",
+    (Message::Peer(_, PeerMessage::Snapshot(SnapshotMessage::Close { .. })), _) => "peer-snapshot-close",
+    (Message::Peer(_, PeerMessage::Snapshot(SnapshotMessage::Closed { .. })), _) => "peer-snapshot-closed",
+    (Message::Peer(_, PeerMessage::Snapshot(SnapshotMessage::Refused { .. })), _) => "peer-snapshot-refused",
+    (Message::Peer(_, PeerMessage::Snapshot(SnapshotMessage::Keep { .. })), _) => "peer-snapshot-keep",
+    (Message::Peer(_, PeerMessage::Snapshot(SnapshotMessage::End { .. })), _) => "peer-snapshot-end",
     (Message::Ask(CoordinatorRequest::Join { .. }), _) => "ask-join",
     (Message::Ask(CoordinatorRequest::Heartbeat { .. }), _) => "ask-heartbeat",
     (Message::Ask(CoordinatorRequest::Fetch { .. }), _) => "ask-fetch",

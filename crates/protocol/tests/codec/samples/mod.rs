@@ -7,6 +7,7 @@ pub mod generate;
 pub mod kinds;
 mod reads;
 mod replacing;
+mod snapshots;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use protocol::operation::*;
 use protocol::state::{CoordinatorState, CopyChange, CopyRequest, FolderTrust, ServerMember};
 use reads::reads;
 use replacing::{fills, moves, seals};
+use snapshots::snapshots;
 
 /// A table with copies of every kind.
 pub fn schema() -> Schema {
@@ -354,6 +356,7 @@ pub fn samples() -> BTreeMap<&'static str, Message> {
         greetings(),
         requests(),
         reads(),
+        snapshots(),
         replies(),
         refusals(),
         peers(),
@@ -458,6 +461,7 @@ fn requests() -> Vec<(&'static str, Message)> {
                 partition: partition(2, 1),
                 start: pk(),
                 limit: 4096,
+                snapshot: None,
             })),
         ),
         ("request-status", Message::Request(Request::Status)),

@@ -5,6 +5,7 @@ use protocol::codec::Bytes;
 use protocol::identity::Epoch;
 use protocol::message::{Agreement, Consistency, Message, Read, Redirect, Request};
 
+use super::snapshots::snapshot;
 use super::{condition, partition, pk};
 
 pub fn reads() -> Vec<(&'static str, Message)> {
@@ -22,6 +23,7 @@ pub fn reads() -> Vec<(&'static str, Message)> {
         consistency: Consistency::Linearizable,
         agreement: Agreement::Alone,
         redirect: None,
+        snapshot: None,
     };
     vec![
         ("request-read-partition", read(all.clone())),
@@ -43,6 +45,13 @@ pub fn reads() -> Vec<(&'static str, Message)> {
             "request-read-held",
             read(Read {
                 agreement: Agreement::Hold(25_000),
+                ..all.clone()
+            }),
+        ),
+        (
+            "request-read-of-snapshot",
+            read(Read {
+                snapshot: Some(snapshot()),
                 ..all.clone()
             }),
         ),

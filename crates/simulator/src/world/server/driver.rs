@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use machines::core::CoreInput;
+use machines::core::{ClientId, CoreInput};
 use protocol::configuration::Place;
-use protocol::identity::{ClockReading, CoreId, PartitionId, Position};
+use protocol::identity::{ClockReading, CoreId, Epoch, PartitionId, Position, TableId, Version};
 use protocol::message::{
-    CoordinatorReply, CoordinatorRequest, PeerHeader, PeerMessage, Room, SealStage,
+    CoordinatorReply, CoordinatorRequest, PeerHeader, PeerMessage, Reply, Room, SealStage,
+    SnapshotReply,
 };
 use protocol::operation::Decision;
 use protocol::planted::{self, Bug};
@@ -95,10 +96,25 @@ impl World {
             self.send(Node::Core(core), Node::Coordinator, content);
         }
         for reply in effects.replies {
+            if let Reply::Snapshot(SnapshotReply::Opened(opened)) = &reply.reply {
+                self.check_given(life, reply.client, reply.correlation, opened.at);
+            }
             self.after(REPLY_DELAY_US, Event::ReplyLeaves(life, reply));
         }
         self.start_flush(life);
         self.schedule_tick(life);
+    }
+
+    /// Checks a snapshot that a core gives out.
+    fn check_given(&mut self, life: CoreLife, client: ClientId, correlation: u64, at: Version) {
+        let asked = self.connections.snapshots.remove(&(client, correlation));
+        for (table, epoch) in asked.into_iter().flatten() {
+            let given = self.snapshots.give(&self.ledger, (table, epoch), at);
+            self.check("R36 nothing below a snapshot is under way", given);
+        }
+        self.trace.note(self.now_us, || {
+            format!("{} gives out a snapshot at {at:?}", life.core)
+        });
     }
 
     /// Checks that clients may see each outcome that a core settles. The outcomes of an epoch's end
@@ -135,6 +151,13 @@ impl World {
             Record::Prepared { prepare, .. } => {
                 let agrees = prepared::votes_agree(&self.ledger, prepare);
                 self.check("R1 a vote never changes", agrees);
+                let epoch = self.table_epoch(core, prepare.table);
+                if !self.ledger.operations.contains_key(&prepare.operation)
+                    && prepare.epoch >= epoch
+                {
+                    let begun = self.snapshots.begun(prepare, epoch);
+                    self.check("R36 nothing begins below a snapshot", begun);
+                }
             }
             Record::Decided {
                 partition,
@@ -192,6 +215,15 @@ impl World {
         if let Record::Prepared { .. } | Record::Decided { .. } = record {
             self.maybe_kill_after_record(self.places[&core.server]);
         }
+    }
+
+    /// Returns the epoch of a table, as a core knows it.
+    fn table_epoch(&self, core: CoreId, table: TableId) -> Epoch {
+        let cores = self.servers[self.places[&core.server]].cores();
+        let configuration = cores[usize::from(core.core)].machine.configuration();
+        configuration
+            .table(table)
+            .map_or(Epoch(0), |table| table.epoch)
     }
 
     /// Returns the replex, from 0, at which a decision on what is prepared becomes visible, where

@@ -2,7 +2,7 @@
 
 use machines::core::{ClientId, ClientReply, CoreInput};
 use protocol::identity::{CoreId, PartitionId};
-use protocol::message::{Refusal, Reply, Request};
+use protocol::message::{Refusal, Reply, Request, SnapshotRequest};
 use protocol::operation::{Decision, RequestResult};
 use protocol::planted::{self, Bug};
 
@@ -40,7 +40,12 @@ impl World {
             }
             Request::Read(read) => Some((read.partition.table, read.epoch)),
             Request::Release(release) => Some((release.partition.table, release.epoch)),
-            Request::Checksum(_) | Request::Status => None,
+            Request::Snapshot(SnapshotRequest::Open(tables)) => {
+                let asked = self.connections.snapshots.entry((name, correlation));
+                asked.or_insert_with(|| tables.clone());
+                None
+            }
+            Request::Checksum(_) | Request::Status | Request::Snapshot(_) => None,
         };
         if let Some((table, epoch)) = concerns {
             self.connections.tables.insert((name, correlation), table);

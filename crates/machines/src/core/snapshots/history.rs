@@ -1,0 +1,275 @@
+//! Rows that settled operations have replaced or removed, for as long as a snapshot needs them.
+//!
+//! A row that was inserted leaves nothing here: its version tells that it is none of a snapshot's.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::{Bound, ControlFlow};
+
+use placement::tables::{EntryVisitor, Tables, TablesError};
+use protocol::identity::{PartitionId, TableId, Version};
+
+use crate::core::partition::rows::{KeyRange, stored_row};
+
+/// What one earlier row takes besides its bytes: its place in a map, a length, a version.
+const OVERHEAD_BYTES: usize = 64;
+
+/// A row as it was until some version.
+#[derive(Debug)]
+struct EarlierRow {
+    /// The version that replaced or removed it.
+    until: Version,
+    /// As it was stored: its own version, then the row.
+    value: Vec<u8>,
+}
+
+/// The earlier rows of one partition, by key; those of a key in the order of their versions.
+type EarlierRows = BTreeMap<Vec<u8>, Vec<EarlierRow>>;
+
+/// The earlier rows of a core.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    partitions: BTreeMap<PartitionId, EarlierRows>,
+    bytes: usize,
+}
+
+impl History {
+    /// Returns about how much memory it takes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Keeps a row that the operation of version `until` replaces or removes.
+    pub fn keep(&mut self, id: PartitionId, key: &[u8], until: Version, value: &[u8]) {
+        self.bytes += bytes_of(key, value);
+        let rows = self.partitions.entry(id).or_default();
+        rows.entry(key.to_vec()).or_default().push(EarlierRow {
+            until,
+            value: value.to_vec(),
+        });
+    }
+
+    /// Drops the rows that no snapshot needs. `needed_after` returns for a table the version up to
+    /// which replaced rows are not needed; none if it has no snapshot.
+    pub fn trim(&mut self, needed_after: impl Fn(TableId) -> Option<Version>) {
+        let mut bytes = 0;
+        self.partitions.retain(|id, rows| {
+            let Some(after) = needed_after(id.table) else {
+                return false;
+            };
+            rows.retain(|key, earlier| {
+                earlier.retain(|row| row.until > after);
+                let kept = earlier.iter().map(|row| bytes_of(key, &row.value));
+                bytes += kept.sum::<usize>();
+                !earlier.is_empty()
+            });
+            !rows.is_empty()
+        });
+        self.bytes = bytes;
+    }
+
+    /// Drops every second row, whoever needs it: only a planted bug does.
+    pub fn drop_half(&mut self) {
+        for rows in self.partitions.values_mut() {
+            let mut number = 0;
+            rows.retain(|_, _| {
+                number += 1;
+                number % 2 == 0
+            });
+        }
+        self.bytes /= 2;
+    }
+
+    /// Returns what one partition had at a version.
+    pub fn at(&self, id: PartitionId, version: Version) -> RowsAt<'_> {
+        RowsAt {
+            version,
+            earlier: self.partitions.get(&id),
+        }
+    }
+}
+
+fn bytes_of(key: &[u8], value: &[u8]) -> usize {
+    OVERHEAD_BYTES + key.len() + value.len()
+}
+
+/// The rows of one partition at a version.
+#[derive(Clone, Copy)]
+pub(crate) struct RowsAt<'a> {
+    version: Version,
+    earlier: Option<&'a EarlierRows>,
+}
+
+impl<'a> RowsAt<'a> {
+    /// Visits the rows of a range in its direction, until the visitor breaks.
+    pub fn visit<T: Tables>(
+        &self,
+        id: PartitionId,
+        range: KeyRange<'_>,
+        tables: &T,
+        visit: &mut EntryVisitor,
+    ) -> Result<(), TablesError> {
+        let mut earlier = self.earlier_of(range);
+        let mut next = earlier.next();
+        let mut flow = ControlFlow::Continue(());
+        range.visit(id.rows_table(), tables, &mut |key, value| {
+            // Keys that have no row any more come in between.
+            while let Some((other, rows)) = next
+                && is_before(other, key, range.descending)
+            {
+                if let Some(value) = self.of_earlier(rows) {
+                    flow = visit(other, value);
+                    if flow.is_break() {
+                        return flow;
+                    }
+                }
+                next = earlier.next();
+            }
+            let same = next.filter(|(other, _)| &other[..] == key);
+            if same.is_some() {
+                next = earlier.next();
+            }
+            let before = same.and_then(|(_, rows)| self.of_earlier(rows));
+            let present = (stored_row(value).0 <= self.version).then_some(value);
+            if let Some(value) = before.or(present) {
+                flow = visit(key, value);
+            }
+            flow
+        })?;
+        while let Some((key, rows)) = next.filter(|_| flow.is_continue()) {
+            if let Some(value) = self.of_earlier(rows) {
+                flow = visit(key, value);
+            }
+            next = earlier.next();
+        }
+        Ok(())
+    }
+
+    /// Returns the keys of a range that have earlier rows, in its direction.
+    fn earlier_of(
+        &self,
+        range: KeyRange<'_>,
+    ) -> alloc::boxed::Box<dyn Iterator<Item = (&'a Vec<u8>, &'a Vec<EarlierRow>)> + 'a> {
+        let is_empty = range.end.is_some_and(|end| end <= range.start);
+        let Some(earlier) = self.earlier.filter(|_| !is_empty) else {
+            return alloc::boxed::Box::new(core::iter::empty());
+        };
+        let end = range.end.map_or(Bound::Unbounded, Bound::Excluded);
+        let keys = earlier.range::<[u8], _>((Bound::Included(range.start), end));
+        match range.descending {
+            false => alloc::boxed::Box::new(keys),
+            true => alloc::boxed::Box::new(keys.rev()),
+        }
+    }
+
+    /// Returns the row that a key had at the version, if a later operation has replaced or removed
+    /// it. None also if there was no row then.
+    fn of_earlier(&self, rows: &'a [EarlierRow]) -> Option<&'a [u8]> {
+        let then = rows.iter().find(|row| row.until > self.version)?;
+        let existed = stored_row(&then.value).0 <= self.version;
+        existed.then_some(&then.value[..])
+    }
+}
+
+fn is_before(one: &[u8], other: &[u8], descending: bool) -> bool {
+    match descending {
+        false => one < other,
+        true => one > other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use placement::tables::MemoryTables;
+    use protocol::codec::Wire;
+
+    const ID: PartitionId = PartitionId {
+        table: TableId(1),
+        replex: 0,
+        number: 0,
+    };
+
+    fn value(version: u64) -> Vec<u8> {
+        Version(version).to_bytes()
+    }
+
+    /// Applies changes in turn: a key, its version, and whether there is a row afterwards.
+    fn apply(changes: &[(u8, u64, bool)]) -> (History, MemoryTables) {
+        let (mut history, mut tables) = (History::default(), MemoryTables::new());
+        for (key, version, put) in changes {
+            let stored = tables.value(ID.rows_table(), &[*key]).expect("memory");
+            if let Some(stored) = stored {
+                history.keep(ID, &[*key], Version(*version), &stored);
+            }
+            match put {
+                true => tables.put(ID.rows_table(), &[*key], &value(*version)),
+                false => tables.delete(ID.rows_table(), &[*key]),
+            }
+        }
+        (history, tables)
+    }
+
+    fn read(
+        (history, tables): &(History, MemoryTables),
+        at: u64,
+        descending: bool,
+    ) -> Vec<(u8, u64)> {
+        let range = KeyRange {
+            start: &[],
+            end: None,
+            descending,
+        };
+        let mut rows = Vec::new();
+        let rows_at = history.at(ID, Version(at));
+        let visit = &mut |key: &[u8], value: &[u8]| {
+            rows.push((key[0], stored_row(value).0.0));
+            ControlFlow::Continue(())
+        };
+        rows_at.visit(ID, range, tables, visit).expect("memory");
+        rows
+    }
+
+    #[test]
+    fn every_version_shows_what_was_there_then() {
+        // Inserted, replaced, removed, inserted again; one that was always there; one that came
+        // and went.
+        let changes = [
+            (5, 10, true),
+            (3, 11, true),
+            (5, 20, true),
+            (7, 25, true),
+            (5, 30, false),
+            (7, 35, false),
+            (1, 36, true),
+            (5, 40, true),
+        ];
+        let state = apply(&changes);
+        for at in 0..45 {
+            let mut expected = BTreeMap::new();
+            for (key, version, put) in changes.iter().filter(|it| it.1 <= at) {
+                match put {
+                    true => expected.insert(*key, *version),
+                    false => expected.remove(key),
+                };
+            }
+            let mut expected: Vec<(u8, u64)> = expected.into_iter().collect();
+            assert_eq!(read(&state, at, false), expected, "at {at}");
+            expected.reverse();
+            assert_eq!(read(&state, at, true), expected, "at {at}, descending");
+        }
+    }
+
+    #[test]
+    fn trimming_keeps_what_later_snapshots_need() {
+        let mut state = apply(&[(1, 1, true), (1, 2, true), (1, 3, true), (2, 4, true)]);
+        assert_eq!(state.0.bytes(), 2 * bytes_of(&[1], &value(1)));
+        state.0.trim(|_| Some(Version(2)));
+        assert_eq!(state.0.bytes(), bytes_of(&[1], &value(2)));
+        assert_eq!(read(&state, 2, false), vec![(1, 2)]);
+        state.0.trim(|_| None);
+        assert_eq!(state.0.bytes(), 0);
+        assert!(state.0.partitions.is_empty());
+    }
+}

@@ -1,0 +1,503 @@
+//! Opening snapshots for the statements that wait for one, one opening at a time.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use protocol::identity::{ClockReading, CoreId, Epoch, Position, SnapshotId, TableId, Version};
+use protocol::message::{
+    OpenedSnapshot, Refusal, Reply, SnapshotFailure, SnapshotMessage, SnapshotReply,
+    SnapshotRequest, SnapshotUse,
+};
+use protocol::planted::{self, Bug};
+
+use super::participation::{HOLD_US_MAX, send};
+use crate::core::CoreMachine;
+use crate::core::answers::ReplyDestination;
+use crate::core::contract::{ClientId, CoreOutput};
+
+/// Openings begin at least so far apart: each stops the writes of its tables for a moment.
+const INTERVAL_US: u64 = 5_000;
+/// Attempts before a statement is refused.
+const ATTEMPTS_MAX: u32 = 8;
+/// Statements that wait for a snapshot, or read one, at a time.
+const STATEMENTS_MAX: usize = 4_096;
+
+/// The snapshots that this core opens and keeps.
+#[derive(Debug, Default)]
+pub(crate) struct Openings {
+    waiting: Vec<Statement>,
+    current: Option<Opening>,
+    /// The next opening begins no earlier.
+    not_before_us: u64,
+    last_number: u64,
+    last_user: u64,
+    open: BTreeMap<SnapshotId, OpenSnapshot>,
+}
+
+/// A statement that waits for a snapshot.
+#[derive(Debug)]
+struct Statement {
+    asker: ReplyDestination,
+    tables: BTreeMap<TableId, Epoch>,
+    attempts: u32,
+}
+
+/// An opening under way.
+#[derive(Debug)]
+struct Opening {
+    snapshot: SnapshotId,
+    tables: BTreeMap<TableId, Epoch>,
+    cores: BTreeSet<CoreId>,
+    step: OpeningStep,
+    until_us: u64,
+    hold_us: u64,
+    /// Those that were there when it began: one that came later would have to see operations that
+    /// a core acknowledged after it closed.
+    statements: Vec<Statement>,
+}
+
+#[derive(Debug)]
+enum OpeningStep {
+    /// The clocks of the cores that hold and have nothing under way.
+    Holding(BTreeMap<CoreId, Version>),
+    Closing {
+        at: Version,
+        closed: BTreeSet<CoreId>,
+    },
+}
+
+/// A snapshot that statements read.
+#[derive(Debug)]
+struct OpenSnapshot {
+    tables: BTreeSet<TableId>,
+    cores: BTreeSet<CoreId>,
+    at: Version,
+    users: BTreeMap<u64, User>,
+    /// When its cores are told that it is still read.
+    keep_us: u64,
+}
+
+#[derive(Debug)]
+struct User {
+    client: ClientId,
+    until_us: u64,
+}
+
+impl Openings {
+    /// Returns when there is something to do.
+    pub fn due_us(&self) -> Option<u64> {
+        let opening = match &self.current {
+            Some(opening) => Some(opening.until_us),
+            None if self.waiting.is_empty() => None,
+            None => Some(self.not_before_us),
+        };
+        let users = self.open.values().map(|open| {
+            let users = open.users.values().map(|user| user.until_us);
+            users.min().unwrap_or(0).min(open.keep_us)
+        });
+        opening.into_iter().chain(users).min()
+    }
+
+    /// Returns how many snapshots are open or being opened, and how many statements wait.
+    pub fn count(&self) -> usize {
+        self.waiting.len() + usize::from(self.current.is_some()) + self.open.len()
+    }
+
+    /// Returns how many snapshots are open.
+    pub fn open_count(&self) -> usize {
+        self.open.len()
+    }
+}
+
+impl CoreMachine {
+    /// Handles a client's request about snapshots.
+    pub(crate) fn on_snapshot_request(
+        &mut self,
+        asker: ReplyDestination,
+        now: ClockReading,
+        request: SnapshotRequest,
+        output: &mut CoreOutput,
+    ) {
+        match request {
+            SnapshotRequest::Open(tables) => {
+                self.open_snapshot(asker, now, tables.into_iter().collect(), output);
+            }
+            SnapshotRequest::Keep(share) => {
+                let until_us = now.monotonic_us + self.limits.snapshot_lease_us;
+                let open = self.openings.open.get_mut(&share.snapshot);
+                let user = open.and_then(|open| open.users.get_mut(&share.user));
+                let reply = match user {
+                    Some(user) => {
+                        user.until_us = until_us;
+                        Reply::Snapshot(SnapshotReply::Kept)
+                    }
+                    None => Reply::Refused(Refusal::Snapshot(SnapshotFailure::Unknown)),
+                };
+                self.answer(asker, Position(0), None, reply, output);
+            }
+            SnapshotRequest::Close(share) => {
+                if let Some(open) = self.openings.open.get_mut(&share.snapshot) {
+                    open.users.remove(&share.user);
+                }
+                let reply = Reply::Snapshot(SnapshotReply::Closed);
+                self.answer(asker, Position(0), None, reply, output);
+                self.end_unread(output);
+            }
+        }
+    }
+
+    fn open_snapshot(
+        &mut self,
+        asker: ReplyDestination,
+        now: ClockReading,
+        tables: BTreeMap<TableId, Epoch>,
+        output: &mut CoreOutput,
+    ) {
+        for epoch in tables.values() {
+            self.notice_epoch(*epoch, output);
+        }
+        if tables.is_empty() {
+            let message = "a snapshot is one of at least one table".into();
+            self.refuse(asker, Refusal::Invalid { message }, output);
+            return;
+        }
+        if let Err(refusal) = self.check_openable(&tables) {
+            self.refuse(asker, refusal, output);
+            return;
+        }
+        let openings = &mut self.openings;
+        let users = openings.open.values().map(|open| open.users.len());
+        if openings.waiting.len() + users.sum::<usize>() >= STATEMENTS_MAX {
+            self.refuse(asker, Refusal::Snapshot(SnapshotFailure::Busy), output);
+            return;
+        }
+        let statement = Statement {
+            asker,
+            tables,
+            attempts: 0,
+        };
+        if planted::is(Bug::OldSnapshotGiven) && self.join_open(&statement, now, output) {
+            return;
+        }
+        self.openings.waiting.push(statement);
+        self.begin_opening(now, output);
+    }
+
+    /// Gives a statement a snapshot that is open already: only a planted bug does.
+    fn join_open(
+        &mut self,
+        statement: &Statement,
+        now: ClockReading,
+        output: &mut CoreOutput,
+    ) -> bool {
+        let mut open = self.openings.open.iter();
+        let fits =
+            open.find(|(_, open)| statement.tables.keys().all(|it| open.tables.contains(it)));
+        let snapshot = fits.map(|(snapshot, _)| *snapshot);
+        if let Some(snapshot) = snapshot {
+            self.give_snapshot(snapshot, statement.asker, now, output);
+        }
+        snapshot.is_some()
+    }
+
+    /// Checks that a snapshot of these tables can be opened: no server with a copy is missing, since
+    /// the rows of a lost partition cannot be told at a version from those of its cover.
+    fn check_openable(&self, tables: &BTreeMap<TableId, Epoch>) -> Result<(), Refusal> {
+        for (id, epoch) in tables {
+            let known = self.view.table_epoch(*id);
+            let Some(table) = self.view.table(*id).filter(|_| known == *epoch) else {
+                return Err(Refusal::StaleEpoch { epoch: known });
+            };
+            let missing = self.view.configuration().missing_in(*id);
+            if let Some(server) = table.lost.first().copied().or(missing) {
+                let failure = SnapshotFailure::ServerMissing(server);
+                return Err(Refusal::Snapshot(failure));
+            }
+            if self.stands_still(*id) {
+                return Err(Refusal::Snapshot(SnapshotFailure::ClusterChanged));
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins an opening for all statements that wait, if none is under way.
+    fn begin_opening(&mut self, now: ClockReading, output: &mut CoreOutput) {
+        let openings = &mut self.openings;
+        let may_begin = openings.current.is_none()
+            && !openings.waiting.is_empty()
+            && openings.not_before_us <= now.monotonic_us;
+        if !may_begin {
+            return;
+        }
+        let waiting = core::mem::take(&mut openings.waiting);
+        let mut statements = Vec::new();
+        for statement in waiting {
+            match self.check_openable(&statement.tables) {
+                Ok(()) => statements.push(statement),
+                Err(refusal) => self.refuse(statement.asker, refusal, output),
+            }
+        }
+        let tables = statements.iter().flat_map(|it| &it.tables);
+        let tables: BTreeMap<TableId, Epoch> = tables.map(|(id, epoch)| (*id, *epoch)).collect();
+        let infos = tables.keys().filter_map(|id| self.view.table(*id));
+        let cores: BTreeSet<CoreId> = infos.flat_map(|it| &it.holders).copied().collect();
+        let Some(attempts) = statements.iter().map(|it| it.attempts).max() else {
+            return;
+        };
+        let hold_us = (self.limits.snapshot_hold_us << attempts.min(8)).min(HOLD_US_MAX);
+        self.openings.last_number += 1;
+        let snapshot = SnapshotId {
+            opener: self.identity.core,
+            incarnation: self.identity.incarnation,
+            number: self.openings.last_number,
+        };
+        for core in &cores {
+            let hold = SnapshotMessage::Hold {
+                snapshot,
+                tables: tables.iter().map(|(id, epoch)| (*id, *epoch)).collect(),
+                hold_us,
+            };
+            send(*core, hold, output);
+        }
+        self.openings.not_before_us = now.monotonic_us + INTERVAL_US;
+        self.openings.current = Some(Opening {
+            snapshot,
+            tables,
+            cores,
+            step: OpeningStep::Holding(BTreeMap::new()),
+            until_us: now.monotonic_us + hold_us,
+            hold_us,
+            statements,
+        });
+    }
+
+    /// A core holds, and nothing is under way there.
+    pub(super) fn on_held(
+        &mut self,
+        now: ClockReading,
+        (core, snapshot): (CoreId, SnapshotId),
+        clock: Version,
+        output: &mut CoreOutput,
+    ) {
+        let opening = self.openings.current.as_mut();
+        let Some(opening) = opening.filter(|opening| opening.snapshot == snapshot) else {
+            return;
+        };
+        let OpeningStep::Holding(clocks) = &mut opening.step else {
+            return;
+        };
+        if opening.cores.contains(&core) {
+            clocks.insert(core, clock);
+        }
+        if clocks.len() < opening.cores.len() {
+            return;
+        }
+        let at = match planted::is(Bug::LowestClockWins) {
+            true => clocks.values().min(),
+            false => clocks.values().max(),
+        };
+        let at = *at.expect("a table has cores");
+        opening.step = OpeningStep::Closing {
+            at,
+            closed: BTreeSet::new(),
+        };
+        opening.until_us = now.monotonic_us + opening.hold_us;
+        for core in &opening.cores {
+            let close = SnapshotMessage::Close {
+                snapshot,
+                at,
+                lease_us: self.limits.snapshot_lease_us,
+            };
+            send(*core, close, output);
+        }
+        if planted::is(Bug::GivenBeforeClosed) {
+            self.give_snapshot_to_all(now, output);
+        }
+    }
+
+    /// A core has closed. T is given out once all have.
+    pub(super) fn on_closed(
+        &mut self,
+        now: ClockReading,
+        (core, snapshot): (CoreId, SnapshotId),
+        output: &mut CoreOutput,
+    ) {
+        let opening = self.openings.current.as_mut();
+        let Some(opening) = opening.filter(|opening| opening.snapshot == snapshot) else {
+            return;
+        };
+        let OpeningStep::Closing { closed, .. } = &mut opening.step else {
+            return;
+        };
+        closed.insert(core);
+        if closed.is_superset(&opening.cores) {
+            self.give_snapshot_to_all(now, output);
+        }
+    }
+
+    fn give_snapshot_to_all(&mut self, now: ClockReading, output: &mut CoreOutput) {
+        let opening = self.openings.current.take().expect("callers have it");
+        let OpeningStep::Closing { at, .. } = opening.step else {
+            panic!("callers have looked");
+        };
+        let snapshot = opening.snapshot;
+        let open = OpenSnapshot {
+            tables: opening.tables.keys().copied().collect(),
+            cores: opening.cores,
+            at,
+            users: BTreeMap::new(),
+            keep_us: now.monotonic_us + self.keep_interval_us(),
+        };
+        self.openings.open.insert(snapshot, open);
+        for statement in opening.statements {
+            self.give_snapshot(snapshot, statement.asker, now, output);
+        }
+        self.end_unread(output);
+    }
+
+    fn give_snapshot(
+        &mut self,
+        snapshot: SnapshotId,
+        asker: ReplyDestination,
+        now: ClockReading,
+        output: &mut CoreOutput,
+    ) {
+        let lease_us = self.limits.snapshot_lease_us;
+        self.openings.last_user += 1;
+        let user = self.openings.last_user;
+        let open = self.openings.open.get_mut(&snapshot);
+        let open = open.expect("callers have it open");
+        let lease = User {
+            client: asker.client,
+            until_us: now.monotonic_us + lease_us,
+        };
+        open.users.insert(user, lease);
+        let opened = OpenedSnapshot {
+            share: SnapshotUse { snapshot, user },
+            at: open.at,
+            lease_us,
+        };
+        let reply = Reply::Snapshot(SnapshotReply::Opened(opened));
+        self.answer(asker, Position(0), None, reply, output);
+    }
+
+    /// A core does not take part, or not any more: the opening is void.
+    pub(super) fn on_cut_refused(
+        &mut self,
+        now: ClockReading,
+        snapshot: SnapshotId,
+        reason: SnapshotFailure,
+        output: &mut CoreOutput,
+    ) {
+        let opening = self.openings.current.as_ref();
+        if opening.is_some_and(|opening| opening.snapshot == snapshot) {
+            self.void_opening(now, reason, output);
+        }
+    }
+
+    /// Ends the opening without a snapshot. Its statements wait for the next one, unless they have
+    /// waited for too many.
+    fn void_opening(
+        &mut self,
+        now: ClockReading,
+        reason: SnapshotFailure,
+        output: &mut CoreOutput,
+    ) {
+        let Some(opening) = self.openings.current.take() else {
+            return;
+        };
+        for core in &opening.cores {
+            let snapshot = opening.snapshot;
+            send(*core, SnapshotMessage::End { snapshot }, output);
+        }
+        let mut attempts_most = 0;
+        for mut statement in opening.statements {
+            statement.attempts += 1;
+            if statement.attempts < ATTEMPTS_MAX {
+                attempts_most = attempts_most.max(statement.attempts);
+                self.openings.waiting.push(statement);
+            } else {
+                self.refuse(statement.asker, Refusal::Snapshot(reason), output);
+            }
+        }
+        // Two openers that met each other do not meet again at once.
+        let core = self.identity.core;
+        let own_us = u64::from(core.server.0 % 8) * 1_700 + u64::from(core.core % 8) * 900;
+        let pause_us = (INTERVAL_US << attempts_most.min(5)) + own_us;
+        self.openings.not_before_us = now.monotonic_us + pause_us;
+    }
+
+    /// Ends what concerns tables whose epochs have changed (R39). Their cores do the same.
+    pub(crate) fn end_openings_of(
+        &mut self,
+        now: ClockReading,
+        tables: &BTreeSet<TableId>,
+        output: &mut CoreOutput,
+    ) {
+        let opening = self.openings.current.as_ref();
+        if opening.is_some_and(|it| it.tables.keys().any(|table| tables.contains(table))) {
+            self.void_opening(now, SnapshotFailure::ClusterChanged, output);
+        }
+        if planted::is(Bug::SnapshotSurvivesEpoch) {
+            return;
+        }
+        for open in self.openings.open.values_mut() {
+            if !open.tables.is_disjoint(tables) {
+                open.users.clear();
+            }
+        }
+        self.end_unread(output);
+    }
+
+    /// A client is gone: nobody waits for its snapshots.
+    pub(crate) fn drop_snapshots_of(&mut self, client: ClientId, output: &mut CoreOutput) {
+        let is_gone = |statement: &Statement| statement.asker.client == client;
+        self.openings.waiting.retain(|it| !is_gone(it));
+        if let Some(opening) = &mut self.openings.current {
+            opening.statements.retain(|it| !is_gone(it));
+        }
+        for open in self.openings.open.values_mut() {
+            open.users.retain(|_, user| user.client != client);
+        }
+        self.end_unread(output);
+    }
+
+    /// Goes on: ends what has expired, keeps what is read, begins the next opening.
+    pub(crate) fn review_openings(&mut self, now: ClockReading, output: &mut CoreOutput) {
+        let now_us = now.monotonic_us;
+        let opening = self.openings.current.as_ref();
+        if opening.is_some_and(|opening| opening.until_us <= now_us) {
+            self.void_opening(now, SnapshotFailure::Busy, output);
+        }
+        for open in self.openings.open.values_mut() {
+            open.users.retain(|_, user| user.until_us > now_us);
+        }
+        self.end_unread(output);
+        let (interval_us, lease_us) = (self.keep_interval_us(), self.limits.snapshot_lease_us);
+        for (snapshot, open) in &mut self.openings.open {
+            if open.keep_us <= now_us {
+                open.keep_us = now_us + interval_us;
+                let snapshot = *snapshot;
+                for core in &open.cores {
+                    send(*core, SnapshotMessage::Keep { snapshot, lease_us }, output);
+                }
+            }
+        }
+        self.begin_opening(now, output);
+    }
+
+    /// Ends the snapshots that no statement reads any more.
+    fn end_unread(&mut self, output: &mut CoreOutput) {
+        let open = &mut self.openings.open;
+        let unread = open.extract_if(.., |_, open| open.users.is_empty());
+        for (snapshot, open) in unread {
+            for core in open.cores {
+                send(core, SnapshotMessage::End { snapshot }, output);
+            }
+        }
+    }
+
+    fn keep_interval_us(&self) -> u64 {
+        self.limits.snapshot_lease_us / 4
+    }
+}

@@ -1,0 +1,479 @@
+//! The part of one core in snapshots: its hold, the snapshots that it knows, and their history.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use placement::tables::{Tables, TablesError};
+use protocol::identity::{
+    ClockReading, CoreId, Epoch, Incarnation, PartitionId, Position, SnapshotId, TableId, Version,
+};
+use protocol::message::{PeerMessage, SnapshotFailure, SnapshotMessage};
+use protocol::planted::{self, Bug};
+
+use super::history::{History, RowsAt};
+use crate::core::CoreMachine;
+use crate::core::contract::{CoreOutput, PeerSend};
+use crate::core::member::{Member, MemberKey};
+use crate::core::partition::rows::stored_row;
+use crate::core::step::Step;
+
+/// A hold lasts so long at most, whatever the opener asks for: operations wait for it.
+pub(super) const HOLD_US_MAX: u64 = 320_000;
+/// Snapshots that a core knows at a time.
+const SNAPSHOTS_MAX: usize = 256;
+/// Snapshots that have ended of late, and why: a read of one is told the reason.
+const ENDED_MAX: usize = 256;
+
+/// The part of one core in snapshots.
+#[derive(Debug, Default)]
+pub(crate) struct Participation {
+    /// One at a time, so that the end of one opening does not release operations that another one
+    /// holds back.
+    hold: Option<CutHold>,
+    /// The newest opening of each core that this one has held for.
+    seen: BTreeMap<CoreId, (Incarnation, u64)>,
+    known: BTreeMap<SnapshotId, KnownSnapshot>,
+    ended: VecDeque<(SnapshotId, SnapshotFailure)>,
+    history: History,
+}
+
+/// An opening that this core holds for.
+#[derive(Debug)]
+struct CutHold {
+    snapshot: SnapshotId,
+    tables: BTreeSet<TableId>,
+    until_us: u64,
+    /// It has reported that nothing is under way.
+    is_drained: bool,
+    /// Why it does not count any more. Its operations go on at the next tick.
+    interrupted: Option<SnapshotFailure>,
+    /// An operation under way, found when it was last looked for one.
+    waits_for: Option<MemberKey>,
+}
+
+/// A snapshot whose rows this core can tell.
+#[derive(Debug)]
+struct KnownSnapshot {
+    at: Version,
+    tables: BTreeSet<TableId>,
+    until_us: u64,
+}
+
+impl CutHold {
+    fn lasts(&self, now: ClockReading) -> bool {
+        self.interrupted.is_none() && self.until_us > now.monotonic_us
+    }
+}
+
+impl Participation {
+    /// Returns whether operations of a table may not begin now.
+    pub fn holds(&self, table: TableId) -> bool {
+        let hold = self.hold.as_ref();
+        hold.is_some_and(|hold| hold.tables.contains(&table))
+            && !planted::is(Bug::HoldBeginsOperations)
+    }
+
+    /// Returns how many snapshots this core knows.
+    pub fn known_count(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Returns how many snapshots this core knows or holds for.
+    pub fn count(&self) -> usize {
+        self.known.len() + usize::from(self.hold.is_some())
+    }
+
+    /// Returns about how many bytes of earlier rows it keeps.
+    pub fn history_bytes(&self) -> usize {
+        self.history.bytes()
+    }
+
+    /// Returns when to look for what has expired.
+    pub fn due_us(&self) -> Option<u64> {
+        let hold = self.hold.iter().map(|hold| match hold.interrupted {
+            Some(_) => 0,
+            None => hold.until_us,
+        });
+        let known = self.known.values().map(|known| known.until_us);
+        hold.chain(known).min()
+    }
+
+    /// Returns T of a snapshot of a table, if reads of it can be answered.
+    ///
+    /// # Errors
+    /// Why they cannot.
+    pub fn version_of(
+        &self,
+        now: ClockReading,
+        snapshot: SnapshotId,
+        table: TableId,
+    ) -> Result<Version, SnapshotFailure> {
+        if let Some(known) = self.known.get(&snapshot) {
+            if known.until_us <= now.monotonic_us {
+                return Err(SnapshotFailure::LeaseOver);
+            }
+            return match known.tables.contains(&table) {
+                true => Ok(known.at),
+                false => Err(SnapshotFailure::Unknown),
+            };
+        }
+        if planted::is(Bug::UnknownSnapshotAnswered) {
+            return Ok(Version(u64::MAX));
+        }
+        let ended = self.ended.iter().find(|(ended, _)| *ended == snapshot);
+        Err(ended.map_or(SnapshotFailure::Unknown, |(_, reason)| *reason))
+    }
+
+    /// Returns what one partition had at a version.
+    pub fn rows_at(&self, id: PartitionId, version: Version) -> RowsAt<'_> {
+        self.history.at(id, version)
+    }
+
+    /// Returns whether rows of a table that are replaced must be kept.
+    fn keeps_history(&self, table: TableId) -> bool {
+        let mut known = self.known.values();
+        let held = self.hold.as_ref().map(|hold| &hold.tables);
+        let held = held.filter(|_| !planted::is(Bug::HistoryFromClose));
+        held.is_some_and(|tables| tables.contains(&table))
+            || known.any(|known| known.tables.contains(&table))
+    }
+
+    fn end(&mut self, snapshot: SnapshotId, reason: SnapshotFailure) {
+        if self.known.remove(&snapshot).is_some() {
+            if self.ended.len() == ENDED_MAX {
+                self.ended.pop_front();
+            }
+            self.ended.push_back((snapshot, reason));
+        }
+    }
+
+    /// Drops the history that neither a snapshot nor the hold needs.
+    fn trim(&mut self) {
+        let mut needed: BTreeMap<TableId, Version> = BTreeMap::new();
+        // T of the hold is above every row that this core has replaced before it.
+        for table in self.hold.iter().flat_map(|hold| &hold.tables) {
+            needed.insert(*table, Version(0));
+        }
+        for known in self.known.values() {
+            for table in &known.tables {
+                let after = needed.entry(*table).or_insert(known.at);
+                *after = (*after).min(known.at);
+            }
+        }
+        self.history.trim(|table| needed.get(&table).copied());
+    }
+
+    /// Ends snapshots, the oldest first, until their history fits.
+    fn fit(&mut self, bytes_max: usize) {
+        while self.history.bytes() > bytes_max {
+            if planted::is(Bug::HistoryDropped) {
+                self.history.drop_half();
+                return;
+            }
+            let oldest = self.known.iter().min_by_key(|(_, known)| known.at);
+            match oldest.map(|(snapshot, _)| *snapshot) {
+                Some(oldest) => self.end(oldest, SnapshotFailure::HistoryFull),
+                None => {
+                    self.interrupt(SnapshotFailure::HistoryFull);
+                    self.history = History::default();
+                    return;
+                }
+            }
+            self.trim();
+        }
+    }
+
+    fn interrupt(&mut self, reason: SnapshotFailure) {
+        if let Some(hold) = &mut self.hold {
+            hold.interrupted.get_or_insert(reason);
+        }
+    }
+
+    /// Ends the snapshots of these tables, because their epochs have changed (R39).
+    pub fn end_of_tables(&mut self, tables: &BTreeSet<TableId>) {
+        let reason = SnapshotFailure::ClusterChanged;
+        let hold = self.hold.as_ref();
+        if hold.is_some_and(|hold| !hold.tables.is_disjoint(tables)) {
+            self.interrupt(reason);
+        }
+        if planted::is(Bug::SnapshotSurvivesEpoch) {
+            return;
+        }
+        let concerned = self.known.iter();
+        let concerned = concerned.filter(|(_, known)| !known.tables.is_disjoint(tables));
+        let concerned: Vec<SnapshotId> = concerned.map(|(snapshot, _)| *snapshot).collect();
+        for snapshot in concerned {
+            self.end(snapshot, reason);
+        }
+        self.trim();
+    }
+}
+
+impl CoreMachine {
+    /// Handles a message of the core that opens a snapshot.
+    pub(crate) fn on_snapshot_message<T: Tables>(
+        &mut self,
+        from: CoreId,
+        message: SnapshotMessage,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        match message {
+            SnapshotMessage::Hold {
+                snapshot,
+                tables,
+                hold_us,
+            } => self.on_hold((from, snapshot), &tables, hold_us, step),
+            SnapshotMessage::Close {
+                snapshot,
+                at,
+                lease_us,
+            } => self.on_close((from, snapshot), at, lease_us, step)?,
+            SnapshotMessage::Keep { snapshot, lease_us } => {
+                if let Some(known) = self.participation.known.get_mut(&snapshot) {
+                    known.until_us = step.now.monotonic_us.saturating_add(lease_us);
+                }
+            }
+            SnapshotMessage::End { snapshot } => {
+                self.participation.end(snapshot, SnapshotFailure::Unknown);
+                let hold = self.participation.hold.as_ref();
+                if hold.is_some_and(|hold| hold.snapshot == snapshot) {
+                    self.end_hold(step)?;
+                }
+                self.participation.trim();
+            }
+            SnapshotMessage::Held { snapshot, clock } => {
+                self.on_held(step.now, (from, snapshot), clock, step.output);
+            }
+            SnapshotMessage::Closed { snapshot } => {
+                self.on_closed(step.now, (from, snapshot), step.output);
+            }
+            SnapshotMessage::Refused { snapshot, reason } => {
+                self.on_cut_refused(step.now, snapshot, reason, step.output);
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds back new operations of these tables, or tells why not.
+    fn on_hold<T: Tables>(
+        &mut self,
+        (from, snapshot): (CoreId, SnapshotId),
+        tables: &[(TableId, Epoch)],
+        hold_us: u64,
+        step: &mut Step<'_, T>,
+    ) {
+        if let Err(reason) = self.may_hold(snapshot, tables) {
+            send(
+                from,
+                SnapshotMessage::Refused { snapshot, reason },
+                step.output,
+            );
+            return;
+        }
+        let participation = &mut self.participation;
+        let name = (snapshot.incarnation, snapshot.number);
+        participation.seen.insert(snapshot.opener, name);
+        participation.hold = Some(CutHold {
+            snapshot,
+            tables: tables.iter().map(|(table, _)| *table).collect(),
+            until_us: step.now.monotonic_us + hold_us.min(HOLD_US_MAX),
+            is_drained: false,
+            interrupted: None,
+            waits_for: None,
+        });
+    }
+
+    /// A late copy of a hold must not be taken again: its core may have reported, expired and begun
+    /// operations since.
+    fn may_hold(
+        &self,
+        snapshot: SnapshotId,
+        tables: &[(TableId, Epoch)],
+    ) -> Result<(), SnapshotFailure> {
+        let participation = &self.participation;
+        let name = (snapshot.incarnation, snapshot.number);
+        let seen = participation.seen.get(&snapshot.opener);
+        let is_old = seen.is_some_and(|seen| *seen >= name) && !planted::is(Bug::HoldTakenTwice);
+        if is_old || participation.hold.is_some() || participation.known.len() >= SNAPSHOTS_MAX {
+            return Err(SnapshotFailure::Busy);
+        }
+        let is_open = |(table, epoch): &(TableId, Epoch)| {
+            self.view.table_epoch(*table) == *epoch
+                && !self.stands_still(*table)
+                && !self.recovers(*table)
+        };
+        match tables.iter().all(is_open) {
+            true => Ok(()),
+            false => Err(SnapshotFailure::ClusterChanged),
+        }
+    }
+
+    /// Reports to the opener once nothing of the held tables is under way here. Called after each
+    /// step.
+    pub(crate) fn report_drained(&mut self, output: &mut CoreOutput) {
+        let Some(hold) = &mut self.participation.hold else {
+            return;
+        };
+        if hold.is_drained || hold.interrupted.is_some() {
+            return;
+        }
+        let members = &self.members;
+        let is_under_way = |member: &Member| !member.is_settled();
+        let waits_for = hold.waits_for.and_then(|key| members.get(&key));
+        if waits_for.is_some_and(is_under_way) && !planted::is(Bug::HeldBeforeDrained) {
+            return;
+        }
+        let mut under_way = members.iter();
+        let under_way = under_way.find(|(key, member)| {
+            hold.tables.contains(&key.1.table)
+                && is_under_way(member)
+                && !planted::is(Bug::HeldBeforeDrained)
+        });
+        hold.waits_for = under_way.map(|(key, _)| *key);
+        if hold.waits_for.is_some() {
+            return;
+        }
+        hold.is_drained = true;
+        let (snapshot, clock) = (hold.snapshot, self.versions.last());
+        send(
+            snapshot.opener,
+            SnapshotMessage::Held { snapshot, clock },
+            output,
+        );
+    }
+
+    /// Closes at T if this core has held without interruption.
+    fn on_close<T: Tables>(
+        &mut self,
+        (from, snapshot): (CoreId, SnapshotId),
+        at: Version,
+        lease_us: u64,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let hold = self.participation.hold.as_ref();
+        let hold = hold.filter(|hold| hold.snapshot == snapshot && hold.is_drained);
+        let lasts = hold.filter(|hold| hold.lasts(step.now));
+        let tables = match (hold, lasts) {
+            (_, Some(hold)) => hold.tables.clone(),
+            _ if planted::is(Bug::ExpiredHoldCounts) => {
+                let tables = self.view.configuration().tables.iter();
+                tables.map(|table| table.id).collect()
+            }
+            _ => {
+                let reason = SnapshotFailure::Busy;
+                send(
+                    from,
+                    SnapshotMessage::Refused { snapshot, reason },
+                    step.output,
+                );
+                return Ok(());
+            }
+        };
+        if !planted::is(Bug::ClockNotMoved) {
+            self.versions.see(at);
+        }
+        let known = KnownSnapshot {
+            at,
+            tables,
+            until_us: step.now.monotonic_us.saturating_add(lease_us),
+        };
+        self.participation.known.insert(snapshot, known);
+        send(from, SnapshotMessage::Closed { snapshot }, step.output);
+        self.end_hold(step)
+    }
+
+    /// Ends the hold: the requests that have waited for it begin.
+    fn end_hold<T: Tables>(&mut self, step: &mut Step<'_, T>) -> Result<(), TablesError> {
+        let Some(hold) = self.participation.hold.take() else {
+            return Ok(());
+        };
+        for (id, pk) in self.partitions.queued_pks() {
+            if hold.tables.contains(&id.table) {
+                self.start_queue(id, &pk, step)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends what has expired, and a hold that was interrupted.
+    pub(crate) fn expire_snapshots<T: Tables>(
+        &mut self,
+        step: &mut Step<'_, T>,
+    ) -> Result<(), TablesError> {
+        let now_us = step.now.monotonic_us;
+        let participation = &mut self.participation;
+        let expired = participation.known.iter();
+        let expired = expired.filter(|(_, known)| known.until_us <= now_us);
+        let expired: Vec<SnapshotId> = expired.map(|(snapshot, _)| *snapshot).collect();
+        for snapshot in expired {
+            participation.end(snapshot, SnapshotFailure::LeaseOver);
+        }
+        let hold = participation.hold.as_ref();
+        if let Some(hold) = hold.filter(|hold| !hold.lasts(step.now)) {
+            let reason = hold.interrupted.unwrap_or(SnapshotFailure::Busy);
+            let snapshot = hold.snapshot;
+            let refused = SnapshotMessage::Refused { snapshot, reason };
+            send(snapshot.opener, refused, step.output);
+            self.end_hold(step)?;
+        }
+        self.participation.trim();
+        Ok(())
+    }
+
+    /// Keeps the rows that an operation is about to replace or remove, if a snapshot may need them.
+    pub(crate) fn keep_history<T: Tables>(
+        &mut self,
+        key: MemberKey,
+        tables: &T,
+    ) -> Result<(), TablesError> {
+        let id = key.1;
+        if !self.participation.keeps_history(id.table) {
+            return Ok(());
+        }
+        let member = &self.members[&key];
+        for (change, effect) in member.prepare.changes.iter().zip(&member.effects) {
+            for key in effect.remove.iter().chain(&effect.put) {
+                let history = &mut self.participation.history;
+                tables.read(id.rows_table(), key, &mut |value| {
+                    if stored_row(value).0 < change.version {
+                        history.keep(id, key, change.version, value);
+                    }
+                })?;
+            }
+        }
+        self.participation.fit(self.limits.history_bytes_max);
+        Ok(())
+    }
+
+    /// Returns the version at which a read of a table is to be answered; none if it reads present
+    /// rows.
+    ///
+    /// # Errors
+    /// Its snapshot cannot be read here (any more).
+    pub(crate) fn version_of(
+        &self,
+        now: ClockReading,
+        snapshot: Option<SnapshotId>,
+        table: TableId,
+    ) -> Result<Option<Version>, SnapshotFailure> {
+        let at = snapshot.map(|snapshot| self.participation.version_of(now, snapshot, table));
+        at.transpose()
+    }
+
+    /// Returns whether an operation of a version up to this one has not changed the rows of a
+    /// partition yet.
+    pub(crate) fn is_pending_at(&self, partition: PartitionId, at: Version) -> bool {
+        let mut members = self.members.iter();
+        members.any(|(key, member)| {
+            key.1 == partition && !member.is_settled() && member.oldest_version() <= at
+        })
+    }
+}
+
+pub(super) fn send(to: CoreId, message: SnapshotMessage, output: &mut CoreOutput) {
+    output.sends.push(PeerSend {
+        to,
+        after: Position(0),
+        message: PeerMessage::Snapshot(message),
+    });
+}
