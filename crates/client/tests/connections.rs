@@ -12,8 +12,10 @@ use std::time::Duration;
 use client::{Client, ConnectOptions, Error, IfMissing, Retry};
 use fake::Reaction;
 use placement::{Value, encode_row};
-use protocol::identity::{Epoch, RequestId, Version};
-use protocol::message::{Refusal, Reply, Request, RowPage};
+use protocol::identity::{Epoch, RequestId, SnapshotId, Version};
+use protocol::message::{
+    OpenedSnapshot, Refusal, Reply, Request, RowPage, SnapshotReply, SnapshotRequest, SnapshotUse,
+};
 use protocol::operation::RequestResult;
 use tokio::net::TcpListener;
 
@@ -250,9 +252,25 @@ async fn asked(seen: &Mutex<Vec<u64>>) {
 async fn large_rows_come_page_by_page() {
     const ROWS: i64 = 12;
     let columns = fake::schema().columns;
+    let opened = OpenedSnapshot {
+        share: SnapshotUse {
+            snapshot: SnapshotId::default(),
+            user: 1,
+        },
+        at: Version(1),
+        lease_us: 10_000_000,
+    };
     let fake = fake::start(move |_, request| {
-        let Request::Read(read) = request else {
-            panic!("{request:?}");
+        let read = match request {
+            Request::Read(read) => read,
+            Request::Snapshot(SnapshotRequest::Open(_)) => {
+                return Reaction::Reply(Reply::Snapshot(SnapshotReply::Opened(opened)));
+            }
+            Request::Snapshot(SnapshotRequest::Close(share)) => {
+                assert_eq!(share, opened.share);
+                return Reaction::Reply(Reply::Snapshot(SnapshotReply::Closed));
+            }
+            other => panic!("{other:?}"),
         };
         // Every page has one row of half a megabyte; its key continues the read.
         let number = read.start.first().copied().unwrap_or(0);

@@ -22,7 +22,7 @@ use tokio_postgres::Client;
 
 use super::query::{self, rows, value};
 use super::seed::TABLES;
-use super::snapshot::Snapshot;
+use super::snapshot::PgSnapshot;
 use super::{ReplicationError, Shared, connect, reader};
 use pg_connect::address::Address;
 use pg_wire::quoting::quoted;
@@ -49,7 +49,7 @@ pub enum ExtractorRequest {
     /// Apply the commits up to `until`. Then answer whether they are exactly those that `snapshot`
     /// shows, and do nothing until `resume` is dropped or sent.
     Until {
-        snapshot: Snapshot,
+        snapshot: PgSnapshot,
         until: Tsid,
         ready: oneshot::Sender<bool>,
         resume: oneshot::Receiver<()>,

@@ -18,7 +18,7 @@ use super::progress::{ANSWER_MAX, SERVING};
 use super::reader::StreamedCommit;
 use super::schedule::{ReplaySchedule, WorkerCommand, WorkerNumber};
 use super::setup::{self, FLUSHER, ReplicaStart, SeedSnapshot};
-use super::snapshot::Snapshot;
+use super::snapshot::PgSnapshot;
 use super::spill::SpillFile;
 use super::tstate::{CommitEffect, TState};
 use super::{ReplicationError, Shared, TaskProgress, checks, connect, described, fence};
@@ -156,7 +156,7 @@ enum CommitHold {
     },
     /// All up to a place is taken. The first one after it is in `next`.
     Until {
-        snapshot: Snapshot,
+        snapshot: PgSnapshot,
         until: Tsid,
         is_prefix: bool,
         next: Option<StreamedCommit>,

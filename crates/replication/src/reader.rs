@@ -25,7 +25,7 @@ use tokio_postgres::Client;
 use super::bridge::{self, Bridge};
 use super::handover::{self, CommitSource, LogPlaced, RecentCommits};
 use super::slot::RetainedWal;
-use super::snapshot::Snapshot;
+use super::snapshot::PgSnapshot;
 use super::tstate::{TState, TStateAssembler};
 use super::{
     RETRY_WAIT_MAX, RETRY_WAIT_MIN, ReplicationError, SLOT, Shared, catalogue, connect, setup,
@@ -166,7 +166,7 @@ pub struct SlotReader {
     /// The slot no longer delivers commits before this place.
     confirmed: Tsid,
     recent: RecentCommits<StreamedCommit>,
-    snapshot: Snapshot,
+    snapshot: PgSnapshot,
     /// Commits in doubt whose process is gone: if they are not read up to here, they did not
     /// happen.
     doubts: BTreeMap<TStateId, Tsid>,
@@ -184,7 +184,7 @@ impl SlotReader {
             position: Tsid(0),
             confirmed: Tsid(0),
             recent: RecentCommits::default(),
-            snapshot: Snapshot::default(),
+            snapshot: PgSnapshot::default(),
             doubts: BTreeMap::new(),
             events: EventLog::default(),
         }

@@ -26,7 +26,7 @@ pub struct ReplicaStart {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeedSnapshot {
     /// The snapshot as `pg_current_snapshot()` writes it.
-    pub snapshot: super::snapshot::Snapshot,
+    pub snapshot: super::snapshot::PgSnapshot,
     /// Every commit that it shows is at or before this place.
     pub until: Tsid,
 }

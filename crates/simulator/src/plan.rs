@@ -205,6 +205,12 @@ impl RunPlan {
         self.limits.snapshot_lease_us = *random.pick(&[60, 400, 2_000]) * MILLISECOND;
         self.limits.snapshot_hold_us = *random.pick(&[500, 3 * MILLISECOND, 20 * MILLISECOND]);
         self.limits.history_bytes_max = *random.pick(&[1_000, 64 << 20, 64 << 20]);
+        // Openings fail in many ways at once: holds expire, late copies arrive, clocks differ.
+        if self.workload.snapshots > 0.0 && random.chance(0.25) {
+            self.limits.snapshot_hold_us = 500;
+            self.faults.duplication = 0.5;
+            self.faults.clock_step_every_us = 50 * MILLISECOND;
+        }
     }
 
     /// Returns the schema of a table, by its place.

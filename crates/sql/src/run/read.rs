@@ -154,7 +154,10 @@ impl<S: Store> ReadContext<'_, S> {
             }
             SnapshotAnswer::Impossible(why) if self.needs_one_state => {
                 let name = &table.schema.name;
-                let text = format!("table {name} cannot be read as one state: {why}");
+                let text = format!(
+                    "table {name} cannot be read as one state: {why}; with --without-snapshot it is \
+                     exported all the same"
+                );
                 Err(SqlError::statement(text).into())
             }
             SnapshotAnswer::Impossible(why) => {

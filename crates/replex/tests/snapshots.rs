@@ -1,0 +1,354 @@
+//! Reads that are too large for a moment show one state of the table, whatever is written meanwhile
+//! (R36-R39): exports, reads by every index, checksums.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use client::{
+    Assignment, Client, ConnectOptions, Constraint, Durability, Error, Expression, IfExists, Index,
+    SchemaBuilder, Snapshot, SnapshotFailure, Table,
+};
+use placement::{ColumnType, Value};
+use protocol::configuration::{Configuration, ServerState};
+use protocol::identity::CoreId;
+use replex::cluster::Cluster;
+use tokio::task::JoinSet;
+
+use support::rows::is_quiet;
+
+/// Rows of which each is 8 KiB: more than a moment reads.
+const ROWS: i64 = 700;
+const WRITERS: i64 = 4;
+
+async fn connect(cluster: &Cluster) -> Client {
+    let options = ConnectOptions::new([cluster.coordinator_address()]);
+    Client::connect(options).await.unwrap()
+}
+
+fn row(id: i64, n: i64) -> Vec<Value> {
+    let pad = "x".repeat(8_192);
+    vec![
+        Value::Int64(id),
+        Value::Int64(ROWS - id),
+        Value::Int64(n),
+        Value::Text(pad),
+    ]
+}
+
+/// Creates the table `counters`, whose rows all count 0.
+async fn create(cluster: &Cluster) -> Table {
+    let schema = SchemaBuilder::new("counters")
+        .column("id", ColumnType::Int64)
+        .column("back", ColumnType::Int64)
+        .column("n", ColumnType::Int64)
+        .column("pad", ColumnType::Text)
+        .primary_key(&["id"])
+        .constrained_index("by_back", &["back"], Constraint::Unique)
+        .index("by_n", &["n"])
+        .partitions(3)
+        .failures_tolerated(1)
+        .durability(Durability::Replicated)
+        .build()
+        .unwrap();
+    let client = connect(cluster).await;
+    let table = client.create_table(schema, IfExists::Fail).await.unwrap();
+    let mut inserts = JoinSet::new();
+    for first in 0..8 {
+        let table = table.clone();
+        inserts.spawn(async move {
+            for id in (first..ROWS).step_by(8) {
+                assert!(table.insert(&row(id, 0)).await.unwrap().took_effect());
+            }
+        });
+    }
+    while let Some(inserted) = inserts.join_next().await {
+        inserted.unwrap();
+    }
+    table
+}
+
+/// Sets the count of a row.
+async fn count(table: &Table, id: i64, n: i64) {
+    let assignment = Assignment {
+        column: 2,
+        value: Expression::Literal(Value::Int64(n)),
+    };
+    let pk = [Value::Int64(id)];
+    let written = table.update(&pk, vec![assignment], None).await.unwrap();
+    assert!(written.took_effect(), "{written:?}");
+}
+
+/// Counts rows up by pairs, the second of a pair once the first is acknowledged.
+struct Counting {
+    over: Arc<AtomicBool>,
+    writers: JoinSet<i64>,
+}
+
+impl Counting {
+    fn start(table: &Table) -> Counting {
+        let over = Arc::new(AtomicBool::new(false));
+        let mut writers = JoinSet::new();
+        for writer in 0..WRITERS {
+            let (table, over) = (table.clone(), Arc::clone(&over));
+            writers.spawn(async move {
+                let mut rounds = 0;
+                while !over.load(Ordering::Relaxed) {
+                    rounds += 1;
+                    // The pairs of a writer are far apart, so that a slow read meets many writes.
+                    for id in [writer, ROWS - 1 - writer] {
+                        count(&table, id, rounds).await;
+                    }
+                }
+                rounds
+            });
+        }
+        Counting { over, writers }
+    }
+
+    async fn stop(mut self) -> i64 {
+        self.over.store(true, Ordering::Relaxed);
+        let mut rounds = 0;
+        while let Some(written) = self.writers.join_next().await {
+            rounds += written.unwrap();
+        }
+        rounds
+    }
+}
+
+/// Checks that all rows are there, and pairs equal or one apart.
+fn expect_one_state(counts: &BTreeMap<i64, i64>, what: &str) {
+    assert_eq!(counts.len() as i64, ROWS, "{what}");
+    for writer in 0..WRITERS {
+        let (first, second) = (counts[&writer], counts[&(ROWS - 1 - writer)]);
+        assert!(
+            first == second || first == second + 1,
+            "{what}: writer {writer} has counted {first} and {second}"
+        );
+    }
+}
+
+fn counts_of(path: &Path) -> BTreeMap<i64, i64> {
+    let mut reader = csv::Reader::from_path(path).unwrap();
+    let mut counts = BTreeMap::new();
+    for record in reader.records() {
+        let record = record.unwrap();
+        let (id, n) = (record[0].parse().unwrap(), record[2].parse().unwrap());
+        assert_eq!(counts.insert(id, n), None, "row {id} is there twice");
+    }
+    counts
+}
+
+async fn counts_at(table: &Table, index: &str, snapshot: &Snapshot) -> BTreeMap<i64, i64> {
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    let range = table.range(index, all.0, all.1).unwrap();
+    let rows = range.at(snapshot).await.unwrap();
+    let mut counts = BTreeMap::new();
+    for row in rows {
+        let (Value::Int64(id), Value::Int64(n)) = (&row.values[0], &row.values[2]) else {
+            panic!("{row:?}");
+        };
+        assert!(row.version <= snapshot.version());
+        assert_eq!(counts.insert(*id, *n), None, "row {id} is there twice");
+    }
+    counts
+}
+
+/// Returns how many snapshots the cores of the cluster know, and the bytes that they keep for them.
+async fn kept(client: &Client) -> u64 {
+    let mut kept = 0;
+    for server in &client.configuration().servers {
+        for core in 0..server.cores.len() {
+            let core = CoreId {
+                server: server.id,
+                core: u16::try_from(core).unwrap(),
+            };
+            let counters = client.status(core).await.unwrap();
+            let of_snapshots = [
+                "snapshots",
+                "snapshots_opened_here",
+                "snapshot_history_bytes",
+            ];
+            let counters = counters.into_iter();
+            let counters = counters.filter(|(name, _)| of_snapshots.contains(&name.as_str()));
+            kept += counters.map(|(_, count)| count).sum::<u64>();
+        }
+    }
+    kept
+}
+
+async fn wait_until_nothing_is_kept(client: &Client) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while kept(client).await > 0 {
+        assert!(Instant::now() < deadline, "snapshots are left");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn exports_under_load_are_of_one_state() {
+    let cluster = support::cluster(3).await;
+    let table = create(&cluster).await;
+    let address = cluster.coordinator_address().to_owned();
+    let folder = tempfile::tempdir().unwrap();
+    let counting = Counting::start(&table);
+    for number in 0..6 {
+        let path = folder.path().join(format!("{number}.csv"));
+        let output = path.to_str().unwrap();
+        support::run_well(&["export", "counters", "-C", &address, "-o", output]);
+        expect_one_state(&counts_of(&path), "the export");
+    }
+    assert!(counting.stop().await > 0, "no row was counted up");
+    wait_until_nothing_is_kept(table.client()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_snapshot_is_the_same_by_every_index_while_rows_change() {
+    let cluster = support::cluster(3).await;
+    let table = create(&cluster).await;
+    let client = table.client();
+    let counting = Counting::start(&table);
+    for round in 1..=5 {
+        count(&table, ROWS / 2, round).await;
+        let snapshot = client.snapshot(&[&table]).await.unwrap();
+        // What comes later is not in it, although every row is overwritten or removed.
+        count(&table, ROWS / 2, -round).await;
+        let gone = [Value::Int64(ROWS / 3)];
+        assert!(table.delete(&gone, None).await.unwrap().took_effect());
+        let by_id = counts_at(&table, "counters", &snapshot).await;
+        expect_one_state(&by_id, "by id");
+        assert_eq!(by_id[&(ROWS / 2)], round, "an acknowledged write is there");
+        for index in ["by_back", "by_n"] {
+            assert_eq!(counts_at(&table, index, &snapshot).await, by_id, "{index}");
+        }
+        let mut sums = Vec::new();
+        for copy in 0..3 {
+            sums.push(table.checksum_at(copy, Some(&snapshot)).await.unwrap());
+        }
+        assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:?}");
+        assert_eq!(
+            counts_at(&table, "counters", &snapshot).await,
+            by_id,
+            "read again"
+        );
+        let back = row(ROWS / 3, 0);
+        assert!(table.insert(&back).await.unwrap().took_effect());
+    }
+    assert!(counting.stop().await > 0, "no row was counted up");
+    wait_until_nothing_is_kept(client).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_snapshot_ends_with_a_change_of_its_table() {
+    let cluster = support::cluster(3).await;
+    let table = create(&cluster).await;
+    let client = table.client();
+    let snapshot = client.snapshot(&[&table]).await.unwrap();
+    let mut wanted = table.schema().clone();
+    wanted.indexes.push(Index {
+        name: "by_n_again".to_owned(),
+        columns: vec![2],
+        constraint: None,
+        partition_columns: None,
+    });
+    client.add_copy(wanted, &|_| {}).await.unwrap();
+    let table = client.table("counters").await.unwrap();
+    let read = table.scan().at(&snapshot).rows().unwrap().all().await;
+    let reason = match read {
+        Err(Error::Snapshot { reason }) => reason,
+        other => panic!("{:?}", other.map(|rows| rows.len())),
+    };
+    assert_eq!(reason, SnapshotFailure::ClusterChanged);
+    // The next one has all rows, by the new index, too.
+    let snapshot = client.snapshot(&[&table]).await.unwrap();
+    let by_id = counts_at(&table, "counters", &snapshot).await;
+    expect_one_state(&by_id, "by id");
+    drop(snapshot);
+    wait_until_nothing_is_kept(client).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_server_there_is_no_snapshot_but_rows_can_be_read() {
+    let mut cluster = support::cluster(3).await;
+    let table = create(&cluster).await;
+    let client = table.client();
+    let address = cluster.coordinator_address().to_owned();
+    let snapshot = client.snapshot(&[&table]).await.unwrap();
+    cluster.kill(2).await.unwrap();
+    let is_down = |it: &Configuration| {
+        let mut servers = it.servers.iter();
+        servers.any(|server| server.state == ServerState::Down)
+    };
+    cluster
+        .wait_until("a server is down", is_down)
+        .await
+        .unwrap();
+    client.refresh().await.unwrap();
+    let refused = client.snapshot(&[&table]).await;
+    assert!(
+        matches!(
+            refused,
+            Err(Error::Snapshot {
+                reason: SnapshotFailure::ServerMissing(_)
+            })
+        ),
+        "{refused:?}"
+    );
+    let read = table.scan().at(&snapshot).rows().unwrap().all().await;
+    assert!(matches!(read, Err(Error::Snapshot { .. })), "it has ended");
+    let error = support::run_badly(&["export", "counters", "-C", &address], 1);
+    assert!(error.contains("cannot be read as one state"), "{error}");
+    assert!(error.contains("--without-snapshot"), "{error}");
+    let whole = table.scan().rows().unwrap().all().await.unwrap();
+    assert_eq!(whole.len() as i64, ROWS);
+    let arguments = ["export", "counters", "-C", &address, "--without-snapshot"];
+    let exported = support::run_well(&arguments);
+    assert_eq!(exported.lines().count() as i64, ROWS + 1);
+    cluster.restart(2).await.unwrap();
+    cluster.wait_until("all serve", is_quiet).await.unwrap();
+    let snapshot = client.snapshot(&[&table]).await.unwrap();
+    expect_one_state(
+        &counts_at(&table, "counters", &snapshot).await,
+        "afterwards",
+    );
+}
+
+/// Kills the process when it goes out of scope.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_is_killed_leaves_nothing_behind() {
+    let cluster = support::cluster(3).await;
+    let table = create(&cluster).await;
+    // It stands still when its pipe is full, in the middle of the table.
+    let export = Command::new(support::program())
+        .args(["export", "counters", "-C", cluster.coordinator_address()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let export = Killed(export.unwrap());
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while kept(table.client()).await == 0 {
+        assert!(Instant::now() < deadline, "no snapshot is opened");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let counting = Counting::start(&table);
+    drop(export);
+    wait_until_nothing_is_kept(table.client()).await;
+    assert!(counting.stop().await > 0, "no row was counted up");
+}
