@@ -12,8 +12,8 @@ use protocol::codec::{Bytes, Reader};
 use protocol::configuration::{Configuration, PartitionState, PlacedTable, ServerState};
 use protocol::identity::{Epoch, PartitionId, Version};
 use protocol::message::{
-    Agreement, ChecksumRead, Consistency, CoordinatorReply, CoordinatorRequest, Read, Refusal,
-    Reply, Request, RowPage,
+    Agreement, ChecksumRead, Consistency, CoordinatorReply, CoordinatorRequest, OpenedSnapshot,
+    Read, Refusal, Reply, Request, RowPage, SnapshotFailure, SnapshotReply, SnapshotRequest,
 };
 
 use tokio::time::timeout;
@@ -24,6 +24,8 @@ use crate::wire::FrameConnection;
 const ROWS_PER_PART: u32 = 8_192;
 /// Before a core that does not serve just now is asked again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(50);
+/// Snapshots that are opened for sums, if they end before these are complete.
+const SNAPSHOTS_TRIED: u32 = 3;
 /// A core that takes longer for one answer is asked again, if it still is the one to be asked.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
@@ -39,6 +41,8 @@ pub enum InspectError {
     /// The partition's server is down, or the partition is being filled: only of an inspector that
     /// leaves these out.
     Absent(PartitionId),
+    /// The snapshot that is read has ended: only within this module.
+    SnapshotEnded(SnapshotFailure),
 }
 
 impl fmt::Display for InspectError {
@@ -52,6 +56,7 @@ impl fmt::Display for InspectError {
             }
             InspectError::NoCoordinator(text) => write!(f, "no coordinator answers:{text}"),
             InspectError::Core(text) => f.write_str(text),
+            InspectError::SnapshotEnded(failure) => failure.fmt(f),
             InspectError::Absent(partition) => {
                 write!(
                     f,
@@ -103,6 +108,8 @@ pub struct Inspector {
     rests: u32,
     /// Partitions that cannot be read now are left out instead of being waited for.
     leaves_out: bool,
+    /// Where the snapshot that is summed was opened, the snapshot, and when it was renewed.
+    snapshot: Option<(PartitionId, OpenedSnapshot, Instant)>,
 }
 
 impl Inspector {
@@ -118,6 +125,7 @@ impl Inspector {
             connections: HashMap::new(),
             rests: 0,
             leaves_out: false,
+            snapshot: None,
         };
         inspector.fetch().await?;
         Ok(inspector)
@@ -155,16 +163,75 @@ impl Inspector {
         &self.configuration
     }
 
-    /// Counts and sums every copy of a table.
+    /// Counts and sums every copy of a table: of one snapshot if that is possible, so that equal
+    /// copies have equal sums whatever is written meanwhile. Servers keep earlier rows for a
+    /// snapshot, so an inspector that takes its time reads the present rows.
     ///
     /// # Errors
     /// There is no such table, or a core does not answer in time.
     pub async fn sums(&mut self, table: &str) -> Result<Vec<CopySum>, InspectError> {
+        for _ in 0..SNAPSHOTS_TRIED {
+            if self.rests > 0 || !self.open_snapshot(table).await? {
+                break;
+            }
+            let copies = self.copy_sums(table).await;
+            self.close_snapshot().await;
+            match copies {
+                Err(InspectError::SnapshotEnded(_)) => {}
+                copies => return copies,
+            }
+        }
+        self.copy_sums(table).await
+    }
+
+    async fn copy_sums(&mut self, table: &str) -> Result<Vec<CopySum>, InspectError> {
         let mut copies = Vec::new();
         for (replex, name) in self.replexes(table)? {
             copies.push(self.sum(table, replex, name).await?);
         }
         Ok(copies)
+    }
+
+    /// Opens a snapshot of a table for all that is summed from now on; false if none is possible.
+    async fn open_snapshot(&mut self, table: &str) -> Result<bool, InspectError> {
+        let id = self.table(table)?.id;
+        let opener = PartitionId {
+            table: id,
+            replex: 0,
+            number: 0,
+        };
+        let open = |epoch| Request::Snapshot(SnapshotRequest::Open(vec![(id, epoch)]));
+        match self.ask(opener, open).await {
+            Ok(Reply::Snapshot(SnapshotReply::Opened(opened))) => {
+                let renewed = Instant::now();
+                self.snapshot = Some((opener, opened, renewed));
+                Ok(true)
+            }
+            Ok(_) => Err(InspectError::Core(format!("{opener} answered otherwise"))),
+            Err(InspectError::SnapshotEnded(_) | InspectError::Absent(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Renews the snapshot's lease if a part of it is over.
+    async fn keep_snapshot(&mut self) -> Result<(), InspectError> {
+        let Some((opener, opened, renewed)) = self.snapshot else {
+            return Ok(());
+        };
+        if renewed.elapsed() < Duration::from_micros(opened.lease_us / 4) {
+            return Ok(());
+        }
+        self.snapshot = Some((opener, opened, Instant::now()));
+        let keep = |_| Request::Snapshot(SnapshotRequest::Keep(opened.share));
+        self.ask(opener, keep).await.map(|_| ())
+    }
+
+    /// Ends the snapshot. If that fails, its lease ends it.
+    async fn close_snapshot(&mut self) {
+        if let Some((opener, opened, _)) = self.snapshot.take() {
+            let close = |_| Request::Snapshot(SnapshotRequest::Close(opened.share));
+            let _ = self.ask(opener, close).await;
+        }
     }
 
     async fn sum(
@@ -211,14 +278,16 @@ impl Inspector {
     async fn sum_partition(&mut self, partition: PartitionId) -> Result<(u64, u64), InspectError> {
         let (mut rows, mut sum) = (0, 0_u64);
         let mut start = Bytes::default();
+        let snapshot = self.snapshot.map(|(_, opened, _)| opened.share.snapshot);
         loop {
+            self.keep_snapshot().await?;
             let request = |epoch| {
                 Request::Checksum(ChecksumRead {
                     epoch,
                     partition,
                     start: start.clone(),
                     limit: ROWS_PER_PART,
-                    snapshot: None,
+                    snapshot,
                 })
             };
             let Reply::Checksum(part) = self.ask(partition, request).await? else {
@@ -294,6 +363,9 @@ impl Inspector {
             let why = match answer {
                 Ok(Reply::Refused(Refusal::Invalid { message })) => {
                     return Err(InspectError::Core(format!("{partition}: {message}")));
+                }
+                Ok(Reply::Refused(Refusal::Snapshot(failure))) => {
+                    return Err(InspectError::SnapshotEnded(failure));
                 }
                 Ok(Reply::Refused(refusal)) => format!("{refusal:?}"),
                 Ok(reply) => return Ok(reply),

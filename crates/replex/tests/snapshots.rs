@@ -247,6 +247,26 @@ async fn a_snapshot_is_the_same_by_every_index_while_rows_change() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sums_of_copies_are_equal_under_load() {
+    let cluster = support::cluster(3).await;
+    let table = create(&cluster).await;
+    let address = cluster.coordinator_address().to_owned();
+    let counting = Counting::start(&table);
+    for _ in 0..5 {
+        let report = support::run_well(&["admin", "check", "counters", "-C", &address, "--json"]);
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        let copies = report["copies"].as_array().unwrap();
+        assert_eq!(copies.len(), 3);
+        for copy in copies {
+            assert_eq!(copy["rows"], ROWS, "{report}");
+            assert_eq!(copy["checksum"], copies[0]["checksum"], "{report}");
+        }
+    }
+    assert!(counting.stop().await > 0, "no row was counted up");
+    wait_until_nothing_is_kept(table.client()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_snapshot_ends_with_a_change_of_its_table() {
     let cluster = support::cluster(3).await;
     let table = create(&cluster).await;

@@ -46,7 +46,7 @@ pub async fn check(
         (true, true) => screen.good("All copies hold the same rows.") + "\n",
         (true, false) => {
             screen.good("All copies hold the same rows")
-                + ", looked at one by one; sums differ while clients write.\n"
+                + ", looked at one by one; without a snapshot sums differ while clients write.\n"
         }
         (false, _) => {
             screen.bad("The copies differ.") + "\n" + &named(&differences) + &advice(table)
@@ -146,7 +146,7 @@ fn failure(table: &str, error: InspectError) -> CommandFailure {
     match error {
         InspectError::NoTable(_) => CommandFailure::Failed(format!("table {table:?}: {error}")),
         InspectError::NoCoordinator(_) => CommandFailure::Unreachable(error.to_string()),
-        InspectError::Core(_) | InspectError::Absent(_) => {
+        InspectError::Core(_) | InspectError::Absent(_) | InspectError::SnapshotEnded(_) => {
             CommandFailure::Failed(error.to_string())
         }
     }
