@@ -48,6 +48,8 @@ pub enum BenchCommand {
     Changes,
     /// Lists, ranges and counts over several partitions: Q1.
     Statements,
+    /// Snapshots opened, and writes meanwhile: Q2, Q3.
+    Snapshots,
     /// Load, A, B, C, D and F with rows of 100 B and 1 kB: S7, S8.
     Ycsb,
     /// CPU time per operation with 3, 6, 12 and 24 servers: S10.
@@ -90,6 +92,7 @@ pub fn run(arguments: &MeasureArguments) -> io::Result<()> {
             BenchCommand::Insert,
             BenchCommand::HotKey,
             BenchCommand::Statements,
+            BenchCommand::Snapshots,
             BenchCommand::Ycsb,
             BenchCommand::Servers,
             BenchCommand::Memory,
@@ -133,6 +136,7 @@ fn measure(
             BenchCommand::Statements => {
                 ("statements", experiments::statements::run(options).await?)
             }
+            BenchCommand::Snapshots => ("snapshots", experiments::snapshots::run(options).await?),
             BenchCommand::Ycsb => ("ycsb", experiments::ycsb::run(options).await?),
             BenchCommand::Servers => ("servers", experiments::servers::run(options).await?),
             BenchCommand::Memory => ("memory", experiments::memory::run(options).await?),

@@ -14,6 +14,11 @@ impl Measurements {
         self.values.push(value);
     }
 
+    /// Returns the values in the order in which they were added.
+    pub fn iter(&self) -> impl Iterator<Item = f64> {
+        self.values.iter().copied()
+    }
+
     /// Returns the median; NaN if there is none.
     pub fn median(&self) -> f64 {
         median(&self.values)

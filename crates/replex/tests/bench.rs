@@ -68,6 +68,30 @@ fn statements_are_measured_beside_lookups() {
 }
 
 #[test]
+fn snapshots_are_measured_beside_inserts() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = [
+        "snapshots",
+        "--seconds",
+        "0.2",
+        "--pairs",
+        "1",
+        "--rows",
+        "300",
+    ];
+    let out = measure(&folder, &run);
+
+    let figures = std::fs::read_to_string(out.join("snapshots.csv")).unwrap();
+    for (id, count) in [("Q2,", 2), ("Q3,", 1)] {
+        let lines = figures.lines().filter(|line| line.starts_with(id));
+        assert_eq!(lines.count(), count, "{figures}");
+    }
+    let plot = std::fs::read_to_string(out.join("snapshots.svg")).unwrap();
+    assert_eq!(plot.matches("<polyline").count(), 4, "{plot}");
+    assert_nothing_is_left(&folder);
+}
+
+#[test]
 fn lost_servers_are_measured_until_all_is_filled_again() {
     let folder = tempfile::tempdir().unwrap();
     let out = measure(

@@ -13,6 +13,7 @@ pub mod rebuild;
 pub mod recovery;
 pub mod servers;
 pub mod sharing;
+pub mod snapshots;
 pub mod statements;
 pub mod ycsb;
 

@@ -1,12 +1,12 @@
-//! R36 and R38: when a snapshot at T is given out, every operation up to T has been decided, and
-//! none begins afterwards.
+//! R36: every operation up to T has been decided before any above T begins, when a snapshot at T is
+//! given out, and none up to T begins afterwards.
 //!
 //! Readers would not always notice: a read at T waits for operations below T that its partition
 //! knows. So this looks at the records of operations themselves.
 
 use std::collections::BTreeMap;
 
-use protocol::identity::{Epoch, TableId, Version};
+use protocol::identity::{Epoch, OperationId, TableId, Version};
 use protocol::operation::Prepare;
 
 use crate::ledger::Ledger;
@@ -15,6 +15,18 @@ use crate::ledger::Ledger;
 #[derive(Debug, Default)]
 pub struct GivenSnapshots {
     highest: BTreeMap<(TableId, Epoch), Version>,
+    /// The operations of each epoch of a table that have been decided or are under way.
+    operations: BTreeMap<(TableId, Epoch), BTreeMap<OperationId, OperationSpan>>,
+    /// Rises with each record.
+    clock: u64,
+}
+
+/// When an operation was first logged anywhere, and its decision.
+#[derive(Clone, Copy, Debug)]
+struct OperationSpan {
+    version: Version,
+    begun: u64,
+    decided: Option<u64>,
 }
 
 impl GivenSnapshots {
@@ -37,13 +49,35 @@ impl GivenSnapshots {
             let is_present = it.prepare.epoch >= epoch && it.decision.is_none();
             is_present && lowest_version(&it.prepare) <= at
         });
-        match under_way {
-            None => Ok(()),
-            Some(operation) => Err(format!(
+        if let Some(operation) = under_way {
+            return Err(format!(
                 "a snapshot of table {} is given out at {at:?}, but {:?} of a lower version is under \
                  way",
                 table.0, operation.prepare.operation
+            ));
+        }
+        let spans = self.operations.get(&(table, epoch));
+        let spans = spans.into_iter().flat_map(BTreeMap::values);
+        let (below, above): (Vec<&OperationSpan>, _) = spans.partition(|it| it.version <= at);
+        let last_decided = below.iter().filter_map(|it| it.decided).max();
+        let first_begun = above.iter().map(|it| it.begun).min();
+        match (last_decided, first_begun) {
+            (Some(decided), Some(begun)) if decided > begun => Err(format!(
+                "a snapshot of table {} is given out at {at:?}: an operation above it began before \
+                 one below it was decided",
+                table.0
             )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes the decision of an operation that a core has logged.
+    pub fn note_decided(&mut self, operation: OperationId) {
+        self.clock += 1;
+        for operations in self.operations.values_mut() {
+            if let Some(span) = operations.get_mut(&operation) {
+                span.decided.get_or_insert(self.clock);
+            }
         }
     }
 
@@ -51,9 +85,17 @@ impl GivenSnapshots {
     ///
     /// # Errors
     /// It has a version that belongs to a snapshot which was given out.
-    pub fn begun(&self, prepare: &Prepare, epoch: Epoch) -> Result<(), String> {
+    pub fn begun(&mut self, prepare: &Prepare, epoch: Epoch) -> Result<(), String> {
         let highest = self.highest.get(&(prepare.table, epoch));
         let version = lowest_version(prepare);
+        self.clock += 1;
+        let span = OperationSpan {
+            version,
+            begun: self.clock,
+            decided: None,
+        };
+        let operations = self.operations.entry((prepare.table, epoch)).or_default();
+        operations.insert(prepare.operation, span);
         match highest {
             Some(at) if version <= *at => Err(format!(
                 "{:?} begins at {version:?}, after a snapshot was given out at {at:?}",
@@ -96,6 +138,31 @@ mod tests {
             .give(&ledger, own, version)
             .expect("nothing is under way");
         assert!(given.begun(&prepare, prepare.epoch).is_err());
+    }
+
+    #[test]
+    fn nothing_above_begins_before_all_below_is_decided() {
+        let ledger = Ledger::default();
+        let one = prepare(1, &[]);
+        let mut other = (*prepare(2, &[])).clone();
+        other.changes = one.changes.clone();
+        for change in &mut other.changes {
+            change.version = Version(change.version.0 + 1);
+        }
+        let own = (one.table, one.epoch);
+        let between = lowest_version(&one);
+        for decided_first in [true, false] {
+            let mut given = GivenSnapshots::default();
+            given.begun(&one, one.epoch).expect("nothing is given out");
+            if decided_first {
+                given.note_decided(one.operation);
+            }
+            given
+                .begun(&other, one.epoch)
+                .expect("nothing is given out");
+            given.note_decided(one.operation);
+            assert_eq!(given.give(&ledger, own, between).is_ok(), decided_first);
+        }
     }
 
     #[test]

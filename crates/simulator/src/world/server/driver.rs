@@ -197,6 +197,9 @@ impl World {
             | Record::Resolved { .. }
             | Record::Given { .. } => {}
         }
+        if let Record::Decided { operation, .. } = record {
+            self.snapshots.note_decided(*operation);
+        }
         let visible_at = self.visible_at(core, record);
         self.ledger.append((core, position), record, visible_at);
         if let Record::Resolved { epoch, tables } = record {
