@@ -303,20 +303,16 @@ impl Configuration {
 
     /// Returns every place of every partition.
     pub fn places(&self) -> impl Iterator<Item = (PartitionId, Place)> {
-        self.tables.iter().flat_map(|table| {
-            let replexes = (0..).zip(&table.placement);
-            replexes.flat_map(move |(replex, places)| {
-                let places = (0..).zip(places);
-                places.map(move |(number, place)| {
-                    let partition = PartitionId {
-                        table: table.id,
-                        replex,
-                        number,
-                    };
-                    (partition, *place)
-                })
-            })
-        })
+        self.tables.iter().flat_map(PlacedTable::places)
+    }
+
+    /// Returns every place of every partition of these tables, as far as they exist.
+    pub fn places_of(
+        &self,
+        tables: &BTreeSet<TableId>,
+    ) -> impl Iterator<Item = (PartitionId, Place)> {
+        let tables = tables.iter().filter_map(|id| self.table(*id));
+        tables.flat_map(PlacedTable::places)
     }
 
     /// Returns whether a server holds partitions, or has to do with moves of some.
@@ -504,6 +500,22 @@ impl Server {
 }
 
 impl PlacedTable {
+    /// Returns every place of every partition of the table.
+    pub fn places(&self) -> impl Iterator<Item = (PartitionId, Place)> {
+        let replexes = (0..).zip(&self.placement);
+        replexes.flat_map(move |(replex, places)| {
+            let places = (0..).zip(places);
+            places.map(move |(number, place)| {
+                let partition = PartitionId {
+                    table: self.id,
+                    replex,
+                    number,
+                };
+                (partition, *place)
+            })
+        })
+    }
+
     /// Returns the cores that hold a partition.
     pub fn holders(&self) -> BTreeSet<CoreId> {
         let places = self.placement.iter().flatten();

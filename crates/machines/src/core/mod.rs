@@ -166,7 +166,8 @@ impl CoreMachine {
             space: DiskRoom::default(),
             counters: Counters::default(),
         };
-        machine.follow(configuration);
+        let tables = configuration.tables.iter().map(|table| table.id).collect();
+        machine.follow(configuration, &tables);
         machine
     }
 

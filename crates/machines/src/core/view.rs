@@ -97,6 +97,11 @@ impl ClusterView {
         others.map(|table| table.id).chain(gone.copied()).collect()
     }
 
+    /// Returns all tables.
+    pub fn table_ids(&self) -> BTreeSet<TableId> {
+        self.tables.keys().copied().collect()
+    }
+
     /// Returns whether the chains of a table stand still.
     pub fn stands_still(&self, table: TableId) -> bool {
         self.tables

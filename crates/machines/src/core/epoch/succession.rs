@@ -19,10 +19,15 @@ use crate::core::step::Step;
 
 impl CoreMachine {
     /// Takes a configuration as its own: which partitions this core holds.
-    pub(crate) fn follow(&mut self, configuration: Arc<Configuration>) {
+    /// `changed` are the tables in which it differs from the one before.
+    pub(crate) fn follow(
+        &mut self,
+        configuration: Arc<Configuration>,
+        changed: &BTreeSet<TableId>,
+    ) {
         self.view.replace(configuration);
-        let (own, is_replaying) = (self.identity.core, self.log.is_replaying());
-        self.partitions.follow(&self.view, own, is_replaying);
+        let own = (self.identity.core, self.log.is_replaying());
+        self.partitions.follow(&self.view, changed, own);
     }
 
     /// Handles a fetched configuration.
@@ -38,21 +43,23 @@ impl CoreMachine {
         let changed = self.view.changed(&configuration);
         self.end_holds_of(&changed);
         self.participation.end_of_tables(&changed);
-        let concerned = self.concerned();
-        let held: Vec<PartitionId> = self.partitions.keys().copied().collect();
+        let concerned = self.concerned(&changed);
+        let held = self.partitions.keys();
+        let held = held.filter(|id| changed.contains(&id.table));
+        let held: Vec<PartitionId> = held.copied().collect();
         self.refuse_reads_of_others(&configuration, step.output);
-        self.follow(configuration);
+        self.follow(configuration, &changed);
         self.view.begin(step.now, &changed);
         self.end_openings_of(step.now, &changed, step.output);
         // The coordinator waits for this core to report that it has the epoch.
         self.leases.hurry(step.now);
-        for id in concerned.difference(&self.concerned()) {
+        for id in concerned.difference(&self.concerned(&changed)) {
             self.partitions.drop_rows(*id, step.tables)?;
             self.drop_members(*id, step.output);
         }
         self.review_left_behind(step.tables)?;
-        self.review_entries(step.tables)?;
-        self.take_given(step)?;
+        self.review_entries(&changed, step.tables)?;
+        self.take_given(&changed, step)?;
         self.end_old_seals(step)?;
         for id in held {
             // A partition that was given to another core has settled all operations that it took
@@ -76,10 +83,10 @@ impl CoreMachine {
         self.refuse_lost(step)
     }
 
-    /// Returns the partitions that this core holds, gives or takes.
-    pub(crate) fn concerned(&self) -> BTreeSet<PartitionId> {
+    /// Returns the partitions of these tables that this core holds, gives or takes.
+    pub(crate) fn concerned(&self, tables: &BTreeSet<TableId>) -> BTreeSet<PartitionId> {
         let own = self.identity.core;
-        let places = self.view.configuration().places();
+        let places = self.view.configuration().places_of(tables);
         let concerned = places.filter(|(_, place)| {
             let is_given = place.core != own && place.giver() == Some(own);
             let is_forgotten = is_given && planted::is(Bug::GiverForgets);
@@ -102,13 +109,14 @@ impl CoreMachine {
         }
     }
 
-    /// Partitions that the configuration gives to this core in a new tenure. Its rows of them are
-    /// void. Where it takes them over from a core that serves, it is a hint.
+    /// Partitions of these tables that the configuration gives to this core in a new tenure. Its rows
+    /// of them are void. Where it takes them over from a core that serves, it is a hint.
     pub(crate) fn take_given<T: Tables>(
         &mut self,
+        tables: &BTreeSet<TableId>,
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
-        let concerned = self.concerned();
+        let concerned = self.concerned(tables);
         for partition in &concerned {
             let since = self
                 .view
@@ -133,7 +141,8 @@ impl CoreMachine {
             };
             self.append(&record, Durability::Replicated, step.output);
         }
-        self.tenures.retain(&concerned);
+        self.tenures
+            .retain(|id| !tables.contains(&id.table) || concerned.contains(&id));
         Ok(())
     }
 

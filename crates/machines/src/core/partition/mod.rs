@@ -11,13 +11,13 @@ pub(crate) mod recent;
 pub(crate) mod rows;
 pub(crate) mod tenures;
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Index;
 
 use placement::tables::{Tables, TablesError};
-use protocol::identity::{CoreId, OperationId, PartitionId};
+use protocol::identity::{CoreId, OperationId, PartitionId, TableId};
 
 use crate::core::table::TableInfo;
 use crate::core::view::ClusterView;
@@ -84,12 +84,19 @@ pub(crate) struct Partitions {
 }
 
 impl Partitions {
-    /// Follows a new configuration. While the log is read, a partition that this core has given to
-    /// another is still held: the log has operations of it.
-    pub fn follow(&mut self, view: &ClusterView, own: CoreId, is_replaying: bool) {
-        let mut known = core::mem::take(&mut self.held);
-        self.others.clear();
-        for (id, place) in view.configuration().places() {
+    /// Follows a new configuration, in which these tables differ from the one before. While the log
+    /// is read, a partition that this core has given to another is still held: the log has operations
+    /// of it.
+    pub fn follow(
+        &mut self,
+        view: &ClusterView,
+        changed: &BTreeSet<TableId>,
+        (own, is_replaying): (CoreId, bool),
+    ) {
+        let is_changed = |id: &PartitionId, _: &mut Partition| changed.contains(&id.table);
+        let mut known: BTreeMap<_, _> = self.held.extract_if(.., is_changed).collect();
+        self.others.retain(|id, _| !changed.contains(&id.table));
+        for (id, place) in view.configuration().places_of(changed) {
             if place.tenures().all(|tenure| tenure.core != own) {
                 continue;
             }

@@ -53,9 +53,9 @@ impl Tenures {
         }
     }
 
-    /// Keeps the tenures of these partitions only.
-    pub fn retain(&mut self, concerned: &BTreeSet<PartitionId>) {
-        self.logged.retain(|id, _| concerned.contains(id));
+    /// Keeps the tenures of partitions for which this holds.
+    pub fn retain(&mut self, is_kept: impl Fn(PartitionId) -> bool) {
+        self.logged.retain(|id, _| is_kept(*id));
     }
 
     /// Returns the partitions of which rows of an earlier tenure are kept.

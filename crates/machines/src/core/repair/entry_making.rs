@@ -1,7 +1,9 @@
 //! Giving rows the local entries that they lack, in the background (`partition::entries`).
 
+use alloc::collections::BTreeSet;
+
 use placement::tables::{Tables, TablesError};
-use protocol::identity::ClockReading;
+use protocol::identity::{ClockReading, TableId};
 use protocol::message::Room;
 
 use crate::core::CoreMachine;
@@ -25,10 +27,15 @@ impl EntryMaking {
 }
 
 impl CoreMachine {
-    /// Reviews the entries of all partitions, when the configuration is new or the core has
+    /// Reviews the entries of all partitions of some tables, when these have changed or the core has
     /// started.
-    pub(crate) fn review_entries<T: Tables>(&mut self, tables: &mut T) -> Result<(), TablesError> {
-        for partition in self.partitions.all_with_rows_mut() {
+    pub(crate) fn review_entries<T: Tables>(
+        &mut self,
+        changed: &BTreeSet<TableId>,
+        tables: &mut T,
+    ) -> Result<(), TablesError> {
+        let partitions = self.partitions.all_with_rows_mut();
+        for partition in partitions.filter(|it| changed.contains(&it.id.table)) {
             partition.review_entries(tables)?;
         }
         if self.orders_unmade() > 0 {

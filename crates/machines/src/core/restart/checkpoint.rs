@@ -119,7 +119,7 @@ impl CoreMachine {
             }
         })?;
         result.map_err(RecoveryError::Checkpoint)?;
-        Ok(self.review_entries(tables)?)
+        Ok(self.review_entries(&self.view.table_ids(), tables)?)
     }
 
     fn restore_entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), DecodeError> {

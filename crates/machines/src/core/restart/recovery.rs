@@ -80,16 +80,13 @@ impl CoreMachine {
         };
         self.find_left_behind(step)?;
         self.log.start(next);
-        let tables: BTreeSet<TableId> = {
-            let tables = self.view.configuration().tables.iter();
-            tables.map(|table| table.id).collect()
-        };
-        self.view.begin(step.now, &tables);
+        let all = self.view.table_ids();
+        self.view.begin(step.now, &all);
         self.leases.start(step.now);
         self.confirmations.clear();
         self.awaited.clear();
         self.counters = Default::default();
-        self.take_given(step)?;
+        self.take_given(&all, step)?;
         self.end_old_seals(step)?;
         self.end_replay(step.output);
         let keys: Vec<MemberKey> = self.members.keys().copied().collect();
@@ -116,8 +113,8 @@ impl CoreMachine {
         if !planted::is(Bug::RecoverySkipped) {
             self.begin_recovery(step.output);
         }
-        self.seal(&tables, step)?;
-        let open = tables.into_iter().filter(|id| !self.stands_still(*id));
+        self.seal(&all, step)?;
+        let open = all.into_iter().filter(|id| !self.stands_still(*id));
         self.review_fills(&open.collect(), step)?;
         let durable = self.log.durable();
         self.on_durable(durable, step)?;
