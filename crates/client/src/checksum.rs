@@ -42,7 +42,8 @@ impl Table {
         self.checksum_at(replex, None).await
     }
 
-    /// Returns [`Table::checksum`] of a snapshot: equal for all copies, whatever is written meanwhile.
+    /// Returns [`Table::checksum`] of a snapshot: equal for all copies, whatever is written
+    /// meanwhile.
     ///
     /// # Errors
     /// As there, and [`Error::Snapshot`] if it has ended.

@@ -127,7 +127,8 @@ pub enum Error {
         /// Its message.
         message: String,
     },
-    /// No snapshot could be opened, or the one that was read has ended. The read may be begun again.
+    /// No snapshot could be opened, or the one that was read has ended. The read may be begun
+    /// again.
     Snapshot {
         /// Why.
         reason: SnapshotFailure,

@@ -52,6 +52,7 @@ mod error;
 mod framing;
 mod greeting;
 mod hub;
+mod index_read;
 mod lookup;
 mod options;
 mod range;

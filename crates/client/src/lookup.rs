@@ -16,7 +16,8 @@ use session::{SessionOperation, SessionOutcome};
 
 use crate::client::other_outcome;
 use crate::error::Error;
-use crate::read_options::{IndexRead, common_options};
+use crate::index_read::IndexRead;
+use crate::read_options::common_options;
 use crate::rows::{Row, decode};
 use crate::table::{IndexSelector, Table};
 

@@ -10,7 +10,8 @@ use placement::{Value, encode_key, prefix_end};
 use protocol::configuration::routes;
 
 use crate::error::Error;
-use crate::read_options::{IndexRead, common_options};
+use crate::index_read::IndexRead;
+use crate::read_options::common_options;
 use crate::rows::Row;
 use crate::table::{IndexSelector, Table};
 

@@ -1,6 +1,6 @@
 //! Rows as they come, all of one state. A small result is read as of one moment. A larger result
-//! comes page by page from a snapshot, with back-pressure: the client requests no page before it has
-//! room for it.
+//! comes page by page from a snapshot, with back-pressure: the client requests no page before it
+//! has room for it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use crate::client::{Client, other_outcome};
 use crate::error::Error;
 use crate::hub::{SubmittedOperation, Waiter};
-use crate::read_options::IndexRead;
+use crate::index_read::IndexRead;
 use crate::snapshot::Snapshot;
 
 /// Rows between looks at whether more pages should be asked for.
@@ -94,10 +94,10 @@ impl Rows {
         })
     }
 
-    /// Returns whether all rows are as they were at one moment: between the first call and its answer,
-    /// or that of a snapshot. If not, the rows may be stale by request, or a snapshot is not possible
-    /// while a server of the table is missing: a row that moves in the order of its index while it is
-    /// read may be missed or come twice. None before the first row was requested.
+    /// Returns whether all rows are as they were at one moment: between the first call and its
+    /// answer, or that of a snapshot. If not, the rows may be stale by request, or a snapshot is
+    /// not possible while a server of the table is missing: a row that moves in the order of its
+    /// index while it is read may be missed or come twice. None before the first row was requested.
     pub fn is_of_one_moment(&self) -> Option<bool> {
         self.is_of_one_moment
     }
@@ -106,8 +106,9 @@ impl Rows {
     ///
     /// # Errors
     /// [`Error::Deadline`] if a partition does not answer in time, [`Error::TableGone`],
-    /// [`Error::Invalid`] for a filter that cannot be evaluated. [`Error::Snapshot`] if the snapshot
-    /// that is read has ended: the rows before are of one state, and none of the others come.
+    /// [`Error::Invalid`] for a filter that cannot be evaluated. [`Error::Snapshot`] if the
+    /// snapshot that is read has ended: the rows before are of one state, and none of the others
+    /// come.
     pub async fn next(&mut self) -> Result<Option<Row>, Error> {
         if self.failed {
             return Ok(None);

@@ -17,8 +17,8 @@ use crate::table::Table;
 /// committed up to that version, whatever is written meanwhile. Clones share it. It ends with the
 /// last of them.
 ///
-/// Servers keep the rows that are overwritten since, up to a budget, and end the snapshot beyond it.
-/// It also ends when a table of it or a server with a copy changes. Reads then fail with
+/// Servers keep the rows that are overwritten since, up to a budget, and end the snapshot beyond
+/// it. It also ends when a table of it or a server with a copy changes. Reads then fail with
 /// [`Error::Snapshot`], and never return a part.
 #[derive(Clone, Debug)]
 pub struct Snapshot {

@@ -211,8 +211,7 @@ impl Scenario {
         }
         let replex = replex.ok_or("by which index?")?;
         let end = prefix_end(&start).map(Bytes);
-        let lost = replex;
-        let layout = cluster.layout();
+        let (lost, layout) = (replex, cluster.layout());
         let member = through.map(|name| layout.replexes.iter().position(|one| one.name == name));
         let redirect = member.is_some().then(|| Redirect {
             replex: lost as u8,

@@ -763,27 +763,6 @@ wire_enum!(PeerMessage {
     25 => Changed { of, question, list, page, gone, until, is_all }, 26 => Snapshot(message),
 });
 
-impl<A: Wire, B: Wire> Wire for (A, B) {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.0.encode(out);
-        self.1.encode(out);
-    }
-    fn decode(reader: &mut crate::codec::Reader<'_>) -> Result<Self, crate::codec::DecodeError> {
-        Ok((A::decode(reader)?, B::decode(reader)?))
-    }
-}
-
-impl<A: Wire, B: Wire, C: Wire> Wire for (A, B, C) {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.0.encode(out);
-        self.1.encode(out);
-        self.2.encode(out);
-    }
-    fn decode(reader: &mut crate::codec::Reader<'_>) -> Result<Self, crate::codec::DecodeError> {
-        Ok((A::decode(reader)?, B::decode(reader)?, C::decode(reader)?))
-    }
-}
-
 impl RowPage {
     /// Appends one row.
     pub fn push(&mut self, version: Version, row: &[u8]) {

@@ -365,8 +365,8 @@ pub struct ExportArguments {
     /// regular file appears when it is whole.
     #[arg(long, short = 'o', value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Export although a server of the table is missing: rows that change meanwhile are then as they
-    /// were or as they are, and the file is of no one state.
+    /// Export although a server of the table is missing: rows that change meanwhile are then as
+    /// they were or as they are, and the file is of no one state.
     #[arg(long)]
     pub without_snapshot: bool,
     /// Which cluster.

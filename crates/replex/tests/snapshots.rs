@@ -219,7 +219,7 @@ async fn a_snapshot_is_the_same_by_every_index_while_rows_change() {
     for round in 1..=5 {
         count(&table, ROWS / 2, round).await;
         let snapshot = client.snapshot(&[&table]).await.unwrap();
-        // What comes later is not in it, although every row is overwritten or removed.
+        // Later writes are not in it, although every row is overwritten or removed.
         count(&table, ROWS / 2, -round).await;
         let gone = [Value::Int64(ROWS / 3)];
         assert!(table.delete(&gone, None).await.unwrap().took_effect());

@@ -34,7 +34,7 @@ impl SessionMachine {
         if !newer {
             return;
         }
-        self.lost = super::lost(&configuration);
+        self.lost = super::routing::lost(&configuration);
         if let Some(before) = self.configuration.replace(configuration) {
             self.compare_copies(&before);
             self.end_reads_of_gone(output);

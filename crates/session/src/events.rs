@@ -12,6 +12,7 @@ use super::{
 };
 
 impl SessionMachine {
+    // tidy: long — a dispatching match over operations and replies.
     pub(super) fn on_reply(
         &mut self,
         now_us: u64,
@@ -117,6 +118,7 @@ impl SessionMachine {
         correlation < pending.lost || newest.is_some_and(is_elsewhere)
     }
 
+    // tidy: long — a dispatching match over refusals.
     fn on_refusal(
         &mut self,
         now_us: u64,
@@ -321,8 +323,8 @@ impl SessionMachine {
     }
 }
 
-/// Returns whether a snapshot that could not be opened can be after a pause. One that lacks a server
-/// cannot before the server is back or replaced, which may take long.
+/// Returns whether a snapshot that could not be opened can be after a pause. Without one of its
+/// servers it cannot, and until that is back or replaced may take long.
 fn may_open_soon(failure: SnapshotFailure) -> bool {
     !matches!(failure, SnapshotFailure::ServerMissing(_))
 }

@@ -8,9 +8,9 @@
 //! partitions ([`Gather::moment_reads`]). Its pages are handed in together. A larger result comes
 //! page by page from a *snapshot* ([`Gather::read_at`]). Without one, neither one epoch nor one
 //! moment of all pages is promised (R12). Every row that did not change meanwhile is returned
-//! exactly once, because a row has one place in the order of a replex. A row that moves in the order
-//! of an index replex while it is read may be missed or be seen twice. The primary replex has no
-//! such moves.
+//! exactly once, because a row has one place in the order of a replex. A row that moves in the
+//! order of an index replex while it is read may be missed or be seen twice. The primary replex has
+//! no such moves.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

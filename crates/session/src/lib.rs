@@ -29,6 +29,7 @@ mod merge;
 mod moment;
 mod numbering;
 mod redirect;
+mod routing;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -38,11 +39,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use protocol::configuration::{Configuration, routes};
-use protocol::identity::{ClockReading, CoreId, Epoch, PartitionId, RequestId, ServerId, TableId};
-use protocol::message::{
-    CoordinatorRequest, Execute, Refusal, Request, SnapshotFailure, SnapshotRequest,
-};
-use protocol::operation::Mutation;
+use protocol::identity::{ClockReading, CoreId, Epoch, RequestId, ServerId, TableId};
+use protocol::message::{CoordinatorRequest, Execute, Refusal, Request, SnapshotRequest};
 
 use moment::Moments;
 use numbering::Numbering;
@@ -244,7 +242,10 @@ impl SessionMachine {
         SessionMachine {
             limits,
             random: seed,
-            lost: configuration.as_deref().map(lost).unwrap_or_default(),
+            lost: configuration
+                .as_deref()
+                .map(routing::lost)
+                .unwrap_or_default(),
             configuration,
             copies_since: BTreeMap::new(),
             requests: BTreeMap::new(),
@@ -363,7 +364,7 @@ impl SessionMachine {
             self.fetch(now_us, Epoch(0), output);
             return;
         };
-        let core = match target(configuration, &self.requests[&ticket].operation) {
+        let core = match routing::target(configuration, &self.requests[&ticket].operation) {
             Ok(Some(core)) => core,
             Ok(None) => {
                 self.begin_moment(now_us, ticket, output);
@@ -736,87 +737,4 @@ impl SessionMachine {
     fn all_ready(&mut self) {
         self.ready.extend(self.links.keys().copied());
     }
-}
-
-/// Returns the tables with servers that are down and cannot be replaced, and these servers.
-fn lost(configuration: &Configuration) -> BTreeMap<TableId, BTreeSet<ServerId>> {
-    let tables = configuration.tables.iter();
-    let lost = tables.map(|table| (table.id, configuration.lost(table)));
-    lost.filter(|(_, servers)| !servers.is_empty()).collect()
-}
-
-/// Returns the partition where an operation begins: the one of the primary replex that has its row.
-fn head(
-    configuration: &Configuration,
-    table: TableId,
-    mutations: &[Mutation],
-) -> Result<PartitionId, SessionFailure> {
-    let known = configuration.table(table);
-    let known = known.ok_or(SessionFailure::TableGone { table })?;
-    let Some(mutation) = mutations.first() else {
-        let message = "an operation has at least one mutation".into();
-        return Err(SessionFailure::Invalid { message });
-    };
-    routes::primary_partition(known, &mutation.pk).ok_or_else(|| SessionFailure::Invalid {
-        message: "the primary key does not decode".into(),
-    })
-}
-
-/// Returns the core that an operation goes to; none if its parts go to several.
-fn target(
-    configuration: &Configuration,
-    operation: &SessionOperation,
-) -> Result<Option<CoreId>, SessionFailure> {
-    let partition = match operation {
-        SessionOperation::Moment(reads) => {
-            for read in reads {
-                core_of(configuration, read.partition)?;
-            }
-            return Ok(None);
-        }
-        SessionOperation::Release(release) => release.partition,
-        SessionOperation::Execute { table, mutations } => head(configuration, *table, mutations)?,
-        SessionOperation::Read(read) => read.partition,
-        SessionOperation::Checksum(read) => read.partition,
-        // The opener of snapshots of the same table is the same for all clients, so that openings do
-        // not get in each other's way.
-        SessionOperation::OpenSnapshot(tables) => {
-            let table = tables.iter().min().copied().unwrap_or_default();
-            PartitionId {
-                table,
-                replex: 0,
-                number: 0,
-            }
-        }
-        SessionOperation::KeepSnapshot(share) | SessionOperation::CloseSnapshot(share) => {
-            let opener = share.snapshot.opener;
-            let gone = SessionFailure::Snapshot(SnapshotFailure::ClusterChanged);
-            let address = configuration.address(opener);
-            return address.map(|_| Some(opener)).ok_or(gone);
-        }
-        SessionOperation::Status(core) => {
-            let gone = SessionFailure::PlaceGone { partition: None };
-            let address = configuration.address(*core);
-            return address.map(|_| Some(*core)).ok_or(gone);
-        }
-    };
-    core_of(configuration, partition).map(Some)
-}
-
-/// Returns the core that holds a partition.
-fn core_of(
-    configuration: &Configuration,
-    partition: PartitionId,
-) -> Result<CoreId, SessionFailure> {
-    if configuration.table(partition.table).is_none() {
-        return Err(SessionFailure::TableGone {
-            table: partition.table,
-        });
-    }
-    let place = configuration.place(partition);
-    place
-        .map(|place| place.core)
-        .ok_or(SessionFailure::PlaceGone {
-            partition: Some(partition),
-        })
 }

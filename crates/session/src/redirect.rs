@@ -69,7 +69,7 @@ impl SessionMachine {
             return false;
         }
         if read.snapshot.is_some() {
-            // The rows of a cover cannot be told at the version of a snapshot.
+            // A cover does not have the rows that the partition had at the version.
             if down {
                 let failure = SnapshotFailure::ServerMissing(place.core.server);
                 self.fail(ticket, SessionFailure::Snapshot(failure), output);
@@ -295,7 +295,7 @@ impl SessionMachine {
                 (read.partition, missing(configuration, read.partition))
             }
             SessionOperation::Execute { table, mutations } => {
-                let partition = super::head(configuration, *table, mutations);
+                let partition = super::routing::head(configuration, *table, mutations);
                 let partition = partition.expect("it was routed");
                 (
                     partition,
@@ -417,7 +417,7 @@ impl SessionMachine {
             let Some(flight) = newest.filter(|_| pending.place == RequestPhase::Flying) else {
                 continue;
             };
-            let core = super::target(&configuration, &pending.operation);
+            let core = super::routing::target(&configuration, &pending.operation);
             if core.is_ok_and(|core| core != Some(flight.core)) {
                 left.push((pending.order, *ticket));
             }

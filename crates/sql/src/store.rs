@@ -82,7 +82,7 @@ pub trait Store: Sync {
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
 
-/// What became of the wish for a snapshot.
+/// The answer to a request for a snapshot.
 #[derive(Debug)]
 pub enum SnapshotAnswer<S> {
     /// Pages can be read of it by this name, as long as the first part exists.

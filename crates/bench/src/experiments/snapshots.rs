@@ -61,6 +61,21 @@ async fn open_one_by_one(
     })
 }
 
+/// The measured runs.
+#[derive(Default)]
+struct Measured {
+    echoes: Series,
+    /// Inserts of one client.
+    one_insert: Series,
+    opened: Series,
+    /// Inserts of all clients without a snapshot.
+    alone: Series,
+    beside_openings: Series,
+    beside_open: Series,
+    updated: Series,
+    updated_beside: Series,
+}
+
 /// Runs `replex bench snapshots`.
 ///
 /// # Errors
@@ -98,76 +113,79 @@ pub async fn run(options: &MeasureOptions) -> io::Result<FigureReport> {
         workers.collect::<Vec<HotWrite>>()
     };
     let (ids, echo_ids, span) = (cluster.server_ids(), echo.ids(), options.span());
-    let mut echoes = Series::default();
-    let [mut one_insert, mut opened, mut alone, mut beside_openings] =
-        [const { None }; 4].map(|_: Option<()>| Series::default());
-    let [mut beside_open, mut updated, mut updated_beside] =
-        [const { None }; 3].map(|_: Option<()>| Series::default());
+    let mut it = Measured::default();
     for _ in 0..options.pairs {
         let workers = vec![echo.blocking(LOOKUP_FRAME_BYTES)?];
-        echoes.push(measure(workers, span, &echo_ids).await?);
-        one_insert.push(measure(inserts(1), span, &ids).await?);
+        it.echoes.push(measure(workers, span, &echo_ids).await?);
+        it.one_insert.push(measure(inserts(1), span, &ids).await?);
         let one_by_one = open_one_by_one(&clients[0], &table, span, &ids);
-        opened.push(one_by_one.await?);
-        alone.push(measure(inserts(WRITERS), span, &ids).await?);
+        it.opened.push(one_by_one.await?);
+        it.alone.push(measure(inserts(WRITERS), span, &ids).await?);
         let opening = open_often(&clients[0], &table, span);
         let (sample, done) = tokio::join!(measure(inserts(WRITERS), span, &ids), opening);
         done?;
-        beside_openings.push(sample?);
-        updated.push(measure(updates(), span, &ids).await?);
+        it.beside_openings.push(sample?);
+        it.updated.push(measure(updates(), span, &ids).await?);
         let snapshot = clients[0].snapshot(&[&table]).await.map_err(failed)?;
-        beside_open.push(measure(inserts(WRITERS), span, &ids).await?);
-        updated_beside.push(measure(updates(), span, &ids).await?);
+        it.beside_open
+            .push(measure(inserts(WRITERS), span, &ids).await?);
+        it.updated_beside
+            .push(measure(updates(), span, &ids).await?);
         drop(snapshot);
     }
     let plot = latency_plot(
         "Inserts of 16 clients beside snapshots",
         &[
-            ("no snapshot", &alone),
-            ("100 opened a second", &beside_openings),
-            ("one open", &beside_open),
-            ("opening one, no other load", &opened),
+            ("no snapshot", &it.alone),
+            ("100 opened a second", &it.beside_openings),
+            ("one open", &it.beside_open),
+            ("opening one, no other load", &it.opened),
         ],
     );
     options.draw_lines("snapshots", &plot)?;
+    Ok(it.report())
+}
 
-    let mut report = FigureReport::default();
-    let mut asked = Measurements::default();
-    let (echo_us, insert_us) = (echoes.p50_us(), one_insert.p50_us());
-    for (echo_us, insert_us) in echo_us.iter().zip(insert_us.iter()) {
-        asked.push(4.0 * echo_us + insert_us);
+impl Measured {
+    fn report(&self) -> FigureReport {
+        let mut report = FigureReport::default();
+        let mut asked = Measurements::default();
+        let (echo_us, insert_us) = (self.echoes.p50_us(), self.one_insert.p50_us());
+        for (echo_us, insert_us) in echo_us.iter().zip(insert_us.iter()) {
+            asked.push(4.0 * echo_us + insert_us);
+        }
+        report.pair(
+            ("Q2", "≤ 1 ×"),
+            "a snapshot over 3 servers is opened: p50",
+            (&self.opened.p50_us(), "µs"),
+            ("4 × echo and one insert", &asked),
+        );
+        report.plain(
+            "",
+            "a snapshot is opened and ended: server CPU",
+            &self.opened.server_us(),
+            "µs",
+        );
+        report.pair(
+            ("Q2", "≥ 0.9 ×"),
+            "inserts of 16 clients while 100 snapshots are opened a second: rate",
+            (&self.beside_openings.rate(), "1/s"),
+            ("none", &self.alone.rate()),
+        );
+        report.pair(
+            ("Q3", "≤ 1.1 ×"),
+            "inserts of 16 clients while a snapshot is open: server CPU",
+            (&self.beside_open.server_us(), "µs"),
+            ("none open", &self.alone.server_us()),
+        );
+        report.pair(
+            ("", ""),
+            "updates of 16 rows while a snapshot is open: server CPU",
+            (&self.updated_beside.server_us(), "µs"),
+            ("none open", &self.updated.server_us()),
+        );
+        report
     }
-    report.pair(
-        ("Q2", "≤ 1 ×"),
-        "a snapshot over 3 servers is opened: p50",
-        (&opened.p50_us(), "µs"),
-        ("4 × echo and one insert", &asked),
-    );
-    report.plain(
-        "",
-        "a snapshot is opened and ended: server CPU",
-        &opened.server_us(),
-        "µs",
-    );
-    report.pair(
-        ("Q2", "≥ 0.9 ×"),
-        "inserts of 16 clients while 100 snapshots are opened a second: rate",
-        (&beside_openings.rate(), "1/s"),
-        ("none", &alone.rate()),
-    );
-    report.pair(
-        ("Q3", "≤ 1.1 ×"),
-        "inserts of 16 clients while a snapshot is open: server CPU",
-        (&beside_open.server_us(), "µs"),
-        ("none open", &alone.server_us()),
-    );
-    report.pair(
-        ("", ""),
-        "updates of 16 rows while a snapshot is open: server CPU",
-        (&updated_beside.server_us(), "µs"),
-        ("none open", &updated.server_us()),
-    );
-    Ok(report)
 }
 
 /// Opens so many snapshots a second for a while, and ends each at once.

@@ -194,8 +194,8 @@ pub struct CoreLimits {
     pub entry_page_max: usize,
     /// Such entries that a core gives in a second at most, so that it has time for requests.
     pub entries_per_second: u64,
-    /// How long cores hold back operations in the first attempt to open a snapshot; doubled with each
-    /// further one.
+    /// How long cores hold back operations in the first attempt to open a snapshot; doubled with
+    /// each further one.
     pub snapshot_hold_us: u64,
     /// A snapshot whose client does not renew it ends after this.
     pub snapshot_lease_us: u64,

@@ -25,8 +25,8 @@ impl Configuration {
         }
     }
 
-    /// Returns a server without which some partition of a table's serving copies has to be read from
-    /// a cover: it is down, or the partition is being filled there.
+    /// Returns a server without which some partition of a table's serving copies has to be read
+    /// from a cover: it is down, or the partition is being filled there.
     pub fn missing_in(&self, table: TableId) -> Option<ServerId> {
         let table = self.table(table)?;
         let copies = table.placement.iter().enumerate();

@@ -1,8 +1,9 @@
 //! Snapshots: what clients ask for, and what cores send each other to open one (R36-R39).
 //!
 //! A core opens a snapshot for clients by a *drained cut*. Every core of the tables holds back new
-//! operations and reports its clock once its own have ended; T is the highest clock; each core moves
-//! its clock to T and goes on. So everything at or below T has ended before anything above T begins.
+//! operations and reports its clock once its own have ended; T is the highest clock; each core
+//! moves its clock to T and goes on. So everything at or below T has ended before anything above T
+//! begins.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -66,7 +67,8 @@ pub enum SnapshotFailure {
     /// A server with copies of its tables is down or is being filled: reads at one version need all
     /// of them.
     ServerMissing(ServerId),
-    /// Operations under way did not end soon enough, or too many snapshots are open or being opened.
+    /// Operations under way did not end soon enough, or too many snapshots are open or being
+    /// opened.
     Busy,
 }
 

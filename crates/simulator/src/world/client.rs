@@ -26,6 +26,7 @@ use crate::network::Node;
 use crate::plan::{MILLISECOND, SECOND};
 use crate::workload::{Generator, Translation};
 use crate::world::snapshot::SnapshotStatement;
+use crate::world::submitted::{SubmittedOperation, is_possible_failure};
 use crate::world::{SimulatedTable, World};
 
 /// Correlations of probes start here; the session never gets so far.
@@ -34,15 +35,6 @@ const PROBES: u64 = 1 << 63;
 const ROWS_MAX: usize = 100;
 /// How many answered writes are followed by another body under their number.
 const PROBED: f64 = 0.02;
-
-/// An operation that a client waits for.
-#[derive(Clone, Copy, Debug)]
-pub struct SubmittedOperation {
-    /// Where it is in the history; none is a stale read.
-    pub history: Option<usize>,
-    /// The place of its table.
-    pub table: usize,
-}
 
 /// One client.
 #[derive(Debug)]
@@ -252,11 +244,7 @@ impl World {
         {
             operation = WorkloadOperation::Statement(vec![range.clone()]);
         }
-        let is_read = matches!(
-            operation,
-            WorkloadOperation::Read(_) | WorkloadOperation::Statement(_)
-        );
-        let of_snapshot = is_read && self.generator.of_snapshot();
+        let of_snapshot = operation.is_read() && self.generator.of_snapshot();
         if of_snapshot {
             let ranges = Generator::whole_group(&table.model, &readable, group);
             operation = WorkloadOperation::Statement(ranges);
@@ -693,18 +681,5 @@ fn read(
         agreement: Agreement::Alone,
         redirect: None,
         snapshot: None,
-    }
-}
-
-/// Checks that a valid operation of a client that never fails can end so.
-pub fn is_possible_failure(failure: &SessionFailure) -> Result<(), String> {
-    match failure {
-        SessionFailure::Deadline {
-            last: None | Some(_),
-        }
-        | SessionFailure::Full
-        | SessionFailure::Lost { .. }
-        | SessionFailure::DiskFull { .. } => Ok(()),
-        other => Err(format!("a good operation ended with: {other}")),
     }
 }

@@ -9,6 +9,7 @@ pub mod coordinator;
 pub mod operator;
 pub mod server;
 mod snapshot;
+mod submitted;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

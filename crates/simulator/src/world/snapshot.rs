@@ -6,7 +6,7 @@ use session::{SessionFailure, SessionOperation, SessionOutcome, Ticket};
 use crate::event::Event;
 use crate::model::Observation;
 use crate::world::World;
-use crate::world::client::SubmittedOperation;
+use crate::world::submitted::{SubmittedOperation, is_possible_failure};
 
 /// How many pages are followed by a renewal of the snapshot's lease.
 const RENEWED: f64 = 0.3;
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// A client learns how an operation of a statement ended. None if it is of no statement.
+    /// Handles the end of an operation of a statement. Returns the outcome if it is of none.
     pub fn statement_learns(
         &mut self,
         number: u64,
@@ -95,7 +95,7 @@ impl World {
                 SessionFailure::Snapshot(_) | SessionFailure::PlaceGone { .. },
             ) => self.end_statement(number, &statement),
             SessionOutcome::Failed(failure) => {
-                let possible = super::client::is_possible_failure(&failure);
+                let possible = is_possible_failure(&failure);
                 self.check("what a client learns makes sense", possible);
                 self.end_statement(number, &statement);
             }

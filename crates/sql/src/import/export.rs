@@ -27,8 +27,8 @@ pub struct ExportSummary {
 pub enum ExportState {
     /// It is one, or the export fails.
     One,
-    /// While a server of the table is missing, rows that change meanwhile are as they were or as they
-    /// are, with a notice.
+    /// While a server of the table is missing, rows that change meanwhile are as they were or as
+    /// they are, with a notice.
     OneIfPossible,
 }
 
@@ -36,7 +36,7 @@ pub enum ExportState {
 /// returns how many rows there were: one state of the table (R35), whatever is written meanwhile.
 ///
 /// # Errors
-/// Errors of the store and of `out`. What was written before an error is no export.
+/// Errors of the store and of `out`. The rows that were written before an error are no export.
 pub async fn export<S: Store>(
     store: &S,
     table: &str,

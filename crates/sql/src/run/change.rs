@@ -65,8 +65,8 @@ pub(super) async fn change<S: Store>(
             let keys = rows
                 .iter()
                 .map(|row| encode_key(places.iter().map(|place| row[*place].as_ref())));
-            // A row that moved while a read went on that is of no one state can have been found twice,
-            // and is to be changed once all the same (R35).
+            // A row that moved while a read went on that is of no one state can have been found
+            // twice, and is to be changed once all the same (R35).
             let mut known = HashSet::new();
             keys.filter(|key| known.insert(key.clone())).collect()
         }

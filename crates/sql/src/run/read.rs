@@ -132,8 +132,8 @@ impl<S: Store> ReadContext<'_, S> {
     }
 
     /// Begins to read all that a statement reads, of one state (R35): as of one moment where it is
-    /// little, and else of a snapshot. Rows that are wanted as they come are of no one state. Nor are
-    /// those of a table that has lost a server, of which the user gets a notice.
+    /// little, and else of a snapshot. Rows that are wanted as they come are of no one state. Nor
+    /// are those of a table that has lost a server, of which the user gets a notice.
     pub(crate) async fn begin(
         &self,
         table: &PlacedTable,

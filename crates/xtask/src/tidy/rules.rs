@@ -32,7 +32,6 @@ const UNGUARDED: &[(&str, &str)] = &[
     ("R49", NOT_BUILT),
     ("R50", NOT_BUILT),
     ("I13", NOT_BUILT),
-    ("I18", NOT_BUILT),
     ("I19", NOT_BUILT),
     ("I20", NOT_BUILT),
     ("I21", NOT_BUILT),

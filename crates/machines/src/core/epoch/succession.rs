@@ -109,8 +109,8 @@ impl CoreMachine {
         }
     }
 
-    /// Partitions of these tables that the configuration gives to this core in a new tenure. Its rows
-    /// of them are void. Where it takes them over from a core that serves, it is a hint.
+    /// Partitions of these tables that the configuration gives to this core in a new tenure. Its
+    /// rows of them are void. Where it takes them over from a core that serves, it is a hint.
     pub(crate) fn take_given<T: Tables>(
         &mut self,
         tables: &BTreeSet<TableId>,

@@ -85,8 +85,8 @@ pub(crate) struct Partitions {
 
 impl Partitions {
     /// Follows a new configuration, in which these tables differ from the one before. While the log
-    /// is read, a partition that this core has given to another is still held: the log has operations
-    /// of it.
+    /// is read, a partition that this core has given to another is still held: the log has
+    /// operations of it.
     pub fn follow(
         &mut self,
         view: &ClusterView,

@@ -25,8 +25,8 @@ pub(crate) struct WaitingRead {
 }
 
 impl WaitingRead {
-    /// Returns whether it reads the present row of a key of its partition's order. A redirected read
-    /// looks at rows. One of a snapshot need not hold back what comes later.
+    /// Returns whether it reads the present row of a key of its partition's order. A redirected
+    /// read looks at rows. One of a snapshot need not hold back what comes later.
     pub fn covers(&self, key: &[u8]) -> bool {
         let is_present = self.read.redirect.is_none() && self.read.snapshot.is_none();
         is_present && self.range().contains(key)

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::ops::{Bound, ControlFlow};
 
 use placement::tables::{Tables, TablesError};
-use protocol::identity::{ClockReading, OperationId, PartitionId, Position};
+use protocol::identity::{ClockReading, OperationId, PartitionId, Position, Version};
 use protocol::message::{ChecksumPart, ChecksumRead, Consistency, Read, Refusal, Reply};
 use protocol::planted::{self, Bug};
 
@@ -148,26 +148,7 @@ impl CoreMachine {
             let quiet_us = self.quiet_us(step.now, partition, read, page.wanted.as_ref());
             page.page.quiet_us = Some(quiet_us);
         }
-        let range = KeyRange {
-            start: &read.start,
-            end: read.end.as_deref(),
-            descending: read.descending,
-        };
-        let visit = &mut |key: &[u8], value: &[u8]| page.visit(key, value);
-        match (way, at) {
-            (AccessPath::Rows, Some(at)) => {
-                let rows = self.participation.rows_at(read.partition, at);
-                rows.visit(read.partition, range, step.tables, visit)?;
-            }
-            (AccessPath::Rows, None) => {
-                range.visit(read.partition.rows_table(), step.tables, visit)?
-            }
-            (AccessPath::Entries(order), _) => rows.look_up(order, range, step.tables, visit)?,
-            (AccessPath::Scan(from), _) => {
-                step.tables
-                    .scan(read.partition.rows_table(), from, None, visit)?
-            }
-        }
+        self.visit_rows((read, at), way, step.tables, &mut page)?;
         let looked_at = (self.limits.page_keys_max - page.keys_left) as u64;
         let is_redirected = page.wanted.is_some();
         let reply = match page.error {
@@ -191,6 +172,33 @@ impl CoreMachine {
             step.output,
         );
         Ok(())
+    }
+
+    /// Gives a page the rows of a read, the present ones or those of a version.
+    fn visit_rows<T: Tables>(
+        &self,
+        (read, at): (&Read, Option<Version>),
+        way: AccessPath<'_>,
+        tables: &T,
+        page: &mut PageBuilder<'_>,
+    ) -> Result<(), TablesError> {
+        let rows = Rows::of(&self.partitions[&read.partition]);
+        let range = KeyRange {
+            start: &read.start,
+            end: read.end.as_deref(),
+            descending: read.descending,
+        };
+        let visit = &mut |key: &[u8], value: &[u8]| page.visit(key, value);
+        let table = read.partition.rows_table();
+        match (way, at) {
+            (AccessPath::Rows, Some(at)) => {
+                let rows = self.participation.rows_at(read.partition, at);
+                rows.visit(read.partition, range, tables, visit)
+            }
+            (AccessPath::Rows, None) => range.visit(table, tables, visit),
+            (AccessPath::Entries(order), _) => rows.look_up(order, range, tables, visit),
+            (AccessPath::Scan(from), _) => tables.scan(table, from, None, visit),
+        }
     }
 
     /// Answers the reads that waited only for an operation that has settled or given up. Operations
@@ -300,8 +308,8 @@ impl CoreMachine {
         Ok(())
     }
 
-    /// Sums a part of a partition in its settled state, or in that of a snapshot. Two replexes agree
-    /// when nothing is under way, and at every snapshot.
+    /// Sums a part of a partition in its settled state, or in that of a snapshot. Two replexes
+    /// agree when nothing is under way, and at every snapshot.
     pub(crate) fn checksum<T: Tables>(
         &mut self,
         asker: ReplyDestination,

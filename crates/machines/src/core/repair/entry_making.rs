@@ -27,8 +27,8 @@ impl EntryMaking {
 }
 
 impl CoreMachine {
-    /// Reviews the entries of all partitions of some tables, when these have changed or the core has
-    /// started.
+    /// Reviews the entries of all partitions of some tables, when these have changed or the core
+    /// has started.
     pub(crate) fn review_entries<T: Tables>(
         &mut self,
         changed: &BTreeSet<TableId>,

@@ -11,7 +11,7 @@ use protocol::identity::{PartitionId, TableId, Version};
 
 use crate::core::partition::rows::{KeyRange, stored_row};
 
-/// What one earlier row takes besides its bytes: its place in a map, a length, a version.
+/// Memory of one earlier row besides its bytes: its place in a map, a length, a version.
 const OVERHEAD_BYTES: usize = 64;
 
 /// A row as it was until some version.
@@ -68,7 +68,7 @@ impl History {
         self.bytes = bytes;
     }
 
-    /// Drops every second row, whoever needs it: only a planted bug does.
+    /// Drops every second row, although snapshots need it: only a planted bug does.
     pub fn drop_half(&mut self) {
         for rows in self.partitions.values_mut() {
             let mut number = 0;

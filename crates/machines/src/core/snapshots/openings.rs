@@ -51,8 +51,8 @@ struct Opening {
     step: OpeningStep,
     until_us: u64,
     hold_us: u64,
-    /// Those that were there when it began: one that came later would have to see operations that
-    /// a core acknowledged after it closed.
+    /// The statements that waited when it began. A later one would have to see operations that a
+    /// core has acknowledged after it closed.
     statements: Vec<Statement>,
 }
 
@@ -73,7 +73,7 @@ struct OpenSnapshot {
     cores: BTreeSet<CoreId>,
     at: Version,
     users: BTreeMap<u64, User>,
-    /// When its cores are told that it is still read.
+    /// When its cores hear next that it is still read.
     keep_us: u64,
 }
 
@@ -200,8 +200,8 @@ impl CoreMachine {
         snapshot.is_some()
     }
 
-    /// Checks that a snapshot of these tables can be opened: no server with a copy is missing, since
-    /// the rows of a lost partition cannot be told at a version from those of its cover.
+    /// Checks that a snapshot of these tables can be opened: no server with a copy is missing,
+    /// since the rows that a lost partition had at a version cannot be read from its cover.
     fn check_openable(&self, tables: &BTreeMap<TableId, Epoch>) -> Result<(), Refusal> {
         for (id, epoch) in tables {
             let known = self.view.table_epoch(*id);
@@ -271,7 +271,7 @@ impl CoreMachine {
         });
     }
 
-    /// A core holds, and nothing is under way there.
+    /// Handles a core's report that it holds and has nothing under way.
     pub(super) fn on_held(
         &mut self,
         now: ClockReading,
@@ -315,7 +315,7 @@ impl CoreMachine {
         }
     }
 
-    /// A core has closed. T is given out once all have.
+    /// Handles a core's report that it has closed. T is given out once all have.
     pub(super) fn on_closed(
         &mut self,
         now: ClockReading,
@@ -381,7 +381,7 @@ impl CoreMachine {
         self.answer(asker, Position(0), None, reply, output);
     }
 
-    /// A core does not take part, or not any more: the opening is void.
+    /// Handles a core's report that it does not take part, or not any more: the opening is void.
     pub(super) fn on_cut_refused(
         &mut self,
         now: ClockReading,
@@ -449,7 +449,7 @@ impl CoreMachine {
         self.end_unread(output);
     }
 
-    /// A client is gone: nobody waits for its snapshots.
+    /// Forgets the statements of a client that is gone.
     pub(crate) fn drop_snapshots_of(&mut self, client: ClientId, output: &mut CoreOutput) {
         let is_gone = |statement: &Statement| statement.asker.client == client;
         self.openings.waiting.retain(|it| !is_gone(it));

@@ -17,10 +17,17 @@ pub fn snapshot() -> SnapshotId {
     }
 }
 
+fn tables() -> Vec<(TableId, Epoch)> {
+    vec![(TableId(1), Epoch(6)), (TableId(7), Epoch(2))]
+}
+
 pub fn snapshots() -> Vec<(&'static str, Message)> {
+    [of_clients(), of_peers()].concat()
+}
+
+fn of_clients() -> Vec<(&'static str, Message)> {
     let snapshot = snapshot();
     let share = SnapshotUse { snapshot, user: 9 };
-    let tables = vec![(TableId(1), Epoch(6)), (TableId(7), Epoch(2))];
     let opened = OpenedSnapshot {
         share,
         at: Version(1 << 40),
@@ -29,18 +36,11 @@ pub fn snapshots() -> Vec<(&'static str, Message)> {
     let request = |request| Message::Request(Request::Snapshot(request));
     let reply = |reply| Message::Reply(Reply::Snapshot(reply));
     let refused = |failure| Message::Reply(Reply::Refused(Refusal::Snapshot(failure)));
-    let header = PeerHeader {
-        from: snapshot.opener,
-        incarnation: Incarnation(4),
-        epoch: Epoch(6),
-        table_epoch: Epoch(0),
-    };
-    let peer = |message| Message::Peer(header, PeerMessage::Snapshot(message));
     let missing = SnapshotFailure::ServerMissing(ServerId(3));
     vec![
         (
             "request-snapshot-open",
-            request(SnapshotRequest::Open(tables.clone())),
+            request(SnapshotRequest::Open(tables())),
         ),
         (
             "request-snapshot-keep",
@@ -61,11 +61,24 @@ pub fn snapshots() -> Vec<(&'static str, Message)> {
             refused(SnapshotFailure::Unknown),
         ),
         ("refused-snapshot-missing", refused(missing)),
+    ]
+}
+
+fn of_peers() -> Vec<(&'static str, Message)> {
+    let snapshot = snapshot();
+    let header = PeerHeader {
+        from: snapshot.opener,
+        incarnation: Incarnation(4),
+        epoch: Epoch(6),
+        table_epoch: Epoch(0),
+    };
+    let peer = |message| Message::Peer(header, PeerMessage::Snapshot(message));
+    vec![
         (
             "peer-snapshot-hold",
             peer(SnapshotMessage::Hold {
                 snapshot,
-                tables,
+                tables: tables(),
                 hold_us: 20_000,
             }),
         ),

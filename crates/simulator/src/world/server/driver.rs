@@ -10,7 +10,7 @@ use protocol::message::{
     CoordinatorReply, CoordinatorRequest, PeerHeader, PeerMessage, Reply, Room, SealStage,
     SnapshotReply,
 };
-use protocol::operation::Decision;
+use protocol::operation::{Decision, Prepare};
 use protocol::planted::{self, Bug};
 use protocol::record::Record;
 
@@ -145,19 +145,23 @@ impl World {
         }
     }
 
+    /// Checks an operation that may be new, against the snapshots that were given out.
+    fn check_begun(&mut self, core: CoreId, prepare: &Prepare) {
+        let epoch = self.table_epoch(core, prepare.table);
+        let is_known = self.ledger.operations.contains_key(&prepare.operation);
+        if !is_known && prepare.epoch >= epoch {
+            let begun = self.snapshots.begun(prepare, epoch);
+            self.check("R36 nothing begins below a snapshot", begun);
+        }
+    }
+
     /// The checks on each record, before and after it is in the ledger.
     fn recorded(&mut self, core: CoreId, position: Position, record: &Record) {
         match record {
             Record::Prepared { prepare, .. } => {
                 let agrees = prepared::votes_agree(&self.ledger, prepare);
                 self.check("R1 a vote never changes", agrees);
-                let epoch = self.table_epoch(core, prepare.table);
-                if !self.ledger.operations.contains_key(&prepare.operation)
-                    && prepare.epoch >= epoch
-                {
-                    let begun = self.snapshots.begun(prepare, epoch);
-                    self.check("R36 nothing begins below a snapshot", begun);
-                }
+                self.check_begun(core, prepare);
             }
             Record::Decided {
                 partition,
