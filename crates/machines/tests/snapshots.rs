@@ -1,0 +1,356 @@
+//! One core's part in snapshots: holds that expire, late copies of them, closes of other openings,
+//! and reads of snapshots that it does not know (R36, R37, R39).
+
+mod pair;
+
+use std::sync::Arc;
+
+use machines::core::{ClientId, CoreIdentity, CoreInput, CoreLimits, CoreMachine, CoreOutput};
+use placement::tables::MemoryTables;
+use placement::{Value, encode_key, encode_row};
+use protocol::codec::Bytes;
+use protocol::configuration::Configuration;
+use protocol::identity::{
+    ClockReading, Epoch, FinishedLine, Incarnation, PartitionId, Position, RequestId, SessionId,
+    SnapshotId, TableId, Version,
+};
+use protocol::message::{
+    Agreement, Consistency, Execute, PeerHeader, PeerMessage, Read, Refusal, Reply, Request, Room,
+    SnapshotFailure, SnapshotMessage, SnapshotRequest,
+};
+use protocol::operation::{Action, Mutation};
+
+use pair::{configuration, core};
+
+const HOLD_US: u64 = 20_000;
+const LEASE_US: u64 = 400_000;
+
+/// The machine of server 1, which holds the primary copy. Server 2 is what a test says.
+struct Participant {
+    machine: CoreMachine,
+    tables: MemoryTables,
+    now: ClockReading,
+    epoch: u64,
+}
+
+impl Participant {
+    /// Returns one that serves.
+    fn start() -> Participant {
+        let identity = CoreIdentity {
+            cluster: 1,
+            core: core(1),
+            incarnation: Incarnation(1),
+        };
+        let now = ClockReading {
+            monotonic_us: 5_000_000,
+            wall_us: 1_000,
+        };
+        let limits = CoreLimits::default();
+        let machine = CoreMachine::new(identity, limits, Arc::new(configuration()));
+        let mut it = Participant {
+            machine,
+            tables: MemoryTables::new(),
+            now,
+            epoch: 3,
+        };
+        let mut output = CoreOutput::default();
+        let started = it
+            .machine
+            .start(now, Position(1), &mut it.tables, &mut output);
+        started.expect("tables in memory do not fail");
+        for send in output.sends {
+            if let PeerMessage::Recover { table, attempt } = send.message {
+                it.peer(PeerMessage::RecoverEnd {
+                    table,
+                    attempt,
+                    count: 0,
+                    finished_below: FinishedLine::default(),
+                });
+            }
+        }
+        it.renew();
+        assert!(!it.machine.is_recovering());
+        it
+    }
+
+    fn step(&mut self, input: CoreInput) -> CoreOutput {
+        let mut output = CoreOutput::default();
+        let (now, tables) = (self.now, &mut self.tables);
+        let stepped = self.machine.step(now, input, tables, &mut output);
+        stepped.expect("tables in memory do not fail");
+        output
+    }
+
+    /// Takes a message of server 2.
+    fn peer(&mut self, message: PeerMessage) -> CoreOutput {
+        let header = PeerHeader {
+            from: core(2),
+            incarnation: Incarnation(1),
+            epoch: Epoch(self.epoch),
+            table_epoch: message.table().map_or(Epoch(0), |_| Epoch(self.epoch)),
+        };
+        self.step(CoreInput::Peer { header, message })
+    }
+
+    /// Takes a message of server 2 as the opener, and returns the answer.
+    fn opener(&mut self, message: SnapshotMessage) -> Option<SnapshotMessage> {
+        let output = self.peer(PeerMessage::Snapshot(message));
+        answer(output)
+    }
+
+    /// Renews the lease.
+    fn renew(&mut self) {
+        self.now.monotonic_us += CoreLimits::default().heartbeat_us;
+        self.step(CoreInput::Tick);
+        let sent_us = self.now.monotonic_us;
+        self.peer(PeerMessage::LeaseGrant {
+            sent_us,
+            room: Room::Free,
+        });
+    }
+
+    fn hold(&mut self, number: u64) -> Option<SnapshotMessage> {
+        self.opener(SnapshotMessage::Hold {
+            snapshot: opening(number),
+            tables: vec![(TableId(1), Epoch(self.epoch))],
+            hold_us: HOLD_US,
+        })
+    }
+
+    fn close(&mut self, number: u64) -> Option<SnapshotMessage> {
+        self.opener(SnapshotMessage::Close {
+            snapshot: opening(number),
+            at: Version(1 << 40),
+            lease_us: LEASE_US,
+        })
+    }
+
+    fn ask(&mut self, request: Request) -> CoreOutput {
+        self.step(CoreInput::Request {
+            client: ClientId(1),
+            correlation: 1,
+            request,
+        })
+    }
+
+    /// Inserts a row, and returns whether its operation begins at once.
+    fn insert(&mut self, id: i64) -> bool {
+        let values = [Value::Int64(id), Value::Int64(id)];
+        let columns = configuration().tables[0].schema.columns.clone();
+        let row = encode_row(&columns, &values).expect("it is of the table");
+        let mutation = Mutation {
+            pk: Bytes(encode_key([values[0].as_ref()])),
+            action: Action::Insert { row: Bytes(row) },
+        };
+        let output = self.ask(Request::Execute(Execute {
+            request: RequestId {
+                session: SessionId(1),
+                number: id as u64,
+            },
+            acknowledged_below: 1,
+            epoch: Epoch(self.epoch),
+            table: TableId(1),
+            partition: partition(),
+            mutations: vec![mutation],
+        }));
+        assert_eq!(output.replies, [], "it is neither refused nor done");
+        begins(&output)
+    }
+
+    /// Reads the primary partition at a snapshot.
+    fn read(&mut self, number: u64) -> Reply {
+        let output = self.ask(Request::Read(Read {
+            epoch: Epoch(self.epoch),
+            partition: partition(),
+            start: Bytes::default(),
+            end: None,
+            filter: None,
+            projection: None,
+            limit: 10,
+            descending: false,
+            count_only: false,
+            consistency: Consistency::Linearizable,
+            agreement: Agreement::Alone,
+            redirect: None,
+            snapshot: Some(opening(number)),
+        }));
+        let [reply] = &output.replies[..] else {
+            panic!("{:?}", output.replies);
+        };
+        reply.reply.clone()
+    }
+
+    /// Takes the next configuration, in which the table is another one.
+    fn change_table(&mut self) {
+        self.epoch += 1;
+        let mut next: Configuration = configuration();
+        next.epoch = Epoch(self.epoch);
+        next.tables[0].epoch = Epoch(self.epoch);
+        self.step(CoreInput::Configuration(Arc::new(next)));
+        self.renew();
+    }
+}
+
+fn opening(number: u64) -> SnapshotId {
+    SnapshotId {
+        opener: core(2),
+        incarnation: Incarnation(1),
+        number,
+    }
+}
+
+fn partition() -> PartitionId {
+    PartitionId {
+        table: TableId(1),
+        replex: 0,
+        number: 0,
+    }
+}
+
+/// Returns whether a core sends a prepare.
+fn begins(output: &CoreOutput) -> bool {
+    let mut sends = output.sends.iter();
+    sends.any(|send| matches!(send.message, PeerMessage::Prepare(_)))
+}
+
+/// Returns what a core answers its opener.
+fn answer(output: CoreOutput) -> Option<SnapshotMessage> {
+    let mut sends = output.sends.into_iter();
+    sends.find_map(|send| match send.message {
+        PeerMessage::Snapshot(message) if send.to == core(2) => Some(message),
+        _ => None,
+    })
+}
+
+fn refused(number: u64, reason: SnapshotFailure) -> Option<SnapshotMessage> {
+    Some(SnapshotMessage::Refused {
+        snapshot: opening(number),
+        reason,
+    })
+}
+
+fn failed(failure: SnapshotFailure) -> Reply {
+    Reply::Refused(Refusal::Snapshot(failure))
+}
+
+fn is_held(answer: &Option<SnapshotMessage>) -> bool {
+    matches!(answer, Some(SnapshotMessage::Held { .. }))
+}
+
+#[test]
+fn a_hold_that_expires_lets_operations_begin_and_closes_nothing() {
+    let mut it = Participant::start();
+    assert!(is_held(&it.hold(1)), "nothing is under way");
+    assert!(!it.insert(1), "it waits for the hold");
+    it.now.monotonic_us += HOLD_US;
+    let output = it.step(CoreInput::Tick);
+    assert!(begins(&output));
+    assert_eq!(answer(output), refused(1, SnapshotFailure::Busy));
+    assert_eq!(it.close(1), refused(1, SnapshotFailure::Busy));
+    assert_eq!(it.hold(1), refused(1, SnapshotFailure::Busy), "a late copy");
+    assert_eq!(it.read(1), failed(SnapshotFailure::Unknown));
+    // The next opening waits for the insert.
+    assert_eq!(it.hold(2), None);
+    assert_eq!(it.close(2), refused(2, SnapshotFailure::Busy));
+}
+
+#[test]
+fn a_core_holds_for_one_opening_and_closes_no_other() {
+    let mut it = Participant::start();
+    assert!(is_held(&it.hold(1)));
+    assert_eq!(it.hold(2), refused(2, SnapshotFailure::Busy));
+    assert_eq!(it.close(2), refused(2, SnapshotFailure::Busy));
+    assert!(!it.insert(1));
+    let snapshot = opening(1);
+    assert_eq!(it.close(1), Some(SnapshotMessage::Closed { snapshot }));
+    assert!(matches!(it.read(1), Reply::Rows(page) if page.count == 0));
+    assert_eq!(it.read(2), failed(SnapshotFailure::Unknown));
+    it.opener(SnapshotMessage::End { snapshot });
+    assert_eq!(it.read(1), failed(SnapshotFailure::Unknown));
+}
+
+#[test]
+fn what_waits_for_a_hold_begins_above_the_snapshot() {
+    let mut it = Participant::start();
+    assert!(is_held(&it.hold(1)));
+    assert!(!it.insert(1));
+    let closed = it.peer(PeerMessage::Snapshot(SnapshotMessage::Close {
+        snapshot: opening(1),
+        at: Version(1 << 40),
+        lease_us: LEASE_US,
+    }));
+    let prepares = closed.sends.iter().filter_map(|send| match &send.message {
+        PeerMessage::Prepare(prepare) => Some(prepare.changes[0].version),
+        _ => None,
+    });
+    assert_eq!(prepares.collect::<Vec<Version>>(), [Version((1 << 40) + 1)]);
+}
+
+#[test]
+fn a_snapshot_ends_with_its_lease_and_with_the_epoch_of_its_table() {
+    let mut it = Participant::start();
+    assert!(is_held(&it.hold(1)));
+    assert!(it.close(1).is_some());
+    it.opener(SnapshotMessage::Keep {
+        snapshot: opening(1),
+        lease_us: 2 * LEASE_US,
+    });
+    it.now.monotonic_us += LEASE_US;
+    it.renew();
+    assert!(matches!(it.read(1), Reply::Rows(_)), "it was kept");
+    it.now.monotonic_us += LEASE_US;
+    it.renew();
+    assert_eq!(it.read(1), failed(SnapshotFailure::LeaseOver));
+
+    assert!(is_held(&it.hold(2)));
+    assert!(it.close(2).is_some());
+    assert!(is_held(&it.hold(3)));
+    it.change_table();
+    assert_eq!(it.read(2), failed(SnapshotFailure::ClusterChanged));
+    assert_eq!(it.close(3), refused(3, SnapshotFailure::Busy));
+    let old = SnapshotMessage::Hold {
+        snapshot: opening(4),
+        tables: vec![(TableId(1), Epoch(3))],
+        hold_us: HOLD_US,
+    };
+    let reason = SnapshotFailure::ClusterChanged;
+    assert_eq!(it.opener(old), refused(4, reason));
+}
+
+#[test]
+fn times_and_tables_of_malformed_messages_are_bounded() {
+    let mut it = Participant::start();
+    let hold = SnapshotMessage::Hold {
+        snapshot: opening(1),
+        tables: vec![(TableId(1), Epoch(3)); 3],
+        hold_us: u64::MAX,
+    };
+    assert!(is_held(&it.opener(hold)));
+    it.now.monotonic_us += 350_000;
+    it.renew();
+    assert!(it.insert(1), "no hold lasts so long");
+    let unknown = SnapshotMessage::Hold {
+        snapshot: opening(2),
+        tables: vec![(TableId(7), Epoch(3))],
+        hold_us: HOLD_US,
+    };
+    let reason = SnapshotFailure::ClusterChanged;
+    assert_eq!(it.opener(unknown), refused(2, reason));
+    for lease_us in [0, u64::MAX] {
+        let snapshot = opening(9);
+        it.opener(SnapshotMessage::Keep { snapshot, lease_us });
+    }
+    let output = it.ask(Request::Snapshot(SnapshotRequest::Open(Vec::new())));
+    assert!(
+        matches!(
+            output.replies[0].reply,
+            Reply::Refused(Refusal::Invalid { .. })
+        ),
+        "{:?}",
+        output.replies
+    );
+    let old = vec![(TableId(1), Epoch(2))];
+    let output = it.ask(Request::Snapshot(SnapshotRequest::Open(old)));
+    let stale = Refusal::StaleEpoch { epoch: Epoch(3) };
+    assert_eq!(output.replies[0].reply, Reply::Refused(stale));
+}
