@@ -298,7 +298,8 @@ impl CoreMachine {
             return Err(SnapshotFailure::Busy);
         }
         let is_open = |(table, epoch): &(TableId, Epoch)| {
-            self.view.table_epoch(*table) == *epoch
+            let known = self.view.table(*table);
+            known.is_some_and(|known| known.epoch == *epoch)
                 && !self.stands_still(*table)
                 && !self.recovers(*table)
         };
