@@ -120,9 +120,12 @@ impl<'a> Lookup<'a> {
             table,
             plan,
             patience,
-            ..
+            snapshot,
         } = &self.wanted;
         table.check_plan(plan)?;
+        if let Some(snapshot) = snapshot {
+            snapshot.check(table)?;
+        }
         let wanted = plan.limit.unwrap_or(u64::MAX);
         let read = Read {
             epoch: plan.epoch,

@@ -64,13 +64,8 @@ impl Rows {
             snapshot,
         } = wanted;
         table.check_plan(&plan)?;
-        if let Some(snapshot) = &snapshot
-            && !snapshot.has(table.id())
-        {
-            let name = &table.schema().name;
-            return Err(Error::Invalid {
-                message: format!("the snapshot does not have table {name}: open one that has"),
-            });
+        if let Some(snapshot) = &snapshot {
+            snapshot.check(table)?;
         }
         let may_be_stale = plan.consistency == Consistency::Stale;
         let gather = Gather::new(table.definition(), plan);
@@ -131,7 +126,10 @@ impl Rows {
                         }
                     };
                 }
-                GatherStep::End => return Ok(None),
+                GatherStep::End => {
+                    self.snapshot = None;
+                    return Ok(None);
+                }
                 GatherStep::Wait => {
                     self.submit_reads();
                     self.take_page().await?;

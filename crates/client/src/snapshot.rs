@@ -81,7 +81,10 @@ impl Client {
                 sleep(interval).await;
                 let keep = SessionOperation::KeepSnapshot(opened.share);
                 // Reads report the end of the snapshot.
-                let _ = client.run(keep, "a snapshot", None).await;
+                let kept = client.run(keep, "a snapshot", None).await;
+                if let Err(Error::Snapshot { .. }) = kept {
+                    return;
+                }
             }
         });
         Ok(Snapshot {
@@ -107,8 +110,14 @@ impl Snapshot {
         self.open.opened.share.snapshot
     }
 
-    /// Returns whether it has a table.
-    pub(crate) fn has(&self, table: TableId) -> bool {
-        self.open.tables.contains(&table)
+    /// Checks that it has a table.
+    pub(crate) fn check(&self, table: &Table) -> Result<(), Error> {
+        if self.open.tables.contains(&table.id()) {
+            return Ok(());
+        }
+        let name = &table.schema().name;
+        Err(Error::Invalid {
+            message: format!("the snapshot does not have table {name}: open one that has"),
+        })
     }
 }

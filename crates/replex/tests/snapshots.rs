@@ -247,6 +247,67 @@ async fn a_snapshot_is_the_same_by_every_index_while_rows_change() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_that_came_later_are_passed_page_by_page() {
+    const LATER: i64 = 40_000;
+    let cluster = support::cluster(3).await;
+    let schema = SchemaBuilder::new("log")
+        .column("id", ColumnType::Int64)
+        .primary_key(&["id"])
+        .index("by_id", &["id"])
+        .partitions(1)
+        .failures_tolerated(1)
+        .durability(Durability::Replicated)
+        .build()
+        .unwrap();
+    let client = connect(&cluster).await;
+    let table = client.create_table(schema, IfExists::Fail).await.unwrap();
+    support::rows::fill(&table, 3, 1, |id| vec![Value::Int64(-id)]).await;
+    let snapshot = client.snapshot(&[&table]).await.unwrap();
+    support::rows::fill(&table, LATER, 64, |id| vec![Value::Int64(id + 1)]).await;
+    // More keys than a page looks at have no row at the version.
+    for descending in [false, true] {
+        let scan = table.scan().at(&snapshot);
+        let scan = if descending {
+            scan.descending()
+        } else {
+            scan.ascending()
+        };
+        let rows = scan.rows().unwrap().all().await.unwrap();
+        let mut ids: Vec<Value> = rows.into_iter().map(|row| row.values[0].clone()).collect();
+        if descending {
+            ids.reverse();
+        }
+        assert_eq!(ids, [-2, -1, 0].map(Value::Int64));
+    }
+    assert_eq!(table.scan().at(&snapshot).count().await.unwrap(), 3);
+    let sum = table.checksum_at(1, Some(&snapshot)).await.unwrap();
+    assert_eq!(sum.count, 3);
+    assert_eq!(table.scan().count().await.unwrap(), LATER as u64 + 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_is_overwritten_all_the_time_fills_no_history() {
+    let cluster = support::cluster(3).await;
+    let table = create(&cluster).await;
+    let snapshot = table.client().snapshot(&[&table]).await.unwrap();
+    // Each version has 8 KiB: all of them together would take more than a core keeps.
+    let before = counts_at(&table, "counters", &snapshot).await;
+    let mut writers = JoinSet::new();
+    for writer in 0..8 {
+        let table = table.clone();
+        writers.spawn(async move {
+            for round in 1..=1_200 {
+                count(&table, writer, round).await;
+            }
+        });
+    }
+    while let Some(written) = writers.join_next().await {
+        written.unwrap();
+    }
+    assert_eq!(counts_at(&table, "counters", &snapshot).await, before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sums_of_copies_are_equal_under_load() {
     let cluster = support::cluster(3).await;
     let table = create(&cluster).await;
@@ -302,7 +363,11 @@ async fn without_a_server_there_is_no_snapshot_but_rows_can_be_read() {
     let client = table.client();
     let address = cluster.coordinator_address().to_owned();
     let snapshot = client.snapshot(&[&table]).await.unwrap();
-    cluster.kill(2).await.unwrap();
+    // The server of the core that opens snapshots of the table.
+    let known = client.configuration();
+    let opener = known.table(table.id()).unwrap().placement[0][0].core.server;
+    let position = opener.0 as usize - 1;
+    cluster.kill(position).await.unwrap();
     let is_down = |it: &Configuration| {
         let mut servers = it.servers.iter();
         servers.any(|server| server.state == ServerState::Down)
@@ -332,7 +397,7 @@ async fn without_a_server_there_is_no_snapshot_but_rows_can_be_read() {
     let arguments = ["export", "counters", "-C", &address, "--without-snapshot"];
     let exported = support::run_well(&arguments);
     assert_eq!(exported.lines().count() as i64, ROWS + 1);
-    cluster.restart(2).await.unwrap();
+    cluster.restart(position).await.unwrap();
     cluster.wait_until("all serve", is_quiet).await.unwrap();
     let snapshot = client.snapshot(&[&table]).await.unwrap();
     expect_one_state(

@@ -40,7 +40,9 @@ use alloc::vec::Vec;
 
 use protocol::configuration::{Configuration, routes};
 use protocol::identity::{ClockReading, CoreId, Epoch, RequestId, ServerId, TableId};
-use protocol::message::{CoordinatorRequest, Execute, Refusal, Request, SnapshotRequest};
+use protocol::message::{
+    CoordinatorRequest, Execute, Refusal, Request, SnapshotFailure, SnapshotRequest,
+};
 
 use moment::Moments;
 use numbering::Numbering;
@@ -364,6 +366,12 @@ impl SessionMachine {
             self.fetch(now_us, Epoch(0), output);
             return;
         };
+        let operation = &self.requests[&ticket].operation;
+        if let Some(server) = routing::missing_for(configuration, operation) {
+            let failure = SessionFailure::Snapshot(SnapshotFailure::ServerMissing(server));
+            self.fail(ticket, failure, output);
+            return;
+        }
         let core = match routing::target(configuration, &self.requests[&ticket].operation) {
             Ok(Some(core)) => core,
             Ok(None) => {

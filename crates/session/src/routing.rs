@@ -33,6 +33,20 @@ pub(super) fn head(
     })
 }
 
+/// Returns a server without which a snapshot that is wanted cannot be opened. The core that would
+/// refuse it may be on that server.
+pub(super) fn missing_for(
+    configuration: &Configuration,
+    operation: &SessionOperation,
+) -> Option<ServerId> {
+    let SessionOperation::OpenSnapshot(tables) = operation else {
+        return None;
+    };
+    tables
+        .iter()
+        .find_map(|table| configuration.missing_in(*table))
+}
+
 /// Returns the core that an operation goes to; none if its parts go to several.
 pub(super) fn target(
     configuration: &Configuration,

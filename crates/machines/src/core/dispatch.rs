@@ -102,7 +102,7 @@ impl CoreMachine {
         step: &mut Step<'_, T>,
     ) -> Result<(), TablesError> {
         self.requests.forget_client(client);
-        self.drop_snapshots_of(client, step.output);
+        self.drop_snapshots_of(step.now, client);
         self.drop_reads(Some(client), step)?;
         self.drop_holds(Some(client), step)
     }

@@ -25,19 +25,18 @@ impl Configuration {
         }
     }
 
-    /// Returns a server without which some partition of a table's serving copies has to be read
-    /// from a cover: it is down, or the partition is being filled there.
+    /// Returns a server without which no snapshot of a table can be opened: it has a partition of the
+    /// table and is down, or it fills a partition of a copy that serves.
     pub fn missing_in(&self, table: TableId) -> Option<ServerId> {
         let table = self.table(table)?;
-        let copies = table.placement.iter().enumerate();
-        let serving = copies.filter(|(replex, _)| !table.is_building(*replex));
-        let mut places = serving.flat_map(|(_, places)| places);
-        let missing = places.find(|place| {
+        let mut places = table.places();
+        let missing = places.find(|(id, place)| {
+            let is_filled = place.state == PartitionState::Rebuilding
+                && !table.is_building(usize::from(id.replex));
             let server = self.server(place.core.server);
-            place.state == PartitionState::Rebuilding
-                || server.is_none_or(|server| server.state == ServerState::Down)
+            is_filled || server.is_none_or(|server| server.state == ServerState::Down)
         });
-        missing.map(|place| place.core.server)
+        missing.map(|(_, place)| place.core.server)
     }
 
     /// Returns the reason why a table cannot continue without these servers, if there is one.

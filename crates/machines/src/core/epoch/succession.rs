@@ -141,8 +141,12 @@ impl CoreMachine {
             };
             self.append(&record, Durability::Replicated, step.output);
         }
-        self.tenures
-            .retain(|id| !tables.contains(&id.table) || concerned.contains(&id));
+        // Tables that were dropped while this core was offline are none of `tables`.
+        let view = &self.view;
+        self.tenures.retain(|id| {
+            let is_unchanged = !tables.contains(&id.table) && view.table(id.table).is_some();
+            is_unchanged || concerned.contains(&id)
+        });
         Ok(())
     }
 

@@ -65,7 +65,20 @@ impl<'a> PageBuilder<'a> {
         })
     }
 
+    /// Visits a row. Breaks once the page is full, with the key in `next`, and at an error.
     pub fn visit(&mut self, key: &[u8], value: &[u8]) -> ControlFlow<()> {
+        self.pass(key)?;
+        match self.take(value) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(message) => {
+                self.error = Some(message);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    /// Passes a key that has no row. Breaks once the page is full, with the key in `next`.
+    pub fn pass(&mut self, key: &[u8]) -> ControlFlow<()> {
         let full = self.page.count >= u64::from(self.read.limit)
             || self.keys_left == 0
             || self.page.rows.len() >= self.bytes_max;
@@ -83,13 +96,7 @@ impl<'a> PageBuilder<'a> {
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
         }
-        match self.take(value) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(message) => {
-                self.error = Some(message);
-                ControlFlow::Break(())
-            }
-        }
+        ControlFlow::Continue(())
     }
 
     fn descends(&self) -> bool {

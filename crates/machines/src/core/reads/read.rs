@@ -77,7 +77,8 @@ impl CoreMachine {
 
     /// Returns operations under way on what is read, unless it may be stale.
     fn waits_of(&self, now: ClockReading, read: &Read) -> BTreeSet<OperationId> {
-        if read.consistency == Consistency::Stale || planted::is(Bug::ReadDoesNotWait) {
+        let may_be_stale = read.consistency == Consistency::Stale && read.snapshot.is_none();
+        if may_be_stale || planted::is(Bug::ReadDoesNotWait) {
             return BTreeSet::new();
         }
         let partition = &self.partitions[&read.partition];
@@ -188,16 +189,20 @@ impl CoreMachine {
             end: read.end.as_deref(),
             descending: read.descending,
         };
+        if let (AccessPath::Rows, Some(at)) = (way, at) {
+            let rows = self.participation.rows_at(read.partition, at);
+            let visit = &mut |key: &[u8], value: Option<&[u8]>| match value {
+                Some(value) => page.visit(key, value),
+                None => page.pass(key),
+            };
+            return rows.visit(read.partition, range, tables, visit);
+        }
         let visit = &mut |key: &[u8], value: &[u8]| page.visit(key, value);
         let table = read.partition.rows_table();
-        match (way, at) {
-            (AccessPath::Rows, Some(at)) => {
-                let rows = self.participation.rows_at(read.partition, at);
-                rows.visit(read.partition, range, tables, visit)
-            }
-            (AccessPath::Rows, None) => range.visit(table, tables, visit),
-            (AccessPath::Entries(order), _) => rows.look_up(order, range, tables, visit),
-            (AccessPath::Scan(from), _) => tables.scan(table, from, None, visit),
+        match way {
+            AccessPath::Rows => range.visit(table, tables, visit),
+            AccessPath::Entries(order) => rows.look_up(order, range, tables, visit),
+            AccessPath::Scan(from) => tables.scan(table, from, None, visit),
         }
     }
 
@@ -338,13 +343,17 @@ impl CoreMachine {
             end: None,
             descending: false,
         };
-        let visit = &mut |key: &[u8], value: &[u8]| {
-            if part.count == limit {
+        let mut looked_at = 0;
+        let visit = &mut |key: &[u8], value: Option<&[u8]>| {
+            if looked_at == limit {
                 part.next = Some(key.into());
                 return ControlFlow::Break(());
             }
-            part.count += 1;
-            part.sum = part.sum.wrapping_add(xxhash_rust::xxh3::xxh3_64(value));
+            looked_at += 1;
+            if let Some(value) = value {
+                part.count += 1;
+                part.sum = part.sum.wrapping_add(xxhash_rust::xxh3::xxh3_64(value));
+            }
             ControlFlow::Continue(())
         };
         match at {
@@ -352,7 +361,10 @@ impl CoreMachine {
                 let rows = self.participation.rows_at(read.partition, at);
                 rows.visit(read.partition, range, step.tables, visit)?;
             }
-            None => range.visit(read.partition.rows_table(), step.tables, visit)?,
+            None => {
+                let visit = &mut |key: &[u8], value: &[u8]| visit(key, Some(value));
+                range.visit(read.partition.rows_table(), step.tables, visit)?;
+            }
         }
         let lease = Some(self.lease_until_us(step.now, read.partition.table));
         self.answer(

@@ -26,6 +26,9 @@ pub(crate) fn check(table: &TableInfo, read: &Read) -> Result<(), String> {
     let Some(redirect) = &read.redirect else {
         return Ok(());
     };
+    if read.snapshot.is_some() {
+        return Err("a cover has no rows of a snapshot".into());
+    }
     if usize::from(redirect.replex) >= table.replexes.len() {
         return Err("there is no replex with the order that is asked for".into());
     }

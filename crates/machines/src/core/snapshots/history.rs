@@ -6,13 +6,15 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::{Bound, ControlFlow};
 
-use placement::tables::{EntryVisitor, Tables, TablesError};
+use placement::tables::{Tables, TablesError};
 use protocol::identity::{PartitionId, TableId, Version};
 
 use crate::core::partition::rows::{KeyRange, stored_row};
 
-/// Memory of one earlier row besides its bytes: its place in a map, a length, a version.
-const OVERHEAD_BYTES: usize = 64;
+/// Memory of one earlier row besides its bytes: its place in a map, a list, a length, a version.
+const OVERHEAD_BYTES: usize = 200;
+/// The history is looked through once it has doubled, and has grown by this.
+const GROWTH_BYTES: usize = 64 << 10;
 
 /// A row as it was until some version.
 #[derive(Debug)]
@@ -26,17 +28,41 @@ struct EarlierRow {
 /// The earlier rows of one partition, by key; those of a key in the order of their versions.
 type EarlierRows = BTreeMap<Vec<u8>, Vec<EarlierRow>>;
 
+/// The versions at which a table is read, or may be soon.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WantedVersions {
+    /// T of each snapshot, rising.
+    pub of_snapshots: Vec<Version>,
+    /// A snapshot is being opened, whose T is not known yet.
+    pub is_held: bool,
+}
+
+impl WantedVersions {
+    /// Returns whether a row is one of some snapshot's: it came at or before T and went after it.
+    pub fn want(&self, version: Version, until: Version) -> bool {
+        let first = self.of_snapshots.partition_point(|at| *at < version);
+        self.is_held || self.of_snapshots.get(first).is_some_and(|at| *at < until)
+    }
+}
+
 /// The earlier rows of a core.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     partitions: BTreeMap<PartitionId, EarlierRows>,
     bytes: usize,
+    /// How many bytes were left when it was trimmed last.
+    bytes_trimmed: usize,
 }
 
 impl History {
     /// Returns about how much memory it takes.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Returns whether it has grown so much that it is worth looking through all of it.
+    pub fn has_grown(&self) -> bool {
+        self.bytes > 2 * self.bytes_trimmed + GROWTH_BYTES
     }
 
     /// Keeps a row that the operation of version `until` replaces or removes.
@@ -49,23 +75,31 @@ impl History {
         });
     }
 
-    /// Drops the rows that no snapshot needs. `needed_after` returns for a table the version up to
-    /// which replaced rows are not needed; none if it has no snapshot.
-    pub fn trim(&mut self, needed_after: impl Fn(TableId) -> Option<Version>) {
-        let mut bytes = 0;
+    /// Drops the rows that no snapshot wants. Returns the table that has the most of the others.
+    pub fn trim(&mut self, wanted: &BTreeMap<TableId, WantedVersions>) -> Option<TableId> {
+        let mut bytes: BTreeMap<TableId, usize> = BTreeMap::new();
         self.partitions.retain(|id, rows| {
-            let Some(after) = needed_after(id.table) else {
+            let Some(wanted) = wanted.get(&id.table) else {
                 return false;
             };
+            let bytes = bytes.entry(id.table).or_default();
             rows.retain(|key, earlier| {
-                earlier.retain(|row| row.until > after);
+                earlier.retain(|row| wanted.want(stored_row(&row.value).0, row.until));
                 let kept = earlier.iter().map(|row| bytes_of(key, &row.value));
-                bytes += kept.sum::<usize>();
+                *bytes += kept.sum::<usize>();
                 !earlier.is_empty()
             });
             !rows.is_empty()
         });
-        self.bytes = bytes;
+        self.bytes = bytes.values().sum();
+        self.bytes_trimmed = self.bytes;
+        let most = bytes.into_iter().max_by_key(|(_, bytes)| *bytes);
+        most.map(|(table, _)| table)
+    }
+
+    /// Drops everything.
+    pub fn clear(&mut self) {
+        *self = History::default();
     }
 
     /// Drops every second row, although snapshots need it: only a planted bug does.
@@ -93,6 +127,9 @@ fn bytes_of(key: &[u8], value: &[u8]) -> usize {
     OVERHEAD_BYTES + key.len() + value.len()
 }
 
+/// Visits a key with the row that it had at a version, if it had one.
+pub(crate) type VersionVisitor<'a> = dyn FnMut(&[u8], Option<&[u8]>) -> ControlFlow<()> + 'a;
+
 /// The rows of one partition at a version.
 #[derive(Clone, Copy)]
 pub(crate) struct RowsAt<'a> {
@@ -101,46 +138,38 @@ pub(crate) struct RowsAt<'a> {
 }
 
 impl<'a> RowsAt<'a> {
-    /// Visits the rows of a range in its direction, until the visitor breaks.
+    /// Visits the keys of a range in its direction, each with the row that it had at the version,
+    /// until the visitor breaks. There can be many keys that had none.
     pub fn visit<T: Tables>(
         &self,
         id: PartitionId,
         range: KeyRange<'_>,
         tables: &T,
-        visit: &mut EntryVisitor,
+        visit: &mut VersionVisitor<'_>,
     ) -> Result<(), TablesError> {
-        let mut earlier = self.earlier_of(range);
-        let mut next = earlier.next();
+        let mut earlier = self.earlier_of(range).peekable();
         let mut flow = ControlFlow::Continue(());
         range.visit(id.rows_table(), tables, &mut |key, value| {
             // Keys that have no row any more come in between.
-            while let Some((other, rows)) = next
-                && is_before(other, key, range.descending)
+            while flow.is_continue()
+                && let Some((other, rows)) =
+                    earlier.next_if(|(other, _)| is_before(other, key, range.descending))
             {
-                if let Some(value) = self.of_earlier(rows) {
-                    flow = visit(other, value);
-                    if flow.is_break() {
-                        return flow;
-                    }
-                }
-                next = earlier.next();
+                flow = visit(other, self.of_earlier(rows));
             }
-            let same = next.filter(|(other, _)| &other[..] == key);
-            if same.is_some() {
-                next = earlier.next();
+            if flow.is_break() {
+                return flow;
             }
+            let same = earlier.next_if(|(other, _)| &other[..] == key);
             let before = same.and_then(|(_, rows)| self.of_earlier(rows));
             let present = (stored_row(value).0 <= self.version).then_some(value);
-            if let Some(value) = before.or(present) {
-                flow = visit(key, value);
-            }
+            flow = visit(key, before.or(present));
             flow
         })?;
-        while let Some((key, rows)) = next.filter(|_| flow.is_continue()) {
-            if let Some(value) = self.of_earlier(rows) {
-                flow = visit(key, value);
-            }
-            next = earlier.next();
+        while flow.is_continue()
+            && let Some((key, rows)) = earlier.next()
+        {
+            flow = visit(key, self.of_earlier(rows));
         }
         Ok(())
     }
@@ -223,8 +252,8 @@ mod tests {
         };
         let mut rows = Vec::new();
         let rows_at = history.at(ID, Version(at));
-        let visit = &mut |key: &[u8], value: &[u8]| {
-            rows.push((key[0], stored_row(value).0.0));
+        let visit = &mut |key: &[u8], value: Option<&[u8]>| {
+            rows.extend(value.map(|value| (key[0], stored_row(value).0.0)));
             ControlFlow::Continue(())
         };
         rows_at.visit(ID, range, tables, visit).expect("memory");
@@ -262,13 +291,55 @@ mod tests {
     }
 
     #[test]
+    fn only_rows_of_a_snapshot_are_wanted() {
+        let wanted = |at: &[u64], is_held| WantedVersions {
+            of_snapshots: at.iter().map(|at| Version(*at)).collect(),
+            is_held,
+        };
+        let (three, nine) = (Version(3), Version(9));
+        for (at, is_wanted) in [(2, false), (3, true), (8, true), (9, false), (10, false)] {
+            assert_eq!(wanted(&[at], false).want(three, nine), is_wanted, "{at}");
+            assert!(wanted(&[at], true).want(three, nine));
+        }
+        assert!(wanted(&[2, 5, 20], false).want(three, nine));
+        assert!(!wanted(&[2, 20], false).want(three, nine));
+        assert!(!wanted(&[], false).want(three, nine));
+    }
+
+    #[test]
+    fn a_visit_can_end_at_a_key_without_a_row() {
+        let (history, tables) = apply(&[(1, 5, true), (2, 6, true), (3, 1, true)]);
+        let range = KeyRange {
+            start: &[],
+            end: None,
+            descending: false,
+        };
+        let mut keys = Vec::new();
+        let visit = &mut |key: &[u8], value: Option<&[u8]>| {
+            keys.push((key[0], value.is_some()));
+            match keys.len() {
+                2 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        };
+        let rows_at = history.at(ID, Version(4));
+        rows_at.visit(ID, range, &tables, visit).expect("memory");
+        assert_eq!(keys, [(1, false), (2, false)]);
+    }
+
+    #[test]
     fn trimming_keeps_what_later_snapshots_need() {
         let mut state = apply(&[(1, 1, true), (1, 2, true), (1, 3, true), (2, 4, true)]);
         assert_eq!(state.0.bytes(), 2 * bytes_of(&[1], &value(1)));
-        state.0.trim(|_| Some(Version(2)));
+        let wanted = WantedVersions {
+            of_snapshots: vec![Version(2)],
+            is_held: false,
+        };
+        let wanted = BTreeMap::from([(TableId(1), wanted)]);
+        assert_eq!(state.0.trim(&wanted), Some(TableId(1)));
         assert_eq!(state.0.bytes(), bytes_of(&[1], &value(2)));
         assert_eq!(read(&state, 2, false), vec![(1, 2)]);
-        state.0.trim(|_| None);
+        assert_eq!(state.0.trim(&BTreeMap::new()), None);
         assert_eq!(state.0.bytes(), 0);
         assert!(state.0.partitions.is_empty());
     }

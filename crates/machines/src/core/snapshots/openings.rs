@@ -3,7 +3,10 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use protocol::identity::{ClockReading, CoreId, Epoch, Position, SnapshotId, TableId, Version};
+use protocol::identity::{
+    ClockReading, CoreId, Epoch, PartitionId, Position, SnapshotId, TableId, Version,
+};
+
 use protocol::message::{
     OpenedSnapshot, Refusal, Reply, SnapshotFailure, SnapshotMessage, SnapshotReply,
     SnapshotRequest, SnapshotUse,
@@ -15,8 +18,13 @@ use crate::core::CoreMachine;
 use crate::core::answers::ReplyDestination;
 use crate::core::contract::{ClientId, CoreOutput};
 
-/// Openings begin at least so far apart: each stops the writes of its tables for a moment.
-const INTERVAL_US: u64 = 5_000;
+/// The pause after an opening: each stops the writes of its tables for a moment.
+const PAUSE_US: u64 = 4_000;
+/// The pause after one that has failed, as a multiple of the time for which its cores held: writers
+/// have most of the time, whatever keeps openings from succeeding.
+const PAUSES_PER_HOLD: u64 = 4;
+/// How long the snapshots of a client are kept whose connection is gone: it may connect again.
+const GONE_US: u64 = 2_500_000;
 /// Attempts before a statement is refused.
 const ATTEMPTS_MAX: u32 = 8;
 /// Statements that wait for a snapshot, or read one, at a time.
@@ -128,7 +136,10 @@ impl CoreMachine {
                 let user = open.and_then(|open| open.users.get_mut(&share.user));
                 let reply = match user {
                     Some(user) => {
-                        user.until_us = until_us;
+                        *user = User {
+                            client: asker.client,
+                            until_us,
+                        };
                         Reply::Snapshot(SnapshotReply::Kept)
                     }
                     None => Reply::Refused(Refusal::Snapshot(SnapshotFailure::Unknown)),
@@ -161,7 +172,8 @@ impl CoreMachine {
             self.refuse(asker, Refusal::Invalid { message }, output);
             return;
         }
-        if let Err(refusal) = self.check_openable(&tables) {
+        let checked = self.check_opener(&tables);
+        if let Err(refusal) = checked.and_then(|()| self.check_openable(&tables)) {
             self.refuse(asker, refusal, output);
             return;
         }
@@ -200,6 +212,20 @@ impl CoreMachine {
         snapshot.is_some()
     }
 
+    /// Checks that this core is the one that opens snapshots of these tables: several would get in
+    /// each other's way.
+    fn check_opener(&self, tables: &BTreeMap<TableId, Epoch>) -> Result<(), Refusal> {
+        let first = PartitionId {
+            table: *tables.keys().next().expect("callers have some"),
+            replex: 0,
+            number: 0,
+        };
+        match self.partitions.contains_key(&first) {
+            true => Ok(()),
+            false => Err(Refusal::WrongPartition),
+        }
+    }
+
     /// Checks that a snapshot of these tables can be opened: no server with a copy is missing,
     /// since the rows that a lost partition had at a version cannot be read from its cover.
     fn check_openable(&self, tables: &BTreeMap<TableId, Epoch>) -> Result<(), Refusal> {
@@ -229,7 +255,14 @@ impl CoreMachine {
         if !may_begin {
             return;
         }
-        let waiting = core::mem::take(&mut openings.waiting);
+        // After a failure statements of other tables wait, so that they do not fail with it.
+        let first = &openings.waiting[0];
+        let (attempts, tables) = (first.attempts, first.tables.clone());
+        let together = |statement: &mut Statement| match attempts {
+            0 => statement.attempts == 0,
+            _ => statement.tables == tables,
+        };
+        let waiting: Vec<Statement> = openings.waiting.extract_if(.., together).collect();
         let mut statements = Vec::new();
         for statement in waiting {
             match self.check_openable(&statement.tables) {
@@ -259,7 +292,6 @@ impl CoreMachine {
             };
             send(*core, hold, output);
         }
-        self.openings.not_before_us = now.monotonic_us + INTERVAL_US;
         self.openings.current = Some(Opening {
             snapshot,
             tables,
@@ -340,6 +372,7 @@ impl CoreMachine {
         let OpeningStep::Closing { at, .. } = opening.step else {
             panic!("callers have looked");
         };
+        self.openings.not_before_us = now.monotonic_us + PAUSE_US;
         let snapshot = opening.snapshot;
         let open = OpenSnapshot {
             tables: opening.tables.keys().copied().collect(),
@@ -381,7 +414,8 @@ impl CoreMachine {
         self.answer(asker, Position(0), None, reply, output);
     }
 
-    /// Handles a core's report that it does not take part, or not any more: the opening is void.
+    /// Handles a core's report that it does not take part, or not any more: the opening is void, or
+    /// the snapshot has ended.
     pub(super) fn on_cut_refused(
         &mut self,
         now: ClockReading,
@@ -392,6 +426,9 @@ impl CoreMachine {
         let opening = self.openings.current.as_ref();
         if opening.is_some_and(|opening| opening.snapshot == snapshot) {
             self.void_opening(now, reason, output);
+        } else if let Some(open) = self.openings.open.get_mut(&snapshot) {
+            open.users.clear();
+            self.end_unread(output);
         }
     }
 
@@ -410,11 +447,9 @@ impl CoreMachine {
             let snapshot = opening.snapshot;
             send(*core, SnapshotMessage::End { snapshot }, output);
         }
-        let mut attempts_most = 0;
         for mut statement in opening.statements {
             statement.attempts += 1;
             if statement.attempts < ATTEMPTS_MAX {
-                attempts_most = attempts_most.max(statement.attempts);
                 self.openings.waiting.push(statement);
             } else {
                 self.refuse(statement.asker, Refusal::Snapshot(reason), output);
@@ -423,7 +458,7 @@ impl CoreMachine {
         // Two openers that met each other do not meet again at once.
         let core = self.identity.core;
         let own_us = u64::from(core.server.0 % 8) * 1_700 + u64::from(core.core % 8) * 900;
-        let pause_us = (INTERVAL_US << attempts_most.min(5)) + own_us;
+        let pause_us = PAUSES_PER_HOLD * opening.hold_us + own_us;
         self.openings.not_before_us = now.monotonic_us + pause_us;
     }
 
@@ -449,17 +484,18 @@ impl CoreMachine {
         self.end_unread(output);
     }
 
-    /// Forgets the statements of a client that is gone.
-    pub(crate) fn drop_snapshots_of(&mut self, client: ClientId, output: &mut CoreOutput) {
+    /// Forgets the statements of a client whose connection is gone, and soon its snapshots.
+    pub(crate) fn drop_snapshots_of(&mut self, now: ClockReading, client: ClientId) {
         let is_gone = |statement: &Statement| statement.asker.client == client;
         self.openings.waiting.retain(|it| !is_gone(it));
         if let Some(opening) = &mut self.openings.current {
             opening.statements.retain(|it| !is_gone(it));
         }
-        for open in self.openings.open.values_mut() {
-            open.users.retain(|_, user| user.client != client);
+        let open = self.openings.open.values_mut();
+        let users = open.flat_map(|open| open.users.values_mut());
+        for user in users.filter(|user| user.client == client) {
+            user.until_us = user.until_us.min(now.monotonic_us + GONE_US);
         }
-        self.end_unread(output);
     }
 
     /// Goes on: ends what has expired, keeps what is read, begins the next opening.

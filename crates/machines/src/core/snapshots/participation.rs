@@ -2,6 +2,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 use placement::tables::{Tables, TablesError};
 use protocol::identity::{
@@ -10,7 +11,8 @@ use protocol::identity::{
 use protocol::message::{PeerMessage, SnapshotFailure, SnapshotMessage};
 use protocol::planted::{self, Bug};
 
-use super::history::{History, RowsAt};
+use super::history::{History, RowsAt, WantedVersions};
+
 use crate::core::CoreMachine;
 use crate::core::contract::{CoreOutput, PeerSend};
 use crate::core::member::{Member, MemberKey};
@@ -120,8 +122,13 @@ impl Participation {
         if planted::is(Bug::UnknownSnapshotAnswered) {
             return Ok(Version(u64::MAX));
         }
+        Err(self.reason_of(snapshot))
+    }
+
+    /// Returns why a snapshot is not known here.
+    fn reason_of(&self, snapshot: SnapshotId) -> SnapshotFailure {
         let ended = self.ended.iter().find(|(ended, _)| *ended == snapshot);
-        Err(ended.map_or(SnapshotFailure::Unknown, |(_, reason)| *reason))
+        ended.map_or(SnapshotFailure::Unknown, |(_, reason)| *reason)
     }
 
     /// Returns what one partition had at a version.
@@ -129,13 +136,18 @@ impl Participation {
         self.history.at(id, version)
     }
 
-    /// Returns whether rows of a table that are replaced must be kept.
-    fn keeps_history(&self, table: TableId) -> bool {
-        let mut known = self.known.values();
-        let held = self.hold.as_ref().map(|hold| &hold.tables);
-        let held = held.filter(|_| !planted::is(Bug::HistoryFromClose));
-        held.is_some_and(|tables| tables.contains(&table))
-            || known.any(|known| known.tables.contains(&table))
+    /// Returns the versions at which a table is read, or may be soon; none if it is not.
+    fn wanted_of(&self, table: TableId) -> Option<WantedVersions> {
+        let known = self.known.values();
+        let known = known.filter(|known| known.tables.contains(&table));
+        let mut of_snapshots: Vec<Version> = known.map(|known| known.at).collect();
+        of_snapshots.sort_unstable();
+        let held = self.hold.as_ref();
+        let is_held = held.is_some_and(|hold| hold.tables.contains(&table));
+        (is_held || !of_snapshots.is_empty()).then_some(WantedVersions {
+            of_snapshots,
+            is_held,
+        })
     }
 
     fn end(&mut self, snapshot: SnapshotId, reason: SnapshotFailure) {
@@ -147,39 +159,50 @@ impl Participation {
         }
     }
 
-    /// Drops the history that neither a snapshot nor the hold needs.
+    /// Drops the history that neither a snapshot nor the hold needs: everything if there is neither,
+    /// and else only once there is much of it, because all of it is looked through.
     fn trim(&mut self) {
-        let mut needed: BTreeMap<TableId, Version> = BTreeMap::new();
-        // T of the hold is above every row that this core has replaced before it.
-        for table in self.hold.iter().flat_map(|hold| &hold.tables) {
-            needed.insert(*table, Version(0));
+        if self.known.is_empty() && self.hold.is_none() {
+            self.history.clear();
+        } else if self.history.has_grown() {
+            self.trim_all();
         }
-        for known in self.known.values() {
-            for table in &known.tables {
-                let after = needed.entry(*table).or_insert(known.at);
-                *after = (*after).min(known.at);
-            }
-        }
-        self.history.trim(|table| needed.get(&table).copied());
     }
 
-    /// Ends snapshots, the oldest first, until their history fits.
+    /// Looks through the whole history. Returns the table that has the most of what is left.
+    fn trim_all(&mut self) -> Option<TableId> {
+        let known = self.known.values().flat_map(|known| &known.tables);
+        let held = self.hold.iter().flat_map(|hold| &hold.tables);
+        let tables: BTreeSet<TableId> = known.chain(held).copied().collect();
+        let wanted = tables.into_iter();
+        let wanted = wanted.filter_map(|table| Some((table, self.wanted_of(table)?)));
+        let wanted = wanted.collect();
+        self.history.trim(&wanted)
+    }
+
+    /// Ends snapshots until their history fits: the older half of those of the table that has most
+    /// of it, again and again.
     fn fit(&mut self, bytes_max: usize) {
+        if self.history.bytes() > bytes_max && planted::is(Bug::HistoryDropped) {
+            self.history.drop_half();
+        }
         while self.history.bytes() > bytes_max {
-            if planted::is(Bug::HistoryDropped) {
-                self.history.drop_half();
+            let largest = self.trim_all();
+            let Some(table) = largest.filter(|_| self.history.bytes() > bytes_max) else {
                 return;
+            };
+            let known = self.known.iter();
+            let known = known.filter(|(_, known)| known.tables.contains(&table));
+            let mut known: Vec<_> = known.map(|(id, known)| (known.at, *id)).collect();
+            known.sort_unstable();
+            known.truncate(known.len().div_ceil(2));
+            if known.is_empty() {
+                self.interrupt(SnapshotFailure::HistoryFull);
+                self.history.clear();
             }
-            let oldest = self.known.iter().min_by_key(|(_, known)| known.at);
-            match oldest.map(|(snapshot, _)| *snapshot) {
-                Some(oldest) => self.end(oldest, SnapshotFailure::HistoryFull),
-                None => {
-                    self.interrupt(SnapshotFailure::HistoryFull);
-                    self.history = History::default();
-                    return;
-                }
+            for (_, snapshot) in known {
+                self.end(snapshot, SnapshotFailure::HistoryFull);
             }
-            self.trim();
         }
     }
 
@@ -229,8 +252,14 @@ impl CoreMachine {
                 lease_us,
             } => self.on_close((from, snapshot), at, lease_us, step)?,
             SnapshotMessage::Keep { snapshot, lease_us } => {
-                if let Some(known) = self.participation.known.get_mut(&snapshot) {
+                let participation = &mut self.participation;
+                if let Some(known) = participation.known.get_mut(&snapshot) {
                     known.until_us = step.now.monotonic_us.saturating_add(lease_us);
+                } else {
+                    // It has ended here, so that it is of no use elsewhere.
+                    let reason = participation.reason_of(snapshot);
+                    let refused = SnapshotMessage::Refused { snapshot, reason };
+                    send(from, refused, step.output);
                 }
             }
             SnapshotMessage::End { snapshot } => {
@@ -320,17 +349,18 @@ impl CoreMachine {
         }
         let members = &self.members;
         let is_under_way = |member: &Member| !member.is_settled();
-        let waits_for = hold.waits_for.and_then(|key| members.get(&key));
-        if waits_for.is_some_and(is_under_way) && !planted::is(Bug::HeldBeforeDrained) {
-            return;
-        }
-        let mut under_way = members.iter();
-        let under_way = under_way.find(|(key, member)| {
-            hold.tables.contains(&key.1.table)
-                && is_under_way(member)
-                && !planted::is(Bug::HeldBeforeDrained)
-        });
-        hold.waits_for = under_way.map(|(key, _)| *key);
+        let tables = &hold.tables;
+        let first_from = |key: Option<MemberKey>| {
+            let from = key.map_or(Bound::Unbounded, Bound::Included);
+            let mut members = members.range((from, Bound::Unbounded));
+            let first =
+                members.find(|(key, member)| tables.contains(&key.1.table) && is_under_way(member));
+            first.map(|(key, _)| *key)
+        };
+        // From the one that was found last, and only then from the beginning.
+        let later = hold.waits_for.and_then(|key| first_from(Some(key)));
+        let under_way = later.or_else(|| first_from(None));
+        hold.waits_for = under_way.filter(|_| !planted::is(Bug::HeldBeforeDrained));
         if hold.waits_for.is_some() {
             return;
         }
@@ -361,7 +391,8 @@ impl CoreMachine {
                 tables.map(|table| table.id).collect()
             }
             _ => {
-                let reason = SnapshotFailure::Busy;
+                let interrupted = hold.and_then(|hold| hold.interrupted);
+                let reason = interrupted.unwrap_or(SnapshotFailure::Busy);
                 send(
                     from,
                     SnapshotMessage::Refused { snapshot, reason },
@@ -431,15 +462,20 @@ impl CoreMachine {
         tables: &T,
     ) -> Result<(), TablesError> {
         let id = key.1;
-        if !self.participation.keeps_history(id.table) {
+        let participation = &self.participation;
+        if participation.known.is_empty() && participation.hold.is_none() {
             return Ok(());
         }
+        let Some(mut wanted) = participation.wanted_of(id.table) else {
+            return Ok(());
+        };
+        wanted.is_held &= !planted::is(Bug::HistoryFromClose);
         let member = &self.members[&key];
         for (change, effect) in member.prepare.changes.iter().zip(&member.effects) {
             for key in effect.remove.iter().chain(&effect.put) {
                 let history = &mut self.participation.history;
                 tables.read(id.rows_table(), key, &mut |value| {
-                    if stored_row(value).0 < change.version {
+                    if wanted.want(stored_row(value).0, change.version) {
                         history.keep(id, key, change.version, value);
                     }
                 })?;
