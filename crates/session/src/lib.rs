@@ -368,8 +368,7 @@ impl SessionMachine {
         };
         let operation = &self.requests[&ticket].operation;
         if let Some(server) = routing::missing_for(configuration, operation) {
-            let failure = SessionFailure::Snapshot(SnapshotFailure::ServerMissing(server));
-            self.fail(ticket, failure, output);
+            self.on_missing(now_us, ticket, server, output);
             return;
         }
         let core = match routing::target(configuration, &self.requests[&ticket].operation) {
@@ -404,6 +403,27 @@ impl SessionMachine {
         let link = self.links.get_mut(&core).expect("made above");
         link.queue.insert((order, ticket));
         self.ready.insert(core);
+    }
+
+    /// Fails a snapshot that lacks a server, unless a newer configuration may have the server back:
+    /// that is asked for once.
+    fn on_missing(
+        &mut self,
+        now_us: u64,
+        ticket: Ticket,
+        server: ServerId,
+        output: &mut SessionOutput,
+    ) {
+        let pending = self.requests.get_mut(&ticket).expect("callers hold it");
+        if pending.lost_us.replace(now_us).is_some() {
+            let failure = SessionFailure::Snapshot(SnapshotFailure::ServerMissing(server));
+            self.fail(ticket, failure, output);
+            return;
+        }
+        let wake_us = now_us.saturating_add(2 * self.limits.ask_us);
+        self.move_to(ticket, RequestPhase::Waiting, Some(wake_us));
+        let known = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
+        self.fetch(now_us, known, output);
     }
 
     /// Sends the requests that wait for a core, as far as its connection and window allow.

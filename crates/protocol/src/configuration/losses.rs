@@ -25,8 +25,8 @@ impl Configuration {
         }
     }
 
-    /// Returns a server without which no snapshot of a table can be opened: it has a partition of the
-    /// table and is down, or it fills a partition of a copy that serves.
+    /// Returns a server without which no snapshot of a table can be opened: it has a partition of
+    /// the table and is down, or it fills a partition of a copy that serves.
     pub fn missing_in(&self, table: TableId) -> Option<ServerId> {
         let table = self.table(table)?;
         let mut places = table.places();

@@ -159,8 +159,8 @@ impl Participation {
         }
     }
 
-    /// Drops the history that neither a snapshot nor the hold needs: everything if there is neither,
-    /// and else only once there is much of it, because all of it is looked through.
+    /// Drops the history that neither a snapshot nor the hold needs: everything if there is
+    /// neither, and else only once there is much of it, because all of it is looked through.
     fn trim(&mut self) {
         if self.known.is_empty() && self.hold.is_none() {
             self.history.clear();
