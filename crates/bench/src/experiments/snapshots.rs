@@ -30,7 +30,7 @@ const WRITERS: usize = 16;
 const OPENED_PER_SECOND: u64 = 100;
 const FIELD_BYTES: usize = 10;
 
-/// The pause between two openings that are measured: servers begin one in 5 ms at most.
+/// The pause between two openings that are measured: servers pause for 4 ms after each.
 const PAUSE: Duration = Duration::from_millis(8);
 
 /// Opens one snapshot after the other, with pauses that do not count.
