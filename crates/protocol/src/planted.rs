@@ -97,8 +97,6 @@ bugs! {
     HoldBeginsOperations = "hold-begins-operations", "R36";
     /// A core whose hold has ended closes all the same.
     ExpiredHoldCounts = "expired-hold-counts", "R36";
-    /// A core takes a hold of an opening that it has seen before.
-    HoldTakenTwice = "hold-taken-twice", "R36";
     /// A snapshot is given out before every core has closed.
     GivenBeforeClosed = "given-before-closed", "R36";
     /// A core that closes does not move its clock to T.

@@ -322,7 +322,7 @@ impl CoreMachine {
         let participation = &self.participation;
         let name = (snapshot.incarnation, snapshot.number);
         let seen = participation.seen.get(&snapshot.opener);
-        let is_old = seen.is_some_and(|seen| *seen >= name) && !planted::is(Bug::HoldTakenTwice);
+        let is_old = seen.is_some_and(|seen| *seen >= name);
         if is_old || participation.hold.is_some() || participation.known.len() >= SNAPSHOTS_MAX {
             return Err(SnapshotFailure::Busy);
         }
@@ -443,7 +443,7 @@ impl CoreMachine {
         let hold = participation.hold.as_ref();
         if let Some(hold) = hold.filter(|hold| !hold.lasts(step.now)) {
             // Only so that the opener need not wait: without it the close is refused.
-            if !planted::is(Bug::ExpiredHoldCounts) && !planted::is(Bug::HoldTakenTwice) {
+            if !planted::is(Bug::ExpiredHoldCounts) {
                 let reason = hold.interrupted.unwrap_or(SnapshotFailure::Busy);
                 let snapshot = hold.snapshot;
                 let refused = SnapshotMessage::Refused { snapshot, reason };
