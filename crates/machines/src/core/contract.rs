@@ -199,8 +199,8 @@ pub struct CoreLimits {
     pub snapshot_hold_us: u64,
     /// A snapshot whose client does not renew it ends after this.
     pub snapshot_lease_us: u64,
-    /// Memory for rows that were replaced since snapshots that are open. Beyond it the oldest
-    /// snapshot ends.
+    /// Memory for rows of open snapshots that were replaced since. Beyond it the older snapshots of
+    /// the table that takes most of it end.
     pub history_bytes_max: usize,
 }
 

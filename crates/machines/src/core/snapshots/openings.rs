@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 use protocol::identity::{
     ClockReading, CoreId, Epoch, PartitionId, Position, SnapshotId, TableId, Version,
 };
-
 use protocol::message::{
     OpenedSnapshot, Refusal, Reply, SnapshotFailure, SnapshotMessage, SnapshotReply,
     SnapshotRequest, SnapshotUse,
@@ -284,13 +283,13 @@ impl CoreMachine {
             incarnation: self.identity.incarnation,
             number: self.openings.last_number,
         };
+        let hold = SnapshotMessage::Hold {
+            snapshot,
+            tables: tables.iter().map(|(id, epoch)| (*id, *epoch)).collect(),
+            hold_us,
+        };
         for core in &cores {
-            let hold = SnapshotMessage::Hold {
-                snapshot,
-                tables: tables.iter().map(|(id, epoch)| (*id, *epoch)).collect(),
-                hold_us,
-            };
-            send(*core, hold, output);
+            send(*core, hold.clone(), output);
         }
         self.openings.current = Some(Opening {
             snapshot,

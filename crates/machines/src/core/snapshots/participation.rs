@@ -12,7 +12,6 @@ use protocol::message::{PeerMessage, SnapshotFailure, SnapshotMessage};
 use protocol::planted::{self, Bug};
 
 use super::history::{History, RowsAt, WantedVersions};
-
 use crate::core::CoreMachine;
 use crate::core::contract::{CoreOutput, PeerSend};
 use crate::core::member::{Member, MemberKey};
@@ -462,11 +461,7 @@ impl CoreMachine {
         tables: &T,
     ) -> Result<(), TablesError> {
         let id = key.1;
-        let participation = &self.participation;
-        if participation.known.is_empty() && participation.hold.is_none() {
-            return Ok(());
-        }
-        let Some(mut wanted) = participation.wanted_of(id.table) else {
+        let Some(mut wanted) = self.participation.wanted_of(id.table) else {
             return Ok(());
         };
         wanted.is_held &= !planted::is(Bug::HistoryFromClose);
